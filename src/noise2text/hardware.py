@@ -1,0 +1,35 @@
+"""Where a model runs: the device by its name, and the precision that suits it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from noise2text.problem import Problem
+
+__all__ = ["find_device", "find_dtype"]
+
+
+def find_device(name: str | torch.device | None) -> torch.device:
+    """The named device; without a name, the GPU when there is one."""
+    try:
+        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise Problem(f"There is no device {name!r} here; leave it out to use what there is.") from error
+    return device
+
+
+def find_dtype(precision: str, device: torch.device) -> torch.dtype:
+    """The type of the weights: float32, bfloat16, or auto: bfloat16 on a GPU."""
+    if precision not in _DTYPES:
+        raise Problem(f"The precision is one of {', '.join(_DTYPES)}, not {precision!r}.")
+    return _DTYPES[precision](device)
+
+
+_DTYPES: dict[str, Callable[[torch.device], torch.dtype]] = {
+    "auto": lambda device: torch.bfloat16 if device.type == "cuda" else torch.float32,
+    "float32": lambda device: torch.float32,
+    "bfloat16": lambda device: torch.bfloat16,
+}

@@ -1,0 +1,117 @@
+"""Settings: frozen dataclasses whose every field says what it is, changed by name from files and flags."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from noise2text.problem import Problem
+
+__all__ = ["change", "describe", "option", "parse_assignments", "read_config"]
+
+S = TypeVar("S")
+
+
+def option(default: Any, help: str) -> Any:
+    """A field with its default and one line on what it is."""
+    return dataclasses.field(default=default, metadata={"help": help})
+
+
+def change(settings: S, changes: Mapping[str, Any], *, where: str) -> S:
+    """The settings with some fields changed; `where` says in messages where the changes came from."""
+    kinds = typing.get_type_hints(type(settings))
+    converted = {}
+    for name, value in changes.items():
+        if name not in kinds:
+            close = difflib.get_close_matches(name, kinds, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"it knows {', '.join(kinds)}."
+            raise Problem(f"{where}: there is no setting {name!r}; {hint}")
+        converted[name] = _convert(value, kinds[name], f"{where}: the setting {name}")
+    return dataclasses.replace(settings, **converted)  # type: ignore[type-var]
+
+
+def parse_assignments(assignments: list[str] | None) -> dict[str, str]:
+    """{"key": "value"} from ["key=value"]."""
+    changes = {}
+    for assignment in assignments or []:
+        name, equals, value = assignment.partition("=")
+        if not equals:
+            raise Problem(f"--set takes key=value, not {assignment!r}.")
+        changes[name.strip()] = value.strip()
+    return changes
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file."""
+    import yaml
+
+    try:
+        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Problem(f"The configuration {path} cannot be read: {error.strerror}.") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise Problem(f"The configuration {path} is not YAML: {' '.join(str(error).split())}.") from error
+    if loaded is None:
+        return {}
+    if not isinstance(loaded, dict):
+        raise Problem(f"The configuration {path} must hold `setting: value` lines.")
+    return loaded
+
+
+def describe(settings: Any) -> list[tuple[str, Any, str]]:
+    """Name, value and one line for every field."""
+    return [(f.name, getattr(settings, f.name), f.metadata["help"]) for f in dataclasses.fields(settings)]
+
+
+def _convert(value: Any, kind: Any, what: str) -> Any:
+    """The value as the field's type; strings come from flags, other values from files."""
+    if typing.get_origin(kind) in (types.UnionType, typing.Union):
+        if value is None or (isinstance(value, str) and value.lower() in ("none", "null")):
+            return None
+        (kind,) = (k for k in typing.get_args(kind) if k is not type(None))
+    if typing.get_origin(kind) is tuple:
+        parts = value.strip("()[] ").split(",") if isinstance(value, str) else value
+        kinds = typing.get_args(kind)
+        if not isinstance(parts, list | tuple) or len(parts) != len(kinds):
+            raise Problem(f"{what} takes {len(kinds)} values with a comma between them, not {value!r}.")
+        return tuple(_convert(part, k, what) for part, k in zip(parts, kinds, strict=True))
+    reader = _READERS[kind]
+    try:
+        return reader(value)
+    except (TypeError, ValueError) as error:
+        raise Problem(f"{what} takes {_NAMES[kind]}, not {value!r}.") from error
+
+
+def _bool(value: Any) -> bool:
+    words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    if str(value).lower() not in words:
+        raise ValueError(value)
+    return words[str(value).lower()]
+
+
+def _int(value: Any) -> int:
+    number = float(str(value).replace("_", ""))
+    if isinstance(value, bool) or number != int(number):
+        raise ValueError(value)
+    return int(number)
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, bool):
+        raise ValueError(value)
+    return float(value)
+
+
+def _str(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(value)
+    return value
+
+
+_READERS: dict[Any, Any] = {bool: _bool, int: _int, float: _float, str: _str}
+_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
