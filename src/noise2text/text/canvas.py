@@ -1,0 +1,104 @@
+"""Layouts: how a pair of token rows becomes a canvas, and how a canvas is read back.
+
+A canvas is what diffusion fills. Four masks say who may look at what: the networks read only `padding`,
+the losses only `scored`, and the walk holds what is `frozen` at its given tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["Canvas", "Source", "Split", "pad_rows"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is conditioned on: a row a sentence."""
+
+    tokens: Tensor  # (B, S)
+    padding: Tensor  # (B, S), true where there is no token
+
+    def to(self, device: torch.device | str) -> Source:
+        """The same source on a device."""
+        return Source(self.tokens.to(device, non_blocking=True), self.padding.to(device, non_blocking=True))
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """What is written on: a row a candidate."""
+
+    tokens: Tensor  # (B, L)
+    frozen: Tensor  # (B, L), given and never changed
+    padding: Tensor  # (B, L), invisible to the networks
+    scored: Tensor  # (B, L), counted by the losses
+    source: Source
+
+    def to(self, device: torch.device | str) -> Canvas:
+        """The same canvas on a device."""
+        moved = {name: getattr(self, name).to(device, non_blocking=True) for name in _ON_CANVAS}
+        return replace(self, source=self.source.to(device), **moved)
+
+
+_ON_CANVAS = ("tokens", "frozen", "padding", "scored")
+
+
+def pad_rows(rows: Sequence[Sequence[int] | np.ndarray], *, width: int, pad: int) -> tuple[Tensor, Tensor]:
+    """The rows as one (B, width) tensor filled up with `pad`, and the mask of what was filled."""
+    tokens = np.full((len(rows), width), pad, dtype=np.int64)
+    padding = np.ones((len(rows), width), dtype=bool)
+    for i, row in enumerate(rows):
+        tokens[i, : len(row)] = row
+        padding[i, : len(row)] = False
+    return torch.from_numpy(tokens), torch.from_numpy(padding)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Source and target apart, as encoder-decoders want them (SeqDiffuSeq, Difformer)."""
+
+    pad: int
+
+    def source(self, rows: Sequence[Sequence[int] | np.ndarray], *, width: int = 0) -> Source:
+        """The sources of a batch, at least `width` wide."""
+        width = max(width, *(len(row) for row in rows))
+        return Source(*pad_rows(rows, width=width, pad=self.pad))
+
+    def canvas(
+        self,
+        sources: Sequence[Sequence[int] | np.ndarray],
+        targets: Sequence[Sequence[int] | np.ndarray],
+        *,
+        shape: tuple[int, int] = (0, 0),
+    ) -> Canvas:
+        """The canvas of training pairs; `shape` is the least width of source and target."""
+        width = max(shape[1], *(len(row) for row in targets))
+        tokens, padding = pad_rows(targets, width=width, pad=self.pad)
+        return Canvas(
+            tokens=tokens,
+            frozen=torch.zeros_like(padding),
+            padding=padding,
+            scored=~padding,
+            source=self.source(sources, width=shape[0]),
+        )
+
+    def prompt(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
+        """An empty canvas for each of the (B, C) wished lengths, candidates of a sentence side by side."""
+        places = torch.arange(width, device=lengths.device)
+        padding = places >= lengths.reshape(-1, 1)  # (B·C, L)
+        return Canvas(
+            tokens=torch.full_like(padding, self.pad, dtype=torch.long),
+            frozen=torch.zeros_like(padding),
+            padding=padding,
+            scored=~padding,
+            source=source,
+        )
+
+    def read(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:
+        """The target tokens of each row, without what lies beyond its length."""
+        rows, lengths = tokens.tolist(), (~canvas.padding).sum(1).tolist()
+        return [row[:length] for row, length in zip(rows, lengths, strict=True)]

@@ -1,0 +1,69 @@
+"""A little task with unlimited data: written-out dates into ISO dates.
+
+"sunday, 7 april 1957", "dimanche 7 avril 1957" and "7 de abril de 1957" are all 1957-04-07. Names come from
+Babel; the month is always spelled out, so that no source has two readings, and no two styles write a date
+alike. The days of 1900–2099 are shared out first: valid and test get 500 each, which depend on the seed
+alone, however few pairs are asked for. A training pair is then another day, or a day in another style: no
+date is in two splits, and no pair occurs twice.
+"""
+
+from __future__ import annotations
+
+import random
+from datetime import date, timedelta
+from pathlib import Path
+
+from noise2text.problem import Problem
+from noise2text.text.corpus import Pair, write_pairs
+
+__all__ = ["STYLES", "dates", "write_dates"]
+
+STYLES = (  # language and Babel pattern
+    ("en", "EEEE, d MMMM y"),
+    ("en", "d MMMM y"),
+    ("en", "MMMM d, y"),
+    ("de", "EEEE, d. MMMM y"),
+    ("de", "d. MMMM y"),
+    ("fr", "EEEE d MMMM y"),
+    ("fr", "'le' d MMMM y"),
+    ("es", "EEEE, d 'de' MMMM 'de' y"),
+    ("es", "d 'de' MMMM 'de' y"),
+)
+FIRST, LAST = date(1900, 1, 1), date(2099, 12, 31)
+HELD_OUT = 500  # pairs in valid and in test, each of its own date
+
+
+def dates(pairs: int, *, seed: int) -> dict[str, list[Pair]]:
+    """The splits "train" (of `pairs` pairs), "valid" and "test"; the same for the same seed."""
+    days = (LAST - FIRST).days + 1
+    most = (days - 2 * HELD_OUT) * len(STYLES)
+    if not 1 <= pairs <= most:
+        raise Problem(f"{pairs} pairs of dates cannot be made; ask for 1 to {most}")
+    generator = random.Random(f"dates {seed}")  # a text, since the numbers 1 and -1 would seed alike
+    shuffled = generator.sample(range(days), days)
+    valid, test, train = shuffled[:HELD_OUT], shuffled[HELD_OUT : 2 * HELD_OUT], shuffled[2 * HELD_OUT :]
+    held_out = {
+        "valid": [_pair(day, generator.randrange(len(STYLES))) for day in valid],
+        "test": [_pair(day, generator.randrange(len(STYLES))) for day in test],
+    }
+    chosen = (divmod(number, len(STYLES)) for number in generator.sample(range(most), pairs))
+    return {"train": [_pair(train[place], style) for place, style in chosen], **held_out}
+
+
+def _pair(day: int, style: int) -> Pair:
+    from babel.dates import format_date
+
+    locale, pattern = STYLES[style]
+    when = FIRST + timedelta(days=day)
+    return Pair(format_date(when, pattern, locale=locale).lower(), when.isoformat())
+
+
+def write_dates(out: Path, *, pairs: int, seed: int) -> None:
+    """Writes train.jsonl, valid.jsonl and test.jsonl into the folder."""
+    splits = dates(pairs, seed=seed)
+    try:
+        Path(out).mkdir(parents=True, exist_ok=True)
+        for name, split in splits.items():
+            write_pairs(Path(out) / f"{name}.jsonl", split)
+    except OSError as error:
+        raise Problem(f"{out} cannot be written ({error}); choose another folder or make room") from error
