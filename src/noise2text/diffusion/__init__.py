@@ -1,0 +1,1 @@
+"""The mathematics: schedules, noise, losses and the walk from noise to text."""

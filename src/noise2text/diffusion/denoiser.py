@@ -1,0 +1,89 @@
+"""A denoiser always answers with the clean estimate: ẑ₀ = f(z_t, level, source).
+
+Whatever a network predicts, and whatever is wrapped around it, looks like this to the walk and to the
+objective. What the source needs is read once a sentence (`Memory`); what is given on the canvas is held
+(`Held`) in the input, in the guess of self-conditioning and in the output.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from noise2text.diffusion.schedules import Level
+from noise2text.diffusion.space import Space
+from noise2text.text.canvas import Canvas, Source
+
+__all__ = ["Clamped", "Denoiser", "Estimate", "Held", "Memory"]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What is kept of the sources, a row a sentence; its candidates share it."""
+
+    states: Tensor  # (B, S, W)
+    padding: Tensor  # (B, S)
+    keys: Tensor  # (layers, B, heads, S, W / heads)
+    values: Tensor
+
+
+@dataclass(frozen=True)
+class Held:
+    """What is given on the canvas, a row a candidate."""
+
+    given: Tensor  # (B, L, D)
+    frozen: Tensor  # (B, L)
+    padding: Tensor  # (B, L)
+
+    def hold(self, x: Tensor) -> Tensor:
+        """x with its frozen positions put back to what is given."""
+        return torch.where(self.frozen[..., None], self.given.to(x.dtype), x)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The clean estimate, and the network's last states that it was made from."""
+
+    mean: Tensor  # (B, L, D), float32
+    hidden: Tensor  # (B, L, W)
+
+
+class Denoiser(nn.Module, ABC):
+    """Estimates z₀; the source is read once, the canvas at each step."""
+
+    space: Space
+
+    @abstractmethod
+    def read(self, source: Source) -> Memory:
+        """What the steps need of the sources."""
+
+    def hold(self, canvas: Canvas) -> Held:
+        """The canvas's given embeddings and masks."""
+        return Held(self.space.embed(canvas.tokens), canvas.frozen, canvas.padding)
+
+    @abstractmethod
+    def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
+        """ẑ₀ for noisy z (B, L, D); `guess` is the previous estimate (self-conditioning) or none."""
+
+    def logits(self, estimate: Estimate) -> Tensor:
+        """Scores of every token at every position (B, L, V): the rounding of ẑ₀."""
+        return self.space.logits(estimate.mean)
+
+
+class Clamped(Denoiser):
+    """A denoiser whose estimate is moved to the nearest embedding (Diffusion-LM's clamping trick)."""
+
+    def __init__(self, denoiser: Denoiser) -> None:
+        super().__init__()
+        self.denoiser, self.space = denoiser, denoiser.space
+
+    def read(self, source: Source) -> Memory:
+        return self.denoiser.read(source)
+
+    def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
+        estimate: Estimate = self.denoiser(z, level, memory, held, guess)
+        nearest = self.space.embed(self.space.nearest(estimate.mean)).to(estimate.mean.dtype)
+        return Estimate(held.hold(nearest), estimate.hidden)

@@ -1,0 +1,105 @@
+"""The terms of the objective, each a value a position or a sentence, never reduced here.
+
+    vlb       ‖ẑ₀ − z₀‖² / d                 (Difformer, eq. 1; the mean over channels)
+    anchor    −log p(y | ẑ₀), label-smoothed  (Difformer, eq. 2)
+    rounding  −log p(y | z₀)                  (Diffusion-LM)
+    nll       −log p(y | ẑ₀)                  (watched, not trained on)
+    length    −log p(n | x)                   (Difformer, section 3.3)
+
+Any combination is an objective. A term says first what it counts (`mask`), so that the loop can divide by
+the counts of a whole step, over all micro-batches and processes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from noise2text.diffusion.denoiser import Denoiser, Estimate, Memory
+from noise2text.text.canvas import Canvas
+
+__all__ = ["Anchor", "Mse", "Nll", "Rounding", "Tally", "Term", "Trace"]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Everything that one pass of the denoiser over a training canvas left behind."""
+
+    canvas: Canvas
+    z0: Tensor  # (B, L, D)
+    estimate: Estimate
+    memory: Memory
+    denoiser: Denoiser
+
+    @cached_property
+    def log_probabilities(self) -> Tensor:
+        """log p(· | ẑ₀) at every position, (B, L, V)."""
+        return self.denoiser.logits(self.estimate).float().log_softmax(-1)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Values and which of them count."""
+
+    value: Tensor  # (B, L) or (B, 1)
+    mask: Tensor  # the same shape
+
+    def total(self) -> Tensor:
+        """The sum of what counts."""
+        return torch.where(self.mask, self.value, 0).sum()
+
+
+class Term(Protocol):
+    """One part of the objective."""
+
+    def mask(self, canvas: Canvas) -> Tensor:
+        """What the term counts."""
+
+    def value(self, trace: Trace) -> Tensor:
+        """The loss at each place, of the mask's shape."""
+
+
+class _OverPositions:
+    def mask(self, canvas: Canvas) -> Tensor:
+        return canvas.scored
+
+
+def _picked(log_probabilities: Tensor, tokens: Tensor) -> Tensor:
+    return log_probabilities.gather(-1, tokens[..., None])[..., 0]
+
+
+class Mse(_OverPositions):
+    """The squared error of the clean estimate; its target moves with the embeddings."""
+
+    def value(self, trace: Trace) -> Tensor:
+        return (trace.estimate.mean - trace.z0).square().mean(-1)
+
+
+class Nll(_OverPositions):
+    """The surprise at the right token after rounding ẑ₀."""
+
+    def value(self, trace: Trace) -> Tensor:
+        return -_picked(trace.log_probabilities, trace.canvas.tokens)
+
+
+@dataclass(frozen=True)
+class Anchor(Nll):
+    """The same with label smoothing: a share is spread over the whole vocabulary."""
+
+    smoothing: float = 0.1
+
+    def value(self, trace: Trace) -> Tensor:
+        spread = -trace.log_probabilities.mean(-1)
+        return (1 - self.smoothing) * super().value(trace) + self.smoothing * spread
+
+
+class Rounding(_OverPositions):
+    """The surprise at the right token after rounding z₀ itself."""
+
+    def value(self, trace: Trace) -> Tensor:
+        logits = trace.denoiser.space.logits(trace.z0).float()
+        return -_picked(logits.log_softmax(-1), trace.canvas.tokens)

@@ -1,0 +1,64 @@
+"""Noise that depends on what it is for, not on when it is drawn.
+
+Every number is a hash of a key and a counter: the key names the sentence and the candidate, the counter the
+step, the position and the channel. So neither the batch nor the padding nor the order of work changes it,
+a resumed run needs no generator state, and a captured graph replays it. The hash is SplitMix64 (Steele et
+al., 2014), the Gaussian comes by Box–Muller, both in plain tensor operations on any device.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+__all__ = ["gaussian", "key", "uniform"]
+
+
+def _signed(number: int) -> int:
+    """The same 64 bits as a signed integer, wrapped."""
+    number &= (1 << 64) - 1
+    return number - (1 << 64) if number >> 63 else number
+
+
+_GOLDEN = _signed(0x9E3779B97F4A7C15)
+_FIRST = _signed(0xBF58476D1CE4E5B9)
+_SECOND = _signed(0x94D049BB133111EB)
+
+
+def _shift(bits: Tensor, by: int) -> Tensor:
+    """A logical shift to the right of signed integers."""
+    return (bits >> by) & ((1 << (64 - by)) - 1)
+
+
+def _mix(bits: Tensor) -> Tensor:
+    """SplitMix64's finaliser: every bit of the result depends on every bit given."""
+    bits = (bits ^ _shift(bits, 30)) * _FIRST
+    bits = (bits ^ _shift(bits, 27)) * _SECOND
+    return bits ^ _shift(bits, 31)
+
+
+def key(*parts: int | Tensor) -> Tensor:
+    """A 64-bit key for each tuple of whole numbers; the parts are broadcast together."""
+    bits = torch.zeros((), dtype=torch.long)
+    for part in parts:
+        number = part if isinstance(part, Tensor) else torch.tensor(_signed(part))
+        bits = _mix((bits.to(number.device) ^ _mix(number + _GOLDEN)) + _GOLDEN)
+    return bits
+
+
+def uniform(keys: Tensor) -> Tensor:
+    """A number in [0, 1) for each key, in float64."""
+    return _shift(_mix(keys + _GOLDEN), 11).double() / (1 << 53)
+
+
+def gaussian(keys: Tensor, step: int | Tensor, length: int, dim: int) -> Tensor:
+    """Standard normal noise (B, length, dim) in float32; a position's is the same whatever the length."""
+    start = _mix(keys ^ _mix(torch.as_tensor(step, device=keys.device) * _FIRST + _GOLDEN))  # (B,)
+    positions = torch.arange(length, device=keys.device)[:, None] << 32
+    counter = positions | torch.arange((dim + 1) // 2, device=keys.device)  # (L, D/2)
+    bits = _mix(start[:, None, None] + counter * _GOLDEN)  # (B, L, D/2)
+    radius = torch.sqrt(-2 * torch.log((_shift(bits, 40) + 1).float() * 2.0**-24))
+    angle = (_shift(bits, 16) & 0xFFFFFF).float() * (2 * math.pi * 2.0**-24)
+    return torch.stack([radius * angle.cos(), radius * angle.sin()], dim=-1).flatten(2)[..., :dim]

@@ -1,0 +1,132 @@
+"""How noisy the canvas is at each time: z_t = α(t)·z₀ + σ(t)·ε.
+
+Time runs from 0 (clean) to 1 (noise). The papers write ᾱ_t = α(t)² and β̄_t = σ(t)²; their T steps
+are the times 1/T, 2/T, …, 1, and T is only a resolution. Each schedule is a curve ᾱ(t) with ᾱ(0) = 1:
+
+- sqrt    ᾱ ∝ 1 − √(t + s), s = 10⁻⁴                 (Diffusion-LM; Li et al., 2022)
+- linear  −log ᾱ = 0.1·t + 9.95·t²                     (DDPM's β from 10⁻⁴ to 0.02 at T = 1000)
+- cosine  ᾱ ∝ cos²(π/2 · (t + 0.008) / 1.008)          (Nichol and Dhariwal, 2021)
+
+Rescaling by F (Difformer, eq. 3) leaves the signal and multiplies the noise by F; its variance-preserving
+form (eq. 8) divides both by √(α² + F²σ²). Either way SNR′ = SNR / F².
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+__all__ = [
+    "SCHEDULES",
+    "Cosine",
+    "Level",
+    "Linear",
+    "Rescaled",
+    "Schedule",
+    "Sqrt",
+    "VariancePreserving",
+    "betas",
+]
+
+
+@dataclass(frozen=True)
+class Level:
+    """The noise at some time: the signal's factor, the noise's, and the time that the network is told."""
+
+    alpha: Tensor  # (B, 1 or L, 1)
+    sigma: Tensor  # (B, 1 or L, 1)
+    clock: Tensor  # (B, 1 or L)
+
+    @property
+    def snr(self) -> Tensor:
+        """The signal-to-noise ratio α²/σ²."""
+        return (self.alpha / self.sigma) ** 2
+
+
+class Schedule(nn.Module, ABC):
+    """A curve ᾱ(t), at a resolution of T steps: the network is told t − 1/T, the papers' index over T."""
+
+    def __init__(self, steps: int = 2000) -> None:
+        super().__init__()
+        self.steps = steps
+
+    @abstractmethod
+    def alpha_bar(self, t: Tensor) -> Tensor:
+        """ᾱ at the times t, in their own precision."""
+
+    def forward(self, t: Tensor, length: int) -> Level:
+        """The level of each row at its time t (B,); the same at all `length` positions."""
+        alpha_bar = self.alpha_bar(t.double())
+        return Level(
+            alpha=alpha_bar.sqrt()[:, None, None],
+            sigma=(1 - alpha_bar).sqrt()[:, None, None],
+            clock=(t - 1 / self.steps).clamp(min=0)[:, None],
+        )
+
+
+class Sqrt(Schedule):
+    """Diffusion-LM's square-root schedule; the closed form is negative at t = 1, where it is held at 0."""
+
+    offset = 1e-4
+
+    def alpha_bar(self, t: Tensor) -> Tensor:
+        return (1 - (t + self.offset).sqrt()).clamp(min=0) / (1 - math.sqrt(self.offset))
+
+
+class Linear(Schedule):
+    """DDPM's linear β in the limit of many steps."""
+
+    slope = (1e-4, 0.02)  # β at both ends, for a thousand steps
+
+    def alpha_bar(self, t: Tensor) -> Tensor:
+        low, high = self.slope
+        return torch.exp(-1000 * (low * t + (high - low) / 2 * t**2))
+
+
+class Cosine(Schedule):
+    """Nichol and Dhariwal's cosine schedule."""
+
+    offset = 0.008
+
+    def alpha_bar(self, t: Tensor) -> Tensor:
+        angle = (t + self.offset) / (1 + self.offset) * (math.pi / 2)
+        start = math.cos(self.offset / (1 + self.offset) * math.pi / 2) ** 2
+        return angle.cos().clamp(min=0) ** 2 / start
+
+
+class Rescaled(nn.Module):
+    """A schedule whose noise is amplified by the factor F (Difformer, eq. 3)."""
+
+    def __init__(self, schedule: nn.Module, factor: float) -> None:
+        super().__init__()
+        self.schedule, self.factor = schedule, factor
+
+    def forward(self, t: Tensor, length: int) -> Level:
+        level: Level = self.schedule(t, length)
+        return Level(level.alpha, self.factor * level.sigma, level.clock)
+
+
+class VariancePreserving(nn.Module):
+    """Another schedule's signal-to-noise ratio with α² + σ² = 1; around Rescaled it is Difformer's eq. 8."""
+
+    def __init__(self, schedule: nn.Module) -> None:
+        super().__init__()
+        self.schedule = schedule
+
+    def forward(self, t: Tensor, length: int) -> Level:
+        level: Level = self.schedule(t, length)
+        norm = torch.hypot(level.alpha, level.sigma)
+        return Level(level.alpha / norm, level.sigma / norm, level.clock)
+
+
+def betas(schedule: Schedule, steps: int) -> Tensor:
+    """The papers' β₁ … β_T: 1 − ᾱ(i/T)/ᾱ((i−1)/T), at most 0.999, in float64."""
+    alpha_bar = schedule.alpha_bar(torch.linspace(0, 1, steps + 1, dtype=torch.float64))
+    return (1 - alpha_bar[1:] / alpha_bar[:-1]).clamp(max=0.999)
+
+
+SCHEDULES: dict[str, type[Schedule]] = {"sqrt": Sqrt, "linear": Linear, "cosine": Cosine}

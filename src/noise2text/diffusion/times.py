@@ -1,0 +1,20 @@
+"""Which time a training pair is noised to."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Uniform"]
+
+
+class Uniform(nn.Module):
+    """Each of the T times 1/T, 2/T, …, 1 with the same probability."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self.steps = steps
+
+    def forward(self, u: Tensor) -> Tensor:
+        """The time at the quantile u ∈ [0, 1)."""
+        return (torch.floor(u * self.steps) + 1) / self.steps

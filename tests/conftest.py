@@ -1,0 +1,63 @@
+"""Small things that many tests need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from noise2text.recipes import RECIPES
+from noise2text.system import Diffusion
+from noise2text.text.dates import write_dates
+from noise2text.text.tokenizer import Tokenizer, learn_characters
+
+torch.set_num_threads(1)
+
+SMALL: dict[str, Any] = {
+    "tokenizer": "characters",
+    "width": 32,
+    "ffn": 64,
+    "heads": 2,
+    "embedding": 8,
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "max_source": 48,
+    "max_target": 16,
+    "tokens": 512,
+    "warmup": 2,
+    "log_every": 2,
+    "validation_sentences": 6,
+}
+
+
+@pytest.fixture(scope="session")
+def dates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a small corpus of dates."""
+    folder = tmp_path_factory.mktemp("dates")
+    write_dates(folder, pairs=200, seed=0)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> Tokenizer:
+    """One token a character of what dates are written in."""
+    return learn_characters(["abcdefghijklmnopqrstuvwxyz áéíóúäöüûç,.-0123456789"])
+
+
+@pytest.fixture
+def small(tokenizer: Tokenizer) -> Callable[..., Diffusion]:
+    """A function that makes a small untrained Difformer, changed by settings."""
+
+    def make(**changes: Any) -> Diffusion:
+        import dataclasses
+
+        recipe = RECIPES["difformer"]
+        torch.manual_seed(0)
+        settings = dataclasses.replace(recipe.settings("tiny"), **(SMALL | {"factor": 2.0} | changes))
+        system: Diffusion = recipe.build(settings, tokenizer)
+        return system.eval()
+
+    return make
