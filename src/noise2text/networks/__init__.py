@@ -1,0 +1,1 @@
+"""What is learned: transformers, heads and the length predictor."""

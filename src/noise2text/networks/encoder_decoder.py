@@ -1,0 +1,109 @@
+"""The encoder-decoder denoiser of SeqDiffuSeq and Difformer.
+
+The encoder reads P·z₀(x) + positions once. The decoder's input is
+LayerNorm(FFN[P′·z_t ; P′·ẑ₀_previous] + time + positions), and ẑ₀ = Q·(its last state); P, P′ and Q have
+no bias. Difformer's paper leaves these out; they are those of its released code.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from noise2text.diffusion.denoiser import Denoiser, Estimate, Held, Memory
+from noise2text.diffusion.schedules import Level
+from noise2text.diffusion.space import Space
+from noise2text.networks.layers import (
+    DecoderLayer,
+    EncoderLayer,
+    FeedForward,
+    TimeEmbedding,
+    split_heads,
+    visible,
+)
+from noise2text.text.canvas import Source
+
+__all__ = ["Encoder", "EncoderDecoder"]
+
+
+class Encoder(nn.Module):
+    """The source's tokens as states."""
+
+    def __init__(
+        self, space: Space, *, width: int, ffn: int, heads: int, layers: int, dropout: float, positions: int
+    ) -> None:
+        super().__init__()
+        self.space = space
+        self.project = nn.Linear(space.dim, width, bias=False)
+        self.positions = nn.Embedding(positions, width)
+        self.layers = nn.ModuleList(EncoderLayer(width, ffn, heads, dropout=dropout) for _ in range(layers))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, source: Source) -> Tensor:
+        """The states (B, S, W)."""
+        places = self.positions.weight[: source.tokens.shape[1]]
+        x = self.dropout(self.project(self.space.embed(source.tokens)) + places)
+        mask = visible(source.padding)
+        for layer in self.layers:
+            x = layer(x, mask)
+        return x
+
+
+class EncoderDecoder(Denoiser):
+    """A denoiser that attends to an encoded source, with self-conditioning."""
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        width: int,
+        ffn: int,
+        heads: int,
+        encoder_layers: int,
+        decoder_layers: int,
+        dropout: float,
+        source_positions: int,
+        target_positions: int,
+    ) -> None:
+        super().__init__()
+        self.space, self.heads = space, heads
+        shape = {"width": width, "ffn": ffn, "heads": heads, "dropout": dropout}
+        self.encoder = Encoder(space, layers=encoder_layers, positions=source_positions, **shape)  # type: ignore[arg-type]
+        # One Linear makes the cross-attention keys and values of all layers, once a sentence.
+        self.cross = nn.Linear(width, 2 * decoder_layers * width)
+        self.project = nn.Linear(space.dim, width, bias=False)
+        self.combine = FeedForward(2 * width, width, width, dropout=dropout)
+        self.time = TimeEmbedding(width)
+        self.positions = nn.Embedding(target_positions, width)
+        self.norm = nn.LayerNorm(width)
+        self.dropout = nn.Dropout(dropout)
+        self.layers = nn.ModuleList(
+            DecoderLayer(width, ffn, heads, dropout=dropout) for _ in range(decoder_layers)
+        )
+        self.out = nn.Linear(width, space.dim, bias=False)
+        self.apply(_start)
+
+    def read(self, source: Source) -> Memory:
+        states = self.encoder(source)
+        both = split_heads(self.cross(states), 2 * len(self.layers) * self.heads)  # (B, 2·layers·heads, S, ·)
+        keys, values = both.unflatten(1, (2, len(self.layers), self.heads)).permute(1, 2, 0, 3, 4, 5)
+        return Memory(states, source.padding, keys, values)
+
+    def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
+        z = held.hold(z)
+        guess = torch.zeros_like(z) if guess is None else held.hold(guess)
+        both = self.project(torch.stack([z, guess], dim=2).to(self.project.weight.dtype))  # (B, L, 2, W)
+        places = self.positions.weight[: z.shape[1]]
+        x = self.dropout(self.norm(self.combine(both.flatten(2)) + self.time(level.clock) + places))
+        mask, source_mask = visible(held.padding), visible(memory.padding)
+        for layer, keys, values in zip(self.layers, memory.keys, memory.values, strict=True):
+            x = layer(x, mask, keys, values, source_mask)
+        return Estimate(held.hold(self.out(x).float()), x)
+
+
+def _start(module: nn.Module) -> None:
+    """BERT's initialisation, as in Difformer's released scripts."""
+    if isinstance(module, nn.Linear | nn.Embedding):
+        nn.init.normal_(module.weight, std=0.02)
+    if isinstance(module, nn.Linear) and module.bias is not None:
+        nn.init.zeros_(module.bias)

@@ -1,0 +1,77 @@
+"""How long the target will be: a class of (target − source length), from the mean of the encoder's states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from noise2text.diffusion.denoiser import Memory
+from noise2text.diffusion.losses import Trace
+from noise2text.text.canvas import Canvas
+
+__all__ = ["PROPOSALS", "LengthNll", "Lengths", "around", "top"]
+
+
+def _count(padding: Tensor) -> Tensor:
+    return (~padding).sum(1)
+
+
+class Lengths(nn.Module):
+    """p(n | x) over the offsets −reach … reach from the source's length."""
+
+    def __init__(self, width: int, *, longest: int, reach: int = 128) -> None:
+        super().__init__()
+        self.longest, self.reach = longest, reach
+        self.classes = nn.Linear(width, 2 * reach + 1, bias=False)
+        nn.init.normal_(self.classes.weight, std=0.02)
+
+    def log_probabilities(self, memory: Memory) -> Tensor:
+        """log p of every offset, (B, 2·reach + 1)."""
+        seen = ~memory.padding[..., None]
+        pooled = (memory.states * seen).sum(1) / seen.sum(1)
+        return self.classes(pooled).float().log_softmax(-1)
+
+    def propose(
+        self, memory: Memory, beam: int, choose: Callable[[Tensor, int], Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """The lengths (B, beam) worth trying, between 1 and the longest, and their log-probabilities."""
+        lengths = _count(memory.padding)[:, None] + torch.arange(
+            -self.reach, self.reach + 1, device=memory.padding.device
+        )
+        possible = (lengths >= 1) & (lengths <= self.longest)
+        scores = self.log_probabilities(memory).masked_fill(~possible, -torch.inf)
+        chosen = choose(scores, beam)
+        return lengths.gather(1, chosen).clamp(1, self.longest), scores.gather(1, chosen)
+
+
+def top(scores: Tensor, beam: int) -> Tensor:
+    """The b₁ likeliest classes (Difformer, section 3.3)."""
+    return scores.topk(min(beam, scores.shape[1]), dim=1).indices
+
+
+def around(scores: Tensor, beam: int) -> Tensor:
+    """The likeliest class and its neighbours on both sides (Difformer's released code)."""
+    best = scores.argmax(1, keepdim=True)
+    reach = torch.arange(-(beam // 2), beam - beam // 2, device=scores.device)
+    return (best + reach).clamp(0, scores.shape[1] - 1)
+
+
+PROPOSALS: dict[str, Callable[[Tensor, int], Tensor]] = {"top": top, "around": around}
+
+
+class LengthNll:
+    """The surprise at the right length, one value a sentence."""
+
+    def __init__(self, lengths: Lengths) -> None:
+        self.lengths = lengths
+
+    def mask(self, canvas: Canvas) -> Tensor:
+        return torch.ones_like(canvas.padding[:, :1])
+
+    def value(self, trace: Trace) -> Tensor:
+        reach = self.lengths.reach
+        offset = _count(trace.canvas.padding) - _count(trace.memory.padding)
+        classes = offset.clamp(-reach, reach) + reach
+        return -self.lengths.log_probabilities(trace.memory).gather(1, classes[:, None])

@@ -1,0 +1,75 @@
+"""Padding changes nothing; candidates share their sentence; every parameter learns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from noise2text.diffusion.noise import gaussian, key
+from noise2text.diffusion.schedules import Level
+from noise2text.system import Diffusion
+
+SOURCES, TARGETS = [[8, 9, 10, 11], [12, 13]], [[20, 21, 22], [23, 24, 25, 26, 27]]
+
+
+def level(rows: int) -> Level:
+    return Level(torch.ones(rows, 1, 1), torch.ones(rows, 1, 1), torch.full((rows, 1), 0.4))
+
+
+@pytest.mark.parametrize("guessed", [False, True])
+def test_padding_and_batch_change_nothing(small: Callable[..., Diffusion], guessed: bool) -> None:
+    system = small()
+    denoiser, layout = system.denoiser, system.layout
+    keys = key(0, torch.arange(2))
+
+    def estimate(rows: list[int], shape: tuple[int, int]) -> list[torch.Tensor]:
+        canvas = layout.canvas([SOURCES[i] for i in rows], [TARGETS[i] for i in rows], shape=shape)
+        z = gaussian(keys[rows], 0, canvas.tokens.shape[1], denoiser.space.dim)
+        guess = gaussian(keys[rows], 1, canvas.tokens.shape[1], denoiser.space.dim) if guessed else None
+        made = denoiser(z, level(len(rows)), denoiser.read(canvas.source), denoiser.hold(canvas), guess)
+        return [made.mean[j, : len(TARGETS[i])] for j, i in enumerate(rows)]
+
+    with torch.no_grad():
+        together = estimate([0, 1], (12, 9))
+        for i in (0, 1):
+            assert torch.allclose(estimate([i], (0, 0))[0], together[i], atol=1e-5)
+
+
+def test_candidates_of_a_sentence_see_its_source_only(small: Callable[..., Diffusion]) -> None:
+    system = small()
+    denoiser, layout = system.denoiser, system.layout
+    source = layout.source(SOURCES)
+    canvas = layout.prompt(source, torch.full((2, 3), 4), width=4)
+    z = gaussian(key(0, torch.arange(6)), 0, 4, denoiser.space.dim)
+    with torch.no_grad():
+        shared = denoiser(z, level(6), denoiser.read(source), denoiser.hold(canvas), None).mean
+        copied = layout.source([SOURCES[i // 3] for i in range(6)])
+        apart = denoiser(z, level(6), denoiser.read(copied), denoiser.hold(canvas), None).mean
+    assert torch.allclose(shared, apart, atol=1e-5)
+
+
+def test_the_source_and_the_guess_matter(small: Callable[..., Diffusion]) -> None:
+    system = small()
+    denoiser, layout = system.denoiser, system.layout
+    canvas = layout.canvas(SOURCES, TARGETS)
+    other = layout.canvas([[30], [31]], TARGETS)
+    z = gaussian(key(0, torch.arange(2)), 0, 5, denoiser.space.dim)
+    held = denoiser.hold(canvas)
+    with torch.no_grad():
+        memory = denoiser.read(canvas.source)
+        plain = denoiser(z, level(2), memory, held, None).mean
+        assert not torch.allclose(plain, denoiser(z, level(2), denoiser.read(other.source), held, None).mean)
+        assert not torch.allclose(plain, denoiser(z, level(2), memory, held, z).mean)
+        assert torch.equal(plain, denoiser(z, level(2), memory, held, torch.zeros_like(z)).mean)
+
+
+def test_bfloat16_weights_give_float32_estimates(small: Callable[..., Diffusion]) -> None:
+    system = small().to(torch.bfloat16)
+    canvas = system.layout.canvas(SOURCES, TARGETS)
+    z = gaussian(key(0, torch.arange(2)), 0, 5, system.denoiser.space.dim)
+    memory, held = system.denoiser.read(canvas.source), system.denoiser.hold(canvas)
+    estimate = system.denoiser(z, level(2), memory, held, None)
+    assert estimate.mean.dtype == torch.float32
+    assert system.denoiser.logits(estimate).isfinite().all()
