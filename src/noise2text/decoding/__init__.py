@@ -1,0 +1,1 @@
+"""From model to sentence: strategies and selection."""

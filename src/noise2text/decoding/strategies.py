@@ -1,0 +1,101 @@
+"""What to walk: 2D parallel decoding (Difformer, section 3.3).
+
+A sentence is tried at b₁ lengths, each from b₂ noises; all candidates of all sentences of a batch go down
+together, and share their sentence's encoding. The host waits once, for the longest length.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from noise2text.decoding.settings import DiffusionSettings
+from noise2text.diffusion.denoiser import Clamped, Denoiser, Estimate
+from noise2text.diffusion.noise import key
+from noise2text.diffusion.walk import ddim, strided, walk
+from noise2text.networks.lengths import PROPOSALS, Lengths
+from noise2text.text.canvas import Canvas, Source, Split
+
+__all__ = ["Draft", "Parallel", "Step"]
+
+Rows = list[list[int]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A sentence's candidates at one time: the noisy canvas and its clean estimate, both rounded."""
+
+    time: float
+    noisy: Rows
+    clean: Rows
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A sentence's candidates: tokens and score, best length first; and the steps there, if traced."""
+
+    tokens: Rows
+    scores: list[float]
+    steps: list[Step]
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """The parts of a diffusion system that decode all candidates at once."""
+
+    denoiser: Denoiser
+    schedule: nn.Module
+    lengths: Lengths
+    layout: Split
+    resolution: int
+    forbidden: Tensor  # (V,), tokens that are never written
+
+    @torch.inference_mode()
+    def decode(
+        self, source: Source, how: DiffusionSettings, *, seed: int, places: Tensor, trace: bool = False
+    ) -> list[Draft]:
+        """The drafts of each sentence; `places` (B,) is where the sentences stand in the input."""
+        memory = self.denoiser.read(source)
+        lengths, length_scores = self.lengths.propose(memory, how.length_beam, PROPOSALS[how.lengths])
+        offsets = lengths - (~source.padding).sum(1, keepdim=True)  # (B, b₁)
+        noises = torch.arange(how.noise_beam, device=lengths.device)
+        keys = key(seed, places[:, None, None], offsets[:, :, None], noises).flatten()  # (B·b₁·b₂,)
+        canvas = self.layout.prompt(
+            source, lengths.repeat_interleave(how.noise_beam, dim=1), width=int(lengths.max())
+        )
+        denoiser = Clamped(self.denoiser) if how.clamp else self.denoiser
+        times = strided(how.steps, resolution=self.resolution, stop_early=how.stop_early)
+        steps = []
+        held = denoiser.hold(canvas)
+        for state in walk(denoiser, self.schedule, memory, held, keys, times, fresh=ddim(how.eta)):
+            if trace:
+                rounded = self._round(denoiser, state.estimate)[0]
+                steps.append((state.time, denoiser.space.nearest(state.z), rounded))
+        tokens, scores = self._round(denoiser, state.estimate)  # (B·C, L)
+        kept = ~canvas.padding
+        score = (scores * kept).sum(1) / kept.sum(1) + length_scores.repeat_interleave(
+            how.noise_beam, dim=1
+        ).flatten()
+        sentences = len(source.tokens)
+        rows = self._read(canvas, tokens)
+        traced = [
+            (time, self._read(canvas, noisy), self._read(canvas, clean)) for time, noisy, clean in steps
+        ]
+        return [
+            Draft(rows[i], scored, [Step(time, noisy[i], clean[i]) for time, noisy, clean in traced])
+            for i, scored in enumerate(score.view(sentences, -1).tolist())
+        ]
+
+    def _read(self, canvas: Canvas, tokens: Tensor) -> list[Rows]:
+        """The rows of each sentence's candidates."""
+        rows, sentences = self.layout.read(canvas, tokens), len(canvas.source.tokens)
+        size = len(rows) // sentences
+        return [rows[i * size : (i + 1) * size] for i in range(sentences)]
+
+    def _round(self, denoiser: Denoiser, estimate: Estimate) -> tuple[Tensor, Tensor]:
+        """The likeliest token at each position and its log-probability."""
+        logits = denoiser.logits(estimate).float().masked_fill(self.forbidden, -torch.inf)
+        best = logits.max(-1)
+        return best.indices, best.values - logits.logsumexp(-1)

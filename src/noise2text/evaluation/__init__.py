@@ -1,0 +1,1 @@
+"""Numbers: metrics that say how they were made."""
