@@ -1,0 +1,1 @@
+"""From pairs to model: objective, loop, checkpoints and averages."""

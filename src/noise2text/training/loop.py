@@ -1,0 +1,105 @@
+"""The training loop: a generator of steps. The caller logs, validates and saves.
+
+Step n is a pure function of the weights, the optimiser's state and n: the data, the noise and the coin of
+self-conditioning come from keys, and dropout's generator is seeded anew each step. So a run that was killed
+and resumed ends where it would have ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from noise2text.diffusion.noise import key
+from noise2text.text.canvas import Canvas
+from noise2text.training.objective import DiffusionObjective
+from noise2text.training.rates import Rate
+
+__all__ = ["Tick", "evaluate_loss", "train_steps"]
+
+_TRAINING, _DROPOUT, _VALIDATION = 1, 2, 3  # what a key is for
+
+
+@dataclass(frozen=True)
+class Tick:
+    """What a step did; tensors stay on the device until somebody looks."""
+
+    step: int
+    loss: Tensor
+    means: dict[str, Tensor]
+    gradient: Tensor
+    rate: float
+    tokens: Tensor
+
+
+def train_steps(
+    objective: DiffusionObjective,
+    optimiser: torch.optim.Optimizer,
+    feed: Callable[[int], Sequence[Canvas]],
+    *,
+    first: int,
+    last: int,
+    peak: float,
+    rate: Rate,
+    clip: float,
+    seed: int,
+    autocast: Callable[[], AbstractContextManager[object]],
+) -> Iterator[Tick]:
+    """Train from step `first` to step `last`, both done; `feed` gives a step's micro-batches."""
+    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+    for step in range(first, last + 1):
+        objective.train()
+        torch.manual_seed(int(key(seed, _DROPOUT, step)))
+        canvases = feed(step)
+        counts = _counts(objective, canvases)
+        totals = {name: torch.zeros((), device=count.device) for name, count in counts.items()}
+        row = 0
+        for canvas in canvases:
+            keys = _row_keys(canvas, seed, _TRAINING, step, first_row=row)
+            row += len(keys)
+            draws = objective.draw(canvas, keys, key(seed, _TRAINING, step))
+            with autocast():
+                tallies = objective(canvas, draws)
+            means = {name: tally.total() / counts[name] for name, tally in tallies.items()}
+            objective.loss(means).backward()
+            totals = {name: totals[name] + mean.detach() for name, mean in means.items()}
+        for group in optimiser.param_groups:
+            group["lr"] = peak * rate(step)
+        gradient = nn.utils.clip_grad_norm_(parameters, clip if clip > 0 else torch.inf)
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+        tokens = sum((~c.padding).sum() + (~c.source.padding).sum() for c in canvases)
+        yield Tick(step, objective.loss(totals), totals, gradient, peak * rate(step), torch.as_tensor(tokens))
+
+
+@torch.no_grad()
+def evaluate_loss(
+    objective: DiffusionObjective, canvases: Sequence[Canvas], *, seed: int
+) -> dict[str, float]:
+    """Each term's mean over the canvases and their weighted sum `loss`; no dropout, fixed noise."""
+    objective.eval()
+    counts = _counts(objective, canvases)
+    totals = {name: torch.zeros((), device=count.device) for name, count in counts.items()}
+    row = 0
+    for number, canvas in enumerate(canvases):
+        keys = _row_keys(canvas, seed, _VALIDATION, 0, first_row=row)
+        row += len(keys)
+        draws = objective.draw(canvas, keys, key(seed, _VALIDATION, number))
+        for name, tally in objective(canvas, draws).items():
+            totals[name] = totals[name] + tally.total() / counts[name]
+    return {"loss": objective.loss(totals).item()} | {name: total.item() for name, total in totals.items()}
+
+
+def _counts(objective: DiffusionObjective, canvases: Sequence[Canvas]) -> dict[str, Tensor]:
+    """How many places each term counts over all the canvases."""
+    counts = [objective.counts(canvas) for canvas in canvases]
+    return {name: torch.stack([count[name] for count in counts]).sum() for name in counts[0]}
+
+
+def _row_keys(canvas: Canvas, seed: int, purpose: int, step: int, *, first_row: int) -> Tensor:
+    rows = torch.arange(first_row, first_row + len(canvas.tokens), device=canvas.tokens.device)
+    return key(seed, purpose, step, rows)

@@ -1,0 +1,91 @@
+"""One training pass: pairs → canvas → noise → denoiser → terms.
+
+All randomness but dropout is drawn before (`draw`), from keys that name the seed, the step and the row, so
+that neither the order of work nor the number of processes changes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from noise2text.diffusion.denoiser import Denoiser
+from noise2text.diffusion.losses import Tally, Term, Trace
+from noise2text.diffusion.noise import gaussian, key, uniform
+from noise2text.diffusion.schedules import Level
+from noise2text.text.canvas import Canvas
+
+__all__ = ["DiffusionObjective", "Draws", "Objective"]
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What chance decides for a batch."""
+
+    t: Tensor  # (B,)
+    noise: Tensor  # (B, L, D)
+    guessed: bool  # whether this step trains with a guess (self-conditioning)
+
+
+class Objective(nn.Module):
+    """Weighted terms over what a system's forward pass leaves behind; diffusion and baselines alike."""
+
+    def __init__(self, terms: Mapping[str, Term], weights: Mapping[str, float]) -> None:
+        super().__init__()
+        self.terms, self.weights = dict(terms), dict(weights)
+
+    def counts(self, canvas: Canvas) -> dict[str, Tensor]:
+        """How many places each term counts on this canvas."""
+        return {name: term.mask(canvas).sum() for name, term in self.terms.items()}
+
+    def tallies(self, trace: Trace) -> dict[str, Tally]:
+        """Every term's values."""
+        return {name: Tally(term.value(trace), term.mask(trace.canvas)) for name, term in self.terms.items()}
+
+    def loss(self, means: Mapping[str, Tensor]) -> Tensor:
+        """The weighted sum of the terms' means; a term without a weight is only watched."""
+        return torch.stack([weight * means[name] for name, weight in self.weights.items()]).sum()
+
+
+class DiffusionObjective(Objective):
+    """Noise the target to a random time, estimate it back, count the error."""
+
+    def __init__(
+        self,
+        denoiser: Denoiser,
+        schedule: nn.Module,
+        times: nn.Module,
+        *,
+        terms: Mapping[str, Term],
+        weights: Mapping[str, float],
+        self_conditioning: float = 0.5,
+    ) -> None:
+        super().__init__(terms, weights)
+        self.denoiser, self.schedule, self.times = denoiser, schedule, times
+        self.self_conditioning = self_conditioning
+
+    def draw(self, canvas: Canvas, keys: Tensor, step_key: Tensor) -> Draws:
+        """The time and the noise of each row by its key, the coin of self-conditioning by the step's."""
+        length = canvas.tokens.shape[1]
+        return Draws(
+            t=self.times(uniform(key(keys, 0))),
+            noise=gaussian(keys, 1, length, self.denoiser.space.dim),
+            guessed=bool(uniform(step_key) < self.self_conditioning),
+        )
+
+    def forward(self, canvas: Canvas, draws: Draws) -> dict[str, Tally]:
+        """Every term's values for a batch of pairs."""
+        denoiser = self.denoiser
+        z0 = denoiser.space.embed(canvas.tokens)  # (B, L, D)
+        level: Level = self.schedule(draws.t, z0.shape[1])
+        z_t = level.alpha.to(z0.dtype) * z0 + level.sigma.to(z0.dtype) * draws.noise
+        memory, held = denoiser.read(canvas.source), denoiser.hold(canvas)
+        guess = None
+        if draws.guessed:
+            with torch.no_grad():
+                guess = denoiser(z_t, level, memory, held, None).mean
+        estimate = denoiser(z_t, level, memory, held, guess)
+        return self.tallies(Trace(canvas, z0, estimate, memory, denoiser))
