@@ -1,0 +1,160 @@
+"""Recipes: every system of the papers by its name, and the folders that their models live in.
+
+A model folder holds config.json (recipe and settings), model.safetensors, tokenizer.json and
+generation_config.json: all that is needed, and nothing that runs code when it is loaded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_model, save_model
+
+import noise2text
+from noise2text.hardware import find_device, find_dtype
+from noise2text.problem import Problem
+from noise2text.recipes import difformer
+from noise2text.settings import change
+from noise2text.system import System
+from noise2text.text.tokenizer import Tokenizer
+from noise2text.training.checkpoint import write_whole
+
+__all__ = ["RECIPES", "Recipe", "find_recipe", "load", "save", "settings_of"]
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A system by its name: where it is described, its settings, and how to build and train it."""
+
+    name: str
+    paper: str
+    section: str
+    line: str
+    presets: Mapping[str, Any]
+    default: str  # the preset that stands for the paper
+    resolve: Callable[[Any, Tokenizer], Any]  # settings that depend on the vocabulary
+    build: Callable[[Any, Tokenizer], Any]
+    objective: Callable[[Any, Any], Any]
+
+    def settings(self, preset: str | None = None) -> Any:
+        """The settings of a preset, or of the paper."""
+        name = preset or self.default
+        if name not in self.presets:
+            raise Problem(f"{self.name} has no preset {name!r}; it has {', '.join(self.presets)}.")
+        return self.presets[name]
+
+
+RECIPES: dict[str, Recipe] = {
+    "difformer": Recipe(
+        name="difformer",
+        paper="Difformer (Gao et al., 2024)",
+        section="3",
+        line="Encoder-decoder diffusion with anchor loss, noise rescaling and length beam.",
+        presets=difformer.PRESETS,
+        default="iwslt14-de-en",
+        resolve=difformer.resolve,
+        build=difformer.build,
+        objective=difformer.objective,
+    ),
+}
+
+
+def find_recipe(name: str) -> Recipe:
+    """The recipe of this name."""
+    if name not in RECIPES:
+        close = difflib.get_close_matches(name, RECIPES, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(RECIPES)}."
+        raise Problem(f"There is no recipe {name!r}; {hint}")
+    return RECIPES[name]
+
+
+def save(folder: Path, system: System, *, recipe: str, settings: Any) -> None:
+    """Write a model folder; each file is put in its place whole."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {
+        "format": FORMAT,
+        "noise2text": noise2text.__version__,
+        "recipe": recipe,
+        "settings": dataclasses.asdict(settings),
+        "vocabulary": len(system.tokenizer),
+    }
+    write_whole(folder / "config.json", lambda path: _write_json(path, config))
+    write_whole(
+        folder / "generation_config.json", lambda path: _write_json(path, dataclasses.asdict(system.how))
+    )
+    write_whole(folder / "tokenizer.json", system.tokenizer.save)
+    write_whole(folder / "model.safetensors", lambda path: save_model(system, str(path)))
+
+
+def load(folder: str | Path, *, device: str | torch.device | None = None, precision: str = "auto") -> System:
+    """The trained system in a model folder, ready to generate.
+
+    It goes to the GPU when there is one; `precision` is float32, bfloat16, or auto: bfloat16 on a GPU.
+    """
+    place = find_device(device)
+    dtype = find_dtype(precision, place)
+    folder = Path(folder)
+    recipe, settings = settings_of(folder)
+    tokenizer = Tokenizer.load(folder / "tokenizer.json")
+    expected = _read_json(folder / "config.json").get("vocabulary")
+    if len(tokenizer) != expected:
+        raise Problem(
+            f"{folder / 'tokenizer.json'} has {len(tokenizer)} tokens, but the model {expected}; "
+            f"were they made by the same run?"
+        )
+    system: System = recipe.build(settings, tokenizer)
+    _load_weights(system, folder / "model.safetensors")
+    how = folder / "generation_config.json"
+    system.how = change(system.how, _read_json(how), where=str(how))
+    return system.to(place, dtype=dtype).eval()
+
+
+def settings_of(folder: Path) -> tuple[Recipe, Any]:
+    """The recipe and the settings that a model folder was made with."""
+    if not folder.is_dir():
+        raise Problem(f"There is no model folder {folder}; train one with `noise2text train`.")
+    path = folder / "config.json"
+    config = _read_json(path)
+    if config.get("format") != FORMAT or not isinstance(config.get("settings"), dict):
+        raise Problem(
+            f"{path} is not a noise2text configuration of format {FORMAT}; was it made by another program?"
+        )
+    recipe = find_recipe(str(config.get("recipe")))
+    return recipe, change(recipe.settings(), config["settings"], where=str(path))
+
+
+def _load_weights(system: System, path: Path) -> None:
+    try:
+        load_model(system, str(path))
+    except FileNotFoundError as error:
+        raise Problem(f"{path} is missing: the folder is not a complete model.") from error
+    except SafetensorError as error:
+        raise Problem(f"{path} is not a whole safetensors file ({error}); copy it again.") from error
+    except RuntimeError as error:
+        raise Problem(f"{path} does not fit its config.json; were they made by the same run?") from error
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise Problem(f"{path} is missing: the folder is not a complete model.") from error
+    except (OSError, ValueError) as error:
+        raise Problem(f"{path} is not whole JSON ({error}); copy it again.") from error
+    if not isinstance(value, dict):
+        raise Problem(f"{path} does not hold a JSON object; was it made by another program?")
+    return value

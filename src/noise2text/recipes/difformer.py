@@ -1,0 +1,177 @@
+"""Difformer (Gao et al., NAACL 2024): encoder-decoder, anchor loss, noise rescaling, length prediction.
+
+    noise2text train difformer --train pairs.jsonl --valid pairs.jsonl --out runs/mine --preset iwslt14-de-en
+
+Split layout + encoder-decoder with self-conditioning + Rescaled(schedule, F) in training only;
+vlb + anchor + 0.1 · length; length beam × noise beam, then selection. F is the smallest factor whose
+degeneration score is at most `dgs_max` for the task's vocabulary and embedding size.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from noise2text.decoding.settings import DiffusionSettings
+from noise2text.diffusion.losses import Anchor, Mse, Nll, Rounding, Term
+from noise2text.diffusion.rescaling import find_factor, random_embeddings, rescale_plain, rescale_preserving
+from noise2text.diffusion.schedules import SCHEDULES
+from noise2text.diffusion.space import Space
+from noise2text.diffusion.times import Uniform
+from noise2text.networks.encoder_decoder import EncoderDecoder
+from noise2text.networks.lengths import LengthNll, Lengths
+from noise2text.problem import Problem
+from noise2text.settings import option
+from noise2text.system import Diffusion
+from noise2text.text.tokenizer import Tokenizer
+from noise2text.training.objective import DiffusionObjective
+from noise2text.training.settings import TrainingSettings
+
+__all__ = ["PRESETS", "DifformerSettings", "build", "objective", "resolve"]
+
+
+@dataclass(frozen=True)
+class DifformerSettings(TrainingSettings):
+    """Table 21's rows; the defaults are its IWSLT14 column."""
+
+    width: int = option(512, "d_model")
+    embedding: int = option(128, "d_emb, the dimension of the diffusion")
+    ffn: int = option(1024, "d_ffn")
+    heads: int = option(4, "attention heads")
+    encoder_layers: int = option(6, "layers that read the source")
+    decoder_layers: int = option(6, "layers that denoise the target")
+    activation: str = option("relu", "relu")
+    dropout: float = option(0.3, "dropout")
+
+    diffusion_steps: int = option(2000, "T, the resolution of time in training")
+    schedule: str = option("sqrt", "sqrt, linear or cosine")
+    dgs_max: float = option(0.15, "the degeneration score that the noise factor must bring the schedule to")
+    factor: float | None = option(None, "the noise factor F; none finds it by dgs_max; 1 is no rescaling")
+    variance_preserving: bool = option(False, "rescale by eq. 8 instead of eq. 3")
+    self_conditioning: float = option(0.5, "share of the steps trained with a guess; 0 is none")
+    losses: str = option("vlb+anchor", "terms joined by +: vlb, anchor, rounding")
+    label_smoothing: float = option(0.1, "of the anchor loss")
+    length_factor: float = option(0.1, "weight of the length loss")
+
+    generation_steps: int = option(20, "K, the steps of generation, as the model's default")
+    generation_stop_early: int = option(5, "how many of them are left out, as the model's default")
+    length_beam: int = option(5, "b₁, as the model's default")
+    noise_beam: int = option(2, "b₂, as the model's default")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.width % self.heads or self.width % 2:
+            raise Problem(
+                f"The setting width must be even and a multiple of heads, not {self.width} of {self.heads}."
+            )
+        if self.schedule not in SCHEDULES:
+            raise Problem(f"The setting schedule is one of {', '.join(SCHEDULES)}, not {self.schedule!r}.")
+        if self.activation != "relu":
+            raise Problem(f"The setting activation is relu, not {self.activation!r}.")
+        unknown = set(self.losses.split("+")) - set(_TERMS)
+        if unknown:
+            raise Problem(f"The setting losses joins {', '.join(_TERMS)} with +, not {self.losses!r}.")
+        for name in ("dropout", "label_smoothing", "self_conditioning"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise Problem(f"The setting {name} must be between 0 and 1, not {getattr(self, name)}.")
+        if self.factor is not None and self.factor <= 0:
+            raise Problem(f"The setting factor must be above 0, not {self.factor}.")
+
+
+_TERMS = ("vlb", "anchor", "rounding")
+
+_IWSLT14 = DifformerSettings()
+_WMT = dataclasses.replace(_IWSLT14, ffn=2048, heads=8, dropout=0.1, tokens=65_536, vocabulary=32_768)
+_PARAPHRASE = dataclasses.replace(_WMT, width=768, ffn=3072, heads=12)
+
+PRESETS: dict[str, DifformerSettings] = {
+    "wmt14-en-de": _WMT,
+    "wmt16-en-ro": _WMT,
+    "iwslt14-de-en": _IWSLT14,
+    "gigaword": _WMT,
+    "qqp": dataclasses.replace(_PARAPHRASE, steps=50_000, tokens=8_192),
+    "wiki-auto": dataclasses.replace(_PARAPHRASE, steps=30_000),
+    "qt": dataclasses.replace(_PARAPHRASE, steps=100_000, dgs_max=0.20, learning_rate=3e-4, warmup=5_000),
+    "tiny": dataclasses.replace(
+        _IWSLT14,
+        width=128,
+        embedding=16,
+        ffn=512,
+        heads=4,
+        encoder_layers=2,
+        decoder_layers=2,
+        dropout=0.0,
+        vocabulary=1_000,
+        steps=2_000,
+        tokens=2_048,
+        learning_rate=2e-3,
+        warmup=200,
+        decay="cosine",
+        log_every=50,
+        validate_every=500,
+        save_every=500,
+        validation_sentences=100,
+    ),
+}
+
+
+def resolve(settings: DifformerSettings, tokenizer: Tokenizer) -> DifformerSettings:
+    """The settings with their noise factor found, for this vocabulary and embedding size."""
+    if settings.factor is not None:
+        return settings
+    found = find_factor(
+        SCHEDULES[settings.schedule](settings.diffusion_steps),
+        random_embeddings(len(tokenizer), settings.embedding),
+        target=settings.dgs_max,
+        rescale=rescale_preserving if settings.variance_preserving else rescale_plain,
+    )
+    return dataclasses.replace(settings, factor=found.factor)
+
+
+def build(settings: DifformerSettings, tokenizer: Tokenizer) -> Diffusion:
+    """The untrained system."""
+    space = Space(len(tokenizer), settings.embedding)
+    denoiser = EncoderDecoder(
+        space,
+        width=settings.width,
+        ffn=settings.ffn,
+        heads=settings.heads,
+        encoder_layers=settings.encoder_layers,
+        decoder_layers=settings.decoder_layers,
+        dropout=settings.dropout,
+        source_positions=settings.max_source,
+        target_positions=settings.max_target,
+    )
+    return Diffusion(
+        tokenizer,
+        denoiser=denoiser,
+        schedule=SCHEDULES[settings.schedule](settings.diffusion_steps),
+        lengths=Lengths(settings.width, longest=settings.max_target),
+        how=DiffusionSettings(
+            steps=settings.generation_steps,
+            stop_early=settings.generation_stop_early,
+            length_beam=settings.length_beam,
+            noise_beam=settings.noise_beam,
+        ),
+        max_source=settings.max_source,
+    )
+
+
+def objective(settings: DifformerSettings, system: Diffusion) -> DiffusionObjective:
+    """What the system is trained on: eq. 2, and the length."""
+    assert settings.factor is not None, "resolve the settings first"
+    rescale = rescale_preserving if settings.variance_preserving else rescale_plain
+    known: dict[str, Term] = {
+        "vlb": Mse(),
+        "anchor": Anchor(settings.label_smoothing),
+        "rounding": Rounding(),
+    }
+    chosen = settings.losses.split("+")
+    return DiffusionObjective(
+        system.denoiser,
+        rescale(system.schedule, settings.factor),
+        Uniform(settings.diffusion_steps),
+        terms={name: known[name] for name in chosen} | {"length": LengthNll(system.lengths), "nll": Nll()},
+        weights=dict.fromkeys(chosen, 1.0) | {"length": settings.length_factor},
+        self_conditioning=settings.self_conditioning,
+    )

@@ -1,0 +1,176 @@
+"""Systems: what every trained model can do, whatever it is made of.
+
+A system turns texts into texts. It packs them by length, decodes each batch into drafts, lets a selector
+pick, and answers in the order of the input.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from noise2text.decoding.selection import MBR, BestScore, Candidate
+from noise2text.decoding.settings import DiffusionSettings
+from noise2text.decoding.strategies import Draft, Parallel
+from noise2text.diffusion.denoiser import Denoiser
+from noise2text.diffusion.schedules import Schedule
+from noise2text.networks.lengths import Lengths
+from noise2text.problem import Problem
+from noise2text.settings import change
+from noise2text.text.canvas import Split
+from noise2text.text.tokenizer import Tokenizer
+
+__all__ = ["Diffusion", "Generated", "Stop", "System"]
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A stop on the way to a text: the time, the noisy canvas and the clean estimate as text."""
+
+    time: float
+    noisy: str
+    text: str
+
+
+@dataclass
+class Generated:
+    """What came out, in the order of the input."""
+
+    texts: list[str] = field(default_factory=list)
+    candidates: list[list[str]] = field(default_factory=list)
+    scores: list[list[float]] = field(default_factory=list)
+    traces: list[list[Stop]] = field(default_factory=list)  # the steps to each text, if asked for
+    truncated: int = 0  # how many inputs were too long and were cut
+
+
+class System(nn.Module, ABC):
+    """A trained model with its tokenizer and its way to generate."""
+
+    tokenizer: Tokenizer
+    layout: Split
+    how: Any  # the generation settings of this family, a frozen dataclass
+    max_source: int
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    @abstractmethod
+    def drafts(
+        self, rows: Sequence[Sequence[int]], how: Any, *, seed: int, places: Sequence[int], trace: bool
+    ) -> list[Draft]:
+        """The candidates of a batch of sources."""
+
+    @abstractmethod
+    def selector(self, how: Any) -> Callable[[Sequence[Candidate]], int]:
+        """What picks one of a sentence's candidates."""
+
+    def generate(
+        self,
+        texts: Sequence[str],
+        *,
+        seed: int = 0,
+        batch: int = 32,
+        places: Sequence[int] | None = None,
+        trace: bool = False,
+        **settings: Any,
+    ) -> Generated:
+        """A text for each text; `settings` change this system's generation settings by name.
+
+        The noise of a text depends on the seed and its place in the input (its index, unless `places` says
+        otherwise), not on the batch. An empty text gives an empty text.
+        """
+        if isinstance(texts, str):
+            raise Problem("generate takes a list of texts; put the one text into a list.")
+        if batch < 1:
+            raise Problem(f"The batch must hold at least 1 sentence, not {batch}.")
+        how = change(self.how, settings, where="generate")
+        places = range(len(texts)) if places is None else places
+        select = self.selector(how)
+        rows = self.tokenizer.encode(texts)
+        count = len(texts)
+        result = Generated([""] * count, [[] for _ in rows], [[] for _ in rows], [[] for _ in rows])
+        result.truncated = sum(len(row) > self.max_source for row in rows)
+        rows = [row[: self.max_source] for row in rows]
+        order = sorted((i for i, row in enumerate(rows) if row), key=lambda i: len(rows[i]))
+        for start in range(0, len(order), batch):
+            chosen = order[start : start + batch]
+            drafts = self.drafts(
+                [rows[i] for i in chosen], how, seed=seed, places=[places[i] for i in chosen], trace=trace
+            )
+            for i, draft in zip(chosen, drafts, strict=True):
+                self._put(result, i, draft, select)
+        return result
+
+    def _put(
+        self, result: Generated, i: int, draft: Draft, select: Callable[[Sequence[Candidate]], int]
+    ) -> None:
+        texts = self.tokenizer.decode(draft.tokens)
+        candidates = [
+            Candidate(text=text, tokens=tuple(row), score=score)
+            for text, row, score in zip(texts, draft.tokens, draft.scores, strict=True)
+        ]
+        best = select(candidates)
+        result.texts[i], result.candidates[i], result.scores[i] = texts[best], texts, draft.scores
+        noisy = self.tokenizer.decode([step.noisy[best] for step in draft.steps])
+        clean = self.tokenizer.decode([step.clean[best] for step in draft.steps])
+        result.traces[i] = [
+            Stop(step.time, *shown) for step, *shown in zip(draft.steps, noisy, clean, strict=True)
+        ]
+
+
+class Diffusion(System):
+    """An embedding-space diffusion model with a length predictor."""
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        denoiser: Denoiser,
+        schedule: Schedule,
+        lengths: Lengths,
+        how: DiffusionSettings,
+        max_source: int,
+    ) -> None:
+        super().__init__()
+        self.tokenizer, self.how, self.max_source = tokenizer, how, max_source
+        self.denoiser, self.schedule, self.lengths = denoiser, schedule, lengths
+        self.layout = Split(tokenizer.pad)
+        forbidden = torch.zeros(len(tokenizer), dtype=torch.bool)
+        forbidden[sorted(tokenizer.specials)] = True
+        self.register_buffer("forbidden", forbidden, persistent=False)
+
+    forbidden: torch.Tensor
+
+    def drafts(
+        self,
+        rows: Sequence[Sequence[int]],
+        how: DiffusionSettings,
+        *,
+        seed: int,
+        places: Sequence[int],
+        trace: bool,
+    ) -> list[Draft]:
+        self.eval()
+        parallel = Parallel(
+            self.denoiser, self.schedule, self.lengths, self.layout, self.schedule.steps, self.forbidden
+        )
+        source = self.layout.source(rows).to(self.device)
+        return parallel.decode(
+            source, how, seed=seed, places=torch.tensor(places, device=self.device), trace=trace
+        )
+
+    def selector(self, how: DiffusionSettings) -> Callable[[Sequence[Candidate]], int]:
+        return _SELECTORS[how.select](how)
+
+
+_SELECTORS: dict[str, Callable[[DiffusionSettings], Callable[[Sequence[Candidate]], int]]] = {
+    "mbr": lambda how: MBR(utility=how.utility, candidate_is=how.candidate_is, self_pair=how.self_pair),
+    "score": lambda how: BestScore(),
+}

@@ -1,0 +1,103 @@
+"""Difformer's settings are those of its table 21; its parts are those of its section 3."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from noise2text.diffusion.schedules import Rescaled, Sqrt, VariancePreserving
+from noise2text.problem import Problem
+from noise2text.recipes import RECIPES
+from noise2text.recipes.difformer import PRESETS, DifformerSettings, resolve
+from noise2text.system import Diffusion
+from noise2text.text.tokenizer import Tokenizer
+
+COLUMNS = ["wmt14-en-de", "wmt16-en-ro", "iwslt14-de-en", "gigaword", "qqp", "wiki-auto", "qt"]
+TABLE_21: dict[str, list[Any]] = {  # typed from the paper, row by row
+    "width": [512, 512, 512, 512, 768, 768, 768],
+    "embedding": [128] * 7,
+    "ffn": [2048, 2048, 1024, 2048, 3072, 3072, 3072],
+    "heads": [8, 8, 4, 8, 12, 12, 12],
+    "encoder_layers": [6] * 7,
+    "decoder_layers": [6] * 7,
+    "activation": ["relu"] * 7,
+    "diffusion_steps": [2000] * 7,
+    "schedule": ["sqrt"] * 7,
+    "dgs_max": [0.15, 0.15, 0.15, 0.15, 0.15, 0.15, 0.20],
+    "self_conditioning": [0.5] * 7,
+    "steps": [300_000, 300_000, 300_000, 300_000, 50_000, 30_000, 100_000],
+    "tokens": [65_536, 65_536, 8_192, 65_536, 8_192, 65_536, 65_536],
+    "optimizer": ["adamw"] * 7,
+    "betas": [(0.9, 0.98)] * 7,
+    "weight_decay": [0.01] * 7,
+    "learning_rate": [5e-4, 5e-4, 5e-4, 5e-4, 5e-4, 5e-4, 3e-4],
+    "warmup": [10_000, 10_000, 10_000, 10_000, 10_000, 10_000, 5_000],
+    "clip": [1.0] * 7,
+    "dropout": [0.1, 0.1, 0.3, 0.1, 0.1, 0.1, 0.1],
+    "length_factor": [0.1] * 7,
+    "label_smoothing": [0.1] * 7,
+    "generation_steps": [20] * 7,
+    "generation_stop_early": [5] * 7,
+}
+
+
+@pytest.mark.parametrize("row", TABLE_21)
+def test_presets_are_table_21(row: str) -> None:
+    assert [getattr(PRESETS[column], row) for column in COLUMNS] == TABLE_21[row]
+
+
+def test_there_is_a_preset_for_each_column_and_tiny() -> None:
+    assert set(PRESETS) == {*COLUMNS, "tiny"}
+
+
+def test_the_noise_factor_comes_from_the_vocabulary_and_the_dimension(tokenizer: Tokenizer) -> None:
+    small, large = (
+        resolve(dataclasses.replace(PRESETS["tiny"], embedding=dim), tokenizer).factor for dim in (8, 64)
+    )
+    assert small is not None
+    assert large is not None
+    assert 1 <= small < large
+    assert resolve(dataclasses.replace(PRESETS["tiny"], factor=1.0), tokenizer).factor == 1.0
+
+
+def test_rescaling_is_for_training_only(small: Callable[..., Diffusion]) -> None:
+    system = small()
+    settings = dataclasses.replace(PRESETS["tiny"], factor=3.0)
+    objective = RECIPES["difformer"].objective(settings, system)
+    assert isinstance(objective.schedule, Rescaled)
+    assert isinstance(system.schedule, Sqrt)
+    preserving = dataclasses.replace(settings, variance_preserving=True)
+    assert isinstance(RECIPES["difformer"].objective(preserving, system).schedule, VariancePreserving)
+
+
+def test_the_smallest_published_model_has_its_size(tokenizer: Tokenizer) -> None:
+    """transformer-iwslt-de-en without its embeddings: 6 · (4W² + 2WF) + 6 · (8W² + 2WF) and a little."""
+    with torch.device("meta"):
+        system = RECIPES["difformer"].build(PRESETS["iwslt14-de-en"], tokenizer)
+    layers = 6 * (4 * 512**2 + 2 * 512 * 1024) + 6 * (8 * 512**2 + 2 * 512 * 1024)
+    count = sum(parameter.numel() for parameter in system.parameters())
+    assert layers < count < 1.15 * layers
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"heads": 3}, "heads"),
+        ({"schedule": "square"}, "schedule"),
+        ({"losses": "vlb+ankor"}, "losses"),
+        ({"dropout": 1.5}, "dropout"),
+        ({"factor": 0.0}, "factor"),
+        ({"decay": "exponential"}, "decay"),
+        ({"steps": 0}, "steps"),
+        ({"ema": 1.0}, "ema"),
+        ({"tokenizer": "wordpiece"}, "vocabulary_file"),
+        ({"activation": "gelu"}, "activation"),
+    ],
+)
+def test_impossible_settings_are_named(changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(Problem, match=named):
+        dataclasses.replace(DifformerSettings(), **changes)

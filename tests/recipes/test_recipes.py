@@ -1,0 +1,115 @@
+"""One test for every recipe: it trains, generates, is saved and loaded, and says the same again."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from noise2text import load
+from noise2text.problem import Problem
+from noise2text.recipes import RECIPES, find_recipe, save
+from noise2text.runs.train import train
+from noise2text.system import System
+from noise2text.text.tokenizer import Tokenizer
+
+from ..conftest import SMALL
+
+TEXTS = ["sunday, 7 april 1957", "12. mai 2001"]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_trains_generates_and_survives_its_folder(
+    name: str, dates: Path, tmp_path: Path
+) -> None:
+    files: dict[str, Any] = {split: str(dates / f"{split}.jsonl") for split in ("train", "valid")}
+    changes = SMALL | {"steps": 2, "log_every": 1}
+    system = train(name, out=tmp_path / "run", preset="tiny", changes=changes, device="cpu", **files)
+    made = system.generate(TEXTS, steps=3, stop_early=0, seed=1)
+    again = load(tmp_path / "run", device="cpu").generate(TEXTS, steps=3, stop_early=0, seed=1)
+    assert made.texts == again.texts
+    assert made.scores == again.scores
+    losses = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert all(record["loss"] > 0 for record in losses if "loss" in record)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_preset_of_every_recipe_builds_and_names_its_fields(name: str, tokenizer: Tokenizer) -> None:
+    recipe = RECIPES[name]
+    for preset in recipe.presets:
+        settings = recipe.settings(preset)
+        with torch.device("meta"):
+            system: System = recipe.build(settings, tokenizer)
+        assert sum(parameter.numel() for parameter in system.parameters()) > 0
+        assert all(field.metadata["help"] for field in dataclasses.fields(settings))
+    assert recipe.default in recipe.presets
+    assert "tiny" in recipe.presets
+
+
+def test_a_mistyped_recipe_or_preset_is_named() -> None:
+    with pytest.raises(Problem, match="did you mean difformer"):
+        find_recipe("diformer")
+    with pytest.raises(Problem, match="'tinny'; it has"):
+        find_recipe("difformer").settings("tinny")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, tokenizer: Tokenizer) -> Path:
+    recipe = RECIPES["difformer"]
+    settings = dataclasses.replace(recipe.settings("tiny"), **(SMALL | {"factor": 2.0}))
+    save(tmp_path / "model", recipe.build(settings, tokenizer), recipe="difformer", settings=settings)
+    return tmp_path / "model"
+
+
+def test_a_model_folder_is_four_files_and_nothing_that_runs(folder: Path) -> None:
+    names = {file.name for file in folder.iterdir()}
+    assert names == {"config.json", "model.safetensors", "tokenizer.json", "generation_config.json"}
+
+
+@pytest.mark.parametrize(
+    "file", ["config.json", "model.safetensors", "tokenizer.json", "generation_config.json"]
+)
+def test_a_missing_truncated_or_foreign_file_is_named(folder: Path, file: str) -> None:
+    path = folder / file
+    whole = path.read_bytes()
+    foreign = b'{"a": 1}' if file.endswith("json") else b"\x08\0\0\0\0\0\0\0{}      "
+    for content in (whole[: len(whole) // 2], b"", b"\x80\x04not a model", b"[]", foreign):
+        path.write_bytes(content)
+        with pytest.raises(Problem, match=file):
+            load(folder, device="cpu")
+    path.unlink()
+    with pytest.raises(Problem, match=file):
+        load(folder, device="cpu")
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Problem, match="no model folder"):
+        load(tmp_path / "nowhere")
+
+
+def test_weights_of_another_shape_are_refused(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    config["settings"]["width"] = 64
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(Problem, match=r"model\.safetensors does not fit"):
+        load(folder, device="cpu")
+
+
+def test_a_vocabulary_of_another_size_is_refused(folder: Path) -> None:
+    from noise2text.text.tokenizer import learn_characters
+
+    learn_characters(["abc"]).save(folder / "tokenizer.json")
+    with pytest.raises(Problem, match=r"tokenizer\.json"):
+        load(folder, device="cpu")
+
+
+def test_bfloat16_can_be_asked_for(folder: Path) -> None:
+    system = load(folder, device="cpu", precision="bfloat16")
+    assert next(system.parameters()).dtype == torch.bfloat16
+    assert len(system.generate(TEXTS, steps=2, stop_early=0).texts) == 2
+    with pytest.raises(Problem, match="precision"):
+        load(folder, precision="int3")
