@@ -1,0 +1,148 @@
+"""What a run reads: the tokenizer and the memory-mapped tokens, made from raw files when there are none yet.
+
+    FOLDER/tokenizer.json  FOLDER/train/  FOLDER/valid/
+
+`train` makes this folder inside its run; `noise2text prepare` makes it ahead, for several runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from noise2text.problem import Problem
+from noise2text.text.corpus import Pair, Tally, read_pairs, write_pairs
+from noise2text.text.prepared import Prepared, prepare
+from noise2text.text.tokenizer import Tokenizer, learn_bpe, learn_characters, load_wordpiece
+from noise2text.training.checkpoint import write_whole
+from noise2text.training.settings import TrainingSettings
+
+__all__ = ["Data", "open_data"]
+
+
+@dataclass(frozen=True)
+class Data:
+    """A tokenizer and the tokens of both sets; `sample` is the start of the validation set as text."""
+
+    tokenizer: Tokenizer
+    train: Prepared
+    valid: Prepared
+    sample: list[Pair]
+
+
+def open_data(
+    train: str,
+    valid: str,
+    folder: Path,
+    settings: TrainingSettings,
+    *,
+    skip_bad: bool,
+    say: Callable[[str], None],
+) -> Data:
+    """The data of a run, prepared into `folder` unless it is there already or was given prepared."""
+    train, valid = _spooled(train, folder), _spooled(valid, folder)
+    tokenizer = _tokenizer(train, folder, settings, skip_bad=skip_bad, say=say)
+    return Data(
+        tokenizer,
+        _tokens(train, folder / "train", tokenizer, settings, skip_bad=skip_bad, say=say),
+        tokens := _tokens(valid, folder / "valid", tokenizer, settings, skip_bad=skip_bad, say=say),
+        list(_sample(valid, tokens, tokenizer, settings.validation_sentences, skip_bad=skip_bad)),
+    )
+
+
+def _is_prepared(path: str) -> bool:
+    return (Path(path) / "prepared.json").exists()
+
+
+def _spooled(path: str, folder: Path) -> str:
+    """Standard input as a file, since a corpus is read more than once."""
+    if path != "-":
+        return path
+    file = folder / "standard-input.jsonl"
+    if not file.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(file, lambda draft: write_pairs(draft, read_pairs("-")))
+    return str(file)
+
+
+def _tokenizer(
+    train: str, folder: Path, settings: TrainingSettings, *, skip_bad: bool, say: Callable[[str], None]
+) -> Tokenizer:
+    if _is_prepared(train):
+        return Tokenizer.load(Path(train).parent / "tokenizer.json")
+    path = folder / "tokenizer.json"
+    if not path.exists():
+        texts = _texts(read_pairs(train, skip_bad=skip_bad))
+        tokenizer = _TOKENIZERS[settings.tokenizer](texts, settings)
+        say(f"tokenizer: {settings.tokenizer}, {len(tokenizer):,} tokens")
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(path, tokenizer.save)
+    return Tokenizer.load(path)
+
+
+def _tokens(
+    path: str,
+    folder: Path,
+    tokenizer: Tokenizer,
+    settings: TrainingSettings,
+    *,
+    skip_bad: bool,
+    say: Callable[[str], None],
+) -> Prepared:
+    if _is_prepared(path):
+        return Prepared.open(Path(path), tokenizer=tokenizer)
+    if not _is_prepared(str(folder)):
+        tally = Tally()
+        pairs = read_pairs(path, skip_bad=skip_bad, tally=tally)
+        limits = {"max_source": settings.max_source, "max_target": settings.max_target}
+        report = prepare(pairs, tokenizer, folder, tally=tally, **limits).report
+        say(
+            f"{os.path.basename(path)}: {report.pairs:,} pairs, {report.skipped:,} skipped, "
+            f"{report.truncated_sources:,} sources and {report.truncated_targets:,} targets cut"
+        )
+    return Prepared.open(folder, tokenizer=tokenizer)
+
+
+def _sample(
+    path: str, tokens: Prepared, tokenizer: Tokenizer, count: int, *, skip_bad: bool
+) -> Iterator[Pair]:
+    """The first validation pairs as text; tokens are decoded where the raw file was not given."""
+    if not _is_prepared(path):
+        yield from islice(read_pairs(path, skip_bad=skip_bad), count)
+        return
+    for i in range(min(count, len(tokens))):
+        src, trg = tokenizer.decode([row.tolist() for row in tokens.pair(i)])
+        yield Pair(src, trg)
+
+
+def _texts(pairs: Iterable[Pair]) -> Iterator[str]:
+    for pair in pairs:
+        yield pair.src
+        yield pair.trg
+
+
+def _bpe(texts: Iterator[str], settings: TrainingSettings) -> Tokenizer:
+    return learn_bpe(
+        texts, size=settings.vocabulary, normalise=settings.normalise, lowercase=settings.lowercase
+    )
+
+
+def _characters(texts: Iterator[str], settings: TrainingSettings) -> Tokenizer:
+    return learn_characters(texts, normalise=settings.normalise, lowercase=settings.lowercase)
+
+
+def _wordpiece(texts: Iterator[str], settings: TrainingSettings) -> Tokenizer:
+    path = Path(settings.vocabulary_file)
+    if not path.is_file():
+        raise Problem(f"There is no vocabulary file {path}; name a vocab.txt in the setting vocabulary_file.")
+    return load_wordpiece(path, normalise=settings.normalise, lowercase=settings.lowercase)
+
+
+_TOKENIZERS: dict[str, Callable[[Iterator[str], TrainingSettings], Tokenizer]] = {
+    "bpe": _bpe,
+    "characters": _characters,
+    "wordpiece": _wordpiece,
+}

@@ -1,0 +1,72 @@
+"""The demo: a small Difformer learns to read dates, on two cores in a few minutes.
+
+"sunday, 7 april 1957" → "1957-04-07", in several formats and languages. All targets have one length, so one
+length is tried a sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from noise2text.evaluation.metrics import evaluate
+from noise2text.problem import Problem
+from noise2text.runs.display import Terminal
+from noise2text.runs.train import train
+from noise2text.text.corpus import read_pairs
+from noise2text.text.dates import write_dates
+
+__all__ = ["SETTINGS", "demo"]
+
+PAIRS, SHOWN = 20_000, 3
+SETTINGS: dict[str, Any] = {
+    "tokenizer": "characters",
+    "max_source": 48,
+    "max_target": 16,
+    "steps": 2_000,
+    "length_beam": 1,
+    "noise_beam": 2,
+}
+
+
+def demo(out: Path, *, changes: Mapping[str, Any] | None = None) -> float:
+    """Synthesise, train, generate, evaluate; returns the exact match in percent."""
+    console = Console(highlight=False, soft_wrap=True)
+    corpus = out / "corpus"
+    if corpus.exists():
+        shutil.rmtree(out)  # an earlier demo
+    elif out.exists() and any(out.iterdir()):
+        raise Problem(f"{out} is not empty and was not made by the demo: choose another folder.")
+    write_dates(corpus, pairs=PAIRS, seed=0)
+    files = {name: str(corpus / f"{name}.jsonl") for name in ("train", "valid", "test")}
+    console.print(f"Written-out dates and their ISO form: {PAIRS:,} pairs to learn from, in {corpus}.")
+    with Terminal.open(console) as display:
+        system = train(
+            "difformer",
+            train=files["train"],
+            valid=files["valid"],
+            out=out,
+            preset="tiny",
+            changes=SETTINGS | dict(changes or {}),
+            display=display,
+        )
+    pairs = list(read_pairs(files["test"]))
+    sources = [pair.src for pair in pairs]
+    console.print("\nFrom noise to text, step by step:")
+    for pair, steps in zip(pairs, system.generate(sources[:SHOWN], trace=True).traces, strict=False):
+        console.print(f"\n  {pair.src}  (→ {pair.trg})", markup=False)
+        for stop in steps[::2]:
+            console.print(f"    t={stop.time:.2f}  {stop.noisy:<12} → {stop.text}", markup=False)
+    texts = system.generate(sources, batch=100).texts
+    result = evaluate(texts, [(pair.trg,) for pair in pairs], sources)
+    (out / "samples.txt").write_text("".join(f"{text}\n" for text in texts))
+    (out / "evaluation.json").write_text(json.dumps(result, indent=2))
+    exact = float(result["exact_match"]["score"])
+    console.print(f"\nOn {len(pairs)} dates that it has never seen ({out / 'evaluation.json'}):")
+    console.print(f"exact match {exact:.1f} %")
+    return exact

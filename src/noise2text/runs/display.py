@@ -1,0 +1,94 @@
+"""What a person sees of a run: a live line in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+__all__ = ["Display", "Quiet", "Terminal", "counted"]
+
+
+class Display(Protocol):
+    """Where a run says what it does."""
+
+    def say(self, line: str) -> None:
+        """Show one line for good."""
+
+    def start(self, total: int) -> None:
+        """Say how many steps there will be."""
+
+    def progress(self, step: int, summary: str) -> None:
+        """Show how far the run is."""
+
+
+class Quiet:
+    """Shows nothing."""
+
+    def say(self, line: str) -> None:
+        pass
+
+    def start(self, total: int) -> None:
+        pass
+
+    def progress(self, step: int, summary: str) -> None:
+        pass
+
+
+class Terminal:
+    """A progress bar with the latest numbers; where there is no terminal, a line every few seconds."""
+
+    def __init__(self, console: Console, bar: Progress) -> None:
+        self.console, self.bar = console, bar
+        self.total, self.shown = 0, time.monotonic()
+
+    @classmethod
+    @contextmanager
+    def open(cls, console: Console | None = None) -> Iterator[Terminal]:
+        """A display on standard error, or on another console."""
+        console = console or Console(stderr=True, highlight=False)
+        columns = (
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[summary]}"),
+        )
+        with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+            yield cls(console, progress)
+
+    def say(self, line: str) -> None:
+        self.console.print(line, markup=False, soft_wrap=True)
+
+    def start(self, total: int) -> None:
+        self.total = total
+        self.task = self.bar.add_task("training", total=total, summary="")
+
+    def progress(self, step: int, summary: str) -> None:
+        self.bar.update(self.task, completed=step, summary=summary)
+        if not self.console.is_terminal and time.monotonic() - self.shown > 10:
+            self.shown = time.monotonic()
+            self.say(f"step {step:,} of {self.total:,}  {summary}")
+
+
+@contextmanager
+def counted(what: str) -> Iterator[Callable[[], None]]:
+    """A function to call for each thing done; shows their number where answers do not fill the screen."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.completed:,.0f} " + what), TimeElapsedColumn())
+    with Progress(
+        *columns, console=console, disable=not console.is_terminal or sys.stdout.isatty()
+    ) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda: progress.advance(task)

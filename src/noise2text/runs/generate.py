@@ -1,0 +1,47 @@
+"""Generation over a stream of texts: a window at a time, in the order of the input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from noise2text.problem import Problem
+from noise2text.system import Stop, System
+
+__all__ = ["Line", "generate_lines"]
+
+WINDOW = 16  # batches that are packed by length together
+
+
+@dataclass(frozen=True)
+class Line:
+    """One answer, and its text at each time on the way if that was asked for."""
+
+    text: str
+    trace: list[Stop]
+
+
+def generate_lines(
+    system: System,
+    texts: Iterable[str],
+    *,
+    seed: int,
+    batch: int,
+    trace: bool,
+    settings: Mapping[str, Any],
+    say: Callable[[str], None],
+) -> Iterator[Line]:
+    """A line for each text; line breaks inside an answer become spaces, so that lines stay aligned."""
+    if batch < 1:
+        raise Problem(f"The batch must hold at least 1 sentence, not {batch}.")
+    stream, place, truncated = iter(texts), 0, 0
+    while window := list(islice(stream, batch * WINDOW)):
+        places = range(place, place + len(window))
+        made = system.generate(window, seed=seed, batch=batch, places=places, trace=trace, **settings)
+        for text, steps in zip(made.texts, made.traces, strict=True):
+            yield Line(" ".join(text.splitlines()), steps)
+        place, truncated = place + len(window), truncated + made.truncated
+    if truncated:
+        say(f"{truncated:,} of {place:,} inputs were longer than {system.max_source} tokens and were cut.")

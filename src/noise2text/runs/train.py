@@ -1,0 +1,310 @@
+"""Train: pairs in, a model folder out.
+
+The run's folder is itself the model: its root holds the best weights so far (or, at the end, the average of
+the best few), `checkpoint-…` the point to resume from, `data` the tokens, metrics.jsonl the curves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from noise2text.hardware import find_device, find_dtype
+from noise2text.problem import Problem
+from noise2text.recipes import Recipe, find_recipe, load, save
+from noise2text.runs.data import Data, open_data
+from noise2text.runs.display import Display, Quiet
+from noise2text.runs.metrics import Metrics
+from noise2text.runs.validation import Validation
+from noise2text.settings import change, read_config
+from noise2text.system import System
+from noise2text.text.canvas import Canvas
+from noise2text.text.plan import Plan
+from noise2text.training import checkpoint
+from noise2text.training.averaging import Ema
+from noise2text.training.loop import Tick, train_steps
+from noise2text.training.rates import RATES
+from noise2text.training.settings import TrainingSettings
+
+__all__ = ["Stopped", "settle", "train"]
+
+CHANGEABLE = {"steps", "log_every", "validate_every", "save_every", "tensorboard"}
+"""Settings that a resumed run may change."""
+
+
+class Stopped(KeyboardInterrupt):
+    """The run was asked to stop, has saved, and can be resumed."""
+
+
+def train(
+    recipe: str,
+    *,
+    train: str,
+    valid: str,
+    out: str | Path,
+    preset: str | None = None,
+    config: str | Path | None = None,
+    changes: Mapping[str, Any] | None = None,
+    resume: bool = False,
+    skip_bad: bool = False,
+    device: str | None = None,
+    display: Display | None = None,
+) -> System:
+    """Train a recipe on pairs and return the best model; what `noise2text train` does."""
+    out, display = Path(out), display or Quiet()
+    place = find_device(device)
+    found = find_recipe(recipe)
+    settings = settle(found, preset, config, changes)
+    if resume:
+        settings = _as_before(
+            out, found, settings, explicit=_named(config, changes), files={"train": train, "valid": valid}
+        )
+    elif any((out / name).exists() for name in ("run.json", "config.json", "data")):
+        raise Problem(f"{out} holds a run already: pass --resume to go on with it, or choose another folder.")
+    _note(out, recipe, settings, train=train, valid=valid)
+    data = open_data(train, valid, out / "data", settings, skip_bad=skip_bad, say=display.say)
+    settings = found.resolve(settings, data.tokenizer)
+    _note(out, recipe, settings, train=train, valid=valid)
+    run = Run(found, settings, data, out, place, display)
+    run.go()
+    return load(out, device=device)
+
+
+def settle(
+    recipe: Recipe, preset: str | None, config: str | Path | None, changes: Mapping[str, Any] | None
+) -> Any:
+    """A preset's settings, changed by a file and then by assignments."""
+    settings = recipe.settings(preset)
+    if config is not None:
+        settings = change(settings, read_config(Path(config)), where=str(config))
+    return change(settings, changes or {}, where=f"train {recipe.name}")
+
+
+def _note(out: Path, recipe: str, settings: Any, *, train: str, valid: str) -> None:
+    """Write down what the run is, for whoever resumes it."""
+    out.mkdir(parents=True, exist_ok=True)
+    facts = {"recipe": recipe, "settings": dataclasses.asdict(settings), "train": train, "valid": valid}
+    checkpoint.write_whole(out / "run.json", lambda path: path.write_text(json.dumps(facts, indent=2)))
+
+
+def _named(config: str | Path | None, changes: Mapping[str, Any] | None) -> set[str]:
+    return set(changes or {}) | set(read_config(Path(config)) if config is not None else {})
+
+
+def _as_before(
+    out: Path, recipe: Recipe, wanted: Any, *, explicit: set[str], files: Mapping[str, str]
+) -> Any:
+    """The settings of the run in `out`, with those of the explicitly wanted that may change."""
+    path = out / "run.json"
+    if not path.exists():
+        return wanted  # killed before its first step
+    facts = json.loads(path.read_text())
+    if facts["recipe"] != recipe.name:
+        raise Problem(f"{out} holds a run of {facts['recipe']}, not of {recipe.name}.")
+    for name, file in files.items():
+        if facts[name] != file:
+            raise Problem(
+                f"The run in {out} was started with --{name} {facts[name]}; resume it with the same."
+            )
+    before = change(recipe.settings(), facts["settings"], where=str(path))
+    for name in sorted(explicit - CHANGEABLE):
+        if getattr(before, name) != getattr(wanted, name):
+            raise Problem(
+                f"The run in {out} has {name} = {getattr(before, name)!r}; a resumed run may change only "
+                f"{', '.join(sorted(CHANGEABLE))}."
+            )
+    return dataclasses.replace(before, **{name: getattr(wanted, name) for name in explicit & CHANGEABLE})
+
+
+class Run:
+    """One training run: the parts, and what happens between two steps."""
+
+    def __init__(
+        self, recipe: Recipe, settings: Any, data: Data, out: Path, device: torch.device, display: Display
+    ) -> None:
+        self.recipe, self.settings, self.data, self.out = recipe, settings, data, out
+        self.device, self.display = device, display
+        torch.manual_seed(settings.seed)
+        self.system: System = recipe.build(settings, data.tokenizer).to(device)
+        self.objective = recipe.objective(settings, self.system)
+        self.optimiser = _adamw(self.system, settings, fused=device.type == "cuda")
+        self.ema = Ema(self.system, settings.ema) if settings.ema else None
+        self.plan = Plan(data.train.lengths, tokens=settings.tokens, seed=settings.seed)
+        self.metrics = Metrics(out, tensorboard=settings.tensorboard)
+        self.validation = Validation(self.objective, self.system, data, settings, autocast=self._autocast)
+        self.best: list[tuple[float, int]] = []  # (goodness, step), best first
+
+    def go(self) -> None:
+        """Train to the last step, from the newest checkpoint if there is one."""
+        first = self._restore() + 1
+        last = self.settings.steps
+        self._introduce(first)
+        self.display.start(last)
+        with _stoppable() as stop:
+            ticks = train_steps(
+                self.objective,
+                self.optimiser,
+                self._feed,
+                first=first,
+                last=last,
+                peak=self.settings.learning_rate,
+                rate=RATES[self.settings.decay](self.settings.warmup, last),
+                clip=self.settings.clip,
+                seed=self.settings.seed,
+                autocast=self._autocast,
+            )
+            for tick in ticks:
+                self._after(tick, stop)
+        self._finish()
+
+    def _after(self, tick: Tick, stop: Callable[[], bool]) -> None:
+        """Average, log, validate, save, stop: whatever is due after this step."""
+        settings, step = self.settings, tick.step
+        if self.ema:
+            self.ema.update()
+        self.metrics.add(tick)
+        ended = step == settings.steps
+        if step % settings.log_every == 0 or ended:
+            self._check(step)
+            self.display.progress(step, self.metrics.log(step))
+        if step % settings.validate_every == 0 or ended:
+            self._check(step)
+            self._validate(step)
+        if step % settings.save_every == 0 or ended or stop():
+            self._check(step)
+            self._save(step)
+        if stop() and not ended:
+            raise Stopped(f"Stopped after step {step:,}; --resume goes on from there.")
+
+    def _check(self, step: int) -> None:
+        """Refuse to go on, or to save, once a loss was not a number."""
+        bad = self.metrics.first_bad_step()
+        if bad:
+            kept = checkpoint.latest(self.out)
+            raise Problem(
+                f"The loss was not a number at step {bad}; "
+                f"{f'{kept} is intact' if kept else 'no checkpoint had been written yet'}: "
+                f"try a lower learning_rate, a longer warmup or precision=float32."
+            )
+
+    def _validate(self, step: int) -> None:
+        with self.metrics.paused(), self.ema.applied() if self.ema else nullcontext():
+            scores = self.validation()
+            self.metrics.valid(step, scores)
+            self.display.say(
+                f"step {step:,}: valid " + "  ".join(f"{name} {score:.3f}" for name, score in scores.items())
+            )
+            goodness = scores["bleu"] if self.settings.best_by == "bleu" else -scores["loss"]
+            if not math.isfinite(goodness):
+                return
+            self.best = sorted([*self.best, (goodness, step)], key=lambda pair: (-pair[0], pair[1]))
+            self.best = self.best[: self.settings.average]
+            if self.best[0][1] == step:
+                self._write_model(self.out)
+            if self.settings.average > 1 and step in {s for _, s in self.best}:
+                self._write_model(self.out / "kept" / f"{step:08d}")
+
+    def _finish(self) -> None:
+        """Make the root the average of the best models, where that was asked for."""
+        if self.settings.average > 1:
+            from noise2text.runs.averaged import average_folders
+
+            average_folders([self.out / "kept" / f"{step:08d}" for _, step in self.best], self.out)
+        goodness, step = self.best[0] if self.best else (math.nan, 0)
+        shown = f"{self.settings.best_by} {abs(goodness):.3f} at step {step:,}"
+        self.display.say(f"done: the best model ({shown}) is {self.out}")
+
+    def _save(self, step: int) -> None:
+        with self.metrics.paused():
+            checkpoint.save(
+                self.out,
+                step=step,
+                write_model=self._write_model,
+                optimiser=self.optimiser,
+                module=self.system,
+                ema=self.ema,
+                facts={"best": self.best},
+            )
+
+    def _restore(self) -> int:
+        """Go back to the newest checkpoint; returns its step, 0 without one."""
+        folder = checkpoint.latest(self.out)
+        if folder is None:
+            self.metrics.rewind(0)
+            return 0
+        saved = load(folder, device=self.device, precision="float32")
+        self.system.load_state_dict(saved.state_dict())
+        facts = checkpoint.restore(folder, optimiser=self.optimiser, module=self.system, ema=self.ema)
+        self.best = [(goodness, step) for goodness, step in facts["best"]]
+        self.metrics.rewind(facts["step"])
+        return int(facts["step"])
+
+    def _write_model(self, folder: Path) -> None:
+        save(folder, self.system, recipe=self.recipe.name, settings=self.settings)
+
+    def _feed(self, step: int) -> list[Canvas]:
+        """The micro-batches of a step."""
+        first = (step - 1) * self.settings.accumulate
+        batches = [self.plan.batch(first + i) for i in range(self.settings.accumulate)]
+        canvases = []
+        for batch in batches:
+            sources, targets = zip(*(self.data.train.pair(i) for i in batch.pairs), strict=True)
+            canvases.append(self.system.layout.canvas(sources, targets, shape=batch.shape).to(self.device))
+        return canvases
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        dtype = find_dtype(self.settings.precision, self.device)
+        if dtype == torch.float32:
+            return nullcontext()
+        # No cache: the guess of self-conditioning runs without gradients, and its cast weights must not stay.
+        return torch.autocast(self.device.type, dtype, cache_enabled=False)
+
+    def _introduce(self, first: int) -> None:
+        parameters = sum(parameter.numel() for parameter in self.system.parameters())
+        shapes = " ".join(f"{source}→{target}" for source, target in self.plan.shapes)
+        self.display.say(
+            f"{self.recipe.name}: {parameters:,} parameters on {self.device}, "
+            f"{len(self.data.train):,} pairs in {self.plan.batches_per_epoch:,} batches of shapes {shapes}"
+        )
+        if first > 1:
+            self.display.say(f"resuming after step {first - 1:,}")
+
+
+def _adamw(system: System, settings: TrainingSettings, *, fused: bool) -> torch.optim.AdamW:
+    return torch.optim.AdamW(
+        [parameter for parameter in system.parameters() if parameter.requires_grad],
+        lr=settings.learning_rate,
+        betas=settings.betas,
+        weight_decay=settings.weight_decay,
+        fused=fused,
+    )
+
+
+@contextmanager
+def _stoppable() -> Iterator[Callable[[], bool]]:
+    """Within, Ctrl-C and SIGTERM only ask to stop; a second one stops at once."""
+    asked: list[int] = []
+
+    def ask(number: int, frame: Any) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    try:
+        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # only the main thread may listen to signals
+        yield lambda: False
+        return
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,59 @@
+"""How good a model is on the validation set: by loss, with fixed noise, and by BLEU of what it generates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
+from noise2text.evaluation.metrics import bleu, exact_match
+from noise2text.runs.data import Data
+from noise2text.system import System
+from noise2text.text.canvas import Canvas
+from noise2text.training.loop import evaluate_loss
+from noise2text.training.objective import DiffusionObjective
+from noise2text.training.settings import TrainingSettings
+
+__all__ = ["Validation"]
+
+
+class Validation:
+    """Scores a system on the first `validation_sentences` pairs, the same way each time."""
+
+    def __init__(
+        self,
+        objective: DiffusionObjective,
+        system: System,
+        data: Data,
+        settings: TrainingSettings,
+        *,
+        autocast: Callable[[], AbstractContextManager[Any]],
+    ) -> None:
+        self.objective, self.system, self.data, self.settings = objective, system, data, settings
+        self.autocast = autocast
+
+    def __call__(self) -> dict[str, float]:
+        """The loss and its terms, BLEU and exact match in percent."""
+        with self.autocast():
+            scores = evaluate_loss(self.objective, self._canvases(), seed=self.settings.seed)
+            made = self.system.generate(
+                [pair.src for pair in self.data.sample], seed=self.settings.seed, batch=64
+            )
+        references = [(pair.trg, *pair.refs) for pair in self.data.sample]
+        return scores | {
+            "bleu": bleu(made.texts, references).score,
+            "exact": exact_match(made.texts, references).score,
+        }
+
+    def _canvases(self) -> list[Canvas]:
+        valid = self.data.valid
+        count = min(len(valid), self.settings.validation_sentences)
+        order = np.argsort(valid.lengths[:count].max(axis=1), kind="stable")
+        rows = max(1, self.settings.tokens // int(valid.lengths[:count].max()))
+        canvases = []
+        for start in range(0, count, rows):
+            sources, targets = zip(*(valid.pair(i) for i in order[start : start + rows]), strict=True)
+            canvases.append(self.system.layout.canvas(sources, targets).to(self.system.device))
+        return canvases

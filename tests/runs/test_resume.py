@@ -1,0 +1,213 @@
+"""A run that was killed and resumed ends with the weights of one that was not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from noise2text.problem import Problem
+from noise2text.runs.display import Quiet
+from noise2text.runs.train import Stopped, train
+from noise2text.training.checkpoint import latest
+
+from ..conftest import SMALL
+
+CHANGES = SMALL | {
+    "steps": 12,
+    "save_every": 4,
+    "validate_every": 5,
+    "dropout": 0.1,
+    "ema": 0.9,
+    "average": 2,
+    "accumulate": 2,
+    "tokens": 128,
+}
+
+
+class Killed(Exception):
+    pass
+
+
+class Trap(Quiet):
+    """Dies at a step, as if the machine had."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def progress(self, step: int, summary: str) -> None:
+        if step >= self.step:
+            raise Killed
+
+
+def run(dates: Path, out: Path, **more: Any) -> None:
+    changes = CHANGES | more.pop("changes", {})
+    files: dict[str, Any] = {name: str(dates / f"{name}.jsonl") for name in ("train", "valid")}
+    train("difformer", out=out, preset="tiny", changes=changes, device="cpu", **files, **more)
+
+
+@pytest.fixture(scope="module")
+def whole(dates: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nobody disturbed."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    run(dates, out)
+    return out
+
+
+def same_ending(a: Path, b: Path) -> None:
+    for file in ("model.safetensors", "config.json", "metrics.jsonl"):
+        first, second = (a / file).read_bytes(), (b / file).read_bytes()
+        if file == "metrics.jsonl":
+            first, second = _without_speed(first), _without_speed(second)
+        assert first == second, file
+    last = [folder / "checkpoint-00000012" for folder in (a, b)]
+    for file in ("model.safetensors", "training.safetensors", "training.json"):
+        assert (last[0] / file).read_bytes() == (last[1] / file).read_bytes(), file
+
+
+def _without_speed(lines: bytes) -> bytes:
+    records = [json.loads(line) for line in lines.splitlines()]
+    for record in records:
+        record.pop("tokens_per_second", None)
+    return json.dumps(records).encode()
+
+
+@pytest.mark.parametrize("step", [2, 4, 6, 10, 12])
+def test_a_run_that_died_at_any_step_ends_the_same(
+    dates: Path, whole: Path, tmp_path: Path, step: int
+) -> None:
+    out = tmp_path / "run"
+    with pytest.raises(Killed):
+        run(dates, out, display=Trap(step), changes={"log_every": 2})
+    run(dates, out, resume=True)
+    same_ending(whole, out)
+
+
+def test_a_second_resume_of_a_finished_run_changes_nothing(dates: Path, whole: Path) -> None:
+    before = (whole / "model.safetensors").read_bytes()
+    run(dates, whole, resume=True)
+    assert (whole / "model.safetensors").read_bytes() == before
+
+
+def test_a_process_killed_with_sigkill_ends_the_same(dates: Path, tmp_path: Path) -> None:
+    def command(out: Path, *more: str) -> list[str]:
+        sets = [f"--set={name}={value}" for name, value in (CHANGES | {"steps": 40}).items()]
+        return [
+            *(
+                sys.executable,
+                "-m",
+                "noise2text",
+                "train",
+                "difformer",
+                "--preset",
+                "tiny",
+                "--device",
+                "cpu",
+            ),
+            *(
+                "--train",
+                str(dates / "train.jsonl"),
+                "--valid",
+                str(dates / "valid.jsonl"),
+                "--out",
+                str(out),
+            ),
+            *sets,
+            *more,
+        ]
+
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
+    subprocess.run(command(undisturbed), check=True, env=environment, capture_output=True)
+    process = subprocess.Popen(command(killed), env=environment, stderr=subprocess.DEVNULL)
+    while latest(killed) is None and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL, "it ended before it could be killed"
+    subprocess.run(command(killed, "--resume"), check=True, env=environment, capture_output=True)
+    for file in ("model.safetensors", "checkpoint-00000040/training.safetensors"):
+        assert (undisturbed / file).read_bytes() == (killed / file).read_bytes()
+
+
+def test_a_half_written_checkpoint_is_not_taken(dates: Path, whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with pytest.raises(Killed):
+        run(dates, out, display=Trap(6))
+    (out / "checkpoint.draft").mkdir()
+    (out / "checkpoint.draft" / "model.safetensors").write_bytes(b"half")
+    assert latest(out) == out / "checkpoint-00000004"
+    run(dates, out, resume=True)
+    same_ending(whole, out)
+
+
+class Interrupter(Quiet):
+    """Presses Ctrl-C."""
+
+    def progress(self, step: int, summary: str) -> None:
+        if step == 6:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_ctrl_c_saves_and_the_run_can_go_on(dates: Path, whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with pytest.raises(Stopped, match="step 6"):
+        run(dates, out, display=Interrupter())
+    assert latest(out) == out / "checkpoint-00000006"
+    run(dates, out, resume=True)
+    same_ending(whole, out)
+
+
+def test_a_loss_that_is_not_a_number_stops_and_leaves_the_last_good_checkpoint(
+    dates: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    with pytest.raises(Killed):
+        run(dates, out, display=Trap(6))
+    kept = {file.name: file.read_bytes() for file in (out / "checkpoint-00000004").iterdir()}
+    checkpoint = out / "checkpoint-00000004" / "model.safetensors"
+    poisoned = out / "poisoned.safetensors"
+    _poison(checkpoint, poisoned)
+    poisoned.replace(checkpoint)
+    kept["model.safetensors"] = checkpoint.read_bytes()
+    with pytest.raises(Problem, match=r"not a number at step 5.*checkpoint-00000004 is intact"):
+        run(dates, out, resume=True)
+    assert {file.name: file.read_bytes() for file in (out / "checkpoint-00000004").iterdir()} == kept
+    assert latest(out) == out / "checkpoint-00000004"
+
+
+def _poison(source: Path, target: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(source)
+    name = next(name for name in tensors if name.endswith("norm.weight"))
+    tensors[name] = torch.full_like(tensors[name], torch.nan)
+    save_file(tensors, target)
+
+
+def test_a_folder_with_a_run_is_not_overwritten(dates: Path, whole: Path) -> None:
+    with pytest.raises(Problem, match="--resume"):
+        run(dates, whole)
+
+
+def test_a_resumed_run_may_train_longer_but_not_otherwise(dates: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    run(dates, out, changes={"steps": 4})
+    with pytest.raises(Problem, match="width"):
+        run(dates, out, resume=True, changes={"steps": 4, "width": 64})
+    with pytest.raises(Problem, match="with --train"):
+        train("difformer", train="other.jsonl", valid=str(dates / "valid.jsonl"), out=out, resume=True)
+    run(dates, out, resume=True, changes={"steps": 8})
+    assert latest(out) == out / "checkpoint-00000008"
+
+
+def test_resume_without_a_run_starts_one(dates: Path, whole: Path, tmp_path: Path) -> None:
+    run(dates, tmp_path / "new", resume=True)
+    same_ending(whole, tmp_path / "new")
