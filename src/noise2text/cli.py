@@ -1,0 +1,334 @@
+"""The command line: parses, calls, prints. Nothing heavy is imported before a command needs it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from noise2text import Problem, __version__
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="noise2text",
+    help="Turns noise into text: diffusion models for sequence-to-sequence generation.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+synth = typer.Typer(help="Write a synthetic corpus.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(synth, name="synth")
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1; the GPU when there is one.")]
+Sets = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated.")
+]
+Config = Annotated[Path | None, typer.Option(help="A YAML file of settings.")]
+Skip = Annotated[bool, typer.Option("--skip-bad", help="Leave bad lines out and count them.")]
+PAIRS = "JSON Lines, TSV, SOURCE,TARGET files or - (each may be .gz), or a prepared folder."
+
+
+class ScheduleName(StrEnum):
+    """The schedules that can be rescaled."""
+
+    sqrt = "sqrt"
+    linear = "linear"
+    cosine = "cosine"
+
+
+def main() -> None:
+    """Run a command; a user's mistake is one sentence and exit code 1."""
+    try:
+        app()
+    except Problem as problem:
+        print(f"noise2text: {problem}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt as stopped:
+        print(f"noise2text: {stopped or 'Stopped.'}", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"noise2text {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def train(
+    recipe: Annotated[
+        str, typer.Argument(help="The system, e.g. difformer; `noise2text recipes` lists them.")
+    ],
+    train: Annotated[str, typer.Option(help=f"Training pairs: {PAIRS}")],
+    valid: Annotated[str, typer.Option(help=f"Validation pairs: {PAIRS}")],
+    out: Annotated[Path, typer.Option(help="The run's folder; it becomes the model.")],
+    preset: Annotated[str | None, typer.Option(help="Published settings by name, or tiny.")] = None,
+    config: Config = None,
+    sets: Sets = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint.")] = False,
+    skip_bad: Skip = False,
+    device: Device = None,
+) -> None:
+    """Train a system on pairs."""
+    from noise2text.runs.display import Terminal
+    from noise2text.runs.train import train as run
+    from noise2text.settings import parse_assignments
+
+    with Terminal.open() as display:
+        run(
+            recipe,
+            train=train,
+            valid=valid,
+            out=out,
+            preset=preset,
+            config=config,
+            changes=parse_assignments(sets),
+            resume=resume,
+            skip_bad=skip_bad,
+            device=device,
+            display=display,
+        )
+
+
+@app.command()
+def prepare(
+    train: Annotated[str, typer.Option(help="Training pairs.")],
+    valid: Annotated[str, typer.Option(help="Validation pairs.")],
+    out: Annotated[Path, typer.Option(help="The folder to write; give OUT/train and OUT/valid to train.")],
+    recipe: Annotated[str, typer.Option(help="The recipe whose presets are meant.")] = "difformer",
+    preset: Annotated[str | None, typer.Option(help="Whose tokenizer and limits to use.")] = None,
+    config: Config = None,
+    sets: Sets = None,
+    skip_bad: Skip = False,
+) -> None:
+    """Tokenise pairs into memory-mapped files, once for many runs."""
+    from noise2text.recipes import find_recipe
+    from noise2text.runs.data import open_data
+    from noise2text.runs.train import settle
+    from noise2text.settings import parse_assignments
+
+    settings = settle(find_recipe(recipe), preset, config, parse_assignments(sets))
+    if out.exists() and any(out.iterdir()):
+        raise Problem(f"{out} is not empty: choose another folder.")
+    data = open_data(train, valid, out, settings, skip_bad=skip_bad, say=print)
+    print(f"{out}: {len(data.train):,} training and {len(data.valid):,} validation pairs")
+
+
+@app.command()
+def generate(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    input: Annotated[
+        str, typer.Option(help="One text a line, JSON Lines with src, or - for standard input.")
+    ],
+    output: Annotated[
+        Path | None, typer.Option(help="Where to write one text a line; standard output without it.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Evenly spaced times from noise to text.")] = None,
+    stop_early: Annotated[int | None, typer.Option(help="How many of the last steps are left out.")] = None,
+    length_beam: Annotated[int | None, typer.Option(help="Lengths tried a sentence.")] = None,
+    noise_beam: Annotated[int | None, typer.Option(help="Noises tried a length.")] = None,
+    select: Annotated[str | None, typer.Option(help="Which candidate: mbr or score.")] = None,
+    sets: Sets = None,
+    seed: Annotated[int, typer.Option(help="Decides the noise.")] = 0,
+    batch: Annotated[int, typer.Option(help="Sentences at once; the texts do not depend on it.")] = 32,
+    trace: Annotated[bool, typer.Option("--trace", help="Print the text at every step.")] = False,
+    device: Device = None,
+    precision: Annotated[str, typer.Option(help="float32, bfloat16 or auto.")] = "auto",
+) -> None:
+    """Generate a text for each line of the input."""
+    from noise2text.recipes import load
+    from noise2text.runs.display import counted
+    from noise2text.runs.generate import generate_lines
+    from noise2text.settings import parse_assignments
+    from noise2text.text.corpus import read_sources
+
+    texts = read_sources(input)
+    system = load(model, device=device, precision=precision)
+    named = {
+        "steps": steps,
+        "stop_early": stop_early,
+        "length_beam": length_beam,
+        "noise_beam": noise_beam,
+        "select": select,
+    }
+    settings: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    settings |= parse_assignments(sets)
+    with _opened(output) as write, counted("sentences") as count:
+        for line in generate_lines(
+            system, texts, seed=seed, batch=batch, trace=trace, settings=settings, say=_complain
+        ):
+            for stop in line.trace:
+                print(f"  t={stop.time:.3f}  {stop.text}")
+            write(line.text)
+            count()
+
+
+def _complain(line: str) -> None:
+    print(f"noise2text: {line}", file=sys.stderr)
+
+
+@contextmanager
+def _opened(output: Path | None) -> Iterator[Any]:
+    """A function that writes one line, flushed, so that what is done is not lost."""
+    if output is None:
+        yield lambda text: print(text, flush=True)
+        return
+    try:
+        file = output.open("w", encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise Problem(f"{output} cannot be written: {error.strerror}.") from error
+    with file:
+        yield lambda text: print(text, file=file, flush=True)
+
+
+@app.command()
+def evaluate(
+    hyp: Annotated[str, typer.Option(help="What was generated: one text a line, or JSON Lines.")],
+    ref: Annotated[
+        str, typer.Option(help="The references: one text a line, or JSON Lines with trg and refs.")
+    ],
+    src: Annotated[str | None, typer.Option(help="The sources, for the copy-the-source baseline.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Score texts; every score says how it was made."""
+    from noise2text.evaluation.metrics import evaluate as score
+    from noise2text.evaluation.metrics import table
+    from noise2text.text.corpus import read_references, read_sources, read_texts
+
+    sources = None if src is None else list(read_sources(src))
+    result = score(read_texts(hyp), read_references(ref), sources)
+    if as_json:
+        print(json.dumps(result, indent=2, ensure_ascii=False))
+        return
+    rows = table(result)
+    widths = [max(len(row[i]) for row in rows) for i in range(2)]
+    for name, number, signature in rows:
+        print(f"{name:<{widths[0]}}  {number:>{widths[1]}}  {signature}".rstrip())
+
+
+@app.command()
+def rescale(
+    model: Annotated[
+        Path | None, typer.Argument(help="A trained model, for its real embeddings and schedule.")
+    ] = None,
+    schedule: Annotated[ScheduleName, typer.Option(help="The noise schedule.")] = ScheduleName.sqrt,
+    vocab: Annotated[int, typer.Option(help="V, how many embeddings.")] = 10_000,
+    dim: Annotated[int, typer.Option(help="d, their dimension.")] = 128,
+    target: Annotated[float, typer.Option(help="The largest degeneration score allowed.")] = 0.15,
+    variance_preserving: Annotated[
+        bool, typer.Option("--variance-preserving", help="Rescale by eq. 8.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Decides the random embeddings and noise.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Find the noise factor that keeps a schedule from degenerating (Difformer, appendix D)."""
+    from noise2text.runs.looks import rescaling
+
+    found = rescaling(
+        model,
+        schedule=schedule,
+        vocab=vocab,
+        dim=dim,
+        target=target,
+        preserving=variance_preserving,
+        seed=seed,
+    )
+    if as_json:
+        print(json.dumps(found))
+        return
+    scores = f"degeneration score {found['dgs']:.3f} (unscaled {found['dgs_unscaled']:.3f})"
+    print(f"factor {found['factor']:g}: {scores}")
+
+
+@app.command()
+def inspect(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    as_json: Json = False,
+) -> None:
+    """Show what a model is: recipe, size, settings, schedule and the anisotropy of its embeddings."""
+    from noise2text.runs.looks import look
+
+    seen = look(model)
+    if as_json:
+        print(json.dumps(seen, indent=2, ensure_ascii=False))
+        return
+    for title, values in seen.items():
+        print(title)
+        for name, value in values.items():
+            print(f"  {name:<24} {value:.4f}" if isinstance(value, float) else f"  {name:<24} {value}")
+
+
+@app.command()
+def recipes(as_json: Json = False) -> None:
+    """List the systems, where they are described, and their presets."""
+    from noise2text.recipes import RECIPES
+
+    rows = [
+        {"name": r.name, "paper": r.paper, "section": r.section, "line": r.line, "presets": list(r.presets)}
+        for r in RECIPES.values()
+    ]
+    if as_json:
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    for row in rows:
+        print(f"{row['name']:<12} {row['line']}\n{'':<12} {row['paper']}, section {row['section']}")
+        print(f"{'':<12} presets: {', '.join(row['presets'])}")
+
+
+@app.command()
+def settings(
+    recipe: Annotated[str, typer.Argument(help="A recipe's name.")],
+    preset: Annotated[str | None, typer.Option(help="One of its presets.")] = None,
+) -> None:
+    """List a recipe's settings, their values and what they are."""
+    from noise2text.recipes import find_recipe
+    from noise2text.settings import describe
+
+    for name, value, line in describe(find_recipe(recipe).settings(preset)):
+        print(f"{name:<22} {value!s:<14} {line}")
+
+
+@synth.command()
+def dates(
+    out: Annotated[Path, typer.Option(help="The folder for train.jsonl, valid.jsonl and test.jsonl.")],
+    pairs: Annotated[int, typer.Option(help="How many training pairs.")] = 20_000,
+    seed: Annotated[int, typer.Option(help="Decides which dates.")] = 0,
+) -> None:
+    """Written-out dates in several formats and languages, and their ISO form."""
+    from noise2text.text.dates import write_dates
+
+    write_dates(out, pairs=pairs, seed=seed)
+    print(f"{out}: {pairs:,} training pairs, and validation and test pairs of other dates")
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where to leave the model and its figures.")] = Path("runs/demo"),
+    sets: Sets = None,
+) -> None:
+    """Learn to read dates in a few minutes: synthesise, train, generate, evaluate."""
+    from noise2text.runs.demo import demo as run
+    from noise2text.settings import parse_assignments
+
+    run(out, changes=parse_assignments(sets))
