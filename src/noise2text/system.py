@@ -23,6 +23,7 @@ from noise2text.networks.lengths import Lengths
 from noise2text.problem import Problem
 from noise2text.settings import change
 from noise2text.text.canvas import Split
+from noise2text.text.rows import Rows
 from noise2text.text.tokenizer import Tokenizer
 
 __all__ = ["Diffusion", "Generated", "Stop", "System"]
@@ -161,7 +162,7 @@ class Diffusion(System):
         parallel = Parallel(
             self.denoiser, self.schedule, self.lengths, self.layout, self.schedule.steps, self.forbidden
         )
-        source = self.layout.source(rows).to(self.device)
+        source = self.layout.source(Rows.of(rows)).to(self.device)
         return parallel.decode(
             source, how, seed=seed, places=torch.tensor(places, device=self.device), trace=trace
         )

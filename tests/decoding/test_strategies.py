@@ -13,6 +13,7 @@ from noise2text.decoding.settings import DiffusionSettings
 from noise2text.decoding.strategies import Draft
 from noise2text.problem import Problem
 from noise2text.system import Diffusion
+from noise2text.text.rows import Rows
 
 ROWS = [[8, 9, 10, 11, 12], [13, 14], [20]]
 
@@ -48,7 +49,7 @@ def test_special_tokens_are_never_written(small: Callable[..., Diffusion]) -> No
 def test_the_score_is_the_mean_log_probability_plus_the_lengths(small: Callable[..., Diffusion]) -> None:
     system = small()
     draft = decode(system, [ROWS[0]], [0], noise_beam=1)[0]
-    source = system.layout.source([ROWS[0]])
+    source = system.layout.source(Rows.of([ROWS[0]]))
     scores = system.lengths.log_probabilities(system.denoiser.read(source))[0]
     for row, score in zip(draft.tokens, draft.scores, strict=True):
         length_score = scores[len(row) - len(ROWS[0]) + system.lengths.reach].item()

@@ -10,12 +10,13 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from noise2text.diffusion.losses import Anchor, Mse, Nll, Rounding, Tally, Trace
 from noise2text.system import Diffusion
+from noise2text.text.rows import Rows
 
 
 @pytest.fixture
 def trace(small: Callable[..., Diffusion]) -> Trace:
     system = small()
-    canvas = system.layout.canvas([[8, 9], [10]], [[20, 21, 22], [23]])
+    canvas = system.layout.canvas(Rows.of([[8, 9], [10]]), Rows.of([[20, 21, 22], [23]]))
     torch.manual_seed(1)
     z0 = system.denoiser.space.embed(canvas.tokens)
     denoiser = system.denoiser

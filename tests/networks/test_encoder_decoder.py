@@ -10,6 +10,7 @@ import torch
 from noise2text.diffusion.noise import gaussian, key
 from noise2text.diffusion.schedules import Level
 from noise2text.system import Diffusion
+from noise2text.text.rows import Rows
 
 SOURCES, TARGETS = [[8, 9, 10, 11], [12, 13]], [[20, 21, 22], [23, 24, 25, 26, 27]]
 
@@ -25,7 +26,9 @@ def test_padding_and_batch_change_nothing(small: Callable[..., Diffusion], guess
     keys = key(0, torch.arange(2))
 
     def estimate(rows: list[int], shape: tuple[int, int]) -> list[torch.Tensor]:
-        canvas = layout.canvas([SOURCES[i] for i in rows], [TARGETS[i] for i in rows], shape=shape)
+        canvas = layout.canvas(
+            Rows.of([SOURCES[i] for i in rows]), Rows.of([TARGETS[i] for i in rows]), shape=shape
+        )
         z = gaussian(keys[rows], 0, canvas.tokens.shape[1], denoiser.space.dim)
         guess = gaussian(keys[rows], 1, canvas.tokens.shape[1], denoiser.space.dim) if guessed else None
         made = denoiser(z, level(len(rows)), denoiser.read(canvas.source), denoiser.hold(canvas), guess)
@@ -40,12 +43,12 @@ def test_padding_and_batch_change_nothing(small: Callable[..., Diffusion], guess
 def test_candidates_of_a_sentence_see_its_source_only(small: Callable[..., Diffusion]) -> None:
     system = small()
     denoiser, layout = system.denoiser, system.layout
-    source = layout.source(SOURCES)
+    source = layout.source(Rows.of(SOURCES))
     canvas = layout.prompt(source, torch.full((2, 3), 4), width=4)
     z = gaussian(key(0, torch.arange(6)), 0, 4, denoiser.space.dim)
     with torch.no_grad():
         shared = denoiser(z, level(6), denoiser.read(source), denoiser.hold(canvas), None).mean
-        copied = layout.source([SOURCES[i // 3] for i in range(6)])
+        copied = layout.source(Rows.of([SOURCES[i // 3] for i in range(6)]))
         apart = denoiser(z, level(6), denoiser.read(copied), denoiser.hold(canvas), None).mean
     assert torch.allclose(shared, apart, atol=1e-5)
 
@@ -53,8 +56,8 @@ def test_candidates_of_a_sentence_see_its_source_only(small: Callable[..., Diffu
 def test_the_source_and_the_guess_matter(small: Callable[..., Diffusion]) -> None:
     system = small()
     denoiser, layout = system.denoiser, system.layout
-    canvas = layout.canvas(SOURCES, TARGETS)
-    other = layout.canvas([[30], [31]], TARGETS)
+    canvas = layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
+    other = layout.canvas(Rows.of([[30], [31]]), Rows.of(TARGETS))
     z = gaussian(key(0, torch.arange(2)), 0, 5, denoiser.space.dim)
     held = denoiser.hold(canvas)
     with torch.no_grad():
@@ -67,7 +70,7 @@ def test_the_source_and_the_guess_matter(small: Callable[..., Diffusion]) -> Non
 
 def test_bfloat16_weights_give_float32_estimates(small: Callable[..., Diffusion]) -> None:
     system = small().to(torch.bfloat16)
-    canvas = system.layout.canvas(SOURCES, TARGETS)
+    canvas = system.layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
     z = gaussian(key(0, torch.arange(2)), 0, 5, system.denoiser.space.dim)
     memory, held = system.denoiser.read(canvas.source), system.denoiser.hold(canvas)
     estimate = system.denoiser(z, level(2), memory, held, None)

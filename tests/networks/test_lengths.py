@@ -8,6 +8,7 @@ from noise2text.diffusion.denoiser import Estimate, Memory
 from noise2text.diffusion.losses import Trace
 from noise2text.networks.lengths import LengthNll, Lengths, around, top
 from noise2text.text.canvas import Split
+from noise2text.text.rows import Rows
 
 
 def memory_of(lengths: list[int], width: int = 4) -> Memory:
@@ -55,7 +56,7 @@ def test_padding_does_not_change_the_lengths() -> None:
 
 def test_the_loss_is_the_surprise_at_the_right_offset_clipped_to_the_reach() -> None:
     predictor = Lengths(4, longest=50, reach=2)
-    canvas = Split(0).canvas([[1, 1, 1], [1]], [[1, 1], [1] * 9])
+    canvas = Split(0).canvas(Rows.of([[1, 1, 1], [1]]), Rows.of([[1, 1], [1] * 9]))
     memory = Memory(torch.randn(2, 3, 4), canvas.source.padding, torch.empty(0), torch.empty(0))
     nothing = torch.empty(0)
     trace = Trace(canvas, nothing, Estimate(nothing, nothing), memory, None)  # type: ignore[arg-type]

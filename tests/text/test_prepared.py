@@ -24,7 +24,8 @@ FILES = {"tokens.bin", "index.npy", "prepared.json"}
 
 
 def rows(prepared: Prepared) -> list[tuple[list[int], list[int]]]:
-    return [(source.tolist(), target.tolist()) for source, target in map(prepared.pair, range(len(prepared)))]
+    sources, targets = prepared.pairs(np.arange(len(prepared)))
+    return list(zip(sources, targets, strict=True))
 
 
 def encoded(pairs: list[Pair], tokenizer: Tokenizer) -> list[tuple[list[int], list[int]]]:
@@ -89,17 +90,23 @@ def test_tokens_take_two_bytes_where_they_fit(tmp_path: Path, size: int, bytes_a
     assert (tmp_path / "tokens.bin").stat().st_size == 3 * bytes_a_token
 
 
-def test_the_tokens_are_mapped_and_cannot_be_changed(tmp_path: Path) -> None:
-    source, _ = prepare(WORDS, LETTERS, tmp_path, max_source=9, max_target=9).pair(0)
-    assert not source.flags.owndata
+def test_pairs_come_in_the_order_asked_for(tmp_path: Path) -> None:
+    prepared = prepare(WORDS, LETTERS, tmp_path, max_source=9, max_target=9)
+    everything, wanted = rows(prepared), [299, 0, 17, 0]
+    sources, targets = prepared.pairs(np.array(wanted))
+    assert list(zip(sources, targets, strict=True)) == [everything[i] for i in wanted]
+
+
+def test_the_tokens_stay_on_disk(tmp_path: Path) -> None:
+    prepared = prepare(WORDS, LETTERS, tmp_path, max_source=9, max_target=9)
+    assert isinstance(prepared._tokens.base, np.memmap)
     with pytest.raises(ValueError, match="read-only"):
-        source[0] = 1
+        prepared._tokens[0] = 1
 
 
-@pytest.mark.parametrize("i", [-1, 300])
-def test_a_pair_that_is_not_there(tmp_path: Path, i: int) -> None:
+def test_a_pair_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(IndexError):
-        prepare(WORDS, LETTERS, tmp_path, max_source=9, max_target=9).pair(i)
+        prepare(WORDS, LETTERS, tmp_path, max_source=9, max_target=9).pairs(np.array([300]))
 
 
 def test_another_tokenizer_is_refused(tmp_path: Path) -> None:

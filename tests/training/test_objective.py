@@ -14,6 +14,7 @@ from noise2text.diffusion.noise import key
 from noise2text.diffusion.schedules import Level
 from noise2text.recipes import RECIPES
 from noise2text.system import Diffusion
+from noise2text.text.rows import Rows
 from noise2text.training.loop import evaluate_loss, train_steps
 from noise2text.training.objective import DiffusionObjective
 from noise2text.training.rates import constant
@@ -34,7 +35,7 @@ def objective_of(system: Diffusion, **changes: Any) -> DiffusionObjective:
 def test_the_denoiser_sees_signal_plus_rescaled_noise(small: Callable[..., Diffusion]) -> None:
     system = small()
     objective = objective_of(system, factor=3.0)
-    canvas = system.layout.canvas(SOURCES, TARGETS)
+    canvas = system.layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
     draws = objective.draw(canvas, key(0, torch.arange(3)), key(0))
     seen: list[torch.Tensor] = []
     system.denoiser.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
@@ -51,7 +52,7 @@ def test_every_parameter_gets_a_gradient(
 ) -> None:
     system = small()
     objective = objective_of(system)
-    canvas = system.layout.canvas(SOURCES, TARGETS)
+    canvas = system.layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
     draws = dataclasses.replace(objective.draw(canvas, key(0, torch.arange(3)), key(0)), guessed=guessed)
     with torch.autocast("cpu", precision, cache_enabled=False) if precision else nullcontext():
         tallies = objective(canvas, draws)
@@ -65,7 +66,7 @@ def test_every_parameter_gets_a_gradient(
 def test_the_guess_is_made_without_gradient_and_changes_the_pass(small: Callable[..., Diffusion]) -> None:
     system = small()
     objective = objective_of(system)
-    canvas = system.layout.canvas(SOURCES, TARGETS)
+    canvas = system.layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
     draws = objective.draw(canvas, key(0, torch.arange(3)), key(0))
     guesses: list[Any] = []
     system.denoiser.register_forward_pre_hook(lambda module, inputs: guesses.append(inputs[4]))
@@ -81,15 +82,17 @@ def test_draws_depend_on_keys_alone(small: Callable[..., Diffusion]) -> None:
     objective = objective_of(small())
     layout = small().layout
     keys = key(0, torch.arange(3))
-    whole = objective.draw(layout.canvas(SOURCES, TARGETS), keys, key(0))
-    part = objective.draw(layout.canvas(SOURCES[1:2], TARGETS[1:2], shape=(9, 9)), keys[1:2], key(0))
+    whole = objective.draw(layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS)), keys, key(0))
+    part = objective.draw(
+        layout.canvas(Rows.of(SOURCES[1:2]), Rows.of(TARGETS[1:2]), shape=(9, 9)), keys[1:2], key(0)
+    )
     assert torch.equal(part.t, whole.t[1:2])
     assert torch.equal(part.noise[:, :5], whole.noise[1:2])
 
 
 def test_times_cover_the_grid_and_the_coin_its_share(small: Callable[..., Diffusion]) -> None:
     objective = objective_of(small(), self_conditioning=0.25, diffusion_steps=10)
-    canvas = small().layout.canvas(SOURCES[:1] * 4000, TARGETS[:1] * 4000)
+    canvas = small().layout.canvas(Rows.of(SOURCES[:1] * 4000), Rows.of(TARGETS[:1] * 4000))
     t = objective.draw(canvas, key(0, torch.arange(4000)), key(0)).t
     assert sorted({round(float(x) * 10) for x in t}) == list(range(1, 11))
     counts = torch.bincount((t * 10).round().long())[1:]
@@ -103,14 +106,14 @@ def test_times_cover_the_grid_and_the_coin_its_share(small: Callable[..., Diffus
 def canvas_of_one(small: Callable[..., Diffusion]) -> Any:
     from noise2text.text.canvas import Split
 
-    return Split(0).canvas(SOURCES[:1], TARGETS[:1])
+    return Split(0).canvas(Rows.of(SOURCES[:1]), Rows.of(TARGETS[:1]))
 
 
 @pytest.mark.parametrize("losses", ["vlb", "vlb+rounding", "vlb+anchor", "anchor", "vlb+anchor+rounding"])
 def test_any_combination_of_losses_is_an_objective(small: Callable[..., Diffusion], losses: str) -> None:
     system = small()
     objective = objective_of(system, losses=losses, length_factor=0.1)
-    scores = evaluate_loss(objective, [system.layout.canvas(SOURCES, TARGETS)], seed=0)
+    scores = evaluate_loss(objective, [system.layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS))], seed=0)
     total = sum(scores[name] for name in losses.split("+")) + 0.1 * scores["length"]
     assert scores["loss"] == pytest.approx(total, rel=1e-5)
     assert "nll" in scores
@@ -122,7 +125,7 @@ def test_micro_batches_give_the_gradient_of_the_whole_batch(small: Callable[...,
     def stepped(cuts: list[slice]) -> dict[str, torch.Tensor]:
         system = small(dropout=0.0)
         objective = objective_of(system, self_conditioning=0.0)
-        canvases = [system.layout.canvas(SOURCES[cut], TARGETS[cut]) for cut in cuts]
+        canvases = [system.layout.canvas(Rows.of(SOURCES[cut]), Rows.of(TARGETS[cut])) for cut in cuts]
         optimiser = torch.optim.SGD(system.parameters(), lr=0.1)
         steps = train_steps(
             objective,
@@ -147,6 +150,6 @@ def test_micro_batches_give_the_gradient_of_the_whole_batch(small: Callable[...,
 def test_validation_loss_is_the_same_each_time(small: Callable[..., Diffusion]) -> None:
     system = small(dropout=0.5)
     objective = objective_of(system)
-    canvases = [system.layout.canvas(SOURCES, TARGETS)]
+    canvases = [system.layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS))]
     assert evaluate_loss(objective, canvases, seed=0) == evaluate_loss(objective, canvases, seed=0)
     assert evaluate_loss(objective, canvases, seed=0) != evaluate_loss(objective, canvases, seed=1)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
+
 from noise2text.problem import Problem
 from noise2text.text.corpus import Pair, Tally, read_pairs, write_pairs
 from noise2text.text.prepared import Prepared, prepare
@@ -113,8 +115,8 @@ def _sample(
     if not _is_prepared(path):
         yield from islice(read_pairs(path, skip_bad=skip_bad), count)
         return
-    for i in range(min(count, len(tokens))):
-        src, trg = tokenizer.decode([row.tolist() for row in tokens.pair(i)])
+    sources, targets = tokens.pairs(np.arange(min(count, len(tokens))))
+    for src, trg in zip(*(tokenizer.decode(list(rows)) for rows in (sources, targets)), strict=True):
         yield Pair(src, trg)
 
 

@@ -254,11 +254,10 @@ class Run:
         """The micro-batches of a step."""
         first = (step - 1) * self.settings.accumulate
         batches = [self.plan.batch(first + i) for i in range(self.settings.accumulate)]
-        canvases = []
-        for batch in batches:
-            sources, targets = zip(*(self.data.train.pair(i) for i in batch.pairs), strict=True)
-            canvases.append(self.system.layout.canvas(sources, targets, shape=batch.shape).to(self.device))
-        return canvases
+        return [
+            self.system.layout.canvas(*self.data.train.pairs(batch.pairs), shape=batch.shape).to(self.device)
+            for batch in batches
+        ]
 
     def _autocast(self) -> AbstractContextManager[Any]:
         dtype = find_dtype(self.settings.precision, self.device)

@@ -52,8 +52,7 @@ class Validation:
         count = min(len(valid), self.settings.validation_sentences)
         order = np.argsort(valid.lengths[:count].max(axis=1), kind="stable")
         rows = max(1, self.settings.tokens // int(valid.lengths[:count].max()))
-        canvases = []
-        for start in range(0, count, rows):
-            sources, targets = zip(*(valid.pair(i) for i in order[start : start + rows]), strict=True)
-            canvases.append(self.system.layout.canvas(sources, targets).to(self.system.device))
-        return canvases
+        return [
+            self.system.layout.canvas(*valid.pairs(order[start : start + rows])).to(self.system.device)
+            for start in range(0, count, rows)
+        ]

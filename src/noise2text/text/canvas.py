@@ -6,14 +6,14 @@ the losses only `scored`, and the walk holds what is `frozen` at its given token
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Canvas", "Source", "Split", "pad_rows"]
+from noise2text.text.rows import Rows
+
+__all__ = ["Canvas", "Source", "Split"]
 
 
 @dataclass(frozen=True)
@@ -47,37 +47,19 @@ class Canvas:
 _ON_CANVAS = ("tokens", "frozen", "padding", "scored")
 
 
-def pad_rows(rows: Sequence[Sequence[int] | np.ndarray], *, width: int, pad: int) -> tuple[Tensor, Tensor]:
-    """The rows as one (B, width) tensor filled up with `pad`, and the mask of what was filled."""
-    tokens = np.full((len(rows), width), pad, dtype=np.int64)
-    padding = np.ones((len(rows), width), dtype=bool)
-    for i, row in enumerate(rows):
-        tokens[i, : len(row)] = row
-        padding[i, : len(row)] = False
-    return torch.from_numpy(tokens), torch.from_numpy(padding)
-
-
 @dataclass(frozen=True)
 class Split:
     """Source and target apart, as encoder-decoders want them (SeqDiffuSeq, Difformer)."""
 
     pad: int
 
-    def source(self, rows: Sequence[Sequence[int] | np.ndarray], *, width: int = 0) -> Source:
+    def source(self, rows: Rows, *, width: int = 0) -> Source:
         """The sources of a batch, at least `width` wide."""
-        width = max(width, *(len(row) for row in rows))
-        return Source(*pad_rows(rows, width=width, pad=self.pad))
+        return Source(*rows.padded(width, pad=self.pad))
 
-    def canvas(
-        self,
-        sources: Sequence[Sequence[int] | np.ndarray],
-        targets: Sequence[Sequence[int] | np.ndarray],
-        *,
-        shape: tuple[int, int] = (0, 0),
-    ) -> Canvas:
+    def canvas(self, sources: Rows, targets: Rows, *, shape: tuple[int, int] = (0, 0)) -> Canvas:
         """The canvas of training pairs; `shape` is the least width of source and target."""
-        width = max(shape[1], *(len(row) for row in targets))
-        tokens, padding = pad_rows(targets, width=width, pad=self.pad)
+        tokens, padding = targets.padded(shape[1], pad=self.pad)
         return Canvas(
             tokens=tokens,
             frozen=torch.zeros_like(padding),

@@ -3,7 +3,7 @@
 A folder holds
 
 - tokens.bin      source₀ target₀ source₁ target₁ …, two bytes a token if the vocabulary allows, else four
-- index.npy       (N, 2) the lengths of both sides; all that is held, at 8 bytes a pair
+- index.npy       (N, 2) the lengths of both sides; all that is held, with the starts 16 bytes a pair
 - prepared.json   what was counted, the limits, and the tokenizer's fingerprint; written last
 
 so that a preparation that was killed is never taken for a whole one. References are not kept.
@@ -24,6 +24,7 @@ import numpy as np
 
 from noise2text.problem import Problem
 from noise2text.text.corpus import Pair, Tally
+from noise2text.text.rows import Rows
 from noise2text.text.tokenizer import Tokenizer
 
 __all__ = ["Prepared", "Report", "prepare"]
@@ -31,7 +32,6 @@ __all__ = ["Prepared", "Report", "prepare"]
 VERSION = 1
 CHUNK = 4096  # pairs that are encoded at once
 DTYPES = ("<u2", "<u4")
-BLOCK = 64  # pairs that share a start
 TOKENS, INDEX, ABOUT = "tokens.bin", "index.npy", "prepared.json"
 PARTIAL = ".partial"
 
@@ -47,7 +47,7 @@ class Report:
 
 
 class Prepared:
-    """A prepared corpus; only the lengths are in memory."""
+    """A prepared corpus; only the lengths and starts of its pairs are in memory."""
 
     def __init__(
         self, tokens: np.ndarray, lengths: np.ndarray, report: Report, *, limits: tuple[int, int]
@@ -56,20 +56,17 @@ class Prepared:
         self.report = report
         self.max_source, self.max_target = limits
         self._tokens = tokens
-        self._starts = _starts(lengths)
+        ends = np.cumsum(lengths.sum(axis=1, dtype=np.int64))
+        self._starts = np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1]])
 
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def pair(self, i: int) -> tuple[np.ndarray, np.ndarray]:
-        """The source and the target of pair i: read-only views, in the type that the file has."""
-        if not 0 <= i < len(self):
-            raise IndexError(f"pair {i} of {len(self)}")
-        block = i // BLOCK
-        start = int(self._starts[block]) + int(self.lengths[block * BLOCK : i].sum())
-        middle = start + int(self.lengths[i, 0])
-        end = middle + int(self.lengths[i, 1])
-        return self._tokens[start:middle], self._tokens[middle:end]
+    def pairs(self, numbers: np.ndarray) -> tuple[Rows, Rows]:
+        """The sources and the targets of the pairs with these numbers."""
+        sources, targets = self.lengths[numbers].T
+        starts = self._starts[numbers]
+        return Rows.cut(self._tokens, starts, sources), Rows.cut(self._tokens, starts + sources, targets)
 
     @classmethod
     def open(cls, folder: Path, *, tokenizer: Tokenizer | None = None) -> Prepared:
@@ -166,12 +163,6 @@ def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
     iterator = iter(pairs)
     while chunk := list(islice(iterator, CHUNK)):
         yield chunk
-
-
-def _starts(lengths: np.ndarray) -> np.ndarray:
-    """Where every 64th pair begins."""
-    sums = np.add.reduceat(lengths.reshape(-1), np.arange(0, lengths.size, 2 * BLOCK), dtype=np.int64)
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sums)[:-1]])
 
 
 # The folder

@@ -1,0 +1,49 @@
+"""Rows of different lengths, kept flat, so that a batch of thousands is laid out without a Python loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["Rows"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Token rows one after another, and how long each is."""
+
+    tokens: np.ndarray  # (sum of lengths,)
+    lengths: np.ndarray  # (B,)
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]]) -> Rows:
+        """Lists of tokens as rows."""
+        lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+        return cls(np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(lengths.sum())), lengths)
+
+    @classmethod
+    def cut(cls, tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Rows:
+        """The rows that begin at `starts` of a long array and have these lengths."""
+        lengths = lengths.astype(np.int64)
+        skip = np.repeat(starts - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths)
+        return cls(tokens[np.arange(int(lengths.sum())) + skip].astype(np.int64), lengths)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Each row as a list."""
+        return (row.tolist() for row in np.split(self.tokens, np.cumsum(self.lengths)[:-1]))
+
+    def padded(self, width: int, *, pad: int) -> tuple[Tensor, Tensor]:
+        """One (B, width) tensor filled up with `pad`, and the mask of what was filled; wider if need be."""
+        width = max(width, int(self.lengths.max()))
+        padding = np.arange(width) >= self.lengths[:, None]
+        tokens = np.full(padding.shape, pad, dtype=np.int64)
+        tokens[~padding] = self.tokens
+        return torch.from_numpy(tokens), torch.from_numpy(padding)
