@@ -59,6 +59,13 @@ def test_keys_tell_their_parts_apart() -> None:
     assert int(key(1, 2)) != int(key(2, 1))
 
 
+def test_keys_and_noise_stay_on_their_device() -> None:
+    keys = key(1, torch.arange(3, device="meta"), 2)
+    assert keys.device.type == "meta"
+    assert uniform(key(keys, 0)).device.type == "meta"
+    assert gaussian(keys, 1, 4, 4).device.type == "meta"
+
+
 def test_noise_is_what_it_always_was() -> None:
     """A change of the generator would change every generated text."""
     expected = torch.tensor(GOLDEN)

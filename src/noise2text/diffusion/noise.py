@@ -41,10 +41,11 @@ def _mix(bits: Tensor) -> Tensor:
 
 def key(*parts: int | Tensor) -> Tensor:
     """A 64-bit key for each tuple of whole numbers; the parts are broadcast together."""
-    bits = torch.zeros((), dtype=torch.long)
+    device = next((part.device for part in parts if isinstance(part, Tensor)), torch.device("cpu"))
+    bits = torch.zeros((), dtype=torch.long, device=device)
     for part in parts:
-        number = part if isinstance(part, Tensor) else torch.tensor(_signed(part))
-        bits = _mix((bits.to(number.device) ^ _mix(number + _GOLDEN)) + _GOLDEN)
+        number = part if isinstance(part, Tensor) else torch.tensor(_signed(part), device=device)
+        bits = _mix((bits ^ _mix(number + _GOLDEN)) + _GOLDEN)
     return bits
 
 
