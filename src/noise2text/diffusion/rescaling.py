@@ -1,0 +1,197 @@
+"""How much noise training needs: the degeneration score and the factor F that brings it down (Difformer).
+
+The degenerated model reads each position alone and answers with the nearest embedding (definition 1, as the
+nearest-neighbour classifier of appendix D). Its accuracy at time t is the score there (definition 2):
+
+    DGS_t = P(argmin_j ‖z_t − e_j‖ = e),   z_t = α(t)·e + σ(t)·ε,   DGS = ∫₀¹ DGS_t dt.
+
+Algorithm 2 draws words e and noises ε. Word j, its rival, is nearer to z_t when (z_t − e)·(e_j − e) exceeds
+‖e_j − e‖²/2, and since z_t − e = σ·ε − (1 − α)·e, that is
+
+    (1 − α)·u_j + σ·v_j > 1,   u_j = −e·(e_j − e) / (‖e_j − e‖²/2),   v_j = ε·(e_j − e) / (‖e_j − e‖²/2).
+
+Only α and σ depend on the time, the schedule and F. The same (u, v) therefore serve them all (common random
+numbers: the score is smooth in F), and of V rivals only the log V or so matter that no other exceeds in both.
+
+Algorithm 1 takes the first F of 1, 1 + ΔF, 1 + 2ΔF, … whose score is at most DGS_MAX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor, nn
+
+from noise2text.diffusion.schedules import Rescaled, VariancePreserving
+from noise2text.problem import Problem
+
+__all__ = [
+    "Found",
+    "binary_search",
+    "brute_force",
+    "degeneration",
+    "find_factor",
+    "random_embeddings",
+    "rescale_plain",
+    "rescale_preserving",
+]
+
+LARGEST = 1000.0  # the factor at which a search gives up; the paper's largest is 41
+BLOCK = 2**21  # about how many numbers an intermediate tensor holds
+
+
+@dataclass(frozen=True)
+class Found:
+    """A rescaling factor, the degeneration score that it gives, and the score without it."""
+
+    factor: float
+    dgs: float
+    dgs_unscaled: float
+
+
+def random_embeddings(vocab: int, dim: int, *, seed: int = 0) -> Tensor:
+    """A (vocab, dim) table of independent standard normal numbers: the paper's σ_e = 1."""
+    if vocab < 2 or dim < 1:
+        raise Problem(f"A table of {vocab} words in {dim} dimensions is too small: take two words or more.")
+    return torch.randn(vocab, dim, generator=torch.Generator().manual_seed(2 * seed))
+
+
+def rescale_plain(schedule: nn.Module, factor: float) -> nn.Module:
+    """The schedule with its noise multiplied by the factor (eq. 3)."""
+    return Rescaled(schedule, factor)
+
+
+def rescale_preserving(schedule: nn.Module, factor: float) -> nn.Module:
+    """The schedule with the signal-to-noise ratio of eq. 3 and α² + σ² = 1 (eq. 8)."""
+    return VariancePreserving(Rescaled(schedule, factor))
+
+
+def degeneration(
+    schedule: nn.Module, embeddings: Tensor, *, cells: int = 200, samples: int = 2000, seed: int = 0
+) -> Tensor:
+    """DGS_t at the midpoints of equal cells of (0, 1), shape (cells,); its mean is DGS.
+
+    The embeddings (V, d) are those that the noise is added to; of equal ones, each is a right answer for the
+    others. All times see the same `samples` words and noises.
+    """
+    return accuracies(schedule, draw_rivals(embeddings, samples, seed=seed), cells=cells)
+
+
+def brute_force(dgs_of: Callable[[float], float], target: float, *, interval: float = 0.5) -> float:
+    """The first factor of 1, 1 + interval, … whose score is at most the target (algorithm 1)."""
+    for index in range(last_index(target, interval) + 1):
+        if dgs_of(1 + index * interval) <= target:
+            return 1 + index * interval
+    raise unreachable(target)
+
+
+def binary_search(dgs_of: Callable[[float], float], target: float, *, interval: float = 0.5) -> float:
+    """What brute force returns where the score falls with the factor, found by doubling and then halving."""
+    last = last_index(target, interval)
+    low, high = -1, 0  # places on the grid: low misses the target, high is to meet it
+    while dgs_of(1 + high * interval) > target:
+        if high == last:
+            raise unreachable(target)
+        low, high = high, min(max(1, 2 * high), last)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if dgs_of(1 + middle * interval) > target:
+            low = middle
+        else:
+            high = middle
+    return 1 + high * interval
+
+
+def find_factor(
+    schedule: nn.Module,
+    embeddings: Tensor,
+    *,
+    target: float,
+    interval: float = 0.5,
+    rescale: Callable[[nn.Module, float], nn.Module] = rescale_plain,
+    search: Callable[..., float] = binary_search,
+    cells: int = 200,
+    samples: int = 2000,
+    seed: int = 0,
+) -> Found:
+    """The smallest factor on the grid that brings the score down to the target, with the scores."""
+    rivals = draw_rivals(embeddings, samples, seed=seed)
+
+    @cache
+    def dgs_of(factor: float) -> float:
+        return accuracies(rescale(schedule, factor), rivals, cells=cells).mean().item()
+
+    factor = search(dgs_of, target, interval=interval)
+    return Found(factor, dgs_of(factor), accuracies(schedule, rivals, cells=cells).mean().item())
+
+
+def last_index(target: float, interval: float) -> int:
+    """The place of the largest factor on the grid, once the target and the interval make sense."""
+    if not 0 < target < 1:
+        raise Problem(f"The target degeneration score is {target:g}: give a number between 0 and 1.")
+    if not 0 < interval < LARGEST:
+        raise Problem(f"The search interval is {interval:g}: give a number above 0, such as 0.5.")
+    return int((LARGEST - 1) / interval)
+
+
+def unreachable(target: float) -> Problem:
+    """The problem of a target below what any factor gives."""
+    return Problem(
+        f"No rescaling factor up to {LARGEST:g} brings the degeneration score down to {target:g}: choose a "
+        "higher target (guessing alone scores about one over the number of words)."
+    )
+
+
+def draw_rivals(embeddings: Tensor, samples: int, *, seed: int) -> list[Tensor]:
+    """The (u, v) of the rivals of `samples` noised words, in blocks (2, S, K)."""
+    if embeddings.ndim != 2 or len(embeddings) < 2 or not embeddings.isfinite().all():
+        raise Problem(
+            f"The embeddings have the shape {tuple(embeddings.shape)}, but must be a table of finite numbers "
+            "with a row for each of two or more words."
+        )
+    words, row_of = embeddings.detach().float().unique(dim=0, return_inverse=True)
+    generator = torch.Generator().manual_seed(2 * seed + 1)  # never the stream of random_embeddings
+    rounds = -(-samples // len(row_of))  # every word equally often, as in algorithm 2
+    drawn = torch.cat([torch.randperm(len(row_of), generator=generator) for _ in range(rounds)])[:samples]
+    noise = torch.randn(samples, words.shape[1], generator=generator).to(words)
+    rows = row_of[drawn.to(row_of.device)]
+    size = max(1, BLOCK // len(words))
+    return [outermost(reach(words, *some)) for some in zip(rows.split(size), noise.split(size), strict=True)]
+
+
+def reach(words: Tensor, rows: Tensor, noise: Tensor) -> Tensor:
+    """The (u, v) of all words as rivals of the noised words in these rows: (2, S, V)."""
+    squares = words.square().sum(1)  # (V,)
+    with_word, with_noise = words[rows] @ words.T, noise @ words.T  # (S, V)
+    half = (squares + squares[rows, None]) / 2 - with_word  # ‖e_j − e‖²/2
+    own = rows[:, None]
+    u, v = with_word.gather(1, own) - with_word, with_noise - with_noise.gather(1, own)
+    return torch.stack([u, v]) / half.clamp(min=1e-12)  # the right word's own 0/0 is 0: it is no rival
+
+
+def outermost(rivals: Tensor) -> Tensor:
+    """The rivals (2, S, V) that no other one exceeds in both u and v: (2, S, K).
+
+    K is the most that a row has; rows with fewer are filled with exceeded ones, which change nothing.
+    """
+    rivals = rivals.gather(2, rivals[0].argsort(1, descending=True).expand(2, -1, -1))
+    records = rivals[1] == rivals[1].cummax(1).values  # (S, V)
+    kept = records.float().topk(int(records.sum(1).max())).indices  # (S, K)
+    return rivals.gather(2, kept.expand(2, -1, -1))
+
+
+def accuracies(schedule: nn.Module, rivals: list[Tensor], *, cells: int) -> Tensor:
+    """The share of the noised words that have no nearer rival, at the midpoint of each cell: (cells,)."""
+    t = (torch.arange(cells, dtype=torch.float64, device=rivals[0].device) + 0.5) / cells
+    level = schedule(t, 1)
+    levels = torch.stack([1 - level.alpha.flatten(), level.sigma.flatten()], dim=1).float()  # (C, 2)
+    right = torch.zeros(cells, device=t.device)
+    for block in rivals:
+        some = max(1, BLOCK // block[0].numel())
+        pulls = (part @ block.flatten(1) for part in levels.split(some))  # (c, S·K), c cells at once
+        nearest = torch.cat([pull.unflatten(1, block.shape[1:]).amax(2) for pull in pulls])  # (C, S)
+        right += (nearest <= 1).sum(1)
+    return right / sum(block.shape[1] for block in rivals)
