@@ -32,6 +32,7 @@ check: .venv/dev
 	$(BIN)/mypy
 
 bench: .venv/dev
+	test -e runs/demo/model.safetensors || $(BIN)/noise2text demo
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
 
 clean:

@@ -1,0 +1,48 @@
+"""How many texts change with the batch size and with the precision.
+
+    python benchmarks/invariance.py [MODEL INPUT] [--sentences 500]     (the demo's, without)
+
+In float32 on a CPU none should. On a GPU, and in bfloat16, sums are rounded in another order for another
+shape; the share of texts that differ from those of batch 32 is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from itertools import islice
+
+import noise2text
+from noise2text.text.corpus import read_sources
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", nargs="?", default="runs/demo")
+    parser.add_argument("input", nargs="?", default="runs/demo/corpus/test.jsonl")
+    parser.add_argument("--sentences", type=int, default=500)
+    arguments = parser.parse_args()
+    texts = list(islice(read_sources(arguments.input), arguments.sentences))
+    first: list[str] = []
+    for precision in ("float32", "bfloat16"):
+        system = noise2text.load(arguments.model, precision=precision)
+        reference: list[str] = []
+        for batch in (32, 1, 8, 128):
+            start = time.perf_counter()
+            made = system.generate(texts, batch=batch).texts
+            seconds = time.perf_counter() - start
+            reference, first = reference or made, first or made
+            print(
+                f"{precision} on {system.device.type}, batch {batch:>3}: "
+                f"{share(made, reference):6.2%} differ from batch 32, {share(made, first):6.2%} from float32, "
+                f"{len(texts) / seconds:,.0f} sentences/s"
+            )
+
+
+def share(a: list[str], b: list[str]) -> float:
+    """The share of places at which two lists differ."""
+    return sum(x != y for x, y in zip(a, b, strict=True)) / len(a)
+
+
+if __name__ == "__main__":
+    main()
