@@ -34,7 +34,8 @@ def main() -> None:
             reference, first = reference or made, first or made
             print(
                 f"{precision} on {system.device.type}, batch {batch:>3}: "
-                f"{share(made, reference):6.2%} differ from batch 32, {share(made, first):6.2%} from float32, "
+                f"{share(made, reference):6.2%} differ from batch 32, "
+                f"{share(made, first):6.2%} from float32, "
                 f"{len(texts) / seconds:,.0f} sentences/s"
             )
 

@@ -275,7 +275,7 @@ def test_a_mistake_is_one_sentence_and_a_failure(
     assert named in done.err
     assert len(done.err.strip().splitlines()) == 1
     assert "Traceback" not in done.err
-    assert not (tmp_path / "O" / "model.safetensors").exists()
+    assert not (tmp_path / "O").exists(), "a mistake leaves nothing behind"
 
 
 def test_bad_lines_can_be_skipped_and_are_counted(

@@ -83,6 +83,17 @@ def test_the_smallest_published_model_has_its_size(tokenizer: Tokenizer) -> None
     assert layers < count < 1.15 * layers
 
 
+def test_weights_start_small_positions_larger_and_embeddings_at_unit_variance(tokenizer: Tokenizer) -> None:
+    torch.manual_seed(0)
+    system = RECIPES["difformer"].build(dataclasses.replace(PRESETS["tiny"], factor=1.0), tokenizer)
+    denoiser, width = system.denoiser, PRESETS["tiny"].width
+    assert denoiser.project.weight.std().item() == pytest.approx(0.02, rel=0.1)
+    assert denoiser.positions.weight.std().item() == pytest.approx(width**-0.5, rel=0.1)
+    assert denoiser.encoder.positions.weight.std().item() == pytest.approx(width**-0.5, rel=0.1)
+    assert denoiser.space.embeddings.std().item() == pytest.approx(1, rel=0.1)
+    assert denoiser.cross.bias.abs().max() == 0
+
+
 @pytest.mark.parametrize(
     ("changes", "named"),
     [

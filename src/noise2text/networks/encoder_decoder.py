@@ -102,8 +102,10 @@ class EncoderDecoder(Denoiser):
 
 
 def _start(module: nn.Module) -> None:
-    """BERT's initialisation, as in Difformer's released scripts."""
-    if isinstance(module, nn.Linear | nn.Embedding):
+    """BERT's initialisation; positions start larger, or the training noise drowns them for long."""
+    if isinstance(module, nn.Embedding):
+        nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
+    if isinstance(module, nn.Linear):
         nn.init.normal_(module.weight, std=0.02)
-    if isinstance(module, nn.Linear) and module.bias is not None:
-        nn.init.zeros_(module.bias)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)

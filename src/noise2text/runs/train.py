@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -70,7 +71,12 @@ def train(
     elif any((out / name).exists() for name in ("run.json", "config.json", "data")):
         raise Problem(f"{out} holds a run already: pass --resume to go on with it, or choose another folder.")
     _note(out, recipe, settings, train=train, valid=valid)
-    data = open_data(train, valid, out / "data", settings, skip_bad=skip_bad, say=display.say)
+    try:
+        data = open_data(train, valid, out / "data", settings, skip_bad=skip_bad, say=display.say)
+    except Problem:
+        if not resume:
+            _forget(out)
+        raise
     settings = found.resolve(settings, data.tokenizer)
     _note(out, recipe, settings, train=train, valid=valid)
     run = Run(found, settings, data, out, place, display)
@@ -93,6 +99,14 @@ def _note(out: Path, recipe: str, settings: Any, *, train: str, valid: str) -> N
     out.mkdir(parents=True, exist_ok=True)
     facts = {"recipe": recipe, "settings": dataclasses.asdict(settings), "train": train, "valid": valid}
     checkpoint.write_whole(out / "run.json", lambda path: path.write_text(json.dumps(facts, indent=2)))
+
+
+def _forget(out: Path) -> None:
+    """Remove the traces of a run whose corpus could not be read, so that the command can be repeated."""
+    (out / "run.json").unlink()
+    shutil.rmtree(out / "data", ignore_errors=True)
+    if not any(out.iterdir()):
+        out.rmdir()
 
 
 def _named(config: str | Path | None, changes: Mapping[str, Any] | None) -> set[str]:
