@@ -17,11 +17,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from noise2text.decoding.settings import DiffusionSettings
+from noise2text.decoding.settings import LengthSettings
 from noise2text.diffusion.denoiser import Denoiser, Estimate, Held, Memory
 from noise2text.diffusion.schedules import Level
 from noise2text.recipes import RECIPES
-from noise2text.system import Diffusion
+from noise2text.system import LengthDiffusion
 from noise2text.text.canvas import Source
 from noise2text.text.tokenizer import learn_characters
 
@@ -66,10 +66,10 @@ def main() -> None:
     settings = dataclasses.replace(
         recipe.settings("iwslt14-de-en"), width=arguments.width, ffn=4 * arguments.width, factor=4.0
     )
-    system: Diffusion = recipe.build(settings, tokenizer).eval()
+    system: LengthDiffusion = recipe.build(settings, tokenizer).eval()
     rows = torch.randint(6, len(tokenizer), (arguments.sentences, 25)).tolist()
     places = list(range(len(rows)))
-    together = DiffusionSettings(length_beam=1, noise_beam=10)
+    together = LengthSettings(length_beam=1, noise_beam=10)
 
     def packed() -> None:
         system.drafts(rows, together, seed=0, places=places, trace=False)

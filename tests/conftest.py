@@ -10,11 +10,14 @@ import pytest
 import torch
 
 from noise2text.recipes import RECIPES
-from noise2text.system import Diffusion
+from noise2text.system import LengthDiffusion
 from noise2text.text.dates import write_dates
 from noise2text.text.tokenizer import Tokenizer, learn_characters
 
 torch.set_num_threads(1)
+
+Make = Callable[..., LengthDiffusion]
+"""Makes a small untrained Difformer, changed by settings."""
 
 SMALL: dict[str, Any] = {
     "tokenizer": "characters",
@@ -48,16 +51,16 @@ def tokenizer() -> Tokenizer:
 
 
 @pytest.fixture
-def small(tokenizer: Tokenizer) -> Callable[..., Diffusion]:
+def small(tokenizer: Tokenizer) -> Make:
     """A function that makes a small untrained Difformer, changed by settings."""
 
-    def make(**changes: Any) -> Diffusion:
+    def make(**changes: Any) -> LengthDiffusion:
         import dataclasses
 
         recipe = RECIPES["difformer"]
         torch.manual_seed(0)
         settings = dataclasses.replace(recipe.settings("tiny"), **(SMALL | {"factor": 2.0} | changes))
-        system: Diffusion = recipe.build(settings, tokenizer)
+        system: LengthDiffusion = recipe.build(settings, tokenizer)
         return system.eval()
 
     return make

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from noise2text.problem import Problem
-from noise2text.system import Diffusion
+
+from .conftest import Make
 
 TEXTS = ["sunday, 7 april 1957", "", "12. mai 2001", "a", "lundi 3 mars 1980", "  ", "9 de abril", "x" * 100]
 HOW: dict[str, Any] = {"steps": 5, "stop_early": 1, "length_beam": 2, "noise_beam": 2}
 
 
 @pytest.mark.parametrize("select", ["mbr", "score"])
-def test_the_text_does_not_depend_on_the_batch_size(small: Callable[..., Diffusion], select: str) -> None:
+def test_the_text_does_not_depend_on_the_batch_size(small: Make, select: str) -> None:
     system = small()
     one, three, all_at_once = (
         system.generate(TEXTS, batch=batch, select=select, **HOW) for batch in (1, 3, 100)
@@ -24,7 +24,7 @@ def test_the_text_does_not_depend_on_the_batch_size(small: Callable[..., Diffusi
     assert one.candidates == three.candidates == all_at_once.candidates
 
 
-def test_a_stream_cut_into_windows_gives_the_same(small: Callable[..., Diffusion]) -> None:
+def test_a_stream_cut_into_windows_gives_the_same(small: Make) -> None:
     system = small()
     whole = system.generate(TEXTS, **HOW).texts
     first = system.generate(TEXTS[:3], places=range(3), **HOW).texts
@@ -32,7 +32,7 @@ def test_a_stream_cut_into_windows_gives_the_same(small: Callable[..., Diffusion
     assert first + rest == whole
 
 
-def test_an_empty_text_gives_an_empty_text_and_order_is_kept(small: Callable[..., Diffusion]) -> None:
+def test_an_empty_text_gives_an_empty_text_and_order_is_kept(small: Make) -> None:
     made = small().generate(TEXTS, **HOW)
     assert len(made.texts) == len(TEXTS)
     assert made.texts[1] == ""
@@ -43,18 +43,18 @@ def test_an_empty_text_gives_an_empty_text_and_order_is_kept(small: Callable[...
     )
 
 
-def test_the_seed_decides(small: Callable[..., Diffusion]) -> None:
+def test_the_seed_decides(small: Make) -> None:
     system = small()
     assert system.generate(TEXTS, seed=3, **HOW).scores == system.generate(TEXTS, seed=3, **HOW).scores
     assert system.generate(TEXTS, seed=3, **HOW).scores != system.generate(TEXTS, seed=4, **HOW).scores
 
 
-def test_equal_texts_at_two_places_get_different_noise(small: Callable[..., Diffusion]) -> None:
+def test_equal_texts_at_two_places_get_different_noise(small: Make) -> None:
     made = small().generate(["7 april", "7 april"], **HOW)
     assert made.scores[0] != made.scores[1]
 
 
-def test_what_is_too_long_is_cut_and_counted(small: Callable[..., Diffusion]) -> None:
+def test_what_is_too_long_is_cut_and_counted(small: Make) -> None:
     system = small()
     made = system.generate(TEXTS, **HOW)
     assert made.truncated == 1
@@ -64,7 +64,7 @@ def test_what_is_too_long_is_cut_and_counted(small: Callable[..., Diffusion]) ->
     )
 
 
-def test_a_trace_ends_with_the_answer(small: Callable[..., Diffusion]) -> None:
+def test_a_trace_ends_with_the_answer(small: Make) -> None:
     made = small().generate(TEXTS, trace=True, **HOW)
     for text, trace in zip(made.texts, made.traces, strict=True):
         if trace:
@@ -73,24 +73,24 @@ def test_a_trace_ends_with_the_answer(small: Callable[..., Diffusion]) -> None:
     assert small().generate(TEXTS, **HOW).traces == [[]] * len(TEXTS)
 
 
-def test_selection_by_score_takes_the_best_score(small: Callable[..., Diffusion]) -> None:
+def test_selection_by_score_takes_the_best_score(small: Make) -> None:
     made = small().generate(TEXTS, select="score", **HOW)
     for text, candidates, scores in zip(made.texts, made.candidates, made.scores, strict=True):
         if candidates:
             assert text == candidates[scores.index(max(scores))]
 
 
-def test_nothing_to_do_is_done(small: Callable[..., Diffusion]) -> None:
+def test_nothing_to_do_is_done(small: Make) -> None:
     assert small().generate([]).texts == []
 
 
-def test_an_unknown_setting_is_refused_by_name(small: Callable[..., Diffusion]) -> None:
+def test_an_unknown_setting_is_refused_by_name(small: Make) -> None:
     with pytest.raises(Problem, match="length_beam"):
         small().generate(TEXTS, lenght_beam=3)
     with pytest.raises(Problem, match="beam_size"):
         small().generate(TEXTS, beam_size=3)
 
 
-def test_one_text_instead_of_a_list_is_refused(small: Callable[..., Diffusion]) -> None:
+def test_one_text_instead_of_a_list_is_refused(small: Make) -> None:
     with pytest.raises(Problem, match="list"):
         small().generate("7 april")

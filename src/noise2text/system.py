@@ -7,26 +7,26 @@ pick, and answers in the order of the input.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from noise2text.decoding.selection import MBR, BestScore, Candidate
-from noise2text.decoding.settings import DiffusionSettings
+from noise2text.decoding.settings import DiffusionSettings, LengthSettings
 from noise2text.decoding.strategies import Draft, Parallel
-from noise2text.diffusion.denoiser import Denoiser
+from noise2text.diffusion.denoiser import Denoiser, Memory
 from noise2text.diffusion.schedules import Schedule
-from noise2text.networks.lengths import Lengths
+from noise2text.networks.lengths import PROPOSALS, Lengths
 from noise2text.problem import Problem
 from noise2text.settings import change
-from noise2text.text.canvas import Split
+from noise2text.text.canvas import Layout
 from noise2text.text.rows import Rows
 from noise2text.text.tokenizer import Tokenizer
 
-__all__ = ["Diffusion", "Generated", "Stop", "System"]
+__all__ = ["Diffusion", "Generated", "LengthDiffusion", "Stop", "System"]
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class System(nn.Module, ABC):
     """A trained model with its tokenizer and its way to generate."""
 
     tokenizer: Tokenizer
-    layout: Split
+    layout: Layout
     how: Any  # the generation settings of this family, a frozen dataclass
     max_source: int
 
@@ -127,48 +127,70 @@ class System(nn.Module, ABC):
 
 
 class Diffusion(System):
-    """An embedding-space diffusion model with a length predictor."""
+    """An embedding-space diffusion model; the canvas is always full."""
 
     def __init__(
         self,
         tokenizer: Tokenizer,
         *,
+        layout: Layout,
         denoiser: Denoiser,
         schedule: Schedule,
-        lengths: Lengths,
         how: DiffusionSettings,
         max_source: int,
+        max_target: int,
+        written: Iterable[int] = (),
     ) -> None:
+        """`written` are the special tokens that are part of a target, such as its end."""
         super().__init__()
-        self.tokenizer, self.how, self.max_source = tokenizer, how, max_source
-        self.denoiser, self.schedule, self.lengths = denoiser, schedule, lengths
-        self.layout = Split(tokenizer.pad)
+        self.tokenizer, self.layout, self.how = tokenizer, layout, how
+        self.max_source, self.max_target = max_source, max_target
+        self.denoiser, self.schedule = denoiser, schedule
         forbidden = torch.zeros(len(tokenizer), dtype=torch.bool)
-        forbidden[sorted(tokenizer.specials)] = True
+        forbidden[sorted(tokenizer.specials - set(written))] = True
         self.register_buffer("forbidden", forbidden, persistent=False)
 
     forbidden: torch.Tensor
 
+    def propose(self, memory: Memory, how: Any) -> tuple[Tensor, Tensor]:
+        """The lengths to try for each sentence, and their log-probabilities."""
+        whole = torch.full((len(memory.padding), 1), self.max_target, device=memory.padding.device)
+        return whole, torch.zeros_like(whole, dtype=torch.float)
+
     def drafts(
         self,
         rows: Sequence[Sequence[int]],
-        how: DiffusionSettings,
+        how: Any,
         *,
         seed: int,
         places: Sequence[int],
         trace: bool,
     ) -> list[Draft]:
         self.eval()
-        parallel = Parallel(
-            self.denoiser, self.schedule, self.lengths, self.layout, self.schedule.steps, self.forbidden
-        )
+        parallel = Parallel(self.denoiser, self.schedule, self.layout, self.schedule.steps, self.forbidden)
         source = self.layout.source(Rows.of(rows)).to(self.device)
         return parallel.decode(
-            source, how, seed=seed, places=torch.tensor(places, device=self.device), trace=trace
+            source,
+            how,
+            lambda memory: self.propose(memory, how),
+            seed=seed,
+            places=torch.tensor(places, device=self.device),
+            trace=trace,
         )
 
-    def selector(self, how: DiffusionSettings) -> Callable[[Sequence[Candidate]], int]:
+    def selector(self, how: Any) -> Callable[[Sequence[Candidate]], int]:
         return _SELECTORS[how.select](how)
+
+
+class LengthDiffusion(Diffusion):
+    """A diffusion model that predicts the length of the target first."""
+
+    def __init__(self, tokenizer: Tokenizer, *, lengths: Lengths, how: LengthSettings, **parts: Any) -> None:
+        super().__init__(tokenizer, how=how, **parts)
+        self.lengths = lengths
+
+    def propose(self, memory: Memory, how: LengthSettings) -> tuple[Tensor, Tensor]:
+        return self.lengths.propose(memory, how.length_beam, PROPOSALS[how.lengths])
 
 
 _SELECTORS: dict[str, Callable[[DiffusionSettings], Callable[[Sequence[Candidate]], int]]] = {

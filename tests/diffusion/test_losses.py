@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch.nn.functional import cross_entropy, mse_loss
 
 from noise2text.diffusion.losses import Anchor, Mse, Nll, Rounding, Tally, Trace
-from noise2text.system import Diffusion
 from noise2text.text.rows import Rows
+
+from ..conftest import Make
 
 
 @pytest.fixture
-def trace(small: Callable[..., Diffusion]) -> Trace:
+def trace(small: Make) -> Trace:
     system = small()
     canvas = system.layout.canvas(Rows.of([[8, 9], [10]]), Rows.of([[20, 21, 22], [23]]))
     torch.manual_seed(1)

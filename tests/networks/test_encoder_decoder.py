@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 
 from noise2text.diffusion.noise import gaussian, key
 from noise2text.diffusion.schedules import Level
-from noise2text.system import Diffusion
 from noise2text.text.rows import Rows
+
+from ..conftest import Make
 
 SOURCES, TARGETS = [[8, 9, 10, 11], [12, 13]], [[20, 21, 22], [23, 24, 25, 26, 27]]
 
@@ -20,7 +19,7 @@ def level(rows: int) -> Level:
 
 
 @pytest.mark.parametrize("guessed", [False, True])
-def test_padding_and_batch_change_nothing(small: Callable[..., Diffusion], guessed: bool) -> None:
+def test_padding_and_batch_change_nothing(small: Make, guessed: bool) -> None:
     system = small()
     denoiser, layout = system.denoiser, system.layout
     keys = key(0, torch.arange(2))
@@ -40,7 +39,7 @@ def test_padding_and_batch_change_nothing(small: Callable[..., Diffusion], guess
             assert torch.allclose(estimate([i], (0, 0))[0], together[i], atol=1e-5)
 
 
-def test_candidates_of_a_sentence_see_its_source_only(small: Callable[..., Diffusion]) -> None:
+def test_candidates_of_a_sentence_see_its_source_only(small: Make) -> None:
     system = small()
     denoiser, layout = system.denoiser, system.layout
     source = layout.source(Rows.of(SOURCES))
@@ -53,7 +52,7 @@ def test_candidates_of_a_sentence_see_its_source_only(small: Callable[..., Diffu
     assert torch.allclose(shared, apart, atol=1e-5)
 
 
-def test_the_source_and_the_guess_matter(small: Callable[..., Diffusion]) -> None:
+def test_the_source_and_the_guess_matter(small: Make) -> None:
     system = small()
     denoiser, layout = system.denoiser, system.layout
     canvas = layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
@@ -68,7 +67,7 @@ def test_the_source_and_the_guess_matter(small: Callable[..., Diffusion]) -> Non
         assert torch.equal(plain, denoiser(z, level(2), memory, held, torch.zeros_like(z)).mean)
 
 
-def test_bfloat16_weights_give_float32_estimates(small: Callable[..., Diffusion]) -> None:
+def test_bfloat16_weights_give_float32_estimates(small: Make) -> None:
     system = small().to(torch.bfloat16)
     canvas = system.layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
     z = gaussian(key(0, torch.arange(2)), 0, 5, system.denoiser.space.dim)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,8 +12,9 @@ from noise2text.diffusion.schedules import Rescaled, Sqrt, VariancePreserving
 from noise2text.problem import Problem
 from noise2text.recipes import RECIPES
 from noise2text.recipes.difformer import PRESETS, DifformerSettings, resolve
-from noise2text.system import Diffusion
 from noise2text.text.tokenizer import Tokenizer
+
+from ..conftest import Make
 
 COLUMNS = ["wmt14-en-de", "wmt16-en-ro", "iwslt14-de-en", "gigaword", "qqp", "wiki-auto", "qt"]
 TABLE_21: dict[str, list[Any]] = {  # typed from the paper, row by row
@@ -64,7 +64,7 @@ def test_the_noise_factor_comes_from_the_vocabulary_and_the_dimension(tokenizer:
     assert resolve(dataclasses.replace(PRESETS["tiny"], factor=1.0), tokenizer).factor == 1.0
 
 
-def test_rescaling_is_for_training_only(small: Callable[..., Diffusion]) -> None:
+def test_rescaling_is_for_training_only(small: Make) -> None:
     system = small()
     settings = dataclasses.replace(PRESETS["tiny"], factor=3.0)
     objective = RECIPES["difformer"].objective(settings, system)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -13,26 +12,26 @@ import torch
 from noise2text.diffusion.noise import key
 from noise2text.diffusion.schedules import Level
 from noise2text.recipes import RECIPES
-from noise2text.system import Diffusion
+from noise2text.system import LengthDiffusion
 from noise2text.text.rows import Rows
 from noise2text.training.loop import evaluate_loss, train_steps
 from noise2text.training.objective import DiffusionObjective
 from noise2text.training.rates import constant
 
-from ..conftest import SMALL
+from ..conftest import SMALL, Make
 
 SOURCES = [[8, 9, 10, 11], [12, 13], [14, 15, 16]]
 TARGETS = [[20, 21, 22], [23, 24, 25, 26, 27], [28]]
 
 
-def objective_of(system: Diffusion, **changes: Any) -> DiffusionObjective:
+def objective_of(system: LengthDiffusion, **changes: Any) -> DiffusionObjective:
     recipe = RECIPES["difformer"]
     settings = dataclasses.replace(recipe.settings("tiny"), **(SMALL | {"factor": 2.0} | changes))
     objective: DiffusionObjective = recipe.objective(settings, system)
     return objective
 
 
-def test_the_denoiser_sees_signal_plus_rescaled_noise(small: Callable[..., Diffusion]) -> None:
+def test_the_denoiser_sees_signal_plus_rescaled_noise(small: Make) -> None:
     system = small()
     objective = objective_of(system, factor=3.0)
     canvas = system.layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
@@ -47,9 +46,7 @@ def test_the_denoiser_sees_signal_plus_rescaled_noise(small: Callable[..., Diffu
 
 @pytest.mark.parametrize("guessed", [False, True])
 @pytest.mark.parametrize("precision", [None, torch.bfloat16])
-def test_every_parameter_gets_a_gradient(
-    small: Callable[..., Diffusion], guessed: bool, precision: torch.dtype | None
-) -> None:
+def test_every_parameter_gets_a_gradient(small: Make, guessed: bool, precision: torch.dtype | None) -> None:
     system = small()
     objective = objective_of(system)
     canvas = system.layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
@@ -63,7 +60,9 @@ def test_every_parameter_gets_a_gradient(
         assert parameter.grad.abs().sum() > 0, name
 
 
-def test_the_guess_is_made_without_gradient_and_changes_the_pass(small: Callable[..., Diffusion]) -> None:
+def test_the_guess_is_made_without_gradient_and_changes_the_pass(
+    small: Make,
+) -> None:
     system = small()
     objective = objective_of(system)
     canvas = system.layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
@@ -78,7 +77,7 @@ def test_the_guess_is_made_without_gradient_and_changes_the_pass(small: Callable
     assert plain != guessed
 
 
-def test_draws_depend_on_keys_alone(small: Callable[..., Diffusion]) -> None:
+def test_draws_depend_on_keys_alone(small: Make) -> None:
     objective = objective_of(small())
     layout = small().layout
     keys = key(0, torch.arange(3))
@@ -90,7 +89,7 @@ def test_draws_depend_on_keys_alone(small: Callable[..., Diffusion]) -> None:
     assert torch.equal(part.noise[:, :5], whole.noise[1:2])
 
 
-def test_times_cover_the_grid_and_the_coin_its_share(small: Callable[..., Diffusion]) -> None:
+def test_times_cover_the_grid_and_the_coin_its_share(small: Make) -> None:
     objective = objective_of(small(), self_conditioning=0.25, diffusion_steps=10)
     canvas = small().layout.canvas(Rows.of(SOURCES[:1] * 4000), Rows.of(TARGETS[:1] * 4000))
     t = objective.draw(canvas, key(0, torch.arange(4000)), key(0)).t
@@ -103,14 +102,14 @@ def test_times_cover_the_grid_and_the_coin_its_share(small: Callable[..., Diffus
     assert abs(sum(coins) / 2000 - 0.25) < 0.04
 
 
-def canvas_of_one(small: Callable[..., Diffusion]) -> Any:
+def canvas_of_one(small: Make) -> Any:
     from noise2text.text.canvas import Split
 
     return Split(0).canvas(Rows.of(SOURCES[:1]), Rows.of(TARGETS[:1]))
 
 
 @pytest.mark.parametrize("losses", ["vlb", "vlb+rounding", "vlb+anchor", "anchor", "vlb+anchor+rounding"])
-def test_any_combination_of_losses_is_an_objective(small: Callable[..., Diffusion], losses: str) -> None:
+def test_any_combination_of_losses_is_an_objective(small: Make, losses: str) -> None:
     system = small()
     objective = objective_of(system, losses=losses, length_factor=0.1)
     scores = evaluate_loss(objective, [system.layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS))], seed=0)
@@ -119,7 +118,7 @@ def test_any_combination_of_losses_is_an_objective(small: Callable[..., Diffusio
     assert "nll" in scores
 
 
-def test_micro_batches_give_the_gradient_of_the_whole_batch(small: Callable[..., Diffusion]) -> None:
+def test_micro_batches_give_the_gradient_of_the_whole_batch(small: Make) -> None:
     """Counts are summed over the step before dividing, so unequal micro-batches weigh what they should."""
 
     def stepped(cuts: list[slice]) -> dict[str, torch.Tensor]:
@@ -147,7 +146,7 @@ def test_micro_batches_give_the_gradient_of_the_whole_batch(small: Callable[...,
         assert torch.allclose(value, parts[name], atol=1e-6), name
 
 
-def test_validation_loss_is_the_same_each_time(small: Callable[..., Diffusion]) -> None:
+def test_validation_loss_is_the_same_each_time(small: Make) -> None:
     system = small(dropout=0.5)
     objective = objective_of(system)
     canvases = [system.layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS))]

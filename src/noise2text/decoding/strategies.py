@@ -6,21 +6,23 @@ together, and share their sentence's encoding. The host waits once, for the long
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from noise2text.decoding.settings import DiffusionSettings
-from noise2text.diffusion.denoiser import Clamped, Denoiser, Estimate
+from noise2text.diffusion.denoiser import Clamped, Denoiser, Estimate, Memory
 from noise2text.diffusion.noise import key
 from noise2text.diffusion.walk import ddim, strided, walk
-from noise2text.networks.lengths import PROPOSALS, Lengths
-from noise2text.text.canvas import Canvas, Source, Split
+from noise2text.text.canvas import Canvas, Layout, Source
 
-__all__ = ["Draft", "Parallel", "Step"]
+__all__ = ["Draft", "Parallel", "Propose", "Step"]
 
 Rows = list[list[int]]
+Propose = Callable[[Memory], tuple[Tensor, Tensor]]
+"""The lengths (B, b₁) to try for each sentence, and their log-probabilities."""
 
 
 @dataclass(frozen=True)
@@ -47,18 +49,24 @@ class Parallel:
 
     denoiser: Denoiser
     schedule: nn.Module
-    lengths: Lengths
-    layout: Split
+    layout: Layout
     resolution: int
     forbidden: Tensor  # (V,), tokens that are never written
 
     @torch.inference_mode()
     def decode(
-        self, source: Source, how: DiffusionSettings, *, seed: int, places: Tensor, trace: bool = False
+        self,
+        source: Source,
+        how: DiffusionSettings,
+        propose: Propose,
+        *,
+        seed: int,
+        places: Tensor,
+        trace: bool = False,
     ) -> list[Draft]:
         """The drafts of each sentence; `places` (B,) is where the sentences stand in the input."""
         memory = self.denoiser.read(source)
-        lengths, length_scores = self.lengths.propose(memory, how.length_beam, PROPOSALS[how.lengths])
+        lengths, length_scores = propose(memory)
         offsets = lengths - (~source.padding).sum(1, keepdim=True)  # (B, b₁)
         noises = torch.arange(how.noise_beam, device=lengths.device)
         keys = key(seed, places[:, None, None], offsets[:, :, None], noises).flatten()  # (B·b₁·b₂,)

@@ -15,6 +15,6 @@ class Uniform(nn.Module):
         super().__init__()
         self.steps = steps
 
-    def forward(self, u: Tensor) -> Tensor:
-        """The time at the quantile u ∈ [0, 1)."""
-        return (torch.floor(u * self.steps) + 1) / self.steps
+    def forward(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        """The time at the quantile u ∈ [0, 1), and the weight that makes up for choosing it."""
+        return (torch.floor(u * self.steps) + 1) / self.steps, torch.ones_like(u, dtype=torch.float)

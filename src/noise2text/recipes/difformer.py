@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from noise2text.decoding.settings import DiffusionSettings
+from noise2text.decoding.settings import LengthSettings
 from noise2text.diffusion.losses import Anchor, Mse, Nll, Rounding, Term
 from noise2text.diffusion.rescaling import find_factor, random_embeddings, rescale_plain, rescale_preserving
 from noise2text.diffusion.schedules import SCHEDULES
@@ -22,7 +22,8 @@ from noise2text.networks.encoder_decoder import EncoderDecoder
 from noise2text.networks.lengths import LengthNll, Lengths
 from noise2text.problem import Problem
 from noise2text.settings import option
-from noise2text.system import Diffusion
+from noise2text.system import LengthDiffusion
+from noise2text.text.canvas import Split
 from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.objective import DiffusionObjective
 from noise2text.training.settings import TrainingSettings
@@ -128,7 +129,7 @@ def resolve(settings: DifformerSettings, tokenizer: Tokenizer) -> DifformerSetti
     return dataclasses.replace(settings, factor=found.factor)
 
 
-def build(settings: DifformerSettings, tokenizer: Tokenizer) -> Diffusion:
+def build(settings: DifformerSettings, tokenizer: Tokenizer) -> LengthDiffusion:
     """The untrained system."""
     space = Space(len(tokenizer), settings.embedding)
     denoiser = EncoderDecoder(
@@ -142,22 +143,24 @@ def build(settings: DifformerSettings, tokenizer: Tokenizer) -> Diffusion:
         source_positions=settings.max_source,
         target_positions=settings.max_target,
     )
-    return Diffusion(
+    return LengthDiffusion(
         tokenizer,
+        layout=Split(tokenizer.pad),
         denoiser=denoiser,
         schedule=SCHEDULES[settings.schedule](settings.diffusion_steps),
         lengths=Lengths(settings.width, longest=settings.max_target),
-        how=DiffusionSettings(
+        how=LengthSettings(
             steps=settings.generation_steps,
             stop_early=settings.generation_stop_early,
             length_beam=settings.length_beam,
             noise_beam=settings.noise_beam,
         ),
         max_source=settings.max_source,
+        max_target=settings.max_target,
     )
 
 
-def objective(settings: DifformerSettings, system: Diffusion) -> DiffusionObjective:
+def objective(settings: DifformerSettings, system: LengthDiffusion) -> DiffusionObjective:
     """What the system is trained on: eq. 2, and the length."""
     assert settings.factor is not None, "resolve the settings first"
     rescale = rescale_preserving if settings.variance_preserving else rescale_plain

@@ -13,7 +13,7 @@ from noise2text.runs.data import Data
 from noise2text.system import System
 from noise2text.text.canvas import Canvas
 from noise2text.training.loop import evaluate_loss
-from noise2text.training.objective import DiffusionObjective
+from noise2text.training.objective import Objective
 from noise2text.training.settings import TrainingSettings
 
 __all__ = ["Validation"]
@@ -24,7 +24,7 @@ class Validation:
 
     def __init__(
         self,
-        objective: DiffusionObjective,
+        objective: Objective,
         system: System,
         data: Data,
         settings: TrainingSettings,

@@ -6,6 +6,7 @@ the losses only `scored`, and the walk holds what is `frozen` at its given token
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from noise2text.text.rows import Rows
 
-__all__ = ["Canvas", "Source", "Split"]
+__all__ = ["Canvas", "Layout", "Source", "Split"]
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ _ON_CANVAS = ("tokens", "frozen", "padding", "scored")
 
 
 @dataclass(frozen=True)
-class Split:
-    """Source and target apart, as encoder-decoders want them (SeqDiffuSeq, Difformer)."""
+class Layout(ABC):
+    """How pairs are put on a canvas and texts are read off it."""
 
     pad: int
 
@@ -57,8 +58,23 @@ class Split:
         """The sources of a batch, at least `width` wide."""
         return Source(*rows.padded(width, pad=self.pad))
 
+    @abstractmethod
     def canvas(self, sources: Rows, targets: Rows, *, shape: tuple[int, int] = (0, 0)) -> Canvas:
         """The canvas of training pairs; `shape` is the least width of source and target."""
+
+    @abstractmethod
+    def prompt(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
+        """An empty canvas for each of the (B, C) wished lengths, candidates of a sentence side by side."""
+
+    @abstractmethod
+    def read(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:
+        """The target tokens of each row."""
+
+
+class Split(Layout):
+    """Source and target apart, as encoder-decoders want them; the length is given (Difformer)."""
+
+    def canvas(self, sources: Rows, targets: Rows, *, shape: tuple[int, int] = (0, 0)) -> Canvas:
         tokens, padding = targets.padded(shape[1], pad=self.pad)
         return Canvas(
             tokens=tokens,
@@ -69,7 +85,6 @@ class Split:
         )
 
     def prompt(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
-        """An empty canvas for each of the (B, C) wished lengths, candidates of a sentence side by side."""
         places = torch.arange(width, device=lengths.device)
         padding = places >= lengths.reshape(-1, 1)  # (B·C, L)
         return Canvas(
@@ -81,6 +96,5 @@ class Split:
         )
 
     def read(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:
-        """The target tokens of each row, without what lies beyond its length."""
         rows, lengths = tokens.tolist(), (~canvas.padding).sum(1).tolist()
         return [row[:length] for row, length in zip(rows, lengths, strict=True)]

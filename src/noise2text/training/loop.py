@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from noise2text.diffusion.noise import key
 from noise2text.text.canvas import Canvas
-from noise2text.training.objective import DiffusionObjective
+from noise2text.training.objective import Objective
 from noise2text.training.rates import Rate
 
 __all__ = ["Tick", "evaluate_loss", "train_steps"]
@@ -37,7 +37,7 @@ class Tick:
 
 
 def train_steps(
-    objective: DiffusionObjective,
+    objective: Objective,
     optimiser: torch.optim.Optimizer,
     feed: Callable[[int], Sequence[Canvas]],
     *,
@@ -66,20 +66,20 @@ def train_steps(
                 tallies = objective(canvas, draws)
             means = {name: tally.total() / counts[name] for name, tally in tallies.items()}
             objective.loss(means).backward()
+            objective.observe(draws, tallies)
             totals = {name: totals[name] + mean.detach() for name, mean in means.items()}
         for group in optimiser.param_groups:
             group["lr"] = peak * rate(step)
         gradient = nn.utils.clip_grad_norm_(parameters, clip if clip > 0 else torch.inf)
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
+        objective.settle(step)
         tokens = sum((~c.padding).sum() + (~c.source.padding).sum() for c in canvases)
         yield Tick(step, objective.loss(totals), totals, gradient, peak * rate(step), torch.as_tensor(tokens))
 
 
 @torch.no_grad()
-def evaluate_loss(
-    objective: DiffusionObjective, canvases: Sequence[Canvas], *, seed: int
-) -> dict[str, float]:
+def evaluate_loss(objective: Objective, canvases: Sequence[Canvas], *, seed: int) -> dict[str, float]:
     """Each term's mean over the canvases and their weighted sum `loss`; no dropout, fixed noise."""
     objective.eval()
     counts = _counts(objective, canvases)
@@ -94,7 +94,7 @@ def evaluate_loss(
     return {"loss": objective.loss(totals).item()} | {name: total.item() for name, total in totals.items()}
 
 
-def _counts(objective: DiffusionObjective, canvases: Sequence[Canvas]) -> dict[str, Tensor]:
+def _counts(objective: Objective, canvases: Sequence[Canvas]) -> dict[str, Tensor]:
     """How many places each term counts over all the canvases."""
     counts = [objective.counts(canvas) for canvas in canvases]
     return {name: torch.stack([count[name] for count in counts]).sum() for name in counts[0]}

@@ -6,8 +6,10 @@ that neither the order of work nor the number of processes changes it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,12 +28,16 @@ class Draws:
     """What chance decides for a batch."""
 
     t: Tensor  # (B,)
+    weight: Tensor  # (B,), what the choice of t is to be made up for with
     noise: Tensor  # (B, L, D)
     guessed: bool  # whether this step trains with a guess (self-conditioning)
 
 
-class Objective(nn.Module):
-    """Weighted terms over what a system's forward pass leaves behind; diffusion and baselines alike."""
+class Objective(nn.Module, ABC):
+    """Weighted terms over what a system's forward pass leaves behind; diffusion and baselines alike.
+
+    What it learns of the losses on the way (`observe`, `settle`) is kept in buffers, for the checkpoints.
+    """
 
     def __init__(self, terms: Mapping[str, Term], weights: Mapping[str, float]) -> None:
         super().__init__()
@@ -41,9 +47,19 @@ class Objective(nn.Module):
         """How many places each term counts on this canvas."""
         return {name: term.mask(canvas).sum() for name, term in self.terms.items()}
 
-    def tallies(self, trace: Trace) -> dict[str, Tally]:
-        """Every term's values."""
-        return {name: Tally(term.value(trace), term.mask(trace.canvas)) for name, term in self.terms.items()}
+    @abstractmethod
+    def draw(self, canvas: Canvas, keys: Tensor, step_key: Tensor) -> Any:
+        """All that chance decides but dropout: for each row by its key, for the step by the step's."""
+
+    @abstractmethod
+    def forward(self, canvas: Canvas, draws: Any) -> dict[str, Tally]:
+        """Every term's values for a batch of pairs."""
+
+    def observe(self, draws: Any, tallies: Mapping[str, Tally]) -> None:
+        """Take note of a batch's losses."""
+
+    def settle(self, step: int) -> None:
+        """Adapt to what was observed, if it is time to; decided by the step's number alone."""
 
     def loss(self, means: Mapping[str, Tensor]) -> Tensor:
         """The weighted sum of the terms' means; a term without a weight is only watched."""
@@ -68,16 +84,17 @@ class DiffusionObjective(Objective):
         self.self_conditioning = self_conditioning
 
     def draw(self, canvas: Canvas, keys: Tensor, step_key: Tensor) -> Draws:
-        """The time and the noise of each row by its key, the coin of self-conditioning by the step's."""
+        """The time and the noise of each row, and the coin of self-conditioning."""
         length = canvas.tokens.shape[1]
+        t, weight = self.times(uniform(key(keys, 0)))
         return Draws(
-            t=self.times(uniform(key(keys, 0))),
+            t=t,
+            weight=weight,
             noise=gaussian(keys, 1, length, self.denoiser.space.dim),
             guessed=bool(uniform(step_key) < self.self_conditioning),
         )
 
     def forward(self, canvas: Canvas, draws: Draws) -> dict[str, Tally]:
-        """Every term's values for a batch of pairs."""
         denoiser = self.denoiser
         z0 = denoiser.space.embed(canvas.tokens)  # (B, L, D)
         level: Level = self.schedule(draws.t, z0.shape[1])
@@ -88,4 +105,6 @@ class DiffusionObjective(Objective):
             with torch.no_grad():
                 guess = denoiser(z_t, level, memory, held, None).mean
         estimate = denoiser(z_t, level, memory, held, guess)
-        return self.tallies(Trace(canvas, z0, estimate, memory, denoiser))
+        trace = Trace(canvas, z0, estimate, memory, denoiser)
+        values = {name: draws.weight[:, None] * term.value(trace) for name, term in self.terms.items()}
+        return {name: Tally(value, self.terms[name].mask(canvas)) for name, value in values.items()}
