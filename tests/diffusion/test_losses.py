@@ -22,7 +22,7 @@ def trace(small: Make) -> Trace:
     estimate = denoiser(
         torch.randn_like(z0), _level(2), denoiser.read(canvas.source), denoiser.hold(canvas), None
     )
-    return Trace(canvas, z0, estimate, denoiser.read(canvas.source), denoiser)
+    return Trace(canvas, z0, z0, estimate, denoiser.read(canvas.source), denoiser)
 
 
 def _level(rows: int):  # type: ignore[no-untyped-def]
@@ -44,11 +44,11 @@ def test_anchor_is_label_smoothed_cross_entropy_of_the_estimate(trace: Trace, sm
     expected = cross_entropy(
         logits.transpose(1, 2), trace.canvas.tokens, reduction="none", label_smoothing=smoothing
     )
-    assert torch.allclose(Anchor(smoothing).value(trace), expected, atol=1e-5)
+    assert torch.allclose(Anchor(smoothing=smoothing).value(trace), expected, atol=1e-5)
 
 
 def test_nll_is_the_anchor_without_smoothing(trace: Trace) -> None:
-    assert torch.equal(Nll().value(trace), Anchor(0.0).value(trace))
+    assert torch.equal(Nll().value(trace), Anchor(smoothing=0.0).value(trace))
 
 
 def test_rounding_is_cross_entropy_of_the_clean_embeddings(trace: Trace) -> None:

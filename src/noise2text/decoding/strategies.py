@@ -79,10 +79,10 @@ class Parallel:
         held = denoiser.hold(canvas)
         for state in walk(denoiser, self.schedule, memory, held, keys, times, fresh=ddim(how.eta)):
             if trace:
-                rounded = self._round(denoiser, state.estimate)[0]
+                rounded = self._round(denoiser, canvas, state.estimate)[0]
                 steps.append((state.time, denoiser.space.nearest(state.z), rounded))
-        tokens, scores = self._round(denoiser, state.estimate)  # (B·C, L)
-        kept = ~canvas.padding
+        tokens, scores = self._round(denoiser, canvas, state.estimate)  # (B·C, L)
+        kept = ~(canvas.padding | canvas.frozen)
         score = (scores * kept).sum(1) / kept.sum(1) + length_scores.repeat_interleave(
             how.noise_beam, dim=1
         ).flatten()
@@ -102,8 +102,9 @@ class Parallel:
         size = len(rows) // sentences
         return [rows[i * size : (i + 1) * size] for i in range(sentences)]
 
-    def _round(self, denoiser: Denoiser, estimate: Estimate) -> tuple[Tensor, Tensor]:
-        """The likeliest token at each position and its log-probability."""
+    def _round(self, denoiser: Denoiser, canvas: Canvas, estimate: Estimate) -> tuple[Tensor, Tensor]:
+        """The likeliest token at each position, the given one where it is frozen, and its log-probability."""
         logits = denoiser.logits(estimate).float().masked_fill(self.forbidden, -torch.inf)
         best = logits.max(-1)
-        return best.indices, best.values - logits.logsumexp(-1)
+        tokens = torch.where(canvas.frozen, canvas.tokens, best.indices)
+        return tokens, best.values - logits.logsumexp(-1)

@@ -2,7 +2,7 @@
 
 Whatever a network predicts, and whatever is wrapped around it, looks like this to the walk and to the
 objective. What the source needs is read once a sentence (`Memory`); what is given on the canvas is held
-(`Held`) in the input, in the guess of self-conditioning and in the output.
+(`Held`) in the input and in the guess of self-conditioning; the walk holds the estimate, too.
 """
 
 from __future__ import annotations
@@ -86,4 +86,4 @@ class Clamped(Denoiser):
     def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
         estimate: Estimate = self.denoiser(z, level, memory, held, guess)
         nearest = self.space.embed(self.space.nearest(estimate.mean)).to(estimate.mean.dtype)
-        return Estimate(held.hold(nearest), estimate.hidden)
+        return Estimate(nearest, estimate.hidden)

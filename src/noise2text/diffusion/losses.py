@@ -3,6 +3,7 @@
     vlb       ‖ẑ₀ − z₀‖² / d                 (Difformer, eq. 1; the mean over channels)
     anchor    −log p(y | ẑ₀), label-smoothed  (Difformer, eq. 2)
     rounding  −log p(y | z₀)                  (Diffusion-LM)
+    prior     ‖α(1)·z₀‖² / d                  (Diffusion-LM)
     nll       −log p(y | ẑ₀)                  (watched, not trained on)
     length    −log p(n | x)                   (Difformer, section 3.3)
 
@@ -12,6 +13,7 @@ the counts of a whole step, over all micro-batches and processes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -22,7 +24,19 @@ from torch import Tensor
 from noise2text.diffusion.denoiser import Denoiser, Estimate, Memory
 from noise2text.text.canvas import Canvas
 
-__all__ = ["Anchor", "Mse", "Nll", "Rounding", "Tally", "Term", "Trace"]
+__all__ = [
+    "Anchor",
+    "Mse",
+    "Nll",
+    "Prior",
+    "Rounding",
+    "Tally",
+    "Term",
+    "Trace",
+    "everything",
+    "scored",
+    "written",
+]
 
 
 @dataclass(frozen=True)
@@ -31,6 +45,7 @@ class Trace:
 
     canvas: Canvas
     z0: Tensor  # (B, L, D)
+    target: Tensor  # (B, L, D), what the estimate is to be
     estimate: Estimate
     memory: Memory
     denoiser: Denoiser
@@ -63,22 +78,42 @@ class Term(Protocol):
         """The loss at each place, of the mask's shape."""
 
 
+def scored(canvas: Canvas) -> Tensor:
+    """What the layout scores."""
+    return canvas.scored
+
+
+def written(canvas: Canvas) -> Tensor:
+    """What is neither padding nor given."""
+    return ~(canvas.padding | canvas.frozen)
+
+
+def everything(canvas: Canvas) -> Tensor:
+    """All positions, padding and given ones too."""
+    return torch.ones_like(canvas.padding)
+
+
+@dataclass(frozen=True)
 class _OverPositions:
+    over: Callable[[Canvas], Tensor] = scored
+
     def mask(self, canvas: Canvas) -> Tensor:
-        return canvas.scored
+        return self.over(canvas)
 
 
 def _picked(log_probabilities: Tensor, tokens: Tensor) -> Tensor:
     return log_probabilities.gather(-1, tokens[..., None])[..., 0]
 
 
+@dataclass(frozen=True)
 class Mse(_OverPositions):
     """The squared error of the clean estimate; its target moves with the embeddings."""
 
     def value(self, trace: Trace) -> Tensor:
-        return (trace.estimate.mean - trace.z0).square().mean(-1)
+        return (trace.estimate.mean - trace.target).square().mean(-1)
 
 
+@dataclass(frozen=True)
 class Nll(_OverPositions):
     """The surprise at the right token after rounding ẑ₀."""
 
@@ -97,9 +132,20 @@ class Anchor(Nll):
         return (1 - self.smoothing) * super().value(trace) + self.smoothing * spread
 
 
+@dataclass(frozen=True)
 class Rounding(_OverPositions):
     """The surprise at the right token after rounding z₀ itself."""
 
     def value(self, trace: Trace) -> Tensor:
         logits = trace.denoiser.space.logits(trace.z0).float()
         return -_picked(logits.log_softmax(-1), trace.canvas.tokens)
+
+
+@dataclass(frozen=True)
+class Prior(_OverPositions):
+    """The mean square of what is left of z₀ at the last time; `remains` is α there."""
+
+    remains: float = 0.0
+
+    def value(self, trace: Trace) -> Tensor:
+        return (self.remains * trace.z0).square().mean(-1)

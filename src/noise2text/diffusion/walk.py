@@ -79,6 +79,7 @@ def walk(
     for step, time in enumerate(times.tolist()):
         here = Level(levels.alpha[step, None], levels.sigma[step, None], levels.clock[step, None])
         estimate = denoiser(z, here, memory, held, guess)
+        estimate = Estimate(held.hold(estimate.mean), estimate.hidden)
         yield State(step, time, z, estimate)
         if step + 1 == len(times):
             return

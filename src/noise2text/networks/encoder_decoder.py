@@ -98,7 +98,7 @@ class EncoderDecoder(Denoiser):
         mask, source_mask = visible(held.padding), visible(memory.padding)
         for layer, keys, values in zip(self.layers, memory.keys, memory.values, strict=True):
             x = layer(x, mask, keys, values, source_mask)
-        return Estimate(held.hold(self.out(x).float()), x)
+        return Estimate(self.out(x).float(), x)
 
 
 def _start(module: nn.Module) -> None:

@@ -166,7 +166,7 @@ def objective(settings: DifformerSettings, system: LengthDiffusion) -> Diffusion
     rescale = rescale_preserving if settings.variance_preserving else rescale_plain
     known: dict[str, Term] = {
         "vlb": Mse(),
-        "anchor": Anchor(settings.label_smoothing),
+        "anchor": Anchor(smoothing=settings.label_smoothing),
         "rounding": Rounding(),
     }
     chosen = settings.losses.split("+")

@@ -244,6 +244,7 @@ class Run:
                 write_model=self._write_model,
                 optimiser=self.optimiser,
                 module=self.system,
+                objective=self.objective,
                 ema=self.ema,
                 facts={"best": self.best},
             )
@@ -256,7 +257,9 @@ class Run:
             return 0
         saved = load(folder, device=self.device, precision="float32")
         self.system.load_state_dict(saved.state_dict())
-        facts = checkpoint.restore(folder, optimiser=self.optimiser, module=self.system, ema=self.ema)
+        facts = checkpoint.restore(
+            folder, optimiser=self.optimiser, module=self.system, objective=self.objective, ema=self.ema
+        )
         self.best = [(goodness, step) for goodness, step in facts["best"]]
         self.metrics.rewind(facts["step"])
         return int(facts["step"])

@@ -38,6 +38,7 @@ def save(
     write_model: Callable[[Path], None],
     optimiser: torch.optim.Optimizer,
     module: nn.Module,
+    objective: nn.Module,
     ema: Ema | None,
     facts: dict[str, Any],
 ) -> Path:
@@ -46,7 +47,8 @@ def save(
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
     write_model(draft)
-    save_file(_optimiser_tensors(optimiser, module) | _ema_tensors(ema), draft / "training.safetensors")
+    tensors = _optimiser_tensors(optimiser, module) | _ema_tensors(ema) | _observed(objective)
+    save_file(tensors, draft / "training.safetensors")
     (draft / "training.json").write_text(json.dumps({"step": step, **facts}, indent=2))
     for file in draft.iterdir():
         _flush(file)
@@ -59,7 +61,12 @@ def save(
 
 
 def restore(
-    folder: Path, *, optimiser: torch.optim.Optimizer, module: nn.Module, ema: Ema | None
+    folder: Path,
+    *,
+    optimiser: torch.optim.Optimizer,
+    module: nn.Module,
+    objective: nn.Module,
+    ema: Ema | None,
 ) -> dict[str, Any]:
     """Put the optimiser and the averages back to a checkpoint's; returns its facts, the step among them."""
     try:
@@ -80,6 +87,9 @@ def restore(
     if ema is not None:
         for name, average in ema.averages.items():
             average.copy_(tensors[f"ema.{name}"])
+    for name, buffer in objective.named_buffers():
+        if f"observed.{name}" in tensors:
+            buffer.copy_(tensors[f"observed.{name}"])
     return facts
 
 
@@ -104,6 +114,11 @@ def _optimiser_tensors(optimiser: torch.optim.Optimizer, module: nn.Module) -> d
         for index, state in states.items()
         for what, value in state.items()
     }
+
+
+def _observed(objective: nn.Module) -> dict[str, Tensor]:
+    """What the objective has learned of its losses: its buffers, and those of its parts."""
+    return {f"observed.{name}": buffer.clone() for name, buffer in objective.named_buffers()}
 
 
 def _ema_tensors(ema: Ema | None) -> dict[str, Tensor]:

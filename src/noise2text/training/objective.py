@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from noise2text.diffusion.denoiser import Denoiser
 from noise2text.diffusion.losses import Tally, Term, Trace
 from noise2text.diffusion.noise import gaussian, key, uniform
 from noise2text.diffusion.schedules import Level
+from noise2text.diffusion.times import Times
 from noise2text.text.canvas import Canvas
 
 __all__ = ["DiffusionObjective", "Draws", "Objective"]
@@ -28,8 +29,9 @@ class Draws:
     """What chance decides for a batch."""
 
     t: Tensor  # (B,)
-    weight: Tensor  # (B,), what the choice of t is to be made up for with
+    weight: Tensor  # (B,), what makes up for the choice of t
     noise: Tensor  # (B, L, D)
+    blur: Tensor  # (B, L, D), the noise between embedding and z₀
     guessed: bool  # whether this step trains with a guess (self-conditioning)
 
 
@@ -73,38 +75,44 @@ class DiffusionObjective(Objective):
         self,
         denoiser: Denoiser,
         schedule: nn.Module,
-        times: nn.Module,
+        times: Times,
         *,
         terms: Mapping[str, Term],
         weights: Mapping[str, float],
         self_conditioning: float = 0.5,
+        blur: float = 0.0,
     ) -> None:
+        """`blur` is the standard deviation of z₀ around the embedding, √β₀ in the papers."""
         super().__init__(terms, weights)
         self.denoiser, self.schedule, self.times = denoiser, schedule, times
-        self.self_conditioning = self_conditioning
+        self.self_conditioning, self.blur = self_conditioning, blur
 
     def draw(self, canvas: Canvas, keys: Tensor, step_key: Tensor) -> Draws:
         """The time and the noise of each row, and the coin of self-conditioning."""
-        length = canvas.tokens.shape[1]
+        shape = canvas.tokens.shape[1], self.denoiser.space.dim
         t, weight = self.times(uniform(key(keys, 0)))
         return Draws(
             t=t,
             weight=weight,
-            noise=gaussian(keys, 1, length, self.denoiser.space.dim),
+            noise=gaussian(keys, 1, *shape),
+            blur=gaussian(keys, 2, *shape) if self.blur else torch.zeros((), device=keys.device),
             guessed=bool(uniform(step_key) < self.self_conditioning),
         )
 
     def forward(self, canvas: Canvas, draws: Draws) -> dict[str, Tally]:
         denoiser = self.denoiser
-        z0 = denoiser.space.embed(canvas.tokens)  # (B, L, D)
+        clean = denoiser.space.embed(canvas.tokens)  # (B, L, D)
+        z0 = clean + self.blur * draws.blur
         level: Level = self.schedule(draws.t, z0.shape[1])
-        z_t = level.alpha.to(z0.dtype) * z0 + level.sigma.to(z0.dtype) * draws.noise
-        memory, held = denoiser.read(canvas.source), denoiser.hold(canvas)
+        held = replace(denoiser.hold(canvas), given=z0)
+        z_t = held.hold(level.alpha.to(z0.dtype) * z0 + level.sigma.to(z0.dtype) * draws.noise)
+        memory = denoiser.read(canvas.source)
         guess = None
         if draws.guessed:
             with torch.no_grad():
                 guess = denoiser(z_t, level, memory, held, None).mean
         estimate = denoiser(z_t, level, memory, held, guess)
-        trace = Trace(canvas, z0, estimate, memory, denoiser)
+        first = (draws.t <= 1 / self.times.steps)[:, None, None]  # there the embedding itself is the target
+        trace = Trace(canvas, z0, torch.where(first, clean, z0), estimate, memory, denoiser)
         values = {name: draws.weight[:, None] * term.value(trace) for name, term in self.terms.items()}
         return {name: Tally(value, self.terms[name].mask(canvas)) for name, value in values.items()}
