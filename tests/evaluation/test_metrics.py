@@ -150,8 +150,8 @@ def test_every_metric_is_in_the_table() -> None:
         (["a", "b", "c"], [["a"], ["b"]], None, ("3 hypotheses", "2 references")),
         (["a", "b"], [["a"], ["b"]], ["a"], ("2 hypotheses", "1 sources")),
         ([], [], None, ("nothing to evaluate",)),
-        (["a", "b"], [["a"], []], None, ("sentence 2 has no reference",)),
-        (["a"], ["a"], None, ("sentence 1", "give a list")),
+        (["a", "b"], [["a"], []], None, ("Sentence 2 has no reference",)),
+        (["a"], ["a"], None, ("Sentence 1", "give a list")),
     ],
 )
 def test_mistakes_are_named(

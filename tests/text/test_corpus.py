@@ -151,7 +151,7 @@ def test_a_bad_line_of_two_files_names_the_file(file: File, side: int, line: byt
 def test_a_missing_file_or_a_folder_is_refused_before_reading(tmp_path: Path, file: File) -> None:
     here = file("c.de", "a\n")
     for path in (f"{tmp_path}/no.tsv", f"{here},{tmp_path}/no", f"{tmp_path}/no,{here}"):
-        with pytest.raises(Problem, match="there is no file"):
+        with pytest.raises(Problem, match="There is no file"):
             read_pairs(path)
     with pytest.raises(Problem, match="is a folder"):
         read_pairs(str(tmp_path))
@@ -159,7 +159,7 @@ def test_a_missing_file_or_a_folder_is_refused_before_reading(tmp_path: Path, fi
         with pytest.raises(Problem, match="SOURCE,TARGET"):
             read_pairs(path)
     for read in (read_sources, read_texts, read_references):
-        with pytest.raises(Problem, match="there is no file"):
+        with pytest.raises(Problem, match="There is no file"):
             read(f"{tmp_path}/no.txt")
 
 

@@ -67,7 +67,7 @@ def test_what_loses_all_its_tokens_is_left_out_and_counted(tmp_path: Path) -> No
     prepared = prepare(pairs, normalising, tmp_path, max_source=9, max_target=9)
     assert rows(prepared) == encoded([pairs[0], pairs[3]], normalising)
     assert prepared.report == Report(pairs=2, skipped=2, truncated_sources=0, truncated_targets=0)
-    with pytest.raises(Problem, match="none of 2 pairs"):
+    with pytest.raises(Problem, match="None of 2 pairs"):
         prepare(pairs[1:3], normalising, tmp_path / "empty", max_source=9, max_target=9)
     assert list((tmp_path / "empty").iterdir()) == []
 

@@ -230,7 +230,7 @@ def test_wordpiece_normalises_too(tmp_path: Path) -> None:
 def test_a_file_that_is_no_tokenizer_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     for missing in (path, tmp_path):
-        with pytest.raises(Problem, match="there is no tokenizer"):
+        with pytest.raises(Problem, match="There is no tokenizer"):
             Tokenizer.load(missing)
     tokenizer.save(path)
     whole = path.read_bytes()
@@ -246,7 +246,7 @@ def test_a_file_that_is_no_tokenizer_is_refused(tokenizer: Tokenizer, tmp_path: 
 
 def test_a_vocabulary_that_is_none_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "vocab.txt"
-    with pytest.raises(Problem, match="there is no vocabulary"):
+    with pytest.raises(Problem, match="There is no vocabulary"):
         load_wordpiece(path)
     path.write_text("the\ncat\n")
     with pytest.raises(Problem, match=r"has no \[PAD\] or \[UNK\] or \[CLS\]"):
@@ -268,5 +268,5 @@ def test_what_cannot_be_learned_is_refused() -> None:
 
 
 def test_a_text_that_is_none_is_refused(tokenizer: Tokenizer) -> None:
-    with pytest.raises(Problem, match="text 2"):
+    with pytest.raises(Problem, match="Text 2"):
         tokenizer.encode(["a", "\ud800"])

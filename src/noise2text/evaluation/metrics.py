@@ -144,14 +144,14 @@ def _mean_lengths(
 def _check_counts(**lines: Sequence[Any]) -> None:
     counts = " and ".join(f"{len(side)} {name}" for name, side in lines.items())
     if len({len(side) for side in lines.values()}) > 1:
-        raise Problem(f"the lines do not pair up, {counts}: give one line a sentence, in the same order")
+        raise Problem(f"The lines do not pair up, {counts}: give one line a sentence, in the same order.")
     if not all(lines.values()):
-        raise Problem(f"there is nothing to evaluate, {counts}: give at least one sentence")
+        raise Problem(f"There is nothing to evaluate, {counts}: give at least one sentence.")
 
 
 def _check_references(references: References) -> None:
     for number, own in enumerate(references, start=1):
         if isinstance(own, str):
-            raise Problem(f"sentence {number} has a bare string as its references: give a list of strings")
+            raise Problem(f"Sentence {number} has a bare string as its references: give a list of strings.")
         if not own:
-            raise Problem(f"sentence {number} has no reference: give it at least one")
+            raise Problem(f"Sentence {number} has no reference: give it at least one.")

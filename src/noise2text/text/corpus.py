@@ -97,7 +97,7 @@ def _parts(path: str) -> list[str]:
         return [path]
     parts = path.split(",")
     if len(parts) != 2 or not all(parts) or "-" in parts:
-        raise Problem(f"{path!r} does not name two parallel files; write them as SOURCE,TARGET")
+        raise Problem(f"{path!r} does not name two parallel files; write them as SOURCE,TARGET.")
     return parts
 
 
@@ -106,9 +106,9 @@ def _check(path: str) -> None:
     if path == "-":
         return
     if not os.path.exists(path):
-        raise Problem(f"there is no file {path!r}; check the name and the folder")
+        raise Problem(f"There is no file {path!r}; check the name and the folder.")
     if os.path.isdir(path):
-        raise Problem(f"{path!r} is a folder; name a .jsonl, .tsv or text file in it")
+        raise Problem(f"{path!r} is a folder; name a .jsonl, .tsv or text file in it.")
 
 
 def _open(path: str) -> BinaryIO:
@@ -140,7 +140,7 @@ def _lines(path: str) -> Iterator[_Line]:
                 file.close()
     except (OSError, EOFError, zlib.error) as error:
         where = f"{_name(path)} cannot be read beyond line {number}"
-        raise Problem(f"{where} ({error}); check that the file is whole and that you may read it") from error
+        raise Problem(f"{where} ({error}); check that the file is whole and that you may read it.") from error
 
 
 # What a line says
@@ -275,7 +275,7 @@ def _parallel(source: str, target: str) -> Iterator[Callable[[], Pair]]:
         if src is None or trg is None:
             longer, shorter = (source, target) if trg is None else (target, source)
             counts = f"{longer} has {before + 1 + sum(1 for _ in rows)} lines but {shorter} has {before}"
-            raise Problem(f"{counts}; line n of one must translate line n of the other")
+            raise Problem(f"{counts}; line n of one must translate line n of the other.")
         yield partial(_joined, src, trg)
 
 
@@ -293,14 +293,14 @@ def _sound(
             pair = read()
         except _LineError as bad:
             if not skip_bad:
-                raise Problem(f"{bad}; correct the line or pass --skip-bad to leave out such lines") from bad
+                raise Problem(f"{bad}; correct the line or pass --skip-bad to leave out such lines.") from bad
             tally.skipped += 1
             continue
         tally.read += 1
         yield pair
     if tally.read == before:
         raise Problem(
-            f"{_name(path)} holds no pair; a line is a JSON object with src and trg, or source TAB target"
+            f"{_name(path)} holds no pair; a line is a JSON object with src and trg, or source TAB target."
         )
 
 
@@ -311,11 +311,11 @@ def _texts(path: str, take: Callable[[_Record], T]) -> Iterator[T]:
         try:
             taken = take(parse(line))
         except _LineError as bad:
-            raise Problem(f"{bad}; correct the line") from bad
+            raise Problem(f"{bad}; correct the line.") from bad
         yield taken
 
 
 def _filled(texts: list[T], path: str) -> list[T]:
     if not texts:
-        raise Problem(f"{_name(path)} holds no line; there is nothing to evaluate")
+        raise Problem(f"{_name(path)} holds no line; there is nothing to evaluate.")
     return texts

@@ -38,7 +38,7 @@ def dates(pairs: int, *, seed: int) -> dict[str, list[Pair]]:
     days = (LAST - FIRST).days + 1
     most = (days - 2 * HELD_OUT) * len(STYLES)
     if not 1 <= pairs <= most:
-        raise Problem(f"{pairs} pairs of dates cannot be made; ask for 1 to {most}")
+        raise Problem(f"{pairs} pairs of dates cannot be made; ask for 1 to {most}.")
     generator = random.Random(f"dates {seed}")  # a text, since the numbers 1 and -1 would seed alike
     shuffled = generator.sample(range(days), days)
     valid, test, train = shuffled[:HELD_OUT], shuffled[HELD_OUT : 2 * HELD_OUT], shuffled[2 * HELD_OUT :]
@@ -66,4 +66,4 @@ def write_dates(out: Path, *, pairs: int, seed: int) -> None:
         for name, split in splits.items():
             write_pairs(Path(out) / f"{name}.jsonl", split)
     except OSError as error:
-        raise Problem(f"{out} cannot be written ({error}); choose another folder or make room") from error
+        raise Problem(f"{out} cannot be written ({error}); choose another folder or make room.") from error

@@ -75,7 +75,7 @@ class Prepared:
         about = _about(folder)
         if tokenizer is not None and about["tokenizer"] != tokenizer.fingerprint:
             raise Problem(
-                f"{folder} was prepared with another tokenizer; prepare the corpus again with this one"
+                f"{folder} was prepared with another tokenizer; prepare the corpus again with this one."
             )
         try:
             lengths = np.load(folder / INDEX, allow_pickle=False)
@@ -92,7 +92,7 @@ class Prepared:
             return cls(tokens, lengths, Report(**about["report"]), limits=limits)
         except (OSError, EOFError, ValueError, TypeError, KeyError) as error:
             raise Problem(
-                f"the prepared corpus in {folder} is damaged ({error}); prepare it again"
+                f"The prepared corpus in {folder} is damaged ({error}); prepare it again."
             ) from error
 
 
@@ -110,7 +110,7 @@ def prepare(
     `tally` is what the reader of the pairs counts in; the lines that it skips meanwhile are in the report.
     """
     if max_source < 1 or max_target < 1:
-        raise Problem(f"the limits are {max_source} and {max_target} tokens; both must be at least 1")
+        raise Problem(f"The limits are {max_source} and {max_target} tokens; both must be at least 1.")
     folder = Path(folder)
     skipped_before = tally.skipped if tally else 0
     dtype = np.dtype(DTYPES[len(tokenizer) > 1 << 16])
@@ -121,7 +121,7 @@ def prepare(
         report = replace(report, skipped=report.skipped + (tally.skipped - skipped_before if tally else 0))
         if not len(lengths):
             raise Problem(
-                f"none of {report.skipped} pairs has tokens on both sides; check the corpus and tokenizer"
+                f"None of {report.skipped} pairs has tokens on both sides; check the corpus and tokenizer."
             )
         with open(_partial(folder, INDEX), "wb") as file:
             np.save(file, lengths)
@@ -179,7 +179,7 @@ def _writing(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
-        raise Problem(f"{folder} cannot be written ({error}); choose another folder or make room") from error
+        raise Problem(f"{folder} cannot be written ({error}); choose another folder or make room.") from error
     finally:
         for name in (TOKENS, INDEX, ABOUT):
             if _partial(folder, name).is_file():
@@ -199,11 +199,11 @@ def _about(folder: Path) -> dict:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
     except OSError as error:
         raise Problem(
-            f"there is no finished prepared corpus in {folder}; run `noise2text prepare`"
+            f"There is no finished prepared corpus in {folder}; run `noise2text prepare`."
         ) from error
     except ValueError as error:
-        raise Problem(f"{folder / ABOUT} is damaged ({error}); prepare the corpus again") from error
+        raise Problem(f"{folder / ABOUT} is damaged ({error}); prepare the corpus again.") from error
     known = isinstance(about, dict) and about.get("format") == "noise2text.prepared"
     if not known or about.get("version") != VERSION or not {"tokenizer", "report", "dtype"} <= about.keys():
-        raise Problem(f"{folder / ABOUT} is not of this version of noise2text; prepare the corpus again")
+        raise Problem(f"{folder / ABOUT} is not of this version of noise2text; prepare the corpus again.")
     return about

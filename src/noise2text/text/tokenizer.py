@@ -64,7 +64,9 @@ class Tokenizer:
             return [row.ids for row in self._inner.encode_batch_fast(list(texts), add_special_tokens=False)]
         except TypeError as error:
             number = next((n for n, text in enumerate(texts, 1) if not _encodable(text)), 0)
-            raise Problem(f"text {number} is not a string that UTF-8 can hold; correct or drop it") from error
+            raise Problem(
+                f"Text {number} is not a string that UTF-8 can hold; correct or drop it."
+            ) from error
 
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """The text of each row of tokens, special ones left out."""
@@ -86,14 +88,14 @@ class Tokenizer:
             inner = tokenizers.Tokenizer.from_str(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise Problem(
-                f"there is no tokenizer at {path} ({error.strerror}); name a model folder"
+                f"There is no tokenizer at {path} ({error.strerror}); name a model folder."
             ) from error
         except Exception as error:  # the library raises nothing narrower for a file that it cannot read
-            raise Problem(f"{path} is damaged or not a tokenizer ({error}); copy the file again") from error
+            raise Problem(f"{path} is damaged or not a tokenizer ({error}); copy the file again.") from error
         try:
             return cls(inner)
         except Problem as problem:
-            raise Problem(f"{path}: {problem}") from problem
+            raise Problem(f"{path}: {problem}.") from problem
 
 
 def _encodable(text: object) -> bool:
@@ -107,7 +109,7 @@ def learn_bpe(
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     least = len(SPECIALS) + len(alphabet)
     if size < least:
-        raise Problem(f"a BPE vocabulary of {size} is too small; bytes and special tokens need {least}")
+        raise Problem(f"A BPE vocabulary of {size} is too small; bytes and special tokens need {least}.")
     inner = tokenizers.Tokenizer(models.BPE())
     inner.normalizer = _normalizer(normalise=normalise, lowercase=lowercase)
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -130,7 +132,7 @@ def learn_characters(texts: Iterable[str], *, normalise: bool = False, lowercase
     for text in texts:
         characters.update(normalizer.normalize_str(text) if normalizer else text)
     if not characters:
-        raise Problem("there is no character to learn from; give a corpus with text in it")
+        raise Problem("There is no character to learn from; give a corpus with text in it.")
     vocabulary = {token: number for number, token in enumerate((*SPECIALS, *sorted(characters)))}
     # BPE without merges: every character is a word's last piece, and no pattern has to find them.
     inner = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token="[UNK]"))
@@ -160,21 +162,21 @@ def _vocabulary(path: Path) -> dict[str, int]:
         lines = path.read_bytes().decode().removesuffix("\n").split("\n")
     except OSError as error:
         raise Problem(
-            f"there is no vocabulary at {path} ({error.strerror}); name BERT's vocab.txt"
+            f"There is no vocabulary at {path} ({error.strerror}); name BERT's vocab.txt."
         ) from error
     except UnicodeDecodeError as error:
-        raise Problem(f"{path} is not valid UTF-8; name BERT's vocab.txt") from error
+        raise Problem(f"{path} is not valid UTF-8; name BERT's vocab.txt.") from error
     vocabulary: dict[str, int] = {}
     for number, line in enumerate(lines):
         token = line.removesuffix("\r")
         if token in vocabulary:
             raise Problem(
-                f"{path}, line {number + 1}: {token!r} is on line {vocabulary[token] + 1} too; drop one"
+                f"{path}, line {number + 1}: {token!r} is on line {vocabulary[token] + 1} too; drop one."
             )
         vocabulary[token] = number
     missing = [token for token in BERT_SPECIALS if token not in vocabulary]
     if missing:
-        raise Problem(f"{path} has no {' or '.join(missing)}; name BERT's vocab.txt, one token a line")
+        raise Problem(f"{path} has no {' or '.join(missing)}; name BERT's vocab.txt, one token a line.")
     return vocabulary
 
 
