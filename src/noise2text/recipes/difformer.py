@@ -96,7 +96,6 @@ PRESETS: dict[str, DifformerSettings] = {
     "tiny": dataclasses.replace(
         _IWSLT14,
         width=128,
-        embedding=16,
         ffn=512,
         heads=4,
         encoder_layers=2,
