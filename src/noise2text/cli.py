@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,6 +48,8 @@ class ScheduleName(StrEnum):
 
 def main() -> None:
     """Run a command; a user's mistake is one sentence and exit code 1."""
+    # Waiting threads that spin for long slow a run down many times over when other programs are busy, too.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     try:
         app()
     except Problem as problem:
