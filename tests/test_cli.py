@@ -147,6 +147,21 @@ def test_train_takes_every_form_of_corpus(
     assert (tmp_path / "run" / "model.safetensors").exists()
 
 
+def test_a_config_and_assignments_change_settings_and_tensorboard_is_written(
+    run: Callable[..., Outcome], dates: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text("dropout: 0.25\nsteps: 50\ntensorboard: true\nprecision: bfloat16\nema: 0.5\n")
+    done = run(
+        *("train", "difformer", "--train", dates / "train.jsonl", "--valid", dates / "valid.jsonl"),
+        *("--out", tmp_path / "run", "--preset", "tiny", "--device", "cpu", "--config", config, *SETS),
+    )
+    assert done.code == 0, done.err
+    settings = json.loads((tmp_path / "run" / "config.json").read_text())["settings"]
+    assert (settings["dropout"], settings["steps"], settings["ema"]) == (0.25, 3, 0.5)
+    assert list((tmp_path / "run" / "tensorboard").iterdir())
+
+
 def test_generate_writes_a_line_for_each_line(
     run: Callable[..., Outcome], model: Path, tmp_path: Path
 ) -> None:

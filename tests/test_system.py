@@ -80,6 +80,19 @@ def test_selection_by_score_takes_the_best_score(small: Make) -> None:
             assert text == candidates[scores.index(max(scores))]
 
 
+def test_a_wished_length_is_kept_exactly(small: Make) -> None:
+    system = small()
+    for length in (1, 5, 16):
+        made = system.generate(TEXTS, length=length, steps=3, stop_early=0)
+        assert {len(row) for row in system.tokenizer.encode([text for text in made.texts if text])} == {
+            length
+        }
+    with pytest.raises(Problem, match="at most 16"):
+        system.generate(TEXTS, length=17)
+    with pytest.raises(Problem, match="at least 1"):
+        system.generate(TEXTS, length=0)
+
+
 def test_nothing_to_do_is_done(small: Make) -> None:
     assert small().generate([]).texts == []
 

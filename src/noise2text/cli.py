@@ -151,6 +151,7 @@ def generate(
     stop_early: Annotated[int | None, typer.Option(help="How many of the last steps are left out.")] = None,
     length_beam: Annotated[int | None, typer.Option(help="Lengths tried a sentence.")] = None,
     noise_beam: Annotated[int | None, typer.Option(help="Noises tried a length.")] = None,
+    length: Annotated[int | None, typer.Option(help="Write exactly so many tokens.")] = None,
     select: Annotated[str | None, typer.Option(help="Which candidate: mbr or score.")] = None,
     sets: Sets = None,
     seed: Annotated[int, typer.Option(help="Decides the noise.")] = 0,
@@ -173,6 +174,7 @@ def generate(
         "stop_early": stop_early,
         "length_beam": length_beam,
         "noise_beam": noise_beam,
+        "length": length,
         "select": select,
     }
     settings: dict[str, Any] = {name: value for name, value in named.items() if value is not None}

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noise2text.decoding.selection import MBR, BestScore, Candidate
+from noise2text.decoding.selection import MBR, BestScore, Candidate, Selector
 from noise2text.decoding.settings import DiffusionSettings, LengthSettings
 from noise2text.decoding.strategies import Draft, Parallel
 from noise2text.diffusion.denoiser import Denoiser, Memory
@@ -69,7 +69,7 @@ class System(nn.Module, ABC):
         """The candidates of a batch of sources."""
 
     @abstractmethod
-    def selector(self, how: Any) -> Callable[[Sequence[Candidate]], int]:
+    def selector(self, how: Any) -> Selector:
         """What picks one of a sentence's candidates."""
 
     def generate(
@@ -105,19 +105,23 @@ class System(nn.Module, ABC):
             drafts = self.drafts(
                 [rows[i] for i in chosen], how, seed=seed, places=[places[i] for i in chosen], trace=trace
             )
-            for i, draft in zip(chosen, drafts, strict=True):
-                self._put(result, i, draft, select)
+            candidates = [self._candidates(draft) for draft in drafts]
+            best = select.choose_all(candidates)
+            for i, draft, own, place in zip(chosen, drafts, candidates, best, strict=True):
+                self._put(result, i, draft, own, place)
         return result
 
-    def _put(
-        self, result: Generated, i: int, draft: Draft, select: Callable[[Sequence[Candidate]], int]
-    ) -> None:
+    def _candidates(self, draft: Draft) -> list[Candidate]:
         texts = self.tokenizer.decode(draft.tokens)
-        candidates = [
+        return [
             Candidate(text=text, tokens=tuple(row), score=score)
             for text, row, score in zip(texts, draft.tokens, draft.scores, strict=True)
         ]
-        best = select(candidates)
+
+    def _put(
+        self, result: Generated, i: int, draft: Draft, candidates: Sequence[Candidate], best: int
+    ) -> None:
+        texts = [candidate.text for candidate in candidates]
         result.texts[i], result.candidates[i], result.scores[i] = texts[best], texts, draft.scores
         noisy = self.tokenizer.decode([step.noisy[best] for step in draft.steps])
         clean = self.tokenizer.decode([step.clean[best] for step in draft.steps])
@@ -154,8 +158,12 @@ class Diffusion(System):
 
     def propose(self, memory: Memory, how: Any) -> tuple[Tensor, Tensor]:
         """The lengths to try for each sentence, and their log-probabilities."""
-        whole = torch.full((len(memory.padding), 1), self.max_target, device=memory.padding.device)
-        return whole, torch.zeros_like(whole, dtype=torch.float)
+        return self.whole(memory, self.max_target)
+
+    def whole(self, memory: Memory, length: int) -> tuple[Tensor, Tensor]:
+        """One length for every sentence, held for certain."""
+        lengths = torch.full((len(memory.padding), 1), length, device=memory.padding.device)
+        return lengths, torch.zeros_like(lengths, dtype=torch.float)
 
     def drafts(
         self,
@@ -178,7 +186,7 @@ class Diffusion(System):
             trace=trace,
         )
 
-    def selector(self, how: Any) -> Callable[[Sequence[Candidate]], int]:
+    def selector(self, how: Any) -> Selector:
         return _SELECTORS[how.select](how)
 
 
@@ -190,10 +198,16 @@ class LengthDiffusion(Diffusion):
         self.lengths = lengths
 
     def propose(self, memory: Memory, how: LengthSettings) -> tuple[Tensor, Tensor]:
-        return self.lengths.propose(memory, how.length_beam, PROPOSALS[how.lengths])
+        if how.length is None:
+            return self.lengths.propose(memory, how.length_beam, PROPOSALS[how.lengths])
+        if how.length > self.max_target:
+            raise Problem(
+                f"The length must be at most {self.max_target}, this model's longest, not {how.length}."
+            )
+        return self.whole(memory, how.length)
 
 
-_SELECTORS: dict[str, Callable[[DiffusionSettings], Callable[[Sequence[Candidate]], int]]] = {
+_SELECTORS: dict[str, Callable[[DiffusionSettings], Selector]] = {
     "mbr": lambda how: MBR(utility=how.utility, candidate_is=how.candidate_is, self_pair=how.self_pair),
     "score": lambda how: BestScore(),
 }

@@ -10,23 +10,30 @@ direction matters: here, as in eq. 27 and DiffuSeq, the candidate s is the hypot
 Difformer's code has them the other way round. The signature names all of it.
 
 Every utility here is a function of three things: how many n-grams of each order the two texts share
-(clipped), and how many symbols each text has, because a text of L symbols has L − n + 1 n-grams. So a text
-is split and counted once, and only the sharing is worked out for each pair.
+(clipped), and how many symbols each text has, because a text of L symbols has L − n + 1 n-grams. `pairwise`
+counts them for all pairs of many sentences at once, and has the formulas for whole arrays. The formulas here
+are the definition, to the last bit of sacrebleu and nltk: where two candidates are so close that rounding
+could decide, these choose.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from itertools import chain, combinations_with_replacement, repeat
+from functools import cache, lru_cache, partial
+from itertools import chain, islice, repeat
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from noise2text.decoding import pairwise
+from noise2text.decoding.pairwise import Number, Pairs
 from noise2text.problem import Problem
 
-__all__ = ["MBR", "SELECTORS", "UTILITIES", "BestScore", "Candidate", "NgramUtility", "Selector", "Utility"]
+__all__ = ["MBR", "SELECTORS", "UTILITIES", "BestScore", "Candidate", "NgramUtility", "Selector", "Tables"]
 
 
 @dataclass(frozen=True)
@@ -50,27 +57,18 @@ class Selector(Protocol):
         """The place of the chosen candidate."""
         ...
 
-
-class Utility(Protocol):
-    """How much a hypothesis is worth if the reference is the truth: the more the better."""
-
-    @property
-    def name(self) -> str:
-        """What the settings call it."""
+    def choose_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
+        """The place of each sentence's chosen candidate: the same, and faster than one by one."""
         ...
 
-    @property
-    def signature(self) -> str:
-        """The definition: tokenisation, case, smoothing, version."""
-        ...
 
-    def __call__(self, hypothesis: str, reference: str) -> float:
-        """The utility of one pair."""
-        ...
+@dataclass(frozen=True)
+class Tables:
+    """The utilities of all pairs of texts within each of S sentences: a row a candidate, a column another."""
 
-    def table(self, texts: Sequence[str]) -> list[list[float]]:
-        """The utility of every pair of texts: a row a hypothesis, a column a reference."""
-        ...
+    values: NDArray[np.float64]  # (S, C, C), right but for rounding, and 0 where there is no text
+    sizes: NDArray[np.int64]  # (S,): how many texts each sentence has
+    exact: Callable[[int, int], list[float]]  # by the definition: a row of a sentence
 
 
 Formula = Callable[[list[int], int, int], float]  # of the shared n-grams by order and both texts' symbols
@@ -79,37 +77,55 @@ Grams = tuple[Counter[Hashable], ...]  # one counter an order
 
 @dataclass(frozen=True)
 class NgramUtility:
-    """A utility that sees only shared n-grams and lengths: a way to split a text, an order and a formula."""
+    """How much a hypothesis is worth if the reference is the truth, seen from shared n-grams and lengths."""
 
-    name: str
+    name: str  # what the settings call it
     split: Callable[[str], Sequence[Any]]  # into a tuple of words or a string of characters
+    number: Number  # the symbols of many texts as numbers
     order: int
-    formula: Formula
+    formula: Formula  # the definition, of one pair
+    formulas: Callable[[Pairs], NDArray[np.float64]]  # the same of many pairs
     describe: Callable[[], str]  # called late, because it may have to import the definition
 
     @property
     def signature(self) -> str:
+        """The definition: tokenisation, case, smoothing, version."""
         return self.describe()
 
     def __call__(self, hypothesis: str, reference: str) -> float:
+        """The utility of one pair, by the definition."""
         ours, theirs = self.split(hypothesis), self.split(reference)
         return self.formula(_shared(self._grams(ours), self._grams(theirs)), len(ours), len(theirs))
 
     def table(self, texts: Sequence[str]) -> list[list[float]]:
-        symbols = [self.split(text) for text in texts]
-        grams = [self._grams(each) for each in symbols]
-        table = [[0.0] * len(texts) for _ in texts]
-        for i, j in combinations_with_replacement(range(len(texts)), 2):
-            shared = _shared(grams[i], grams[j])  # the same in both directions; the formula is not
-            table[i][j] = self.formula(shared, len(symbols[i]), len(symbols[j]))
-            table[j][i] = self.formula(shared, len(symbols[j]), len(symbols[i]))
-        return table
+        """The utility of every pair of texts: a row a hypothesis, a column a reference."""
+        return [row for tables in self.tables([texts]) for row in tables.values[0].tolist()]
+
+    def tables(
+        self, sentences: Sequence[Sequence[str]], *, candidate_is: str = "hypothesis"
+    ) -> Iterator[Tables]:
+        """The tables of all sentences, some sentences at a time; the rows are what `candidate_is` says."""
+        symbols = [[self.split(text) for text in texts] for texts in sentences]
+        for block in pairwise.pairs(symbols, self.order, number=self.number):
+            pairs = _DIRECTIONS[candidate_is](block)
+            yield Tables(self.formulas(pairs), pairs.sizes, partial(self._exact, pairs))
+
+    def _exact(self, pairs: Pairs, sentence: int, row: int) -> list[float]:
+        shared = pairs.shared[:, sentence, row]  # (order, C)
+        ours, theirs = np.broadcast_arrays(pairs.ours[sentence], pairs.theirs[sentence])
+        counts = np.stack([ours[row], theirs[row], *shared]).astype(int).T.tolist()
+        return [_defined(self.formula, *pair) for pair in counts]
 
     def _grams(self, symbols: Sequence[Any]) -> Grams:
         return tuple(
             Counter(symbols[start : start + n] for start in range(len(symbols) - n + 1))
             for n in range(1, self.order + 1)
         )
+
+
+@lru_cache(maxsize=1 << 14)  # candidates that tie have much in common
+def _defined(formula: Formula, length: int, reference_length: int, *shared: int) -> float:
+    return formula(list(shared), length, reference_length)
 
 
 def _shared(ours: Grams, theirs: Grams) -> list[int]:
@@ -132,8 +148,19 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
+@lru_cache(maxsize=1 << 16)
+def _word_13a(word: str) -> tuple[str, ...]:
+    return tuple(_sacrebleu().tokenizer(word).split())
+
+
 def _words_13a(text: str) -> tuple[str, ...]:
-    return tuple(_sacrebleu().tokenizer(text.rstrip()).split())
+    """sacrebleu's 13a tokens. Its rules look at one neighbour, and never past a space: words go one by one.
+
+    Only a line break can join two, after a hyphen.
+    """
+    if "\n" in text:
+        return tuple(_sacrebleu().tokenizer(text.rstrip()).split())
+    return tuple(chain.from_iterable(map(_word_13a, text.split())))
 
 
 def _characters(text: str) -> str:
@@ -206,26 +233,28 @@ def _unigram_signature() -> str:
     return "nrefs:1|case:mixed|tok:none|clipped:yes"
 
 
-UTILITIES: dict[str, Utility] = {
+UTILITIES: dict[str, NgramUtility] = {
     utility.name: utility
     for utility in (
-        NgramUtility("bleu", _words_13a, 4, _bleu, _bleu_signature),
-        NgramUtility("bleu-nltk4", _words, 4, _bleu_nltk4, _nltk4_signature),
-        NgramUtility("chrf", _characters, 6, _chrf, _chrf_signature),
-        NgramUtility("unigram", _words, 1, _precision, _unigram_signature),
+        NgramUtility("bleu", _words_13a, pairwise.numbered, 4, _bleu, pairwise.bleu, _bleu_signature),
+        NgramUtility(
+            "bleu-nltk4", _words, pairwise.numbered, 4, _bleu_nltk4, pairwise.bleu_nltk4, _nltk4_signature
+        ),
+        NgramUtility("chrf", _characters, pairwise.code_points, 6, _chrf, pairwise.chrf, _chrf_signature),
+        NgramUtility(
+            "unigram", _words, pairwise.numbered, 1, _precision, pairwise.precision, _unigram_signature
+        ),
     )
 }
 
 
-def _rows(table: list[list[float]]) -> list[list[float]]:
-    return table
+# Sums this close to the highest, as a share of it, are decided by the definition; arrays err by some 1e-14.
+_NEAR = 1e-9
 
-
-def _columns(table: list[list[float]]) -> list[list[float]]:
-    return [list(column) for column in zip(*table, strict=True)]
-
-
-_DIRECTIONS = {"hypothesis": _rows, "reference": _columns}
+_DIRECTIONS: dict[str, Callable[[Pairs], Pairs]] = {
+    "hypothesis": lambda pairs: pairs,
+    "reference": lambda pairs: pairs.flipped,
+}
 
 
 @dataclass(frozen=True)
@@ -249,20 +278,45 @@ class MBR:
 
     def __call__(self, candidates: Sequence[Candidate]) -> int:
         """The place of the candidate with the highest summed utility, which is the one of least mean risk."""
-        copies = Counter(candidate.text for candidate in candidates)
-        if len(copies) == 1:
-            return 0
-        texts = list(copies)
-        table = _DIRECTIONS[self.candidate_is](UTILITIES[self.utility].table(texts))
-        total = {
-            text: math.fsum(chain.from_iterable(map(repeat, row, self._weights(text, copies))))
-            for text, row in zip(texts, table, strict=True)
-        }
-        return _first_best([total[candidate.text] for candidate in candidates])
+        return self.choose_all([candidates])[0]
 
-    def _weights(self, text: str, copies: Counter[str]) -> list[int]:
-        """How often each distinct text is met by a candidate with this one."""
-        return [count - (other == text and not self.self_pair) for other, count in copies.items()]
+    def choose_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
+        """The same for each sentence, all pairs of many sentences being compared at once."""
+        if not all(sentences):
+            raise ValueError("a sentence has no candidates to choose from")
+        texts = [[candidate.text for candidate in candidates] for candidates in sentences]
+        copies = [Counter(each) for each in texts]
+        chosen = [0] * len(texts)
+        divided = [at for at, counted in enumerate(copies) if len(counted) > 1]
+        tables = UTILITIES[self.utility].tables(
+            [list(copies[at]) for at in divided], candidate_is=self.candidate_is
+        )
+        waiting = iter(divided)
+        for block in tables:
+            places = list(islice(waiting, len(block.sizes)))
+            for at, row in zip(places, self._rows(block, [copies[at] for at in places]), strict=True):
+                chosen[at] = texts[at].index(list(copies[at])[row])
+        return chosen
+
+    def _rows(self, tables: Tables, copies: Sequence[Counter[str]]) -> list[int]:
+        """Each sentence's row with the highest sum, a column counting as often as its text has copies."""
+        width = tables.values.shape[1]
+        real = np.arange(width) < tables.sizes[:, None]  # (S, C)
+        weights = np.zeros((len(copies), 1, width))
+        weights[:, 0][real] = list(chain.from_iterable(counted.values() for counted in copies))
+        weights = weights - (not self.self_pair) * np.eye(width)  # (S, C, C)
+        sums = (tables.values * weights).sum(-1)
+        near = real & (sums >= sums.max(1, keepdims=True) * (1 - _NEAR))
+        rows: list[int] = near.argmax(1).tolist()
+        for at in np.flatnonzero(near.sum(1) > 1).tolist():
+            exact = partial(_exact_sum, tables, weights, at)
+            rows[at] = max(np.flatnonzero(near[at]).tolist(), key=exact)  # of equals, the first
+        return rows
+
+
+def _exact_sum(tables: Tables, weights: NDArray[np.float64], sentence: int, row: int) -> float:
+    counts = weights[sentence, row].astype(int).tolist()
+    return math.fsum(chain.from_iterable(map(repeat, tables.exact(sentence, row), counts)))
 
 
 @dataclass(frozen=True)
@@ -276,14 +330,15 @@ class BestScore:
 
     def __call__(self, candidates: Sequence[Candidate]) -> int:
         """The place of the candidate with the highest score."""
-        return _first_best([candidate.score for candidate in candidates])
+        scores = [candidate.score for candidate in candidates]
+        return scores.index(max(scores))
+
+    def choose_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
+        """The place of each sentence's candidate with the highest score."""
+        return [self(candidates) for candidates in sentences]
 
 
 SELECTORS: dict[str, Callable[[], Selector]] = {"mbr": MBR, "score": BestScore}
-
-
-def _first_best(values: Sequence[float]) -> int:
-    return max(range(len(values)), key=values.__getitem__)
 
 
 def _require(name: str, known: Collection[str], setting: str) -> None:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
+from noise2text.diffusion.noise import key, uniform
+from noise2text.diffusion.walk import Fresh, ddim
 from noise2text.problem import Problem
 from noise2text.settings import option
 
-__all__ = ["DiffusionSettings", "LengthSettings"]
+__all__ = ["DiffusionSettings", "LengthSettings", "PriorSettings"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,10 @@ class DiffusionSettings:
                     f"The setting {name} is one of {', '.join(allowed)}, not {getattr(self, name)!r}."
                 )
 
+    def fresh(self, seed: int) -> Fresh:
+        """How much of each step's noise is drawn afresh."""
+        return ddim(self.eta)
+
 
 _CHOICES = {
     "select": ("mbr", "score"),
@@ -59,10 +68,42 @@ class LengthSettings(DiffusionSettings):
     noise_beam: int = option(2, "noises tried a length")
     length_beam: int = option(5, "lengths tried a sentence")
     lengths: str = option("top", "which lengths: the likeliest (top), or the likeliest's neighbours (around)")
+    length: int | None = option(None, "write exactly so many tokens; none predicts the length")
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.length is not None and self.length < 1:
+            raise Problem(f"The setting length must be at least 1, not {self.length}.")
         if self.length_beam < 1:
             raise Problem(f"The setting length_beam must be at least 1, not {self.length_beam}.")
         if self.lengths not in ("top", "around"):
             raise Problem(f"The setting lengths is top or around, not {self.lengths!r}.")
+
+
+@dataclass(frozen=True)
+class PriorSettings(DiffusionSettings):
+    """The same with sampling by the prior (SeqDiffuSeq, appendix E): z_s ~ q(z_s | ẑ₀) at some steps."""
+
+    prior_rate: float = option(0.0, "p₁, the probability that a step draws from the prior; 0 is never")
+    prior_share: float = option(0.5, "p₂, the share of the steps, from the first, that may do so")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("prior_rate", "prior_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise Problem(f"The setting {name} must be between 0 and 1, not {getattr(self, name)}.")
+
+    def fresh(self, seed: int) -> Fresh:
+        """All of it at the steps that the seed chooses, the same for all texts; eta's share elsewhere."""
+        usual = super().fresh(seed)
+
+        def share(rho: Tensor) -> Tensor:  # (steps − 1, 1 or L, 1)
+            steps = torch.arange(len(rho), device=rho.device)
+            early = steps < self.prior_share * self.steps
+            chosen = early & (uniform(key(seed, _PRIOR, steps)) < self.prior_rate)
+            return torch.where(chosen[:, None, None], 1, usual(rho))
+
+        return share
+
+
+_PRIOR = 1  # what the key is for

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from noise2text.decoding.settings import DiffusionSettings
 from noise2text.diffusion.denoiser import Clamped, Denoiser, Estimate, Memory
 from noise2text.diffusion.noise import key
-from noise2text.diffusion.walk import ddim, strided, walk
+from noise2text.diffusion.walk import strided, walk
 from noise2text.text.canvas import Canvas, Layout, Source
 
 __all__ = ["Draft", "Parallel", "Propose", "Step"]
@@ -77,7 +77,7 @@ class Parallel:
         times = strided(how.steps, resolution=self.resolution, stop_early=how.stop_early)
         steps = []
         held = denoiser.hold(canvas)
-        for state in walk(denoiser, self.schedule, memory, held, keys, times, fresh=ddim(how.eta)):
+        for state in walk(denoiser, self.schedule, memory, held, keys, times, fresh=how.fresh(seed)):
             if trace:
                 rounded = self._round(denoiser, canvas, state.estimate)[0]
                 steps.append((state.time, denoiser.space.nearest(state.z), rounded))

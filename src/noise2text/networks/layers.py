@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -62,19 +63,36 @@ class CrossAttention(nn.Module):
 
 
 class FeedForward(nn.Sequential):
-    """Linear, ReLU, dropout, Linear."""
+    """Linear, an activation, dropout, Linear."""
 
-    def __init__(self, into: int, hidden: int, out: int, *, dropout: float = 0.0) -> None:
-        super().__init__(nn.Linear(into, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, out))
+    def __init__(
+        self,
+        into: int,
+        hidden: int,
+        out: int,
+        *,
+        dropout: float = 0.0,
+        activation: Callable[[], nn.Module] = nn.ReLU,
+    ) -> None:
+        super().__init__(nn.Linear(into, hidden), activation(), nn.Dropout(dropout), nn.Linear(hidden, out))
 
 
 class EncoderLayer(nn.Module):
     """Self-attention, then a feed-forward network."""
 
-    def __init__(self, width: int, ffn: int, heads: int, *, dropout: float) -> None:
+    def __init__(
+        self,
+        width: int,
+        ffn: int,
+        heads: int,
+        *,
+        dropout: float,
+        activation: Callable[[], nn.Module] = nn.ReLU,
+    ) -> None:
         super().__init__()
         self.attention, self.attention_norm = SelfAttention(width, heads), nn.LayerNorm(width)
-        self.feed, self.feed_norm = FeedForward(width, ffn, width), nn.LayerNorm(width)
+        self.feed = FeedForward(width, ffn, width, activation=activation)
+        self.feed_norm = nn.LayerNorm(width)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from safetensors.torch import load_model, save_model
 import noise2text
 from noise2text.hardware import find_device, find_dtype
 from noise2text.problem import Problem
-from noise2text.recipes import difformer
+from noise2text.recipes import difformer, diffuseq, diffusion_lm, seqdiffuseq
 from noise2text.settings import change
 from noise2text.system import System
 from noise2text.text.tokenizer import Tokenizer
@@ -65,6 +65,39 @@ RECIPES: dict[str, Recipe] = {
         resolve=difformer.resolve,
         build=difformer.build,
         objective=difformer.objective,
+    ),
+    "diffuseq": Recipe(
+        name="diffuseq",
+        paper="DiffuSeq (Gong et al., 2023)",
+        section="3",
+        line="One canvas for source and target, of which only the target is noised; loss-aware times.",
+        presets=diffuseq.PRESETS,
+        default="qqp",
+        resolve=diffuseq.resolve,
+        build=diffuseq.build,
+        objective=diffuseq.objective,
+    ),
+    "diffusion-lm": Recipe(
+        name="diffusion-lm",
+        paper="Diffusion-LM (Li et al., 2022), for pairs by a thesis on DiffuSeq for translation",
+        section="3.1",
+        line="A model of whole pairs; the source is filled in while sampling.",
+        presets=diffusion_lm.PRESETS,
+        default="covost-de-en",
+        resolve=diffuseq.resolve,
+        build=diffusion_lm.build,
+        objective=diffusion_lm.objective,
+    ),
+    "seqdiffuseq": Recipe(
+        name="seqdiffuseq",
+        paper="SeqDiffuSeq (Yuan et al., 2022)",
+        section="4",
+        line="Encoder-decoder diffusion with a noise schedule that adapts to the losses of each position.",
+        presets=seqdiffuseq.PRESETS,
+        default="iwslt14-de-en",
+        resolve=seqdiffuseq.resolve,
+        build=seqdiffuseq.build,
+        objective=seqdiffuseq.objective,
     ),
 }
 

@@ -1,0 +1,232 @@
+"""How many n-grams any two texts of a sentence share, for all pairs of many sentences at once.
+
+Two texts that have an n-gram a and b times share it min(a, b) times, and
+
+    min(a, b) = Σ_{k ≥ 1} [a ≥ k]·[b ≥ k],
+
+so with a row for each n-gram, and X_k[g, i] = 1 where text i has it at least k times, the shared n-grams of
+all pairs are matrix products, Σ_k X_kᵀX_k. The rows come from sorting: an n-gram is a number whose digits
+are its symbols, so one sort brings equal n-grams together, and those of every lower order with them. Nothing
+is hashed, so nothing collides. An n-gram that only one text has is left out, and so is all that starts so.
+
+The formulas turn these counts into utilities. They are those of `selection`, for whole arrays, and equal to
+them but for rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, count, pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Number", "Pairs", "bleu", "bleu_nltk4", "chrf", "code_points", "numbered", "pairs", "precision"]
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.float32]  # exact up to 2²⁴, which no text has
+Integers = NDArray[np.int64]
+Keys = NDArray[np.uint64]
+Sentence = Sequence[Sequence[Any]]  # its texts; a text is a tuple of words or a string of characters
+Number = Callable[[Sequence[Sentence]], NDArray[Any]]
+
+BLOCK = 1 << 16  # symbols and pairs that are counted together: few enough to stay in the cache
+BITS = 64  # of a key
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Every ordered pair of texts within each of S sentences, of C texts or padded to C."""
+
+    shared: Counts  # (order, S, C, C): clipped n-gram matches
+    ours: Floats  # (S, C, 1): the hypothesis's symbols, none in the padding
+    theirs: Floats  # (S, 1, C): the reference's symbols
+    sizes: Integers  # (S,): how many texts each sentence has
+
+    @property
+    def flipped(self) -> Pairs:
+        """The same pairs with hypothesis and reference exchanged: what is shared is symmetric."""
+        return replace(self, ours=self.theirs, theirs=self.ours)
+
+
+def pairs(sentences: Sequence[Sentence], order: int, *, number: Number) -> Iterator[Pairs]:
+    """All pairs of the texts of each sentence, in blocks of sentences; `number` tells symbols apart."""
+    for block in _blocks(sentences):
+        texts = [len(text) for sentence in block for text in sentence]
+        sizes = np.fromiter(map(len, block), np.int64, len(block))
+        real = np.arange(sizes.max()) < sizes[:, None]  # (S, C)
+        lengths = np.zeros(real.shape, np.int64)
+        lengths[real] = texts
+        shared = _shared(number(block).astype(np.uint64), lengths, order)
+        symbols = lengths.astype(float)
+        yield Pairs(shared, symbols[:, :, None], symbols[:, None, :], sizes)
+
+
+def numbered(block: Sequence[Sentence]) -> NDArray[Any]:
+    """A number for every symbol of the texts, in each sentence from 0 on."""
+    numbers: list[int] = []
+    for sentence in block:
+        symbols = list(chain.from_iterable(sentence))
+        known = dict(zip(dict.fromkeys(symbols), count(), strict=False))
+        numbers += map(known.__getitem__, symbols)
+    return np.array(numbers, np.uint64)
+
+
+def code_points(block: Sequence[Sentence]) -> NDArray[Any]:
+    """A number for every character of the texts, from 0 on."""
+    characters = "".join(chain.from_iterable(chain.from_iterable(block)))
+    points = np.frombuffer(characters.encode("utf-32-le", "surrogatepass"), np.uint32)
+    known = np.zeros(points.max(initial=0) + 1, bool)
+    known[points] = True
+    return (np.cumsum(known) - 1)[points]
+
+
+def bleu(pairs: Pairs) -> Floats:
+    """sacrebleu's sentence BLEU."""
+    product = half = np.ones(pairs.shared.shape[1:])
+    for n, matches in enumerate(pairs.shared):
+        half = np.where(matches > 0, half, half / 2)
+        counted = np.where(matches > 0, matches, half)
+        product = np.where(pairs.ours > n, product * counted / np.maximum(pairs.ours - n, 1), product)
+    orders = np.clip(pairs.ours, 1, len(pairs.shared))
+    return 100 * _where_shared(pairs, _brevity(pairs) * np.exp(np.log(product) / orders))
+
+
+def bleu_nltk4(pairs: Pairs) -> Floats:
+    """nltk's sentence BLEU with smoothing method 4."""
+    product = np.ones(pairs.shared.shape[1:])
+    smoothed = np.log(np.maximum(pairs.ours, 2)) / 5 * product
+    for n, matches in enumerate(pairs.shared):
+        smoothed = np.where(matches > 0, smoothed, smoothed / 2)
+        counted = np.where(matches > 0, matches, smoothed)
+        has = (pairs.ours > 1) | (n == 0)  # a single word has only its unigram
+        product = np.where(has, product * counted / np.maximum(pairs.ours - n, 1), product)
+    return _where_shared(pairs, _brevity(pairs) * np.exp(np.log(product) / len(pairs.shared)))
+
+
+def chrf(pairs: Pairs) -> Floats:
+    """sacrebleu's chrF."""
+    precision, recall = np.zeros((2, *pairs.shared.shape[1:]))
+    for n, matches in enumerate(pairs.shared):  # an order that one of the texts lacks has no matches
+        precision += matches / np.maximum(pairs.ours - n, 1)
+        recall += matches / np.maximum(pairs.theirs - n, 1)
+    orders = np.clip(np.minimum(pairs.ours, pairs.theirs), 1, len(pairs.shared))
+    weighed = np.where(precision > 0, 4 * precision + recall, 1)
+    return 500 * precision * recall / (weighed * orders)
+
+
+def precision(pairs: Pairs) -> Floats:
+    """The share of the hypothesis's symbols that the reference has too."""
+    return pairs.shared[0] / np.maximum(pairs.ours, 1)
+
+
+def _where_shared(pairs: Pairs, values: Floats) -> Floats:
+    return np.where(pairs.shared[0] > 0, values, 0)
+
+
+def _brevity(pairs: Pairs) -> Floats:
+    return np.exp(np.minimum(1 - pairs.theirs / np.maximum(pairs.ours, 1), 0))
+
+
+def _blocks(sentences: Sequence[Sentence]) -> Iterator[list[Sentence]]:
+    """Runs of sentences whose symbols and padded pairs are at most BLOCK, or a single sentence."""
+    block: list[Sentence] = []
+    symbols = width = 0
+    for sentence in sentences:
+        symbols, width = symbols + sum(map(len, sentence)), max(width, len(sentence))
+        if block and symbols + (len(block) + 1) * width**2 > BLOCK:
+            yield block
+            block, symbols, width = [], sum(map(len, sentence)), len(sentence)
+        block.append(sentence)
+    if block:
+        yield block
+
+
+def _shared(symbols: Keys, lengths: Integers, order: int) -> Counts:
+    """The shared n-grams (order, S, C, C), from the symbols of all texts and the texts' lengths (S, C)."""
+    sentences, width = lengths.shape
+    shared = np.zeros((order, sentences, width, width), np.float32)
+    sentence, column = np.divmod(np.repeat(np.arange(lengths.size), lengths.ravel()), width)  # of each symbol
+    left = np.repeat(lengths.cumsum(), lengths.ravel()) - np.arange(len(symbols))  # symbols to its text's end
+    symbols = np.append(symbols, np.zeros(order, np.uint64))
+    places, grams = np.arange(len(left)), sentence.astype(np.uint64)  # sentences have no gram in common
+    n = 0
+    while n < order:
+        places, keys, shifts = _sorted(places, grams, symbols, range(n, order))
+        for shift in shifts:
+            fits = left[places] > n
+            places, keys = places[fits], keys[fits]
+            first, last = _ends(keys >> shift)
+            twice = ~(first & last)
+            places, keys, first = places[twice], keys[twice], first[twice]
+            group = np.cumsum(first) - 1
+            owner = sentence[places[first]]
+            counts = np.bincount(group * width + column[places], minlength=len(owner) * width)
+            common = _multiply(counts.reshape(-1, width), owner, out=shared[n])[group]
+            places, keys, grams = places[common], keys[common], group[common].astype(np.uint64)
+            n += 1
+    own = np.arange(width)
+    shared[:, :, own, own] = np.maximum(lengths - np.arange(order)[:, None, None], 0)
+    return shared
+
+
+def _sorted(
+    places: Integers, grams: Keys, symbols: Keys, orders: range
+) -> tuple[Integers, Keys, list[np.uint64]]:
+    """The places by the grams that start there, those as keys, and how far to shift them for each order.
+
+    A key is a gram's number and as many of the next symbols as there are bits for.
+    """
+    digit, tail = _bits(symbols), _bits(places)
+    taken = min(len(orders), max(1, (BITS - _bits(grams) - tail) // digit))
+    keys = grams
+    for n in orders[:taken]:
+        keys = (keys << np.uint64(digit)) | symbols[places + n]
+    shifts = [np.uint64(digit * (taken - 1 - n)) for n in range(taken)]
+    if _bits(keys) + tail > BITS:
+        order = np.argsort(keys)
+        return places[order], keys[order], shifts
+    packed = (keys << np.uint64(tail)) | places.astype(np.uint64)  # sorting values is faster than argsort
+    packed.sort()
+    return (packed & np.uint64((1 << tail) - 1)).astype(np.int64), packed >> np.uint64(tail), shifts
+
+
+def _bits(values: NDArray[Any]) -> int:
+    return max(1, int(values.max(initial=0)).bit_length())
+
+
+def _ends(keys: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which of the sorted keys are the first, and which the last, of their equals."""
+    first, last = np.ones((2, len(keys)), bool)
+    first[1:] = keys[1:] != keys[:-1]
+    last[:-1] = first[1:]
+    return first, last
+
+
+def _multiply(counts: Integers, owner: Integers, *, out: Counts) -> NDArray[np.bool_]:
+    """Which of the grams two texts have; puts Σ_k X_kᵀX_k of each sentence's grams into `out` (S, C, C).
+
+    The counts are (G, C); the owner of a gram is its sentence.
+    """
+    k, rows, owners = 1, [], []
+    common = kept = _several(counts >= k)
+    while kept.any():
+        counts, owner = counts[kept], owner[kept]
+        rows.append(counts >= k)
+        owners.append(owner)
+        k += 1
+        kept = _several(counts >= k)
+    if rows:
+        owner = np.concatenate(owners)
+        order = np.argsort(owner, kind="stable")
+        x, owner = np.concatenate(rows)[order].astype(np.float32), owner[order]
+        ends = np.flatnonzero(_ends(owner)[1]) + 1
+        for start, end in pairwise([0, *ends.tolist()]):
+            np.matmul(x[start:end].T, x[start:end], out=out[owner[start]])
+    return common
+
+
+def _several(has: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    return has.sum(1) > 1

@@ -1,0 +1,66 @@
+"""The encoder-only denoiser of DiffuSeq and Diffusion-LM: BERT's shape over source and target at once.
+
+    x = LayerNorm(up(z_t) + positions + time),    ẑ₀ = down(transformer(x))
+
+up and down are Linear-Tanh-Linear; the layers are post-norm with GELU. The paper leaves these out; they are
+those of the released code. The source is on the canvas, so nothing has to be read ahead.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from noise2text.diffusion.denoiser import Denoiser, Estimate, Held, Memory
+from noise2text.diffusion.schedules import Level
+from noise2text.diffusion.space import Space
+from noise2text.networks.layers import EncoderLayer, TimeEmbedding, visible
+from noise2text.text.canvas import Source
+
+__all__ = ["JointTransformer"]
+
+
+class JointTransformer(Denoiser):
+    """A denoiser in which every position of the canvas looks at every other; it takes no guess."""
+
+    def __init__(
+        self, space: Space, *, width: int, ffn: int, heads: int, layers: int, dropout: float, positions: int
+    ) -> None:
+        super().__init__()
+        self.space = space
+        self.up = _bent(space.dim, width, width)
+        self.positions = nn.Embedding(positions, width)
+        self.time = TimeEmbedding(width)
+        self.norm = nn.LayerNorm(width)
+        self.dropout = nn.Dropout(dropout)
+        self.layers = nn.ModuleList(
+            EncoderLayer(width, ffn, heads, dropout=dropout, activation=nn.GELU) for _ in range(layers)
+        )
+        self.down = _bent(width, width, space.dim)
+        self.apply(_start)
+
+    def read(self, source: Source) -> Memory:
+        """Nothing but where the sources end."""
+        nothing = self.positions.weight.new_empty(len(source.tokens), 0)
+        return Memory(nothing, source.padding, nothing, nothing)
+
+    def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
+        z = held.hold(z).to(self.positions.weight.dtype)
+        places = self.positions.weight[: z.shape[1]]
+        x = self.dropout(self.norm(self.up(z) + places + self.time(level.clock)))
+        mask = visible(held.padding)
+        for layer in self.layers:
+            x = layer(x, mask)
+        return Estimate(self.down(x).float(), x)
+
+
+def _bent(into: int, hidden: int, out: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(into, hidden), nn.Tanh(), nn.Linear(hidden, out))
+
+
+def _start(module: nn.Module) -> None:
+    """BERT's initialisation; positions start larger, or the training noise drowns them for long."""
+    if isinstance(module, nn.Embedding):
+        nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
+    if isinstance(module, nn.Linear):
+        nn.init.normal_(module.weight, std=0.02)
+        nn.init.zeros_(module.bias)

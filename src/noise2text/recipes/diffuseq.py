@@ -1,0 +1,237 @@
+"""DiffuSeq (Gong et al., ICLR 2023): source and target on one canvas, of which only the target is noised.
+
+    noise2text train diffuseq --train pairs.jsonl --valid pairs.jsonl --out runs/mine --preset qqp
+
+Joint layout + encoder-only transformer + sqrt schedule + loss-aware times; vlb + rounding of z₀ + prior.
+In generation the source is held at each step (anchoring) and every estimate is moved to the nearest embedding
+(rounding, `clamp`). The canvas is always full, and the padding that the model writes decides the length.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from noise2text.decoding.settings import DiffusionSettings
+from noise2text.diffusion.loss_aware import LossAware
+from noise2text.diffusion.losses import Mse, Nll, Prior, Rounding, Tally, Term, everything, scored
+from noise2text.diffusion.schedules import SCHEDULES, Schedule, betas
+from noise2text.diffusion.space import Space
+from noise2text.diffusion.times import Times, Uniform
+from noise2text.networks.joint import JointTransformer
+from noise2text.problem import Problem
+from noise2text.settings import option
+from noise2text.system import Diffusion
+from noise2text.text.canvas import Canvas
+from noise2text.text.joint import MARKS, Joint
+from noise2text.text.tokenizer import Tokenizer
+from noise2text.training.objective import DiffusionObjective, Draws
+from noise2text.training.settings import TrainingSettings
+
+__all__ = [
+    "COVERAGES",
+    "PRESETS",
+    "DiffuseqSettings",
+    "Importance",
+    "JointSettings",
+    "build",
+    "ends",
+    "objective",
+    "resolve",
+]
+
+COVERAGES: dict[str, dict[str, Callable[[Canvas], Tensor]]] = {
+    "equation-2": {"vlb": scored, "rounding": everything, "prior": everything},
+    "algorithm-6": {"vlb": everything, "rounding": scored},
+    "released": {"vlb": everything, "rounding": everything, "prior": everything},
+}
+"""Which positions each term counts: the paper's eq. 2, the thesis's algorithm 6, the released code."""
+
+_TIMES: dict[str, type[Times]] = {"loss-aware": LossAware, "uniform": Uniform}
+
+
+@dataclass(frozen=True)
+class JointSettings(TrainingSettings):
+    """What models of one canvas have in common; the defaults are those of DiffuSeq's paraphrase (QQP)."""
+
+    vocabulary: int = option(30_522, "how many tokens a learned BPE has")
+    lowercase: bool = option(True, "lowercase all text")
+    max_source: int = option(63, "longest source in tokens; what is longer is cut and counted")
+    max_target: int = option(62, "longest target; the canvas holds both, and begin, separator and end")
+    steps: int = option(50_000, "how many updates to train")
+    tokens: int = option(4_032, "padded tokens of the longer side in a batch")
+    accumulate: int = option(32, "micro-batches an update; each has `tokens` tokens")
+    learning_rate: float = option(1e-4, "the peak of the learning rate")
+    betas: tuple[float, float] = option((0.9, 0.999), "Adam's β")
+    weight_decay: float = option(0.0, "AdamW's decay of the weights")
+    decay: str = option("linear", "how the learning rate falls: inverse-sqrt, linear, cosine or constant")
+    warmup: int = option(0, "steps over which the learning rate rises")
+    clip: float = option(0.0, "largest norm of the gradient; 0 leaves it alone")
+    ema: float = option(0.9999, "decay of the moving average of the weights, e.g. 0.999; 0 for none")
+    validation_sentences: int = option(100, "how many pairs of the validation set are generated for its BLEU")
+
+    width: int = option(768, "of the transformer's states")
+    embedding: int = option(128, "d, the dimension of the diffusion")
+    ffn: int = option(3072, "width of the feed-forward networks")
+    heads: int = option(12, "attention heads")
+    layers: int = option(12, "transformer layers")
+    dropout: float = option(0.1, "dropout")
+
+    diffusion_steps: int = option(2000, "T, the resolution of time in training")
+    schedule: str = option("sqrt", "sqrt, linear or cosine")
+    generation_steps: int = option(2000, "K, the steps of generation, as the model's default")
+    noise_beam: int = option(10, "candidates a sentence, as the model's default")
+    clamp: bool = option(True, "round every estimate to an embedding in generation, as the model's default")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.width % self.heads or self.width % 2:
+            raise Problem(
+                f"The setting width must be even and a multiple of heads, not {self.width} of {self.heads}."
+            )
+        if self.schedule not in SCHEDULES:
+            raise Problem(f"The setting schedule is one of {', '.join(SCHEDULES)}, not {self.schedule!r}.")
+        for name in ("layers", "embedding", "ffn", "diffusion_steps", "generation_steps", "noise_beam"):
+            if getattr(self, name) < 1:
+                raise Problem(f"The setting {name} must be at least 1, not {getattr(self, name)}.")
+        if not 0 <= self.dropout <= 1:
+            raise Problem(f"The setting dropout must be between 0 and 1, not {self.dropout}.")
+
+
+@dataclass(frozen=True)
+class DiffuseqSettings(JointSettings):
+    """Section 4.1, and the released code where it is silent."""
+
+    times: str = option("loss-aware", "how training times are drawn: loss-aware (eq. 3) or uniform")
+    coverage: str = option(
+        "equation-2",
+        "what the losses count: equation-2 (error on the target, rounding everywhere), algorithm-6 (error "
+        "everywhere, rounding on the target) or released (everything everywhere)",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.times not in _TIMES:
+            raise Problem(f"The setting times is one of {', '.join(_TIMES)}, not {self.times!r}.")
+        if self.coverage not in COVERAGES:
+            raise Problem(f"The setting coverage is one of {', '.join(COVERAGES)}, not {self.coverage!r}.")
+
+
+_QQP = DiffuseqSettings()
+
+PRESETS: dict[str, DiffuseqSettings] = {
+    "qqp": _QQP,
+    "quasar-t": dataclasses.replace(_QQP, steps=40_000),
+    "wiki-auto": dataclasses.replace(_QQP, steps=80_000),
+    "ccd": dataclasses.replace(_QQP, steps=140_000),
+    "covost-de-en": dataclasses.replace(  # the thesis, 4.1
+        _QQP,
+        vocabulary=30_000,
+        lowercase=False,
+        normalise=True,
+        steps=80_000,
+        tokens=8_064,
+        accumulate=16,
+        noise_beam=1,
+    ),
+    "tiny": dataclasses.replace(
+        _QQP,
+        tokenizer="characters",
+        max_source=36,
+        max_target=10,
+        width=128,
+        embedding=16,
+        ffn=256,
+        heads=4,
+        layers=3,
+        dropout=0.0,
+        steps=2_800,
+        tokens=768,
+        accumulate=1,
+        learning_rate=2e-3,
+        warmup=100,
+        decay="cosine",
+        clip=1.0,
+        ema=0.0,
+        diffusion_steps=200,
+        generation_steps=50,
+        noise_beam=1,
+        log_every=50,
+        validate_every=700,
+        save_every=700,
+        validation_sentences=50,
+    ),
+}
+
+
+class Importance(DiffusionObjective):
+    """Tells its times how large the error of each row was."""
+
+    def observe(self, draws: Draws, tallies: Mapping[str, Tally]) -> None:
+        error, counted = tallies["vlb"].value.detach(), tallies["vlb"].mask
+        rows = torch.where(counted, error, 0).sum(1) / counted.sum(1)
+        self.times.observe(draws.t, rows / draws.weight)  # the tally is weighted, the history is not
+
+
+def resolve(settings: JointSettings, tokenizer: Tokenizer) -> JointSettings:
+    """The settings as they are: none depends on the vocabulary."""
+    return settings
+
+
+def build(settings: JointSettings, tokenizer: Tokenizer, layout: Callable[..., Joint] = Joint) -> Diffusion:
+    """The untrained system."""
+    canvas = settings.max_source + settings.max_target + MARKS
+    denoiser = JointTransformer(
+        Space(len(tokenizer), settings.embedding, scale=1.0, bias=True),
+        width=settings.width,
+        ffn=settings.ffn,
+        heads=settings.heads,
+        layers=settings.layers,
+        dropout=settings.dropout,
+        positions=canvas,
+    )
+    return Diffusion(
+        tokenizer,
+        layout=layout(
+            tokenizer.pad, begin=tokenizer.bos, separator=tokenizer.sep, end=tokenizer.eos, width=canvas
+        ),
+        denoiser=denoiser,
+        schedule=SCHEDULES[settings.schedule](settings.diffusion_steps),
+        how=DiffusionSettings(
+            steps=settings.generation_steps, noise_beam=settings.noise_beam, clamp=settings.clamp
+        ),
+        max_source=settings.max_source,
+        max_target=settings.max_target,
+        written=(tokenizer.eos, tokenizer.pad),
+    )
+
+
+def objective(settings: DiffuseqSettings, system: Diffusion) -> DiffusionObjective:
+    """What the system is trained on: eq. 2, with the times of eq. 3."""
+    steps = settings.diffusion_steps
+    over = COVERAGES[settings.coverage]
+    blur, remains = ends(system.schedule, steps)
+    known: dict[str, Callable[[Callable[[Canvas], Tensor]], Term]] = {
+        "vlb": Mse,
+        "rounding": Rounding,
+        "prior": lambda counted: Prior(counted, remains=remains),
+    }
+    return Importance(
+        system.denoiser,
+        system.schedule,
+        _TIMES[settings.times](steps).to(system.device),
+        terms={name: known[name](counted) for name, counted in over.items()} | {"nll": Nll()},
+        weights=dict.fromkeys(over, 1.0),
+        self_conditioning=0.0,
+        blur=blur,
+    )
+
+
+def ends(schedule: Schedule, steps: int) -> tuple[float, float]:
+    """√β₁, the noise between the embedding and z₀, and √ᾱ_T, what is left of z₀ in the end."""
+    noise = betas(schedule, steps)
+    return float(noise[0].sqrt()), float((1 - noise).prod().sqrt())

@@ -1,0 +1,81 @@
+"""Source and target on one canvas (DiffuSeq, section 3):
+
+    [BOS] source [SEP] target [EOS] [PAD] … [PAD]
+
+The canvas is always full: padding is written and learned like any other token, and it decides the length. So
+nothing is marked as `padding`; the source with its two marks is frozen, all that follows is scored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from noise2text.problem import Problem
+from noise2text.text.canvas import Canvas, Layout, Source
+from noise2text.text.rows import Rows
+
+__all__ = ["MARKS", "Infilled", "Joint"]
+
+MARKS = 3  # begin, separator, end
+
+
+@dataclass(frozen=True)
+class Joint(Layout):
+    """Source and target side by side; the source is given, the target and what follows it are written."""
+
+    begin: int
+    separator: int
+    end: int
+    width: int  # of every canvas
+
+    def canvas(self, sources: Rows, targets: Rows, *, shape: tuple[int, int] = (0, 0)) -> Canvas:
+        longest = int((sources.lengths + targets.lengths).max()) + MARKS
+        if longest > self.width:
+            raise Problem(
+                f"A pair needs {longest} positions, but the canvas has {self.width}; "
+                f"prepare the corpus with this model's max_source and max_target, or raise them."
+            )
+        source = self.source(sources, width=shape[0])
+        prompt = self.prompt(source, torch.zeros(len(sources), 1), width=0)
+        words, padding = targets.padded(1, pad=self.pad)  # (B, N)
+        words = torch.cat([words, torch.full_like(words[:, :1], self.pad)], 1)
+        words.scatter_(1, (~padding).sum(1, keepdim=True), self.end)
+        place = torch.arange(self.width) - prompt.frozen.sum(
+            1, keepdim=True
+        )  # counted from the target's start
+        inside = (place >= 0) & (place < words.shape[1])
+        written = words.gather(1, place.clamp(0, words.shape[1] - 1))
+        return replace(prompt, tokens=torch.where(inside, written, prompt.tokens))
+
+    def prompt(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
+        """The sources, and room to the right; the text itself decides its length, so `lengths` only count."""
+        rows, room = source.tokens.shape
+        end = (~source.padding).sum(1, keepdim=True) + 1  # where the separator stands
+        tokens = source.tokens.new_full((rows, self.width), self.pad)
+        tokens[:, 0] = self.begin
+        used = min(room, self.width - 1)  # a batch may be padded further than the canvas reaches
+        tokens[:, 1 : used + 1] = source.tokens[:, :used]
+        tokens.scatter_(1, end, self.separator)
+        frozen = torch.arange(self.width, device=tokens.device) <= end
+        tokens, frozen = (each.repeat_interleave(lengths.shape[1], 0) for each in (tokens, frozen))
+        return Canvas(tokens, frozen, torch.zeros_like(frozen), ~frozen, source)
+
+    def read(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:
+        candidates = len(tokens) // len(canvas.source.tokens)
+        start = ((~canvas.source.padding).sum(1) + 2).repeat_interleave(candidates)  # (B·C,)
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        ends = ((tokens == self.end) | (tokens == self.pad)) & (places >= start[:, None])
+        stop = torch.where(ends.any(1), ends.int().argmax(1), tokens.shape[1])
+        cuts = zip(tokens.tolist(), start.tolist(), stop.tolist(), strict=True)
+        return [row[first:last] for row, first, last in cuts]
+
+
+class Infilled(Joint):
+    """The same canvas, learned whole: the source is given only when a target is asked for (Diffusion-LM)."""
+
+    def canvas(self, sources: Rows, targets: Rows, *, shape: tuple[int, int] = (0, 0)) -> Canvas:
+        canvas = super().canvas(sources, targets, shape=shape)
+        return replace(canvas, frozen=torch.zeros_like(canvas.frozen), scored=torch.ones_like(canvas.scored))

@@ -1,0 +1,268 @@
+"""DiffuSeq's settings are those of its section 4.1; only the target is noised, learned and written."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from noise2text.diffusion.denoiser import Clamped
+from noise2text.diffusion.loss_aware import LossAware
+from noise2text.diffusion.noise import key
+from noise2text.diffusion.schedules import Sqrt
+from noise2text.diffusion.walk import strided, walk
+from noise2text.problem import Problem
+from noise2text.recipes import RECIPES
+from noise2text.recipes.diffuseq import COVERAGES, PRESETS, DiffuseqSettings, ends
+from noise2text.runs.display import Quiet
+from noise2text.runs.train import train
+from noise2text.system import Diffusion
+from noise2text.text.rows import Rows
+from noise2text.text.tokenizer import Tokenizer
+from noise2text.training.objective import DiffusionObjective
+
+from ..conftest import SMALL
+
+COLUMNS = ["qqp", "quasar-t", "wiki-auto", "ccd"]
+SECTION_4_1: dict[str, list[Any]] = {  # typed from the paper, and from the released scripts for the training
+    "layers": [12] * 4,
+    "heads": [12] * 4,
+    "width": [768] * 4,
+    "ffn": [3072] * 4,
+    "embedding": [128] * 4,
+    "diffusion_steps": [2000] * 4,
+    "schedule": ["sqrt"] * 4,
+    "generation_steps": [2000] * 4,
+    "noise_beam": [10] * 4,
+    "clamp": [True] * 4,
+    "steps": [50_000, 40_000, 80_000, 140_000],
+    "learning_rate": [1e-4] * 4,
+    "weight_decay": [0.0] * 4,
+    "clip": [0.0] * 4,
+    "warmup": [0] * 4,
+    "decay": ["linear"] * 4,
+    "ema": [0.9999] * 4,
+    "dropout": [0.1] * 4,
+    "times": ["loss-aware"] * 4,
+    "coverage": ["equation-2"] * 4,
+}
+SOURCES = [[8, 9, 10, 11], [12, 13], [14, 15, 16]]
+TARGETS = [[20, 21, 22], [23, 24, 25, 26, 27], [28]]
+CHANGES = {name: value for name, value in SMALL.items() if not name.endswith("coder_layers")} | {"layers": 2}
+
+
+def settings(**changes: Any) -> DiffuseqSettings:
+    return dataclasses.replace(PRESETS["tiny"], **(CHANGES | {"max_source": 8, "max_target": 6} | changes))
+
+
+def make(tokenizer: Tokenizer, **changes: Any) -> tuple[Diffusion, DiffusionObjective]:
+    torch.manual_seed(0)
+    system = RECIPES["diffuseq"].build(settings(**changes), tokenizer)
+    return system, RECIPES["diffuseq"].objective(settings(**changes), system)
+
+
+def batch(system: Diffusion) -> Any:
+    return system.layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
+
+
+@pytest.mark.parametrize("row", SECTION_4_1)
+def test_presets_are_section_4_1(row: str) -> None:
+    assert [getattr(PRESETS[column], row) for column in COLUMNS] == SECTION_4_1[row]
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_a_canvas_has_128_positions_and_a_step_2048_pairs(column: str, tokenizer: Tokenizer) -> None:
+    preset = PRESETS[column]
+    with torch.device("meta"):
+        system = RECIPES["diffuseq"].build(preset, tokenizer)
+    assert system.layout.width == 128
+    assert preset.accumulate * (preset.tokens // max(preset.max_source, preset.max_target)) == 2048
+    assert preset.tokens // max(preset.max_source, preset.max_target) == 64  # a micro-batch
+
+
+def test_the_blur_is_the_published_one() -> None:
+    """β₀ = 0.01464 and √β₀ = 0.1210 for the square-root schedule of 2,000 steps."""
+    blur, remains = ends(Sqrt(2000), 2000)
+    assert blur == pytest.approx(0.1210, abs=5e-5)
+    assert blur**2 == pytest.approx(0.01464, abs=5e-6)
+    assert 0 < remains < 1e-3
+
+
+def test_in_training_the_source_is_not_noised_and_the_target_is(tokenizer: Tokenizer) -> None:
+    system, objective = make(tokenizer)
+    canvas = batch(system)
+    draws = objective.draw(canvas, key(0, torch.arange(3)), key(0))
+    seen: list[torch.Tensor] = []
+    system.denoiser.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    objective(canvas, draws)
+    z0 = system.denoiser.space.embed(canvas.tokens) + objective.blur * draws.blur
+    assert len(seen) == 1  # there is no guess
+    assert torch.equal(seen[0][canvas.frozen], z0[canvas.frozen])
+    level = system.schedule(draws.t, canvas.tokens.shape[1])
+    noisy = (level.alpha * z0 + level.sigma * draws.noise).float()
+    assert torch.allclose(seen[0][~canvas.frozen], noisy[~canvas.frozen], atol=1e-5)
+
+
+@pytest.mark.parametrize("clamp", [False, True])
+def test_in_sampling_the_source_stays_at_its_embedding_at_every_step(
+    tokenizer: Tokenizer, clamp: bool
+) -> None:
+    system = make(tokenizer)[0].eval()
+    source = system.layout.source(Rows.of(SOURCES))
+    canvas = system.layout.prompt(source, torch.ones(3, 2), width=0)
+    denoiser = Clamped(system.denoiser) if clamp else system.denoiser
+    held, times = denoiser.hold(canvas), strided(5, resolution=200)
+    given = system.denoiser.space.embed(canvas.tokens)[canvas.frozen]
+    with torch.no_grad():
+        states = list(
+            walk(denoiser, system.schedule, denoiser.read(source), held, key(0, torch.arange(6)), times)
+        )
+    assert len(states) == 5
+    for state in states:
+        assert torch.equal(state.z[canvas.frozen], given)
+        assert torch.equal(state.estimate.mean[canvas.frozen], given)
+        if clamp:  # the anchoring function also rounds
+            nearest = system.denoiser.space.nearest(state.estimate.mean)
+            assert torch.equal(system.denoiser.space.embed(nearest), state.estimate.mean)
+
+
+def test_a_candidate_depends_neither_on_the_batch_nor_on_the_beam(tokenizer: Tokenizer) -> None:
+    system = make(tokenizer)[0]
+    texts = ["7 april", "12. mai", "3 june"]
+    how: dict[str, Any] = {"steps": 4, "noise_beam": 3, "clamp": False}
+    together, apart = (system.generate(texts, batch=size, **how) for size in (3, 1))
+    assert together.candidates == apart.candidates
+    assert [len(candidates) for candidates in together.candidates] == [3] * 3
+    alone = system.generate(texts, **(how | {"noise_beam": 1}))
+    assert [row[0] for row in alone.candidates] == [row[0] for row in together.candidates]
+
+
+def test_coverages_count_what_they_say(tokenizer: Tokenizer) -> None:
+    """Canvases of 8 + 6 + 3 positions; the sources with their marks take 6, 4 and 5 of them."""
+    whole, target = [17, 17, 17], [11, 13, 12]
+    expected = {
+        "equation-2": {"vlb": target, "rounding": whole, "prior": whole},
+        "algorithm-6": {"vlb": whole, "rounding": target},
+        "released": {"vlb": whole, "rounding": whole, "prior": whole},
+    }
+    assert set(expected) == set(COVERAGES)
+    for name, counts in expected.items():
+        system, objective = make(tokenizer, coverage=name)
+        canvas = batch(system)
+        tallies = objective(canvas, objective.draw(canvas, key(0, torch.arange(3)), key(0)))
+        assert {term: tallies[term].mask.sum(1).tolist() for term in objective.weights} == counts
+        for term, count in counts.items():
+            where = torch.ones_like(canvas.frozen) if count == whole else ~canvas.frozen
+            assert torch.equal(tallies[term].mask, where)
+
+
+@pytest.mark.parametrize("coverage", COVERAGES)
+def test_every_parameter_gets_a_gradient(tokenizer: Tokenizer, coverage: str) -> None:
+    system, objective = make(tokenizer, coverage=coverage)
+    canvas = batch(system)
+    tallies = objective(canvas, objective.draw(canvas, key(0, torch.arange(3)), key(0)))
+    objective.loss({name: tally.total() for name, tally in tallies.items()}).backward()
+    for name, parameter in system.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().sum() > 0, name
+
+
+def test_times_are_told_the_unweighted_error_of_each_row(tokenizer: Tokenizer) -> None:
+    system, objective = make(tokenizer, diffusion_steps=10)
+    canvas = batch(system)
+    draws = objective.draw(canvas, key(0, torch.arange(3)), key(0))
+    draws = dataclasses.replace(draws, t=torch.tensor([0.2, 0.5, 0.9]), weight=torch.tensor([0.5, 1.0, 4.0]))
+    tallies = objective(canvas, draws)
+    objective.observe(draws, tallies)
+    times = objective.times
+    assert isinstance(times, LossAware)
+    plain = objective(canvas, dataclasses.replace(draws, weight=torch.ones(3)))["vlb"]
+    for row, place in enumerate([1, 4, 8]):
+        expected = plain.value[row][~canvas.frozen[row]].mean().item()
+        assert times.losses[place, 0].item() == pytest.approx(expected, rel=1e-5)
+    assert times.counts.tolist() == [0, 1, 0, 0, 1, 0, 0, 0, 1, 0]
+
+
+class Trap(Quiet):
+    """Dies at a step, as if the machine had."""
+
+    def progress(self, step: int, summary: str) -> None:
+        if step >= 6:
+            raise RuntimeError("killed")
+
+
+def test_what_the_times_observed_survives_a_killed_run(dates: Path, tmp_path: Path) -> None:
+    files: dict[str, Any] = {name: str(dates / f"{name}.jsonl") for name in ("train", "valid")}
+    more = {"steps": 8, "save_every": 4, "validate_every": 8, "diffusion_steps": 2, "generation_steps": 2}
+
+    def run(out: str, **how: Any) -> None:
+        train(
+            "diffuseq",
+            out=tmp_path / out,
+            preset="tiny",
+            changes=CHANGES | more,
+            device="cpu",
+            **files,
+            **how,
+        )
+
+    run("whole")
+    with pytest.raises(RuntimeError, match="killed"):
+        run("killed", display=Trap())
+    run("killed", resume=True)
+    whole, killed = (
+        load_file(tmp_path / out / "checkpoint-00000008" / "training.safetensors")
+        for out in ("whole", "killed")
+    )
+    assert whole["observed.times.counts"].min() >= 10  # so the times were drawn by their losses
+    assert whole.keys() == killed.keys()
+    assert all(torch.equal(whole[name], killed[name]) for name in whole)
+
+
+def test_equation_8_is_equation_9_on_two_words() -> None:
+    """Summed over all paths of two words and three values of y, in three steps, in both orders."""
+    torch.manual_seed(0)
+    steps, words, values = 3, range(2), range(3)
+    start = torch.rand(3).double()  # p(y_T)
+    round_, embed = torch.rand(steps + 1, 3, 2).double(), torch.rand(steps, 2, 3).double()
+    start, round_, embed = start / start.sum(), round_ / round_.sum(-1, True), embed / embed.sum(-1, True)
+    equation_8, equation_9 = torch.zeros(2).double(), torch.zeros(2).double()
+    for final in words:
+        for w in itertools.product(words, repeat=steps):  # w_1 … w_T
+            for y in itertools.product(values, repeat=steps + 1):  # y_0 … y_T
+                eight = start[y[steps]] * round_[0, y[0], final]
+                for t in range(steps, 0, -1):
+                    eight = eight * round_[t, y[t], w[t - 1]] * embed[t - 1, w[t - 1], y[t - 1]]
+                nine = start[y[steps]] * round_[steps, y[steps], w[steps - 1]]
+                path = (final, *w)
+                for t in range(steps - 1, -1, -1):
+                    nine = nine * embed[t, path[t + 1], y[t]] * round_[t, y[t], path[t]]
+                equation_8[final] += eight
+                equation_9[final] += nine
+    assert torch.allclose(equation_8, equation_9, rtol=1e-12)
+    assert equation_8.sum().item() == pytest.approx(1)
+    chain = start @ round_[steps]  # both are a walk from words to words (iter-NAR)
+    for t in range(steps - 1, -1, -1):
+        chain = chain @ (embed[t] @ round_[t])
+    assert torch.allclose(chain, equation_9, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"heads": 5}, "heads"),
+        ({"schedule": "square"}, "schedule"),
+        ({"coverage": "equation-3"}, "coverage"),
+        ({"times": "often"}, "times"),
+        ({"layers": 0}, "layers"),
+        ({"dropout": -0.1}, "dropout"),
+    ],
+)
+def test_impossible_settings_are_named(changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(Problem, match=named):
+        dataclasses.replace(DiffuseqSettings(), **changes)
