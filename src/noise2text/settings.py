@@ -6,13 +6,23 @@ import dataclasses
 import difflib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from noise2text.problem import Problem
 
-__all__ = ["change", "describe", "option", "parse_assignments", "read_config"]
+__all__ = [
+    "change",
+    "describe",
+    "option",
+    "parse_assignments",
+    "read_config",
+    "require_choice",
+    "require_heads",
+    "require_least",
+    "require_share",
+]
 
 S = TypeVar("S")
 
@@ -33,6 +43,33 @@ def change(settings: S, changes: Mapping[str, Any], *, where: str) -> S:
             raise Problem(f"{where}: there is no setting {name!r}; {hint}")
         converted[name] = _convert(value, kinds[name], f"{where}: the setting {name}")
     return dataclasses.replace(settings, **converted)  # type: ignore[type-var]
+
+
+def require_choice(settings: Any, name: str, allowed: Iterable[str]) -> None:
+    """Refuse a value that is none of the allowed ones."""
+    if getattr(settings, name) not in allowed:
+        raise Problem(f"The setting {name} is one of {', '.join(allowed)}, not {getattr(settings, name)!r}.")
+
+
+def require_least(settings: Any, least: float, *names: str) -> None:
+    """Refuse values below the least."""
+    for name in names:
+        if getattr(settings, name) < least:
+            raise Problem(f"The setting {name} must be at least {least:g}, not {getattr(settings, name)}.")
+
+
+def require_share(settings: Any, *names: str) -> None:
+    """Refuse values that are not between 0 and 1."""
+    for name in names:
+        if not 0 <= getattr(settings, name) <= 1:
+            raise Problem(f"The setting {name} must be between 0 and 1, not {getattr(settings, name)}.")
+
+
+def require_heads(settings: Any) -> None:
+    """Refuse a width that its heads cannot share."""
+    if settings.width % settings.heads or settings.width % 2:
+        wrong = f"{settings.width} of {settings.heads}"
+        raise Problem(f"The setting width must be even and a multiple of heads, not {wrong}.")
 
 
 def parse_assignments(assignments: list[str] | None) -> dict[str, str]:

@@ -42,7 +42,7 @@ TABLE_6: dict[str, list[Any]] = {  # typed from the paper: table 6, then section
     "ffn": [2048, 2048, 3072, 3072, 3072, 3072],
     "embedding": [128] * 6,
     "max_source": [128] * 6,
-    "max_target": [64] * 6,
+    "max_target": [63] * 6,  # and the end: 64 positions
     "dropout": [0.3, 0.3, 0.1, 0.1, 0.1, 0.1],
     "diffusion_steps": [2000] * 6,
     "generation_steps": [2000] * 6,
@@ -84,7 +84,7 @@ def test_the_terms_are_equation_6_over_the_whole_canvas(tokenizer: Tokenizer) ->
     canvas = system.layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
     assert eq6.weights == {"vlb": 1.0, "rounding": 1.0, "prior": 1.0}
     counts = eq6.counts(canvas)
-    assert [int(counts[name]) for name in eq6.weights] == [3 * 16] * 3
+    assert [int(counts[name]) for name in eq6.weights] == [3 * 17] * 3
     assert int(counts["difficulty"]) == sum(len(target) + 1 for target in TARGETS)
     assert eq6.blur == pytest.approx(0.1210, abs=5e-5)
 
@@ -103,7 +103,7 @@ def test_the_first_step_aims_at_the_embedding_the_others_at_its_blurred_place(to
     ((z_t, estimate),) = passes
     clean = space.embed(canvas.tokens)
     z0 = clean + eq6.blur * draws.blur
-    level = system.schedule(draws.t, 16)
+    level = system.schedule(draws.t, 17)
     assert torch.allclose(z_t.double(), level.alpha * z0 + level.sigma * draws.noise, atol=1e-5)
     target = torch.cat([clean[:1], z0[1:]])
     assert torch.allclose(value, (estimate - target).square().mean(-1), atol=1e-6)
@@ -116,7 +116,7 @@ def test_the_schedule_sees_the_squared_errors_of_what_is_not_padding(tokenizer: 
     tallies = eq6(canvas, draws)
     eq6.observe(draws, tallies)
     schedule = eq6.schedule
-    assert schedule.counts.sum(0).tolist() == [3, 3, 2, 2, 1, 1, *[0] * 10]
+    assert schedule.counts.sum(0).tolist() == [3, 3, 2, 2, 1, 1, *[0] * 11]
     spoken = canvas.tokens != system.tokenizer.pad
     expected = torch.where(spoken, tallies["vlb"].value, 0).sum(0).double()
     assert torch.allclose(schedule.sums.sum(0), expected)
@@ -255,7 +255,7 @@ def test_the_schedule_is_part_of_the_model_folder(dates: Path, tmp_path: Path) -
         ({"refit_stride": 30}, "refit_stride"),
         ({"diffusion_steps": 20}, "diffusion_steps"),
         ({"refit_every": -1}, "refit_every"),
-        ({"max_target": 1}, "max_target"),
+        ({"max_target": 0}, "max_target"),
         ({"average": 5}, "average must be 1"),
     ],
 )

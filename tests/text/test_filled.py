@@ -1,5 +1,6 @@
 """A filled canvas always has its width, ends itself, and is read back up to its end."""
 
+import numpy as np
 import torch
 
 from noise2text.text.filled import Filled
@@ -46,3 +47,10 @@ def test_a_prompt_is_a_whole_canvas_a_candidate() -> None:
     assert prompt.tokens.shape == (6, 5)
     assert prompt.scored.all()
     assert not (prompt.padding | prompt.frozen).any()
+
+
+def test_sources_come_in_several_widths_and_targets_in_one() -> None:
+    lengths = np.array([[3, 9], [30, 2], [8, 8], [12, 3]])
+    shapes = Filled(0, eos=3, width=10).shapes(lengths)
+    assert len(shapes) > 1
+    assert {target for _, target in shapes} == {10}

@@ -1,5 +1,6 @@
 """Source and target share one full canvas: the source is frozen, the rest is scored and read back."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -76,3 +77,9 @@ def test_infilling_learns_the_whole_canvas_and_is_given_the_source_later() -> No
     assert not canvas.frozen.any()
     assert canvas.scored.all()
     assert layout.prompt(canvas.source, torch.ones(2, 1), width=0).frozen.sum(1).tolist() == [5, 3]
+
+
+def test_batches_have_one_shape_and_so_one_number_of_rows() -> None:
+    lengths = np.array([[3, 9], [30, 2], [8, 8]])
+    layout = Joint(0, begin=2, separator=4, end=3, width=50)
+    assert layout.shapes(lengths) == [(30, 9)]

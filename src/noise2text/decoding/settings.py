@@ -10,7 +10,7 @@ from torch import Tensor
 from noise2text.diffusion.noise import key, uniform
 from noise2text.diffusion.walk import Fresh, ddim
 from noise2text.problem import Problem
-from noise2text.settings import option
+from noise2text.settings import option, require_choice, require_least, require_share
 
 __all__ = ["DiffusionSettings", "LengthSettings", "PriorSettings"]
 
@@ -34,18 +34,12 @@ class DiffusionSettings:
     self_pair: bool = option(True, "whether MBR compares a candidate with itself too, as its equation does")
 
     def __post_init__(self) -> None:
-        for name in ("steps", "noise_beam"):
-            if getattr(self, name) < 1:
-                raise Problem(f"The setting {name} must be at least 1, not {getattr(self, name)}.")
+        require_least(self, 1, "steps", "noise_beam")
         if not 0 <= self.stop_early < self.steps:
             raise Problem(f"The setting stop_early must be between 0 and steps - 1, not {self.stop_early}.")
-        if not 0 <= self.eta <= 1:
-            raise Problem(f"The setting eta must be between 0 and 1, not {self.eta}.")
+        require_share(self, "eta")
         for name, allowed in _CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise Problem(
-                    f"The setting {name} is one of {', '.join(allowed)}, not {getattr(self, name)!r}."
-                )
+            require_choice(self, name, allowed)
 
     def fresh(self, seed: int) -> Fresh:
         """How much of each step's noise is drawn afresh."""
@@ -72,12 +66,8 @@ class LengthSettings(DiffusionSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.length is not None and self.length < 1:
-            raise Problem(f"The setting length must be at least 1, not {self.length}.")
-        if self.length_beam < 1:
-            raise Problem(f"The setting length_beam must be at least 1, not {self.length_beam}.")
-        if self.lengths not in ("top", "around"):
-            raise Problem(f"The setting lengths is top or around, not {self.lengths!r}.")
+        require_least(self, 1, "length_beam", *(["length"] if self.length is not None else []))
+        require_choice(self, "lengths", ("top", "around"))
 
 
 @dataclass(frozen=True)
@@ -89,9 +79,7 @@ class PriorSettings(DiffusionSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("prior_rate", "prior_share"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise Problem(f"The setting {name} must be between 0 and 1, not {getattr(self, name)}.")
+        require_share(self, "prior_rate", "prior_share")
 
     def fresh(self, seed: int) -> Fresh:
         """All of it at the steps that the seed chooses, the same for all texts; eta's share elsewhere."""

@@ -19,6 +19,7 @@ from noise2text.networks.layers import (
     FeedForward,
     TimeEmbedding,
     split_heads,
+    start,
     visible,
 )
 from noise2text.text.canvas import Source
@@ -81,7 +82,7 @@ class EncoderDecoder(Denoiser):
             DecoderLayer(width, ffn, heads, dropout=dropout) for _ in range(decoder_layers)
         )
         self.out = nn.Linear(width, space.dim, bias=False)
-        self.apply(_start)
+        self.apply(start)
 
     def read(self, source: Source) -> Memory:
         states = self.encoder(source)
@@ -99,13 +100,3 @@ class EncoderDecoder(Denoiser):
         for layer, keys, values in zip(self.layers, memory.keys, memory.values, strict=True):
             x = layer(x, mask, keys, values, source_mask)
         return Estimate(self.out(x).float(), x)
-
-
-def _start(module: nn.Module) -> None:
-    """BERT's initialisation; positions start larger, or the training noise drowns them for long."""
-    if isinstance(module, nn.Embedding):
-        nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
-    if isinstance(module, nn.Linear):
-        nn.init.normal_(module.weight, std=0.02)
-        if module.bias is not None:
-            nn.init.zeros_(module.bias)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from noise2text.diffusion.denoiser import Denoiser, Estimate, Held, Memory
 from noise2text.diffusion.schedules import Level
 from noise2text.diffusion.space import Space
-from noise2text.networks.layers import EncoderLayer, TimeEmbedding, visible
+from noise2text.networks.layers import EncoderLayer, TimeEmbedding, start, visible
 from noise2text.text.canvas import Source
 
 __all__ = ["JointTransformer"]
@@ -36,7 +36,7 @@ class JointTransformer(Denoiser):
             EncoderLayer(width, ffn, heads, dropout=dropout, activation=nn.GELU) for _ in range(layers)
         )
         self.down = _bent(width, width, space.dim)
-        self.apply(_start)
+        self.apply(start)
 
     def read(self, source: Source) -> Memory:
         """Nothing but where the sources end."""
@@ -55,12 +55,3 @@ class JointTransformer(Denoiser):
 
 def _bent(into: int, hidden: int, out: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(into, hidden), nn.Tanh(), nn.Linear(hidden, out))
-
-
-def _start(module: nn.Module) -> None:
-    """BERT's initialisation; positions start larger, or the training noise drowns them for long."""
-    if isinstance(module, nn.Embedding):
-        nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
-    if isinstance(module, nn.Linear):
-        nn.init.normal_(module.weight, std=0.02)
-        nn.init.zeros_(module.bias)

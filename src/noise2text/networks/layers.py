@@ -16,6 +16,7 @@ __all__ = [
     "FeedForward",
     "SelfAttention",
     "TimeEmbedding",
+    "start",
     "visible",
 ]
 
@@ -131,6 +132,16 @@ class TimeEmbedding(nn.Module):
         angles = 1000 * clock[..., None].float() * self.frequencies.float()
         waves = torch.cat([angles.cos(), angles.sin()], dim=-1)
         return self.network(waves.to(next(self.network.parameters()).dtype))
+
+
+def start(module: nn.Module) -> None:
+    """BERT's initialisation; positions start larger, or the training noise drowns them for long."""
+    if isinstance(module, nn.Embedding):
+        nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
+    if isinstance(module, nn.Linear):
+        nn.init.normal_(module.weight, std=0.02)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
 
 
 def _frequencies(count: int) -> Tensor:

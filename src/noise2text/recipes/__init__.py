@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_model, save_model
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 import noise2text
 from noise2text.hardware import find_device, find_dtype
@@ -126,7 +127,10 @@ def save(folder: Path, system: System, *, recipe: str, settings: Any) -> None:
         folder / "generation_config.json", lambda path: _write_json(path, dataclasses.asdict(system.how))
     )
     write_whole(folder / "tokenizer.json", system.tokenizer.save)
-    write_whole(folder / "model.safetensors", lambda path: save_model(system, str(path)))
+    weights = {name: tensor.contiguous() for name, tensor in _weights(system).items()}
+    write_whole(
+        folder / "model.safetensors", lambda path: save_file(weights, path, metadata={"format": "pt"})
+    )
 
 
 def load(folder: str | Path, *, device: str | torch.device | None = None, precision: str = "auto") -> System:
@@ -166,15 +170,23 @@ def settings_of(folder: Path) -> tuple[Recipe, Any]:
     return recipe, change(recipe.settings(), config["settings"], where=str(path))
 
 
+def _weights(system: System) -> dict[str, Tensor]:
+    """The tensors of a system, each under its first name only: parts may share one."""
+    own = {name for name, _ in system.named_parameters()} | {name for name, _ in system.named_buffers()}
+    return {name: tensor for name, tensor in system.state_dict().items() if name in own}
+
+
 def _load_weights(system: System, path: Path) -> None:
     try:
-        load_model(system, str(path))
+        tensors = load_file(path)
     except FileNotFoundError as error:
         raise Problem(f"{path} is missing: the folder is not a complete model.") from error
     except SafetensorError as error:
         raise Problem(f"{path} is not a whole safetensors file ({error}); copy it again.") from error
-    except RuntimeError as error:
-        raise Problem(f"{path} does not fit its config.json; were they made by the same run?") from error
+    wanted = {name: tensor.shape for name, tensor in _weights(system).items()}
+    if wanted != {name: tensor.shape for name, tensor in tensors.items()}:
+        raise Problem(f"{path} does not fit its config.json; were they made by the same run?")
+    system.load_state_dict(tensors, strict=False)
 
 
 def _write_json(path: Path, value: Any) -> None:

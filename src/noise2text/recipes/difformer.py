@@ -21,7 +21,7 @@ from noise2text.diffusion.times import Uniform
 from noise2text.networks.encoder_decoder import EncoderDecoder
 from noise2text.networks.lengths import LengthNll, Lengths
 from noise2text.problem import Problem
-from noise2text.settings import option
+from noise2text.settings import option, require_choice, require_heads, require_share
 from noise2text.system import LengthDiffusion
 from noise2text.text.canvas import Split
 from noise2text.text.tokenizer import Tokenizer
@@ -61,20 +61,13 @@ class DifformerSettings(TrainingSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.width % self.heads or self.width % 2:
-            raise Problem(
-                f"The setting width must be even and a multiple of heads, not {self.width} of {self.heads}."
-            )
-        if self.schedule not in SCHEDULES:
-            raise Problem(f"The setting schedule is one of {', '.join(SCHEDULES)}, not {self.schedule!r}.")
-        if self.activation != "relu":
-            raise Problem(f"The setting activation is relu, not {self.activation!r}.")
+        require_heads(self)
+        require_choice(self, "schedule", SCHEDULES)
+        require_choice(self, "activation", ("relu",))
         unknown = set(self.losses.split("+")) - set(_TERMS)
         if unknown:
             raise Problem(f"The setting losses joins {', '.join(_TERMS)} with +, not {self.losses!r}.")
-        for name in ("dropout", "label_smoothing", "self_conditioning"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise Problem(f"The setting {name} must be between 0 and 1, not {getattr(self, name)}.")
+        require_share(self, "dropout", "label_smoothing", "self_conditioning")
         if self.factor is not None and self.factor <= 0:
             raise Problem(f"The setting factor must be above 0, not {self.factor}.")
 

@@ -23,8 +23,7 @@ from noise2text.diffusion.schedules import SCHEDULES, Schedule, betas
 from noise2text.diffusion.space import Space
 from noise2text.diffusion.times import Times, Uniform
 from noise2text.networks.joint import JointTransformer
-from noise2text.problem import Problem
-from noise2text.settings import option
+from noise2text.settings import option, require_choice, require_heads, require_least, require_share
 from noise2text.system import Diffusion
 from noise2text.text.canvas import Canvas
 from noise2text.text.joint import MARKS, Joint
@@ -89,17 +88,12 @@ class JointSettings(TrainingSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.width % self.heads or self.width % 2:
-            raise Problem(
-                f"The setting width must be even and a multiple of heads, not {self.width} of {self.heads}."
-            )
-        if self.schedule not in SCHEDULES:
-            raise Problem(f"The setting schedule is one of {', '.join(SCHEDULES)}, not {self.schedule!r}.")
-        for name in ("layers", "embedding", "ffn", "diffusion_steps", "generation_steps", "noise_beam"):
-            if getattr(self, name) < 1:
-                raise Problem(f"The setting {name} must be at least 1, not {getattr(self, name)}.")
-        if not 0 <= self.dropout <= 1:
-            raise Problem(f"The setting dropout must be between 0 and 1, not {self.dropout}.")
+        require_heads(self)
+        require_choice(self, "schedule", SCHEDULES)
+        require_least(
+            self, 1, "layers", "embedding", "ffn", "diffusion_steps", "generation_steps", "noise_beam"
+        )
+        require_share(self, "dropout")
 
 
 @dataclass(frozen=True)
@@ -115,10 +109,8 @@ class DiffuseqSettings(JointSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.times not in _TIMES:
-            raise Problem(f"The setting times is one of {', '.join(_TIMES)}, not {self.times!r}.")
-        if self.coverage not in COVERAGES:
-            raise Problem(f"The setting coverage is one of {', '.join(COVERAGES)}, not {self.coverage!r}.")
+        require_choice(self, "times", _TIMES)
+        require_choice(self, "coverage", COVERAGES)
 
 
 _QQP = DiffuseqSettings()

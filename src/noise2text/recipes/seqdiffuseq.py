@@ -22,7 +22,7 @@ from noise2text.diffusion.space import Space
 from noise2text.diffusion.times import Uniform
 from noise2text.networks.encoder_decoder import EncoderDecoder
 from noise2text.problem import Problem
-from noise2text.settings import option
+from noise2text.settings import option, require_heads, require_least, require_share
 from noise2text.system import Diffusion
 from noise2text.text.filled import Filled
 from noise2text.text.tokenizer import Tokenizer
@@ -36,7 +36,7 @@ __all__ = ["PRESETS", "AdaptiveObjective", "SeqDiffuSeqSettings", "build", "obje
 class SeqDiffuSeqSettings(TrainingSettings):
     """Section 5.3, appendix D and table 6; the defaults are its translation column."""
 
-    max_target: int = option(64, "width of the target's canvas: the target and its end")
+    max_target: int = option(63, "longest target in tokens; its canvas has one place more, for the end")
     steps: int = option(1_000_000, "how many updates to train")
     learning_rate: float = option(1e-4, "the peak of the learning rate")
     betas: tuple[float, float] = option((0.9, 0.999), "Adam's β")
@@ -66,16 +66,10 @@ class SeqDiffuSeqSettings(TrainingSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.width % self.heads or self.width % 2:
-            raise Problem(
-                f"The setting width must be even and a multiple of heads, not {self.width} of {self.heads}."
-            )
-        for name in ("dropout", "self_conditioning"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise Problem(f"The setting {name} must be between 0 and 1, not {getattr(self, name)}.")
-        for name, least in {"max_target": 2, "refit_every": 0, "refit_stride": 1, "refit_least": 1}.items():
-            if getattr(self, name) < least:
-                raise Problem(f"The setting {name} must be at least {least}, not {getattr(self, name)}.")
+        require_heads(self)
+        require_share(self, "dropout", "self_conditioning")
+        require_least(self, 0, "refit_every")
+        require_least(self, 1, "refit_stride", "refit_least")
         if self.diffusion_steps % self.refit_stride or self.diffusion_steps < 2 * self.refit_stride:
             raise Problem(
                 f"The setting diffusion_steps must be a multiple of refit_stride and at least twice it, "
@@ -102,7 +96,7 @@ PRESETS: dict[str, SeqDiffuSeqSettings] = {
         _IWSLT14,
         tokenizer="characters",
         max_source=48,
-        max_target=16,
+        max_target=15,
         width=128,
         embedding=8,
         ffn=512,
@@ -136,9 +130,10 @@ def resolve(settings: SeqDiffuSeqSettings, tokenizer: Tokenizer) -> SeqDiffuSeqS
 
 def build(settings: SeqDiffuSeqSettings, tokenizer: Tokenizer) -> Diffusion:
     """The untrained system."""
+    canvas = settings.max_target + 1  # the target and its end
     return Diffusion(
         tokenizer,
-        layout=Filled(tokenizer.pad, eos=tokenizer.eos, width=settings.max_target),
+        layout=Filled(tokenizer.pad, eos=tokenizer.eos, width=canvas),
         denoiser=EncoderDecoder(
             Space(len(tokenizer), settings.embedding, scale=1.0, bias=True),
             width=settings.width,
@@ -148,11 +143,11 @@ def build(settings: SeqDiffuSeqSettings, tokenizer: Tokenizer) -> Diffusion:
             decoder_layers=settings.decoder_layers,
             dropout=settings.dropout,
             source_positions=settings.max_source,
-            target_positions=settings.max_target,
+            target_positions=canvas,
         ),
         schedule=Adaptive(
             Sqrt(settings.diffusion_steps),
-            settings.max_target,
+            canvas,
             stride=settings.refit_stride,
             least=settings.refit_least,
         ),

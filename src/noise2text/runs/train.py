@@ -151,7 +151,9 @@ class Run:
         self.objective = recipe.objective(settings, self.system)
         self.optimiser = _adamw(self.system, settings, fused=device.type == "cuda")
         self.ema = Ema(self.system, settings.ema) if settings.ema else None
-        self.plan = Plan(data.train.lengths, tokens=settings.tokens, seed=settings.seed)
+        lengths = data.train.lengths
+        shapes = self.system.layout.shapes(lengths)
+        self.plan = Plan(lengths, tokens=settings.tokens, seed=settings.seed, shapes=shapes)
         self.metrics = Metrics(out, tensorboard=settings.tensorboard)
         self.validation = Validation(self.objective, self.system, data, settings, autocast=self._autocast)
         self.best: list[tuple[float, int]] = []  # (goodness, step), best first

@@ -9,9 +9,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from noise2text.text.plan import ladder
 from noise2text.text.rows import Rows
 
 __all__ = ["Canvas", "Layout", "Source", "Split"]
@@ -57,6 +59,10 @@ class Layout(ABC):
     def source(self, rows: Rows, *, width: int = 0) -> Source:
         """The sources of a batch, at least `width` wide."""
         return Source(*rows.padded(width, pad=self.pad))
+
+    def shapes(self, lengths: np.ndarray) -> list[tuple[int, int]]:
+        """The few shapes that batches of pairs of these lengths (N, 2) are padded to."""
+        return ladder(lengths)
 
     @abstractmethod
     def canvas(self, sources: Rows, targets: Rows, *, shape: tuple[int, int] = (0, 0)) -> Canvas:

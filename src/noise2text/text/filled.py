@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from noise2text.text.canvas import Canvas, Layout, Source
+from noise2text.text.plan import ladder
 from noise2text.text.rows import Rows
 
 __all__ = ["Filled"]
@@ -23,6 +25,10 @@ class Filled(Layout):
 
     eos: int
     width: int
+
+    def shapes(self, lengths: np.ndarray) -> list[tuple[int, int]]:
+        """Sources of several widths; the target's is always the same."""
+        return ladder(np.stack([lengths[:, 0], np.full(len(lengths), self.width)], axis=1))
 
     def canvas(self, sources: Rows, targets: Rows, *, shape: tuple[int, int] = (0, 0)) -> Canvas:
         """The canvas of training pairs; a target longer than `width` − 1 is cut, so that its end fits."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -30,6 +31,10 @@ class Joint(Layout):
     separator: int
     end: int
     width: int  # of every canvas
+
+    def shapes(self, lengths: np.ndarray) -> list[tuple[int, int]]:
+        """One shape: the canvas is always full."""
+        return [(int(lengths[:, 0].max()), int(lengths[:, 1].max()))]
 
     def canvas(self, sources: Rows, targets: Rows, *, shape: tuple[int, int] = (0, 0)) -> Canvas:
         longest = int((sources.lengths + targets.lengths).max()) + MARKS

@@ -43,9 +43,7 @@ def ladder(lengths: np.ndarray, *, rungs: int = 6, multiple: int = 4) -> list[Sh
 class Plan:
     """The batches of every epoch over pairs of the given lengths."""
 
-    def __init__(
-        self, lengths: np.ndarray, *, tokens: int, seed: int, shapes: Sequence[Shape] | None = None
-    ) -> None:
+    def __init__(self, lengths: np.ndarray, *, tokens: int, seed: int, shapes: Sequence[Shape] = ()) -> None:
         self.shapes = list(shapes or ladder(lengths))
         fits = [(lengths[:, 0] <= source) & (lengths[:, 1] <= target) for source, target in self.shapes]
         self._rung = np.argmax(np.stack(fits), axis=0).astype(np.int16)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from noise2text.problem import Problem
-from noise2text.settings import option
+from noise2text.settings import option, require_choice, require_least
 from noise2text.training.rates import RATES
 
 __all__ = ["TrainingSettings"]
@@ -51,13 +51,8 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise Problem(
-                    f"The setting {name} is one of {', '.join(allowed)}, not {getattr(self, name)!r}."
-                )
-        for name in _POSITIVE:
-            if getattr(self, name) < 1:
-                raise Problem(f"The setting {name} must be at least 1, not {getattr(self, name)}.")
+            require_choice(self, name, allowed)
+        require_least(self, 1, *_POSITIVE)
         if not 0 <= self.ema < 1:
             raise Problem(f"The setting ema must be at least 0 and below 1, not {self.ema}.")
         if self.tokenizer == "wordpiece" and not self.vocabulary_file:
