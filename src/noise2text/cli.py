@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from noise2text import Problem, __version__
+from noise2text.problem import Stopped
 
 __all__ = ["app", "main"]
 
@@ -55,8 +56,8 @@ def main() -> None:
     except Problem as problem:
         print(f"noise2text: {problem}", file=sys.stderr)
         sys.exit(1)
-    except KeyboardInterrupt as stopped:
-        print(f"noise2text: {stopped or 'Stopped.'}", file=sys.stderr)
+    except Stopped as stopped:
+        print(f"noise2text: {stopped}", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import torch
 
-from noise2text.problem import Problem
+from noise2text.problem import Problem, Stopped
 from noise2text.runs.display import Quiet
-from noise2text.runs.train import Stopped, train
+from noise2text.runs.train import train
 from noise2text.training.checkpoint import latest
 
 from ..conftest import SMALL
@@ -97,44 +97,41 @@ def test_a_second_resume_of_a_finished_run_changes_nothing(dates: Path, whole: P
     assert (whole / "model.safetensors").read_bytes() == before
 
 
-def test_a_process_killed_with_sigkill_ends_the_same(dates: Path, tmp_path: Path) -> None:
-    def command(out: Path, *more: str) -> list[str]:
-        sets = [f"--set={name}={value}" for name, value in (CHANGES | {"steps": 40}).items()]
-        return [
-            *(
-                sys.executable,
-                "-m",
-                "noise2text",
-                "train",
-                "difformer",
-                "--preset",
-                "tiny",
-                "--device",
-                "cpu",
-            ),
-            *(
-                "--train",
-                str(dates / "train.jsonl"),
-                "--valid",
-                str(dates / "valid.jsonl"),
-                "--out",
-                str(out),
-            ),
-            *sets,
-            *more,
-        ]
+def _command(dates: Path, out: Path, *more: str, steps: int = 40) -> list[str]:
+    sets = [f"--set={name}={value}" for name, value in (CHANGES | {"steps": steps}).items()]
+    return [
+        *(sys.executable, "-m", "noise2text", "train", "difformer", "--preset", "tiny", "--device", "cpu"),
+        *("--train", str(dates / "train.jsonl"), "--valid", str(dates / "valid.jsonl"), "--out", str(out)),
+        *sets,
+        *more,
+    ]
 
+
+def test_a_process_killed_with_sigkill_ends_the_same(dates: Path, tmp_path: Path) -> None:
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
-    subprocess.run(command(undisturbed), check=True, env=environment, capture_output=True)
-    process = subprocess.Popen(command(killed), env=environment, stderr=subprocess.DEVNULL)
+    subprocess.run(_command(dates, undisturbed), check=True, env=environment, capture_output=True)
+    process = subprocess.Popen(_command(dates, killed), env=environment, stderr=subprocess.DEVNULL)
     while latest(killed) is None and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL, "it ended before it could be killed"
-    subprocess.run(command(killed, "--resume"), check=True, env=environment, capture_output=True)
+    subprocess.run(_command(dates, killed, "--resume"), check=True, env=environment, capture_output=True)
     for file in ("model.safetensors", "checkpoint-00000040/training.safetensors"):
         assert (undisturbed / file).read_bytes() == (killed / file).read_bytes()
+
+
+def test_a_process_stopped_with_ctrl_c_says_how_to_go_on(dates: Path, tmp_path: Path) -> None:
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = _command(dates, tmp_path / "run", steps=100_000)
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    while latest(tmp_path / "run") is None and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate()
+    assert process.returncode == 130
+    assert "--resume" in said
+    assert "Traceback" not in said
 
 
 def test_a_half_written_checkpoint_is_not_taken(dates: Path, whole: Path, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from noise2text.recipes import difformer, diffuseq, diffusion_lm, seqdiffuseq
 from noise2text.settings import change
 from noise2text.system import System
 from noise2text.text.tokenizer import Tokenizer
-from noise2text.training.checkpoint import write_whole
+from noise2text.training.checkpoint import latest, write_whole
 
 __all__ = ["RECIPES", "Recipe", "find_recipe", "load", "save", "settings_of"]
 
@@ -161,6 +161,9 @@ def settings_of(folder: Path) -> tuple[Recipe, Any]:
     if not folder.is_dir():
         raise Problem(f"There is no model folder {folder}; train one with `noise2text train`.")
     path = folder / "config.json"
+    kept = latest(folder)
+    if kept and not path.exists():
+        raise Problem(f"The run in {folder} has not been validated yet; its newest checkpoint is {kept}.")
     config = _read_json(path)
     if config.get("format") != FORMAT or not isinstance(config.get("settings"), dict):
         raise Problem(

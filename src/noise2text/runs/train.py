@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from noise2text.hardware import find_device, find_dtype
-from noise2text.problem import Problem
+from noise2text.problem import Problem, Stopped
 from noise2text.recipes import Recipe, find_recipe, load, save
 from noise2text.runs.data import Data, open_data
 from noise2text.runs.display import Display, Quiet
@@ -35,14 +35,10 @@ from noise2text.training.loop import Tick, train_steps
 from noise2text.training.rates import RATES
 from noise2text.training.settings import TrainingSettings
 
-__all__ = ["Stopped", "settle", "train"]
+__all__ = ["settle", "train"]
 
 CHANGEABLE = {"steps", "log_every", "validate_every", "save_every", "tensorboard"}
 """Settings that a resumed run may change."""
-
-
-class Stopped(KeyboardInterrupt):
-    """The run was asked to stop, has saved, and can be resumed."""
 
 
 def train(
