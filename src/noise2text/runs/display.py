@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Protocol
 
 from rich.console import Console
@@ -53,6 +54,7 @@ class Terminal:
     def __init__(self, console: Console, bar: Progress) -> None:
         self.console, self.bar = console, bar
         self.total, self.shown = 0, time.monotonic()
+        self.begun: tuple[int, float] | None = None  # the first step seen, and when
 
     @classmethod
     @contextmanager
@@ -77,9 +79,16 @@ class Terminal:
 
     def progress(self, step: int, summary: str) -> None:
         self.bar.update(self.task, completed=step, summary=summary)
+        self.begun = self.begun or (step, time.monotonic())
         if not self.console.is_terminal and time.monotonic() - self.shown > 10:
             self.shown = time.monotonic()
-            self.say(f"step {step:,} of {self.total:,}  {summary}")
+            self.say(f"step {step:,} of {self.total:,}  {summary}  {self._left(step)} left")
+
+    def _left(self, step: int) -> timedelta:
+        """How long the rest will take if it goes on like this."""
+        first, then = self.begun or (step, time.monotonic())
+        pace = (time.monotonic() - then) / max(1, step - first)
+        return timedelta(seconds=round(pace * (self.total - step)))
 
 
 @contextmanager
