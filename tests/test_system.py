@@ -93,6 +93,22 @@ def test_a_wished_length_is_kept_exactly(small: Make) -> None:
         system.generate(TEXTS, length=0)
 
 
+def test_a_prefix_and_a_suffix_stand_at_every_step(small: Make) -> None:
+    system = small()
+    made = system.generate(TEXTS, prefix="19", suffix="-07", trace=True, **HOW)
+    for text, candidates, trace in zip(made.texts, made.candidates, made.traces, strict=True):
+        if text:
+            shown = [text, *candidates, *(stop.text for stop in trace), *(stop.noisy for stop in trace)]
+            assert all(each.startswith("19") and each.endswith("-07") for each in shown)
+            assert all(len(candidate) > 5 for candidate in candidates)
+    plain = system.generate(TEXTS, **HOW).texts
+    assert system.generate(TEXTS, prefix="", suffix="", **HOW).texts == plain
+    with pytest.raises(Problem, match="nothing to write"):
+        system.generate(TEXTS, prefix="1" * 16)
+    with pytest.raises(Problem, match="nothing to write"):
+        system.generate(TEXTS, prefix="19", length=2)
+
+
 def test_nothing_to_do_is_done(small: Make) -> None:
     assert small().generate([]).texts == []
 

@@ -153,6 +153,8 @@ def generate(
     length_beam: Annotated[int | None, typer.Option(help="Lengths tried a sentence.")] = None,
     noise_beam: Annotated[int | None, typer.Option(help="Noises tried a length.")] = None,
     length: Annotated[int | None, typer.Option(help="Write exactly so many tokens.")] = None,
+    prefix: Annotated[str | None, typer.Option(help="What every text begins with.")] = None,
+    suffix: Annotated[str | None, typer.Option(help="What every text ends with.")] = None,
     select: Annotated[str | None, typer.Option(help="Which candidate: mbr or score.")] = None,
     sets: Sets = None,
     seed: Annotated[int, typer.Option(help="Decides the noise.")] = 0,
@@ -176,6 +178,8 @@ def generate(
         "length_beam": length_beam,
         "noise_beam": noise_beam,
         "length": length,
+        "prefix": prefix,
+        "suffix": suffix,
         "select": select,
     }
     settings: dict[str, Any] = {name: value for name, value in named.items() if value is not None}

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from noise2text.decoding.selection import MBR, BestScore, Candidate, Selector
 from noise2text.decoding.settings import DiffusionSettings, LengthSettings
-from noise2text.decoding.strategies import Draft, Parallel
+from noise2text.decoding.strategies import Draft, Given, Parallel
 from noise2text.diffusion.denoiser import Denoiser, Memory
 from noise2text.diffusion.schedules import Schedule
 from noise2text.networks.lengths import PROPOSALS, Lengths
@@ -181,10 +181,22 @@ class Diffusion(System):
             source,
             how,
             lambda memory: self.propose(memory, how),
+            given=self._given(how),
             seed=seed,
             places=torch.tensor(places, device=self.device),
             trace=trace,
         )
+
+    def room(self, how: Any) -> int:
+        """The longest target that can be written."""
+        return self.max_target
+
+    def _given(self, how: Any) -> Given:
+        prefix, suffix = self.tokenizer.encode([how.prefix, how.suffix])
+        given, room = len(prefix) + len(suffix), self.room(how)
+        if given >= room:
+            raise Problem(f"Prefix and suffix have {given} of {room} tokens: that leaves nothing to write.")
+        return prefix, suffix
 
     def selector(self, how: Any) -> Selector:
         return _SELECTORS[how.select](how)
@@ -196,6 +208,9 @@ class LengthDiffusion(Diffusion):
     def __init__(self, tokenizer: Tokenizer, *, lengths: Lengths, how: LengthSettings, **parts: Any) -> None:
         super().__init__(tokenizer, how=how, **parts)
         self.lengths = lengths
+
+    def room(self, how: LengthSettings) -> int:
+        return how.length or self.max_target
 
     def propose(self, memory: Memory, how: LengthSettings) -> tuple[Tensor, Tensor]:
         if how.length is None:

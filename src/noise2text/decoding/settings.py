@@ -31,6 +31,8 @@ class DiffusionSettings:
     candidate_is: str = option(
         "hypothesis", "MBR's direction: the candidate is the hypothesis or the reference"
     )
+    prefix: str = option("", "what every text begins with")
+    suffix: str = option("", "what every text ends with, where the length is known beforehand")
     self_pair: bool = option(True, "whether MBR compares a candidate with itself too, as its equation does")
 
     def __post_init__(self) -> None:

@@ -6,7 +6,7 @@ together, and share their sentence's encoding. The host waits once, for the long
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -23,6 +23,8 @@ __all__ = ["Draft", "Parallel", "Propose", "Step"]
 Rows = list[list[int]]
 Propose = Callable[[Memory], tuple[Tensor, Tensor]]
 """The lengths (B, b₁) to try for each sentence, and their log-probabilities."""
+Given = tuple[Sequence[int], Sequence[int]]
+"""The tokens that every target begins and ends with."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Parallel:
         how: DiffusionSettings,
         propose: Propose,
         *,
+        given: Given = ((), ()),
         seed: int,
         places: Tensor,
         trace: bool = False,
@@ -67,12 +70,12 @@ class Parallel:
         """The drafts of each sentence; `places` (B,) is where the sentences stand in the input."""
         memory = self.denoiser.read(source)
         lengths, length_scores = propose(memory)
+        lengths = lengths.clamp(min=sum(map(len, given)) + 1)
         offsets = lengths - (~source.padding).sum(1, keepdim=True)  # (B, b₁)
         noises = torch.arange(how.noise_beam, device=lengths.device)
         keys = key(seed, places[:, None, None], offsets[:, :, None], noises).flatten()  # (B·b₁·b₂,)
-        canvas = self.layout.prompt(
-            source, lengths.repeat_interleave(how.noise_beam, dim=1), width=int(lengths.max())
-        )
+        wished = lengths.repeat_interleave(how.noise_beam, dim=1)
+        canvas = self.layout.give(self.layout.prompt(source, wished, width=int(lengths.max())), *given)
         denoiser = Clamped(self.denoiser) if how.clamp else self.denoiser
         times = strided(how.steps, resolution=self.resolution, stop_early=how.stop_early)
         steps = []

@@ -7,12 +7,14 @@ the losses only `scored`, and the walk holds what is `frozen` at its given token
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from noise2text.problem import Problem
 from noise2text.text.plan import ladder
 from noise2text.text.rows import Rows
 
@@ -72,6 +74,12 @@ class Layout(ABC):
     def prompt(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
         """An empty canvas for each of the (B, C) wished lengths, candidates of a sentence side by side."""
 
+    def give(self, canvas: Canvas, prefix: Sequence[int], suffix: Sequence[int]) -> Canvas:
+        """The canvas with the beginning of each target given, and its end where the layout knows that."""
+        if suffix:
+            raise Problem("This system finds the end of a text itself: give it a prefix, but no suffix.")
+        return _given(canvas, prefix, canvas.scored.int().argmax(1))
+
     @abstractmethod
     def read(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:
         """The target tokens of each row."""
@@ -101,6 +109,25 @@ class Split(Layout):
             source=source,
         )
 
+    def give(self, canvas: Canvas, prefix: Sequence[int], suffix: Sequence[int]) -> Canvas:
+        ends = (~canvas.padding).sum(1)
+        return _given(super().give(canvas, prefix, ()), suffix, ends - len(suffix))
+
     def read(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:
         rows, lengths = tokens.tolist(), (~canvas.padding).sum(1).tolist()
         return [row[:length] for row, length in zip(rows, lengths, strict=True)]
+
+
+def _given(canvas: Canvas, tokens: Sequence[int], starts: Tensor) -> Canvas:
+    """The canvas with these tokens held from each row's start (B,) on."""
+    if not tokens:
+        return canvas
+    place = torch.arange(canvas.tokens.shape[1], device=starts.device) - starts[:, None]  # (B, L)
+    inside = (place >= 0) & (place < len(tokens))
+    wanted = torch.tensor(tokens, device=starts.device)[place.clamp(0, len(tokens) - 1)]
+    return replace(
+        canvas,
+        tokens=torch.where(inside, wanted, canvas.tokens),
+        frozen=canvas.frozen | inside,
+        scored=canvas.scored & ~inside,
+    )
