@@ -33,7 +33,7 @@ from noise2text.decoding import pairwise
 from noise2text.decoding.pairwise import Number, Pairs
 from noise2text.problem import Problem
 
-__all__ = ["MBR", "SELECTORS", "UTILITIES", "BestScore", "Candidate", "NgramUtility", "Selector", "Tables"]
+__all__ = ["MBR", "UTILITIES", "BestScore", "Candidate", "NgramUtility", "Selector", "Tables"]
 
 
 @dataclass(frozen=True)
@@ -336,9 +336,6 @@ class BestScore:
     def choose_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
         """The place of each sentence's candidate with the highest score."""
         return [self(candidates) for candidates in sentences]
-
-
-SELECTORS: dict[str, Callable[[], Selector]] = {"mbr": MBR, "score": BestScore}
 
 
 def _require(name: str, known: Collection[str], setting: str) -> None:

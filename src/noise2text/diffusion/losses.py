@@ -35,7 +35,6 @@ __all__ = [
     "Trace",
     "everything",
     "scored",
-    "written",
 ]
 
 
@@ -81,11 +80,6 @@ class Term(Protocol):
 def scored(canvas: Canvas) -> Tensor:
     """What the layout scores."""
     return canvas.scored
-
-
-def written(canvas: Canvas) -> Tensor:
-    """What is neither padding nor given."""
-    return ~(canvas.padding | canvas.frozen)
 
 
 def everything(canvas: Canvas) -> Tensor:
