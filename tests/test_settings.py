@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from noise2text.problem import Problem
-from noise2text.settings import change, describe, option, parse_assignments, read_config
+from noise2text.settings import change, describe, option, parse_assignments, parse_options, read_config
 
 
 @dataclass(frozen=True)
@@ -92,3 +92,17 @@ def test_a_config_is_a_mapping(tmp_path: Path) -> None:
 def test_every_field_says_what_it_is() -> None:
     assert [row[0] for row in describe(Example())] == ["steps", "rate", "fast", "name", "betas", "factor"]
     assert all(line for _, _, line in describe(Example()))
+
+
+def test_options_become_settings_and_a_lone_one_is_named() -> None:
+    assert parse_options(["--length-beam", "3", "--prefix=--x", "--eta", "-1"]) == {
+        "length_beam": "3",
+        "prefix": "--x",
+        "eta": "-1",
+    }
+    with pytest.raises(Problem, match="--steps needs a value"):
+        parse_options(["--steps"])
+    with pytest.raises(Problem, match="--steps needs a value"):
+        parse_options(["--steps", "--eta", "1"])
+    with pytest.raises(Problem, match="nothing to do with 'five'"):
+        parse_options(["five"])

@@ -139,8 +139,9 @@ def prepare(
     print(f"{out}: {len(data.train):,} training and {len(data.valid):,} validation pairs")
 
 
-@app.command()
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def generate(
+    context: typer.Context,
     model: Annotated[Path, typer.Argument(help="A model folder.")],
     input: Annotated[
         str, typer.Option(help="One text a line, JSON Lines with src, or - for standard input.")
@@ -148,14 +149,6 @@ def generate(
     output: Annotated[
         Path | None, typer.Option(help="Where to write one text a line; standard output without it.")
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="Evenly spaced times from noise to text.")] = None,
-    stop_early: Annotated[int | None, typer.Option(help="How many of the last steps are left out.")] = None,
-    length_beam: Annotated[int | None, typer.Option(help="Lengths tried a sentence.")] = None,
-    noise_beam: Annotated[int | None, typer.Option(help="Noises tried a length.")] = None,
-    length: Annotated[int | None, typer.Option(help="Write exactly so many tokens.")] = None,
-    prefix: Annotated[str | None, typer.Option(help="What every text begins with.")] = None,
-    suffix: Annotated[str | None, typer.Option(help="What every text ends with.")] = None,
-    select: Annotated[str | None, typer.Option(help="Which candidate: mbr or score.")] = None,
     sets: Sets = None,
     seed: Annotated[int, typer.Option(help="Decides the noise.")] = 0,
     batch: Annotated[int, typer.Option(help="Sentences at once; the texts do not depend on it.")] = 32,
@@ -163,27 +156,20 @@ def generate(
     device: Device = None,
     precision: Annotated[str, typer.Option(help="float32, bfloat16 or auto.")] = "auto",
 ) -> None:
-    """Generate a text for each line of the input."""
+    """Generate a text for each line of the input.
+
+    Every generation setting of the model is an option, too, e.g. --steps 10 --length-beam 3; `noise2text
+    inspect MODEL` lists them.
+    """
     from noise2text.recipes import load
     from noise2text.runs.display import counted
     from noise2text.runs.generate import generate_lines
-    from noise2text.settings import parse_assignments
+    from noise2text.settings import parse_assignments, parse_options
     from noise2text.text.corpus import read_sources
 
     texts = read_sources(input)
     system = load(model, device=device, precision=precision)
-    named = {
-        "steps": steps,
-        "stop_early": stop_early,
-        "length_beam": length_beam,
-        "noise_beam": noise_beam,
-        "length": length,
-        "prefix": prefix,
-        "suffix": suffix,
-        "select": select,
-    }
-    settings: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
-    settings |= parse_assignments(sets)
+    settings = parse_options(context.args) | parse_assignments(sets)
     with _opened(output) as write, counted("sentences") as count:
         for line in generate_lines(
             system, texts, seed=seed, batch=batch, trace=trace, settings=settings, say=_complain

@@ -17,6 +17,7 @@ __all__ = [
     "describe",
     "option",
     "parse_assignments",
+    "parse_options",
     "read_config",
     "require_choice",
     "require_heads",
@@ -80,6 +81,21 @@ def parse_assignments(assignments: list[str] | None) -> dict[str, str]:
         if not equals:
             raise Problem(f"--set takes key=value, not {assignment!r}.")
         changes[name.strip()] = value.strip()
+    return changes
+
+
+def parse_options(arguments: list[str]) -> dict[str, str]:
+    """{"key_of_two": "value"} from ["--key-of-two", "value"] or ["--key-of-two=value"]."""
+    changes, rest = {}, iter(arguments)
+    for argument in rest:
+        name, equals, value = argument.partition("=")
+        if not name.startswith("--"):
+            raise Problem(f"There is nothing to do with {argument!r}; settings are given as --name VALUE.")
+        if not equals:
+            value = next(rest, "")
+            if not value or value.startswith("--"):
+                raise Problem(f"The option {name} needs a value.")
+        changes[name.removeprefix("--").replace("-", "_")] = value
     return changes
 
 

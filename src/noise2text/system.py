@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from noise2text.decoding.selection import MBR, BestScore, Candidate, Selector
 from noise2text.decoding.settings import DiffusionSettings, LengthSettings
 from noise2text.decoding.strategies import Draft, Given, Parallel
-from noise2text.diffusion.denoiser import Denoiser, Memory
+from noise2text.diffusion.denoiser import Clamped, Denoiser, Memory
 from noise2text.diffusion.schedules import Schedule
 from noise2text.networks.lengths import PROPOSALS, Lengths
 from noise2text.problem import Problem
@@ -80,12 +80,14 @@ class System(nn.Module, ABC):
         batch: int = 32,
         places: Sequence[int] | None = None,
         trace: bool = False,
+        selector: Selector | None = None,
         **settings: Any,
     ) -> Generated:
         """A text for each text; `settings` change this system's generation settings by name.
 
         The noise of a text depends on the seed and its place in the input (its index, unless `places` says
-        otherwise), not on the batch. An empty text gives an empty text.
+        otherwise), not on the batch. An empty text gives an empty text. A `selector` takes the place
+        of the one that the settings name.
         """
         if isinstance(texts, str):
             raise Problem("generate takes a list of texts; put the one text into a list.")
@@ -93,7 +95,7 @@ class System(nn.Module, ABC):
             raise Problem(f"The batch must hold at least 1 sentence, not {batch}.")
         how = change(self.how, settings, where="generate")
         places = range(len(texts)) if places is None else places
-        select = self.selector(how)
+        select = selector or self.selector(how)
         rows = self.tokenizer.encode(texts)
         count = len(texts)
         result = Generated([""] * count, [[] for _ in rows], [[] for _ in rows], [[] for _ in rows])
@@ -175,7 +177,9 @@ class Diffusion(System):
         trace: bool,
     ) -> list[Draft]:
         self.eval()
-        parallel = Parallel(self.denoiser, self.schedule, self.layout, self.schedule.steps, self.forbidden)
+        parallel = Parallel(
+            self.guided(how), self.down(how), self.layout, self.schedule.steps, self.forbidden
+        )
         source = self.layout.source(Rows.of(rows)).to(self.device)
         return parallel.decode(
             source,
@@ -186,6 +190,14 @@ class Diffusion(System):
             places=torch.tensor(places, device=self.device),
             trace=trace,
         )
+
+    def guided(self, how: Any) -> Denoiser:
+        """The denoiser with what the settings wrap around it."""
+        return Clamped(self.denoiser) if how.clamp else self.denoiser
+
+    def down(self, how: Any) -> nn.Module:
+        """The schedule that generation goes down by."""
+        return self.schedule
 
     def room(self, how: Any) -> int:
         """The longest target that can be written."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.decoding.settings import DiffusionSettings
-from noise2text.diffusion.denoiser import Clamped, Denoiser, Estimate, Memory
+from noise2text.diffusion.denoiser import Denoiser, Estimate, Memory
 from noise2text.diffusion.noise import key
 from noise2text.diffusion.walk import strided, walk
 from noise2text.text.canvas import Canvas, Layout, Source
@@ -76,15 +76,14 @@ class Parallel:
         keys = key(seed, places[:, None, None], offsets[:, :, None], noises).flatten()  # (B·b₁·b₂,)
         wished = lengths.repeat_interleave(how.noise_beam, dim=1)
         canvas = self.layout.give(self.layout.prompt(source, wished, width=int(lengths.max())), *given)
-        denoiser = Clamped(self.denoiser) if how.clamp else self.denoiser
         times = strided(how.steps, resolution=self.resolution, stop_early=how.stop_early)
         steps = []
-        held = denoiser.hold(canvas)
-        for state in walk(denoiser, self.schedule, memory, held, keys, times, fresh=how.fresh(seed)):
+        held = self.denoiser.hold(canvas)
+        for state in walk(self.denoiser, self.schedule, memory, held, keys, times, fresh=how.fresh(seed)):
             if trace:
-                rounded = self._round(denoiser, canvas, state.estimate)[0]
-                steps.append((state.time, denoiser.space.nearest(state.z), rounded))
-        tokens, scores = self._round(denoiser, canvas, state.estimate)  # (B·C, L)
+                rounded = self._round(canvas, state.estimate)[0]
+                steps.append((state.time, self.denoiser.space.nearest(state.z), rounded))
+        tokens, scores = self._round(canvas, state.estimate)  # (B·C, L)
         kept = ~(canvas.padding | canvas.frozen)
         score = (scores * kept).sum(1) / kept.sum(1) + length_scores.repeat_interleave(
             how.noise_beam, dim=1
@@ -105,9 +104,9 @@ class Parallel:
         size = len(rows) // sentences
         return [rows[i * size : (i + 1) * size] for i in range(sentences)]
 
-    def _round(self, denoiser: Denoiser, canvas: Canvas, estimate: Estimate) -> tuple[Tensor, Tensor]:
+    def _round(self, canvas: Canvas, estimate: Estimate) -> tuple[Tensor, Tensor]:
         """The likeliest token at each position, the given one where it is frozen, and its log-probability."""
-        logits = denoiser.logits(estimate).float().masked_fill(self.forbidden, -torch.inf)
+        logits = self.denoiser.logits(estimate).float().masked_fill(self.forbidden, -torch.inf)
         best = logits.max(-1)
         tokens = torch.where(canvas.frozen, canvas.tokens, best.indices)
         return tokens, best.values - logits.logsumexp(-1)

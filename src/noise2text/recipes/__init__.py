@@ -9,8 +9,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,13 @@ from torch import Tensor
 import noise2text
 from noise2text.hardware import find_device, find_dtype
 from noise2text.problem import Problem
-from noise2text.recipes import difformer, diffuseq, diffusion_lm, seqdiffuseq
+from noise2text.recipes import (
+    difformer,
+    diffuseq,
+    diffusion_lm,
+    seqdiffuseq,
+)
+from noise2text.recipes.recipe import Recipe
 from noise2text.settings import change
 from noise2text.system import System
 from noise2text.text.tokenizer import Tokenizer
@@ -32,74 +36,14 @@ __all__ = ["RECIPES", "Recipe", "find_recipe", "load", "save", "settings_of"]
 
 FORMAT = 1
 
-
-@dataclass(frozen=True)
-class Recipe:
-    """A system by its name: where it is described, its settings, and how to build and train it."""
-
-    name: str
-    paper: str
-    section: str
-    line: str
-    presets: Mapping[str, Any]
-    default: str  # the preset that stands for the paper
-    resolve: Callable[[Any, Tokenizer], Any]  # settings that depend on the vocabulary
-    build: Callable[[Any, Tokenizer], Any]
-    objective: Callable[[Any, Any], Any]
-
-    def settings(self, preset: str | None = None) -> Any:
-        """The settings of a preset, or of the paper."""
-        name = preset or self.default
-        if name not in self.presets:
-            raise Problem(f"{self.name} has no preset {name!r}; it has {', '.join(self.presets)}.")
-        return self.presets[name]
-
-
 RECIPES: dict[str, Recipe] = {
-    "difformer": Recipe(
-        name="difformer",
-        paper="Difformer (Gao et al., 2024)",
-        section="3",
-        line="Encoder-decoder diffusion with anchor loss, noise rescaling and length beam.",
-        presets=difformer.PRESETS,
-        default="iwslt14-de-en",
-        resolve=difformer.resolve,
-        build=difformer.build,
-        objective=difformer.objective,
-    ),
-    "diffuseq": Recipe(
-        name="diffuseq",
-        paper="DiffuSeq (Gong et al., 2023)",
-        section="3",
-        line="One canvas for source and target, of which only the target is noised; loss-aware times.",
-        presets=diffuseq.PRESETS,
-        default="qqp",
-        resolve=diffuseq.resolve,
-        build=diffuseq.build,
-        objective=diffuseq.objective,
-    ),
-    "diffusion-lm": Recipe(
-        name="diffusion-lm",
-        paper="Diffusion-LM (Li et al., 2022), for pairs by a thesis on DiffuSeq for translation",
-        section="3.1",
-        line="A model of whole pairs; the source is filled in while sampling.",
-        presets=diffusion_lm.PRESETS,
-        default="covost-de-en",
-        resolve=diffuseq.resolve,
-        build=diffusion_lm.build,
-        objective=diffusion_lm.objective,
-    ),
-    "seqdiffuseq": Recipe(
-        name="seqdiffuseq",
-        paper="SeqDiffuSeq (Yuan et al., 2022)",
-        section="4",
-        line="Encoder-decoder diffusion with a noise schedule that adapts to the losses of each position.",
-        presets=seqdiffuseq.PRESETS,
-        default="iwslt14-de-en",
-        resolve=seqdiffuseq.resolve,
-        build=seqdiffuseq.build,
-        objective=seqdiffuseq.objective,
-    ),
+    recipe.name: recipe
+    for recipe in (
+        difformer.RECIPE,
+        diffuseq.RECIPE,
+        diffusion_lm.RECIPE,
+        seqdiffuseq.RECIPE,
+    )
 }
 
 

@@ -21,6 +21,7 @@ from noise2text.diffusion.times import Uniform
 from noise2text.networks.encoder_decoder import EncoderDecoder
 from noise2text.networks.lengths import LengthNll, Lengths
 from noise2text.problem import Problem
+from noise2text.recipes.recipe import Recipe
 from noise2text.settings import option, require_choice, require_heads, require_share
 from noise2text.system import LengthDiffusion
 from noise2text.text.canvas import Split
@@ -28,7 +29,7 @@ from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.objective import DiffusionObjective
 from noise2text.training.settings import TrainingSettings
 
-__all__ = ["PRESETS", "DifformerSettings", "build", "objective", "resolve"]
+__all__ = ["PRESETS", "RECIPE", "DifformerSettings", "build", "objective", "resolve"]
 
 
 @dataclass(frozen=True)
@@ -170,3 +171,16 @@ def objective(settings: DifformerSettings, system: LengthDiffusion) -> Diffusion
         weights=dict.fromkeys(chosen, 1.0) | {"length": settings.length_factor},
         self_conditioning=settings.self_conditioning,
     )
+
+
+RECIPE = Recipe(
+    name="difformer",
+    paper="Difformer (Gao et al., 2024)",
+    section="3",
+    line="Encoder-decoder diffusion with anchor loss, noise rescaling and length beam.",
+    presets=PRESETS,
+    default="iwslt14-de-en",
+    resolve=resolve,
+    build=build,
+    objective=objective,
+)

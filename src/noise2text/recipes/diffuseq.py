@@ -23,6 +23,7 @@ from noise2text.diffusion.schedules import SCHEDULES, Schedule, betas
 from noise2text.diffusion.space import Space
 from noise2text.diffusion.times import Times, Uniform
 from noise2text.networks.joint import JointTransformer
+from noise2text.recipes.recipe import Recipe
 from noise2text.settings import option, require_choice, require_heads, require_least, require_share
 from noise2text.system import Diffusion
 from noise2text.text.canvas import Canvas
@@ -34,6 +35,7 @@ from noise2text.training.settings import TrainingSettings
 __all__ = [
     "COVERAGES",
     "PRESETS",
+    "RECIPE",
     "DiffuseqSettings",
     "Importance",
     "JointSettings",
@@ -227,3 +229,16 @@ def ends(schedule: Schedule, steps: int) -> tuple[float, float]:
     """√β₁, the noise between the embedding and z₀, and √ᾱ_T, what is left of z₀ in the end."""
     noise = betas(schedule, steps)
     return float(noise[0].sqrt()), float((1 - noise).prod().sqrt())
+
+
+RECIPE = Recipe(
+    name="diffuseq",
+    paper="DiffuSeq (Gong et al., 2023)",
+    section="3",
+    line="One canvas for source and target, of which only the target is noised; loss-aware times.",
+    presets=PRESETS,
+    default="qqp",
+    resolve=resolve,
+    build=build,
+    objective=objective,
+)

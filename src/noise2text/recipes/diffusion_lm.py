@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from noise2text.diffusion.losses import Mse, Nll, Prior, Rounding, Term
 from noise2text.diffusion.times import Uniform
 from noise2text.recipes import diffuseq
+from noise2text.recipes.recipe import Recipe
 from noise2text.settings import option
 from noise2text.system import Diffusion
 from noise2text.text.joint import Infilled
 from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.objective import DiffusionObjective
 
-__all__ = ["PRESETS", "DiffusionLmSettings", "build", "objective"]
+__all__ = ["PRESETS", "RECIPE", "DiffusionLmSettings", "build", "objective"]
 
 
 @dataclass(frozen=True)
@@ -70,3 +71,16 @@ def objective(settings: DiffusionLmSettings, system: Diffusion) -> DiffusionObje
         self_conditioning=0.0,
         blur=blur,
     )
+
+
+RECIPE = Recipe(
+    name="diffusion-lm",
+    paper="Diffusion-LM (Li et al., 2022), for pairs by a thesis on DiffuSeq for translation",
+    section="3.1",
+    line="A model of whole pairs; the source is filled in while sampling.",
+    presets=PRESETS,
+    default="covost-de-en",
+    resolve=diffuseq.resolve,
+    build=build,
+    objective=objective,
+)

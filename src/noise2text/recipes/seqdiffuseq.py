@@ -22,6 +22,7 @@ from noise2text.diffusion.space import Space
 from noise2text.diffusion.times import Uniform
 from noise2text.networks.encoder_decoder import EncoderDecoder
 from noise2text.problem import Problem
+from noise2text.recipes.recipe import Recipe
 from noise2text.settings import option, require_heads, require_least, require_share
 from noise2text.system import Diffusion
 from noise2text.text.filled import Filled
@@ -29,7 +30,7 @@ from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.objective import DiffusionObjective, Draws
 from noise2text.training.settings import TrainingSettings
 
-__all__ = ["PRESETS", "AdaptiveObjective", "SeqDiffuSeqSettings", "build", "objective", "resolve"]
+__all__ = ["PRESETS", "RECIPE", "AdaptiveObjective", "SeqDiffuSeqSettings", "build", "objective", "resolve"]
 
 
 @dataclass(frozen=True)
@@ -205,3 +206,16 @@ def objective(settings: SeqDiffuSeqSettings, system: Diffusion) -> AdaptiveObjec
         refit_every=settings.refit_every,
         refit_first=settings.refit_first,
     )
+
+
+RECIPE = Recipe(
+    name="seqdiffuseq",
+    paper="SeqDiffuSeq (Yuan et al., 2022)",
+    section="4",
+    line="Encoder-decoder diffusion with a noise schedule that adapts to the losses of each position.",
+    presets=PRESETS,
+    default="iwslt14-de-en",
+    resolve=resolve,
+    build=build,
+    objective=objective,
+)
