@@ -27,7 +27,7 @@ ORDER = [
     "__main__",
 ]
 MODULES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
-CORE = {"torch", "numpy", "tokenizers", "safetensors", "typing_extensions"}
+CORE = {"torch", "numpy", "tokenizers", "safetensors", "typing_extensions", "triton"}
 
 
 def room_of(path: Path) -> str:

@@ -1,14 +1,22 @@
-"""Where a model runs: the device by its name, and the precision that suits it."""
+"""Where a model runs: the device by its name, the precision that suits it, and the way there."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from noise2text.problem import Problem
 
-__all__ = ["find_device", "find_dtype"]
+__all__ = ["find_device", "find_dtype", "send"]
+
+
+def send(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """The tensor on a device; neither the host nor what the device is doing waits for it."""
+    if tensor.device.type == "cpu" and torch.device(device).type == "cuda":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
 
 
 def find_device(name: str | torch.device | None) -> torch.device:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -35,7 +36,7 @@ def option(default: Any, help: str) -> Any:
 
 def change(settings: S, changes: Mapping[str, Any], *, where: str) -> S:
     """The settings with some fields changed; `where` says in messages where the changes came from."""
-    kinds = typing.get_type_hints(type(settings))
+    kinds = _kinds(type(settings))  # type: ignore[arg-type]
     converted = {}
     for name, value in changes.items():
         if name not in kinds:
@@ -44,6 +45,11 @@ def change(settings: S, changes: Mapping[str, Any], *, where: str) -> S:
             raise Problem(f"{where}: there is no setting {name!r}; {hint}")
         converted[name] = _convert(value, kinds[name], f"{where}: the setting {name}")
     return dataclasses.replace(settings, **converted)  # type: ignore[type-var]
+
+
+@functools.cache
+def _kinds(of: type) -> dict[str, Any]:
+    return typing.get_type_hints(of)
 
 
 def require_choice(settings: Any, name: str, allowed: Iterable[str]) -> None:

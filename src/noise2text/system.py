@@ -14,9 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from noise2text.decoding.captured import Captures, batch_size, width
 from noise2text.decoding.selection import MBR, BestScore, Candidate, Selector
 from noise2text.decoding.settings import DiffusionSettings, LengthSettings
-from noise2text.decoding.strategies import Draft, Given, Parallel
+from noise2text.decoding.strategies import Course, Draft, Given, Parallel
 from noise2text.diffusion.denoiser import Clamped, Denoiser, Memory
 from noise2text.diffusion.schedules import Schedule
 from noise2text.networks.lengths import PROPOSALS, Lengths
@@ -68,6 +69,13 @@ class System(nn.Module, ABC):
     ) -> list[Draft]:
         """The candidates of a batch of sources."""
 
+    def course(
+        self, rows: Sequence[Sequence[int]], how: Any, *, seed: int, places: Sequence[int], trace: bool
+    ) -> Course:
+        """The same, with pauses in which the device works on its own, if it can."""
+        yield from ()
+        return self.drafts(rows, how, seed=seed, places=places, trace=trace)
+
     @abstractmethod
     def selector(self, how: Any) -> Selector:
         """What picks one of a sentence's candidates."""
@@ -102,22 +110,38 @@ class System(nn.Module, ABC):
         result.truncated = sum(len(row) > self.max_source for row in rows)
         rows = [row[: self.max_source] for row in rows]
         order = sorted((i for i, row in enumerate(rows) if row), key=lambda i: len(rows[i]))
+        courses: list[tuple[list[int], Course]] = []  # those begun, the last first
         for start in range(0, len(order), batch):
             chosen = order[start : start + batch]
-            drafts = self.drafts(
-                [rows[i] for i in chosen], how, seed=seed, places=[places[i] for i in chosen], trace=trace
-            )
-            candidates = [self._candidates(draft) for draft in drafts]
-            best = select.choose_all(candidates)
-            for i, draft, own, place in zip(chosen, drafts, candidates, best, strict=True):
-                self._put(result, i, draft, own, place)
+            own = [rows[i] for i in chosen], [places[i] for i in chosen]
+            courses.insert(0, (chosen, self.course(own[0], how, seed=seed, places=own[1], trace=trace)))
+            courses = [(c, course) for c, course in courses if not self._go_on(result, c, course, select)]
+        while courses:
+            courses = [(c, course) for c, course in courses if not self._go_on(result, c, course, select)]
         return result
 
-    def _candidates(self, draft: Draft) -> list[Candidate]:
-        texts = self.tokenizer.decode(draft.tokens)
+    def _go_on(self, result: Generated, chosen: Sequence[int], course: Course, select: Selector) -> bool:
+        """Whether the course has come to its end; if so, the chosen texts have been put where they belong."""
+        try:
+            next(course)
+        except StopIteration as end:
+            drafts: list[Draft] = end.value
+        else:
+            return False
+        candidates = self._candidates(drafts)
+        best = select.choose_all(candidates)
+        for i, draft, own, place in zip(chosen, drafts, candidates, best, strict=True):
+            self._put(result, i, draft, own, place)
+        return True
+
+    def _candidates(self, drafts: Sequence[Draft]) -> list[list[Candidate]]:
+        texts = iter(self.tokenizer.decode([row for draft in drafts for row in draft.tokens]))
         return [
-            Candidate(text=text, tokens=tuple(row), score=score)
-            for text, row, score in zip(texts, draft.tokens, draft.scores, strict=True)
+            [
+                Candidate(text=next(texts), tokens=tuple(row), score=score)
+                for row, score in zip(draft.tokens, draft.scores, strict=True)
+            ]
+            for draft in drafts
         ]
 
     def _put(
@@ -125,6 +149,8 @@ class System(nn.Module, ABC):
     ) -> None:
         texts = [candidate.text for candidate in candidates]
         result.texts[i], result.candidates[i], result.scores[i] = texts[best], texts, draft.scores
+        if not draft.steps:
+            return
         noisy = self.tokenizer.decode([step.noisy[best] for step in draft.steps])
         clean = self.tokenizer.decode([step.clean[best] for step in draft.steps])
         result.traces[i] = [
@@ -152,6 +178,7 @@ class Diffusion(System):
         self.tokenizer, self.layout, self.how = tokenizer, layout, how
         self.max_source, self.max_target = max_source, max_target
         self.denoiser, self.schedule = denoiser, schedule
+        self.captures = Captures()
         forbidden = torch.zeros(len(tokenizer), dtype=torch.bool)
         forbidden[sorted(tokenizer.specials - set(written))] = True
         self.register_buffer("forbidden", forbidden, persistent=False)
@@ -168,28 +195,48 @@ class Diffusion(System):
         return lengths, torch.zeros_like(lengths, dtype=torch.float)
 
     def drafts(
-        self,
-        rows: Sequence[Sequence[int]],
-        how: Any,
-        *,
-        seed: int,
-        places: Sequence[int],
-        trace: bool,
+        self, rows: Sequence[Sequence[int]], how: Any, *, seed: int, places: Sequence[int], trace: bool
     ) -> list[Draft]:
-        self.eval()
+        course = self.course(rows, how, seed=seed, places=places, trace=trace)
+        while True:
+            try:
+                next(course)
+            except StopIteration as end:
+                drafts: list[Draft] = end.value
+                return drafts
+
+    def course(
+        self, rows: Sequence[Sequence[int]], how: Any, *, seed: int, places: Sequence[int], trace: bool
+    ) -> Course:
+        if self.training:
+            self.eval()
+        # Under autocast weights are still changing; graphs would remember where they were.
+        captures = self.captures if self.device.type == "cuda" and not torch.is_autocast_enabled() else None
         parallel = Parallel(
-            self.guided(how), self.down(how), self.layout, self.schedule.steps, self.forbidden
+            self.guided(how),
+            self.down(how),
+            self.layout,
+            self.schedule.steps,
+            self.forbidden,
+            longest=self.max_target,
+            captures=captures,
         )
-        source = self.layout.source(Rows.of(rows)).to(self.device)
-        return parallel.decode(
-            source,
+        known, count = list(places), len(rows)
+        if captures:  # a few sizes only: the last sentence stands in for those that are missing
+            more = batch_size(count) - count
+            rows, known = [*rows, *[rows[-1]] * more], [*known, *[known[-1]] * more]
+        longest = max(map(len, rows))
+        room = width(longest, self.max_source) if captures else longest
+        drafts = yield from parallel.course(
+            self.layout.source(Rows.of(rows), width=room),
             how,
             lambda memory: self.propose(memory, how),
             given=self._given(how),
             seed=seed,
-            places=torch.tensor(places, device=self.device),
+            places=torch.tensor(known),
             trace=trace,
         )
+        return drafts[:count]
 
     def guided(self, how: Any) -> Denoiser:
         """The denoiser with what the settings wrap around it."""

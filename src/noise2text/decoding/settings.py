@@ -23,6 +23,9 @@ class DiffusionSettings:
     stop_early: int = option(0, "how many of the last steps are left out")
     noise_beam: int = option(1, "noises tried a sentence, or a length")
     eta: float = option(1.0, "share of fresh noise a step: 1 is ancestral, 0 is DDIM")
+    solver: str = option(
+        "single", "how a step is made: single (by eta), or multistep (second order, no fresh noise)"
+    )
     clamp: bool = option(False, "move every estimate to the nearest embedding")
     select: str = option(
         "mbr", "which candidate: mbr, or score (its tokens' mean log-probability, its length's)"
@@ -45,10 +48,17 @@ class DiffusionSettings:
 
     def fresh(self, seed: int) -> Fresh:
         """How much of each step's noise is drawn afresh."""
-        return ddim(self.eta)
+        return ddim(self.eta if self.solver == "single" else 0.0)
+
+    @property
+    def order(self) -> int:
+        """The order of a step's error."""
+        return _ORDERS[self.solver]
 
 
+_ORDERS = {"single": 1, "multistep": 2}
 _CHOICES = {
+    "solver": tuple(_ORDERS),
     "select": ("mbr", "score"),
     "utility": ("bleu", "bleu-nltk4", "chrf", "unigram"),
     "candidate_is": ("hypothesis", "reference"),

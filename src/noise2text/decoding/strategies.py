@@ -1,28 +1,35 @@
 """What to walk: 2D parallel decoding (Difformer, section 3.3).
 
 A sentence is tried at b₁ lengths, each from b₂ noises; all candidates of all sentences of a batch go down
-together, and share their sentence's encoding. The host waits once, for the longest length.
+together, and share their sentence's encoding. The host waits once, for the lengths; what is small and
+depends on them is then made on the host and sent over in one piece.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from noise2text.decoding.captured import Captures, width
 from noise2text.decoding.settings import DiffusionSettings
 from noise2text.diffusion.denoiser import Denoiser, Estimate, Memory
 from noise2text.diffusion.noise import key
-from noise2text.diffusion.walk import strided, walk
+from noise2text.diffusion.walk import eager, strided, walk
+from noise2text.hardware import send
 from noise2text.text.canvas import Canvas, Layout, Source
 
-__all__ = ["Draft", "Parallel", "Propose", "Step"]
+__all__ = ["Course", "Draft", "Parallel", "Propose", "Step"]
+
+LOGITS = 1 << 28  # scores of tokens that are held at once
 
 Rows = list[list[int]]
 Propose = Callable[[Memory], tuple[Tensor, Tensor]]
 """The lengths (B, b₁) to try for each sentence, and their log-probabilities."""
+Course = Generator[None, None, list["Draft"]]
+"""The way to a batch's drafts; it pauses where the device has work to do and the host has none."""
 Given = tuple[Sequence[int], Sequence[int]]
 """The tokens that every target begins and ends with."""
 
@@ -54,9 +61,11 @@ class Parallel:
     layout: Layout
     resolution: int
     forbidden: Tensor  # (V,), tokens that are never written
+    longest: int  # target that the model can write
+    captures: Captures | None = None  # recorded graphs, where there are any
 
     @torch.inference_mode()
-    def decode(
+    def course(
         self,
         source: Source,
         how: DiffusionSettings,
@@ -66,47 +75,88 @@ class Parallel:
         seed: int,
         places: Tensor,
         trace: bool = False,
-    ) -> list[Draft]:
-        """The drafts of each sentence; `places` (B,) is where the sentences stand in the input."""
-        memory = self.denoiser.read(source)
-        lengths, length_scores = propose(memory)
-        lengths = lengths.clamp(min=sum(map(len, given)) + 1)
-        offsets = lengths - (~source.padding).sum(1, keepdim=True)  # (B, b₁)
-        noises = torch.arange(how.noise_beam, device=lengths.device)
-        keys = key(seed, places[:, None, None], offsets[:, :, None], noises).flatten()  # (B·b₁·b₂,)
-        wished = lengths.repeat_interleave(how.noise_beam, dim=1)
-        canvas = self.layout.give(self.layout.prompt(source, wished, width=int(lengths.max())), *given)
+    ) -> Course:
+        """The drafts of each sentence; `source` is on the host, `places` (B,) is where it is in the input.
+
+        Pauses when the lengths, and when the walk, have been asked for.
+        """
+        device, captures = self.forbidden.device, self.captures
+        there = source.to(device)
+        memory = captures.read(self.denoiser, there) if captures else self.denoiser.read(there)
+        proposed, length_scores = propose(memory)
+        proposed, ready = proposed.to("cpu", non_blocking=True), _mark(device)
+        yield
+        ready()
+        lengths = proposed.clamp(min=sum(map(len, given)) + 1)
+        canvas = self._canvas(source, lengths.repeat_interleave(how.noise_beam, dim=1), given)
+        keys = self._keys(source, lengths, seed=seed, places=places, noises=how.noise_beam)
         times = strided(how.steps, resolution=self.resolution, stop_early=how.stop_early)
-        steps = []
-        held = self.denoiser.hold(canvas)
-        for state in walk(self.denoiser, self.schedule, memory, held, keys, times, fresh=how.fresh(seed)):
+        on_device, steps = canvas.to(device), []
+        for state in walk(
+            self.denoiser,
+            self.schedule,
+            memory,
+            self.denoiser.hold(on_device),
+            send(keys, device),
+            times,
+            fresh=how.fresh(seed),
+            order=how.order,
+            prepare=captures.prepare if captures else eager,
+        ):
             if trace:
-                rounded = self._round(canvas, state.estimate)[0]
+                rounded = self._round(on_device, state.estimate)[0]
                 steps.append((state.time, self.denoiser.space.nearest(state.z), rounded))
-        tokens, scores = self._round(canvas, state.estimate)  # (B·C, L)
-        kept = ~(canvas.padding | canvas.frozen)
-        score = (scores * kept).sum(1) / kept.sum(1) + length_scores.repeat_interleave(
-            how.noise_beam, dim=1
-        ).flatten()
-        sentences = len(source.tokens)
+        tokens, scores = self._round(on_device, state.estimate)  # (B·C, L)
+        scores = scores + length_scores.repeat_interleave(how.noise_beam, dim=1).flatten()
+        tokens, scores = (each.to("cpu", non_blocking=True) for each in (tokens, scores))
+        done = _mark(device)
+        yield
+        done()
         rows = self._read(canvas, tokens)
         traced = [
             (time, self._read(canvas, noisy), self._read(canvas, clean)) for time, noisy, clean in steps
         ]
         return [
             Draft(rows[i], scored, [Step(time, noisy[i], clean[i]) for time, noisy, clean in traced])
-            for i, scored in enumerate(score.view(sentences, -1).tolist())
+            for i, scored in enumerate(scores.view(len(rows), -1).tolist())
         ]
+
+    def _canvas(self, source: Source, lengths: Tensor, given: Given) -> Canvas:
+        """The empty canvases, a little wider than need be where their shapes should be few."""
+        longest = int(lengths.max())
+        room = width(longest, self.longest) if self.captures else longest
+        return self.layout.give(self.layout.prompt(source, lengths, width=room), *given)
+
+    def _keys(self, source: Source, lengths: Tensor, *, seed: int, places: Tensor, noises: int) -> Tensor:
+        """The keys (B·b₁·b₂,) of the candidates' noise."""
+        offsets = lengths - (~source.padding).sum(1, keepdim=True)  # (B, b₁)
+        return key(seed, places[:, None, None], offsets[:, :, None], torch.arange(noises)).flatten()
 
     def _read(self, canvas: Canvas, tokens: Tensor) -> list[Rows]:
         """The rows of each sentence's candidates."""
-        rows, sentences = self.layout.read(canvas, tokens), len(canvas.source.tokens)
+        rows, sentences = self.layout.read(canvas, tokens.cpu()), len(canvas.source.tokens)
         size = len(rows) // sentences
         return [rows[i * size : (i + 1) * size] for i in range(sentences)]
 
     def _round(self, canvas: Canvas, estimate: Estimate) -> tuple[Tensor, Tensor]:
-        """The likeliest token at each position, the given one where it is frozen, and its log-probability."""
+        """The likeliest token at each place, or the given one, and each row's mean log-probability."""
+        size = max(1, LOGITS // (canvas.tokens.shape[1] * len(self.forbidden)))  # rows at once
+        parts = zip(estimate.mean.split(size), estimate.hidden.split(size), strict=True)
+        best = [self._best(Estimate(*part)) for part in parts]
+        tokens, scores = (torch.cat(each) for each in zip(*best, strict=True))
+        kept = ~(canvas.padding | canvas.frozen)
+        return torch.where(canvas.frozen, canvas.tokens, tokens), (scores * kept).sum(1) / kept.sum(1)
+
+    def _best(self, estimate: Estimate) -> tuple[Tensor, Tensor]:
         logits = self.denoiser.logits(estimate).float().masked_fill(self.forbidden, -torch.inf)
         best = logits.max(-1)
-        tokens = torch.where(canvas.frozen, canvas.tokens, best.indices)
-        return tokens, best.values - logits.logsumexp(-1)
+        return best.indices, best.values - logits.logsumexp(-1)
+
+
+def _mark(device: torch.device) -> Callable[[], None]:
+    """What waits until the device has done all that it was asked to do so far."""
+    if device.type != "cuda":
+        return lambda: None
+    event = torch.cuda.Event()
+    event.record()
+    return event.synchronize

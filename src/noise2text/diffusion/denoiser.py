@@ -2,7 +2,7 @@
 
 Whatever a network predicts, and whatever is wrapped around it, looks like this to the walk and to the
 objective. What the source needs is read once a sentence (`Memory`); what is given on the canvas is held
-(`Held`) in the input and in the guess of self-conditioning; the walk holds the estimate, too.
+(`Held`) in the input; the walk and the objective hold the estimates, of which one is the next guess.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Denoiser(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
-        """ẑ₀ for noisy z (B, L, D); `guess` is the previous estimate (self-conditioning) or none."""
+        """ẑ₀ for noisy z (B, L, D); `guess` is the previous estimate (self-conditioning); none is zero."""
 
     def logits(self, estimate: Estimate) -> Tensor:
         """Scores of every token at every position (B, L, V): the rounding of ẑ₀."""

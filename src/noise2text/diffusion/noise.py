@@ -55,11 +55,14 @@ def uniform(keys: Tensor) -> Tensor:
 
 
 def gaussian(keys: Tensor, step: int | Tensor, length: int, dim: int) -> Tensor:
-    """Standard normal noise (B, length, dim) in float32; a position's is the same whatever the length."""
-    start = _mix(keys ^ _mix(torch.as_tensor(step, device=keys.device) * _FIRST + _GOLDEN))  # (B,)
+    """Standard normal noise (B, length, dim) in float32; a position's is the same whatever the length.
+
+    Steps of the shape (K, 1) give K of them, (K, B, length, dim).
+    """
+    start = _mix(keys ^ _mix(torch.as_tensor(step, device=keys.device) * _FIRST + _GOLDEN))  # (…, B)
     positions = torch.arange(length, device=keys.device)[:, None] << 32
     counter = positions | torch.arange((dim + 1) // 2, device=keys.device)  # (L, D/2)
-    bits = _mix(start[:, None, None] + counter * _GOLDEN)  # (B, L, D/2)
+    bits = _mix(start[..., None, None] + counter * _GOLDEN)  # (…, B, L, D/2)
     radius = torch.sqrt(-2 * torch.log((_shift(bits, 40) + 1).float() * 2.0**-24))
     angle = (_shift(bits, 16) & 0xFFFFFF).float() * (2 * math.pi * 2.0**-24)
-    return torch.stack([radius * angle.cos(), radius * angle.sin()], dim=-1).flatten(2)[..., :dim]
+    return torch.stack([radius * angle.cos(), radius * angle.sin()], dim=-1).flatten(-2)[..., :dim]

@@ -4,7 +4,13 @@
 
 c² = 1 − ρ is ancestral sampling: it equals DDPM's posterior q(z_s | z_t, ẑ₀) for neighbouring steps and
 its respaced form for strided ones (Difformer, section 3.3); c² = η²(1 − ρ) is DDIM with eta; c² = 1 draws
-z_s anew from the prior around ẑ₀. The coefficients are made in float64 before the loop.
+z_s anew from the prior around ẑ₀. The second-order multistep solver (DPM-Solver++ 2M; Lu et al., 2022) puts
+ẑ₀ + (h / 2h′)·(ẑ₀ − ẑ₀′) in the place of ẑ₀, where ẑ₀′ is the estimate before and h, h′ are the steps in
+log α/σ; without fresh noise it follows the probability flow with an error that falls with the square of h.
+
+All of these are one linear step with other factors. The factors are made in float64 before the loop; the
+first row draws the noise to start from. So a step needs nothing but its number, and can be captured once and
+replayed (`decoding/captured.py`).
 """
 
 from __future__ import annotations
@@ -18,8 +24,25 @@ from torch import Tensor, nn
 from noise2text.diffusion.denoiser import Denoiser, Estimate, Held, Memory
 from noise2text.diffusion.noise import gaussian
 from noise2text.diffusion.schedules import Level
+from noise2text.hardware import send
 
-__all__ = ["Fresh", "State", "ancestral", "coefficients", "ddim", "strided", "walk"]
+__all__ = [
+    "Fresh",
+    "Path",
+    "Row",
+    "Spot",
+    "State",
+    "Stepper",
+    "ancestral",
+    "coefficients",
+    "ddim",
+    "eager",
+    "go",
+    "pave",
+    "start",
+    "strided",
+    "walk",
+]
 
 Fresh = Callable[[Tensor], Tensor]
 """The share c² of the noise that is drawn afresh, given ρ."""
@@ -33,6 +56,46 @@ class State:
     time: float
     z: Tensor  # (B, L, D)
     estimate: Estimate
+
+
+@dataclass(frozen=True)
+class Row:
+    """One step of a path: its level, and the factors that lead to it."""
+
+    level: Level
+    on_z: Tensor  # (1, 1 or L, 1), as all that follow
+    on_x0: Tensor
+    on_before: Tensor
+    on_noise: Tensor
+
+
+@dataclass(frozen=True)
+class Path:
+    """The steps of a walk; the first leads from nothing to noise."""
+
+    table: Tensor  # (K, 7, 1 or L): alpha, sigma, clock, and the four factors
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def at(self, number: Tensor) -> Row:
+        """The row of a step whose number (1,) stays on the device."""
+        alpha, sigma, clock, *factors = self.table.index_select(0, number)[..., None].unbind(1)
+        return Row(Level(alpha, sigma, clock[..., 0]), *factors)
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Where a walk is: the canvas, its estimate, and the estimate before."""
+
+    z: Tensor  # (B, L, D)
+    estimate: Estimate
+    before: Tensor  # (B, L, D)
+
+
+Stepper = Callable[[], Spot]
+"""Goes one step further down with each call."""
+Prepare = Callable[[Denoiser, Memory, Held, Tensor, Path], Stepper]
 
 
 def ancestral(rho: Tensor) -> Tensor:
@@ -58,6 +121,60 @@ def strided(steps: int, *, resolution: int, stop_early: int = 0) -> Tensor:
     return torch.linspace(1, 1 / resolution, steps, dtype=torch.float64)[: steps - stop_early]
 
 
+def pave(levels: Level, *, fresh: Fresh = ancestral, order: int = 1) -> Path:
+    """The path through levels (a row a time, falling) by steps of the first or second order."""
+    now = Level(levels.alpha[:-1], levels.sigma[:-1], levels.clock[:-1])
+    then = Level(levels.alpha[1:], levels.sigma[1:], levels.clock[1:])
+    on_z, on_x0, on_noise = coefficients(now, then, fresh)
+    ahead = _ahead(levels) if order == 2 else torch.zeros_like(on_x0)
+    nothing = torch.zeros_like(levels.sigma[:1])
+    columns = [
+        levels.alpha,
+        levels.sigma,
+        levels.clock[..., None],
+        torch.cat([nothing, on_z]),
+        torch.cat([nothing, on_x0 * (1 + ahead)]),
+        torch.cat([nothing, -on_x0 * ahead]),
+        torch.cat([levels.sigma[:1], on_noise]),
+    ]
+    return Path(torch.cat(torch.broadcast_tensors(*columns), dim=-1).mT.float())
+
+
+def _ahead(levels: Level) -> Tensor:
+    """h / 2h′ for every step; 0 for the first, and for the one after a step from pure noise (h′ = ∞)."""
+    steps = (levels.alpha / levels.sigma).log().diff(dim=0)
+    ratio = steps[1:] / (2 * steps[:-1])
+    return torch.cat([torch.zeros_like(steps[:1]), torch.where(steps[:-1].isfinite(), ratio, 0)])
+
+
+def go(denoiser: Denoiser, memory: Memory, held: Held, noise: Tensor, row: Row, spot: Spot) -> Spot:
+    """One step down: from a spot to the one that the path's row leads to, with the step's noise."""
+    last = spot.estimate.mean
+    z = held.hold(row.on_z * spot.z + row.on_x0 * last + row.on_before * spot.before + row.on_noise * noise)
+    estimate = denoiser(z, row.level, memory, held, last)
+    return Spot(z, Estimate(held.hold(estimate.mean), estimate.hidden), before=last)
+
+
+def start(held: Held) -> Spot:
+    """Before the first step: nothing anywhere, each nothing in its own place."""
+    z, mean, before = (torch.zeros_like(held.given, dtype=torch.float) for _ in range(3))
+    return Spot(z, Estimate(mean, mean), before)
+
+
+def eager(denoiser: Denoiser, memory: Memory, held: Held, keys: Tensor, path: Path) -> Stepper:
+    """Steps that are computed one operation after another."""
+    spot, numbers = start(held), iter(torch.arange(len(path), device=keys.device).split(1))
+
+    def step() -> Spot:
+        nonlocal spot
+        number = next(numbers)
+        noise = gaussian(keys, number, *held.given.shape[1:])
+        spot = go(denoiser, memory, held, noise, path.at(number), spot)
+        return spot
+
+    return step
+
+
 def walk(
     denoiser: Denoiser,
     schedule: nn.Module,
@@ -67,22 +184,17 @@ def walk(
     times: Tensor,
     *,
     fresh: Fresh = ancestral,
+    order: int = 1,
+    prepare: Prepare = eager,
 ) -> Iterator[State]:
-    """The states at the given falling times, from pure noise; the last estimate is the answer."""
-    length, dim = held.given.shape[1:]
-    levels: Level = schedule(times.to(keys.device), length)  # a row a step
-    now = Level(levels.alpha[:-1], levels.sigma[:-1], levels.clock[:-1])
-    then = Level(levels.alpha[1:], levels.sigma[1:], levels.clock[1:])
-    on_z, on_x0, on_noise = (table.float() for table in coefficients(now, then, fresh))
-    z = held.hold(levels.sigma[0].float() * gaussian(keys, 0, length, dim))
-    guess = None
-    for step, time in enumerate(times.tolist()):
-        here = Level(levels.alpha[step, None], levels.sigma[step, None], levels.clock[step, None])
-        estimate = denoiser(z, here, memory, held, guess)
-        estimate = Estimate(held.hold(estimate.mean), estimate.hidden)
-        yield State(step, time, z, estimate)
-        if step + 1 == len(times):
-            return
-        noise = gaussian(keys, step + 1, length, dim)
-        z = held.hold(on_z[step] * z + on_x0[step] * estimate.mean + on_noise[step] * noise)
-        guess = estimate.mean
+    """The states at the given falling times, from pure noise; the last estimate is the answer.
+
+    A state may be overwritten by the next one.
+    """
+    device = next((buffer.device for buffer in schedule.buffers()), "cpu")  # where its tables are, if any
+    levels: Level = schedule(times.to(device), held.given.shape[1])  # a row a step
+    path = pave(levels, fresh=fresh, order=order)
+    step = prepare(denoiser, memory, held, keys, Path(send(path.table, keys.device)))
+    for number, time in enumerate(times.tolist()):
+        spot = step()
+        yield State(number, time, spot.z, spot.estimate)

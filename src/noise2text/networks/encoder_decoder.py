@@ -44,7 +44,7 @@ class Encoder(nn.Module):
         """The states (B, S, W)."""
         places = self.positions.weight[: source.tokens.shape[1]]
         x = self.dropout(self.project(self.space.embed(source.tokens)) + places)
-        mask = visible(source.padding)
+        mask = visible(source.padding, x)
         for layer in self.layers:
             x = layer(x, mask)
         return x
@@ -92,11 +92,11 @@ class EncoderDecoder(Denoiser):
 
     def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
         z = held.hold(z)
-        guess = torch.zeros_like(z) if guess is None else held.hold(guess)
+        guess = torch.zeros_like(z) if guess is None else guess
         both = self.project(torch.stack([z, guess], dim=2).to(self.project.weight.dtype))  # (B, L, 2, W)
         places = self.positions.weight[: z.shape[1]]
         x = self.dropout(self.norm(self.combine(both.flatten(2)) + self.time(level.clock) + places))
-        mask, source_mask = visible(held.padding), visible(memory.padding)
+        mask, source_mask = visible(held.padding, x), visible(memory.padding, x)
         for layer, keys, values in zip(self.layers, memory.keys, memory.values, strict=True):
             x = layer(x, mask, keys, values, source_mask)
         return Estimate(self.out(x).float(), x)

@@ -47,7 +47,7 @@ class JointTransformer(Denoiser):
         z = held.hold(z).to(self.positions.weight.dtype)
         places = self.positions.weight[: z.shape[1]]
         x = self.dropout(self.norm(self.up(z) + places + self.time(level.clock)))
-        mask = visible(held.padding)
+        mask = visible(held.padding, x)
         for layer in self.layers:
             x = layer(x, mask)
         return Estimate(self.down(x).float(), x)

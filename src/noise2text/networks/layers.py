@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import math
 from collections.abc import Callable
 
@@ -16,14 +18,38 @@ __all__ = [
     "FeedForward",
     "SelfAttention",
     "TimeEmbedding",
+    "add_norm",
     "start",
     "visible",
 ]
 
 
-def visible(padding: Tensor) -> Tensor:
-    """The attention mask (B, 1, 1, S) that shows every query all that is not padding."""
-    return ~padding[:, None, None, :]
+def visible(padding: Tensor, like: Tensor) -> Tensor:
+    """What to add to the attention's scores (B, 1, 1, S), so that every query sees all but the padding.
+
+    Made once for all layers, in the type of the states: attention would make this of a mask each time.
+    """
+    return torch.zeros_like(padding, dtype=like.dtype).masked_fill_(padding, -torch.inf)[:, None, None, :]
+
+
+def add_norm(norm: nn.LayerNorm, x: Tensor, y: Tensor) -> Tensor:
+    """LayerNorm(x + y); one kernel where a GPU only generates."""
+    if _only_generates(x) and x.dtype == y.dtype == norm.weight.dtype and _triton():
+        from noise2text.networks.kernels import add_norm as fused
+
+        return fused(x, y, norm.weight, norm.bias, norm.eps)
+    out: Tensor = norm(x + y)
+    return out
+
+
+def _only_generates(x: Tensor) -> bool:
+    """Whether a GPU computes this, and nobody will ask for gradients."""
+    return x.is_cuda and torch.is_inference_mode_enabled() and not torch.is_autocast_enabled()
+
+
+@functools.cache
+def _triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -77,6 +103,15 @@ class FeedForward(nn.Sequential):
     ) -> None:
         super().__init__(nn.Linear(into, hidden), activation(), nn.Dropout(dropout), nn.Linear(hidden, out))
 
+    def forward(self, x: Tensor) -> Tensor:
+        first, activation, _, last = self
+        if _only_generates(x) and isinstance(activation, nn.ReLU) and isinstance(first, nn.Linear):
+            # The activation is applied where the product is made, instead of reading all of it again.
+            hidden = torch._addmm_activation(first.bias, x.flatten(0, -2), first.weight.t())
+            out: Tensor = last(hidden.unflatten(0, x.shape[:-1]))
+            return out
+        return super().forward(x)
+
 
 class EncoderLayer(nn.Module):
     """Self-attention, then a feed-forward network."""
@@ -97,8 +132,8 @@ class EncoderLayer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        x = self.attention_norm(x + self.dropout(self.attention(x, mask)))
-        return self.feed_norm(x + self.dropout(self.feed(x)))
+        x = add_norm(self.attention_norm, x, self.dropout(self.attention(x, mask)))
+        return add_norm(self.feed_norm, x, self.dropout(self.feed(x)))
 
 
 class DecoderLayer(nn.Module):
@@ -112,9 +147,9 @@ class DecoderLayer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, mask: Tensor, keys: Tensor, values: Tensor, source_mask: Tensor) -> Tensor:
-        x = self.attention_norm(x + self.dropout(self.attention(x, mask)))
-        x = self.cross_norm(x + self.dropout(self.cross(x, keys, values, source_mask)))
-        return self.feed_norm(x + self.dropout(self.feed(x)))
+        x = add_norm(self.attention_norm, x, self.dropout(self.attention(x, mask)))
+        x = add_norm(self.cross_norm, x, self.dropout(self.cross(x, keys, values, source_mask)))
+        return add_norm(self.feed_norm, x, self.dropout(self.feed(x)))
 
 
 class TimeEmbedding(nn.Module):

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from noise2text.hardware import send
 from noise2text.problem import Problem
 from noise2text.text.plan import ladder
 from noise2text.text.rows import Rows
@@ -30,7 +31,7 @@ class Source:
 
     def to(self, device: torch.device | str) -> Source:
         """The same source on a device."""
-        return Source(self.tokens.to(device, non_blocking=True), self.padding.to(device, non_blocking=True))
+        return Source(send(self.tokens, device), send(self.padding, device))
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Canvas:
 
     def to(self, device: torch.device | str) -> Canvas:
         """The same canvas on a device."""
-        moved = {name: getattr(self, name).to(device, non_blocking=True) for name in _ON_CANVAS}
+        moved = {name: send(getattr(self, name), device) for name in _ON_CANVAS}
         return replace(self, source=self.source.to(device), **moved)
 
 

@@ -110,7 +110,7 @@ class DiffusionObjective(Objective):
         guess = None
         if draws.guessed:
             with torch.no_grad():
-                guess = denoiser(z_t, level, memory, held, None).mean
+                guess = held.hold(denoiser(z_t, level, memory, held, None).mean)
         estimate = denoiser(z_t, level, memory, held, guess)
         first = (draws.t <= 1 / self.times.steps)[:, None, None]  # there the embedding itself is the target
         trace = Trace(canvas, z0, torch.where(first, clean, z0), estimate, memory, denoiser)

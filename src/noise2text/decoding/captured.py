@@ -1,0 +1,196 @@
+"""The denoising step as a CUDA graph: recorded once for each set of shapes, replayed for any number of steps.
+
+A step is about two hundred small kernels, and launching one costs more than running it. Since a step needs
+only its number, and finds its factors, its noise and its canvas on the device (`diffusion/walk.py`), the very
+function that runs elsewhere is recorded here; nothing is written twice. Batches and lengths are rounded up to
+few values (`batch_size`, `width`), so that few graphs serve all texts.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import fields
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from noise2text.diffusion.denoiser import Denoiser, Estimate, Held, Memory
+from noise2text.diffusion.noise import gaussian
+from noise2text.diffusion.walk import Path, Spot, Stepper, go, start
+from noise2text.text.canvas import Source
+
+__all__ = ["Captures", "batch_size", "width"]
+
+KEPT = 64  # graphs, after which the one not used for longest is forgotten
+AHEAD = 16  # steps whose noise is drawn at once,
+NOISE = 1 << 26  # unless these are more numbers than this
+LONGEST = 4096  # steps that a recorded walk has room for, unless more are asked for
+MANY = 64  # rows from which attention takes another kernel
+WARM = 2  # runs before recording, in which libraries set themselves up
+
+T = TypeVar("T")
+
+
+def batch_size(sentences: int) -> int:
+    """The number of sentences, rounded up to a power of two."""
+    return 1 << (sentences - 1).bit_length()
+
+
+def width(length: int, longest: int) -> int:
+    """The length, rounded up to a multiple of 4, or of an eighth of the power of two above it."""
+    step = max(4, (1 << (length - 1).bit_length()) // 8)
+    return max(length, min(longest, -(-length // step) * step))
+
+
+class Graph(Generic[T]):
+    """A function of tensors, recorded; its inputs and its output keep their places in memory."""
+
+    def __init__(self, function: Callable[[], T], *, pool: Any) -> None:
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(WARM):
+                function()
+        torch.cuda.current_stream().wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, pool=pool):
+            self.output = function()
+
+    def __call__(self) -> T:
+        """The output for what the inputs hold now; the next call overwrites it."""
+        self.graph.replay()
+        return self.output
+
+
+class _Read:
+    """The reading of a source, recorded."""
+
+    def __init__(self, denoiser: Denoiser, source: Source, pool: Any) -> None:
+        self.source = _copied(source)
+        self.graph = Graph(lambda: denoiser.read(self.source), pool=pool)
+
+    def __call__(self, source: Source) -> Memory:
+        _fill(self.source, source)
+        memory: Memory = _copied(self.graph())  # others may be read before this one is used
+        return memory
+
+
+class _Walk:
+    """A step down, recorded, with all that it looks at; the noise of several steps is drawn at once."""
+
+    def __init__(
+        self, denoiser: Denoiser, memory: Memory, held: Held, keys: Tensor, path: Path, pool: Any
+    ) -> None:
+        self.denoiser, self.memory, self.held, self.keys = (
+            denoiser,
+            _copied(memory),
+            _copied(held),
+            keys.clone(),
+        )
+        self.path = Path(path.table.new_zeros(max(LONGEST, len(path)), *path.table.shape[1:]))
+        self.number = torch.zeros(1, dtype=torch.long, device=keys.device)
+        self.spot = start(held)
+        self.ahead = max(1, min(AHEAD, NOISE // held.given.numel()))
+        self.taken = 0
+        self.draw = Graph(self._draw, pool=pool)
+        self.step = Graph(self._go, pool=pool)
+
+    def _draw(self) -> Tensor:
+        """The noise of the next steps."""
+        numbers = self.number + torch.arange(self.ahead, device=self.number.device)
+        return gaussian(self.keys, numbers[:, None], *self.held.given.shape[1:])
+
+    def _go(self) -> Tensor:
+        """One step, whose end is put where it began; returns the network's last states."""
+        noise = self.draw.output.index_select(0, self.number % self.ahead)[0]
+        row = self.path.at(self.number)
+        with sdpa_kernel(_attention(len(self.keys))):
+            spot = go(self.denoiser, self.memory, self.held, noise, row, self.spot)
+        self.spot.before.copy_(spot.before)
+        self.spot.estimate.mean.copy_(spot.estimate.mean)
+        self.spot.z.copy_(spot.z)
+        self.number.add_(1)
+        return spot.estimate.hidden
+
+    def begin(self, memory: Memory, held: Held, keys: Tensor, path: Path) -> Stepper:
+        """Put a new walk in the place of the last one."""
+        _fill(self.memory, memory)
+        _fill(self.held, held)
+        self.keys.copy_(keys)
+        self.path.table[: len(path)].copy_(path.table)
+        for tensor in (self.number, self.spot.z, self.spot.estimate.mean, self.spot.before):
+            tensor.zero_()
+        self.taken = 0
+        return self._step
+
+    def _step(self) -> Spot:
+        if self.taken % self.ahead == 0:
+            self.draw()
+        self.taken += 1
+        hidden = self.step()
+        return Spot(self.spot.z, Estimate(self.spot.estimate.mean, hidden), self.spot.before)
+
+
+class Captures:
+    """The recorded graphs of a system, by the denoiser and the shapes that they are for."""
+
+    def __init__(self) -> None:
+        self.graphs: OrderedDict[Hashable, Any] = OrderedDict()
+        self.pools: dict[str, Any] = {}  # graphs of one kind never run at the same time: they share memory
+
+    def read(self, denoiser: Denoiser, source: Source) -> Memory:
+        """What the denoiser keeps of the sources."""
+        name = ("read", _who(denoiser), *_shapes(source))
+        read: _Read = self._find(name, lambda pool: _Read(denoiser, source, pool))
+        return read(source)
+
+    def prepare(self, denoiser: Denoiser, memory: Memory, held: Held, keys: Tensor, path: Path) -> Stepper:
+        """The steps of a walk, in the place of `walk.eager`."""
+        shapes = (*_shapes(memory), *_shapes(held), path.table.shape[1:], max(LONGEST, len(path)))
+        name = ("walk", _who(denoiser), *shapes)
+        walk: _Walk = self._find(name, lambda pool: _Walk(denoiser, memory, held, keys, path, pool))
+        return walk.begin(memory, held, keys, path)
+
+    def _find(self, name: tuple[Hashable, ...], make: Callable[[Any], Any]) -> Any:
+        if name not in self.graphs:
+            pool = self.pools.setdefault(str(name[0]), torch.cuda.graph_pool_handle())
+            self.graphs[name] = make(pool)
+        self.graphs.move_to_end(name)
+        while len(self.graphs) > KEPT:
+            self.graphs.popitem(last=False)
+        return self.graphs[name]
+
+
+def _attention(rows: int) -> list[SDPBackend]:
+    """The kernels that attention may use: for many short rows one is twice as fast as the usual choice."""
+    others = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    return others if rows >= MANY else [SDPBackend.CUDNN_ATTENTION, *others]
+
+
+def _who(denoiser: Denoiser) -> Hashable:
+    """What the denoiser is: its wrappers with their numbers, and the weights at the bottom of them."""
+    inner = getattr(denoiser, "denoiser", None)
+    if isinstance(inner, Denoiser):
+        plain = (item for item in vars(denoiser).items() if isinstance(item[1], int | float | str))
+        return type(denoiser), tuple(plain), _who(inner)
+    return id(denoiser), denoiser.space.table.data_ptr()
+
+
+def _tensors(parts: Any) -> Iterator[Tensor]:
+    return (getattr(parts, field.name) for field in fields(parts))
+
+
+def _shapes(parts: Any) -> Sequence[Hashable]:
+    return [(tensor.shape, tensor.dtype) for tensor in _tensors(parts)]
+
+
+def _copied(parts: Any) -> Any:
+    return type(parts)(*(tensor.clone() for tensor in _tensors(parts)))
+
+
+def _fill(parts: Any, others: Any) -> None:
+    for mine, theirs in zip(_tensors(parts), _tensors(others), strict=True):
+        mine.copy_(theirs)

@@ -1,0 +1,126 @@
+"""A recorded step is the plain one: the same texts, for any number of steps and any walk after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from noise2text.decoding import captured
+from noise2text.decoding.captured import Captures, batch_size, width
+from noise2text.decoding.settings import DiffusionSettings
+from noise2text.diffusion.denoiser import Clamped
+from noise2text.diffusion.noise import key
+from noise2text.diffusion.walk import eager, strided, walk
+from noise2text.recipes import RECIPES
+from noise2text.system import LengthDiffusion
+from noise2text.text.rows import Rows
+from noise2text.text.tokenizer import Tokenizer
+
+from ..conftest import Make
+
+TEXTS = ["sunday, 7 april 1957", "12. mai 2001", "3 enero 1999", "den 1. mars 1984", "9 july 2020"]
+
+
+def test_sizes_are_few_and_large_enough() -> None:
+    assert [batch_size(n) for n in (1, 2, 3, 5, 64, 65)] == [1, 2, 4, 8, 64, 128]
+    widths = {width(n, 128) for n in range(1, 129)}
+    assert len(widths) < 30
+    assert all(n <= width(n, 128) <= n + max(3, n // 4) for n in range(1, 129))
+    assert width(30, 30) == 30
+
+
+class Replayed:
+    """What a recorded graph does, without a GPU: the same function on the same places again."""
+
+    def __init__(self, function: Callable[[], Any], *, pool: Any) -> None:
+        self.function = function
+        for _ in range(captured.WARM):
+            self.output = function()
+
+    def __call__(self) -> Any:
+        self.output = self.function()
+        return self.output
+
+
+@pytest.fixture
+def replays(monkeypatch: pytest.MonkeyPatch) -> Captures:
+    monkeypatch.setattr(captured, "Graph", Replayed)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
+    return Captures()
+
+
+def states(system: LengthDiffusion, captures: Captures | None, *, steps: int, seed: int, order: int) -> Any:
+    with torch.inference_mode():
+        source = system.layout.source(Rows.of([[8, 9, 10], [13, 14 + seed, 15]]))
+        denoiser = Clamped(system.denoiser) if seed == 3 else system.denoiser
+        memory = captures.read(denoiser, source) if captures else denoiser.read(source)
+        canvas = system.layout.prompt(source, torch.tensor([[4, 3], [2, 4]]), width=4)
+        canvas = system.layout.give(canvas, [9 + seed], ())
+        walked = walk(
+            denoiser,
+            system.schedule,
+            memory,
+            denoiser.hold(canvas),
+            key(seed, torch.arange(4)),
+            strided(steps, resolution=2000),
+            fresh=DiffusionSettings(eta=1.0 if order == 1 else 0.0).fresh(seed),
+            order=order,
+            prepare=captures.prepare if captures else eager,
+        )
+        return [(s.time, s.z.clone(), s.estimate.mean.clone(), s.estimate.hidden.clone()) for s in walked]
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_one_recording_serves_walks_of_any_length_and_any_canvas_of_its_shape(
+    small: Make, replays: Captures, order: int
+) -> None:
+    system = small()
+    for steps, seed in ((3, 0), (40, 1), (5, 2), (4, 3)):  # 40 steps need noise more than once
+        plain = states(system, None, steps=steps, seed=seed, order=order)
+        again = states(system, replays, steps=steps, seed=seed, order=order)
+        assert len(plain) == len(again) == steps
+        for a, b in zip(plain, again, strict=True):
+            assert a[0] == b[0]
+            assert all(torch.allclose(x, y, atol=1e-4) for x, y in zip(a[1:], b[1:], strict=True))
+    kinds = [name[0] for name in replays.graphs]  # type: ignore[index]
+    assert kinds.count("walk") == 2  # the plain denoiser's and the clamped one's
+    assert kinds.count("read") == 2
+
+
+def test_other_weights_and_other_shapes_are_recorded_anew(small: Make, replays: Captures) -> None:
+    one, other = small(), small()
+    for system in (one, other, one):
+        states(system, replays, steps=2, seed=0, order=1)
+    assert len(replays.graphs) == 4
+    one.half().float()  # the weights are elsewhere now
+    states(one, replays, steps=2, seed=0, order=1)
+    assert len(replays.graphs) == 6
+
+
+def test_recordings_that_were_not_used_for_long_are_forgotten(
+    small: Make, replays: Captures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(captured, "KEPT", 2)
+    for _ in range(3):
+        states(small(), replays, steps=2, seed=0, order=1)
+    assert len(replays.graphs) == 2
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_gpu_writes_the_same_texts_with_and_without_recording(name: str, tokenizer: Tokenizer) -> None:
+    recipe = RECIPES[name]
+    torch.manual_seed(0)
+    settings = recipe.resolve(recipe.settings("tiny"), tokenizer)
+    system = recipe.build(settings, tokenizer).to("cuda").eval()
+    if not hasattr(system, "captures"):
+        return
+    fast = {"steps": 6, "noise_beam": 2} | ({"stop_early": 1} if hasattr(system.how, "length_beam") else {})
+    recorded = system.generate(TEXTS, batch=2, **fast)
+    system.captures = None
+    plain = system.generate(TEXTS, batch=2, **fast)
+    assert recorded.candidates == plain.candidates
+    assert torch.allclose(torch.tensor(recorded.scores), torch.tensor(plain.scores), atol=1e-3)

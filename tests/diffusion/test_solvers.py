@@ -1,0 +1,94 @@
+"""Walks of a Gaussian toy, whose posterior is known: they end where theory says, and how fast they get there.
+
+With z₀ ~ N(m, v) the best estimate is E[z₀ | z_t] = (m·σ² + α·v·z_t) / (α²·v + σ²), z_t has the variance
+α²·v + σ², and the probability flow keeps a point at the same quantile: z_t = α·m + √(α²·v + σ²)·ξ.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor
+
+from noise2text.diffusion.denoiser import Denoiser, Estimate, Held, Memory
+from noise2text.diffusion.noise import gaussian, key
+from noise2text.diffusion.schedules import SCHEDULES, Level
+from noise2text.diffusion.walk import Fresh, ancestral, ddim, walk
+from noise2text.text.canvas import Source
+
+MEAN, VARIANCE, END = 0.7, 0.25, 0.3
+NOBODY = Memory(*(torch.empty(0) for _ in range(4)))
+
+
+class Posterior(Denoiser):
+    """The best estimate there is for the toy."""
+
+    def read(self, source: Source) -> Memory:
+        return NOBODY
+
+    def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
+        mean = (MEAN * level.sigma**2 + level.alpha * VARIANCE * z) / spread(level) ** 2
+        return Estimate(mean, mean)
+
+
+def spread(level: Level) -> Tensor:
+    """The standard deviation of z_t."""
+    return (level.alpha**2 * VARIANCE + level.sigma**2).sqrt()
+
+
+def arrive(schedule: str, steps: int, fresh: Fresh, order: int, rows: int) -> tuple[Tensor, Tensor]:
+    """Where the walks end, and where the probability flow from the same noise does."""
+    nothing = torch.zeros(rows, 4, 2)
+    mask = torch.zeros(rows, 4, dtype=torch.bool)
+    keys, times = key(0, torch.arange(rows)), torch.linspace(1, END, steps + 1, dtype=torch.float64)
+    curve = SCHEDULES[schedule](10_000)
+    *_, last = walk(
+        Posterior(), curve, NOBODY, Held(nothing, mask, mask), keys, times, fresh=fresh, order=order
+    )
+    end, begin = curve(times[-1:], 1), curve(times[:1], 1)
+    quantile = (begin.sigma * gaussian(keys, 0, 4, 2) - begin.alpha * MEAN) / spread(begin)
+    return last.z, (end.alpha * MEAN + spread(end) * quantile).float()
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+@pytest.mark.parametrize(("order", "least", "most"), [(1, 0.8, 1.3), (2, 1.7, 2.6)])
+def test_the_flow_is_followed_with_the_order_that_is_promised(
+    schedule: str, order: int, least: float, most: float
+) -> None:
+    errors = []
+    for steps in (20, 40, 80):
+        there, flow = arrive(schedule, steps, ddim(0.0), order, 64)
+        errors.append((there - flow).square().mean().sqrt().item())
+    rates = [math.log2(a / b) for a, b in pairwise(errors)]
+    assert all(least < rate < most for rate in rates), (errors, rates)
+
+
+def test_the_second_order_needs_fewer_steps() -> None:
+    errors = {}
+    for order, steps in ((1, 40), (2, 10)):
+        there, flow = arrive("cosine", steps, ddim(0.0), order, 64)
+        errors[order] = (there - flow).square().mean().item()
+    assert errors[2] < errors[1]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("fresh", [ancestral, ddim(0.0), ddim(0.5)], ids=["ancestral", "ddim", "half"])
+def test_walks_end_with_the_known_distribution_as_steps_grow(schedule: str, fresh: Fresh) -> None:
+    level = SCHEDULES[schedule](10_000)(torch.tensor([END], dtype=torch.float64), 1)
+    errors = []
+    for steps in (4, 16, 256):
+        there, _ = arrive(schedule, steps, fresh, 1, 4_000)
+        errors.append(abs(there.std().item() - spread(level).item()))
+        assert there.mean().item() == pytest.approx(level.alpha.item() * MEAN, abs=0.03)
+    assert errors[-1] < 0.01
+    assert errors[-1] < errors[0]
+
+
+def test_the_first_step_and_the_one_after_pure_noise_are_of_the_first_order() -> None:
+    for steps, same in ((1, True), (2, True), (3, False)):
+        one, _ = arrive("sqrt", steps, ddim(0.0), 1, 8)  # its α(1) is 0
+        two, _ = arrive("sqrt", steps, ddim(0.0), 2, 8)
+        assert torch.allclose(one, two) == same
