@@ -69,6 +69,7 @@ def test_help_and_import_come_without_torch() -> None:
     assert done.returncode == 0, done.stderr
     for command in (
         "train",
+        "train-classifier",
         "generate",
         "evaluate",
         "rescale",
@@ -181,6 +182,37 @@ def test_generate_writes_a_line_for_each_line(
     assert from_stdin.out == done.out
 
 
+def test_a_classifier_is_trained_and_steers_by_command(
+    run: Callable[..., Outcome], model: Path, tmp_path: Path
+) -> None:
+    assert run("synth", "days", "--out", tmp_path, "--pairs", 50).code == 0
+    files = ["--train", tmp_path / "train.jsonl", "--valid", tmp_path / "valid.jsonl"]
+    done = run(
+        *("train-classifier", model, *files, "--out", tmp_path / "guide", "--device", "cpu"),
+        *("--set=steps=2", "--set=batch=4"),
+    )
+    assert done.code == 0, done.err
+    assert "valid accuracy t=0.1" in done.err
+    fast = [
+        "--input",
+        "-",
+        "--steps",
+        3,
+        "--stop-early",
+        0,
+        "--length-beam",
+        1,
+        "--guide",
+        tmp_path / "guide",
+    ]
+    done = run("generate", model, *fast, "--class", "may", "--guide-rate", 5, stdin=b"1957\n1987\n")
+    assert done.code == 0, done.err
+    assert len(done.out.splitlines()) == 2
+    done = run("generate", model, *fast, "--class", "mai", stdin=b"1957\n")
+    assert (done.code, done.out) == (1, "")
+    assert "no class 'mai'" in done.err
+
+
 def test_trace_prints_the_text_at_every_step(
     run: Callable[..., Outcome], model: Path, tmp_path: Path
 ) -> None:
@@ -270,6 +302,10 @@ def test_synth_writes_three_files(run: Callable[..., Outcome], tmp_path: Path) -
         (["rescale", "--target", "0"], "target"),
         (["rescale", "--vocab", "1"], "1"),
         (["synth", "dates", "--out", "O", "--pairs", "0"], "pairs"),
+        (["synth", "days", "--out", "O", "--pairs", "0"], "pairs"),
+        (["train-classifier", "M", "--train", "T", "--valid", "T", "--out", "O"], "label"),
+        (["generate", "M", "--input", "T", "--class", "may"], "--guide"),
+        (["generate", "M", "--input", "T", "--guide", "nowhere", "--class", "may"], "nowhere"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_a_failure(

@@ -116,6 +116,32 @@ def train(
 
 
 @app.command()
+def train_classifier(
+    model: Annotated[Path, typer.Argument(help="The folder of the diffusion model that it will steer.")],
+    train: Annotated[str, typer.Option(help="JSON Lines with trg (or text) and label.")],
+    valid: Annotated[str, typer.Option(help="The same, of other texts.")],
+    out: Annotated[Path, typer.Option(help="The classifier's folder.")],
+    sets: Sets = None,
+    device: Device = None,
+) -> None:
+    """Train a classifier of a model's noisy texts, for generate --guide."""
+    from noise2text.runs.classifier import train_classifier as run
+    from noise2text.runs.display import Terminal
+    from noise2text.settings import parse_assignments
+
+    with Terminal.open() as display:
+        run(
+            model,
+            train=train,
+            valid=valid,
+            out=out,
+            changes=parse_assignments(sets),
+            device=device,
+            display=display,
+        )
+
+
+@app.command()
 def prepare(
     train: Annotated[str, typer.Option(help="Training pairs.")],
     valid: Annotated[str, typer.Option(help="Validation pairs.")],
@@ -150,6 +176,10 @@ def generate(
         Path | None, typer.Option(help="Where to write one text a line; standard output without it.")
     ] = None,
     sets: Sets = None,
+    guide: Annotated[
+        str | None, typer.Option(help="A classifier's folder, which steers every text to --class.")
+    ] = None,
+    label: Annotated[str | None, typer.Option("--class", help="The class that --guide steers to.")] = None,
     seed: Annotated[int, typer.Option(help="Decides the noise.")] = 0,
     batch: Annotated[int, typer.Option(help="Sentences at once; the texts do not depend on it.")] = 32,
     trace: Annotated[bool, typer.Option("--trace", help="Print the text at every step.")] = False,
@@ -169,7 +199,8 @@ def generate(
 
     texts = read_sources(input)
     system = load(model, device=device, precision=precision)
-    settings = parse_options(context.args) | parse_assignments(sets)
+    steered = {name: value for name, value in (("guide", guide), ("guide_class", label)) if value is not None}
+    settings = parse_options(context.args) | parse_assignments(sets) | steered
     with _opened(output) as write, counted("sentences") as count:
         for line in generate_lines(
             system, texts, seed=seed, batch=batch, trace=trace, settings=settings, say=_complain
@@ -316,6 +347,19 @@ def dates(
 
     write_dates(out, pairs=pairs, seed=seed)
     print(f"{out}: {pairs:,} training pairs, and validation and test pairs of other dates")
+
+
+@synth.command()
+def days(
+    out: Annotated[Path, typer.Option(help="The folder for train.jsonl, valid.jsonl and test.jsonl.")],
+    pairs: Annotated[int, typer.Option(help="How many training pairs.")] = 20_000,
+    seed: Annotated[int, typer.Option(help="Decides which days.")] = 0,
+) -> None:
+    """A year and any one of its days, labelled with the month: a task for guidance."""
+    from noise2text.text.dates import write_days
+
+    write_days(out, pairs=pairs, seed=seed)
+    print(f"{out}: {pairs:,} training pairs, and validation and test pairs of other days")
 
 
 @app.command()

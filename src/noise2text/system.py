@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,12 +21,14 @@ from noise2text.decoding.settings import DiffusionSettings, LengthSettings
 from noise2text.decoding.strategies import Course, Draft, Given, Parallel
 from noise2text.diffusion.denoiser import Clamped, Denoiser, Memory
 from noise2text.diffusion.schedules import Schedule
+from noise2text.diffusion.steering import Guidance
 from noise2text.networks.lengths import PROPOSALS, Lengths
 from noise2text.problem import Problem
 from noise2text.settings import change
 from noise2text.text.canvas import Layout
 from noise2text.text.rows import Rows
 from noise2text.text.tokenizer import Tokenizer
+from noise2text.training.classifier import load_classifier
 
 __all__ = ["Diffusion", "Generated", "LengthDiffusion", "Stop", "System"]
 
@@ -220,6 +223,7 @@ class Diffusion(System):
             self.forbidden,
             longest=self.max_target,
             captures=captures,
+            guidance=self.guidance(how),
         )
         known, count = list(places), len(rows)
         if captures:  # a few sizes only: the last sentence stands in for those that are missing
@@ -241,6 +245,24 @@ class Diffusion(System):
     def guided(self, how: Any) -> Denoiser:
         """The denoiser with what the settings wrap around it."""
         return Clamped(self.denoiser) if how.clamp else self.denoiser
+
+    def guidance(self, how: DiffusionSettings) -> Guidance | None:
+        """The classifier that the settings name, and where it steers to."""
+        if not how.guide:
+            return None
+        folder = Path(how.guide)
+        classifier, labels = load_classifier(folder, self.denoiser.space)
+        if how.guide_class not in labels:
+            raise Problem(
+                f"The classifier in {folder} has no class {how.guide_class!r}; it has {', '.join(labels)}."
+            )
+        return Guidance(
+            classifier,
+            labels.index(how.guide_class),
+            steps=how.guide_steps,
+            rate=how.guide_rate,
+            fluency=how.fluency,
+        )
 
     def down(self, how: Any) -> nn.Module:
         """The schedule that generation goes down by."""

@@ -9,8 +9,8 @@ from babel import Locale
 from babel.dates import get_day_names, get_month_names
 
 from noise2text.problem import Problem
-from noise2text.text.corpus import Pair, read_pairs
-from noise2text.text.dates import FIRST, LAST, STYLES, _pair, dates, write_dates
+from noise2text.text.corpus import Pair, read_labelled, read_pairs
+from noise2text.text.dates import FIRST, LAST, STYLES, _pair, dates, days, write_dates, write_days
 
 LANGUAGES = sorted({language for language, _ in STYLES})
 MONTHS = {
@@ -102,3 +102,20 @@ def test_what_is_written_are_the_splits(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Problem, match="cannot be written"):
         write_dates(tmp_path / "file", pairs=20, seed=3)
+
+
+def test_a_year_has_any_of_its_days_and_the_label_is_the_month(tmp_path: Path) -> None:
+    write_days(tmp_path, pairs=300, seed=1)
+    splits = days(300, seed=1)
+    assert [len(splits[name]) for name in ("train", "valid", "test")] == [300, 500, 500]
+    everything = [pair for split in splits.values() for pair in split]
+    assert len({pair.trg for pair in everything}) == len(everything)
+    assert all(str(date.fromisoformat(pair.trg).year) == pair.src for pair in everything)
+    for name, split in splits.items():
+        path = str(tmp_path / f"{name}.jsonl")
+        assert list(read_pairs(path)) == split
+        for line in read_labelled(path):
+            assert MONTHS["en", line.label] == date.fromisoformat(line.text).month
+    assert days(300, seed=2) != splits
+    with pytest.raises(Problem, match="1 to 72049"):
+        days(0, seed=0)

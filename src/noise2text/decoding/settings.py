@@ -37,12 +37,25 @@ class DiffusionSettings:
     prefix: str = option("", "what every text begins with")
     suffix: str = option("", "what every text ends with, where the length is known beforehand")
     self_pair: bool = option(True, "whether MBR compares a candidate with itself too, as its equation does")
+    guide: str = option("", "the folder of a classifier that every text is steered by; none if empty")
+    guide_class: str = option("", "the class that it steers to")
+    guide_steps: int = option(3, "steps of Adagrad up the classifier's slope, after each step of the walk")
+    guide_rate: float = option(0.1, "their size")
+    fluency: float = option(0.01, "λ, how much a steered text keeps to what the model meant")
 
     def __post_init__(self) -> None:
         require_least(self, 1, "steps", "noise_beam")
         if not 0 <= self.stop_early < self.steps:
             raise Problem(f"The setting stop_early must be between 0 and steps - 1, not {self.stop_early}.")
         require_share(self, "eta")
+        require_least(self, 0, "guide_steps", "guide_rate", "fluency")
+        if bool(self.guide) != bool(self.guide_class):
+            raise Problem("A guide and a class need each other: give both --guide and --class, or neither.")
+        if self.guide and self.fluency and (not self.eta or self.solver != "single"):
+            raise Problem(
+                "A guide needs fresh noise to weigh its fluency: set eta above 0 and solver to single, or "
+                "fluency to 0."
+            )
         for name, allowed in _CHOICES.items():
             require_choice(self, name, allowed)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +18,8 @@ from noise2text.decoding.captured import Captures, width
 from noise2text.decoding.settings import DiffusionSettings
 from noise2text.diffusion.denoiser import Denoiser, Estimate, Memory
 from noise2text.diffusion.noise import key
-from noise2text.diffusion.walk import eager, strided, walk
+from noise2text.diffusion.steering import Guidance
+from noise2text.diffusion.walk import Prepare, eager, strided, walk
 from noise2text.hardware import send
 from noise2text.text.canvas import Canvas, Layout, Source
 
@@ -63,6 +65,7 @@ class Parallel:
     forbidden: Tensor  # (V,), tokens that are never written
     longest: int  # target that the model can write
     captures: Captures | None = None  # recorded graphs, where there are any
+    guidance: Guidance | None = None
 
     @torch.inference_mode()
     def course(
@@ -88,7 +91,8 @@ class Parallel:
         yield
         ready()
         lengths = proposed.clamp(min=sum(map(len, given)) + 1)
-        canvas = self._canvas(source, lengths.repeat_interleave(how.noise_beam, dim=1), given)
+        empty = self._empty(source, lengths.repeat_interleave(how.noise_beam, dim=1))
+        canvas = self.layout.give(empty, *given)
         keys = self._keys(source, lengths, seed=seed, places=places, noises=how.noise_beam)
         times = strided(how.steps, resolution=self.resolution, stop_early=how.stop_early)
         on_device, steps = canvas.to(device), []
@@ -101,7 +105,7 @@ class Parallel:
             times,
             fresh=how.fresh(seed),
             order=how.order,
-            prepare=captures.prepare if captures else eager,
+            prepare=self._prepare(empty.scored.to(device)),
         ):
             if trace:
                 rounded = self._round(on_device, state.estimate)[0]
@@ -121,11 +125,17 @@ class Parallel:
             for i, scored in enumerate(scores.view(len(rows), -1).tolist())
         ]
 
-    def _canvas(self, source: Source, lengths: Tensor, given: Given) -> Canvas:
+    def _prepare(self, text: Tensor) -> Prepare:
+        """How the steps are made; steered ones need gradients, which are not recorded."""
+        if self.guidance:
+            return partial(eager, steer=self.guidance.over(text))
+        return self.captures.prepare if self.captures else eager
+
+    def _empty(self, source: Source, lengths: Tensor) -> Canvas:
         """The empty canvases, a little wider than need be where their shapes should be few."""
         longest = int(lengths.max())
         room = width(longest, self.longest) if self.captures else longest
-        return self.layout.give(self.layout.prompt(source, lengths, width=room), *given)
+        return self.layout.prompt(source, lengths, width=room)
 
     def _keys(self, source: Source, lengths: Tensor, *, seed: int, places: Tensor, noises: int) -> Tensor:
         """The keys (B·b₁·b₂,) of the candidates' noise."""

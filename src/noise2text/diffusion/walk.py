@@ -28,10 +28,12 @@ from noise2text.hardware import send
 
 __all__ = [
     "Fresh",
+    "Landing",
     "Path",
     "Row",
     "Spot",
     "State",
+    "Steer",
     "Stepper",
     "ancestral",
     "coefficients",
@@ -40,6 +42,7 @@ __all__ = [
     "go",
     "pave",
     "start",
+    "straight",
     "strided",
     "walk",
 ]
@@ -98,6 +101,30 @@ Stepper = Callable[[], Spot]
 Prepare = Callable[[Denoiser, Memory, Held, Tensor, Path], Stepper]
 
 
+@dataclass(frozen=True)
+class Landing:
+    """Where a step is about to land: at z ~ N(mean, deviation²), on the next level."""
+
+    z: Tensor  # (B, L, D)
+    mean: Tensor  # (B, L, D)
+    deviation: Tensor  # (1, 1 or L, 1)
+    level: Level
+
+    def copy(self) -> Landing:
+        """The same with tensors of its own."""
+        level = Level(self.level.alpha.clone(), self.level.sigma.clone(), self.level.clock.clone())
+        return Landing(self.z.clone(), self.mean.clone(), self.deviation.clone(), level)
+
+
+Steer = Callable[[Landing], Tensor]
+"""Moves a landing's z elsewhere (classifier guidance)."""
+
+
+def straight(landing: Landing) -> Tensor:
+    """z as it fell."""
+    return landing.z
+
+
 def ancestral(rho: Tensor) -> Tensor:
     """The fresh share of DDPM's posterior."""
     return 1 - rho
@@ -147,10 +174,20 @@ def _ahead(levels: Level) -> Tensor:
     return torch.cat([torch.zeros_like(steps[:1]), torch.where(steps[:-1].isfinite(), ratio, 0)])
 
 
-def go(denoiser: Denoiser, memory: Memory, held: Held, noise: Tensor, row: Row, spot: Spot) -> Spot:
+def go(
+    denoiser: Denoiser,
+    memory: Memory,
+    held: Held,
+    noise: Tensor,
+    row: Row,
+    spot: Spot,
+    *,
+    steer: Steer = straight,
+) -> Spot:
     """One step down: from a spot to the one that the path's row leads to, with the step's noise."""
     last = spot.estimate.mean
-    z = held.hold(row.on_z * spot.z + row.on_x0 * last + row.on_before * spot.before + row.on_noise * noise)
+    mean = row.on_z * spot.z + row.on_x0 * last + row.on_before * spot.before
+    z = held.hold(steer(Landing(mean + row.on_noise * noise, mean, row.on_noise, row.level)))
     estimate = denoiser(z, row.level, memory, held, last)
     return Spot(z, Estimate(held.hold(estimate.mean), estimate.hidden), before=last)
 
@@ -161,7 +198,9 @@ def start(held: Held) -> Spot:
     return Spot(z, Estimate(mean, mean), before)
 
 
-def eager(denoiser: Denoiser, memory: Memory, held: Held, keys: Tensor, path: Path) -> Stepper:
+def eager(
+    denoiser: Denoiser, memory: Memory, held: Held, keys: Tensor, path: Path, *, steer: Steer = straight
+) -> Stepper:
     """Steps that are computed one operation after another."""
     spot, numbers = start(held), iter(torch.arange(len(path), device=keys.device).split(1))
 
@@ -169,7 +208,7 @@ def eager(denoiser: Denoiser, memory: Memory, held: Held, keys: Tensor, path: Pa
         nonlocal spot
         number = next(numbers)
         noise = gaussian(keys, number, *held.given.shape[1:])
-        spot = go(denoiser, memory, held, noise, path.at(number), spot)
+        spot = go(denoiser, memory, held, noise, path.at(number), spot, steer=steer)
         return spot
 
     return step

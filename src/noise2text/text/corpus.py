@@ -27,7 +27,17 @@ from typing import BinaryIO, TypeVar, cast
 
 from noise2text.problem import Problem
 
-__all__ = ["Pair", "Tally", "read_pairs", "read_references", "read_sources", "read_texts", "write_pairs"]
+__all__ = [
+    "Labelled",
+    "Pair",
+    "Tally",
+    "read_labelled",
+    "read_pairs",
+    "read_references",
+    "read_sources",
+    "read_texts",
+    "write_pairs",
+]
 
 T = TypeVar("T")
 
@@ -39,6 +49,14 @@ class Pair:
     src: str
     trg: str
     refs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A text and the name of its class."""
+
+    text: str
+    label: str
 
 
 @dataclass
@@ -74,6 +92,15 @@ def read_references(path: str) -> list[tuple[str, ...]]:
     """The references of each line: the line itself, or of JSON Lines "trg" and then "refs", or "text"."""
     _check(path)
     return _filled(list(_texts(path, _Record.references)), path)
+
+
+def read_labelled(path: str) -> list[Labelled]:
+    """The texts of JSON Lines, "trg" or "text", with their "label", a string or a whole number."""
+    _check(path)
+    labelled = list(_texts(path, _Record.labelled))
+    if not labelled:
+        raise Problem(f"{_name(path)} holds no line; a line is a JSON object with trg (or text) and label.")
+    return labelled
 
 
 def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
@@ -209,6 +236,13 @@ class _Record:
             return refs
         target = self.first("trg", "text")
         return refs if target in refs else (target, *refs)
+
+    def labelled(self) -> Labelled:
+        """The text, which must say something, and its label."""
+        label = self.fields.get("label")
+        if isinstance(label, bool) or not isinstance(label, str | int) or label == "":
+            raise _LineError(self.line, 'there is no "label" that is a string or a whole number')
+        return Labelled(self.side("trg" if "trg" in self.fields else "text"), str(label))
 
 
 def _decoded(line: _Line) -> str:

@@ -5,18 +5,22 @@ Babel; the month is always spelled out, so that no source has two readings, and 
 alike. The days of 1900–2099 are shared out first: valid and test get 500 each, which depend on the seed
 alone, however few pairs are asked for. A training pair is then another day, or a day in another style: no
 date is in two splits, and no pair occurs twice.
+
+Its sister has many right answers: a year into any of its days, labelled with the month, for guidance.
 """
 
 from __future__ import annotations
 
+import json
 import random
+from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
 
 from noise2text.problem import Problem
 from noise2text.text.corpus import Pair, write_pairs
 
-__all__ = ["STYLES", "dates", "write_dates"]
+__all__ = ["MONTHS", "STYLES", "dates", "days", "write_dates", "write_days"]
 
 STYLES = (  # language and Babel pattern
     ("en", "EEEE, d MMMM y"),
@@ -31,6 +35,10 @@ STYLES = (  # language and Babel pattern
 )
 FIRST, LAST = date(1900, 1, 1), date(2099, 12, 31)
 HELD_OUT = 500  # pairs in valid and in test, each of its own date
+MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
 
 
 def dates(pairs: int, *, seed: int) -> dict[str, list[Pair]]:
@@ -58,12 +66,43 @@ def _pair(day: int, style: int) -> Pair:
     return Pair(format_date(when, pattern, locale=locale).lower(), when.isoformat())
 
 
+def days(pairs: int, *, seed: int) -> dict[str, list[Pair]]:
+    """The splits of another task: a year and any one of its days, none of which occurs twice."""
+    count = (LAST - FIRST).days + 1
+    most = count - 2 * HELD_OUT
+    if not 1 <= pairs <= most:
+        raise Problem(f"{pairs} pairs of days cannot be made; ask for 1 to {most}.")
+    shuffled = random.Random(f"days {seed}").sample(range(count), count)
+    chosen = [FIRST + timedelta(days=day) for day in shuffled[: pairs + 2 * HELD_OUT]]
+    made = [Pair(str(when.year), when.isoformat()) for when in chosen]
+    return {
+        "valid": made[:HELD_OUT],
+        "test": made[HELD_OUT : 2 * HELD_OUT],
+        "train": made[2 * HELD_OUT :],
+    }
+
+
 def write_dates(out: Path, *, pairs: int, seed: int) -> None:
     """Writes train.jsonl, valid.jsonl and test.jsonl into the folder."""
-    splits = dates(pairs, seed=seed)
+    _write(out, dates(pairs, seed=seed), write_pairs)
+
+
+def write_days(out: Path, *, pairs: int, seed: int) -> None:
+    """Writes train.jsonl, valid.jsonl and test.jsonl, whose labels are the months."""
+    _write(out, days(pairs, seed=seed), _write_labelled)
+
+
+def _write(out: Path, splits: dict[str, list[Pair]], write: Callable[[Path, list[Pair]], None]) -> None:
     try:
         Path(out).mkdir(parents=True, exist_ok=True)
         for name, split in splits.items():
-            write_pairs(Path(out) / f"{name}.jsonl", split)
+            write(Path(out) / f"{name}.jsonl", split)
     except OSError as error:
         raise Problem(f"{out} cannot be written ({error}); choose another folder or make room.") from error
+
+
+def _write_labelled(path: Path, pairs: list[Pair]) -> None:
+    with open(path, "w", encoding="utf-8", newline="\n") as file:
+        for pair in pairs:
+            label = MONTHS[date.fromisoformat(pair.trg).month - 1]
+            file.write(json.dumps({"src": pair.src, "trg": pair.trg, "label": label}) + "\n")
