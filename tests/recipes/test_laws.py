@@ -1,0 +1,115 @@
+"""What holds for every diffusion system: what is given stays given, and padding changes nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+
+from noise2text.diffusion.noise import key
+from noise2text.diffusion.walk import strided, walk
+from noise2text.recipes import RECIPES
+from noise2text.system import Diffusion
+from noise2text.text.rows import Rows
+from noise2text.text.tokenizer import Tokenizer
+from noise2text.training.objective import DiffusionObjective
+
+from ..conftest import SMALL
+
+SOURCES = [[8, 9, 10, 11], [12, 13], [14, 15, 16]]
+TARGETS = [[20, 21, 22], [23, 24, 25, 26, 27], [28, 29]]
+
+
+def made(name: str, tokenizer: Tokenizer) -> tuple[Diffusion, DiffusionObjective] | None:
+    """A small untrained system and its objective, if it is a diffusion."""
+    recipe = RECIPES[name]
+    tiny = recipe.settings("tiny")
+    known = {field.name for field in dataclasses.fields(tiny)}
+    changes = {key: value for key, value in (SMALL | {"factor": 2.0}).items() if key in known}
+    settings = dataclasses.replace(tiny, **changes)
+    torch.manual_seed(0)
+    system = recipe.build(settings, tokenizer).eval()
+    objective = recipe.objective(settings, system)
+    return (system, objective) if isinstance(system, Diffusion) else None
+
+
+@pytest.mark.parametrize("guessed", [False, True])
+@pytest.mark.parametrize("name", RECIPES)
+def test_in_training_what_is_frozen_is_not_noised(name: str, guessed: bool, tokenizer: Tokenizer) -> None:
+    parts = made(name, tokenizer)
+    if parts is None:
+        return
+    system, objective = parts
+    canvas = system.layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
+    start = canvas.frozen.int().sum(1, keepdim=True)  # what the layout froze comes first
+    place = torch.arange(canvas.tokens.shape[1])
+    canvas = dataclasses.replace(canvas, frozen=place < start + 2)
+    draws = objective.draw(canvas, key(0, torch.arange(3)), key(0))
+    draws = dataclasses.replace(draws, t=torch.tensor([0.3, 0.6, 1.0]), guessed=guessed)
+    seen: list[torch.Tensor] = []
+    system.denoiser.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    objective(canvas, draws)
+    z0 = system.denoiser.space.embed(canvas.tokens) + objective.blur * draws.blur
+    assert len(seen) == 1 + guessed
+    for z_t in seen:
+        assert torch.equal(z_t[canvas.frozen], z0[canvas.frozen])
+        assert not torch.isclose(z_t[~canvas.frozen], z0[~canvas.frozen], atol=1e-4).all(-1).any()
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_in_sampling_what_is_given_is_its_embedding_at_every_step(name: str, tokenizer: Tokenizer) -> None:
+    parts = made(name, tokenizer)
+    if parts is None:
+        return
+    system, _ = parts
+    source = system.layout.source(Rows.of(SOURCES))
+    wished = torch.tensor([[5, 6], [7, 5], [5, 5]])
+    empty = system.layout.prompt(source, wished, width=7)
+    canvas = system.layout.give(empty, [20, 21], [])
+    assert (canvas.frozen & ~empty.frozen).sum(1).tolist() == [2] * 6
+    denoiser = system.guided(system.how)
+    held, keys = denoiser.hold(canvas), key(0, torch.arange(6))
+    given, steps = system.denoiser.space.embed(canvas.tokens)[canvas.frozen], 0
+    with torch.no_grad():
+        times = strided(5, resolution=system.schedule.steps)
+        for state in walk(denoiser, system.down(system.how), denoiser.read(source), held, keys, times):
+            assert torch.equal(state.z[canvas.frozen], given)
+            assert torch.equal(state.estimate.mean[canvas.frozen], given)
+            steps += 1
+    assert steps == 5
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_padding_changes_no_term_of_the_loss(name: str, tokenizer: Tokenizer) -> None:
+    """A canvas that is always full has no padding to change: what it fills up with are tokens."""
+    parts = made(name, tokenizer)
+    if parts is None:
+        return
+    system, objective = parts
+    keys, step = key(0, torch.arange(3)), key(5)
+
+    def totals(shape: tuple[int, int]) -> dict[str, torch.Tensor]:
+        canvas = system.layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS), shape=shape)
+        tallies = objective(canvas, objective.draw(canvas, keys, step))
+        return {name: tally.total() for name, tally in tallies.items()}
+
+    tight, wide = totals((0, 0)), totals((12, 11))
+    for term, value in tight.items():
+        assert torch.allclose(value, wide[term], rtol=1e-5), term
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_padding_changes_no_text(name: str, tokenizer: Tokenizer) -> None:
+    """A short text beside a long one, and alone."""
+    parts = made(name, tokenizer)
+    if parts is None:
+        return
+    system, _ = parts
+    how: dict[str, Any] = {"steps": 3, "stop_early": 0, "seed": 1, "clamp": False}
+    texts = ["mai", "sunday, 7 april 1957, in the evening"]
+    together = system.generate(texts, batch=2, **how)
+    alone = system.generate(texts[:1], **how)
+    assert together.candidates[0] == alone.candidates[0]
+    assert together.scores[0] == pytest.approx(alone.scores[0], abs=1e-4)
