@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.nn.functional import cross_entropy, mse_loss
 
+from noise2text.diffusion.denoiser import Estimate
 from noise2text.diffusion.losses import Anchor, Mse, Nll, Rounding, Tally, Trace
 from noise2text.text.rows import Rows
 
@@ -36,6 +39,15 @@ def test_vlb_is_the_mean_squared_error_over_what_is_not_padding(trace: Trace) ->
     tally = Tally(Mse().value(trace), Mse().mask(trace.canvas))
     expected = mse_loss(trace.estimate.mean[kept], trace.z0[kept])
     assert torch.allclose(tally.total() / tally.mask.sum(), expected)
+
+
+def test_the_target_of_the_error_is_not_detached(trace: Trace) -> None:
+    """The embeddings are drawn to the estimate, too (Difformer's released code)."""
+    fixed = Estimate(trace.estimate.mean.detach(), trace.estimate.hidden.detach())
+    Mse().value(replace(trace, estimate=fixed)).sum().backward()
+    table = trace.denoiser.space.table
+    assert table.grad is not None
+    assert table.grad[20].abs().sum() > 0
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])

@@ -161,6 +161,13 @@ def test_coverages_count_what_they_say(tokenizer: Tokenizer) -> None:
             assert torch.equal(tallies[term].mask, where)
 
 
+def test_weights_start_as_berts_and_embeddings_at_unit_variance(tokenizer: Tokenizer) -> None:
+    system = make(tokenizer, width=128, ffn=256, heads=4, embedding=64)[0]
+    weights = [module.weight for module in system.denoiser.modules() if isinstance(module, torch.nn.Linear)]
+    assert torch.cat([weight.flatten() for weight in weights]).std().item() == pytest.approx(0.02, rel=0.02)
+    assert system.denoiser.space.embeddings.std().item() == pytest.approx(1, rel=0.05)
+
+
 @pytest.mark.parametrize("coverage", COVERAGES)
 def test_every_parameter_gets_a_gradient(tokenizer: Tokenizer, coverage: str) -> None:
     system, objective = make(tokenizer, coverage=coverage)

@@ -51,6 +51,21 @@ def test_every_preset_of_every_recipe_builds_and_names_its_fields(name: str, tok
     assert "tiny" in recipe.presets
 
 
+@pytest.mark.parametrize(
+    ("name", "vocabularies"),
+    [
+        ("difformer", {"iwslt14-de-en": 10_000, "wmt14-en-de": 32_768, "qqp": 32_768}),
+        ("seqdiffuseq", {"iwslt14-de-en": 10_000, "wmt14-en-de": 32_768, "qqp": 32_768}),
+        ("diffuseq", {"qqp": 30_522, "covost-de-en": 30_000}),
+        ("diffusion-lm", {"covost-de-en": 30_000}),
+    ],
+)
+def test_presets_have_the_vocabularies_of_the_papers(name: str, vocabularies: dict[str, int]) -> None:
+    for preset, size in vocabularies.items():
+        settings = RECIPES[name].settings(preset)
+        assert (settings.tokenizer, settings.vocabulary) == ("bpe", size)
+
+
 def test_a_mistyped_recipe_or_preset_is_named() -> None:
     with pytest.raises(Problem, match="did you mean difformer"):
         find_recipe("diformer")

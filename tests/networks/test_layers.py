@@ -1,0 +1,73 @@
+"""The transformer's layers are torch's own post-norm ones; the clock becomes cosines and sines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from noise2text.networks.layers import DecoderLayer, EncoderLayer, TimeEmbedding, split_heads, visible
+
+PADDING = torch.tensor([[False] * 5, [False, False, False, True, True]])
+
+
+def copy(linear: nn.Linear, weight: Tensor, bias: Tensor) -> None:
+    with torch.no_grad():
+        linear.weight.copy_(weight)
+        linear.bias.copy_(bias)
+
+
+def copy_feed(ours: nn.Sequential, first: nn.Linear, second: nn.Linear) -> None:
+    for linear, other in ((ours[0], first), (ours[3], second)):
+        assert isinstance(linear, nn.Linear)
+        copy(linear, other.weight, other.bias)
+
+
+@pytest.mark.parametrize(("activation", "name"), [(nn.ReLU, "relu"), (nn.GELU, "gelu")])
+def test_an_encoder_layer_is_torchs_post_norm_one(activation: Callable[[], nn.Module], name: str) -> None:
+    torch.manual_seed(0)
+    oracle = nn.TransformerEncoderLayer(8, 2, 16, 0.0, activation=name, batch_first=True, norm_first=False)
+    ours = EncoderLayer(8, 16, 2, dropout=0.0, activation=activation)
+    attention = oracle.self_attn
+    copy(ours.attention.project, attention.in_proj_weight, attention.in_proj_bias)
+    copy(ours.attention.merge, attention.out_proj.weight, attention.out_proj.bias)
+    copy_feed(ours.feed, oracle.linear1, oracle.linear2)
+    x = torch.randn(2, 5, 8)
+    expected = oracle(x, src_key_padding_mask=PADDING)
+    assert torch.allclose(ours(x, visible(PADDING))[~PADDING], expected[~PADDING], atol=1e-5)
+
+
+def test_a_decoder_layer_is_torchs_post_norm_one() -> None:
+    torch.manual_seed(0)
+    oracle = nn.TransformerDecoderLayer(8, 2, 16, 0.0, batch_first=True, norm_first=False)
+    ours = DecoderLayer(8, 16, 2, dropout=0.0)
+    copy(ours.attention.project, oracle.self_attn.in_proj_weight, oracle.self_attn.in_proj_bias)
+    copy(ours.attention.merge, oracle.self_attn.out_proj.weight, oracle.self_attn.out_proj.bias)
+    cross = oracle.multihead_attn
+    queries, keys, values = cross.in_proj_weight.chunk(3)
+    copy(ours.cross.project, queries, cross.in_proj_bias[:8])
+    copy(ours.cross.merge, cross.out_proj.weight, cross.out_proj.bias)
+    copy_feed(ours.feed, oracle.linear1, oracle.linear2)
+    x, memory = torch.randn(2, 4, 8), torch.randn(2, 5, 8)
+    seen = [
+        split_heads(memory @ weight.T + bias, 2)
+        for weight, bias in ((keys, cross.in_proj_bias[8:16]), (values, cross.in_proj_bias[16:]))
+    ]
+    everything = torch.ones(1, 1, 1, 4, dtype=torch.bool)
+    expected = oracle(x, memory, memory_key_padding_mask=PADDING)
+    assert torch.allclose(ours(x, everything, *seen, visible(PADDING)), expected, atol=1e-5)
+
+
+def test_the_clock_is_a_thousandfold_cosines_first_then_a_network_of_two_layers() -> None:
+    torch.manual_seed(0)
+    time = TimeEmbedding(6)
+    first, second = (module for module in time.network if isinstance(module, nn.Linear))
+    assert (first.in_features, first.out_features, second.out_features) == (6, 24, 6)
+    for clock in (0.0, 0.25, 0.9995):
+        angles = [1000 * clock * 10_000 ** (-i / 3) for i in range(3)]
+        waves = torch.tensor([*map(math.cos, angles), *map(math.sin, angles)])
+        expected = second(first(waves).relu())
+        assert torch.allclose(time(torch.tensor([[clock]]))[0, 0], expected, atol=1e-3)
