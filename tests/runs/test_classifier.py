@@ -183,7 +183,7 @@ def test_a_folder_in_use_and_a_mistyped_setting_are_refused(pair: Made, days: Pa
 
 
 @pytest.mark.long
-def test_the_class_rate_rises_under_guidance_and_the_source_still_holds(days: Path, tmp_path: Path) -> None:
+def test_the_class_rate_rises_under_guidance_and_the_source_still_holds(tmp_path: Path) -> None:
     """A little training is enough: of texts steered to a month significantly more have it."""
     from scipy.stats import fisher_exact
 
@@ -205,6 +205,8 @@ def test_the_class_rate_rises_under_guidance_and_the_source_still_holds(days: Pa
     sources = [str(year) for year in range(1940, 2000)]
     plain = system.generate(sources, steps=20).texts
     steered = system.generate(sources, steps=20, guide=str(tmp_path / "g"), guide_class="july").texts
+    again = system.generate(sources[:8], batch=3, steps=20, guide=str(tmp_path / "g"), guide_class="july")
+    assert again.texts == steered[:8]  # the batch does not matter
     counts = [sum(text[5:7] == "07" for text in texts) for texts in (steered, plain)]
     table = [[count, len(sources) - count] for count in counts]
     assert fisher_exact(table, alternative="greater").pvalue < 0.001, table

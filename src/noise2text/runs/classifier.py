@@ -50,13 +50,13 @@ def train_classifier(
     classifier = build_classifier(settings, space, classes=len(labels), longest=longest)
     teacher = Teacher(classifier.to(system.device), system.layout, space, system.down(system.how), settings)
     rows, answers = _encoded(system, taught, labels, train)
+    held_out = _encoded(system, asked, labels, valid)
     display.say(f"{len(rows):,} texts of {len(labels)} classes")
     display.start(settings.steps)
     for step, loss in enumerate(teacher.steps(rows, answers), 1):
         if step % LOG_EVERY == 0 or step == settings.steps:
             display.progress(step, f"loss {loss:.3f}")
-    rows, answers = _encoded(system, asked, labels, valid)
-    accuracy = {time: teacher.accuracy(rows, answers, time) for time in TIMES}
+    accuracy = {time: teacher.accuracy(*held_out, time) for time in TIMES}
     save_classifier(out, teacher, labels)
     display.say("valid accuracy " + "  ".join(f"t={time:g} {share:.1%}" for time, share in accuracy.items()))
     display.say(f"done: the classifier is {out}")
