@@ -37,7 +37,7 @@ def test_an_encoder_layer_is_torchs_post_norm_one(activation: Callable[[], nn.Mo
     copy_feed(ours.feed, oracle.linear1, oracle.linear2)
     x = torch.randn(2, 5, 8)
     expected = oracle(x, src_key_padding_mask=PADDING)
-    assert torch.allclose(ours(x, visible(PADDING))[~PADDING], expected[~PADDING], atol=1e-5)
+    assert torch.allclose(ours(x, visible(PADDING, x))[~PADDING], expected[~PADDING], atol=1e-5)
 
 
 def test_a_decoder_layer_is_torchs_post_norm_one() -> None:
@@ -58,7 +58,7 @@ def test_a_decoder_layer_is_torchs_post_norm_one() -> None:
     ]
     everything = torch.ones(1, 1, 1, 4, dtype=torch.bool)
     expected = oracle(x, memory, memory_key_padding_mask=PADDING)
-    assert torch.allclose(ours(x, everything, *seen, visible(PADDING)), expected, atol=1e-5)
+    assert torch.allclose(ours(x, everything, *seen, visible(PADDING, x)), expected, atol=1e-5)
 
 
 def test_the_clock_is_a_thousandfold_cosines_first_then_a_network_of_two_layers() -> None:
