@@ -25,7 +25,7 @@ def trace(small: Make) -> Trace:
     estimate = denoiser(
         torch.randn_like(z0), _level(2), denoiser.read(canvas.source), denoiser.hold(canvas), None
     )
-    return Trace(canvas, z0, z0, estimate, denoiser.read(canvas.source), denoiser)
+    return Trace(canvas, z0, z0, estimate, denoiser.read(canvas.source), denoiser, _level(2))
 
 
 def _level(rows: int):  # type: ignore[no-untyped-def]

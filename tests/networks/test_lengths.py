@@ -59,7 +59,7 @@ def test_the_loss_is_the_surprise_at_the_right_offset_clipped_to_the_reach() -> 
     canvas = Split(0).canvas(Rows.of([[1, 1, 1], [1]]), Rows.of([[1, 1], [1] * 9]))
     memory = Memory(torch.randn(2, 3, 4), canvas.source.padding, torch.empty(0), torch.empty(0))
     nothing = torch.empty(0)
-    trace = Trace(canvas, nothing, nothing, Estimate(nothing, nothing), memory, None)  # type: ignore[arg-type]
+    trace = Trace(canvas, nothing, nothing, Estimate(nothing, nothing), memory, None, None)  # type: ignore[arg-type]
     term = LengthNll(predictor)
     expected = -predictor.log_probabilities(memory)[[0, 1], [1, 4]]  # offsets −1 and 8, clipped to 2
     assert torch.allclose(term.value(trace)[:, 0], expected)

@@ -17,7 +17,7 @@ from noise2text.diffusion.schedules import Level
 from noise2text.diffusion.space import Space
 from noise2text.text.canvas import Canvas, Source
 
-__all__ = ["Clamped", "Denoiser", "Estimate", "Held", "Memory"]
+__all__ = ["Clamped", "Denoiser", "Estimate", "Held", "Memory", "Wrapped"]
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class Denoiser(nn.Module, ABC):
         return self.space.logits(estimate.mean)
 
 
-class Clamped(Denoiser):
-    """A denoiser whose estimate is moved to the nearest embedding (Diffusion-LM's clamping trick)."""
+class Wrapped(Denoiser):
+    """A denoiser around another, which reads, holds and rounds for it."""
 
     def __init__(self, denoiser: Denoiser) -> None:
         super().__init__()
@@ -82,6 +82,16 @@ class Clamped(Denoiser):
 
     def read(self, source: Source) -> Memory:
         return self.denoiser.read(source)
+
+    def hold(self, canvas: Canvas) -> Held:
+        return self.denoiser.hold(canvas)
+
+    def logits(self, estimate: Estimate) -> Tensor:
+        return self.denoiser.logits(estimate)
+
+
+class Clamped(Wrapped):
+    """A denoiser whose estimate is moved to the nearest embedding (Diffusion-LM's clamping trick)."""
 
     def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
         estimate: Estimate = self.denoiser(z, level, memory, held, guess)

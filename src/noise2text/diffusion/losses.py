@@ -1,6 +1,6 @@
 """The terms of the objective, each a value a position or a sentence, never reduced here.
 
-    vlb       ‖ẑ₀ − z₀‖² / d                 (Difformer, eq. 1; the mean over channels)
+    vlb       ‖ẑ₀ − z₀‖² / d                 (Difformer, eq. 1; the mean over channels; weighed if wished)
     anchor    −log p(y | ẑ₀), label-smoothed  (Difformer, eq. 2)
     rounding  −log p(y | z₀)                  (Diffusion-LM)
     prior     ‖α(1)·z₀‖² / d                  (Diffusion-LM)
@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from noise2text.diffusion.denoiser import Denoiser, Estimate, Memory
+from noise2text.diffusion.schedules import Level
 from noise2text.text.canvas import Canvas
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Trace",
     "everything",
     "scored",
+    "unweighed",
 ]
 
 
@@ -48,6 +50,7 @@ class Trace:
     estimate: Estimate
     memory: Memory
     denoiser: Denoiser
+    level: Level
 
     @cached_property
     def log_probabilities(self) -> Tensor:
@@ -99,12 +102,23 @@ def _picked(log_probabilities: Tensor, tokens: Tensor) -> Tensor:
     return log_probabilities.gather(-1, tokens[..., None])[..., 0]
 
 
+def unweighed(level: Level) -> Tensor:
+    """1 at every level."""
+    return torch.ones_like(level.alpha)
+
+
 @dataclass(frozen=True)
 class Mse(_OverPositions):
-    """The squared error of the clean estimate; its target moves with the embeddings."""
+    """The squared error of the clean estimate; its target moves with the embeddings.
+
+    `weigh` gives a factor for each level: the signal-to-noise ratio makes it the squared error of ε.
+    """
+
+    weigh: Callable[[Level], Tensor] = unweighed
 
     def value(self, trace: Trace) -> Tensor:
-        return (trace.estimate.mean - trace.target).square().mean(-1)
+        error = (trace.estimate.mean - trace.target).square().mean(-1)
+        return self.weigh(trace.level)[..., 0].to(error.dtype) * error
 
 
 @dataclass(frozen=True)

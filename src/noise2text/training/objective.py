@@ -113,6 +113,6 @@ class DiffusionObjective(Objective):
                 guess = held.hold(denoiser(z_t, level, memory, held, None).mean)
         estimate = denoiser(z_t, level, memory, held, guess)
         first = (draws.t <= 1 / self.times.steps)[:, None, None]  # there the embedding itself is the target
-        trace = Trace(canvas, z0, torch.where(first, clean, z0), estimate, memory, denoiser)
+        trace = Trace(canvas, z0, torch.where(first, clean, z0), estimate, memory, denoiser, level)
         values = {name: draws.weight[:, None] * term.value(trace) for name, term in self.terms.items()}
         return {name: Tally(value, self.terms[name].mask(canvas)) for name, value in values.items()}
