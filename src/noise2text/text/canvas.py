@@ -81,6 +81,16 @@ class Layout(ABC):
             raise Problem("This system finds the end of a text itself: give it a prefix, but no suffix.")
         return _given(canvas, prefix, canvas.scored.int().argmax(1))
 
+    def silent(self, source: Source) -> Source:
+        """A source of the same shape that says nothing: a single padding token, visible."""
+        first = torch.zeros_like(source.padding)
+        first[:, 0] = True
+        return Source(torch.full_like(source.tokens, self.pad), ~first)
+
+    def blank(self, canvas: Canvas) -> Canvas:
+        """The canvas without its source: its unconditional twin, for guidance."""
+        return replace(canvas, source=self.silent(canvas.source))
+
     @abstractmethod
     def read(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:
         """The target tokens of each row."""

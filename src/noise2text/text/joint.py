@@ -37,7 +37,7 @@ class Joint(Layout):
         return [(int(lengths[:, 0].max()), int(lengths[:, 1].max()))]
 
     def canvas(self, sources: Rows, targets: Rows, *, shape: tuple[int, int] = (0, 0)) -> Canvas:
-        longest = int((sources.lengths + targets.lengths).max()) + MARKS
+        longest = self.needs(sources, targets)
         if longest > self.width:
             raise Problem(
                 f"A pair needs {longest} positions, but the canvas has {self.width}; "
@@ -58,7 +58,7 @@ class Joint(Layout):
     def prompt(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
         """The sources, and room to the right; the text itself decides its length, so `lengths` only count."""
         rows, room = source.tokens.shape
-        end = (~source.padding).sum(1, keepdim=True) + 1  # where the separator stands
+        end = self.separators(source)
         tokens = source.tokens.new_full((rows, self.width), self.pad)
         tokens[:, 0] = self.begin
         used = min(room, self.width - 1)  # a batch may be padded further than the canvas reaches
@@ -68,9 +68,26 @@ class Joint(Layout):
         tokens, frozen = (each.repeat_interleave(lengths.shape[1], 0) for each in (tokens, frozen))
         return Canvas(tokens, frozen, torch.zeros_like(frozen), ~frozen, source)
 
+    def separators(self, source: Source) -> Tensor:
+        """Where each separator stands, (B, 1)."""
+        return (~source.padding).sum(1, keepdim=True) + 1
+
+    def needs(self, sources: Rows, targets: Rows) -> int:
+        """How many positions the longest pair takes."""
+        return int((sources.lengths + targets.lengths).max()) + MARKS
+
+    def blank(self, canvas: Canvas) -> Canvas:
+        """The canvas with padding between begin and separator; a prefix of the target stays."""
+        candidates = len(canvas.tokens) // len(canvas.source.tokens)
+        ends = self.separators(canvas.source).repeat_interleave(candidates, 0)
+        places = torch.arange(self.width, device=ends.device)
+        return replace(
+            canvas, tokens=canvas.tokens.masked_fill((places > 0) & (places < ends), self.pad)
+        )  # `source` stays: it says where the target begins
+
     def read(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:
         candidates = len(tokens) // len(canvas.source.tokens)
-        start = ((~canvas.source.padding).sum(1) + 2).repeat_interleave(candidates)  # (B·C,)
+        start = (self.separators(canvas.source)[:, 0] + 1).repeat_interleave(candidates)  # (B·C,)
         places = torch.arange(tokens.shape[1], device=tokens.device)
         ends = ((tokens == self.end) | (tokens == self.pad)) & (places >= start[:, None])
         stop = torch.where(ends.any(1), ends.int().argmax(1), tokens.shape[1])
