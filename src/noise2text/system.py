@@ -17,9 +17,10 @@ from torch import Tensor, nn
 
 from noise2text.decoding.captured import Captures, batch_size, width
 from noise2text.decoding.selection import MBR, BestScore, Candidate, Selector
-from noise2text.decoding.settings import DiffusionSettings, LengthSettings
+from noise2text.decoding.settings import DiffusionSettings, GuidanceSettings, LengthSettings
 from noise2text.decoding.strategies import Course, Draft, Given, Parallel
 from noise2text.diffusion.denoiser import Clamped, Denoiser, Memory
+from noise2text.diffusion.guidance import Guided
 from noise2text.diffusion.schedules import Schedule
 from noise2text.diffusion.steering import Guidance
 from noise2text.networks.lengths import PROPOSALS, Lengths
@@ -30,7 +31,7 @@ from noise2text.text.rows import Rows
 from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.classifier import load_classifier
 
-__all__ = ["Diffusion", "Generated", "LengthDiffusion", "Stop", "System"]
+__all__ = ["Diffusion", "Generated", "GuidedDiffusion", "LengthDiffusion", "Stop", "System"]
 
 
 @dataclass(frozen=True)
@@ -281,6 +282,16 @@ class Diffusion(System):
 
     def selector(self, how: Any) -> Selector:
         return _SELECTORS[how.select](how)
+
+
+class GuidedDiffusion(Diffusion):
+    """A diffusion model that learned to write without a source, too, and can be led by the difference."""
+
+    how: GuidanceSettings
+
+    def guided(self, how: GuidanceSettings) -> Denoiser:
+        denoiser = Guided(self.denoiser, self.layout, how.guidance) if how.guidance else self.denoiser
+        return Clamped(denoiser) if how.clamp else denoiser
 
 
 class LengthDiffusion(Diffusion):

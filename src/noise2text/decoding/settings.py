@@ -12,7 +12,7 @@ from noise2text.diffusion.walk import Fresh, ddim
 from noise2text.problem import Problem
 from noise2text.settings import option, require_choice, require_least, require_share
 
-__all__ = ["DiffusionSettings", "LengthSettings", "PriorSettings"]
+__all__ = ["DiffusionSettings", "GuidanceSettings", "LengthSettings", "PriorSettings"]
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,17 @@ class LengthSettings(DiffusionSettings):
         super().__post_init__()
         require_least(self, 1, "length_beam", *(["length"] if self.length is not None else []))
         require_choice(self, "lengths", ("top", "around"))
+
+
+@dataclass(frozen=True)
+class GuidanceSettings(DiffusionSettings):
+    """The same for models that also learned to write without a source."""
+
+    guidance: float = option(0.0, "w of (1 + w)·with the source − w·without it; 0 is the plain model")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_least(self, -1, "guidance")
 
 
 @dataclass(frozen=True)
