@@ -23,6 +23,7 @@ from noise2text.problem import Problem
 from noise2text.recipes import (
     difformer,
     diffuseq,
+    diffuseq_variants,
     diffusion_lm,
     seqdiffuseq,
 )
@@ -43,6 +44,7 @@ RECIPES: dict[str, Recipe] = {
         diffuseq.RECIPE,
         diffusion_lm.RECIPE,
         seqdiffuseq.RECIPE,
+        *diffuseq_variants.RECIPES,
     )
 }
 

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from noise2text.decoding.settings import DiffusionSettings
 from noise2text.diffusion.loss_aware import LossAware
-from noise2text.diffusion.losses import Mse, Nll, Prior, Rounding, Tally, Term, everything, scored
-from noise2text.diffusion.schedules import SCHEDULES, Schedule, betas
+from noise2text.diffusion.losses import Mse, Nll, Prior, Rounding, Tally, Term, everything, scored, unweighed
+from noise2text.diffusion.schedules import SCHEDULES, Level, Schedule, betas
 from noise2text.diffusion.space import Space
 from noise2text.diffusion.times import Times, Uniform
 from noise2text.networks.joint import JointTransformer
@@ -41,6 +41,7 @@ __all__ = [
     "JointSettings",
     "build",
     "ends",
+    "network",
     "objective",
     "resolve",
 ]
@@ -176,24 +177,28 @@ def resolve(settings: JointSettings, tokenizer: Tokenizer) -> JointSettings:
     return settings
 
 
-def build(settings: JointSettings, tokenizer: Tokenizer, layout: Callable[..., Joint] = Joint) -> Diffusion:
-    """The untrained system."""
-    canvas = settings.max_source + settings.max_target + MARKS
-    denoiser = JointTransformer(
+def network(settings: JointSettings, tokenizer: Tokenizer) -> JointTransformer:
+    """The untrained transformer over the canvas."""
+    return JointTransformer(
         Space(len(tokenizer), settings.embedding, scale=1.0, bias=True),
         width=settings.width,
         ffn=settings.ffn,
         heads=settings.heads,
         layers=settings.layers,
         dropout=settings.dropout,
-        positions=canvas,
+        positions=settings.max_source + settings.max_target + MARKS,
     )
+
+
+def build(settings: JointSettings, tokenizer: Tokenizer, layout: Callable[..., Joint] = Joint) -> Diffusion:
+    """The untrained system."""
+    canvas = settings.max_source + settings.max_target + MARKS
     return Diffusion(
         tokenizer,
         layout=layout(
             tokenizer.pad, begin=tokenizer.bos, separator=tokenizer.sep, end=tokenizer.eos, width=canvas
         ),
-        denoiser=denoiser,
+        denoiser=network(settings, tokenizer),
         schedule=SCHEDULES[settings.schedule](settings.diffusion_steps),
         how=DiffusionSettings(
             steps=settings.generation_steps, noise_beam=settings.noise_beam, clamp=settings.clamp
@@ -204,13 +209,24 @@ def build(settings: JointSettings, tokenizer: Tokenizer, layout: Callable[..., J
     )
 
 
-def objective(settings: DiffuseqSettings, system: Diffusion) -> DiffusionObjective:
+def ends(schedule: Schedule, steps: int) -> tuple[float, float]:
+    """√β₁, the noise between the embedding and z₀, and √ᾱ_T, what is left of z₀ in the end."""
+    noise = betas(schedule, steps)
+    return float(noise[0].sqrt()), float((1 - noise).prod().sqrt())
+
+
+def objective(
+    settings: DiffuseqSettings,
+    system: Diffusion,
+    weigh: Callable[[Level], Tensor] = unweighed,
+    ends: Callable[[Schedule, int], tuple[float, float]] = ends,
+) -> DiffusionObjective:
     """What the system is trained on: eq. 2, with the times of eq. 3."""
     steps = settings.diffusion_steps
     over = COVERAGES[settings.coverage]
     blur, remains = ends(system.schedule, steps)
     known: dict[str, Callable[[Callable[[Canvas], Tensor]], Term]] = {
-        "vlb": Mse,
+        "vlb": lambda counted: Mse(counted, weigh=weigh),
         "rounding": Rounding,
         "prior": lambda counted: Prior(counted, remains=remains),
     }
@@ -223,12 +239,6 @@ def objective(settings: DiffuseqSettings, system: Diffusion) -> DiffusionObjecti
         self_conditioning=0.0,
         blur=blur,
     )
-
-
-def ends(schedule: Schedule, steps: int) -> tuple[float, float]:
-    """√β₁, the noise between the embedding and z₀, and √ᾱ_T, what is left of z₀ in the end."""
-    noise = betas(schedule, steps)
-    return float(noise[0].sqrt()), float((1 - noise).prod().sqrt())
 
 
 RECIPE = Recipe(
