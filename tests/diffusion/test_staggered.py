@@ -80,3 +80,12 @@ def test_every_step_is_finite_and_keeps_the_variance(positions: int) -> None:
     assert all(factor.isfinite().all() for factor in (on_z, on_x0, on_noise))
     assert torch.allclose(on_z * now.alpha + on_x0, then.alpha)
     assert torch.allclose(on_z**2 * now.sigma**2 + on_noise**2, then.sigma**2)
+
+
+def test_what_docs_say_of_64_positions() -> None:
+    """Few positions are in their turn, and score matching's 1/σ² stands where there is nothing to learn."""
+    variance = 1 - SCHEDULE.alpha_bar(TIMES[1:])
+    assert ((variance > 0.02) & (variance < 0.98)).double().mean().item() == pytest.approx(0.06, abs=0.001)
+    weight = 1 / variance
+    assert (weight[variance <= CUT_OFF].sum() / weight.sum()).item() == pytest.approx(0.995, abs=0.001)
+    assert weight.max().item() == pytest.approx(91_000, rel=0.01)

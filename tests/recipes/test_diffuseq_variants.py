@@ -117,7 +117,8 @@ def test_every_parameter_gets_a_gradient(changes: dict[str, Any], tokenizer: Tok
 
 
 def test_staggered_noise_has_fixed_places(tokenizer: Tokenizer) -> None:
-    system, _ = make(tokenizer, order="staggered")
+    system, trained = make(tokenizer, order="staggered")
+    assert trained.blur == pytest.approx(0.02**0.5)
     assert isinstance(system.layout, Fixed)
     assert isinstance(system.schedule, Staggered)
     assert system.schedule.first == system.layout.first
