@@ -14,6 +14,7 @@ from noise2text.recipes import RECIPES
 from noise2text.system import Diffusion
 from noise2text.text.rows import Rows
 from noise2text.text.tokenizer import Tokenizer
+from noise2text.training.dropping import Dropping
 from noise2text.training.objective import DiffusionObjective
 
 from ..conftest import SMALL
@@ -32,6 +33,7 @@ def made(name: str, tokenizer: Tokenizer) -> tuple[Diffusion, DiffusionObjective
     torch.manual_seed(0)
     system = recipe.build(settings, tokenizer).eval()
     objective = recipe.objective(settings, system)
+    objective = objective.objective if isinstance(objective, Dropping) else objective
     return (system, objective) if isinstance(system, Diffusion) else None
 
 

@@ -180,7 +180,10 @@ def _who(denoiser: Denoiser) -> Hashable:
 
 
 def _tensors(parts: Any) -> Iterator[Tensor]:
-    return (getattr(parts, field.name) for field in fields(parts))
+    """The tensors of a dataclass, and of those within it."""
+    for field in fields(parts):
+        part = getattr(parts, field.name)
+        yield from [part] if isinstance(part, Tensor) else _tensors(part)
 
 
 def _shapes(parts: Any) -> Sequence[Hashable]:
@@ -188,7 +191,8 @@ def _shapes(parts: Any) -> Sequence[Hashable]:
 
 
 def _copied(parts: Any) -> Any:
-    return type(parts)(*(tensor.clone() for tensor in _tensors(parts)))
+    values = (getattr(parts, field.name) for field in fields(parts))
+    return type(parts)(*(part.clone() if isinstance(part, Tensor) else _copied(part) for part in values))
 
 
 def _fill(parts: Any, others: Any) -> None:
