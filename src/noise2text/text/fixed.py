@@ -33,7 +33,7 @@ class Fixed(Joint):
         return self.room + 2
 
     def separators(self, source: Source) -> Tensor:
-        return torch.full_like(source.tokens[:, :1], self.room + 1)
+        return source.tokens.new_full((len(source.tokens), 1), self.room + 1)
 
     def needs(self, sources: Rows, targets: Rows) -> int:
         return int(max(self.room, sources.lengths.max()) + np.max(targets.lengths)) + MARKS
