@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from noise2text.recipes import RECIPES
-from noise2text.system import LengthDiffusion
+from noise2text.system import Diffusion, LengthDiffusion
 from noise2text.text.dates import write_dates
 from noise2text.text.tokenizer import Tokenizer, learn_characters
 
@@ -64,3 +64,12 @@ def small(tokenizer: Tokenizer) -> Make:
         return system.eval()
 
     return make
+
+
+def lively(system: Diffusion) -> Diffusion:
+    """The untrained system with larger weights, so that what it writes depends on the noise."""
+    with torch.no_grad():
+        for name, parameter in system.denoiser.named_parameters():
+            if name.startswith(("up", "down")) and parameter.ndim == 2:
+                parameter.mul_(20)
+    return system.eval()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -211,6 +212,34 @@ def test_a_classifier_is_trained_and_steers_by_command(
     done = run("generate", model, *fast, "--class", "mai", stdin=b"1957\n")
     assert (done.code, done.out) == (1, "")
     assert "no class 'mai'" in done.err
+
+
+def test_generate_fills_in_a_template(run: Callable[..., Outcome], model: Path) -> None:
+    arguments = ["--input", "-", "--template", "19___{2}-___", "--steps", 3, "--stop-early", 1]
+    done = run("generate", model, *arguments, stdin=b"sunday, 7 april 1957\n12. mai 2001\n")
+    assert done.code == 0, done.err
+    assert all(re.fullmatch("19..-.+", line) for line in done.out.splitlines())
+
+
+def test_sample_writes_pairs_as_a_corpus(
+    run: Callable[..., Outcome], model: Path, dates: Path, tmp_path: Path
+) -> None:
+    from noise2text import train
+
+    files: dict[str, Any] = {name: str(dates / f"{name}.jsonl") for name in ("train", "valid")}
+    small = {name: value for name, value in SMALL.items() if not name.endswith("coder_layers")}
+    out, pairs = tmp_path / "run", tmp_path / "pairs.jsonl"
+    train("diffusion-lm", out=out, preset="tiny", changes=small | {"steps": 2}, device="cpu", **files)
+    done = run(
+        "sample", out, "--count", 3, "--steps", 2, "--source", "7 mai", "--target", "19___", "--output", pairs
+    )
+    assert done.code == 0, done.err
+    records = [json.loads(line) for line in pairs.read_text().splitlines()]
+    assert len(records) == 3
+    assert all(record["src"] == "7 mai" and record["trg"].startswith("19") for record in records)
+    refused = run("sample", model, "--count", 3)
+    assert refused.code == 1
+    assert "writes targets, not sources" in refused.err
 
 
 def test_trace_prints_the_text_at_every_step(

@@ -211,6 +211,37 @@ def generate(
             count()
 
 
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def sample(
+    context: typer.Context,
+    model: Annotated[Path, typer.Argument(help="A model folder of a model of pairs, e.g. diffusion-lm.")],
+    count: Annotated[int, typer.Option(help="How many pairs.")],
+    source: Annotated[
+        str, typer.Option(help="A template for the source, e.g. '7 april ___{4}'; free without it.")
+    ] = "",
+    target: Annotated[str, typer.Option(help="A template for the target; free without it.")] = "",
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Where to write JSON Lines with src and trg; standard output without it."),
+    ] = None,
+    sets: Sets = None,
+    seed: Annotated[int, typer.Option(help="Decides the noise.")] = 0,
+    batch: Annotated[int, typer.Option(help="Pairs at once; the texts do not depend on it.")] = 32,
+    device: Device = None,
+    precision: Annotated[str, typer.Option(help="float32, bfloat16 or auto.")] = "auto",
+) -> None:
+    """Write pairs of source and target from noise alone, or fill in what templates leave open."""
+    from noise2text.recipes import load
+    from noise2text.settings import parse_assignments, parse_options
+
+    system = load(model, device=device, precision=precision)
+    settings = parse_options(context.args) | parse_assignments(sets)
+    made = system.pairs(count, source=source, target=target, seed=seed, batch=batch, **settings)
+    with _opened(output) as write:
+        for src, trg in made:
+            write(json.dumps({"src": src, "trg": trg}, ensure_ascii=False))
+
+
 def _complain(line: str) -> None:
     print(f"noise2text: {line}", file=sys.stderr)
 

@@ -18,7 +18,9 @@ from torch import Tensor, nn
 from noise2text.decoding.captured import Captures, batch_size, width
 from noise2text.decoding.selection import MBR, BestScore, Candidate, Selector
 from noise2text.decoding.settings import DiffusionSettings, GuidanceSettings, LengthSettings
-from noise2text.decoding.strategies import Course, Draft, Given, Parallel
+from noise2text.decoding.strategies import Course, Draft, Parallel, finish
+from noise2text.decoding.token_by_token import TokenByToken
+from noise2text.decoding.word_by_word import WordByWord
 from noise2text.diffusion.denoiser import Clamped, Denoiser, Memory
 from noise2text.diffusion.guidance import Guided
 from noise2text.diffusion.schedules import Schedule
@@ -28,6 +30,7 @@ from noise2text.problem import Problem
 from noise2text.settings import change
 from noise2text.text.canvas import Layout
 from noise2text.text.rows import Rows
+from noise2text.text.template import Template, encode_pieces, parse_template
 from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.classifier import load_classifier
 
@@ -124,6 +127,19 @@ class System(nn.Module, ABC):
             courses = [(c, course) for c, course in courses if not self._go_on(result, c, course, select)]
         return result
 
+    def pairs(
+        self,
+        count: int,
+        *,
+        source: str = "",
+        target: str = "",
+        seed: int = 0,
+        batch: int = 32,
+        **settings: Any,
+    ) -> list[tuple[str, str]]:
+        """So many pairs of source and target, both written by the model; templates say what is given."""
+        raise Problem("This system writes targets, not sources; a model of pairs, such as diffusion-lm, can.")
+
     def _go_on(self, result: Generated, chosen: Sequence[int], course: Course, select: Selector) -> bool:
         """Whether the course has come to its end; if so, the chosen texts have been put where they belong."""
         try:
@@ -186,10 +202,12 @@ class Diffusion(System):
         forbidden = torch.zeros(len(tokenizer), dtype=torch.bool)
         forbidden[sorted(tokenizer.specials - set(written))] = True
         self.register_buffer("forbidden", forbidden, persistent=False)
+        self.register_buffer("special", torch.tensor(sorted(tokenizer.specials)), persistent=False)
 
     forbidden: torch.Tensor
+    special: torch.Tensor
 
-    def propose(self, memory: Memory, how: Any) -> tuple[Tensor, Tensor]:
+    def propose(self, memory: Memory, how: Any, given: Template) -> tuple[Tensor, Tensor]:
         """The lengths to try for each sentence, and their log-probabilities."""
         return self.whole(memory, self.max_target)
 
@@ -201,47 +219,47 @@ class Diffusion(System):
     def drafts(
         self, rows: Sequence[Sequence[int]], how: Any, *, seed: int, places: Sequence[int], trace: bool
     ) -> list[Draft]:
-        course = self.course(rows, how, seed=seed, places=places, trace=trace)
-        while True:
-            try:
-                next(course)
-            except StopIteration as end:
-                drafts: list[Draft] = end.value
-                return drafts
+        return finish(self.course(rows, how, seed=seed, places=places, trace=trace))
 
     def course(
         self, rows: Sequence[Sequence[int]], how: Any, *, seed: int, places: Sequence[int], trace: bool
     ) -> Course:
         if self.training:
             self.eval()
-        # Under autocast weights are still changing; graphs would remember where they were.
-        captures = self.captures if self.device.type == "cuda" and not torch.is_autocast_enabled() else None
-        parallel = Parallel(
-            self.guided(how),
-            self.down(how),
-            self.layout,
-            self.schedule.steps,
-            self.forbidden,
-            longest=self.max_target,
-            captures=captures,
-            guidance=self.guidance(how),
-        )
+        strategy, given = self.strategy(how), self._given(how)
+        captures = strategy.captures
         known, count = list(places), len(rows)
         if captures:  # a few sizes only: the last sentence stands in for those that are missing
             more = batch_size(count) - count
             rows, known = [*rows, *[rows[-1]] * more], [*known, *[known[-1]] * more]
         longest = max(map(len, rows))
         room = width(longest, self.max_source) if captures else longest
-        drafts = yield from parallel.course(
+        drafts = yield from strategy.course(
             self.layout.source(Rows.of(rows), width=room),
             how,
-            lambda memory: self.propose(memory, how),
-            given=self._given(how),
+            lambda memory: self.propose(memory, how, given),
+            given=given,
             seed=seed,
             places=torch.tensor(known),
             trace=trace,
         )
         return drafts[:count]
+
+    def strategy(self, how: Any) -> Parallel:
+        """What decides what is walked, with this system's parts."""
+        # Under autocast weights are still changing; graphs would remember where they were.
+        recorded = self.device.type == "cuda" and not torch.is_autocast_enabled()
+        return _STRATEGIES[how.strategy](
+            self.guided(how),
+            self.down(how),
+            self.layout,
+            self.schedule.steps,
+            self.forbidden,
+            self.special,
+            longest=self.max_target,
+            captures=self.captures if recorded else None,
+            guidance=self.guidance(how),
+        )
 
     def guided(self, how: Any) -> Denoiser:
         """The denoiser with what the settings wrap around it."""
@@ -273,12 +291,20 @@ class Diffusion(System):
         """The longest target that can be written."""
         return self.max_target
 
-    def _given(self, how: Any) -> Given:
-        prefix, suffix = self.tokenizer.encode([how.prefix, how.suffix])
-        given, room = len(prefix) + len(suffix), self.room(how)
-        if given >= room:
-            raise Problem(f"Prefix and suffix have {given} of {room} tokens: that leaves nothing to write.")
-        return prefix, suffix
+    def _given(self, how: Any) -> Template:
+        """The template that the settings describe, which must leave something to write."""
+        if how.template:
+            given = parse_template(how.template, self.tokenizer)
+            if not given.gaps:
+                raise Problem(f"The template {how.template!r} has no gap; mark what is to be written by ___.")
+        else:
+            given = Template(encode_pieces([how.prefix, how.suffix], self.tokenizer), (None,))
+        room = self.room(how)
+        if given.held >= room:
+            raise Problem(f"What is given has {given.held} of {room} tokens: that leaves nothing to write.")
+        if given.least > room:
+            raise Problem(f"The template needs {given.least} tokens, but there is room for {room}.")
+        return given
 
     def selector(self, how: Any) -> Selector:
         return _SELECTORS[how.select](how)
@@ -304,15 +330,25 @@ class LengthDiffusion(Diffusion):
     def room(self, how: LengthSettings) -> int:
         return how.length or self.max_target
 
-    def propose(self, memory: Memory, how: LengthSettings) -> tuple[Tensor, Tensor]:
+    def propose(self, memory: Memory, how: LengthSettings, given: Template) -> tuple[Tensor, Tensor]:
         if how.length is None:
+            if given.is_exact:
+                return self.whole(memory, given.least)
             return self.lengths.propose(memory, how.length_beam, PROPOSALS[how.lengths])
         if how.length > self.max_target:
             raise Problem(
                 f"The length must be at most {self.max_target}, this model's longest, not {how.length}."
             )
+        if given.is_exact and given.least != how.length:
+            raise Problem(f"The template has {given.least} tokens, but the length is to be {how.length}.")
         return self.whole(memory, how.length)
 
+
+_STRATEGIES: dict[str, Callable[..., Parallel]] = {
+    "parallel": Parallel,
+    "token-by-token": TokenByToken,
+    "word-by-word": WordByWord,
+}
 
 _SELECTORS: dict[str, Callable[[DiffusionSettings], Selector]] = {
     "mbr": lambda how: MBR(utility=how.utility, candidate_is=how.candidate_is, self_pair=how.self_pair),

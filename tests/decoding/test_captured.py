@@ -17,6 +17,7 @@ from noise2text.diffusion.walk import eager, strided, walk
 from noise2text.recipes import RECIPES
 from noise2text.system import LengthDiffusion
 from noise2text.text.rows import Rows
+from noise2text.text.template import Template
 from noise2text.text.tokenizer import Tokenizer
 
 from ..conftest import Make
@@ -58,7 +59,7 @@ def states(system: LengthDiffusion, captures: Captures | None, *, steps: int, se
         denoiser = Clamped(system.denoiser) if seed == 3 else system.denoiser
         memory = captures.read(denoiser, source) if captures else denoiser.read(source)
         canvas = system.layout.prompt(source, torch.tensor([[4, 3], [2, 4]]), width=4)
-        canvas = system.layout.give(canvas, [9 + seed], ())
+        canvas = system.layout.give(canvas, Template(((9 + seed,), ()), (None,)))
         walked = walk(
             denoiser,
             system.schedule,

@@ -1,8 +1,10 @@
-"""A prefix is kept by every system; a suffix by those that know the length; others say so."""
+"""A prefix is kept by every system, a template or suffix by those that can; others say so."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +14,7 @@ from noise2text.recipes import RECIPES
 from noise2text.system import Diffusion
 from noise2text.text.tokenizer import Tokenizer
 
-from ..conftest import SMALL
+from ..conftest import SMALL, lively
 
 TEXTS = ["sunday, 7 april 1957", "12. mai 2001"]
 
@@ -24,7 +26,7 @@ def system_of(name: str, tokenizer: Tokenizer) -> Diffusion:
     changes = {key: value for key, value in (SMALL | {"factor": 2.0}).items() if key in known}
     torch.manual_seed(0)
     system: Diffusion = recipe.build(dataclasses.replace(tiny, **changes), tokenizer)
-    return system.eval()
+    return lively(system)
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -35,10 +37,105 @@ def test_every_text_begins_with_the_prefix(name: str, tokenizer: Tokenizer) -> N
         assert all(stop.text.startswith("19") for stop in trace)
 
 
-@pytest.mark.parametrize("name", ["seqdiffuseq", "diffuseq", "diffusion-lm"])
+ENDS_ITSELF = ["seqdiffuseq", "diffuseq", "diffusion-lm", "diffuseq-autoregressive"]
+KNOWS_LENGTHS = ["difformer"]
+
+
+@pytest.mark.parametrize("name", [*ENDS_ITSELF, "word-by-word"])
 def test_what_finds_the_end_itself_takes_no_suffix_and_no_length(name: str, tokenizer: Tokenizer) -> None:
     system = system_of(name, tokenizer)
     with pytest.raises(Problem, match="no suffix"):
         system.generate(TEXTS, suffix="07", steps=2)
     with pytest.raises(Problem, match="no setting 'length'"):
         system.generate(TEXTS, length=5, steps=2)
+
+
+HOW: dict[str, Any] = {"steps": 3, "stop_early": 0}
+
+
+def texts_of(system: Diffusion, **how: Any) -> list[str]:
+    """All that was written for the texts: candidates and every traced step."""
+    made = system.generate(TEXTS, trace=True, **(HOW | how))
+    candidates = [text for row in made.candidates for text in row]
+    return candidates + [stop.text for trace in made.traces for stop in trace]
+
+
+@pytest.mark.parametrize("name", [*ENDS_ITSELF, *KNOWS_LENGTHS])
+@pytest.mark.parametrize(
+    ("template", "pattern"),
+    [
+        ("___{4}-04-___{2}", r".{4}-04-.{2}"),
+        ("19___{2}", r"19.{2}"),
+        ("___{3}7", r".{3}7"),
+        ("1___{1}5___{1}", r"1.5."),
+        ("19___{2}-___", r"19.{2}-.*"),
+    ],
+)
+def test_a_template_holds_at_every_step_and_nothing_is_written_beside_it(
+    name: str, template: str, pattern: str, tokenizer: Tokenizer
+) -> None:
+    system = system_of(name, tokenizer)
+    assert all(re.fullmatch(pattern, text) for text in texts_of(system, template=template))
+
+
+@pytest.mark.parametrize("name", KNOWS_LENGTHS)
+def test_open_gaps_share_the_length(name: str, tokenizer: Tokenizer) -> None:
+    system = system_of(name, tokenizer)
+    assert all(re.fullmatch(r".+-04-.+", text) for text in texts_of(system, template="___-04-___"))
+    assert all(
+        re.fullmatch(r"19.{3}-.{2}7", text) for text in texts_of(system, template="19___-___7", length=9)
+    )
+    with pytest.raises(Problem, match="The template has 5 tokens, but the length is to be 6"):
+        system.generate(TEXTS, template="19___{3}", length=6)
+    with pytest.raises(Problem, match="needs 7 tokens, but there is room for 6"):
+        system.generate(TEXTS, template="19___{4}-", length=6)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_prefix_is_a_template_with_an_open_end(name: str, tokenizer: Tokenizer) -> None:
+    system = system_of(name, tokenizer)
+    prefixed, templated = (
+        system.generate(TEXTS, **(HOW | given)) for given in ({"prefix": "19"}, {"template": "19___"})
+    )
+    assert prefixed.candidates == templated.candidates
+    assert prefixed.scores == templated.scores
+
+
+@pytest.mark.parametrize("name", KNOWS_LENGTHS)
+def test_a_suffix_is_a_template_with_an_open_beginning(name: str, tokenizer: Tokenizer) -> None:
+    system = system_of(name, tokenizer)
+    for parts, template in (
+        ({"suffix": "-07"}, "___-07"),
+        ({"prefix": "19", "suffix": "-07"}, "19___-07"),
+    ):
+        apart, templated = (system.generate(TEXTS, **(HOW | how)) for how in (parts, {"template": template}))
+        assert apart.scores == templated.scores
+        assert apart.candidates == templated.candidates
+
+
+@pytest.mark.parametrize("name", ENDS_ITSELF)
+def test_what_finds_the_end_itself_wants_the_width_of_gaps_before_given_text(
+    name: str, tokenizer: Tokenizer
+) -> None:
+    with pytest.raises(Problem, match=r"only the last gap of a template may be open.*___\{3\}"):
+        system_of(name, tokenizer).generate(TEXTS, template="___-04-___", **HOW)
+
+
+@pytest.mark.parametrize("template", ["___-07", "19___{2}"])
+def test_word_by_word_takes_no_other_template(template: str, tokenizer: Tokenizer) -> None:
+    with pytest.raises(Problem, match="takes a prefix, but no suffix"):
+        system_of("word-by-word", tokenizer).generate(TEXTS, template=template, **HOW)
+
+
+def test_an_impossible_template_is_refused(tokenizer: Tokenizer) -> None:
+    system = system_of("difformer", tokenizer)
+    for settings, said in (
+        ({"template": "1957"}, "has no gap"),
+        ({"template": "19___", "prefix": "19"}, "without a prefix"),
+        ({"template": "___{17}"}, "needs 17 tokens, but there is room for 16"),
+        ({"template": "1" * 16 + "___"}, "nothing to write"),
+        ({"prefix": "%"}, "character that this model's vocabulary lacks"),
+        ({"strategy": "word-by-word"}, "strategy is one of parallel, token-by-token"),
+    ):
+        with pytest.raises(Problem, match=said):
+            system.generate(TEXTS, **(HOW | settings))

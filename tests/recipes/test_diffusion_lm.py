@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import pytest
@@ -11,12 +12,15 @@ import torch
 from noise2text.diffusion.noise import key
 from noise2text.diffusion.times import Uniform
 from noise2text.diffusion.walk import strided, walk
+from noise2text.problem import Problem
 from noise2text.recipes import RECIPES
-from noise2text.recipes.diffusion_lm import PRESETS
-from noise2text.system import Diffusion
+from noise2text.recipes.diffusion_lm import PRESETS, PairDiffusion
+from noise2text.text.joint import Pairs
 from noise2text.text.rows import Rows
 from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.objective import DiffusionObjective
+
+from ..conftest import lively
 
 SOURCES, TARGETS = [[8, 9, 10, 11], [12, 13]], [[20, 21, 22], [23, 24, 25, 26, 27]]
 THESIS_4_1_2 = {  # typed from its list, and from table 4.4
@@ -34,7 +38,7 @@ THESIS_4_1_2 = {  # typed from its list, and from table 4.4
 }
 
 
-def make(tokenizer: Tokenizer) -> tuple[Diffusion, DiffusionObjective]:
+def make(tokenizer: Tokenizer) -> tuple[PairDiffusion, DiffusionObjective]:
     torch.manual_seed(0)
     small: dict[str, Any] = {"width": 32, "ffn": 64, "heads": 2, "layers": 2, "embedding": 8}
     settings = dataclasses.replace(PRESETS["tiny"], max_source=8, max_target=6, **small)
@@ -79,3 +83,93 @@ def test_in_sampling_the_source_is_filled_in_at_every_step(tokenizer: Tokenizer)
         ):
             assert canvas.frozen.sum(1).tolist() == [6, 4]
             assert torch.equal(state.z[canvas.frozen], held.given[canvas.frozen])
+
+
+# Pairs without a source, and infilling of any part
+
+
+def test_pairs_come_from_noise_alone_and_each_from_its_own(tokenizer: Tokenizer) -> None:
+    system = lively(make(tokenizer)[0])
+    made = system.pairs(5, steps=4)
+    assert len(made) == 5
+    assert len(set(made)) > 1
+    assert made == system.pairs(5, steps=4, batch=2)
+    assert made[:3] == system.pairs(3, steps=4)
+    assert made != system.pairs(5, steps=4, seed=1)
+    assert system.pairs(0, steps=4) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "patterns"),
+    [
+        ("7 mai", "", (r"7 mai", r".*")),  # translation
+        ("7 mai", "19___", (r"7 mai", r"19.*")),  # a prefix
+        ("7 mai", "___{2}-07", (r"7 mai", r".{2}-07")),  # a suffix
+        ("7 mai", "1___{2}-", (r"7 mai", r"1.{2}-")),  # the middle
+        ("7 ___{3}", "", (r"7 .{3}", r".*")),  # a part of the source
+        ("___{3}ai", "1957", (r".{3}ai", r"1957")),  # the source of a target
+        ("7 m___", "", (r"7 m.*", r".*")),  # as much of the source as it likes
+    ],
+)
+@pytest.mark.parametrize("strategy", ["parallel", "token-by-token"])
+def test_any_part_of_a_pair_can_be_filled_in(
+    strategy: str, source: str, target: str, patterns: tuple[str, str], tokenizer: Tokenizer
+) -> None:
+    made = lively(make(tokenizer)[0]).pairs(3, source=source, target=target, steps=3, strategy=strategy)
+    if "___{" in source or "___" not in source:
+        assert all(re.fullmatch(patterns[0], src) and re.fullmatch(patterns[1], trg) for src, trg in made)
+    else:
+        assert all(re.fullmatch(patterns[0], src + trg) for src, trg in made)
+
+
+def test_what_is_given_of_a_pair_holds_at_every_step(tokenizer: Tokenizer) -> None:
+    system = make(tokenizer)[0].eval()
+    layout = Pairs(**{f.name: getattr(system.layout, f.name) for f in dataclasses.fields(Pairs)})
+    given = system._pair("7 ___{3}", "19___{2}-")
+    blank = layout.prompt(layout.source(Rows.of([[], []])), torch.ones(2, 2), width=0)
+    assert blank.frozen.sum(1).tolist() == [1] * 4
+    canvas = layout.give(blank, given)
+    (want,) = tokenizer.encode(["7 19-"])
+    held = canvas.tokens[0, canvas.frozen[0]].tolist()
+    assert held[:6] == [tokenizer.bos, *want[:2], tokenizer.sep, *want[2:4]]
+    assert held[6:8] == [want[4], tokenizer.eos]
+    assert (~canvas.frozen).sum(1).tolist() == [5] * 4
+    parts = system.denoiser.hold(canvas), key(torch.arange(4)), strided(4, resolution=200)
+    with torch.no_grad():
+        for state in walk(system.denoiser, system.schedule, system.denoiser.read(canvas.source), *parts):
+            assert torch.equal(state.z[canvas.frozen], parts[0].given[canvas.frozen])
+            assert torch.equal(state.estimate.mean[canvas.frozen], parts[0].given[canvas.frozen])
+
+
+def test_a_pair_is_read_up_to_its_end() -> None:
+    layout = Pairs(0, begin=1, separator=2, end=3, width=7)
+    tokens = torch.tensor([[1, 5, 2, 6, 3, 7, 0], [1, 5, 6, 0, 2, 7, 3], [1, 2, 5, 2, 6, 7, 8]])
+    assert layout.read(
+        layout.prompt(layout.source(Rows.of([[]] * 3)), torch.ones(3, 1), width=0), tokens
+    ) == [
+        [5, 2, 6],
+        [5, 6],
+        [2, 5, 2, 6, 7, 8],
+    ]
+    shared = dataclasses.replace(layout, end=2)  # BERT's separator is its end, too
+    assert shared.read(
+        shared.prompt(layout.source(Rows.of([[]])), torch.ones(1, 1), width=0), tokens[2:]
+    ) == [[2, 5]]
+
+
+def test_pairs_that_cannot_be_are_refused(tokenizer: Tokenizer) -> None:
+    system = make(tokenizer)[0]
+    cases: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"source": "7 ___", "target": "19___"}, "only where the source's gaps have a width"),
+        ({"target": "1957"}, "only where the source's gaps have a width"),
+        ({"source": "7 mai", "target": "1957"}, "leave some to write"),
+        ({"source": "___{16}"}, "leave some to write"),
+        ({"source": "7 mai", "target": "___-07"}, "only the last gap of a template may be open"),
+        ({"prefix": "19"}, "no prefix, suffix or template"),
+    )
+    for settings, said in cases:
+        with pytest.raises(Problem, match=said):
+            system.pairs(2, steps=2, **settings)
+    plain = RECIPES["diffuseq"].build(RECIPES["diffuseq"].settings("tiny"), tokenizer)
+    with pytest.raises(Problem, match="writes targets, not sources"):
+        plain.pairs(2)

@@ -13,6 +13,7 @@ from noise2text.diffusion.walk import strided, walk
 from noise2text.recipes import RECIPES
 from noise2text.system import Diffusion
 from noise2text.text.rows import Rows
+from noise2text.text.template import Template
 from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.dropping import Dropping
 from noise2text.training.objective import DiffusionObjective
@@ -34,7 +35,9 @@ def made(name: str, tokenizer: Tokenizer) -> tuple[Diffusion, DiffusionObjective
     system = recipe.build(settings, tokenizer).eval()
     objective = recipe.objective(settings, system)
     objective = objective.objective if isinstance(objective, Dropping) else objective
-    return (system, objective) if isinstance(system, Diffusion) else None
+    if not isinstance(system, Diffusion) or not isinstance(objective, DiffusionObjective):
+        return None
+    return system, objective
 
 
 @pytest.mark.parametrize("guessed", [False, True])
@@ -69,7 +72,7 @@ def test_in_sampling_what_is_given_is_its_embedding_at_every_step(name: str, tok
     source = system.layout.source(Rows.of(SOURCES))
     wished = torch.tensor([[5, 6], [7, 5], [5, 5]])
     empty = system.layout.prompt(source, wished, width=7)
-    canvas = system.layout.give(empty, [20, 21], [])
+    canvas = system.layout.give(empty, Template(((20, 21), ()), (None,)))
     assert (canvas.frozen & ~empty.frozen).sum(1).tolist() == [2] * 6
     denoiser = system.guided(system.how)
     held, keys = denoiser.hold(canvas), key(0, torch.arange(6))

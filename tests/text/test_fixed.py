@@ -9,6 +9,7 @@ from noise2text.text.filled import Filled
 from noise2text.text.fixed import Fixed
 from noise2text.text.joint import Joint
 from noise2text.text.rows import Rows
+from noise2text.text.template import Template
 
 PAD, BOS, SEP, EOS = 0, 1, 2, 3
 SOURCES, TARGETS = [[5, 6, 7], [8]], [[9, 10], [11, 12, 13, 14]]
@@ -57,7 +58,7 @@ def test_a_blank_canvas_has_lost_its_source_and_nothing_else(layout: Joint) -> N
 
 def test_a_blank_prompt_keeps_a_given_prefix() -> None:
     source = LAYOUT.source(Rows.of(SOURCES))
-    prompt = LAYOUT.give(LAYOUT.prompt(source, torch.ones(2, 2), width=0), [9, 10], [])
+    prompt = LAYOUT.give(LAYOUT.prompt(source, torch.ones(2, 2), width=0), Template(((9, 10), ()), (None,)))
     blank = LAYOUT.blank(prompt)
     assert (blank.tokens[:, 1:5] == PAD).all()
     assert (blank.tokens[:, 6:8] == torch.tensor([9, 10])).all()

@@ -12,7 +12,7 @@ from noise2text.diffusion.walk import Fresh, ddim
 from noise2text.problem import Problem
 from noise2text.settings import option, require_choice, require_least, require_share
 
-__all__ = ["DiffusionSettings", "GuidanceSettings", "LengthSettings", "PriorSettings"]
+__all__ = ["DiffusionSettings", "GuidanceSettings", "LengthSettings", "PriorSettings", "WordSettings"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,10 @@ class DiffusionSettings:
     )
     prefix: str = option("", "what every text begins with")
     suffix: str = option("", "what every text ends with, where the length is known beforehand")
+    template: str = option(
+        "", "what every text is like: given text, and ___ or ___{3} (tokens) for what is not"
+    )
+    strategy: str = option("parallel", "what is written at once: all (parallel), or token-by-token")
     self_pair: bool = option(True, "whether MBR compares a candidate with itself too, as its equation does")
     guide: str = option("", "the folder of a classifier that every text is steered by; none if empty")
     guide_class: str = option("", "the class that it steers to")
@@ -56,8 +60,15 @@ class DiffusionSettings:
                 "A guide needs fresh noise to weigh its fluency: set eta above 0 and solver to single, or "
                 "fluency to 0."
             )
-        for name, allowed in _CHOICES.items():
+        for name, allowed in (_CHOICES | {"strategy": self.strategies}).items():
             require_choice(self, name, allowed)
+        if self.template and (self.prefix or self.suffix):
+            raise Problem("A template says how a text begins and ends: give it without a prefix or suffix.")
+
+    @property
+    def strategies(self) -> tuple[str, ...]:
+        """The strategies that this family knows."""
+        return ("parallel", "token-by-token")
 
     def fresh(self, seed: int) -> Fresh:
         """How much of each step's noise is drawn afresh."""
@@ -104,6 +115,17 @@ class GuidanceSettings(DiffusionSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_least(self, -1, "guidance")
+
+
+@dataclass(frozen=True)
+class WordSettings(DiffusionSettings):
+    """The same for what was trained to write the next word."""
+
+    strategy: str = option("word-by-word", "what is written at once: the next word (word-by-word)")
+
+    @property
+    def strategies(self) -> tuple[str, ...]:
+        return ("word-by-word",)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ depends on them is then made on the host and sent over in one piece.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,11 +19,12 @@ from noise2text.decoding.settings import DiffusionSettings
 from noise2text.diffusion.denoiser import Denoiser, Estimate, Memory
 from noise2text.diffusion.noise import key
 from noise2text.diffusion.steering import Guidance
-from noise2text.diffusion.walk import Prepare, eager, strided, walk
+from noise2text.diffusion.walk import Prepare, State, eager, strided, walk
 from noise2text.hardware import send
 from noise2text.text.canvas import Canvas, Layout, Source
+from noise2text.text.template import OPEN, Template
 
-__all__ = ["Course", "Draft", "Parallel", "Propose", "Step"]
+__all__ = ["Course", "Draft", "Parallel", "Prompt", "Propose", "Step", "finish"]
 
 LOGITS = 1 << 28  # scores of tokens that are held at once
 
@@ -32,8 +33,6 @@ Propose = Callable[[Memory], tuple[Tensor, Tensor]]
 """The lengths (B, b₁) to try for each sentence, and their log-probabilities."""
 Course = Generator[None, None, list["Draft"]]
 """The way to a batch's drafts; it pauses where the device has work to do and the host has none."""
-Given = tuple[Sequence[int], Sequence[int]]
-"""The tokens that every target begins and ends with."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +54,17 @@ class Draft:
 
 
 @dataclass(frozen=True)
+class Prompt:
+    """Where the candidates of a batch start: a row a candidate, but for the memory."""
+
+    memory: Memory
+    canvas: Canvas  # on the host
+    text: Tensor  # (B·b₁·b₂, L), where the target is, given parts of it too
+    keys: Tensor  # (B·b₁·b₂,)
+    scores: Tensor  # (B·b₁·b₂,), the lengths' log-probabilities
+
+
+@dataclass(frozen=True)
 class Parallel:
     """The parts of a diffusion system that decode all candidates at once."""
 
@@ -63,6 +73,7 @@ class Parallel:
     layout: Layout
     resolution: int
     forbidden: Tensor  # (V,), tokens that are never written
+    special: Tensor  # (S,), tokens that are no text
     longest: int  # target that the model can write
     captures: Captures | None = None  # recorded graphs, where there are any
     guidance: Guidance | None = None
@@ -74,7 +85,7 @@ class Parallel:
         how: DiffusionSettings,
         propose: Propose,
         *,
-        given: Given = ((), ()),
+        given: Template = OPEN,
         seed: int,
         places: Tensor,
         trace: bool = False,
@@ -83,6 +94,29 @@ class Parallel:
 
         Pauses when the lengths, and when the walk, have been asked for.
         """
+        prompt = yield from self._prompt(source, how, propose, given=given, seed=seed, places=places)
+        canvas, steps = prompt.canvas.to(self.forbidden.device), []
+        for state in self._walk(prompt, canvas, how, seed=seed):
+            if trace:
+                rounded = self._round(canvas, state.estimate)[0]
+                steps.append((state.time, self.denoiser.space.nearest(state.z), rounded))
+        tokens, scores = self._round(canvas, state.estimate)  # (B·C, L)
+        kept = ~(canvas.padding | canvas.frozen)
+        scores = (scores * kept).sum(1) / kept.sum(1) + prompt.scores
+        drafts = yield from self._drafts(prompt.canvas, tokens, scores, steps)
+        return drafts
+
+    def _prompt(
+        self,
+        source: Source,
+        how: DiffusionSettings,
+        propose: Propose,
+        *,
+        given: Template,
+        seed: int,
+        places: Tensor,
+    ) -> Generator[None, None, Prompt]:
+        """The canvas, the key and the length's score of every candidate."""
         device, captures = self.forbidden.device, self.captures
         there = source.to(device)
         memory = captures.read(self.denoiser, there) if captures else self.denoiser.read(there)
@@ -90,28 +124,34 @@ class Parallel:
         proposed, ready = proposed.to("cpu", non_blocking=True), _mark(device)
         yield
         ready()
-        lengths = proposed.clamp(min=sum(map(len, given)) + 1)
+        lengths = given.fit(proposed)
         empty = self._empty(source, lengths.repeat_interleave(how.noise_beam, dim=1))
-        canvas = self.layout.give(empty, *given)
         keys = self._keys(source, lengths, seed=seed, places=places, noises=how.noise_beam)
-        times = strided(how.steps, resolution=self.resolution, stop_early=how.stop_early)
-        on_device, steps = canvas.to(device), []
-        for state in walk(
+        scores = length_scores.repeat_interleave(how.noise_beam, dim=1).flatten()
+        canvas, text = self.layout.give(empty, given), send(empty.scored, device)
+        return Prompt(memory, canvas, text, send(keys, device), scores)
+
+    def _walk(
+        self, prompt: Prompt, canvas: Canvas, how: DiffusionSettings, *, seed: int, number: int = 0
+    ) -> Iterator[State]:
+        """A walk on the canvas, which is on the device, with the noise of its number."""
+        return walk(
             self.denoiser,
             self.schedule,
-            memory,
-            self.denoiser.hold(on_device),
-            send(keys, device),
-            times,
+            prompt.memory,
+            self.denoiser.hold(canvas),
+            key(prompt.keys, number) if number else prompt.keys,
+            strided(how.steps, resolution=self.resolution, stop_early=how.stop_early),
             fresh=how.fresh(seed),
             order=how.order,
-            prepare=self._prepare(empty.scored.to(device)),
-        ):
-            if trace:
-                rounded = self._round(on_device, state.estimate)[0]
-                steps.append((state.time, self.denoiser.space.nearest(state.z), rounded))
-        tokens, scores = self._round(on_device, state.estimate)  # (B·C, L)
-        scores = scores + length_scores.repeat_interleave(how.noise_beam, dim=1).flatten()
+            prepare=self._prepare(prompt.text),
+        )
+
+    def _drafts(
+        self, canvas: Canvas, tokens: Tensor, scores: Tensor, steps: Sequence[tuple[float, Tensor, Tensor]]
+    ) -> Course:
+        """What was written, sentence by sentence, and the rounded steps there; pauses for the device."""
+        device = self.forbidden.device
         tokens, scores = (each.to("cpu", non_blocking=True) for each in (tokens, scores))
         done = _mark(device)
         yield
@@ -149,18 +189,29 @@ class Parallel:
         return [rows[i * size : (i + 1) * size] for i in range(sentences)]
 
     def _round(self, canvas: Canvas, estimate: Estimate) -> tuple[Tensor, Tensor]:
-        """The likeliest token at each place, or the given one, and each row's mean log-probability."""
+        """The likeliest token at each place, or the given one, and its log-probability."""
         size = max(1, LOGITS // (canvas.tokens.shape[1] * len(self.forbidden)))  # rows at once
-        parts = zip(estimate.mean.split(size), estimate.hidden.split(size), strict=True)
-        best = [self._best(Estimate(*part)) for part in parts]
+        inner = canvas.frozen.flip(1).cumsum(1).flip(1) > 0  # before what is given a text cannot end
+        parts = zip(*(each.split(size) for each in (estimate.mean, estimate.hidden, inner)), strict=True)
+        best = [self._best(Estimate(mean, hidden), within) for mean, hidden, within in parts]
         tokens, scores = (torch.cat(each) for each in zip(*best, strict=True))
-        kept = ~(canvas.padding | canvas.frozen)
-        return torch.where(canvas.frozen, canvas.tokens, tokens), (scores * kept).sum(1) / kept.sum(1)
+        return torch.where(canvas.frozen, canvas.tokens, tokens), scores
 
-    def _best(self, estimate: Estimate) -> tuple[Tensor, Tensor]:
+    def _best(self, estimate: Estimate, inner: Tensor) -> tuple[Tensor, Tensor]:
         logits = self.denoiser.logits(estimate).float().masked_fill(self.forbidden, -torch.inf)
+        logits[..., self.special] = logits[..., self.special].masked_fill(inner[..., None], -torch.inf)
         best = logits.max(-1)
         return best.indices, best.values - logits.logsumexp(-1)
+
+
+def finish(course: Course) -> list[Draft]:
+    """The drafts at the end of a course, without a use for its pauses."""
+    while True:
+        try:
+            next(course)
+        except StopIteration as end:
+            drafts: list[Draft] = end.value
+            return drafts
 
 
 def _mark(device: torch.device) -> Callable[[], None]:

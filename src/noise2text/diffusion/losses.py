@@ -86,8 +86,8 @@ def scored(canvas: Canvas) -> Tensor:
 
 
 def everything(canvas: Canvas) -> Tensor:
-    """All positions, padding and given ones too."""
-    return torch.ones_like(canvas.padding)
+    """All positions that the networks see, given ones too."""
+    return ~canvas.padding
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,11 @@ from noise2text.problem import Problem
 from noise2text.recipes import (
     difformer,
     diffuseq,
+    diffuseq_autoregressive,
     diffuseq_variants,
     diffusion_lm,
     seqdiffuseq,
+    word_by_word,
 )
 from noise2text.recipes.recipe import Recipe
 from noise2text.settings import change
@@ -45,6 +47,8 @@ RECIPES: dict[str, Recipe] = {
         diffusion_lm.RECIPE,
         seqdiffuseq.RECIPE,
         *diffuseq_variants.RECIPES,
+        diffuseq_autoregressive.RECIPE,
+        word_by_word.RECIPE,
     )
 }
 

@@ -190,10 +190,15 @@ def network(settings: JointSettings, tokenizer: Tokenizer) -> JointTransformer:
     )
 
 
-def build(settings: JointSettings, tokenizer: Tokenizer, layout: Callable[..., Joint] = Joint) -> Diffusion:
+def build(
+    settings: JointSettings,
+    tokenizer: Tokenizer,
+    layout: Callable[..., Joint] = Joint,
+    system: type[Diffusion] = Diffusion,
+) -> Diffusion:
     """The untrained system."""
     canvas = settings.max_source + settings.max_target + MARKS
-    return Diffusion(
+    return system(
         tokenizer,
         layout=layout(
             tokenizer.pad, begin=tokenizer.bos, separator=tokenizer.sep, end=tokenizer.eos, width=canvas

@@ -11,18 +11,25 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
+import torch
+
+from noise2text.decoding.strategies import finish
 from noise2text.diffusion.losses import Mse, Nll, Prior, Rounding, Term
 from noise2text.diffusion.times import Uniform
+from noise2text.problem import Problem
 from noise2text.recipes import diffuseq
 from noise2text.recipes.recipe import Recipe
-from noise2text.settings import option
+from noise2text.settings import change, option
 from noise2text.system import Diffusion
-from noise2text.text.joint import Infilled
+from noise2text.text.joint import Infilled, Joint, Pairs
+from noise2text.text.rows import Rows
+from noise2text.text.template import OPEN, Template, parse_template
 from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.objective import DiffusionObjective
 
-__all__ = ["PRESETS", "RECIPE", "DiffusionLmSettings", "build", "objective"]
+__all__ = ["PRESETS", "RECIPE", "DiffusionLmSettings", "PairDiffusion", "build", "objective"]
 
 
 @dataclass(frozen=True)
@@ -53,9 +60,70 @@ PRESETS: dict[str, DiffusionLmSettings] = {
 }
 
 
+class PairDiffusion(Diffusion):
+    """A diffusion model of whole pairs: it can write the source, too (Diffusion-LM)."""
+
+    layout: Joint
+
+    def pairs(
+        self,
+        count: int,
+        *,
+        source: str = "",
+        target: str = "",
+        seed: int = 0,
+        batch: int = 32,
+        **settings: Any,
+    ) -> list[tuple[str, str]]:
+        """So many pairs, each from its own noise; an empty template gives nothing of its text.
+
+        The places of what is given must be known, so that only the last gap of the pair may be open.
+        """
+        self.eval()
+        how = dataclasses.replace(change(self.how, settings, where="sample"), noise_beam=1)
+        if how.prefix or how.suffix or how.template:
+            raise Problem("Pairs take the templates source and target, no prefix, suffix or template.")
+        given = self._pair(source, target)
+        layout = Pairs(**{f.name: getattr(self.layout, f.name) for f in dataclasses.fields(Joint)})
+        forbidden = self.forbidden.clone()
+        forbidden[layout.separator] = False
+        strategy = dataclasses.replace(self.strategy(how), layout=layout, forbidden=forbidden, captures=None)
+        rows: list[list[int]] = []
+        for start in range(0, count, batch):
+            places = torch.arange(start, min(start + batch, count))
+            course = strategy.course(
+                layout.source(Rows.of([[]] * len(places))),
+                how,
+                lambda memory: self.whole(memory, layout.width),
+                given=given,
+                seed=seed,
+                places=places,
+            )
+            rows += [draft.tokens[0] for draft in finish(course)]
+        cuts = [(row, row.index(layout.separator) if layout.separator in row else len(row)) for row in rows]
+        sources = self.tokenizer.decode([row[:cut] for row, cut in cuts])
+        return list(zip(sources, self.tokenizer.decode([row[cut + 1 :] for row, cut in cuts]), strict=True))
+
+    def _pair(self, source: str, target: str) -> Template:
+        """What is given of a pair, as one template over both."""
+        first, second = (parse_template(text, self.tokenizer) if text else OPEN for text in (source, target))
+        if not target and not first.is_exact:
+            given = first
+        elif first.is_exact:
+            given = first.then(self.layout.separator, second)
+        else:
+            raise Problem("A target can be given only where the source's gaps have a width, such as ___{3}.")
+        room = self.layout.width - 2  # less the begin and the end
+        if not given.gaps or given.least > room:
+            raise Problem(
+                f"What is given of the pair needs {given.least} of {room} places; leave some to write."
+            )
+        return given
+
+
 def build(settings: DiffusionLmSettings, tokenizer: Tokenizer) -> Diffusion:
     """The untrained system."""
-    return diffuseq.build(settings, tokenizer, Infilled)
+    return diffuseq.build(settings, tokenizer, Infilled, PairDiffusion)
 
 
 def objective(settings: DiffusionLmSettings, system: Diffusion) -> DiffusionObjective:

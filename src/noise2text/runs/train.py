@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from noise2text.diffusion.noise import key, uniform
 from noise2text.hardware import find_device, find_dtype
 from noise2text.problem import Problem, Stopped
 from noise2text.recipes import Recipe, find_recipe, load, save
@@ -39,6 +40,8 @@ __all__ = ["settle", "train"]
 
 CHANGEABLE = {"steps", "log_every", "validate_every", "save_every", "tensorboard"}
 """Settings that a resumed run may change."""
+
+_LAYOUT = 4  # what a key is for; the training loop has 1 to 3
 
 
 def train(
@@ -268,11 +271,13 @@ class Run:
     def _feed(self, step: int) -> list[Canvas]:
         """The micro-batches of a step."""
         first = (step - 1) * self.settings.accumulate
-        batches = [self.plan.batch(first + i) for i in range(self.settings.accumulate)]
-        return [
-            self.system.layout.canvas(*self.data.train.pairs(batch.pairs), shape=batch.shape).to(self.device)
-            for batch in batches
-        ]
+        layout, row, canvases = self.system.layout, 0, []
+        for batch in (self.plan.batch(first + i) for i in range(self.settings.accumulate)):
+            canvas = layout.canvas(*self.data.train.pairs(batch.pairs), shape=batch.shape)
+            keys = key(self.settings.seed, _LAYOUT, step, torch.arange(row, row + len(batch.pairs)))
+            canvases.append(layout.vary(canvas, uniform(keys)).to(self.device))
+            row += len(batch.pairs)
+        return canvases
 
     def _autocast(self) -> AbstractContextManager[Any]:
         dtype = find_dtype(self.settings.precision, self.device)

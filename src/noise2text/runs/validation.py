@@ -7,7 +7,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
+import torch
 
+from noise2text.diffusion.noise import key, uniform
 from noise2text.evaluation.metrics import bleu, exact_match
 from noise2text.runs.data import Data
 from noise2text.system import System
@@ -52,7 +54,9 @@ class Validation:
         count = min(len(valid), self.settings.validation_sentences)
         order = np.argsort(valid.lengths[:count].max(axis=1), kind="stable")
         rows = max(1, self.settings.tokens // int(valid.lengths[:count].max()))
-        return [
-            self.system.layout.canvas(*valid.pairs(order[start : start + rows])).to(self.system.device)
-            for start in range(0, count, rows)
-        ]
+        layout, seed, canvases = self.system.layout, self.settings.seed, []
+        for start in range(0, count, rows):
+            chosen = order[start : start + rows]
+            u = uniform(key(seed, torch.from_numpy(chosen)))
+            canvases.append(layout.vary(layout.canvas(*valid.pairs(chosen)), u).to(self.system.device))
+        return canvases

@@ -18,8 +18,9 @@ from noise2text.hardware import send
 from noise2text.problem import Problem
 from noise2text.text.plan import ladder
 from noise2text.text.rows import Rows
+from noise2text.text.template import Template
 
-__all__ = ["Canvas", "Layout", "Source", "Split"]
+__all__ = ["Canvas", "Layout", "Source", "Split", "hold_at"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,11 @@ class Layout(ABC):
 
     pad: int
 
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The tokens that end a text, where one is written to its end."""
+        return ()
+
     def source(self, rows: Rows, *, width: int = 0) -> Source:
         """The sources of a batch, at least `width` wide."""
         return Source(*rows.padded(width, pad=self.pad))
@@ -75,11 +81,25 @@ class Layout(ABC):
     def prompt(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
         """An empty canvas for each of the (B, C) wished lengths, candidates of a sentence side by side."""
 
-    def give(self, canvas: Canvas, prefix: Sequence[int], suffix: Sequence[int]) -> Canvas:
-        """The canvas with the beginning of each target given, and its end where the layout knows that."""
-        if suffix:
-            raise Problem("This system finds the end of a text itself: give it a prefix, but no suffix.")
-        return _given(canvas, prefix, canvas.scored.int().argmax(1))
+    def vary(self, canvas: Canvas, u: Tensor) -> Canvas:
+        """The canvas of training pairs after what chance decides of it, by a number u ∈ [0, 1) a row."""
+        return canvas
+
+    def give(self, canvas: Canvas, template: Template) -> Canvas:
+        """The canvas with the pieces of a template held, where the text decides its own end."""
+        if not template.is_open:
+            raise Problem(
+                "This system finds the end of a text itself: it takes no suffix, and only the last gap of a "
+                "template may be open; give the others their number of tokens, such as ___{3}."
+            )
+        first = canvas.scored.int().argmax(1)
+        for piece, start in template.placed(torch.full_like(first, template.least)):
+            canvas = hold_at(canvas, piece, first + start)
+        return self.close(canvas, first + template.least) if template.is_exact else canvas
+
+    def close(self, canvas: Canvas, ends: Tensor) -> Canvas:
+        """The canvas whose texts end before these places (B,), and with nothing to write after."""
+        return canvas
 
     def silent(self, source: Source) -> Source:
         """A source of the same shape that says nothing: a single padding token, visible."""
@@ -120,16 +140,17 @@ class Split(Layout):
             source=source,
         )
 
-    def give(self, canvas: Canvas, prefix: Sequence[int], suffix: Sequence[int]) -> Canvas:
-        ends = (~canvas.padding).sum(1)
-        return _given(super().give(canvas, prefix, ()), suffix, ends - len(suffix))
+    def give(self, canvas: Canvas, template: Template) -> Canvas:
+        for piece, start in template.placed((~canvas.padding).sum(1)):
+            canvas = hold_at(canvas, piece, start)
+        return canvas
 
     def read(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:
         rows, lengths = tokens.tolist(), (~canvas.padding).sum(1).tolist()
         return [row[:length] for row, length in zip(rows, lengths, strict=True)]
 
 
-def _given(canvas: Canvas, tokens: Sequence[int], starts: Tensor) -> Canvas:
+def hold_at(canvas: Canvas, tokens: Sequence[int], starts: Tensor) -> Canvas:
     """The canvas with these tokens held from each row's start (B,) on."""
     if not tokens:
         return canvas

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noise2text.text.canvas import Canvas, Layout, Source
+from noise2text.text.canvas import Canvas, Layout, Source, hold_at
 from noise2text.text.plan import ladder
 from noise2text.text.rows import Rows
 
@@ -25,6 +25,10 @@ class Filled(Layout):
 
     eos: int
     width: int
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        return (self.eos, self.pad)
 
     def shapes(self, lengths: np.ndarray) -> list[tuple[int, int]]:
         """Sources of several widths; the target's is always the same."""
@@ -39,6 +43,9 @@ class Filled(Layout):
     def prompt(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
         """An empty canvas for each candidate; the lengths only say how many there are."""
         return self._open(lengths.new_full((lengths.numel(), self.width), self.pad), source)
+
+    def close(self, canvas: Canvas, ends: Tensor) -> Canvas:
+        return hold_at(canvas, [self.eos] + [self.pad] * self.width, ends)
 
     def read(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:
         ended = (tokens == self.eos) | (tokens == self.pad)

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from noise2text.problem import Problem
-from noise2text.text.canvas import Canvas, Layout, Source
+from noise2text.text.canvas import Canvas, Layout, Source, hold_at
 from noise2text.text.rows import Rows
 
-__all__ = ["MARKS", "Infilled", "Joint"]
+__all__ = ["MARKS", "Infilled", "Joint", "Pairs"]
 
 MARKS = 3  # begin, separator, end
 
@@ -31,6 +31,10 @@ class Joint(Layout):
     separator: int
     end: int
     width: int  # of every canvas
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        return (self.end, self.pad)
 
     def shapes(self, lengths: np.ndarray) -> list[tuple[int, int]]:
         """One shape: the canvas is always full."""
@@ -85,6 +89,9 @@ class Joint(Layout):
             canvas, tokens=canvas.tokens.masked_fill((places > 0) & (places < ends), self.pad)
         )  # `source` stays: it says where the target begins
 
+    def close(self, canvas: Canvas, ends: Tensor) -> Canvas:
+        return hold_at(canvas, [self.end] + [self.pad] * self.width, ends)
+
     def read(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:
         candidates = len(tokens) // len(canvas.source.tokens)
         start = (self.separators(canvas.source)[:, 0] + 1).repeat_interleave(candidates)  # (B·C,)
@@ -101,3 +108,27 @@ class Infilled(Joint):
     def canvas(self, sources: Rows, targets: Rows, *, shape: tuple[int, int] = (0, 0)) -> Canvas:
         canvas = super().canvas(sources, targets, shape=shape)
         return replace(canvas, frozen=torch.zeros_like(canvas.frozen), scored=torch.ones_like(canvas.scored))
+
+
+class Pairs(Joint):
+    """The same canvas with nothing given but its begin: source and target are both written."""
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        return (self.pad,) if self.end == self.separator else super().ends
+
+    def prompt(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
+        """An empty canvas for each candidate; the sources and the lengths only count."""
+        tokens = source.tokens.new_full((lengths.numel(), self.width), self.pad)
+        tokens[:, 0] = self.begin
+        frozen = torch.zeros_like(tokens, dtype=torch.bool)
+        frozen[:, 0] = True
+        return Canvas(tokens, frozen, torch.zeros_like(frozen), ~frozen, source)
+
+    def read(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:
+        """Source, separator and target of each row, up to the first end or padding."""
+        written = tokens[:, 1:]
+        separates = (written == self.separator) & ((written == self.separator).cumsum(1) == 1)
+        ended = ((written == self.end) & ~separates) | (written == self.pad)  # BERT has one token for both
+        lengths = (ended.cumsum(1) == 0).sum(1).tolist()
+        return [row[:length] for row, length in zip(written.tolist(), lengths, strict=True)]

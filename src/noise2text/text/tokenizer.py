@@ -73,6 +73,21 @@ class Tokenizer:
         return [str(text) for text in self._inner.decode_batch([list(row) for row in rows])]
 
     @property
+    def spellings(self) -> list[str]:
+        """What each token says when it stands alone, by its number; special ones say nothing."""
+        return self.decode([[number] for number in range(len(self))])
+
+    @property
+    def marks_continuations(self) -> bool:
+        """Whether a piece that goes on a word is spelt ##…, as in WordPiece; others mark what begins one."""
+        return isinstance(self._inner.model, models.WordPiece)
+
+    @property
+    def joins_spaces(self) -> bool:
+        """Whether a word brings the space before it along, as in byte-level BPE."""
+        return isinstance(self._inner.pre_tokenizer, pre_tokenizers.ByteLevel)
+
+    @property
     def fingerprint(self) -> str:
         """A digest that two tokenizers share only if they do the same."""
         return hashlib.sha256(self._inner.to_str().encode()).hexdigest()
