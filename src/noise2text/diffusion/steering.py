@@ -48,11 +48,13 @@ class Guidance:
             (slope,) = torch.autograd.grad(-self._height(z, landing, where), [z])
             z.grad = slope
             adagrad.step()
-        return z.detach()
+        free = landing.deviation > 0 if self.fluency else torch.ones_like(landing.deviation, dtype=torch.bool)
+        return torch.where(free, z.detach(), landing.z)  # fluent is only what was certain
 
     def _height(self, z: Tensor, landing: Landing, where: Tensor) -> Tensor:
         """What is climbed, summed over the rows, which do not depend on each other."""
         wanted = self.classifier(z, landing.level.clock, where).log_softmax(-1)[:, self.wanted].sum()
         if not self.fluency:
             return wanted
-        return wanted - self.fluency * ((z - landing.mean) / landing.deviation).square().sum() / 2
+        far = (z - landing.mean) / landing.deviation.where(landing.deviation > 0, 1)
+        return wanted - self.fluency * far.square().sum() / 2
