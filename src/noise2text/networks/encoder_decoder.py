@@ -81,7 +81,7 @@ class EncoderDecoder(Denoiser):
         self.layers = nn.ModuleList(
             DecoderLayer(width, ffn, heads, dropout=dropout) for _ in range(decoder_layers)
         )
-        self.out = nn.Linear(width, space.dim, bias=False)
+        self.out: nn.Module = nn.Linear(width, space.dim, bias=False)
         self.apply(start)
 
     def read(self, source: Source) -> Memory:

@@ -35,7 +35,7 @@ class JointTransformer(Denoiser):
         self.layers = nn.ModuleList(
             EncoderLayer(width, ffn, heads, dropout=dropout, activation=nn.GELU) for _ in range(layers)
         )
-        self.down = _bent(width, width, space.dim)
+        self.down: nn.Module = _bent(width, width, space.dim)
         self.apply(start)
 
     def read(self, source: Source) -> Memory:

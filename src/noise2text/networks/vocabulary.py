@@ -1,0 +1,62 @@
+"""The vocabulary head: probabilities of all tokens, and their mean embedding as the clean estimate,
+
+    p = softmax(W·h + b),    ẑ₀ = Σ_w p_w · e_w.
+
+The thesis puts it into DiffuSeq (3.2.4, the alternate diffusion kernel); CDCD (Dieleman et al., 2022) calls
+it score interpolation, because the score of the noisy canvas is the same mean of the scores towards each
+token. The estimate never leaves the convex hull of the embeddings.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from noise2text.diffusion.denoiser import Estimate
+from noise2text.diffusion.space import Space
+from noise2text.networks.encoder_decoder import EncoderDecoder
+from noise2text.networks.joint import JointTransformer
+from noise2text.networks.layers import start
+
+__all__ = ["InterpolatingEncoderDecoder", "KernelTransformer", "VocabularyHead"]
+
+
+class VocabularyHead(nn.Module):
+    """States to the mean embedding under the predicted probabilities."""
+
+    def __init__(self, space: Space, width: int) -> None:
+        super().__init__()
+        self.space = space
+        self.scores = nn.Linear(width, len(space.table))
+        self.apply(start)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """The unnormalised log-probability of every token, (B, L, V)."""
+        scores: Tensor = self.scores(hidden)
+        return scores
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """ẑ₀ for the last states (B, L, W), in float32."""
+        return self.logits(hidden).float().softmax(-1) @ self.space.embeddings.float()
+
+
+class InterpolatingEncoderDecoder(EncoderDecoder):
+    """The encoder-decoder with a vocabulary head, whose scores are also what is written in the end (CDCD)."""
+
+    out: VocabularyHead
+
+    def __init__(self, space: Space, *, width: int, **shape: Any) -> None:
+        super().__init__(space, width=width, **shape)
+        self.out = VocabularyHead(space, width)
+
+    def logits(self, estimate: Estimate) -> Tensor:
+        return self.out.logits(estimate.hidden)
+
+
+class KernelTransformer(JointTransformer):
+    """The encoder-only denoiser with a vocabulary head (the thesis, fig. 3.1); ẑ₀ is rounded as before."""
+
+    def __init__(self, space: Space, *, width: int, **shape: Any) -> None:
+        super().__init__(space, width=width, **shape)
+        self.down = VocabularyHead(space, width)
