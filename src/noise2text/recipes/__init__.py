@@ -21,11 +21,15 @@ import noise2text
 from noise2text.hardware import find_device, find_dtype
 from noise2text.problem import Problem
 from noise2text.recipes import (
+    ar_diffusion,
+    cdcd,
     difformer,
     diffuseq,
     diffuseq_autoregressive,
+    diffuseq_kernel,
     diffuseq_variants,
     diffusion_lm,
+    dinoiser,
     seqdiffuseq,
     word_by_word,
 )
@@ -49,6 +53,10 @@ RECIPES: dict[str, Recipe] = {
         *diffuseq_variants.RECIPES,
         diffuseq_autoregressive.RECIPE,
         word_by_word.RECIPE,
+        diffuseq_kernel.RECIPE,
+        dinoiser.RECIPE,
+        cdcd.RECIPE,
+        ar_diffusion.RECIPE,
     )
 }
 
