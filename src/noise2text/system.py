@@ -23,7 +23,7 @@ from noise2text.decoding.token_by_token import TokenByToken
 from noise2text.decoding.word_by_word import WordByWord
 from noise2text.diffusion.denoiser import Clamped, Denoiser, Memory
 from noise2text.diffusion.guidance import Guided
-from noise2text.diffusion.schedules import Schedule
+from noise2text.diffusion.schedules import Rescaled, Schedule
 from noise2text.diffusion.steering import Guidance
 from noise2text.networks.lengths import PROPOSALS, Lengths
 from noise2text.problem import Problem
@@ -329,6 +329,9 @@ class LengthDiffusion(Diffusion):
 
     def room(self, how: LengthSettings) -> int:
         return how.length or self.max_target
+
+    def down(self, how: LengthSettings) -> nn.Module:
+        return self.schedule if how.factor == 1 else Rescaled(self.schedule, how.factor)
 
     def propose(self, memory: Memory, how: LengthSettings, given: Template) -> tuple[Tensor, Tensor]:
         if how.length is None:

@@ -99,10 +99,13 @@ class LengthSettings(DiffusionSettings):
     length_beam: int = option(5, "lengths tried a sentence")
     lengths: str = option("top", "which lengths: the likeliest (top), or the likeliest's neighbours (around)")
     length: int | None = option(None, "write exactly so many tokens; none predicts the length")
+    factor: float = option(1.0, "multiply the noise on the way down, too (Difformer, C.7)")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_least(self, 1, "length_beam", *(["length"] if self.length is not None else []))
+        if not self.factor > 0:
+            raise Problem(f"The setting factor must be above 0, not {self.factor}.")
         require_choice(self, "lengths", ("top", "around"))
 
 

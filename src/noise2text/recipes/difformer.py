@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from pathlib import Path
 
 from noise2text.decoding.settings import LengthSettings
 from noise2text.diffusion.losses import Anchor, Mse, Nll, Rounding, Term
@@ -21,6 +22,7 @@ from noise2text.diffusion.times import Uniform
 from noise2text.networks.encoder_decoder import EncoderDecoder
 from noise2text.networks.lengths import LengthNll, Lengths
 from noise2text.problem import Problem
+from noise2text.recipes.pretrained_embeddings import place_embeddings
 from noise2text.recipes.recipe import Recipe
 from noise2text.settings import option, require_choice, require_heads, require_share
 from noise2text.system import LengthDiffusion
@@ -29,7 +31,7 @@ from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.objective import DiffusionObjective
 from noise2text.training.settings import TrainingSettings
 
-__all__ = ["PRESETS", "RECIPE", "DifformerSettings", "build", "objective", "resolve"]
+__all__ = ["PRESETS", "RECIPE", "DifformerSettings", "begin", "build", "objective", "resolve"]
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,10 @@ class DifformerSettings(TrainingSettings):
     factor: float | None = option(None, "the noise factor F; none finds it by dgs_max; 1 is no rescaling")
     variance_preserving: bool = option(False, "rescale by eq. 8 instead of eq. 3")
     self_conditioning: float = option(0.5, "share of the steps trained with a guess; 0 is none")
+    embeddings_from: str = option(
+        "", "start from these embeddings: a model folder of the same tokens, or a .npy table (V, d)"
+    )
+    freeze_embeddings: bool = option(False, "do not train the embeddings (C.3)")
     losses: str = option("vlb+anchor", "terms joined by +: vlb, anchor, rounding")
     label_smoothing: float = option(0.1, "of the anchor loss")
     length_factor: float = option(0.1, "weight of the length loss")
@@ -125,6 +131,7 @@ def resolve(settings: DifformerSettings, tokenizer: Tokenizer) -> DifformerSetti
 def build(settings: DifformerSettings, tokenizer: Tokenizer) -> LengthDiffusion:
     """The untrained system."""
     space = Space(len(tokenizer), settings.embedding)
+    space.table.requires_grad_(not settings.freeze_embeddings)
     denoiser = EncoderDecoder(
         space,
         width=settings.width,
@@ -151,6 +158,12 @@ def build(settings: DifformerSettings, tokenizer: Tokenizer) -> LengthDiffusion:
         max_source=settings.max_source,
         max_target=settings.max_target,
     )
+
+
+def begin(settings: DifformerSettings, system: LengthDiffusion) -> None:
+    """Give the embeddings those of another model, where that is asked for."""
+    if settings.embeddings_from:
+        place_embeddings(system.denoiser.space, system.tokenizer, Path(settings.embeddings_from))
 
 
 def objective(settings: DifformerSettings, system: LengthDiffusion) -> DiffusionObjective:
@@ -183,4 +196,5 @@ RECIPE = Recipe(
     resolve=resolve,
     build=build,
     objective=objective,
+    start=begin,
 )

@@ -9,7 +9,11 @@ from typing import Any
 from noise2text.problem import Problem
 from noise2text.text.tokenizer import Tokenizer
 
-__all__ = ["Recipe"]
+__all__ = ["Recipe", "from_chance"]
+
+
+def from_chance(settings: Any, system: Any) -> None:
+    """Leave the initial weights to chance."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,7 @@ class Recipe:
     resolve: Callable[[Any, Tokenizer], Any]  # settings that depend on the vocabulary
     build: Callable[[Any, Tokenizer], Any]
     objective: Callable[[Any, Any], Any]
+    start: Callable[[Any, Any], None] = from_chance  # where training starts from: settings, system
 
     def settings(self, preset: str | None = None) -> Any:
         """The settings of a preset, or of the paper."""

@@ -147,6 +147,8 @@ class Run:
         self.device, self.display = device, display
         torch.manual_seed(settings.seed)
         self.system: System = recipe.build(settings, data.tokenizer).to(device)
+        if checkpoint.latest(out) is None:
+            recipe.start(settings, self.system)
         self.objective = recipe.objective(settings, self.system)
         self.optimiser = _adamw(self.system, settings, fused=device.type == "cuda")
         self.ema = Ema(self.system, settings.ema) if settings.ema else None

@@ -1,0 +1,108 @@
+"""Difformer's studies: other people's embeddings, frozen or not (C.3), and rescaling in sampling (C.7)."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from noise2text import load
+from noise2text.diffusion.schedules import Rescaled
+from noise2text.problem import Problem
+from noise2text.recipes import RECIPES, save
+from noise2text.recipes.pretrained_embeddings import place_embeddings
+from noise2text.runs.train import train
+from noise2text.settings import change
+from noise2text.system import LengthDiffusion
+from noise2text.text.tokenizer import Tokenizer, learn_characters
+
+from ..conftest import SMALL, Make
+
+
+def table_of(system: LengthDiffusion) -> torch.Tensor:
+    return system.denoiser.space.table
+
+
+def trained(dates: Path, out: Path, **changes: Any) -> LengthDiffusion:
+    files: dict[str, Any] = {split: str(dates / f"{split}.jsonl") for split in ("train", "valid")}
+    settings = SMALL | {"factor": 2.0, "steps": 3} | changes
+    system = train("difformer", out=out, preset="tiny", changes=settings, device="cpu", **files)
+    assert isinstance(system, LengthDiffusion)
+    return system
+
+
+def test_frozen_embeddings_of_another_model_stay_as_they_are(dates: Path, tmp_path: Path) -> None:
+    first = trained(dates, tmp_path / "first")
+    changes = {"embeddings_from": str(tmp_path / "first"), "freeze_embeddings": True, "seed": 5}
+    second = trained(dates, tmp_path / "second", **changes)
+    ratio = table_of(second) / table_of(first)
+    assert torch.allclose(ratio, ratio.mean().expand_as(ratio), rtol=1e-4), "one factor for all"
+    assert second.denoiser.space.embeddings.square().mean().item() == pytest.approx(1, rel=1e-4)
+    (tmp_path / "first" / "model.safetensors").unlink()
+    assert torch.equal(table_of(load(tmp_path / "second", device="cpu")), table_of(second))  # type: ignore[arg-type]
+
+
+def test_embeddings_that_are_not_frozen_go_on_learning(dates: Path, tmp_path: Path) -> None:
+    trained(dates, tmp_path / "first")
+    second = trained(dates, tmp_path / "second", embeddings_from=str(tmp_path / "first"))
+    ratio = table_of(second) / table_of(load(tmp_path / "first", device="cpu"))  # type: ignore[arg-type]
+    assert not torch.allclose(ratio, ratio.mean().expand_as(ratio), rtol=1e-4)
+
+
+def test_a_table_of_numpy_is_placed_with_unit_mean_square(small: Make, tmp_path: Path) -> None:
+    system = small()
+    table = np.random.default_rng(0).normal(size=table_of(system).shape)
+    np.save(tmp_path / "table.npy", 7 * table)
+    place_embeddings(system.denoiser.space, system.tokenizer, tmp_path / "table.npy")
+    expected = table / np.sqrt((table**2).mean())
+    assert np.allclose(system.denoiser.space.embeddings.detach(), expected, atol=1e-5)
+
+
+def test_embeddings_that_do_not_fit_are_named(small: Make, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    system = small()
+    space, (vocab, dim) = system.denoiser.space, table_of(system).shape
+    np.save(tmp_path / "narrow.npy", np.ones((vocab, dim - 1)))
+    np.save(tmp_path / "zero.npy", np.zeros((vocab, dim)))
+    np.save(tmp_path / "text.npy", np.array([["a"]]))
+    (tmp_path / "broken.npy").write_bytes(b"\x93NUMPY")
+    other = small()
+    other.tokenizer = learn_characters(["another alphabet 012"])
+    recipe = RECIPES["difformer"]
+    settings = dataclasses.replace(recipe.settings("tiny"), **SMALL)
+    save(tmp_path / "model", other, recipe="difformer", settings=settings)
+    for name, said in [
+        ("narrow.npy", "set embedding"),
+        ("zero.npy", "all 0"),
+        ("text.npy", "table of numbers"),
+        ("broken.npy", "cannot be read"),
+        ("missing.npy", "cannot be read"),
+        ("model", "other tokens"),
+    ]:
+        with pytest.raises(Problem, match=said):
+            place_embeddings(space, tokenizer, tmp_path / name)
+
+
+@pytest.mark.parametrize("dim", [4, 12, 64])
+def test_any_embedding_dimension_builds_and_generates(small: Make, dim: int) -> None:
+    made = small(embedding=dim).generate(["12. mai 2001"], steps=2, stop_early=0)
+    assert len(made.texts) == 1
+
+
+def test_the_noise_can_be_rescaled_on_the_way_down(small: Make) -> None:
+    system = small()
+    assert system.down(system.how) is system.schedule
+    down = system.down(change(system.how, {"factor": 4}, where="test"))
+    assert isinstance(down, Rescaled)
+    t = torch.tensor([0.3, 1.0])
+    assert torch.equal(down(t, 2).sigma, 4 * system.schedule(t, 2).sigma)
+    seen: list[torch.Tensor] = []
+    system.denoiser.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
+    for factor in (1, 4):
+        system.generate(["12. mai 2001"], steps=2, stop_early=0, factor=factor)
+    assert torch.allclose(seen[2], 4 * seen[0]), "the first canvas is noise, four times as large"
+    with pytest.raises(Problem, match="factor"):
+        system.generate(["12. mai 2001"], factor=0)
