@@ -37,8 +37,16 @@ def test_every_text_begins_with_the_prefix(name: str, tokenizer: Tokenizer) -> N
         assert all(stop.text.startswith("19") for stop in trace)
 
 
-ENDS_ITSELF = ["seqdiffuseq", "diffuseq", "diffusion-lm", "diffuseq-autoregressive"]
-KNOWS_LENGTHS = ["difformer"]
+ENDS_ITSELF = [
+    "seqdiffuseq",
+    "diffuseq",
+    "diffusion-lm",
+    "diffuseq-autoregressive",
+    "diffuseq-kernel",
+    "cdcd",
+    "ar-diffusion",
+]
+KNOWS_LENGTHS = ["difformer", "dinoiser"]
 
 
 @pytest.mark.parametrize("name", [*ENDS_ITSELF, "word-by-word"])

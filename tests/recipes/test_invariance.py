@@ -1,0 +1,28 @@
+"""What a text becomes does not depend on the texts beside it, whatever noise a position or a level has."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from noise2text.recipes import RECIPES
+from noise2text.text.tokenizer import Tokenizer
+
+from ..conftest import SMALL
+
+TEXTS = ["sunday, 7 april 1957", "12. mai 2001", "1 june 1999, a long way to write a date"]
+
+
+@pytest.mark.parametrize("name", ["diffuseq-kernel", "dinoiser", "cdcd", "ar-diffusion"])
+def test_a_text_is_the_same_alone_and_in_company(name: str, tokenizer: Tokenizer) -> None:
+    recipe = RECIPES[name]
+    tiny = recipe.settings("tiny")
+    known = {field.name for field in dataclasses.fields(tiny)}
+    torch.manual_seed(0)
+    changes = {key: value for key, value in SMALL.items() if key in known}
+    system = recipe.build(dataclasses.replace(tiny, **changes), tokenizer).eval()
+    together = system.generate(TEXTS, steps=4, seed=3)
+    alone = system.generate(TEXTS, steps=4, seed=3, batch=1)
+    assert together.candidates == alone.candidates
