@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,22 @@ def test_frozen_embeddings_of_another_model_stay_as_they_are(dates: Path, tmp_pa
     assert second.denoiser.space.embeddings.square().mean().item() == pytest.approx(1, rel=1e-4)
     (tmp_path / "first" / "model.safetensors").unlink()
     assert torch.equal(table_of(load(tmp_path / "second", device="cpu")), table_of(second))  # type: ignore[arg-type]
+
+
+def test_a_resumed_run_has_its_own_embeddings_and_needs_no_others(dates: Path, tmp_path: Path) -> None:
+    table = np.random.default_rng(0).normal(size=(200, 8))
+    np.save(tmp_path / "table.npy", table)
+    with pytest.raises(Problem, match="same tokens"):
+        trained(dates, tmp_path / "refused", embeddings_from=str(tmp_path / "table.npy"))
+    trained(dates, tmp_path / "first")
+    changes = {"embeddings_from": str(tmp_path / "first"), "freeze_embeddings": True}
+    before = trained(dates, tmp_path / "second", **changes)
+    shutil.rmtree(tmp_path / "first")
+    files: dict[str, Any] = {split: str(dates / f"{split}.jsonl") for split in ("train", "valid")}
+    after = train(
+        "difformer", out=tmp_path / "second", changes={"steps": 5}, resume=True, device="cpu", **files
+    )
+    assert torch.equal(table_of(after), table_of(before))  # type: ignore[arg-type]
 
 
 def test_embeddings_that_are_not_frozen_go_on_learning(dates: Path, tmp_path: Path) -> None:
