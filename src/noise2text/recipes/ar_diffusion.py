@@ -73,7 +73,9 @@ PRESETS: dict[str, ArDiffusionSettings] = {
     "iwslt14-de-en": _IWSLT14,
     "xsum": _SUMMARIES,
     "cnn-dailymail": dataclasses.replace(_SUMMARIES, max_target=179, steps=100_000, tokens=400 * 512),
-    "tiny": dataclasses.replace(_IWSLT14, **TINY | {"embedding": 8, "accumulate": 1, "steps": 1_000}),
+    "tiny": dataclasses.replace(
+        _IWSLT14, **TINY | {"embedding": 8, "accumulate": 1, "steps": 800, "validate_every": 400}
+    ),
 }
 
 
