@@ -35,7 +35,7 @@ class Encoder(nn.Module):
     ) -> None:
         super().__init__()
         self.space = space
-        self.project = nn.Linear(space.dim, width, bias=False)
+        self.project: nn.Module = nn.Linear(space.dim, width, bias=False)
         self.positions = nn.Embedding(positions, width)
         self.layers = nn.ModuleList(EncoderLayer(width, ffn, heads, dropout=dropout) for _ in range(layers))
         self.dropout = nn.Dropout(dropout)
