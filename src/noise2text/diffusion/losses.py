@@ -31,6 +31,7 @@ __all__ = [
     "Nll",
     "Prior",
     "Rounding",
+    "Spelled",
     "Tally",
     "Term",
     "Trace",
@@ -68,6 +69,16 @@ class Tally:
     def total(self) -> Tensor:
         """The sum of what counts."""
         return torch.where(self.mask, self.value, 0).sum()
+
+
+class Spelled(Protocol):
+    """Anything that gives each place of a canvas a probability of every token."""
+
+    @property
+    def canvas(self) -> Canvas: ...
+
+    @property
+    def log_probabilities(self) -> Tensor: ...
 
 
 class Term(Protocol):
@@ -125,7 +136,7 @@ class Mse(_OverPositions):
 class Nll(_OverPositions):
     """The surprise at the right token after rounding ẑ₀."""
 
-    def value(self, trace: Trace) -> Tensor:
+    def value(self, trace: Spelled) -> Tensor:
         return -_picked(trace.log_probabilities, trace.canvas.tokens)
 
 
@@ -135,7 +146,7 @@ class Anchor(Nll):
 
     smoothing: float = 0.1
 
-    def value(self, trace: Trace) -> Tensor:
+    def value(self, trace: Spelled) -> Tensor:
         spread = -trace.log_probabilities.mean(-1)
         return (1 - self.smoothing) * super().value(trace) + self.smoothing * spread
 
