@@ -15,7 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from noise2text.decoding.autoregressive import AutoregressiveSettings, LeftToRight
 from noise2text.decoding.captured import Captures, batch_size, width
+from noise2text.decoding.likelihood import log_likelihoods
+from noise2text.decoding.search import Rules
 from noise2text.decoding.selection import MBR, BestScore, Candidate, Selector
 from noise2text.decoding.settings import DiffusionSettings, GuidanceSettings, LengthSettings
 from noise2text.decoding.strategies import Course, Draft, Parallel, finish
@@ -26,15 +29,17 @@ from noise2text.diffusion.guidance import Guided
 from noise2text.diffusion.schedules import Rescaled, Schedule
 from noise2text.diffusion.steering import Guidance
 from noise2text.networks.lengths import PROPOSALS, Lengths
+from noise2text.networks.writer import Writer
 from noise2text.problem import Problem
 from noise2text.settings import change
 from noise2text.text.canvas import Layout
+from noise2text.text.ended import Ended
 from noise2text.text.rows import Rows
 from noise2text.text.template import Template, encode_pieces, parse_template
 from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.classifier import load_classifier
 
-__all__ = ["Diffusion", "Generated", "GuidedDiffusion", "LengthDiffusion", "Stop", "System"]
+__all__ = ["Autoregressive", "Diffusion", "Generated", "GuidedDiffusion", "LengthDiffusion", "Stop", "System"]
 
 
 @dataclass(frozen=True)
@@ -122,9 +127,13 @@ class System(nn.Module, ABC):
             chosen = order[start : start + batch]
             own = [rows[i] for i in chosen], [places[i] for i in chosen]
             courses.insert(0, (chosen, self.course(own[0], how, seed=seed, places=own[1], trace=trace)))
-            courses = [(c, course) for c, course in courses if not self._go_on(result, c, course, select)]
+            courses = [
+                (c, course) for c, course in courses if not self._go_on(result, texts, c, course, select)
+            ]
         while courses:
-            courses = [(c, course) for c, course in courses if not self._go_on(result, c, course, select)]
+            courses = [
+                (c, course) for c, course in courses if not self._go_on(result, texts, c, course, select)
+            ]
         return result
 
     def pairs(
@@ -140,7 +149,14 @@ class System(nn.Module, ABC):
         """So many pairs of source and target, both written by the model; templates say what is given."""
         raise Problem("This system writes targets, not sources; a model of pairs, such as diffusion-lm, can.")
 
-    def _go_on(self, result: Generated, chosen: Sequence[int], course: Course, select: Selector) -> bool:
+    def _go_on(
+        self,
+        result: Generated,
+        sources: Sequence[str],
+        chosen: Sequence[int],
+        course: Course,
+        select: Selector,
+    ) -> bool:
         """Whether the course has come to its end; if so, the chosen texts have been put where they belong."""
         try:
             next(course)
@@ -148,20 +164,20 @@ class System(nn.Module, ABC):
             drafts: list[Draft] = end.value
         else:
             return False
-        candidates = self._candidates(drafts)
+        candidates = self._candidates(drafts, [sources[i] for i in chosen])
         best = select.choose_all(candidates)
         for i, draft, own, place in zip(chosen, drafts, candidates, best, strict=True):
             self._put(result, i, draft, own, place)
         return True
 
-    def _candidates(self, drafts: Sequence[Draft]) -> list[list[Candidate]]:
+    def _candidates(self, drafts: Sequence[Draft], sources: Sequence[str]) -> list[list[Candidate]]:
         texts = iter(self.tokenizer.decode([row for draft in drafts for row in draft.tokens]))
         return [
             [
-                Candidate(text=next(texts), tokens=tuple(row), score=score)
+                Candidate(text=next(texts), tokens=tuple(row), score=score, source=source)
                 for row, score in zip(draft.tokens, draft.scores, strict=True)
             ]
-            for draft in drafts
+            for draft, source in zip(drafts, sources, strict=True)
         ]
 
     def _put(
@@ -353,7 +369,68 @@ _STRATEGIES: dict[str, Callable[..., Parallel]] = {
     "word-by-word": WordByWord,
 }
 
-_SELECTORS: dict[str, Callable[[DiffusionSettings], Selector]] = {
+
+class Autoregressive(System):
+    """A model that writes from left to right; it can also say how likely a given text is."""
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        writer: Writer,
+        how: AutoregressiveSettings,
+        max_source: int,
+        max_target: int,
+    ) -> None:
+        super().__init__()
+        self.tokenizer, self.how, self.writer = tokenizer, how, writer
+        self.layout = Ended(tokenizer.pad, tokenizer.eos)
+        self.max_source, self.max_target = max_source, max_target
+        forbidden = torch.tensor(sorted(tokenizer.specials - {tokenizer.eos}))
+        self.register_buffer("forbidden", forbidden, persistent=False)
+
+    forbidden: torch.Tensor
+
+    def drafts(
+        self, rows: Sequence[Sequence[int]], how: Any, *, seed: int, places: Sequence[int], trace: bool
+    ) -> list[Draft]:
+        self.eval()
+        rules = Rules(self.tokenizer.eos, self.tokenizer.pad, self.forbidden, self.max_target)
+        return LeftToRight(self.writer, self.tokenizer.bos, rules).decode(
+            self.layout.source(Rows.of(rows)).to(self.device),
+            how,
+            prefix=self.tokenizer.encode([how.prefix])[0],
+            seed=seed,
+            places=torch.tensor(places, device=self.device),
+            trace=trace,
+        )
+
+    def selector(self, how: Any) -> Selector:
+        return _SELECTORS[how.select](how)
+
+    def likelihood(
+        self, texts: Sequence[str], targets: Sequence[str], *, per_token: bool = False, batch: int = 64
+    ) -> list[float]:
+        """log p(target | text) of each pair, the end included; or its mean over the tokens and the end.
+
+        A target that this model cannot write has −∞: one that is too long, or any but the empty one
+        to an empty text. A text that is too long is cut, as for `generate`.
+        """
+        self.eval()
+        sources = [row[: self.max_source] for row in self.tokenizer.encode(texts)]
+        return log_likelihoods(
+            self.writer,
+            self.layout,
+            sources,
+            self.tokenizer.encode(targets),
+            bos=self.tokenizer.bos,
+            longest=self.max_target,
+            per_token=per_token,
+            batch=batch,
+        )
+
+
+_SELECTORS: dict[str, Callable[[Any], Selector]] = {
     "mbr": lambda how: MBR(utility=how.utility, candidate_is=how.candidate_is, self_pair=how.self_pair),
     "score": lambda how: BestScore(),
 }

@@ -43,6 +43,7 @@ class Candidate:
     text: str
     tokens: tuple[int, ...]
     score: float
+    source: str = ""  # what the text is an answer to, for those that judge it by that
 
 
 class Selector(Protocol):

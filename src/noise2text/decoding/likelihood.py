@@ -1,0 +1,104 @@
+"""Selection by a teacher: the candidate that another model finds likeliest (Difformer's released code).
+
+    s* = argmax_{s ∈ C} log p_teacher(s | x) / |s|        (mean, the default)
+    s* = argmax_{s ∈ C} log p_teacher(s | x)              (sum, which favours short texts)
+
+|s| counts the teacher's tokens and the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from noise2text.decoding.selection import Candidate
+from noise2text.networks.writer import Writer, shifted
+from noise2text.problem import Problem
+from noise2text.text.canvas import Canvas, Layout
+from noise2text.text.rows import Rows
+
+__all__ = ["Likelihood", "Teacher", "log_likelihood", "log_likelihoods"]
+
+
+class Teacher(Protocol):
+    """A model that can say how likely a given text is."""
+
+    def likelihood(
+        self, texts: Sequence[str], targets: Sequence[str], *, per_token: bool = False
+    ) -> list[float]:
+        """log p(target | text) of each pair, or its mean over the target's tokens."""
+
+
+def log_likelihoods(
+    writer: Writer,
+    layout: Layout,
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    *,
+    bos: int,
+    longest: int,
+    per_token: bool,
+    batch: int,
+) -> list[float]:
+    """log p of each target, in batches of like lengths; −∞ for what cannot be written.
+
+    That is a target above the longest, and all but nothing in answer to nothing.
+    """
+    device = next(writer.parameters()).device
+    result = [-math.inf if source or target else 0.0 for source, target in zip(sources, targets, strict=True)]
+    order = [i for i, target in enumerate(targets) if sources[i] and len(target) <= longest]
+    order.sort(key=lambda i: (len(targets[i]), len(sources[i])))
+    for start in range(0, len(order), batch):
+        chosen = order[start : start + batch]
+        pairs = (Rows.of([rows[i] for i in chosen]) for rows in (sources, targets))
+        values = log_likelihood(writer, layout.canvas(*pairs).to(device), bos=bos, per_token=per_token)
+        for i, value in zip(chosen, values.tolist(), strict=True):
+            result[i] = value
+    return result
+
+
+@torch.inference_mode()
+def log_likelihood(writer: Writer, canvas: Canvas, *, bos: int, per_token: bool) -> Tensor:
+    """log p of each row's target and its end, (B,), or its mean a token."""
+    logits = writer(shifted(canvas.tokens, bos), writer.read(canvas.source)).float()
+    picked = logits.gather(-1, canvas.tokens[..., None])[..., 0] - logits.logsumexp(-1)  # (B, L)
+    total = torch.where(canvas.scored, picked, 0.0).sum(1)
+    return total / canvas.scored.sum(1) if per_token else total
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """The candidate that the teacher finds likeliest; of equals, the first."""
+
+    teacher: Teacher
+    by: str = "mean"
+
+    def __post_init__(self) -> None:
+        if self.by not in ("mean", "sum"):
+            raise Problem(f"A likelihood is taken by mean or by sum, not by {self.by!r}.")
+
+    @property
+    def signature(self) -> str:
+        """The rule and what it divides by."""
+        return f"teacher|likelihood:{self.by}"
+
+    def __call__(self, candidates: Sequence[Candidate]) -> int:
+        """The place of the candidate with the highest likelihood."""
+        return self.choose_all([candidates])[0]
+
+    def choose_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
+        """The place of each sentence's likeliest candidate; equal texts are scored once."""
+        pairs = {(each.source, each.text): 0.0 for candidates in sentences for each in candidates}
+        sources, texts = zip(*pairs, strict=True) if pairs else ((), ())
+        values = self.teacher.likelihood(sources, texts, per_token=self.by == "mean")
+        pairs.update(zip(pairs, values, strict=True))
+        chosen = []
+        for candidates in sentences:
+            scores = [pairs[each.source, each.text] for each in candidates]
+            chosen.append(scores.index(max(scores)))
+        return chosen

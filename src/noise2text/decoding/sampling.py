@@ -1,0 +1,75 @@
+"""Drawing texts: each next token at random from softmax(logits / temperature), or from its likeliest part.
+
+Top-k leaves the k likeliest tokens (Fan et al., 2018), top-p the fewest whose probabilities reach p
+(Holtzman et al., 2020); both leave the rest's proportions alone. A number in [0, 1) a token, from the key
+of the text and the position, picks by the cumulated probabilities: the text depends on neither the batch
+nor the other samples.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from noise2text.decoding.search import Rules, Search, surprise
+from noise2text.diffusion.noise import key, uniform
+
+__all__ = ["Sampling"]
+
+
+class Sampling(Search):
+    """As many texts a sentence as there are keys (B, K) for it, drawn one token after the other."""
+
+    def __init__(
+        self,
+        keys: Tensor,
+        *,
+        rules: Rules,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        length_penalty: float = 1.0,
+    ) -> None:
+        """`top_k` = 0 leaves all tokens."""
+        self.hypotheses, self.keys, self.rules = keys.shape[1], keys, rules
+        self.temperature, self.top_k, self.top_p = temperature, top_k, top_p
+        self.length_penalty = length_penalty
+        self.count = torch.zeros(1, dtype=torch.long, device=keys.device)
+        self.scores = torch.zeros(keys.shape, device=keys.device)
+        self.lengths = torch.zeros_like(keys)
+        self.ended = torch.zeros_like(keys, dtype=torch.bool)
+        self.written = torch.full((*keys.shape, rules.longest + 1), rules.pad, device=keys.device)
+
+    def choose(self, logits: Tensor) -> tuple[Tensor, None]:
+        logits, normaliser = surprise(logits, self.rules, self.count)
+        tokens = torch.where(self.count == self.rules.longest, self.rules.eos, self._drawn(logits))
+        gained = logits.gather(-1, tokens[..., None]) - normaliser
+        self.scores.add_(torch.where(self.ended, 0.0, gained[..., 0]))
+        self.lengths.add_(~self.ended)
+        tokens = torch.where(self.ended, self.rules.pad, tokens)
+        self.written.index_copy_(2, self.count, tokens[..., None])
+        self.ended |= tokens == self.rules.eos
+        self.count.add_(1)
+        return tokens, None
+
+    def _drawn(self, logits: Tensor) -> Tensor:
+        """A token (B, K) for each row of logits."""
+        size = logits.shape[-1]
+        if self.top_k or self.top_p < 1:
+            logits, tokens = logits.topk(min(self.top_k or size, size))
+        else:
+            tokens = torch.arange(size, device=logits.device).expand_as(logits)
+        chances = (logits.double() / self.temperature).softmax(-1)
+        reached = chances.cumsum(-1)
+        if self.top_p < 1:
+            chances = torch.where(reached - chances < self.top_p, chances, 0.0)
+            reached = chances.cumsum(-1)
+        picked = uniform(key(self.keys, self.count))[..., None] * reached[..., -1:]
+        place = torch.searchsorted(reached, picked, right=True).clamp(max=tokens.shape[-1] - 1)
+        return tokens.gather(-1, place)[..., 0]
+
+    def over(self) -> Tensor:
+        return self.ended.all()
+
+    def result(self) -> tuple[Tensor, Tensor]:
+        return self.written, self.scores / self.lengths**self.length_penalty
