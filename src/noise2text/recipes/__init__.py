@@ -30,7 +30,9 @@ from noise2text.recipes import (
     diffuseq_variants,
     diffusion_lm,
     dinoiser,
+    gru,
     seqdiffuseq,
+    transformer,
     word_by_word,
 )
 from noise2text.recipes.recipe import Recipe
@@ -57,6 +59,8 @@ RECIPES: dict[str, Recipe] = {
         dinoiser.RECIPE,
         cdcd.RECIPE,
         ar_diffusion.RECIPE,
+        transformer.RECIPE,
+        gru.RECIPE,
     )
 }
 
