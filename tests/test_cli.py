@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import io
 import json
@@ -240,6 +241,81 @@ def test_sample_writes_pairs_as_a_corpus(
     refused = run("sample", model, "--count", 3)
     assert refused.code == 1
     assert "writes targets, not sources" in refused.err
+
+
+@pytest.fixture(scope="module")
+def teacher(dates: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An autoregressive model that was trained for three steps."""
+    from noise2text import train
+    from noise2text.recipes import RECIPES
+
+    out = tmp_path_factory.mktemp("models") / "teacher"
+    known = {field.name for field in dataclasses.fields(RECIPES["transformer"].settings("tiny"))}
+    changes = {name: value for name, value in SMALL.items() if name in known} | {"steps": 3}
+    files: dict[str, Any] = {name: str(dates / f"{name}.jsonl") for name in ("train", "valid")}
+    train("transformer", out=out, preset="tiny", changes=changes, device="cpu", **files)
+    return out
+
+
+def test_a_teacher_picks_the_candidate_it_finds_likeliest(
+    run: Callable[..., Outcome], model: Path, teacher: Path
+) -> None:
+    import noise2text
+    from noise2text.system import Autoregressive
+
+    fast = ["--steps", 3, "--stop-early", 1, "--length-beam", 6, "--noise-beam", 2, "--device", "cpu"]
+    ask = ["generate", model, "--input", "-", *fast]
+    judge = noise2text.load(teacher, device="cpu")
+    assert isinstance(judge, Autoregressive)
+    candidates = (
+        noise2text.load(model, device="cpu")
+        .generate(["7 april 1957"], steps=3, stop_early=1, length_beam=6, noise_beam=2)
+        .candidates[0]
+    )
+    for by in ("mean", "sum"):
+        done = run(
+            *ask, "--select", "teacher", "--teacher", teacher, "--likelihood", by, stdin=b"7 april 1957\n"
+        )
+        assert done.code == 0, done.err
+        scores = judge.likelihood(["7 april 1957"] * len(candidates), candidates, per_token=by == "mean")
+        assert done.out.rstrip("\n") == candidates[scores.index(max(scores))]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--select", "teacher"], "--teacher DIR"),
+        (["--teacher", "T"], "--select teacher"),
+        (["--select", "mbr", "--teacher", "T"], "--select teacher"),
+        (["--select", "teacher", "--teacher", "M"], "cannot say how likely"),
+        (["--select", "teacher", "--teacher", "nowhere"], "nowhere"),
+        (["--select", "teacher", "--teacher", "T", "--likelihood", "median"], "median"),
+    ],
+)
+def test_a_mistake_about_the_teacher_is_one_sentence(
+    run: Callable[..., Outcome], model: Path, teacher: Path, arguments: list[str], named: str
+) -> None:
+    places = {"M": str(model), "T": str(teacher)}
+    done = run("generate", model, "--input", "-", *[places.get(each, each) for each in arguments])
+    assert done.code == 1
+    assert named in done.err
+    assert len(done.err.strip().splitlines()) == 1
+
+
+def test_an_autoregressive_model_generates_by_its_own_options(
+    run: Callable[..., Outcome], teacher: Path
+) -> None:
+    ask = ["generate", teacher, "--input", "-", "--device", "cpu"]
+    searched = run(*ask, "--beam", 2, "--length-penalty", 0.6, stdin=b"7 april\n")
+    assert searched.code == 0, searched.err
+    drawn = [
+        run(*ask, "--samples", 1, "--temperature", 2, "--seed", seed, stdin=b"7 april\n") for seed in (1, 2)
+    ]
+    assert drawn[0].out != drawn[1].out
+    refused = run(*ask, "--noise-beam", 3, stdin=b"7 april\n")
+    assert refused.code == 1
+    assert "no setting 'noise_beam'" in refused.err
+    assert "length_penalty" in run("inspect", teacher).out
 
 
 def test_trace_prints_the_text_at_every_step(

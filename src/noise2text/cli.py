@@ -183,6 +183,12 @@ def generate(
     seed: Annotated[int, typer.Option(help="Decides the noise.")] = 0,
     batch: Annotated[int, typer.Option(help="Sentences at once; the texts do not depend on it.")] = 32,
     trace: Annotated[bool, typer.Option("--trace", help="Print the text at every step.")] = False,
+    teacher: Annotated[
+        Path | None, typer.Option(help="An autoregressive model that picks, with --select teacher.")
+    ] = None,
+    likelihood: Annotated[
+        str, typer.Option(help="The teacher's: mean a token, or sum of the tokens'.")
+    ] = "mean",
     device: Device = None,
     precision: Annotated[str, typer.Option(help="float32, bfloat16 or auto.")] = "auto",
 ) -> None:
@@ -193,7 +199,7 @@ def generate(
     """
     from noise2text.recipes import load
     from noise2text.runs.display import counted
-    from noise2text.runs.generate import generate_lines
+    from noise2text.runs.generate import choose_selector, generate_lines
     from noise2text.settings import parse_assignments, parse_options
     from noise2text.text.corpus import read_sources
 
@@ -201,9 +207,17 @@ def generate(
     system = load(model, device=device, precision=precision)
     steered = {name: value for name, value in (("guide", guide), ("guide_class", label)) if value is not None}
     settings = parse_options(context.args) | parse_assignments(sets) | steered
+    selector = choose_selector(settings, teacher, by=likelihood, device=device, precision=precision)
     with _opened(output) as write, counted("sentences") as count:
         for line in generate_lines(
-            system, texts, seed=seed, batch=batch, trace=trace, settings=settings, say=_complain
+            system,
+            texts,
+            seed=seed,
+            batch=batch,
+            trace=trace,
+            settings=settings,
+            selector=selector,
+            say=_complain,
         ):
             for stop in line.trace:
                 print(f"  t={stop.time:.3f}  {stop.text}")

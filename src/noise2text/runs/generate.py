@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
+from noise2text.decoding.likelihood import Likelihood
+from noise2text.decoding.selection import Selector
 from noise2text.problem import Problem
-from noise2text.system import Stop, System
+from noise2text.recipes import load
+from noise2text.system import Autoregressive, Stop, System
 
-__all__ = ["Line", "generate_lines"]
+__all__ = ["Line", "choose_selector", "generate_lines"]
 
 WINDOW = 16  # batches that are packed by length together
 
@@ -23,6 +27,22 @@ class Line:
     trace: list[Stop]
 
 
+def choose_selector(
+    settings: dict[str, str], teacher: Path | None, *, by: str, device: str | None, precision: str
+) -> Selector | None:
+    """The teacher that `--select teacher` asks for, which it takes out of the settings; none without."""
+    wanted = settings.get("select")
+    if (wanted == "teacher") != (teacher is not None):
+        raise Problem("To select by a teacher, give both --select teacher and --teacher DIR.")
+    if teacher is None:
+        return None
+    del settings["select"]
+    model = load(teacher, device=device, precision=precision)
+    if not isinstance(model, Autoregressive):
+        raise Problem(f"{teacher} cannot say how likely a text is: train a transformer or a gru as teacher.")
+    return Likelihood(model, by=by)
+
+
 def generate_lines(
     system: System,
     texts: Iterable[str],
@@ -31,6 +51,7 @@ def generate_lines(
     batch: int,
     trace: bool,
     settings: Mapping[str, Any],
+    selector: Selector | None = None,
     say: Callable[[str], None],
 ) -> Iterator[Line]:
     """A line for each text; line breaks inside an answer become spaces, so that lines stay aligned."""
@@ -39,7 +60,9 @@ def generate_lines(
     stream, place, truncated = iter(texts), 0, 0
     while window := list(islice(stream, batch * WINDOW)):
         places = range(place, place + len(window))
-        made = system.generate(window, seed=seed, batch=batch, places=places, trace=trace, **settings)
+        made = system.generate(
+            window, seed=seed, batch=batch, places=places, trace=trace, selector=selector, **settings
+        )
         for text, steps in zip(made.texts, made.traces, strict=True):
             yield Line(" ".join(text.splitlines()), steps)
         place, truncated = place + len(window), truncated + made.truncated
