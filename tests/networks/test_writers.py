@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.diffusion.space import Space
-from noise2text.networks.causal import CausalLayer, Transformer
+from noise2text.networks.causal import CausalLayer, Transformer, sinusoids
 from noise2text.networks.gru import GRU, BidirectionalEncoder
 from noise2text.networks.writer import Writer, shifted
 from noise2text.text.canvas import Source
@@ -122,6 +123,27 @@ def test_every_parameter_gets_a_gradient(make: Make) -> None:
     for name, parameter in writer.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.abs().sum() > 0, name
+
+
+def test_neighbouring_positions_differ_and_are_as_large_as_embeddings() -> None:
+    torch.manual_seed(0)
+    writer = Transformer(
+        Space(50, 64),
+        ffn=32,
+        heads=2,
+        encoder_layers=1,
+        decoder_layers=1,
+        dropout=0.0,
+        source_positions=40,
+        target_positions=20,
+    )
+    assert torch.equal(writer.positions.weight, sinusoids(20, 64))
+    assert torch.equal(writer.encoder.positions.weight, sinusoids(40, 64))
+    place, rate = 7, 3
+    expected = [f(place / 10_000 ** (2 * rate / 64)) for f in (math.sin, math.cos)]
+    assert writer.positions.weight[place, [rate, 32 + rate]].tolist() == pytest.approx(expected)
+    size = writer.positions.weight.square().mean() / writer.space.embeddings.square().mean()
+    assert 0.4 < size < 0.6
 
 
 def test_what_is_read_is_what_was_written_before() -> None:

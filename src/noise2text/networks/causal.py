@@ -2,6 +2,8 @@
 
     x = √W·E[y] + positions,    logits = decoder(x, encoder(source)) · Eᵀ
 
+Positions start as the paper's sinusoids, as large as the embeddings, and are learned from there on.
+
 A step's keys and values go to their own place in the notebook and stay there: that hypothesis b goes on from
 hypothesis a is only a row of a mask (`seen`), which says whose keys of the past are b's. So the K hypotheses
 of a sentence are K queries over the same K·L keys, and a search that reorders them copies no keys.
@@ -22,7 +24,7 @@ from noise2text.networks.layers import DecoderLayer, SelfAttention, split_heads,
 from noise2text.networks.writer import Writer
 from noise2text.text.canvas import Source
 
-__all__ = ["CausalAttention", "Notebook", "Transformer"]
+__all__ = ["CausalAttention", "Notebook", "Transformer", "sinusoids"]
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,9 @@ class Transformer(Writer):
             CausalLayer(width, ffn, heads, dropout=dropout) for _ in range(decoder_layers)
         )
         self.apply(start)
+        for positions in (self.encoder.positions, self.positions):
+            with torch.no_grad():
+                positions.weight.copy_(sinusoids(positions.num_embeddings, width))
 
     def read(self, source: Source) -> Memory:
         states = self.encoder(source)
@@ -157,8 +162,9 @@ class Transformer(Writer):
     ) -> Tensor:
         seen, own = notebook.seen, notebook.own
         seen.index_copy_(2, position, own.expand(len(seen), -1, -1, -1))
-        mask = seen[:, :, :visible].flatten(2).unsqueeze(1)  # (B, 1, K, L·K)
-        source_mask = ~memory.padding[:, None, None, :]
+        # Added to the scores, the masks are converted once a step instead of once a layer.
+        mask = _added(~seen[:, :, :visible].flatten(2).unsqueeze(1), notebook.past)  # (B, 1, K, L·K)
+        source_mask = _added(memory.padding[:, None, None, :], memory.keys)
         x = self.space.embed(tokens) + self.positions.weight.index_select(0, position)  # (B, K, W)
         for layer, past, keys, values in zip(
             self.layers, notebook.past, memory.keys, memory.values, strict=True
@@ -169,3 +175,15 @@ class Transformer(Writer):
     def reorder(self, notebook: Notebook, parents: Tensor) -> None:
         index = parents[:, :, None, None].expand_as(notebook.seen)
         notebook.seen.copy_(notebook.seen.gather(1, index))
+
+
+def sinusoids(length: int, width: int) -> Tensor:
+    """The positions (length, width) of the paper's section 3.5, all sines before all cosines."""
+    frequencies = 10_000 ** (-torch.arange(0, width, 2) / width)
+    angles = torch.arange(length)[:, None] * frequencies
+    return torch.cat([angles.sin(), angles.cos()], dim=-1)
+
+
+def _added(hidden: Tensor, like: Tensor) -> Tensor:
+    """0 where something is seen and −∞ where it is hidden."""
+    return torch.zeros_like(hidden, dtype=like.dtype).masked_fill_(hidden, -torch.inf)
