@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from noise2text.decoding.autoregressive import AutoregressiveSettings, Page
 from noise2text.decoding.beams import Beam, DiverseBeams
 from noise2text.decoding.sampling import Sampling
-from noise2text.decoding.search import Rules
+from noise2text.decoding.search import Rules, Search
 from noise2text.decoding.strategies import Draft
 from noise2text.diffusion.noise import key
 from noise2text.problem import Problem
@@ -72,13 +73,28 @@ def greedy(system: Autoregressive, row: list[int]) -> tuple[list[int], float]:
         written.append(best)
 
 
+def write(system: Autoregressive, search_of: Callable[[dict[str, Any]], Search]) -> Search:
+    """A search that has written the answers to all rows."""
+    eos, pad = system.tokenizer.eos, system.tokenizer.pad
+    rules = Rules(eos, pad, system.forbidden, system.max_target)
+    search = search_of({"rules": rules, "length_penalty": 0.0, "device": system.device})
+    source = system.layout.source(Rows.of(ROWS))
+    with torch.inference_mode():
+        page = Page(system.writer, system.writer.read(source), search, length=system.max_target + 1)
+        page.write([system.tokenizer.bos])
+    return search
+
+
 @NAMES
 def test_beam_1_is_greedy(name: str, tokenizer: Tokenizer) -> None:
     system = system_of(name, tokenizer)
-    for row, draft in zip(ROWS, decode(system, beam=1, length_penalty=0.0), strict=True):
+    beam = write(system, lambda parts: Beam(3, 1, **parts))
+    for at, (row, draft) in enumerate(zip(ROWS, decode(system, beam=1, length_penalty=0.0), strict=True)):
         tokens, score = greedy(system, row)
         assert draft.tokens == [tokens]
         assert draft.scores == pytest.approx([score], rel=1e-4)
+        assert beam.result()[0][at, 0].tolist()[: len(tokens) + 1] == [*tokens, tokenizer.eos]
+        assert beam.result()[1][at].tolist() == pytest.approx([score], rel=1e-4)
 
 
 @NAMES
@@ -210,17 +226,10 @@ def test_the_length_penalty_prefers_longer_texts() -> None:
 @NAMES
 def test_one_group_without_a_penalty_is_beam_search(name: str, tokenizer: Tokenizer) -> None:
     system = system_of(name, tokenizer)
-    source = system.layout.source(Rows.of(ROWS))
-    rules = Rules(tokenizer.eos, tokenizer.pad, system.forbidden, system.max_target)
-    found = []
-    for wrap in (lambda beam: beam, lambda beam: DiverseBeams([beam], diversity=0.0)):
-        beam = Beam(3, 4, rules=rules, length_penalty=1.0, device=system.device)
-        with torch.inference_mode():
-            page = Page(system.writer, system.writer.read(source), wrap(beam), length=17)
-            page.write([tokenizer.bos])
-        found.append(beam.result())
-    for plain, diverse in zip(*found, strict=True):
-        assert torch.equal(plain, diverse)
+    plain = write(system, lambda parts: Beam(3, 4, **parts))
+    diverse = write(system, lambda parts: DiverseBeams([Beam(3, 4, **parts)], diversity=0.0))
+    for one, other in zip(plain.result(), diverse.result(), strict=True):
+        assert torch.equal(one, other)
 
 
 def test_groups_write_different_first_tokens_when_it_costs_enough(tokenizer: Tokenizer) -> None:

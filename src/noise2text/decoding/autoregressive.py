@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from noise2text.decoding.beams import Beam, DiverseBeams
-from noise2text.decoding.sampling import Sampling
+from noise2text.decoding.sampling import Greedy, Sampling
 from noise2text.decoding.search import Rules, Search
 from noise2text.decoding.strategies import Draft, Step
 from noise2text.diffusion.denoiser import Memory
@@ -83,16 +84,15 @@ class AutoregressiveSettings:
                 top_p=self.top_p,
                 length_penalty=self.length_penalty,
             )
-        beams = [
-            Beam(
-                len(places),
-                self.beam // self.diverse_groups,
-                rules=rules,
-                length_penalty=self.length_penalty,
-                device=places.device,
-            )
-            for _ in range(self.diverse_groups)
-        ]
+        score: dict[str, Any] = {
+            "rules": rules,
+            "length_penalty": self.length_penalty,
+            "device": places.device,
+        }
+        if self.beam == 1:
+            return Greedy(len(places), **score)
+        size = self.beam // self.diverse_groups
+        beams = [Beam(len(places), size, **score) for _ in range(self.diverse_groups)]
         return beams[0] if len(beams) == 1 else DiverseBeams(beams, diversity=self.diversity)
 
 

@@ -1,0 +1,34 @@
+"""The Transformer's presets are the papers', and all of its embeddings are one table."""
+
+from __future__ import annotations
+
+import torch
+
+from noise2text.recipes import RECIPES, difformer
+from noise2text.recipes.transformer import PRESETS
+from noise2text.text.tokenizer import Tokenizer
+
+SHARED = ("width", "ffn", "heads", "encoder_layers", "decoder_layers", "dropout", "label_smoothing")
+TRAINED = ("steps", "tokens", "learning_rate", "warmup", "betas", "weight_decay", "clip", "vocabulary")
+
+
+def test_the_shapes_and_the_training_are_those_of_difformers_table_21() -> None:
+    for name, theirs in difformer.PRESETS.items():
+        if name != "tiny":
+            for field in SHARED + TRAINED:
+                assert getattr(PRESETS[name], field) == getattr(theirs, field), (name, field)
+
+
+def test_the_thesiss_model_is_its_section_4_1_3() -> None:
+    settings = PRESETS["covost"]
+    shape = (settings.encoder_layers, settings.decoder_layers, settings.width, settings.ffn, settings.heads)
+    assert shape == (6, 6, 512, 1024, 4)
+    assert (settings.beam, settings.length_penalty, settings.vocabulary) == (10, 1.0, 30_000)
+
+
+def test_source_target_and_output_share_their_embeddings(tokenizer: Tokenizer) -> None:
+    recipe = RECIPES["transformer"]
+    with torch.device("meta"):
+        system = recipe.build(PRESETS["iwslt14-de-en"], tokenizer)
+    tables = [name for name, value in system.named_parameters() if value.shape[0] == len(tokenizer)]
+    assert tables == ["writer.space.table"]
