@@ -20,7 +20,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from noise2text.diffusion.denoiser import Memory
 from noise2text.diffusion.space import Space
 from noise2text.networks.encoder_decoder import Encoder
-from noise2text.networks.layers import DecoderLayer, SelfAttention, split_heads, start, visible
+from noise2text.networks.layers import DecoderLayer, SelfAttention, split_heads, visible
 from noise2text.networks.writer import Writer
 from noise2text.text.canvas import Source
 
@@ -127,10 +127,18 @@ class Transformer(Writer):
         self.layers = nn.ModuleList(
             CausalLayer(width, ffn, heads, dropout=dropout) for _ in range(decoder_layers)
         )
-        self.apply(start)
+        self._start()
+
+    @torch.no_grad()
+    def _start(self) -> None:
+        """Glorot and Bengio's initial weights, square by square where one Linear stands for many."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.zeros_(module.bias)
+                for square in module.weight.split(min(module.weight.shape)):
+                    nn.init.xavier_uniform_(square)
         for positions in (self.encoder.positions, self.positions):
-            with torch.no_grad():
-                positions.weight.copy_(sinusoids(positions.num_embeddings, width))
+            positions.weight.copy_(sinusoids(positions.num_embeddings, self.space.dim))
 
     def read(self, source: Source) -> Memory:
         states = self.encoder(source)
