@@ -20,7 +20,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from noise2text.diffusion.denoiser import Memory
 from noise2text.diffusion.space import Space
 from noise2text.networks.encoder_decoder import Encoder
-from noise2text.networks.layers import DecoderLayer, SelfAttention, split_heads, visible
+from noise2text.networks.layers import DecoderLayer, SelfAttention, add_norm, split_heads, visible
 from noise2text.networks.writer import Writer
 from noise2text.text.canvas import Source
 
@@ -72,9 +72,9 @@ class CausalLayer(DecoderLayer):
         source_mask: Tensor,
     ) -> Tensor:
         """The same as `forward` for one token of each hypothesis; there is no dropout."""
-        x = self.attention_norm(x + self.attention.step(x, past, position, seen))
-        x = self.cross_norm(x + self.cross(x, keys, values, source_mask))
-        return self.feed_norm(x + self.feed(x))
+        x = add_norm(self.attention_norm, x, self.attention.step(x, past, position, seen))
+        x = add_norm(self.cross_norm, x, self.cross(x, keys, values, source_mask))
+        return add_norm(self.feed_norm, x, self.feed(x))
 
 
 class PlainEncoder(Encoder):
@@ -150,7 +150,7 @@ class Transformer(Writer):
         length = tokens.shape[1]
         x = self.dropout(self.space.embed(tokens) + self.positions.weight[:length])
         past = torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()
-        source_mask = visible(memory.padding)
+        source_mask = visible(memory.padding, x)
         for layer, keys, values in zip(self.layers, memory.keys, memory.values, strict=True):
             x = layer(x, past, keys, values, source_mask)
         return self.space.logits(x)

@@ -105,7 +105,7 @@ class GRU(Writer):
             x.unsqueeze(1),
             memory.keys.unsqueeze(1).to(x.dtype),
             memory.values.unsqueeze(1).to(x.dtype),
-            attn_mask=visible(memory.padding),
+            attn_mask=visible(memory.padding, x),
             scale=1.0,
         )
         both = torch.cat([x, context.squeeze(1)], dim=-1)
