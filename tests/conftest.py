@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from noise2text.recipes import RECIPES
-from noise2text.system import Diffusion, LengthDiffusion
+from noise2text.system import LengthDiffusion, System
 from noise2text.text.dates import write_dates
 from noise2text.text.tokenizer import Tokenizer, learn_characters
 
@@ -66,10 +66,10 @@ def small(tokenizer: Tokenizer) -> Make:
     return make
 
 
-def lively(system: Diffusion) -> Diffusion:
+def lively(system: System) -> System:
     """The untrained system with larger weights, so that what it writes depends on the noise."""
     with torch.no_grad():
-        for name, parameter in system.denoiser.named_parameters():
-            if name.startswith(("up", "down")) and parameter.ndim == 2:
+        for name, parameter in system.named_parameters():
+            if name.startswith(("denoiser.up", "denoiser.down")) and parameter.ndim == 2:
                 parameter.mul_(20)
     return system.eval()

@@ -27,7 +27,8 @@ def make(name: str, tokenizer: Tokenizer, **changes: Any) -> Diffusion:
     small = {key: value for key, value in SMALL.items() if key in known}
     sizes = {"max_source": 20, "max_target": ROOM - 23, "layers": 1}
     system: Diffusion = RECIPES[name].build(dataclasses.replace(tiny, **(small | sizes | changes)), tokenizer)
-    return lively(system)
+    lively(system)
+    return system
 
 
 def favour(system: Diffusion, token: int) -> None:

@@ -64,7 +64,7 @@ def test_what_finds_the_end_itself_takes_no_suffix_and_no_length(name: str, toke
 HOW: dict[str, Any] = {"steps": 3, "stop_early": 0}
 
 
-def texts_of(system: Diffusion, **how: Any) -> list[str]:
+def texts_of(system: System, **how: Any) -> list[str]:
     """All that was written for the texts: candidates and every traced step."""
     made = system.generate(TEXTS, trace=True, **(HOW | how))
     candidates = [text for row in made.candidates for text in row]
