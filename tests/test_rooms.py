@@ -20,6 +20,7 @@ ORDER = [
     "decoding",
     "training",
     "evaluation",
+    "baselines",
     "system",
     "recipes",
     "runs",

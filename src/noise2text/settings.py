@@ -41,7 +41,8 @@ def change(settings: S, changes: Mapping[str, Any], *, where: str) -> S:
     for name, value in changes.items():
         if name not in kinds:
             close = difflib.get_close_matches(name, kinds, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"it knows {', '.join(kinds)}."
+            known = f"it knows {', '.join(kinds)}." if kinds else "it has none at all."
+            hint = f"did you mean {close[0]}?" if close else known
             raise Problem(f"{where}: there is no setting {name!r}; {hint}")
         converted[name] = _convert(value, kinds[name], f"{where}: the setting {name}")
     return dataclasses.replace(settings, **converted)  # type: ignore[type-var]

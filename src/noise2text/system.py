@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +73,8 @@ class System(nn.Module, ABC):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
-        return next(self.parameters()).device
+        """Where the weights are, or what else it keeps; the CPU if there is nothing."""
+        return next(chain(self.parameters(), self.buffers()), torch.empty(0)).device
 
     @abstractmethod
     def drafts(

@@ -23,6 +23,7 @@ from noise2text.problem import Problem
 from noise2text.recipes import (
     ar_diffusion,
     cdcd,
+    copying,
     difformer,
     diffuseq,
     diffuseq_autoregressive,
@@ -31,6 +32,7 @@ from noise2text.recipes import (
     diffusion_lm,
     dinoiser,
     gru,
+    nearest,
     seqdiffuseq,
     transformer,
     word_by_word,
@@ -61,6 +63,8 @@ RECIPES: dict[str, Recipe] = {
         ar_diffusion.RECIPE,
         transformer.RECIPE,
         gru.RECIPE,
+        copying.RECIPE,
+        nearest.RECIPE,
     )
 }
 

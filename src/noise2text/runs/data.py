@@ -20,7 +20,7 @@ from noise2text.text.corpus import Pair, Tally, read_pairs, write_pairs
 from noise2text.text.prepared import Prepared, prepare
 from noise2text.text.tokenizer import Tokenizer, learn_bpe, learn_characters, load_wordpiece
 from noise2text.training.checkpoint import write_whole
-from noise2text.training.settings import TrainingSettings
+from noise2text.training.settings import DataSettings
 
 __all__ = ["Data", "open_data"]
 
@@ -39,7 +39,7 @@ def open_data(
     train: str,
     valid: str,
     folder: Path,
-    settings: TrainingSettings,
+    settings: DataSettings,
     *,
     skip_bad: bool,
     say: Callable[[str], None],
@@ -71,7 +71,7 @@ def _spooled(path: str, folder: Path) -> str:
 
 
 def _tokenizer(
-    train: str, folder: Path, settings: TrainingSettings, *, skip_bad: bool, say: Callable[[str], None]
+    train: str, folder: Path, settings: DataSettings, *, skip_bad: bool, say: Callable[[str], None]
 ) -> Tokenizer:
     if _is_prepared(train):
         return Tokenizer.load(Path(train).parent / "tokenizer.json")
@@ -89,7 +89,7 @@ def _tokens(
     path: str,
     folder: Path,
     tokenizer: Tokenizer,
-    settings: TrainingSettings,
+    settings: DataSettings,
     *,
     skip_bad: bool,
     say: Callable[[str], None],
@@ -126,24 +126,24 @@ def _texts(pairs: Iterable[Pair]) -> Iterator[str]:
         yield pair.trg
 
 
-def _bpe(texts: Iterator[str], settings: TrainingSettings) -> Tokenizer:
+def _bpe(texts: Iterator[str], settings: DataSettings) -> Tokenizer:
     return learn_bpe(
         texts, size=settings.vocabulary, normalise=settings.normalise, lowercase=settings.lowercase
     )
 
 
-def _characters(texts: Iterator[str], settings: TrainingSettings) -> Tokenizer:
+def _characters(texts: Iterator[str], settings: DataSettings) -> Tokenizer:
     return learn_characters(texts, normalise=settings.normalise, lowercase=settings.lowercase)
 
 
-def _wordpiece(texts: Iterator[str], settings: TrainingSettings) -> Tokenizer:
+def _wordpiece(texts: Iterator[str], settings: DataSettings) -> Tokenizer:
     path = Path(settings.vocabulary_file)
     if not path.is_file():
         raise Problem(f"There is no vocabulary file {path}; name a vocab.txt in the setting vocabulary_file.")
     return load_wordpiece(path, normalise=settings.normalise, lowercase=settings.lowercase)
 
 
-_TOKENIZERS: dict[str, Callable[[Iterator[str], TrainingSettings], Tokenizer]] = {
+_TOKENIZERS: dict[str, Callable[[Iterator[str], DataSettings], Tokenizer]] = {
     "bpe": _bpe,
     "characters": _characters,
     "wordpiece": _wordpiece,

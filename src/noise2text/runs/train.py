@@ -22,6 +22,7 @@ from noise2text.diffusion.noise import key, uniform
 from noise2text.hardware import find_device, find_dtype
 from noise2text.problem import Problem, Stopped
 from noise2text.recipes import Recipe, find_recipe, load, save
+from noise2text.runs.at_once import learn_at_once
 from noise2text.runs.data import Data, open_data
 from noise2text.runs.display import Display, Quiet
 from noise2text.runs.metrics import Metrics
@@ -78,8 +79,10 @@ def train(
         raise
     settings = found.resolve(settings, data.tokenizer)
     _note(out, recipe, settings, train=train, valid=valid)
-    run = Run(found, settings, data, out, place, display)
-    run.go()
+    if found.fit is not None:
+        learn_at_once(found, found.fit, settings, data, out, display)
+    else:
+        Run(found, settings, data, out, place, display).go()
     return load(out, device=device)
 
 

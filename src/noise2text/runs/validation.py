@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -14,11 +14,22 @@ from noise2text.evaluation.metrics import bleu, exact_match
 from noise2text.runs.data import Data
 from noise2text.system import System
 from noise2text.text.canvas import Canvas
+from noise2text.text.corpus import Pair
 from noise2text.training.loop import evaluate_loss
 from noise2text.training.objective import Objective
 from noise2text.training.settings import TrainingSettings
 
-__all__ = ["Validation"]
+__all__ = ["Validation", "judge"]
+
+
+def judge(system: System, pairs: Sequence[Pair], *, seed: int = 0) -> dict[str, float]:
+    """BLEU and exact match in percent of what a system makes of the pairs' sources."""
+    made = system.generate([pair.src for pair in pairs], seed=seed, batch=64)
+    references = [(pair.trg, *pair.refs) for pair in pairs]
+    return {
+        "bleu": bleu(made.texts, references).score,
+        "exact": exact_match(made.texts, references).score,
+    }
 
 
 class Validation:
@@ -40,14 +51,7 @@ class Validation:
         """The loss and its terms, BLEU and exact match in percent."""
         with self.autocast():
             scores = evaluate_loss(self.objective, self._canvases(), seed=self.settings.seed)
-            made = self.system.generate(
-                [pair.src for pair in self.data.sample], seed=self.settings.seed, batch=64
-            )
-        references = [(pair.trg, *pair.refs) for pair in self.data.sample]
-        return scores | {
-            "bleu": bleu(made.texts, references).score,
-            "exact": exact_match(made.texts, references).score,
-        }
+            return scores | judge(self.system, self.data.sample, seed=self.settings.seed)
 
     def _canvases(self) -> list[Canvas]:
         valid = self.data.valid

@@ -1,4 +1,4 @@
-"""What every recipe's training has in common."""
+"""What every recipe's training has in common: its data, and for what learns by steps the optimiser."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from noise2text.problem import Problem
 from noise2text.settings import option, require_choice, require_least
 from noise2text.training.rates import RATES
 
-__all__ = ["TrainingSettings"]
+__all__ = ["DataSettings", "TrainingSettings"]
 
 
 @dataclass(frozen=True)
-class TrainingSettings:
-    """Data, optimiser and bookkeeping; a recipe adds its architecture and its diffusion."""
+class DataSettings:
+    """How texts become tokens; all that a recipe needs which takes its corpus in at once."""
 
     tokenizer: str = option("bpe", "bpe (learned), characters (learned) or wordpiece (from vocabulary_file)")
     vocabulary: int = option(10_000, "how many tokens a learned BPE has")
@@ -24,6 +24,20 @@ class TrainingSettings:
     lowercase: bool = option(False, "lowercase all text")
     max_source: int = option(128, "longest source in tokens; what is longer is cut and counted")
     max_target: int = option(128, "longest target in tokens; what is longer is cut and counted")
+    validation_sentences: int = option(500, "how many pairs of the validation set are generated for its BLEU")
+
+    def __post_init__(self) -> None:
+        require_choice(self, "tokenizer", ("bpe", "characters", "wordpiece"))
+        require_least(self, 1, "vocabulary", "max_source", "max_target", "validation_sentences")
+        if self.tokenizer == "wordpiece" and not self.vocabulary_file:
+            raise Problem(
+                "The tokenizer wordpiece needs the setting vocabulary_file, the path of a vocab.txt."
+            )
+
+
+@dataclass(frozen=True)
+class TrainingSettings(DataSettings):
+    """Data, optimiser and bookkeeping; a recipe adds its architecture and its diffusion."""
 
     steps: int = option(300_000, "how many updates to train")
     tokens: int = option(8_192, "padded tokens of the longer side in a batch")
@@ -45,33 +59,25 @@ class TrainingSettings:
     log_every: int = option(100, "steps between two lines of metrics.jsonl")
     validate_every: int = option(5_000, "steps between two validations")
     save_every: int = option(1_000, "steps between two checkpoints")
-    validation_sentences: int = option(500, "how many pairs of the validation set are generated for its BLEU")
     best_by: str = option("bleu", "what the best model is best in: bleu (generated) or loss")
     tensorboard: bool = option(False, "write TensorBoard files too")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name, allowed in _CHOICES.items():
             require_choice(self, name, allowed)
         require_least(self, 1, *_POSITIVE)
         if not 0 <= self.ema < 1:
             raise Problem(f"The setting ema must be at least 0 and below 1, not {self.ema}.")
-        if self.tokenizer == "wordpiece" and not self.vocabulary_file:
-            raise Problem(
-                "The tokenizer wordpiece needs the setting vocabulary_file, the path of a vocab.txt."
-            )
 
 
 _CHOICES = {
-    "tokenizer": ("bpe", "characters", "wordpiece"),
     "optimizer": ("adamw",),
     "decay": tuple(RATES),
     "precision": ("auto", "float32", "bfloat16"),
     "best_by": ("bleu", "loss"),
 }
 _POSITIVE = (
-    "vocabulary",
-    "max_source",
-    "max_target",
     "steps",
     "tokens",
     "accumulate",
@@ -79,5 +85,4 @@ _POSITIVE = (
     "log_every",
     "validate_every",
     "save_every",
-    "validation_sentences",
 )

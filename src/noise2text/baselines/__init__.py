@@ -1,0 +1,1 @@
+"""What diffusion is compared with."""
