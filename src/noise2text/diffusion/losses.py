@@ -37,6 +37,7 @@ __all__ = [
     "Trace",
     "everything",
     "scored",
+    "smoothed",
     "unweighed",
 ]
 
@@ -109,6 +110,12 @@ class _OverPositions:
         return self.over(canvas)
 
 
+def smoothed(log_probabilities: Tensor, tokens: Tensor, smoothing: float) -> Tensor:
+    """The surprise at the right tokens, a share of it spread over the whole vocabulary."""
+    spread = -log_probabilities.mean(-1)
+    return smoothing * spread - (1 - smoothing) * _picked(log_probabilities, tokens)
+
+
 def _picked(log_probabilities: Tensor, tokens: Tensor) -> Tensor:
     return log_probabilities.gather(-1, tokens[..., None])[..., 0]
 
@@ -147,8 +154,7 @@ class Anchor(Nll):
     smoothing: float = 0.1
 
     def value(self, trace: Spelled) -> Tensor:
-        spread = -trace.log_probabilities.mean(-1)
-        return (1 - self.smoothing) * super().value(trace) + self.smoothing * spread
+        return smoothed(trace.log_probabilities, trace.canvas.tokens, self.smoothing)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,14 @@ from noise2text.networks.layers import (
 )
 from noise2text.text.canvas import Source
 
-__all__ = ["Encoder", "EncoderDecoder"]
+__all__ = ["Encoder", "EncoderDecoder", "remember"]
+
+
+def remember(states: Tensor, padding: Tensor, both: Tensor, *, layers: int, heads: int) -> Memory:
+    """The memory of encoded sources, given every layer's keys and values side by side (B, S, 2·layers·W)."""
+    split = split_heads(both, 2 * layers * heads)  # (B, 2·layers·heads, S, ·)
+    keys, values = split.unflatten(1, (2, layers, heads)).permute(1, 2, 0, 3, 4, 5)
+    return Memory(states, padding, keys, values)
 
 
 class Encoder(nn.Module):
@@ -86,9 +93,8 @@ class EncoderDecoder(Denoiser):
 
     def read(self, source: Source) -> Memory:
         states = self.encoder(source)
-        both = split_heads(self.cross(states), 2 * len(self.layers) * self.heads)  # (B, 2·layers·heads, S, ·)
-        keys, values = both.unflatten(1, (2, len(self.layers), self.heads)).permute(1, 2, 0, 3, 4, 5)
-        return Memory(states, source.padding, keys, values)
+        both = self.cross(states)
+        return remember(states, source.padding, both, layers=len(self.layers), heads=self.heads)
 
     def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
         z = held.hold(z)

@@ -33,6 +33,12 @@ class Lengths(nn.Module):
         pooled = (memory.states * seen).sum(1) / seen.sum(1)
         return self.classes(pooled).float().log_softmax(-1)
 
+    def surprise(self, memory: Memory, padding: Tensor) -> Tensor:
+        """−log p of the true lengths (B, 1), which the target's padding tells."""
+        offset = _count(padding) - _count(memory.padding)
+        classes = offset.clamp(-self.reach, self.reach) + self.reach
+        return -self.log_probabilities(memory).gather(1, classes[:, None])
+
     def propose(
         self, memory: Memory, beam: int, choose: Callable[[Tensor, int], Tensor]
     ) -> tuple[Tensor, Tensor]:
@@ -71,7 +77,4 @@ class LengthNll:
         return torch.ones_like(canvas.padding[:, :1])
 
     def value(self, trace: Trace) -> Tensor:
-        reach = self.lengths.reach
-        offset = _count(trace.canvas.padding) - _count(trace.memory.padding)
-        classes = offset.clamp(-reach, reach) + reach
-        return -self.lengths.log_probabilities(trace.memory).gather(1, classes[:, None])
+        return self.lengths.surprise(trace.memory, trace.canvas.padding)

@@ -23,6 +23,7 @@ from noise2text.problem import Problem
 from noise2text.recipes import (
     ar_diffusion,
     cdcd,
+    cmlm,
     copying,
     difformer,
     diffuseq,
@@ -63,6 +64,7 @@ RECIPES: dict[str, Recipe] = {
         ar_diffusion.RECIPE,
         transformer.RECIPE,
         gru.RECIPE,
+        cmlm.RECIPE,
         copying.RECIPE,
         nearest.RECIPE,
     )
