@@ -18,6 +18,7 @@ from ..conftest import SMALL, lively
 from .test_recipes import known_to
 
 TEXTS = ["sunday, 7 april 1957", "12. mai 2001"]
+FEW: dict[str, Any] = {"steps": 3, "stop_early": 0, "iterations": 3}
 
 
 def system_of(name: str, tokenizer: Tokenizer) -> System:
@@ -30,11 +31,13 @@ def system_of(name: str, tokenizer: Tokenizer) -> System:
     return lively(system)
 
 
-@pytest.mark.parametrize("name", RECIPES)
+WRITERS = [name for name, recipe in RECIPES.items() if recipe.fit is None]
+
+
+@pytest.mark.parametrize("name", WRITERS)
 def test_every_text_begins_with_the_prefix(name: str, tokenizer: Tokenizer) -> None:
     system = system_of(name, tokenizer)
-    fast = known_to(system, steps=3, stop_early=0)
-    made = system.generate(TEXTS, prefix="19", trace=True, **fast)
+    made = system.generate(TEXTS, prefix="19", trace=True, **known_to(system, **FEW))
     for text, trace in zip(made.texts, made.traces, strict=True):
         assert text.startswith("19")
         assert all(stop.text.startswith("19") for stop in trace)
@@ -102,7 +105,7 @@ def test_open_gaps_share_the_length(name: str, tokenizer: Tokenizer) -> None:
         system.generate(TEXTS, template="19___{4}-", length=6)
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", [*ENDS_ITSELF, *KNOWS_LENGTHS, "word-by-word"])
 def test_a_prefix_is_a_template_with_an_open_end(name: str, tokenizer: Tokenizer) -> None:
     system = system_of(name, tokenizer)
     prefixed, templated = (
@@ -150,3 +153,24 @@ def test_an_impossible_template_is_refused(tokenizer: Tokenizer) -> None:
     ):
         with pytest.raises(Problem, match=said):
             system.generate(TEXTS, **(HOW | settings))
+
+
+@pytest.mark.parametrize("name", ["cmlm", "levenshtein"])
+def test_what_writes_between_marks_or_at_a_known_length_takes_a_suffix(
+    name: str, tokenizer: Tokenizer
+) -> None:
+    made = system_of(name, tokenizer).generate(TEXTS, prefix="19", suffix="07", trace=True)
+    for text, trace in zip(made.texts, made.traces, strict=True):
+        assert trace[-1].text == text
+        assert all(stop.text.startswith("19") and stop.text.endswith("07") for stop in trace)
+    with pytest.raises(Problem, match="leaves nothing to write"):
+        system_of(name, tokenizer).generate(TEXTS, prefix="1" * 10, suffix="2" * 10)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"), [("copy", "prefix"), ("nearest", "steps"), ("levenshtein", "length")]
+)
+def test_a_setting_of_another_family_is_refused_by_name(name: str, wrong: str, tokenizer: Tokenizer) -> None:
+    settings: dict[str, Any] = {wrong: 3}
+    with pytest.raises(Problem, match=f"no setting '{wrong}'"):
+        system_of(name, tokenizer).generate(TEXTS, **settings)

@@ -60,7 +60,7 @@ class Editor(nn.Module):
         """The states (B, L, W) of a draft (B, L); the drafts of a sentence share its memory."""
         places = self.positions.weight[: tokens.shape[1]]
         x = self.dropout(self.norm(self.project(self.space.embed(tokens)) + places))
-        mask, source_mask = visible(padding), visible(memory.padding)
+        mask, source_mask = visible(padding, x), visible(memory.padding, x)
         for layer, keys, values in zip(self.layers, memory.keys, memory.values, strict=True):
             x = layer(x, mask, keys, values, source_mask)
         return x

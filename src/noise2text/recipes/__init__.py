@@ -33,6 +33,7 @@ from noise2text.recipes import (
     diffusion_lm,
     dinoiser,
     gru,
+    levenshtein,
     nearest,
     seqdiffuseq,
     transformer,
@@ -65,6 +66,7 @@ RECIPES: dict[str, Recipe] = {
         transformer.RECIPE,
         gru.RECIPE,
         cmlm.RECIPE,
+        levenshtein.RECIPE,
         copying.RECIPE,
         nearest.RECIPE,
     )
