@@ -11,6 +11,7 @@ import pytest
 from noise2text import load
 from noise2text.problem import Problem
 from noise2text.recipes import RECIPES
+from noise2text.runs.looks import look
 from noise2text.runs.train import train
 from noise2text.system import System
 from noise2text.text.corpus import read_pairs
@@ -59,6 +60,7 @@ def test_training_scores_the_validation_set_and_can_be_repeated(
     (record,) = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
     assert {"step", "valid_bleu", "valid_exact"} == set(record)
     assert load(out, device="cpu").generate(["7 april 1957"]).texts[0]
+    assert look(out)["model"] | {"recipe": name, "parameters": 0} == look(out)["model"]
 
 
 def test_there_is_no_objective_and_no_training_setting(dates: Path, tmp_path: Path) -> None:

@@ -69,8 +69,8 @@ def fit(settings: CopyingSettings, tokenizer: Tokenizer, pairs: Prepared) -> tup
 
 RECIPE = Recipe(
     name="copy",
-    paper="a baseline",
-    section="docs/copying.md",
+    paper="A common baseline",
+    section="–",
     line="Gives the source back; nothing is learned.",
     presets={"plain": CopyingSettings(), "tiny": CopyingSettings()},
     default="plain",

@@ -122,8 +122,8 @@ def fit(
 
 RECIPE = Recipe(
     name="nearest",
-    paper="a baseline",
-    section="docs/copying.md",
+    paper="A common baseline",
+    section="–",
     line="Answers with the target of the most similar training source.",
     presets=PRESETS,
     default="plain",
