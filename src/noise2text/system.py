@@ -36,7 +36,7 @@ from noise2text.settings import change
 from noise2text.text.canvas import Layout
 from noise2text.text.ended import Ended
 from noise2text.text.rows import Rows
-from noise2text.text.template import Template, encode_pieces, parse_template
+from noise2text.text.template import Template, find_template
 from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.classifier import load_classifier
 
@@ -243,7 +243,7 @@ class Diffusion(System):
     ) -> Course:
         if self.training:
             self.eval()
-        strategy, given = self.strategy(how), self._given(how)
+        strategy, given = self.strategy(how), find_template(how, self.tokenizer, self.room(how))
         captures = strategy.captures
         known, count = list(places), len(rows)
         if captures:  # a few sizes only: the last sentence stands in for those that are missing
@@ -308,21 +308,6 @@ class Diffusion(System):
         """The longest target that can be written."""
         return self.max_target
 
-    def _given(self, how: Any) -> Template:
-        """The template that the settings describe, which must leave something to write."""
-        if how.template:
-            given = parse_template(how.template, self.tokenizer)
-            if not given.gaps:
-                raise Problem(f"The template {how.template!r} has no gap; mark what is to be written by ___.")
-        else:
-            given = Template(encode_pieces([how.prefix, how.suffix], self.tokenizer), (None,))
-        room = self.room(how)
-        if given.held >= room:
-            raise Problem(f"What is given has {given.held} of {room} tokens: that leaves nothing to write.")
-        if given.least > room:
-            raise Problem(f"The template needs {given.least} tokens, but there is room for {room}.")
-        return given
-
     def selector(self, how: Any) -> Selector:
         return _SELECTORS[how.select](how)
 
@@ -359,8 +344,6 @@ class LengthDiffusion(Diffusion):
             raise Problem(
                 f"The length must be at most {self.max_target}, this model's longest, not {how.length}."
             )
-        if given.is_exact and given.least != how.length:
-            raise Problem(f"The template has {given.least} tokens, but the length is to be {how.length}.")
         return self.whole(memory, how.length)
 
 

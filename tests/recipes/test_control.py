@@ -52,7 +52,7 @@ ENDS_ITSELF = [
     "cdcd",
     "ar-diffusion",
 ]
-KNOWS_LENGTHS = ["difformer", "dinoiser"]
+KNOWS_LENGTHS = ["difformer", "dinoiser", "cmlm"]
 
 
 @pytest.mark.parametrize("name", [*ENDS_ITSELF, "word-by-word"])
@@ -69,7 +69,7 @@ HOW: dict[str, Any] = {"steps": 3, "stop_early": 0}
 
 def texts_of(system: System, **how: Any) -> list[str]:
     """All that was written for the texts: candidates and every traced step."""
-    made = system.generate(TEXTS, trace=True, **(HOW | how))
+    made = system.generate(TEXTS, trace=True, **(known_to(system, **HOW) | how))
     candidates = [text for row in made.candidates for text in row]
     return candidates + [stop.text for trace in made.traces for stop in trace]
 
@@ -109,7 +109,8 @@ def test_open_gaps_share_the_length(name: str, tokenizer: Tokenizer) -> None:
 def test_a_prefix_is_a_template_with_an_open_end(name: str, tokenizer: Tokenizer) -> None:
     system = system_of(name, tokenizer)
     prefixed, templated = (
-        system.generate(TEXTS, **(HOW | given)) for given in ({"prefix": "19"}, {"template": "19___"})
+        system.generate(TEXTS, **(known_to(system, **HOW) | given))
+        for given in ({"prefix": "19"}, {"template": "19___"})
     )
     assert prefixed.candidates == templated.candidates
     assert prefixed.scores == templated.scores
@@ -122,7 +123,10 @@ def test_a_suffix_is_a_template_with_an_open_beginning(name: str, tokenizer: Tok
         ({"suffix": "-07"}, "___-07"),
         ({"prefix": "19", "suffix": "-07"}, "19___-07"),
     ):
-        apart, templated = (system.generate(TEXTS, **(HOW | how)) for how in (parts, {"template": template}))
+        apart, templated = (
+            system.generate(TEXTS, **(known_to(system, **HOW) | how))
+            for how in (parts, {"template": template})
+        )
         assert apart.scores == templated.scores
         assert apart.candidates == templated.candidates
 
@@ -152,7 +156,7 @@ def test_an_impossible_template_is_refused(tokenizer: Tokenizer) -> None:
         ({"strategy": "word-by-word"}, "strategy is one of parallel, token-by-token"),
     ):
         with pytest.raises(Problem, match=said):
-            system.generate(TEXTS, **(HOW | settings))
+            system.generate(TEXTS, **(known_to(system, **HOW) | settings))
 
 
 @pytest.mark.parametrize("name", ["cmlm", "levenshtein"])

@@ -36,7 +36,9 @@ def made(name: str, tokenizer: Tokenizer) -> tuple[Diffusion, DiffusionObjective
     if not isinstance(system, Diffusion):
         return None
     objective = recipe.objective(settings, system)
-    return system, objective.objective if isinstance(objective, Dropping) else objective
+    objective = objective.objective if isinstance(objective, Dropping) else objective
+    assert isinstance(objective, DiffusionObjective)
+    return system, objective
 
 
 @pytest.mark.parametrize("guessed", [False, True])

@@ -11,7 +11,7 @@ so that one iteration is parallel decoding. Among the candidate lengths the best
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -24,6 +24,7 @@ from noise2text.diffusion.noise import key, uniform
 from noise2text.networks.editor import Editor
 from noise2text.networks.lengths import Lengths
 from noise2text.text.canvas import Canvas, Layout, Source
+from noise2text.text.template import OPEN, Template
 from noise2text.training.objective import Objective
 
 __all__ = ["MaskPredict", "MaskedObjective", "Stage", "hide", "lowest", "mask_predict"]
@@ -114,13 +115,13 @@ class MaskPredict:
         how: MaskPredictSettings,
         propose: Propose,
         *,
-        given: tuple[Sequence[int], Sequence[int]] = ((), ()),
+        given: Template = OPEN,
         trace: bool = False,
     ) -> list[Draft]:
         """The drafts of each sentence, likeliest length first."""
         memory = self.editor.read(source)
-        lengths = propose(memory)[0].clamp(min=sum(map(len, given)) + 1)
-        canvas = self.layout.give(self.layout.prompt(source, lengths, width=int(lengths.max())), *given)
+        lengths = given.fit(propose(memory)[0])
+        canvas = self.layout.give(self.layout.prompt(source, lengths, width=int(lengths.max())), given)
         writable = ~(canvas.padding | canvas.frozen)
 
         def predict(tokens: Tensor) -> Tensor:

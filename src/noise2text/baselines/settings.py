@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from noise2text.problem import Problem
 from noise2text.settings import option, require_least
 
 __all__ = ["CopySettings", "LevenshteinSettings", "MaskPredictSettings", "NearestSettings"]
@@ -20,9 +21,14 @@ class MaskPredictSettings:
     length: int | None = option(None, "write exactly so many tokens; none predicts the length")
     prefix: str = option("", "what every text begins with")
     suffix: str = option("", "what every text ends with")
+    template: str = option(
+        "", "what every text is like: given text, and ___ or ___{3} (tokens) for what is not"
+    )
 
     def __post_init__(self) -> None:
         require_least(self, 1, "iterations", "length_beam", *(["length"] if self.length is not None else []))
+        if self.template and (self.prefix or self.suffix):
+            raise Problem("A template says how a text begins and ends: give it without a prefix or suffix.")
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from noise2text.settings import option, require_heads, require_least, require_sh
 from noise2text.system import System
 from noise2text.text.canvas import Split
 from noise2text.text.rows import Rows
+from noise2text.text.template import Template, find_template
 from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.settings import TrainingSettings
 
@@ -139,26 +140,24 @@ class Cmlm(System):
         trace: bool,
     ) -> list[Draft]:
         self.eval()
-        prefix, suffix = self.tokenizer.encode([how.prefix, how.suffix])
-        given, room = len(prefix) + len(suffix), how.length or self.max_target
-        if given >= room:
-            raise Problem(f"Prefix and suffix have {given} of {room} tokens: that leaves nothing to write.")
+        given = find_template(how, self.tokenizer, how.length or self.max_target)
         return MaskPredict(self.editor, self.layout, self.tokenizer.mask, self.forbidden).decode(
             self.layout.source(Rows.of(rows)).to(self.device),
             how,
-            lambda memory: self._propose(memory, how),
-            given=(prefix, suffix),
+            lambda memory: self._propose(memory, how, given),
+            given=given,
             trace=trace,
         )
 
-    def _propose(self, memory: Memory, how: MaskPredictSettings) -> tuple[Tensor, Tensor]:
-        if how.length is None:
+    def _propose(self, memory: Memory, how: MaskPredictSettings, given: Template) -> tuple[Tensor, Tensor]:
+        length = given.least if given.is_exact and how.length is None else how.length
+        if length is None:
             return self.lengths.propose(memory, how.length_beam, top)
-        if how.length > self.max_target:
+        if length > self.max_target:
             raise Problem(
-                f"The length must be at most {self.max_target}, this model's longest, not {how.length}."
+                f"The length must be at most {self.max_target}, this model's longest, not {length}."
             )
-        lengths = torch.full_like(memory.padding[:, :1], how.length, dtype=torch.long)
+        lengths = torch.full_like(memory.padding[:, :1], length, dtype=torch.long)
         return lengths, torch.zeros_like(lengths, dtype=torch.float)
 
     def selector(self, how: MaskPredictSettings) -> Selector:

@@ -12,13 +12,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
 from noise2text.problem import Problem
 from noise2text.text.tokenizer import Tokenizer
 
-__all__ = ["OPEN", "Template", "encode_pieces", "parse_template"]
+__all__ = ["OPEN", "Template", "encode_pieces", "find_template", "parse_template"]
 
 _GAP = re.compile(r"_{3,}(?:\{(\d+)\})?")
 
@@ -86,6 +87,24 @@ def parse_template(text: str, tokenizer: Tokenizer) -> Template:
         raise Problem(f"The template {text!r} has a gap of no tokens; a gap has at least 1.")
     texts = [text.rstrip() if tokenizer.joins_spaces else text for text in parts[:-1:2]]
     return Template(encode_pieces([*texts, parts[-1]], tokenizer), tuple(widths))
+
+
+def find_template(how: Any, tokenizer: Tokenizer, room: int) -> Template:
+    """What the settings `template`, or `prefix` and `suffix`, give; it must leave something to write."""
+    if how.template:
+        given = parse_template(how.template, tokenizer)
+        if not given.gaps:
+            raise Problem(f"The template {how.template!r} has no gap; mark what is to be written by ___.")
+    else:
+        given = Template(encode_pieces([how.prefix, how.suffix], tokenizer), (None,))
+    if given.held >= room:
+        raise Problem(f"What is given has {given.held} of {room} tokens: that leaves nothing to write.")
+    if given.least > room:
+        raise Problem(f"The template needs {given.least} tokens, but there is room for {room}.")
+    length = getattr(how, "length", None)
+    if given.is_exact and length not in (None, given.least):
+        raise Problem(f"The template has {given.least} tokens, but the length is to be {length}.")
+    return given
 
 
 def encode_pieces(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:
