@@ -12,32 +12,16 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import random
-import statistics
-import time
-from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 import torch
 
 from noise2text.hardware import find_device, find_dtype
 from noise2text.recipes import RECIPES
+from noise2text.runs.bench import Row, bench, growth, peer_rows
 from noise2text.system import LengthDiffusion
 from noise2text.text.tokenizer import Tokenizer, learn_bpe
 
 TOKENS = 25
-
-
-def median_seconds(work: Callable[[], object], *, repeats: int = 9) -> float:
-    """The median time of the work, after two runs that do not count."""
-    times = []
-    for _ in range(repeats + 2):
-        start = time.perf_counter()
-        work()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times[2:])
 
 
 def made_up(words: int, *, seed: int) -> list[str]:
@@ -78,81 +62,54 @@ def ours(tokenizer: Tokenizer, arguments: argparse.Namespace) -> LengthDiffusion
     return system.to(device, dtype=find_dtype(arguments.precision, device)).eval()
 
 
-def marian(arguments: argparse.Namespace, vocabulary: int) -> Any:
-    """A Marian model of the same shape with random weights."""
-    from transformers import MarianConfig, MarianMTModel
-
-    shape = {"layers": arguments.layers, "ffn_dim": 4 * arguments.width, "attention_heads": 8}
-    config = MarianConfig(
-        vocab_size=vocabulary,
-        d_model=arguments.width,
-        max_position_embeddings=128,
-        pad_token_id=0,
-        eos_token_id=1,
-        decoder_start_token_id=0,
-        **{f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in shape.items()},
+def show(row: Row) -> None:
+    """Print a line of the table."""
+    rate = f"{1000 * row.seconds:9.2f} ms {row.rate:11.1f} sentences/s"
+    rest = (
+        f"  first call {row.first:.2f} s, {row.share:.0%} of peak, {row.memory:,.0f} MiB" if row.first else ""
     )
-    device = find_device(arguments.device)
-    model: Any = MarianMTModel(config)
-    return model.to(device, dtype=find_dtype(arguments.precision, device)).eval()
+    print(f"batch {row.batch:>4}  {row.what:<26} {rate}{rest}")
 
 
-def peer_seconds(model: Any, batch: int, beams: int) -> float:
-    """The time of `generate` for a batch."""
-    tokens = torch.randint(2, model.config.vocab_size, (batch, TOKENS), device=model.device)
-    mask = torch.ones_like(tokens)
-
-    @torch.inference_mode()
-    def work() -> None:
-        model.generate(
-            input_ids=tokens,
-            attention_mask=mask,
-            num_beams=beams,
-            do_sample=False,
-            max_new_tokens=TOKENS,
-            min_new_tokens=TOKENS,
-        )
-
-    return median_seconds(work, repeats=5)
+def numbers(text: str) -> list[int]:
+    """The numbers of a comma-separated list."""
+    return [int(part) for part in text.split(",")]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default=None)
     parser.add_argument("--precision", default="auto")
-    parser.add_argument("--batches", default="1,64,256")
-    parser.add_argument("--settings", default="1x2,1x15,10x15", help="candidates × steps")
+    parser.add_argument("--batches", type=numbers, default=[1, 64, 256])
+    parser.add_argument("--steps", type=numbers, default=[2, 15])
+    parser.add_argument("--candidates", type=numbers, default=[1, 10])
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--width", type=int, default=512)
+    parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--no-peer", action="store_true")
-    parser.add_argument("--eager", action="store_true", help="time the walk without graphs, too")
+    parser.add_argument("--growth", action="store_true")
     arguments = parser.parse_args()
     torch.manual_seed(0)
     tokenizer = learn_bpe([" ".join(made_up(60_000, seed=0))], size=10_000)
     system = ours(tokenizer, arguments)
-    peer = None if arguments.no_peer else marian(arguments, len(tokenizer))
     where = torch.cuda.get_device_name() if system.device.type == "cuda" else "CPU"
     print(f"{where}, torch {torch.__version__}, {next(system.parameters()).dtype}, {len(tokenizer)} tokens")
-    for batch in map(int, arguments.batches.split(",")):
-        stream = 1 if batch == 1 else 4
-        texts = sentences(tokenizer, batch * stream)
-        for name, beams in (("greedy", 1), ("beam 5", 5)) if peer else ():
-            show(batch, f"generate, {name}", peer_seconds(peer, batch, beams))  # its batches do not overlap
-        for setting in arguments.settings.split(","):
-            candidates, steps = map(int, setting.split("x"))
-            how: dict[str, Any] = {"length": TOKENS, "noise_beam": candidates}
-            how |= {"steps": steps, "stop_early": 0, "batch": batch}
-            begin = time.perf_counter()
-            system.generate(texts, **how)
-            first = time.perf_counter() - begin
-            seconds = median_seconds(partial(system.generate, texts, **how)) / stream
-            show(batch, f"ours, {candidates} candidates, {steps} steps", seconds, first)
-
-
-def show(batch: int, what: str, seconds: float, first: float | None = None) -> None:
-    """Print a line of the table."""
-    rate = f"{1000 * seconds:9.2f} ms {batch / seconds:11.1f} sentences/s"
-    print(f"batch {batch:>4}  {what:<32} {rate}", "" if first is None else f" first call {first:.2f} s")
+    shape = {"width": arguments.width, "ffn": 4 * arguments.width, "heads": 8, "layers": arguments.layers}
+    if not arguments.no_peer:
+        for row in peer_rows(system, batches=arguments.batches, **shape):
+            show(row)
+    for row in bench(
+        system,
+        batches=arguments.batches,
+        steps=arguments.steps,
+        candidates=arguments.candidates,
+        length=TOKENS,
+        repeats=arguments.repeats,
+        texts=sentences(tokenizer, 1024 if max(arguments.batches) > 1 else 1),
+    ):
+        show(row)
+    if arguments.growth:
+        print({name: round(power, 2) for name, power in growth(system).items()})
 
 
 if __name__ == "__main__":

@@ -352,6 +352,38 @@ def inspect(
 
 
 @app.command()
+def bench(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    batches: Annotated[str, typer.Option(help="Sentences at once, with commas between them.")] = "1,32",
+    steps: Annotated[str, typer.Option(help="Steps, where the system has any.")] = "5,15",
+    candidates: Annotated[str, typer.Option(help="Candidates a sentence.")] = "1,10",
+    length: Annotated[int, typer.Option(help="Tokens of the made-up sources, and of the targets.")] = 25,
+    input: Annotated[str | None, typer.Option(help="Time these texts instead of made-up ones.")] = None,
+    peer: Annotated[str | None, typer.Option(help="hf: time a Marian model of the same shape, too.")] = None,
+    device: Device = None,
+    precision: Annotated[str, typer.Option(help="float32, bfloat16 or auto.")] = "auto",
+    as_json: Json = False,
+) -> None:
+    """Time a model: latency, throughput, memory, share of the machine's peak, and how cost grows."""
+    from noise2text.recipes import load
+    from noise2text.runs.bench import report
+
+    system = load(model, device=device, precision=precision)
+    for line in report(
+        system,
+        model,
+        batches=batches,
+        steps=steps,
+        candidates=candidates,
+        length=length,
+        input=input,
+        peer=peer,
+        as_json=as_json,
+    ):
+        print(line)
+
+
+@app.command()
 def recipes(as_json: Json = False) -> None:
     """List the systems, where they are described, and their presets."""
     from noise2text.recipes import RECIPES
