@@ -144,6 +144,10 @@ class Captures:
     def read(self, denoiser: Denoiser, source: Source) -> Memory:
         """What the denoiser keeps of the sources."""
         name = ("read", _who(denoiser), *_shapes(source))
+        if name not in self.graphs:
+            memory = denoiser.read(source)
+            if not memory.keys.numel():  # the source is on the canvas: there is nothing to record
+                return memory
         read: _Read = self._find(name, lambda pool: _Read(denoiser, source, pool))
         return read(source)
 

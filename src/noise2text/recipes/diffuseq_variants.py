@@ -171,7 +171,13 @@ def _recipe(name: str, section: str, line: str, tiny: dict[str, Any], **variant:
 
 
 RECIPES = (
-    _recipe("diffuseq-epsilon", "2.1.4", "DiffuSeq that predicts the noise.", {}, predict="epsilon"),
+    _recipe(
+        "diffuseq-epsilon",
+        "2.1.4",
+        "DiffuSeq that predicts the noise.",
+        {"steps": 4_500, "least_signal": 0.03},
+        predict="epsilon",
+    ),
     _recipe("diffuseq-score", "2.1.4", "DiffuSeq by score matching.", {}, predict="score"),
     _recipe("diffuseq-mean", "2.1.4", "DiffuSeq that predicts the next step's mean.", {}, predict="mean"),
     _recipe(
@@ -186,7 +192,7 @@ RECIPES = (
         "diffuseq-staggered",
         "3.2.5",
         "DiffuSeq with a sigmoid schedule a position: the last token is noised first.",
-        {},
+        {"steps": 4_000, "unconditional": 0.0},
         order="staggered",
         unconditional=0.5,
     ),
