@@ -29,11 +29,12 @@ from noise2text.diffusion.denoiser import Clamped, Denoiser, Memory
 from noise2text.diffusion.guidance import Guided
 from noise2text.diffusion.schedules import Rescaled, Schedule
 from noise2text.diffusion.steering import Guidance
+from noise2text.hardware import send
 from noise2text.networks.lengths import PROPOSALS, Lengths
 from noise2text.networks.writer import Writer
 from noise2text.problem import Problem
 from noise2text.settings import change
-from noise2text.text.canvas import Layout
+from noise2text.text.canvas import Layout, Source
 from noise2text.text.ended import Ended
 from noise2text.text.rows import Rows
 from noise2text.text.template import Template, find_template
@@ -71,6 +72,10 @@ class System(nn.Module, ABC):
     how: Any  # the generation settings of this family, a frozen dataclass
     max_source: int
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.captures: Captures | None = Captures()  # what was recorded of this system; none records nothing
+
     @property
     def device(self) -> torch.device:
         """Where the weights are, or what else it keeps; the CPU if there is nothing."""
@@ -92,6 +97,21 @@ class System(nn.Module, ABC):
     @abstractmethod
     def selector(self, how: Any) -> Selector:
         """What picks one of a sentence's candidates."""
+
+    def recorded(self) -> Captures | None:
+        """The recorded steps, on a GPU; under autocast the weights may be elsewhere at the next call."""
+        return self.captures if self.device.type == "cuda" and not torch.is_autocast_enabled() else None
+
+    def sources(
+        self, rows: Sequence[Sequence[int]], places: Sequence[int], *, few: bool
+    ) -> tuple[Source, Tensor]:
+        """A batch's sources and places; in `few` sizes, the last sentence standing in for missing ones."""
+        longest = max(map(len, rows))
+        if few:
+            more = batch_size(len(rows)) - len(rows)
+            rows, places = [*rows, *[rows[-1]] * more], [*places, *[places[-1]] * more]
+            longest = width(longest, self.max_source)
+        return self.layout.source(Rows.of(rows), width=longest), torch.tensor(places)
 
     def generate(
         self,
@@ -215,7 +235,6 @@ class Diffusion(System):
         self.tokenizer, self.layout, self.how = tokenizer, layout, how
         self.max_source, self.max_target = max_source, max_target
         self.denoiser, self.schedule = denoiser, schedule
-        self.captures = Captures()
         forbidden = torch.zeros(len(tokenizer), dtype=torch.bool)
         forbidden[sorted(tokenizer.specials - set(written))] = True
         self.register_buffer("forbidden", forbidden, persistent=False)
@@ -245,27 +264,20 @@ class Diffusion(System):
             self.eval()
         strategy, given = self.strategy(how), find_template(how, self.tokenizer, self.room(how))
         captures = strategy.captures
-        known, count = list(places), len(rows)
-        if captures:  # a few sizes only: the last sentence stands in for those that are missing
-            more = batch_size(count) - count
-            rows, known = [*rows, *[rows[-1]] * more], [*known, *[known[-1]] * more]
-        longest = max(map(len, rows))
-        room = width(longest, self.max_source) if captures else longest
+        source, known = self.sources(rows, places, few=captures is not None)
         drafts = yield from strategy.course(
-            self.layout.source(Rows.of(rows), width=room),
+            source,
             how,
             lambda memory: self.propose(memory, how, given),
             given=given,
             seed=seed,
-            places=torch.tensor(known),
+            places=known,
             trace=trace,
         )
-        return drafts[:count]
+        return drafts[: len(rows)]
 
     def strategy(self, how: Any) -> Parallel:
         """What decides what is walked, with this system's parts."""
-        # Under autocast weights are still changing; graphs would remember where they were.
-        recorded = self.device.type == "cuda" and not torch.is_autocast_enabled()
         return _STRATEGIES[how.strategy](
             self.guided(how),
             self.down(how),
@@ -274,7 +286,7 @@ class Diffusion(System):
             self.forbidden,
             self.special,
             longest=self.max_target,
-            captures=self.captures if recorded else None,
+            captures=self.recorded(),
             guidance=self.guidance(how),
         )
 
@@ -378,16 +390,20 @@ class Autoregressive(System):
     def drafts(
         self, rows: Sequence[Sequence[int]], how: Any, *, seed: int, places: Sequence[int], trace: bool
     ) -> list[Draft]:
-        self.eval()
+        if self.training:
+            self.eval()
         rules = Rules(self.tokenizer.eos, self.tokenizer.pad, self.forbidden, self.max_target)
-        return LeftToRight(self.writer, self.tokenizer.bos, rules).decode(
-            self.layout.source(Rows.of(rows)).to(self.device),
+        captures = self.recorded()
+        source, known = self.sources(rows, places, few=captures is not None)
+        drafts = LeftToRight(self.writer, self.tokenizer.bos, rules, captures).decode(
+            source.to(self.device),
             how,
             prefix=self.tokenizer.encode([how.prefix])[0],
             seed=seed,
-            places=torch.tensor(places, device=self.device),
+            places=send(known, self.device),
             trace=trace,
         )
+        return drafts[: len(rows)]
 
     def selector(self, how: Any) -> Selector:
         return _SELECTORS[how.select](how)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from noise2text.decoding import captured
+from noise2text.decoding import autoregressive, captured
 from noise2text.decoding.captured import Captures, batch_size, width
 from noise2text.decoding.settings import DiffusionSettings
 from noise2text.diffusion.denoiser import Clamped
@@ -49,6 +49,7 @@ class Replayed:
 @pytest.fixture
 def replays(monkeypatch: pytest.MonkeyPatch) -> Captures:
     monkeypatch.setattr(captured, "Graph", Replayed)
+    monkeypatch.setattr(autoregressive, "Graph", Replayed)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
     return Captures()
 
@@ -111,6 +112,23 @@ def test_recordings_that_were_not_used_for_long_are_forgotten(
     assert len(replays.graphs) == 2
 
 
+@pytest.mark.parametrize("name", ["transformer", "gru"])
+@pytest.mark.parametrize("how", [{"beam": 1}, {"beam": 4}, {"beam": 4, "diverse_groups": 2}, {"samples": 3}])
+def test_a_recorded_page_is_written_like_a_plain_one(
+    name: str, how: dict[str, Any], replays: Captures, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = RECIPES[name]
+    torch.manual_seed(0)
+    system = recipe.build(recipe.settings("tiny"), tokenizer).eval()
+    plain = [system.generate(TEXTS, batch=batch, seed=batch, **how) for batch in (2, 3, 2)]
+    monkeypatch.setattr(system, "recorded", lambda: replays)
+    again = [system.generate(TEXTS, batch=batch, seed=batch, **how) for batch in (2, 3, 2)]
+    for a, b in zip(plain, again, strict=True):
+        assert a.candidates == b.candidates
+        assert torch.allclose(torch.tensor(a.scores), torch.tensor(b.scores), atol=1e-4)
+    assert any(name[0] == "page" for name in replays.graphs)  # type: ignore[index]
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_gpu_writes_the_same_texts_with_and_without_recording(name: str, tokenizer: Tokenizer) -> None:
@@ -118,9 +136,8 @@ def test_a_gpu_writes_the_same_texts_with_and_without_recording(name: str, token
     torch.manual_seed(0)
     settings = recipe.resolve(recipe.settings("tiny"), tokenizer)
     system = recipe.build(settings, tokenizer).to("cuda").eval()
-    if not hasattr(system, "captures"):
-        return
-    fast = {"steps": 6, "noise_beam": 2} | ({"stop_early": 1} if hasattr(system.how, "length_beam") else {})
+    few = {"steps": 6, "noise_beam": 2, "stop_early": 1, "beam": 3}
+    fast: dict[str, Any] = {name: value for name, value in few.items() if hasattr(system.how, name)}
     recorded = system.generate(TEXTS, batch=2, **fast)
     system.captures = None
     plain = system.generate(TEXTS, batch=2, **fast)

@@ -7,14 +7,16 @@ whether all is over.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from noise2text.decoding.beams import Beam, DiverseBeams
+from noise2text.decoding.captured import Captures, Graph, copied, fill, shapes, who
 from noise2text.decoding.sampling import Greedy, Sampling
 from noise2text.decoding.search import Rules, Search
 from noise2text.decoding.strategies import Draft, Step
@@ -25,7 +27,7 @@ from noise2text.problem import Problem
 from noise2text.settings import option, require_choice, require_least
 from noise2text.text.canvas import Source
 
-__all__ = ["AutoregressiveSettings", "LeftToRight", "Page"]
+__all__ = ["AutoregressiveSettings", "LeftToRight", "Page", "RecordedPage"]
 
 BLOCK = 16  # positions by which the visible past grows
 PATIENCE = {"cpu": 1}  # steps between two looks at whether all is over, where a look costs nothing
@@ -137,6 +139,51 @@ class Page:
         return min(self.length, (place // BLOCK + 1) * BLOCK)
 
 
+class RecordedPage(Page):
+    """A page whose step is recorded, once for each stretch of the past that it looks at."""
+
+    def __init__(self, writer: Writer, memory: Memory, search: Search, *, length: int, pool: Any) -> None:
+        super().__init__(writer, copied(memory), search, length=length)
+        self.pool = pool
+        self.graphs: dict[int, Graph[None]] = {}
+
+    def begin(self, memory: Memory, search: Search) -> None:
+        """Put other sentences, and a search that has not begun, in the place of the last ones."""
+        fill(self.memory, memory)
+        fresh = Page(self.writer, memory, search, length=self.length)
+        for mine, theirs in zip(_state(self), _state(fresh), strict=True):
+            mine.copy_(theirs)
+
+    def advance(self, *, visible: int) -> None:
+        if visible not in self.graphs:
+            now = [tensor.clone() for tensor in _state(self)]
+            self.position.zero_()  # recording tries the step, so there must be room for it
+            self.search.rewind()
+            self.graphs[visible] = Graph(partial(super().advance, visible=visible), pool=self.pool)
+            for mine, kept in zip(_state(self), now, strict=True):
+                mine.copy_(kept)
+        self.graphs[visible]()
+
+
+def _state(page: Page) -> Iterator[Tensor]:
+    """All that a step changes."""
+    yield from (page.tokens, page.position)
+    yield from _tensors(page.notebook)
+    yield from _tensors(page.search)
+
+
+def _tensors(part: Any) -> Iterator[Tensor]:
+    """The tensors of an object and of what it is made of, in one order."""
+    if isinstance(part, Tensor):
+        yield part
+    elif isinstance(part, list | tuple):
+        for each in part:
+            yield from _tensors(each)
+    elif hasattr(part, "__dict__") and not isinstance(part, type):
+        for name in sorted(vars(part)):
+            yield from _tensors(vars(part)[name])
+
+
 @dataclass(frozen=True)
 class LeftToRight:
     """The parts of an autoregressive system that decode a batch."""
@@ -144,6 +191,7 @@ class LeftToRight:
     writer: Writer
     bos: int
     rules: Rules
+    captures: Captures | None = None  # recorded steps, where there are any
 
     @torch.inference_mode()
     def decode(
@@ -159,13 +207,26 @@ class LeftToRight:
         """The drafts of each sentence; `places` (B,) is where the sentences stand in the input."""
         rules = self._left(how, len(prefix))
         search = how.search(rules, seed=seed, places=places)
-        page = Page(self.writer, self.writer.read(source), search, length=len(prefix) + rules.longest + 1)
+        page = self._page(source, how, search, length=len(prefix) + rules.longest + 1)
         page.write([self.bos, *prefix])
-        tokens, scores = search.result()
+        tokens, scores = page.search.result()
         return [
             self._draft(rows, scored, prefix, trace=trace)
             for rows, scored in zip(tokens.tolist(), scores.tolist(), strict=True)
         ]
+
+    def _page(self, source: Source, how: AutoregressiveSettings, search: Search, *, length: int) -> Page:
+        """An empty page for the sentences, or one that was recorded and is emptied."""
+        captures = self.captures
+        if captures is None:
+            return Page(self.writer, self.writer.read(source), search, length=length)
+        memory = captures.read(self.writer, source)
+        name = ("page", who(self.writer), how, length, *shapes(memory))
+        page: RecordedPage = captures.find(
+            name, lambda pool: RecordedPage(self.writer, memory, search, length=length, pool=pool)
+        )
+        page.begin(memory, search)
+        return page
 
     def _left(self, how: AutoregressiveSettings, given: int) -> Rules:
         """The rules for what is left to write after so many given tokens."""

@@ -96,6 +96,10 @@ class DiverseBeams(Search):
         self.beams, self.diversity = beams, diversity
         self.hypotheses = sum(beam.hypotheses for beam in beams)
 
+    def rewind(self) -> None:
+        for beam in self.beams:
+            beam.rewind()
+
     def choose(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         penalty = torch.zeros_like(logits[:, 0], dtype=torch.float)  # (B, V)
         chosen: list[Tensor] = []

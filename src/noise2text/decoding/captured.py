@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import fields
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,10 +19,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from noise2text.diffusion.denoiser import Denoiser, Estimate, Held, Memory
 from noise2text.diffusion.noise import gaussian
+from noise2text.diffusion.space import Space
 from noise2text.diffusion.walk import Path, Spot, Stepper, go, start
 from noise2text.text.canvas import Source
 
-__all__ = ["Captures", "batch_size", "width"]
+__all__ = ["Captures", "Graph", "batch_size", "copied", "fill", "shapes", "who", "width"]
 
 KEPT = 64  # graphs, after which the one not used for longest is forgotten
 AHEAD = 16  # steps whose noise is drawn at once,
@@ -43,6 +44,15 @@ def width(length: int, longest: int) -> int:
     """The length, rounded up to a multiple of 4, or of an eighth of the power of two above it."""
     step = max(4, (1 << (length - 1).bit_length()) // 8)
     return max(length, min(longest, -(-length // step) * step))
+
+
+class Reader(Protocol):
+    """What reads a source before it writes: a denoiser, or a writer."""
+
+    space: Space
+
+    def read(self, source: Source) -> Memory:
+        """What is kept of the sources."""
 
 
 class Graph(Generic[T]):
@@ -68,13 +78,13 @@ class Graph(Generic[T]):
 class _Read:
     """The reading of a source, recorded."""
 
-    def __init__(self, denoiser: Denoiser, source: Source, pool: Any) -> None:
-        self.source = _copied(source)
+    def __init__(self, denoiser: Reader, source: Source, pool: Any) -> None:
+        self.source = copied(source)
         self.graph = Graph(lambda: denoiser.read(self.source), pool=pool)
 
     def __call__(self, source: Source) -> Memory:
-        _fill(self.source, source)
-        memory: Memory = _copied(self.graph())  # others may be read before this one is used
+        fill(self.source, source)
+        memory: Memory = copied(self.graph())  # others may be read before this one is used
         return memory
 
 
@@ -86,8 +96,8 @@ class _Walk:
     ) -> None:
         self.denoiser, self.memory, self.held, self.keys = (
             denoiser,
-            _copied(memory),
-            _copied(held),
+            copied(memory),
+            copied(held),
             keys.clone(),
         )
         self.path = Path(path.table.new_zeros(max(LONGEST, len(path)), *path.table.shape[1:]))
@@ -117,8 +127,8 @@ class _Walk:
 
     def begin(self, memory: Memory, held: Held, keys: Tensor, path: Path) -> Stepper:
         """Put a new walk in the place of the last one."""
-        _fill(self.memory, memory)
-        _fill(self.held, held)
+        fill(self.memory, memory)
+        fill(self.held, held)
         self.keys.copy_(keys)
         self.path.table[: len(path)].copy_(path.table)
         for tensor in (self.number, self.spot.z, self.spot.estimate.mean, self.spot.before):
@@ -141,24 +151,25 @@ class Captures:
         self.graphs: OrderedDict[Hashable, Any] = OrderedDict()
         self.pools: dict[str, Any] = {}  # graphs of one kind never run at the same time: they share memory
 
-    def read(self, denoiser: Denoiser, source: Source) -> Memory:
-        """What the denoiser keeps of the sources."""
-        name = ("read", _who(denoiser), *_shapes(source))
+    def read(self, denoiser: Reader, source: Source) -> Memory:
+        """What the denoiser, or a writer, keeps of the sources."""
+        name = ("read", who(denoiser), *shapes(source))
         if name not in self.graphs:
             memory = denoiser.read(source)
             if not memory.keys.numel():  # the source is on the canvas: there is nothing to record
                 return memory
-        read: _Read = self._find(name, lambda pool: _Read(denoiser, source, pool))
+        read: _Read = self.find(name, lambda pool: _Read(denoiser, source, pool))
         return read(source)
 
     def prepare(self, denoiser: Denoiser, memory: Memory, held: Held, keys: Tensor, path: Path) -> Stepper:
         """The steps of a walk, in the place of `walk.eager`."""
-        shapes = (*_shapes(memory), *_shapes(held), path.table.shape[1:], max(LONGEST, len(path)))
-        name = ("walk", _who(denoiser), *shapes)
-        walk: _Walk = self._find(name, lambda pool: _Walk(denoiser, memory, held, keys, path, pool))
+        sizes = (*shapes(memory), *shapes(held), path.table.shape[1:], max(LONGEST, len(path)))
+        name = ("walk", who(denoiser), *sizes)
+        walk: _Walk = self.find(name, lambda pool: _Walk(denoiser, memory, held, keys, path, pool))
         return walk.begin(memory, held, keys, path)
 
-    def _find(self, name: tuple[Hashable, ...], make: Callable[[Any], Any]) -> Any:
+    def find(self, name: tuple[Hashable, ...], make: Callable[[Any], Any]) -> Any:
+        """What was recorded under this name, or is made now; names of one kind begin alike."""
         if name not in self.graphs:
             pool = self.pools.setdefault(str(name[0]), torch.cuda.graph_pool_handle())
             self.graphs[name] = make(pool)
@@ -174,12 +185,12 @@ def _attention(rows: int) -> list[SDPBackend]:
     return others if rows >= MANY else [SDPBackend.CUDNN_ATTENTION, *others]
 
 
-def _who(denoiser: Denoiser) -> Hashable:
-    """What the denoiser is: its wrappers with their numbers, and the weights at the bottom of them."""
+def who(denoiser: Reader) -> Hashable:
+    """Who reads: the wrappers of a denoiser with their numbers, and the weights at the bottom of them."""
     inner = getattr(denoiser, "denoiser", None)
     if isinstance(inner, Denoiser):
         plain = (item for item in vars(denoiser).items() if isinstance(item[1], int | float | str))
-        return type(denoiser), tuple(plain), _who(inner)
+        return type(denoiser), tuple(plain), who(inner)
     return id(denoiser), denoiser.space.table.data_ptr()
 
 
@@ -190,15 +201,18 @@ def _tensors(parts: Any) -> Iterator[Tensor]:
         yield from [part] if isinstance(part, Tensor) else _tensors(part)
 
 
-def _shapes(parts: Any) -> Sequence[Hashable]:
+def shapes(parts: Any) -> Sequence[Hashable]:
+    """The shapes and types of a dataclass's tensors."""
     return [(tensor.shape, tensor.dtype) for tensor in _tensors(parts)]
 
 
-def _copied(parts: Any) -> Any:
+def copied(parts: Any) -> Any:
+    """The same dataclass with tensors of its own."""
     values = (getattr(parts, field.name) for field in fields(parts))
-    return type(parts)(*(part.clone() if isinstance(part, Tensor) else _copied(part) for part in values))
+    return type(parts)(*(part.clone() if isinstance(part, Tensor) else copied(part) for part in values))
 
 
-def _fill(parts: Any, others: Any) -> None:
+def fill(parts: Any, others: Any) -> None:
+    """Put the tensors of another dataclass into the places of this one's."""
     for mine, theirs in zip(_tensors(parts), _tensors(others), strict=True):
         mine.copy_(theirs)

@@ -36,6 +36,11 @@ class Search(ABC):
     """K hypotheses of each of B sentences on their way to their ends."""
 
     hypotheses: int  # K
+    count: Tensor  # (1,), how many tokens each has
+
+    def rewind(self) -> None:
+        """Count again from the first token."""
+        self.count.zero_()
 
     @abstractmethod
     def choose(self, logits: Tensor) -> tuple[Tensor, Tensor | None]:

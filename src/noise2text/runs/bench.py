@@ -227,7 +227,7 @@ def _counted(system: System) -> Iterator[list[int]]:
     hooks = [m.register_forward_hook(count) for m in system.modules() if isinstance(m, nn.Linear)]
     recorded = getattr(system, "captures", None)
     if recorded is not None:
-        system.captures = None  # type: ignore[assignment]
+        system.captures = None
     try:
         yield total
     finally:
