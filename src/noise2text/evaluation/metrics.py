@@ -17,7 +17,7 @@ from typing import Any
 
 from noise2text.problem import Problem
 
-__all__ = ["METRICS", "Metric", "Score", "bleu", "chrf", "evaluate", "exact_match", "table"]
+__all__ = ["LABELS", "METRICS", "Metric", "Score", "bleu", "chrf", "evaluate", "exact_match", "table"]
 
 References = Sequence[Sequence[str]]  # a sequence a sentence; sentences may have different numbers
 
@@ -69,7 +69,7 @@ def exact_match(hypotheses: Sequence[str], references: References) -> Score:
 
 
 METRICS: tuple[Metric, ...] = (bleu, chrf, exact_match)
-_LABELS = {"bleu": "BLEU", "chrf": "chrF", "exact_match": "exact match"}
+LABELS = {"bleu": "BLEU", "chrf": "chrF", "exact_match": "exact match"}
 
 
 def evaluate(
@@ -114,7 +114,7 @@ def table(result: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 def _metric_rows(scores: Mapping[str, Any], suffix: str) -> list[tuple[str, str, str]]:
     return [
         (label + suffix, f"{scores[name]['score']:.2f}", scores[name]["signature"])
-        for name, label in _LABELS.items()
+        for name, label in LABELS.items()
         if name in scores
     ]
 
