@@ -77,9 +77,14 @@ def read_pairs(path: str, *, skip_bad: bool = False, tally: Tally | None = None)
 
 
 def read_sources(path: str) -> Iterator[str]:
-    """The texts to generate from: one a line, "src" (or "text") of JSON Lines, or a TSV's first column."""
-    _check(path)
-    return _texts(path, lambda record: record.first("src", "text"))
+    """The texts to generate from: one a line, "src" (or "text") of JSON Lines, or a TSV's first column.
+
+    Of two parallel files, SOURCE,TARGET, they are the first one's lines.
+    """
+    parts = _parts(path)
+    for part in parts:
+        _check(part)
+    return _texts(parts[0], lambda record: record.first("src", "text"))
 
 
 def read_texts(path: str) -> list[str]:
