@@ -80,6 +80,9 @@ def test_help_and_import_come_without_torch() -> None:
         "synth",
         "demo",
         "recipes",
+        "distill",
+        "compare",
+        "published",
     ):
         assert command in done.stdout
 
@@ -479,3 +482,39 @@ def test_a_model_folder_can_be_moved(run: Callable[..., Outcome], model: Path, t
     arguments = ["--input", "-", "--steps", 2, "--stop-early", 0]
     here = run("generate", model, *arguments, stdin=b"7 april\n").out
     assert run("generate", tmp_path / "moved", *arguments, stdin=b"7 april\n").out == here
+
+
+def test_published_is_a_table_or_json(run: Callable[..., Outcome]) -> None:
+    done = run("published", "--task", "qqp")
+    assert done.code == 0
+    assert "| 30.52 |" in done.out
+    assert "mean of sentence BLEU" in done.out
+    rows = json.loads(run("published", "--json").out)
+    assert {"paper", "table", "task", "system", "setting", "scores", "note"} == set(rows[0])
+    wrong = run("published", "--task", "qpp")
+    assert (wrong.code, wrong.out) == (1, "")
+    assert "iwslt14-de-en" in wrong.err
+
+
+def test_compare_and_distill_by_command(
+    run: Callable[..., Outcome], model: Path, dates: Path, tmp_path: Path
+) -> None:
+    few = tmp_path / "few.jsonl"
+    few.write_text("".join((dates / "test.jsonl").read_text().splitlines(keepends=True)[:5]))
+    out = tmp_path / "comparison"
+    done = run("compare", model, "--test", few, "--out", out, "--published", "qqp", "--device", "cpu")
+    assert done.code == 0, done.err
+    assert done.out == (out / "comparison.md").read_text()
+    assert done.out.startswith("# Comparison on few.jsonl, 5 sentences")
+    wrong = run("compare", "--test", few, "--out", out)
+    assert wrong.code == 1
+    assert "nothing to compare" in wrong.err
+    corpus = tmp_path / "distilled.jsonl"
+    command = ["distill", model, "--input", few, "--output", corpus, "--device", "cpu"]
+    done = run(*command, "--steps", "2", "--stop-early=0")
+    assert done.code == 0, done.err
+    assert f"{corpus}:" in done.err
+    assert corpus.exists()
+    wrong = run(*command, "--beam", "5")
+    assert wrong.code == 1
+    assert "no setting 'beam'" in wrong.err

@@ -299,6 +299,95 @@ def evaluate(
         print(f"{name:<{widths[0]}}  {number:>{widths[1]}}  {signature}".rstrip())
 
 
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def distill(
+    context: typer.Context,
+    teacher: Annotated[Path, typer.Argument(help="The model folder of the teacher, e.g. a transformer.")],
+    input: Annotated[str, typer.Option(help="A corpus, whose sources it answers; its targets are not read.")],
+    output: Annotated[Path, typer.Option(help="The corpus to write: JSON Lines with src and trg.")],
+    sets: Sets = None,
+    seed: Annotated[int, typer.Option(help="Decides the noise, where the teacher has any.")] = 0,
+    batch: Annotated[int, typer.Option(help="Sentences at once; the texts do not depend on it.")] = 32,
+    device: Device = None,
+    precision: Annotated[str, typer.Option(help="float32, bfloat16 or auto.")] = "auto",
+) -> None:
+    """Write a corpus of a teacher's texts to the sources of another; goes on where it was stopped.
+
+    Every generation setting of the teacher is an option, e.g. --beam 5. Under torchrun each process takes its
+    part.
+    """
+    from noise2text.runs.display import Quiet, Terminal
+    from noise2text.runs.distill import Share
+    from noise2text.runs.distill import distill as run
+    from noise2text.settings import parse_assignments, parse_options
+
+    with Terminal.open() as display:
+        run(
+            teacher,
+            input=input,
+            output=output,
+            settings=parse_options(context.args) | parse_assignments(sets),
+            seed=seed,
+            batch=batch,
+            device=device,
+            precision=precision,
+            display=display if Share.here().rank == 0 else Quiet(),
+        )
+
+
+@app.command()
+def compare(
+    test: Annotated[str, typer.Option(help=f"The pairs to be judged on: {PAIRS}")],
+    out: Annotated[Path, typer.Option(help="The folder for the table and the outputs.")],
+    models: Annotated[list[Path] | None, typer.Argument(help="Model folders; the first is the base.")] = None,
+    settings: Annotated[
+        Path | None, typer.Option(help="A YAML file of generation settings by model, and of more models.")
+    ] = None,
+    published: Annotated[
+        str | None, typer.Option(help="Show what papers report on this task, e.g. qqp, beside them.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Decides the noise.")] = 0,
+    batch: Annotated[int, typer.Option(help="Sentences at once.")] = 32,
+    device: Device = None,
+    precision: Annotated[str, typer.Option(help="float32, bfloat16 or auto.")] = "auto",
+) -> None:
+    """Set models side by side: speed, quality, diversity, and whether the differences are significant."""
+    from noise2text.runs.compare import Terms
+    from noise2text.runs.compare import compare as run
+    from noise2text.runs.display import Terminal
+
+    terms = Terms(seed=seed, batch=batch, device=device, precision=precision)
+    with Terminal.open() as display:
+        page = run(
+            models or [],
+            test=test,
+            out=out,
+            settings=settings,
+            reported=published,
+            terms=terms,
+            display=display,
+        )
+    print(page, end="")
+
+
+@app.command()
+def published(
+    task: Annotated[str | None, typer.Option(help="Only this task, e.g. qqp or iwslt14-de-en.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List results as the papers report them, with the table and the kind of metric."""
+    import dataclasses
+
+    from noise2text.evaluation.comparison import reported
+    from noise2text.evaluation.published import published as find
+
+    rows = find(task)
+    if as_json:
+        print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2, ensure_ascii=False))
+        return
+    print("\n\n".join(reported(rows)))
+
+
 @app.command()
 def rescale(
     model: Annotated[
