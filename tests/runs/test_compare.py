@@ -117,12 +117,29 @@ def test_outputs_are_generated_again_only_if_something_has_changed(
     assert "model were there already" in display.lines[0]
     assert again(CPU, models["copy"]) == 12, "only the new one"
     assert again(Terms(device="cpu", batch=8, seed=1)) == 12
-    (kept,) = (path for path in (out / "outputs").glob("copy-*.json"))
+    (kept,) = (path for path in (out / "outputs").glob("copy-*/*.json"))
     kept.write_text(kept.read_text()[:40])
     assert again(CPU, models["copy"]) == 12, "a torn file"
     how = json.loads((model / "generation_config.json").read_text())
     (model / "generation_config.json").write_text(json.dumps(how | {"beam": 2}))
     assert again() == 12, "the model has changed"
+
+
+def test_a_comparison_that_was_killed_goes_on_with_the_next_window(
+    models: dict[str, Path], dates: Path, tmp_path: Path
+) -> None:
+    terms, out = Terms(device="cpu", batch=1), tmp_path / "out"
+    test = str(tmp_path / "test.jsonl")
+    Path(test).write_text("".join((dates / "test.jsonl").read_text().splitlines(keepends=True)[:40]))
+    compare([models["copy"]], test=test, out=out, terms=terms)
+    whole = (out / "outputs.tsv").read_text()
+    (kept,) = (out / "outputs").iterdir()
+    assert sorted(path.name for path in kept.iterdir()) == ["0.json", "16.json", "32.json"]
+    (kept / "16.json").unlink()
+    before = (kept / "0.json").stat().st_mtime_ns
+    compare([models["copy"]], test=test, out=out, terms=terms)
+    assert (out / "outputs.tsv").read_text() == whole
+    assert (kept / "0.json").stat().st_mtime_ns == before
 
 
 def test_the_file_gives_settings_by_path_or_name_and_adds_models() -> None:

@@ -119,10 +119,10 @@ def _settings(systems: Mapping[str, Any]) -> list[str]:
 def _signatures(systems: Mapping[str, Any]) -> list[str]:
     """A line for each way that a number was made; systems may differ in what could be counted."""
     lines: dict[str, None] = {}
+    for name, label in (LABELS | DIVERSITY).items():
+        found = [own[name]["signature"] for own in systems.values() if name in own]
+        lines |= {f"- {label}: `{signature}`": None for signature in found}
     for own in systems.values():
-        for name, label in (LABELS | DIVERSITY).items():
-            if name in own:
-                lines[f"- {label}: `{own[name]['signature']}`"] = None
         for test in own["significance"]:
             lines[f"- paired bootstrap, {test['metric']}: `{test['signature']}`"] = None
     return list(lines)

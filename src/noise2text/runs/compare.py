@@ -14,14 +14,13 @@ made again with one model more, generates only what is missing.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import platform
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +142,7 @@ def compare(
     for contestant in contestants:
         result["systems"][contestant.name]["made_by"] = f"{contestant.describe()}, seed {terms.seed}"
     page = markdown(result, rows)
-    result["published"] = [dataclasses.asdict(row) for row in rows]
+    result["published"] = [asdict(row) for row in rows]
     _write(out / "comparison.json", json.dumps(result, indent=2, ensure_ascii=False) + "\n")
     _write(out / "outputs.tsv", tsv(answers, references, sources))
     _write(out / "comparison.md", page)
@@ -169,31 +168,36 @@ def _all_answers(
     contestants: Sequence[Contestant], sources: list[str], folder: Path, terms: Terms, display: Display
 ) -> dict[str, Answers]:
     """What each contestant wrote; what is kept from before is not generated again."""
+    windows = [
+        range(len(sources))[start : start + terms.batch * WINDOW]
+        for start in range(0, len(sources), terms.batch * WINDOW)
+    ]
     places = {each.name: _place(each, sources, folder, terms) for each in contestants}
-    kept = {name: _kept(place) for name, place in places.items()}
-    missing = [each for each in contestants if kept[each.name] is None]
-    for each in missing:  # a mistyped setting of the last model must not cost the time of the others
+    missing = {
+        each.name: [window for window in windows if _kept(places[each.name], window) is None]
+        for each in contestants
+    }
+    late = [each for each in contestants if missing[each.name]]
+    for each in late:  # a mistyped setting of the last model must not cost the time of the others
         plain = {
             name: value for name, value in each.settings.items() if (name, value) != ("select", "teacher")
         }
         change(load(each.folder, device="cpu").how, plain, where=each.name)
-    display.start(len(missing) * len(sources))
-    for number, each in enumerate(missing):
-
-        def report(done: int, name: str = each.name, before: int = number * len(sources)) -> None:
-            display.progress(before + done, name)
-
-        made = _generate(each, sources, terms, report)
-        _write(places[each.name], json.dumps(dataclasses.asdict(made), ensure_ascii=False))
-        kept[each.name] = made
-    reused = [each.name for each in contestants if each not in missing]
+    display.start(sum(len(window) for own in missing.values() for window in own))
+    done = 0
+    for each in late:
+        for window, made in _generate(each, sources, missing[each.name], terms):
+            _write(places[each.name] / f"{window.start}.json", json.dumps(asdict(made), ensure_ascii=False))
+            done += len(window)
+            display.progress(done, each.name)
+    reused = [each.name for each in contestants if each not in late]
     if reused:
         display.say(f"{folder}: the outputs of {', '.join(reused)} were there already")
-    return {name: answers for name, answers in kept.items() if answers is not None}
+    return {name: _joined([_kept(place, window) for window in windows]) for name, place in places.items()}
 
 
 def _place(contestant: Contestant, sources: list[str], folder: Path, terms: Terms) -> Path:
-    """The file of a contestant's answers, named after all that decides them and their speed."""
+    """The folder of a contestant's answers, named after all that decides them and their speed."""
     decided = {
         "version": __version__,
         "model": identity(contestant.folder),
@@ -205,20 +209,30 @@ def _place(contestant: Contestant, sources: list[str], folder: Path, terms: Term
     }
     found = hashlib.sha256(json.dumps(decided, sort_keys=True, default=str).encode()).hexdigest()[:16]
     readable = re.sub(r"[^\w.-]+", "_", contestant.name)
-    return folder / f"{readable}-{found}.json"
+    return folder / f"{readable}-{found}"
 
 
-def _kept(place: Path) -> Answers | None:
+def _kept(place: Path, window: range) -> Answers | None:
+    """The answers to a window of the sources, if they are there and whole."""
     try:
-        return Answers(**json.loads(place.read_text(encoding="utf-8")))
+        return Answers(**json.loads((place / f"{window.start}.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
 
 
+def _joined(parts: Sequence[Answers | None]) -> Answers:
+    whole = [part for part in parts if part is not None]
+    return Answers(
+        texts=[text for part in whole for text in part.texts],
+        candidates=[own for part in whole for own in part.candidates],
+        seconds=sum(part.seconds for part in whole),
+    )
+
+
 def _generate(
-    contestant: Contestant, sources: list[str], terms: Terms, report: Callable[[int], None]
-) -> Answers:
-    """The answers of one model, timed without its loading."""
+    contestant: Contestant, sources: list[str], windows: Sequence[range], terms: Terms
+) -> Iterator[tuple[range, Answers]]:
+    """The answers of one model to windows of the sources, timed without its loading."""
     system = load(contestant.folder, device=terms.device, precision=terms.precision)
     settings = dict(contestant.settings)
     selector = choose_selector(
@@ -228,11 +242,7 @@ def _generate(
         device=terms.device,
         precision=terms.precision,
     )
-    texts: list[str] = []
-    candidates: list[list[str]] = []
-    seconds = 0.0
-    for start in range(0, len(sources), terms.batch * WINDOW):
-        window = range(len(sources))[start : start + terms.batch * WINDOW]
+    for window in windows:
         begun = time.perf_counter()
         made = system.generate(
             [sources[place] for place in window],
@@ -242,7 +252,4 @@ def _generate(
             selector=selector,
             **settings,
         )
-        seconds += time.perf_counter() - begun
-        texts, candidates = texts + made.texts, candidates + made.candidates
-        report(len(texts))
-    return Answers(texts, candidates, seconds)
+        yield window, Answers(made.texts, made.candidates, time.perf_counter() - begun)
