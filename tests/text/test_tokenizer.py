@@ -14,6 +14,8 @@ from tokenizers import BertWordPieceTokenizer
 from noise2text.problem import Problem
 from noise2text.text.tokenizer import Tokenizer, learn_bpe, learn_characters, load_wordpiece
 
+from ..folders import SPECIALS, foreign_tokenizer
+
 TEXTS = [
     "the cat sat on the mat; the dog sat too",
     "Größe, naïve café (brackets)",
@@ -270,3 +272,34 @@ def test_what_cannot_be_learned_is_refused() -> None:
 def test_a_text_that_is_none_is_refused(tokenizer: Tokenizer) -> None:
     with pytest.raises(Problem, match="Text 2"):
         tokenizer.encode(["a", "\ud800"])
+
+
+@pytest.mark.parametrize(
+    ("family", "before", "after", "begin"),
+    [
+        ("gpt2", "", "", "<|endoftext|>"),
+        ("t5", "", "</s>", "<pad>"),
+        ("bart", "<s>", "</s>", "<s>"),
+        ("marian", "", "</s>", "<pad>"),
+    ],
+)
+def test_a_pre_trained_models_tokenizer_has_its_own_special_tokens_and_frame(
+    family: str, before: str, after: str, begin: str, tmp_path: Path
+) -> None:
+    inner = foreign_tokenizer(family)
+    inner.save(str(tmp_path / "tokenizer.json"))
+    loaded = Tokenizer.load(tmp_path / "tokenizer.json")
+    number = inner.token_to_id
+    expected = tuple((number(mark),) if mark else () for mark in (before, after))
+    assert loaded.frame == expected
+    assert loaded.bos == number(begin)
+    assert loaded.eos == number("<|endoftext|>" if family == "gpt2" else "</s>")
+    assert loaded.specials == {number(mark) for mark in SPECIALS[family]}
+    (row,) = loaded.encode(["7. mai"])
+    assert not loaded.specials & set(row)
+    assert loaded.decode([[*expected[0], *row, loaded.eos, loaded.pad]]) == ["7. mai"]
+
+
+def test_a_learned_tokenizer_has_no_frame(tokenizer: Tokenizer) -> None:
+    assert tokenizer.frame == ((), ())
+    assert learn_bpe(["a b"], size=300).frame == ((), ())

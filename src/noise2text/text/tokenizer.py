@@ -27,6 +27,7 @@ __all__ = ["Tokenizer", "learn_bpe", "learn_characters", "load_wordpiece"]
 
 SPECIALS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]", "[SEP]", "[MASK]")
 BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+GPT2_SPECIAL = "<|endoftext|>"  # begins and ends; T5, BART and Marian have <pad>, </s> and perhaps <s>
 
 
 class Tokenizer:
@@ -38,13 +39,15 @@ class Tokenizer:
         inner.no_truncation()
         self._inner = inner
         self._size = 1 + max(inner.get_vocab().values())
-        self.pad = self._special("[PAD]")
-        self.unk = self._special("[UNK]")
-        self.bos = self._special("[BOS]", "[CLS]")
-        self.eos = self._special("[EOS]", "[SEP]")
-        self.sep = self._special("[SEP]")
-        self.mask = self._special("[MASK]")
-        self.specials = frozenset({self.pad, self.unk, self.bos, self.eos, self.sep, self.mask})
+        self.pad = self._special("[PAD]", "<pad>", GPT2_SPECIAL)
+        self.unk = self._special("[UNK]", "<unk>", GPT2_SPECIAL)
+        self.bos = self._special("[BOS]", "[CLS]", "<s>", "<pad>", GPT2_SPECIAL)
+        self.eos = self._special("[EOS]", "[SEP]", "</s>", GPT2_SPECIAL)
+        self.sep = self._special("[SEP]", "</s>", GPT2_SPECIAL)
+        self.mask = self._special("[MASK]", "<mask>", "<pad>", GPT2_SPECIAL)
+        named = {self.pad, self.unk, self.bos, self.eos, self.sep, self.mask}
+        added = inner.get_added_tokens_decoder()
+        self.specials = frozenset(named | {number for number, token in added.items() if token.special})
 
     def _special(self, *names: str) -> int:
         """The number of the first special token that the vocabulary has."""
@@ -76,6 +79,14 @@ class Tokenizer:
     def spellings(self) -> list[str]:
         """What each token says when it stands alone, by its number; special ones say nothing."""
         return self.decode([[number] for number in range(len(self))])
+
+    @property
+    def frame(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """What a pre-trained model is used to see before and after a text; nothing if learned here."""
+        plain, framed = (self._inner.encode("a", add_special_tokens=added).ids for added in (False, True))
+        starts = range(len(framed) - len(plain) + 1)
+        start = next(at for at in starts if framed[at : at + len(plain)] == plain)
+        return tuple(framed[:start]), tuple(framed[start + len(plain) :])
 
     @property
     def marks_continuations(self) -> bool:
