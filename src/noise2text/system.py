@@ -377,12 +377,14 @@ class Autoregressive(System):
         how: AutoregressiveSettings,
         max_source: int,
         max_target: int,
+        layout: Ended | None = None,
     ) -> None:
+        """Without a `layout` a source is its tokens alone."""
         super().__init__()
         self.tokenizer, self.how, self.writer = tokenizer, how, writer
-        self.layout = Ended(tokenizer.pad, tokenizer.eos)
+        self.layout = layout or Ended(tokenizer.pad, tokenizer.eos)
         self.max_source, self.max_target = max_source, max_target
-        forbidden = torch.tensor(sorted(tokenizer.specials - {tokenizer.eos}))
+        forbidden = torch.tensor(sorted(tokenizer.specials - {tokenizer.eos}), dtype=torch.long)
         self.register_buffer("forbidden", forbidden, persistent=False)
 
     forbidden: torch.Tensor
@@ -390,12 +392,25 @@ class Autoregressive(System):
     def drafts(
         self, rows: Sequence[Sequence[int]], how: Any, *, seed: int, places: Sequence[int], trace: bool
     ) -> list[Draft]:
+        return self.decode(self.writer, rows, how, seed=seed, places=places, trace=trace)
+
+    def decode(
+        self,
+        writer: Writer,
+        rows: Sequence[Sequence[int]],
+        how: Any,
+        *,
+        seed: int,
+        places: Sequence[int],
+        trace: bool,
+    ) -> list[Draft]:
+        """What a writer, this system's or one around it, makes of the sources at these places."""
         if self.training:
             self.eval()
         rules = Rules(self.tokenizer.eos, self.tokenizer.pad, self.forbidden, self.max_target)
         captures = self.recorded()
         source, known = self.sources(rows, places, few=captures is not None)
-        drafts = LeftToRight(self.writer, self.tokenizer.bos, rules, captures).decode(
+        drafts = LeftToRight(writer, self.tokenizer.bos, rules, captures).decode(
             source.to(self.device),
             how,
             prefix=self.tokenizer.encode([how.prefix])[0],

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from noise2text.decoding.autoregressive import AutoregressiveSettings
 from noise2text.problem import Problem
 from noise2text.settings import option, require_least
 
-__all__ = ["CopySettings", "LevenshteinSettings", "MaskPredictSettings", "NearestSettings"]
+__all__ = ["CopySettings", "GpvaeSettings", "LevenshteinSettings", "MaskPredictSettings", "NearestSettings"]
 
 
 @dataclass(frozen=True)
@@ -58,3 +59,16 @@ class NearestSettings:
 
     def __post_init__(self) -> None:
         require_least(self, 1, "neighbours")
+
+
+@dataclass(frozen=True)
+class GpvaeSettings(AutoregressiveSettings):
+    """The searches of what writes from left to right, each from a random context (Du et al., 2022)."""
+
+    scalar: float = option(2.0, "s, what the context's noise is multiplied by; 0 is none (DiffuSeq: 1 to 4)")
+    noises: int = option(1, "contexts drawn a sentence; each gives the texts of one search")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_least(self, 0, "scalar")
+        require_least(self, 1, "noises")

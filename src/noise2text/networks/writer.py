@@ -24,7 +24,7 @@ __all__ = ["Writer", "shifted"]
 class Writer(nn.Module, ABC):
     """Scores the next token, given the source and what was written so far."""
 
-    space: Space  # source, target and output share their embeddings
+    space: Space  # source, target and output share their embeddings; foreign networks keep their own
 
     @abstractmethod
     def read(self, source: Source) -> Memory:

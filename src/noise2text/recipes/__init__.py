@@ -32,9 +32,11 @@ from noise2text.recipes import (
     diffuseq_variants,
     diffusion_lm,
     dinoiser,
+    gpvae,
     gru,
     levenshtein,
     nearest,
+    pretrained,
     seqdiffuseq,
     transformer,
     word_by_word,
@@ -69,6 +71,8 @@ RECIPES: dict[str, Recipe] = {
         levenshtein.RECIPE,
         copying.RECIPE,
         nearest.RECIPE,
+        *pretrained.RECIPES,
+        gpvae.RECIPE,
     )
 }
 

@@ -143,8 +143,25 @@ def _wordpiece(texts: Iterator[str], settings: DataSettings) -> Tokenizer:
     return load_wordpiece(path, normalise=settings.normalise, lowercase=settings.lowercase)
 
 
+def _folder(texts: Iterator[str], settings: DataSettings) -> Tokenizer:
+    """The tokenizer of a pre-trained model, which no corpus changes."""
+    folder: str = getattr(settings, "from_folder", "")
+    if not folder:
+        raise Problem(
+            "This recipe starts from a pre-trained model: name its folder in the setting from_folder, or set "
+            "scratch to true and tokenizer to bpe to start from chance."
+        )
+    if not (Path(folder) / "tokenizer.json").is_file():
+        raise Problem(
+            f"There is no tokenizer.json in {folder}; let transformers write one, by its AutoTokenizer's "
+            f"save_pretrained."
+        )
+    return Tokenizer.load(Path(folder) / "tokenizer.json")
+
+
 _TOKENIZERS: dict[str, Callable[[Iterator[str], DataSettings], Tokenizer]] = {
     "bpe": _bpe,
     "characters": _characters,
     "wordpiece": _wordpiece,
+    "folder": _folder,
 }

@@ -73,11 +73,11 @@ def train(
     _note(out, recipe, settings, train=train, valid=valid)
     try:
         data = open_data(train, valid, out / "data", settings, skip_bad=skip_bad, say=display.say)
+        settings = found.resolve(settings, data.tokenizer)
     except Problem:
         if not resume:
             _forget(out)
         raise
-    settings = found.resolve(settings, data.tokenizer)
     _note(out, recipe, settings, train=train, valid=valid)
     if found.fit is not None:
         learn_at_once(found, found.fit, settings, data, out, display)
@@ -104,7 +104,7 @@ def _note(out: Path, recipe: str, settings: Any, *, train: str, valid: str) -> N
 
 
 def _forget(out: Path) -> None:
-    """Remove the traces of a run whose corpus could not be read, so that the command can be repeated."""
+    """Remove the traces of a run whose corpus or settings were refused, so that it can be started again."""
     (out / "run.json").unlink()
     shutil.rmtree(out / "data", ignore_errors=True)
     if not any(out.iterdir()):

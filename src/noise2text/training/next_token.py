@@ -10,6 +10,7 @@ from functools import cached_property
 
 from torch import Tensor
 
+from noise2text.diffusion.denoiser import Memory
 from noise2text.diffusion.losses import Anchor, Nll, Tally
 from noise2text.networks.writer import Writer, shifted
 from noise2text.text.canvas import Canvas
@@ -43,6 +44,9 @@ class NextToken(Objective):
         """Nothing."""
 
     def forward(self, canvas: Canvas, draws: None) -> dict[str, Tally]:
-        memory = self.writer.read(canvas.source)
+        return self.spell(canvas, self.writer.read(canvas.source))
+
+    def spell(self, canvas: Canvas, memory: Memory) -> dict[str, Tally]:
+        """The terms of a target that is written with this memory of its source."""
         spelled = _Spelled(canvas, self.writer(shifted(canvas.tokens, self.bos), memory))
         return {name: Tally(term.value(spelled), term.mask(canvas)) for name, term in self.tokens_of.items()}

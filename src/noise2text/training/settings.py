@@ -27,12 +27,17 @@ class DataSettings:
     validation_sentences: int = option(500, "how many pairs of the validation set are generated for its BLEU")
 
     def __post_init__(self) -> None:
-        require_choice(self, "tokenizer", ("bpe", "characters", "wordpiece"))
+        require_choice(self, "tokenizer", self.tokenizers)
         require_least(self, 1, "vocabulary", "max_source", "max_target", "validation_sentences")
         if self.tokenizer == "wordpiece" and not self.vocabulary_file:
             raise Problem(
                 "The tokenizer wordpiece needs the setting vocabulary_file, the path of a vocab.txt."
             )
+
+    @property
+    def tokenizers(self) -> tuple[str, ...]:
+        """The tokenizers that this recipe knows."""
+        return ("bpe", "characters", "wordpiece")
 
 
 @dataclass(frozen=True)
