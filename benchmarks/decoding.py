@@ -15,7 +15,7 @@ import random
 
 import torch
 
-from noise2text.hardware import find_device, find_dtype
+from noise2text.hardware import find_device
 from noise2text.recipes import RECIPES
 from noise2text.runs.bench import Row, bench, growth, peer_rows
 from noise2text.system import LengthDiffusion
@@ -59,7 +59,7 @@ def ours(tokenizer: Tokenizer, arguments: argparse.Namespace) -> LengthDiffusion
     )
     device = find_device(arguments.device)
     system: LengthDiffusion = recipe.build(settings, tokenizer)
-    return system.to(device, dtype=find_dtype(arguments.precision, device)).eval()
+    return system.place(device, arguments.precision).eval()
 
 
 def show(row: Row) -> None:

@@ -190,7 +190,7 @@ def generate(
         str, typer.Option(help="The teacher's: mean a token, or sum of the tokens'.")
     ] = "mean",
     device: Device = None,
-    precision: Annotated[str, typer.Option(help="float32, bfloat16 or auto.")] = "auto",
+    precision: Annotated[str, typer.Option(help="float32, bfloat16, int8 (on a CPU) or auto.")] = "auto",
 ) -> None:
     """Generate a text for each line of the input.
 
@@ -242,7 +242,7 @@ def sample(
     seed: Annotated[int, typer.Option(help="Decides the noise.")] = 0,
     batch: Annotated[int, typer.Option(help="Pairs at once; the texts do not depend on it.")] = 32,
     device: Device = None,
-    precision: Annotated[str, typer.Option(help="float32, bfloat16 or auto.")] = "auto",
+    precision: Annotated[str, typer.Option(help="float32, bfloat16, int8 (on a CPU) or auto.")] = "auto",
 ) -> None:
     """Write pairs of source and target from noise alone, or fill in what templates leave open."""
     from noise2text.recipes import load
@@ -450,7 +450,7 @@ def bench(
     input: Annotated[str | None, typer.Option(help="Time these texts instead of made-up ones.")] = None,
     peer: Annotated[str | None, typer.Option(help="hf: time a Marian model of the same shape, too.")] = None,
     device: Device = None,
-    precision: Annotated[str, typer.Option(help="float32, bfloat16 or auto.")] = "auto",
+    precision: Annotated[str, typer.Option(help="float32, bfloat16, int8 (on a CPU) or auto.")] = "auto",
     as_json: Json = False,
 ) -> None:
     """Time a model: latency, throughput, memory, share of the machine's peak, and how cost grows."""

@@ -30,7 +30,7 @@ def find_device(name: str | torch.device | None) -> torch.device:
 
 
 def find_dtype(precision: str, device: torch.device) -> torch.dtype:
-    """The type of the weights: float32, bfloat16, or auto: bfloat16 on a GPU."""
+    """The type of the weights: float32, bfloat16, or auto: bfloat16 on a GPU; int8 rounds float32 ones."""
     if precision not in _DTYPES:
         raise Problem(f"The precision is one of {', '.join(_DTYPES)}, not {precision!r}.")
     return _DTYPES[precision](device)
@@ -40,4 +40,5 @@ _DTYPES: dict[str, Callable[[torch.device], torch.dtype]] = {
     "auto": lambda device: torch.bfloat16 if device.type == "cuda" else torch.float32,
     "float32": lambda device: torch.float32,
     "bfloat16": lambda device: torch.bfloat16,
+    "int8": lambda device: torch.float32,
 }

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,8 @@ from noise2text.diffusion.denoiser import Clamped, Denoiser, Memory
 from noise2text.diffusion.guidance import Guided
 from noise2text.diffusion.schedules import Rescaled, Schedule
 from noise2text.diffusion.steering import Guidance
-from noise2text.hardware import send
+from noise2text.hardware import find_dtype, send
+from noise2text.networks.int8 import round_weights
 from noise2text.networks.lengths import PROPOSALS, Lengths
 from noise2text.networks.writer import Writer
 from noise2text.problem import Problem
@@ -80,6 +81,17 @@ class System(nn.Module, ABC):
     def device(self) -> torch.device:
         """Where the weights are, or what else it keeps; the CPU if there is nothing."""
         return next(chain(self.parameters(), self.buffers()), torch.empty(0)).device
+
+    @property
+    def repeated(self) -> nn.Module | None:
+        """The part whose small errors its own later steps mend; none if there is no such part."""
+        return None
+
+    def place(self, device: torch.device, precision: str) -> Self:
+        """This system on the device, with weights of the precision; what became int8 stays so."""
+        own = self.to(device, dtype=find_dtype(precision, device))
+        round_weights(own.repeated, precision, device)
+        return own
 
     @abstractmethod
     def drafts(
@@ -242,6 +254,10 @@ class Diffusion(System):
 
     forbidden: torch.Tensor
     special: torch.Tensor
+
+    @property
+    def repeated(self) -> nn.Module:
+        return self.denoiser
 
     def propose(self, memory: Memory, how: Any, given: Template) -> tuple[Tensor, Tensor]:
         """The lengths to try for each sentence, and their log-probabilities."""

@@ -99,7 +99,7 @@ class EncoderDecoder(Denoiser):
     def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
         z = held.hold(z)
         guess = torch.zeros_like(z) if guess is None else guess
-        both = self.project(torch.stack([z, guess], dim=2).to(self.project.weight.dtype))  # (B, L, 2, W)
+        both = self.project(torch.stack([z, guess], dim=2).to(self.positions.weight.dtype))  # (B, L, 2, W)
         places = self.positions.weight[: z.shape[1]]
         x = self.dropout(self.norm(self.combine(both.flatten(2)) + self.time(level.clock) + places))
         mask, source_mask = visible(held.padding, x), visible(memory.padding, x)

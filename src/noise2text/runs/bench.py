@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from noise2text.networks.int8 import Int8Linear
 from noise2text.problem import Problem
 from noise2text.recipes import settings_of
 from noise2text.system import System
@@ -221,10 +222,10 @@ def _counted(system: System) -> Iterator[list[int]]:
     """Counts what the linear layers do, without recorded graphs, which call none."""
     total = [0]
 
-    def count(module: nn.Linear, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    def count(module: nn.Linear | Int8Linear, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         total[0] += 2 * module.in_features * output.numel()
 
-    hooks = [m.register_forward_hook(count) for m in system.modules() if isinstance(m, nn.Linear)]
+    hooks = [m.register_forward_hook(count) for m in system.modules() if isinstance(m, nn.Linear | Int8Linear)]
     recorded = getattr(system, "captures", None)
     if recorded is not None:
         system.captures = None

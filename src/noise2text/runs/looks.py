@@ -19,7 +19,7 @@ __all__ = ["look", "rescaling"]
 def look(folder: Path) -> dict[str, dict[str, Any]]:
     """A model's facts by heading; the anisotropy is the mean cosine of two embeddings (Difformer, 3.1)."""
     recipe, settings = settings_of(folder)
-    system = load(folder, device="cpu")
+    system = load(folder, device="cpu", precision="float32")
     facts: dict[str, Any] = {
         "recipe": recipe.name,
         "paper": recipe.paper,
@@ -45,7 +45,7 @@ def rescaling(
             raise Problem(f"There must be at least 2 embeddings of 1 dimension, not {vocab} of {dim}.")
         curve, embeddings = SCHEDULES[schedule](), random_embeddings(vocab, dim, seed=seed)
     else:
-        system = load(model, device="cpu")
+        system = load(model, device="cpu", precision="float32")
         if not isinstance(system, Diffusion):
             raise Problem(f"{model} is not a diffusion model: it has no noise to rescale.")
         curve, embeddings = system.schedule, system.denoiser.space.embeddings.detach()
