@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 from noise2text import load
-from noise2text.hardware import find_device
 from noise2text.networks.int8 import Int8Linear, has_int8, quantise
 from noise2text.problem import Problem
 from noise2text.recipes import RECIPES, save
@@ -72,7 +72,7 @@ def test_a_system_in_int8_writes_the_same_texts_in_any_batch(small: Make) -> Non
     kinds = {type(each) for each in system.denoiser.modules()}
     assert Int8Linear in kinds
     assert nn.Linear not in kinds
-    how = {"steps": 5, "stop_early": 0}
+    how: dict[str, Any] = {"steps": 5, "stop_early": 0}
     together = system.generate(TEXTS, batch=3, **how)
     assert system.generate(TEXTS, batch=1, **how).texts == together.texts
     assert system.generate(TEXTS, batch=2, **how).candidates == together.candidates
@@ -106,6 +106,6 @@ def test_a_model_folder_can_be_loaded_in_int8(tokenizer: Tokenizer, tmp_path: Pa
     recipe = RECIPES["difformer"]
     settings = dataclasses.replace(recipe.settings("tiny"), **(SMALL | {"factor": 2.0}))
     save(tmp_path, recipe.build(settings, tokenizer), recipe="difformer", settings=settings)
-    system = load(tmp_path, device=str(find_device("cpu")), precision="int8")
+    system = load(tmp_path, device="cpu", precision="int8")
     assert len(system.generate(TEXTS, steps=2, stop_early=0).texts) == 3
     assert any(isinstance(each, Int8Linear) for each in system.modules())

@@ -225,7 +225,9 @@ def _counted(system: System) -> Iterator[list[int]]:
     def count(module: nn.Linear | Int8Linear, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         total[0] += 2 * module.in_features * output.numel()
 
-    hooks = [m.register_forward_hook(count) for m in system.modules() if isinstance(m, nn.Linear | Int8Linear)]
+    hooks = [
+        m.register_forward_hook(count) for m in system.modules() if isinstance(m, nn.Linear | Int8Linear)
+    ]
     recorded = getattr(system, "captures", None)
     if recorded is not None:
         system.captures = None
