@@ -15,7 +15,7 @@ import random
 
 import torch
 
-from noise2text.hardware import find_device
+from noise2text.hardware import find_device, find_dtype
 from noise2text.recipes import RECIPES
 from noise2text.runs.bench import Row, bench, growth, peer_rows
 from noise2text.system import LengthDiffusion
@@ -80,6 +80,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default=None)
     parser.add_argument("--precision", default="auto")
+    parser.add_argument("--peer-precision", default=None, help="float32 or bfloat16; ours without it")
     parser.add_argument("--batches", type=numbers, default=[1, 64, 256])
     parser.add_argument("--steps", type=numbers, default=[2, 15])
     parser.add_argument("--candidates", type=numbers, default=[1, 10])
@@ -96,7 +97,9 @@ def main() -> None:
     print(f"{where}, torch {torch.__version__}, {next(system.parameters()).dtype}, {len(tokenizer)} tokens")
     shape = {"width": arguments.width, "ffn": 4 * arguments.width, "heads": 8, "layers": arguments.layers}
     if not arguments.no_peer:
-        for row in peer_rows(system, batches=arguments.batches, **shape):
+        wanted = arguments.peer_precision
+        dtype = find_dtype(wanted, system.device) if wanted else None
+        for row in peer_rows(system, batches=arguments.batches, dtype=dtype, **shape):
             show(row)
     for row in bench(
         system,

@@ -250,9 +250,20 @@ def _memory(device: torch.device) -> float:
 
 
 def peer_rows(
-    system: System, *, batches: Iterable[int], width: int, ffn: int, heads: int, layers: int, length: int = 25
+    system: System,
+    *,
+    batches: Iterable[int],
+    width: int,
+    ffn: int,
+    heads: int,
+    layers: int,
+    length: int = 25,
+    dtype: torch.dtype | None = None,
 ) -> Iterator[Row]:
-    """Hugging Face's `generate` with a Marian model of this shape and random weights, from tensors on."""
+    """Hugging Face's `generate` with a Marian model of this shape and random weights, from tensors on.
+
+    Its weights are of the system's type, unless `dtype` says otherwise.
+    """
     try:
         from transformers import MarianConfig, MarianMTModel
     except ImportError as error:
@@ -268,7 +279,7 @@ def peer_rows(
         **{f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in sides.items()},
     )
     model: Any = MarianMTModel(config)
-    model = model.to(system.device, dtype=next(system.parameters()).dtype).eval()
+    model = model.to(system.device, dtype=dtype or next(system.parameters()).dtype).eval()
     for batch in batches:
         tokens = torch.randint(2, len(system.tokenizer), (batch, length), device=system.device)
         for name, beams in (("greedy", 1), ("beam 5", 5)):
