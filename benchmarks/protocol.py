@@ -138,7 +138,7 @@ def main() -> None:
     announce(device, tokenizer, arguments.timed_steps)
 
     published = build("diffuseq", "qqp", tokenizer, **size.diffuseq).place(device, "float32")
-    published.captures = None  # type: ignore[assignment]
+    published.captures = None
     weights = sum(parameter.numel() for parameter in published.parameters()) / 1e6
     slow = cost(published, size, arguments.timed_steps)
     what = f"batch {size.batch}, {weights:.1f}M parameters, float32, eager"

@@ -284,6 +284,19 @@ def test_a_teacher_picks_the_candidate_it_finds_likeliest(
         assert done.out.rstrip("\n") == candidates[scores.index(max(scores))]
 
 
+def test_int8_is_for_the_model_and_not_for_its_teacher(
+    run: Callable[..., Outcome], model: Path, teacher: Path
+) -> None:
+    few = ["--steps", 2, "--stop-early", 0, "--device", "cpu", "--precision", "int8"]
+    judged = ["--select", "teacher", "--teacher", teacher]
+    done = run("generate", model, "--input", "-", *few, *judged, stdin=b"7 april 1957\n")
+    assert done.code == 0, done.err
+    assert len(done.out.splitlines()) == 1
+    refused = run("generate", teacher, "--input", "-", "--device", "cpu", "--precision", "int8", stdin=b"x\n")
+    assert refused.code == 1
+    assert "int8 is for diffusion models on a CPU" in refused.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [

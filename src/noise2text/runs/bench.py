@@ -133,7 +133,7 @@ def _numbers(text: str, name: str) -> list[int]:
     return found
 
 
-def _shape(folder: Path) -> dict[str, int]:
+def _shape(folder: Path) -> dict[str, Any]:
     """The sizes of a model of the same shape."""
     settings = settings_of(folder)[1]
     layers = getattr(settings, "decoder_layers", None) or getattr(settings, "layers", 6)

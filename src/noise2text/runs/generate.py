@@ -37,7 +37,9 @@ def choose_selector(
     if teacher is None:
         return None
     del settings["select"]
-    model = load(teacher, device=device, precision=precision)
+    # No later steps would mend int8's errors in a teacher.
+    own = "auto" if precision == "int8" else precision
+    model = load(teacher, device=device, precision=own)
     if not isinstance(model, Autoregressive):
         raise Problem(f"{teacher} cannot say how likely a text is: train a transformer or a gru as teacher.")
     return Likelihood(model, by=by)
