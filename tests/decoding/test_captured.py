@@ -130,7 +130,7 @@ def test_a_recorded_page_is_written_like_a_plain_one(
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", [name for name, recipe in RECIPES.items() if recipe.fit is None])
 def test_a_gpu_writes_the_same_texts_with_and_without_recording(name: str, tokenizer: Tokenizer) -> None:
     recipe = RECIPES[name]
     torch.manual_seed(0)
