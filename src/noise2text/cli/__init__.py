@@ -1,0 +1,48 @@
+"""The command line: parses, calls, prints. Nothing heavy is imported before a command needs it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from noise2text import Problem, __version__
+from noise2text.cli import learning, looking, writing
+from noise2text.cli.options import app
+from noise2text.problem import Stopped
+
+__all__ = ["app", "learning", "looking", "main", "writing"]
+
+
+def main() -> None:
+    """Run a command; a user's mistake is one sentence and exit code 1."""
+    # Waiting threads that spin for long slow a run down many times over when other programs are busy, too.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    try:
+        app()
+    except Problem as problem:
+        print(f"noise2text: {problem}", file=sys.stderr)
+        sys.exit(1)
+    except Stopped as stopped:
+        print(f"noise2text: {stopped}", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"noise2text {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass

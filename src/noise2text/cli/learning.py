@@ -1,0 +1,173 @@
+"""Commands that make a model, or what one learns from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from noise2text import Problem
+from noise2text.cli.options import PAIRS, Config, Device, Sets, Skip, app, synth
+
+__all__ = ["dates", "days", "demo", "distill", "prepare", "train", "train_classifier"]
+
+
+@app.command()
+def train(
+    recipe: Annotated[
+        str, typer.Argument(help="The system, e.g. difformer; `noise2text recipes` lists them.")
+    ],
+    train: Annotated[str, typer.Option(help=f"Training pairs: {PAIRS}")],
+    valid: Annotated[str, typer.Option(help=f"Validation pairs: {PAIRS}")],
+    out: Annotated[Path, typer.Option(help="The run's folder; it becomes the model.")],
+    preset: Annotated[str | None, typer.Option(help="Published settings by name, or tiny.")] = None,
+    config: Config = None,
+    sets: Sets = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint.")] = False,
+    skip_bad: Skip = False,
+    device: Device = None,
+) -> None:
+    """Train a system on pairs."""
+    from noise2text.runs.display import Terminal
+    from noise2text.runs.train import train as run
+    from noise2text.settings import parse_assignments
+
+    with Terminal.open() as display:
+        run(
+            recipe,
+            train=train,
+            valid=valid,
+            out=out,
+            preset=preset,
+            config=config,
+            changes=parse_assignments(sets),
+            resume=resume,
+            skip_bad=skip_bad,
+            device=device,
+            display=display,
+        )
+
+
+@app.command()
+def train_classifier(
+    model: Annotated[Path, typer.Argument(help="The folder of the diffusion model that it will steer.")],
+    train: Annotated[str, typer.Option(help="JSON Lines with trg (or text) and label.")],
+    valid: Annotated[str, typer.Option(help="The same, of other texts.")],
+    out: Annotated[Path, typer.Option(help="The classifier's folder.")],
+    sets: Sets = None,
+    device: Device = None,
+) -> None:
+    """Train a classifier of a model's noisy texts, for generate --guide."""
+    from noise2text.runs.classifier import train_classifier as run
+    from noise2text.runs.display import Terminal
+    from noise2text.settings import parse_assignments
+
+    with Terminal.open() as display:
+        run(
+            model,
+            train=train,
+            valid=valid,
+            out=out,
+            changes=parse_assignments(sets),
+            device=device,
+            display=display,
+        )
+
+
+@app.command()
+def prepare(
+    train: Annotated[str, typer.Option(help="Training pairs.")],
+    valid: Annotated[str, typer.Option(help="Validation pairs.")],
+    out: Annotated[Path, typer.Option(help="The folder to write; give OUT/train and OUT/valid to train.")],
+    recipe: Annotated[str, typer.Option(help="The recipe whose presets are meant.")] = "difformer",
+    preset: Annotated[str | None, typer.Option(help="Whose tokenizer and limits to use.")] = None,
+    config: Config = None,
+    sets: Sets = None,
+    skip_bad: Skip = False,
+) -> None:
+    """Tokenise pairs into memory-mapped files, once for many runs."""
+    from noise2text.recipes import find_recipe
+    from noise2text.runs.data import open_data
+    from noise2text.runs.train import settle
+    from noise2text.settings import parse_assignments
+
+    settings = settle(find_recipe(recipe), preset, config, parse_assignments(sets))
+    if out.exists() and any(out.iterdir()):
+        raise Problem(f"{out} is not empty: choose another folder.")
+    data = open_data(train, valid, out, settings, skip_bad=skip_bad, say=print)
+    print(f"{out}: {len(data.train):,} training and {len(data.valid):,} validation pairs")
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def distill(
+    context: typer.Context,
+    teacher: Annotated[Path, typer.Argument(help="The model folder of the teacher, e.g. a transformer.")],
+    input: Annotated[str, typer.Option(help="A corpus, whose sources it answers; its targets are not read.")],
+    output: Annotated[Path, typer.Option(help="The corpus to write: JSON Lines with src and trg.")],
+    sets: Sets = None,
+    seed: Annotated[int, typer.Option(help="Decides the noise, where the teacher has any.")] = 0,
+    batch: Annotated[int, typer.Option(help="Sentences at once; the texts do not depend on it.")] = 32,
+    device: Device = None,
+    precision: Annotated[str, typer.Option(help="float32, bfloat16 or auto.")] = "auto",
+) -> None:
+    """Write a corpus of a teacher's texts to the sources of another; goes on where it was stopped.
+
+    Every generation setting of the teacher is an option, e.g. --beam 5. Under torchrun each process takes its
+    part.
+    """
+    from noise2text.runs.display import Quiet, Terminal
+    from noise2text.runs.distill import Share
+    from noise2text.runs.distill import distill as run
+    from noise2text.settings import parse_assignments, parse_options
+
+    with Terminal.open() as display:
+        run(
+            teacher,
+            input=input,
+            output=output,
+            settings=parse_options(context.args) | parse_assignments(sets),
+            seed=seed,
+            batch=batch,
+            device=device,
+            precision=precision,
+            display=display if Share.here().rank == 0 else Quiet(),
+        )
+
+
+@synth.command()
+def dates(
+    out: Annotated[Path, typer.Option(help="The folder for train.jsonl, valid.jsonl and test.jsonl.")],
+    pairs: Annotated[int, typer.Option(help="How many training pairs.")] = 20_000,
+    seed: Annotated[int, typer.Option(help="Decides which dates.")] = 0,
+) -> None:
+    """Written-out dates in several formats and languages, and their ISO form."""
+    from noise2text.text.dates import write_dates
+
+    write_dates(out, pairs=pairs, seed=seed)
+    print(f"{out}: {pairs:,} training pairs, and validation and test pairs of other dates")
+
+
+@synth.command()
+def days(
+    out: Annotated[Path, typer.Option(help="The folder for train.jsonl, valid.jsonl and test.jsonl.")],
+    pairs: Annotated[int, typer.Option(help="How many training pairs.")] = 20_000,
+    seed: Annotated[int, typer.Option(help="Decides which days.")] = 0,
+) -> None:
+    """A year and any one of its days, labelled with the month: a task for guidance."""
+    from noise2text.text.dates import write_days
+
+    write_days(out, pairs=pairs, seed=seed)
+    print(f"{out}: {pairs:,} training pairs, and validation and test pairs of other days")
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where to leave the model and its figures.")] = Path("runs/demo"),
+    sets: Sets = None,
+) -> None:
+    """Learn to read dates in a few minutes: synthesise, train, generate, evaluate."""
+    from noise2text.runs.demo import demo as run
+    from noise2text.settings import parse_assignments
+
+    run(out, changes=parse_assignments(sets))

@@ -1,0 +1,214 @@
+"""Commands that judge texts, and look at models."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from noise2text.cli.options import PAIRS, Device, Json, app
+
+__all__ = ["bench", "compare", "evaluate", "inspect", "published", "recipes", "rescale", "settings"]
+
+
+class ScheduleName(StrEnum):
+    """The schedules that can be rescaled."""
+
+    sqrt = "sqrt"
+    linear = "linear"
+    cosine = "cosine"
+
+
+@app.command()
+def evaluate(
+    hyp: Annotated[str, typer.Option(help="What was generated: one text a line, or JSON Lines.")],
+    ref: Annotated[
+        str, typer.Option(help="The references: one text a line, or JSON Lines with trg and refs.")
+    ],
+    src: Annotated[str | None, typer.Option(help="The sources, for the copy-the-source baseline.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Score texts; every score says how it was made."""
+    from noise2text.evaluation.metrics import evaluate as score
+    from noise2text.evaluation.metrics import table
+    from noise2text.text.corpus import read_references, read_sources, read_texts
+
+    sources = None if src is None else list(read_sources(src))
+    result = score(read_texts(hyp), read_references(ref), sources)
+    if as_json:
+        print(json.dumps(result, indent=2, ensure_ascii=False))
+        return
+    rows = table(result)
+    widths = [max(len(row[i]) for row in rows) for i in range(2)]
+    for name, number, signature in rows:
+        print(f"{name:<{widths[0]}}  {number:>{widths[1]}}  {signature}".rstrip())
+
+
+@app.command()
+def compare(
+    test: Annotated[str, typer.Option(help=f"The pairs to be judged on: {PAIRS}")],
+    out: Annotated[Path, typer.Option(help="The folder for the table and the outputs.")],
+    models: Annotated[list[Path] | None, typer.Argument(help="Model folders; the first is the base.")] = None,
+    settings: Annotated[
+        Path | None, typer.Option(help="A YAML file of generation settings by model, and of more models.")
+    ] = None,
+    published: Annotated[
+        str | None, typer.Option(help="Show what papers report on this task, e.g. qqp, beside them.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Decides the noise.")] = 0,
+    batch: Annotated[int, typer.Option(help="Sentences at once.")] = 32,
+    device: Device = None,
+    precision: Annotated[str, typer.Option(help="float32, bfloat16 or auto.")] = "auto",
+) -> None:
+    """Set models side by side: speed, quality, diversity, and whether the differences are significant."""
+    from noise2text.runs.compare import Terms
+    from noise2text.runs.compare import compare as run
+    from noise2text.runs.display import Terminal
+
+    terms = Terms(seed=seed, batch=batch, device=device, precision=precision)
+    with Terminal.open() as display:
+        page = run(
+            models or [],
+            test=test,
+            out=out,
+            settings=settings,
+            reported=published,
+            terms=terms,
+            display=display,
+        )
+    print(page, end="")
+
+
+@app.command()
+def published(
+    task: Annotated[str | None, typer.Option(help="Only this task, e.g. qqp or iwslt14-de-en.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List results as the papers report them, with the table and the kind of metric."""
+    import dataclasses
+
+    from noise2text.evaluation.comparison import reported
+    from noise2text.evaluation.published import published as find
+
+    rows = find(task)
+    if as_json:
+        print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2, ensure_ascii=False))
+        return
+    print("\n\n".join(reported(rows)))
+
+
+@app.command()
+def rescale(
+    model: Annotated[
+        Path | None, typer.Argument(help="A trained model, for its real embeddings and schedule.")
+    ] = None,
+    schedule: Annotated[ScheduleName, typer.Option(help="The noise schedule.")] = ScheduleName.sqrt,
+    vocab: Annotated[int, typer.Option(help="V, how many embeddings.")] = 10_000,
+    dim: Annotated[int, typer.Option(help="d, their dimension.")] = 128,
+    target: Annotated[float, typer.Option(help="The largest degeneration score allowed.")] = 0.15,
+    variance_preserving: Annotated[
+        bool, typer.Option("--variance-preserving", help="Rescale by eq. 8.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Decides the random embeddings and noise.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Find the noise factor that keeps a schedule from degenerating (Difformer, appendix D)."""
+    from noise2text.runs.looks import rescaling
+
+    found = rescaling(
+        model,
+        schedule=schedule,
+        vocab=vocab,
+        dim=dim,
+        target=target,
+        preserving=variance_preserving,
+        seed=seed,
+    )
+    if as_json:
+        print(json.dumps(found))
+        return
+    scores = f"degeneration score {found['dgs']:.3f} (unscaled {found['dgs_unscaled']:.3f})"
+    print(f"factor {found['factor']:g}: {scores}")
+
+
+@app.command()
+def inspect(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    as_json: Json = False,
+) -> None:
+    """Show what a model is: recipe, size, settings, schedule and the anisotropy of its embeddings."""
+    from noise2text.runs.looks import look
+
+    seen = look(model)
+    if as_json:
+        print(json.dumps(seen, indent=2, ensure_ascii=False))
+        return
+    for title, values in seen.items():
+        print(title)
+        for name, value in values.items():
+            print(f"  {name:<24} {value:.4f}" if isinstance(value, float) else f"  {name:<24} {value}")
+
+
+@app.command()
+def bench(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    batches: Annotated[str, typer.Option(help="Sentences at once, with commas between them.")] = "1,32",
+    steps: Annotated[str, typer.Option(help="Steps, where the system has any.")] = "5,15",
+    candidates: Annotated[str, typer.Option(help="Candidates a sentence.")] = "1,10",
+    length: Annotated[int, typer.Option(help="Tokens of the made-up sources, and of the targets.")] = 25,
+    input: Annotated[str | None, typer.Option(help="Time these texts instead of made-up ones.")] = None,
+    peer: Annotated[str | None, typer.Option(help="hf: time a Marian model of the same shape, too.")] = None,
+    device: Device = None,
+    precision: Annotated[str, typer.Option(help="float32, bfloat16, int8 (on a CPU) or auto.")] = "auto",
+    as_json: Json = False,
+) -> None:
+    """Time a model: latency, throughput, memory, share of the machine's peak, and how cost grows."""
+    from noise2text.recipes import load
+    from noise2text.runs.bench import report
+
+    system = load(model, device=device, precision=precision)
+    for line in report(
+        system,
+        model,
+        batches=batches,
+        steps=steps,
+        candidates=candidates,
+        length=length,
+        input=input,
+        peer=peer,
+        as_json=as_json,
+    ):
+        print(line)
+
+
+@app.command()
+def recipes(as_json: Json = False) -> None:
+    """List the systems, where they are described, and their presets."""
+    from noise2text.recipes import RECIPES
+
+    rows = [
+        {"name": r.name, "paper": r.paper, "section": r.section, "line": r.line, "presets": list(r.presets)}
+        for r in RECIPES.values()
+    ]
+    if as_json:
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    for row in rows:
+        print(f"{row['name']:<12} {row['line']}\n{'':<12} {row['paper']}, section {row['section']}")
+        print(f"{'':<12} presets: {', '.join(row['presets'])}")
+
+
+@app.command()
+def settings(
+    recipe: Annotated[str, typer.Argument(help="A recipe's name.")],
+    preset: Annotated[str | None, typer.Option(help="One of its presets.")] = None,
+) -> None:
+    """List a recipe's settings, their values and what they are."""
+    from noise2text.recipes import find_recipe
+    from noise2text.settings import describe
+
+    for name, value, line in describe(find_recipe(recipe).settings(preset)):
+        print(f"{name:<22} {value!s:<14} {line}")

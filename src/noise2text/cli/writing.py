@@ -1,0 +1,126 @@
+"""Commands that write texts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from noise2text import Problem
+from noise2text.cli.options import Device, Sets, app
+
+__all__ = ["generate", "sample"]
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def generate(
+    context: typer.Context,
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    input: Annotated[
+        str, typer.Option(help="One text a line, JSON Lines with src, or - for standard input.")
+    ],
+    output: Annotated[
+        Path | None, typer.Option(help="Where to write one text a line; standard output without it.")
+    ] = None,
+    sets: Sets = None,
+    guide: Annotated[
+        str | None, typer.Option(help="A classifier's folder, which steers every text to --class.")
+    ] = None,
+    label: Annotated[str | None, typer.Option("--class", help="The class that --guide steers to.")] = None,
+    seed: Annotated[int, typer.Option(help="Decides the noise.")] = 0,
+    batch: Annotated[int, typer.Option(help="Sentences at once; the texts do not depend on it.")] = 32,
+    trace: Annotated[bool, typer.Option("--trace", help="Print the text at every step.")] = False,
+    teacher: Annotated[
+        Path | None, typer.Option(help="An autoregressive model that picks, with --select teacher.")
+    ] = None,
+    likelihood: Annotated[
+        str, typer.Option(help="The teacher's: mean a token, or sum of the tokens'.")
+    ] = "mean",
+    device: Device = None,
+    precision: Annotated[str, typer.Option(help="float32, bfloat16, int8 (on a CPU) or auto.")] = "auto",
+) -> None:
+    """Generate a text for each line of the input.
+
+    Every generation setting of the model is an option, too, e.g. --steps 10 --length-beam 3; `noise2text
+    inspect MODEL` lists them.
+    """
+    from noise2text.recipes import load
+    from noise2text.runs.display import counted
+    from noise2text.runs.generate import choose_selector, generate_lines
+    from noise2text.settings import parse_assignments, parse_options
+    from noise2text.text.corpus import read_sources
+
+    texts = read_sources(input)
+    system = load(model, device=device, precision=precision)
+    steered = {name: value for name, value in (("guide", guide), ("guide_class", label)) if value is not None}
+    settings = parse_options(context.args) | parse_assignments(sets) | steered
+    selector = choose_selector(settings, teacher, by=likelihood, device=device, precision=precision)
+    with _opened(output) as write, counted("sentences") as count:
+        for line in generate_lines(
+            system,
+            texts,
+            seed=seed,
+            batch=batch,
+            trace=trace,
+            settings=settings,
+            selector=selector,
+            say=_complain,
+        ):
+            for stop in line.trace:
+                print(f"  t={stop.time:.3f}  {stop.text}")
+            write(line.text)
+            count()
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def sample(
+    context: typer.Context,
+    model: Annotated[Path, typer.Argument(help="A model folder of a model of pairs, e.g. diffusion-lm.")],
+    count: Annotated[int, typer.Option(help="How many pairs.")],
+    source: Annotated[
+        str, typer.Option(help="A template for the source, e.g. '7 april ___{4}'; free without it.")
+    ] = "",
+    target: Annotated[str, typer.Option(help="A template for the target; free without it.")] = "",
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Where to write JSON Lines with src and trg; standard output without it."),
+    ] = None,
+    sets: Sets = None,
+    seed: Annotated[int, typer.Option(help="Decides the noise.")] = 0,
+    batch: Annotated[int, typer.Option(help="Pairs at once; the texts do not depend on it.")] = 32,
+    device: Device = None,
+    precision: Annotated[str, typer.Option(help="float32, bfloat16, int8 (on a CPU) or auto.")] = "auto",
+) -> None:
+    """Write pairs of source and target from noise alone, or fill in what templates leave open."""
+    from noise2text.recipes import load
+    from noise2text.settings import parse_assignments, parse_options
+
+    system = load(model, device=device, precision=precision)
+    settings = parse_options(context.args) | parse_assignments(sets)
+    made = system.pairs(count, source=source, target=target, seed=seed, batch=batch, **settings)
+    with _opened(output) as write:
+        for src, trg in made:
+            write(json.dumps({"src": src, "trg": trg}, ensure_ascii=False))
+
+
+def _complain(line: str) -> None:
+    print(f"noise2text: {line}", file=sys.stderr)
+
+
+@contextmanager
+def _opened(output: Path | None) -> Iterator[Any]:
+    """A function that writes one line, flushed, so that what is done is not lost."""
+    if output is None:
+        yield lambda text: print(text, flush=True)
+        return
+    try:
+        file = output.open("w", encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise Problem(f"{output} cannot be written: {error.strerror}.") from error
+    with file:
+        yield lambda text: print(text, file=file, flush=True)

@@ -1,0 +1,218 @@
+"""Systems: what every trained model can do, whatever it is made of.
+
+A system turns texts into texts. It packs them by length, decodes each batch into drafts, lets a selector
+pick, and answers in the order of the input.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from noise2text.decoding.captured import Captures, batch_size, width
+from noise2text.decoding.selection import MBR, BestScore, Candidate, Selector
+from noise2text.decoding.strategies import Course, Draft
+from noise2text.hardware import find_dtype
+from noise2text.networks.int8 import round_weights
+from noise2text.problem import Problem
+from noise2text.settings import change
+from noise2text.text.canvas import Layout, Source
+from noise2text.text.rows import Rows
+from noise2text.text.tokenizer import Tokenizer
+
+__all__ = ["SELECTORS", "Generated", "Stop", "System"]
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A stop on the way to a text: the time, the noisy canvas and the clean estimate as text."""
+
+    time: float
+    noisy: str
+    text: str
+
+
+@dataclass
+class Generated:
+    """What came out, in the order of the input."""
+
+    texts: list[str] = field(default_factory=list)
+    candidates: list[list[str]] = field(default_factory=list)
+    scores: list[list[float]] = field(default_factory=list)
+    traces: list[list[Stop]] = field(default_factory=list)  # the steps to each text, if asked for
+    truncated: int = 0  # how many inputs were too long and were cut
+
+
+class System(nn.Module, ABC):
+    """A trained model with its tokenizer and its way to generate."""
+
+    tokenizer: Tokenizer
+    layout: Layout
+    how: Any  # the generation settings of this family, a frozen dataclass
+    max_source: int
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.captures: Captures | None = Captures()  # what was recorded of this system; none records nothing
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are, or what else it keeps; the CPU if there is nothing."""
+        return next(chain(self.parameters(), self.buffers()), torch.empty(0)).device
+
+    @property
+    def repeated(self) -> nn.Module | None:
+        """The part whose small errors its own later steps mend; none if there is no such part."""
+        return None
+
+    def place(self, device: torch.device, precision: str) -> Self:
+        """This system on the device, with weights of the precision; what became int8 stays so."""
+        own = self.to(device, dtype=find_dtype(precision, device))
+        round_weights(own.repeated, precision, device)
+        return own
+
+    @abstractmethod
+    def drafts(
+        self, rows: Sequence[Sequence[int]], how: Any, *, seed: int, places: Sequence[int], trace: bool
+    ) -> list[Draft]:
+        """The candidates of a batch of sources."""
+
+    def course(
+        self, rows: Sequence[Sequence[int]], how: Any, *, seed: int, places: Sequence[int], trace: bool
+    ) -> Course:
+        """The same, with pauses in which the device works on its own, if it can."""
+        yield from ()
+        return self.drafts(rows, how, seed=seed, places=places, trace=trace)
+
+    @abstractmethod
+    def selector(self, how: Any) -> Selector:
+        """What picks one of a sentence's candidates."""
+
+    def recorded(self) -> Captures | None:
+        """The recorded steps, on a GPU; under autocast the weights may be elsewhere at the next call."""
+        return self.captures if self.device.type == "cuda" and not torch.is_autocast_enabled() else None
+
+    def sources(
+        self, rows: Sequence[Sequence[int]], places: Sequence[int], *, few: bool
+    ) -> tuple[Source, Tensor]:
+        """A batch's sources and places; in `few` sizes, the last sentence standing in for missing ones."""
+        longest = max(map(len, rows))
+        if few:
+            more = batch_size(len(rows)) - len(rows)
+            rows, places = [*rows, *[rows[-1]] * more], [*places, *[places[-1]] * more]
+            longest = width(longest, self.max_source)
+        return self.layout.source(Rows.of(rows), width=longest), torch.tensor(places)
+
+    def generate(
+        self,
+        texts: Sequence[str],
+        *,
+        seed: int = 0,
+        batch: int = 32,
+        places: Sequence[int] | None = None,
+        trace: bool = False,
+        selector: Selector | None = None,
+        **settings: Any,
+    ) -> Generated:
+        """A text for each text; `settings` change this system's generation settings by name.
+
+        The noise of a text depends on the seed and its place in the input (its index, unless `places` says
+        otherwise), not on the batch. An empty text gives an empty text. A `selector` takes the place
+        of the one that the settings name.
+        """
+        if isinstance(texts, str):
+            raise Problem("generate takes a list of texts; put the one text into a list.")
+        if batch < 1:
+            raise Problem(f"The batch must hold at least 1 sentence, not {batch}.")
+        how = change(self.how, settings, where="generate")
+        places = range(len(texts)) if places is None else places
+        select = selector or self.selector(how)
+        rows = self.tokenizer.encode(texts)
+        count = len(texts)
+        result = Generated([""] * count, [[] for _ in rows], [[] for _ in rows], [[] for _ in rows])
+        result.truncated = sum(len(row) > self.max_source for row in rows)
+        rows = [row[: self.max_source] for row in rows]
+        order = sorted((i for i, row in enumerate(rows) if row), key=lambda i: len(rows[i]))
+        courses: list[tuple[list[int], Course]] = []  # those begun, the last first
+        for start in range(0, len(order), batch):
+            chosen = order[start : start + batch]
+            own = [rows[i] for i in chosen], [places[i] for i in chosen]
+            courses.insert(0, (chosen, self.course(own[0], how, seed=seed, places=own[1], trace=trace)))
+            courses = [
+                (c, course) for c, course in courses if not self._go_on(result, texts, c, course, select)
+            ]
+        while courses:
+            courses = [
+                (c, course) for c, course in courses if not self._go_on(result, texts, c, course, select)
+            ]
+        return result
+
+    def pairs(
+        self,
+        count: int,
+        *,
+        source: str = "",
+        target: str = "",
+        seed: int = 0,
+        batch: int = 32,
+        **settings: Any,
+    ) -> list[tuple[str, str]]:
+        """So many pairs of source and target, both written by the model; templates say what is given."""
+        raise Problem("This system writes targets, not sources; a model of pairs, such as diffusion-lm, can.")
+
+    def _go_on(
+        self,
+        result: Generated,
+        sources: Sequence[str],
+        chosen: Sequence[int],
+        course: Course,
+        select: Selector,
+    ) -> bool:
+        """Whether the course has come to its end; if so, the chosen texts have been put where they belong."""
+        try:
+            next(course)
+        except StopIteration as end:
+            drafts: list[Draft] = end.value
+        else:
+            return False
+        candidates = self._candidates(drafts, [sources[i] for i in chosen])
+        best = select.choose_all(candidates)
+        for i, draft, own, place in zip(chosen, drafts, candidates, best, strict=True):
+            self._put(result, i, draft, own, place)
+        return True
+
+    def _candidates(self, drafts: Sequence[Draft], sources: Sequence[str]) -> list[list[Candidate]]:
+        texts = iter(self.tokenizer.decode([row for draft in drafts for row in draft.tokens]))
+        return [
+            [
+                Candidate(text=next(texts), tokens=tuple(row), score=score, source=source)
+                for row, score in zip(draft.tokens, draft.scores, strict=True)
+            ]
+            for draft, source in zip(drafts, sources, strict=True)
+        ]
+
+    def _put(
+        self, result: Generated, i: int, draft: Draft, candidates: Sequence[Candidate], best: int
+    ) -> None:
+        texts = [candidate.text for candidate in candidates]
+        result.texts[i], result.candidates[i], result.scores[i] = texts[best], texts, draft.scores
+        if not draft.steps:
+            return
+        noisy = self.tokenizer.decode([step.noisy[best] for step in draft.steps])
+        clean = self.tokenizer.decode([step.clean[best] for step in draft.steps])
+        result.traces[i] = [
+            Stop(step.time, *shown) for step, *shown in zip(draft.steps, noisy, clean, strict=True)
+        ]
+
+
+SELECTORS: dict[str, Callable[[Any], Selector]] = {
+    "mbr": lambda how: MBR(utility=how.utility, candidate_is=how.candidate_is, self_pair=how.self_pair),
+    "score": lambda how: BestScore(),
+}
+"""Selectors by the setting `select`."""

@@ -1,0 +1,184 @@
+"""Diffusion systems: a denoiser, a schedule, a layout, and the strategy that the settings name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from noise2text.decoding.selection import Selector
+from noise2text.decoding.settings import DiffusionSettings, GuidanceSettings, LengthSettings
+from noise2text.decoding.strategies import Course, Draft, Parallel, finish
+from noise2text.decoding.token_by_token import TokenByToken
+from noise2text.decoding.word_by_word import WordByWord
+from noise2text.diffusion.denoiser import Clamped, Denoiser, Memory
+from noise2text.diffusion.guidance import Guided
+from noise2text.diffusion.schedules import Rescaled, Schedule
+from noise2text.diffusion.steering import Guidance
+from noise2text.networks.lengths import PROPOSALS, Lengths
+from noise2text.problem import Problem
+from noise2text.system.base import SELECTORS, System
+from noise2text.text.canvas import Layout
+from noise2text.text.template import Template, find_template
+from noise2text.text.tokenizer import Tokenizer
+from noise2text.training.classifier import load_classifier
+
+__all__ = ["Diffusion", "GuidedDiffusion", "LengthDiffusion"]
+
+
+class Diffusion(System):
+    """An embedding-space diffusion model; the canvas is always full."""
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        layout: Layout,
+        denoiser: Denoiser,
+        schedule: Schedule,
+        how: DiffusionSettings,
+        max_source: int,
+        max_target: int,
+        written: Iterable[int] = (),
+    ) -> None:
+        """`written` are the special tokens that are part of a target, such as its end."""
+        super().__init__()
+        self.tokenizer, self.layout, self.how = tokenizer, layout, how
+        self.max_source, self.max_target = max_source, max_target
+        self.denoiser, self.schedule = denoiser, schedule
+        forbidden = torch.zeros(len(tokenizer), dtype=torch.bool)
+        forbidden[sorted(tokenizer.specials - set(written))] = True
+        self.register_buffer("forbidden", forbidden, persistent=False)
+        self.register_buffer("special", torch.tensor(sorted(tokenizer.specials)), persistent=False)
+
+    forbidden: torch.Tensor
+    special: torch.Tensor
+
+    @property
+    def repeated(self) -> nn.Module:
+        return self.denoiser
+
+    def propose(self, memory: Memory, how: Any, given: Template) -> tuple[Tensor, Tensor]:
+        """The lengths to try for each sentence, and their log-probabilities."""
+        return self.whole(memory, self.max_target)
+
+    def whole(self, memory: Memory, length: int) -> tuple[Tensor, Tensor]:
+        """One length for every sentence, held for certain."""
+        lengths = torch.full((len(memory.padding), 1), length, device=memory.padding.device)
+        return lengths, torch.zeros_like(lengths, dtype=torch.float)
+
+    def drafts(
+        self, rows: Sequence[Sequence[int]], how: Any, *, seed: int, places: Sequence[int], trace: bool
+    ) -> list[Draft]:
+        return finish(self.course(rows, how, seed=seed, places=places, trace=trace))
+
+    def course(
+        self, rows: Sequence[Sequence[int]], how: Any, *, seed: int, places: Sequence[int], trace: bool
+    ) -> Course:
+        if self.training:
+            self.eval()
+        strategy, given = self.strategy(how), find_template(how, self.tokenizer, self.room(how))
+        captures = strategy.captures
+        source, known = self.sources(rows, places, few=captures is not None)
+        drafts = yield from strategy.course(
+            source,
+            how,
+            lambda memory: self.propose(memory, how, given),
+            given=given,
+            seed=seed,
+            places=known,
+            trace=trace,
+        )
+        return drafts[: len(rows)]
+
+    def strategy(self, how: Any) -> Parallel:
+        """What decides what is walked, with this system's parts."""
+        return _STRATEGIES[how.strategy](
+            self.guided(how),
+            self.down(how),
+            self.layout,
+            self.schedule.steps,
+            self.forbidden,
+            self.special,
+            longest=self.max_target,
+            captures=self.recorded(),
+            guidance=self.guidance(how),
+        )
+
+    def guided(self, how: Any) -> Denoiser:
+        """The denoiser with what the settings wrap around it."""
+        return Clamped(self.denoiser) if how.clamp else self.denoiser
+
+    def guidance(self, how: DiffusionSettings) -> Guidance | None:
+        """The classifier that the settings name, and where it steers to."""
+        if not how.guide:
+            return None
+        folder = Path(how.guide)
+        classifier, labels = load_classifier(folder, self.denoiser.space)
+        if how.guide_class not in labels:
+            raise Problem(
+                f"The classifier in {folder} has no class {how.guide_class!r}; it has {', '.join(labels)}."
+            )
+        return Guidance(
+            classifier,
+            labels.index(how.guide_class),
+            steps=how.guide_steps,
+            rate=how.guide_rate,
+            fluency=how.fluency,
+        )
+
+    def down(self, how: Any) -> nn.Module:
+        """The schedule that generation goes down by."""
+        return self.schedule
+
+    def room(self, how: Any) -> int:
+        """The longest target that can be written."""
+        return self.max_target
+
+    def selector(self, how: Any) -> Selector:
+        return SELECTORS[how.select](how)
+
+
+class GuidedDiffusion(Diffusion):
+    """A diffusion model that learned to write without a source, too, and can be led by the difference."""
+
+    how: GuidanceSettings
+
+    def guided(self, how: GuidanceSettings) -> Denoiser:
+        denoiser = Guided(self.denoiser, self.layout, how.guidance) if how.guidance else self.denoiser
+        return Clamped(denoiser) if how.clamp else denoiser
+
+
+class LengthDiffusion(Diffusion):
+    """A diffusion model that predicts the length of the target first."""
+
+    def __init__(self, tokenizer: Tokenizer, *, lengths: Lengths, how: LengthSettings, **parts: Any) -> None:
+        super().__init__(tokenizer, how=how, **parts)
+        self.lengths = lengths
+
+    def room(self, how: LengthSettings) -> int:
+        return how.length or self.max_target
+
+    def down(self, how: LengthSettings) -> nn.Module:
+        return self.schedule if how.factor == 1 else Rescaled(self.schedule, how.factor)
+
+    def propose(self, memory: Memory, how: LengthSettings, given: Template) -> tuple[Tensor, Tensor]:
+        if how.length is None:
+            if given.is_exact:
+                return self.whole(memory, given.least)
+            return self.lengths.propose(memory, how.length_beam, PROPOSALS[how.lengths])
+        if how.length > self.max_target:
+            raise Problem(
+                f"The length must be at most {self.max_target}, this model's longest, not {how.length}."
+            )
+        return self.whole(memory, how.length)
+
+
+_STRATEGIES: dict[str, Callable[..., Parallel]] = {
+    "parallel": Parallel,
+    "token-by-token": TokenByToken,
+    "word-by-word": WordByWord,
+}
