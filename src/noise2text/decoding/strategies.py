@@ -121,13 +121,14 @@ class Parallel:
         there = source.to(device)
         memory = captures.read(self.denoiser, there) if captures else self.denoiser.read(there)
         proposed, length_scores = propose(memory)
-        proposed, ready = proposed.to("cpu", non_blocking=True), _mark(device)
-        yield
-        ready()
+        if proposed.device.type != "cpu":
+            proposed, ready = proposed.to("cpu", non_blocking=True), _mark(device)
+            yield
+            ready()
         lengths = given.fit(proposed)
         empty = self._empty(source, lengths.repeat_interleave(how.noise_beam, dim=1))
         keys = self._keys(source, lengths, seed=seed, places=places, noises=how.noise_beam)
-        scores = length_scores.repeat_interleave(how.noise_beam, dim=1).flatten()
+        scores = send(length_scores.repeat_interleave(how.noise_beam, dim=1).flatten(), device)
         canvas, text = self.layout.give(empty, given), send(empty.scored, device)
         return Prompt(memory, canvas, text, send(keys, device), scores)
 

@@ -44,4 +44,4 @@ class Space(nn.Module):
     def nearest(self, x: Tensor) -> Tensor:
         """The token whose embedding is closest to x."""
         table = self.embeddings.float()
-        return (x.float() @ table.T - table.square().sum(1) / 2).argmax(-1)
+        return nn.functional.linear(x.float(), table, -table.square().sum(1) / 2).argmax(-1)

@@ -66,8 +66,8 @@ class Diffusion(System):
         return self.whole(memory, self.max_target)
 
     def whole(self, memory: Memory, length: int) -> tuple[Tensor, Tensor]:
-        """One length for every sentence, held for certain."""
-        lengths = torch.full((len(memory.padding), 1), length, device=memory.padding.device)
+        """One length for every sentence, held for certain; on the host, which need not wait for it."""
+        lengths = torch.full((len(memory.padding), 1), length)
         return lengths, torch.zeros_like(lengths, dtype=torch.float)
 
     def drafts(
