@@ -4,13 +4,16 @@
 
 Ancestral sampling draws fresh noise at every step, DDIM none (eta 0), the multistep solver none, with steps
 of the second order. No step is left out at the end. BLEU is of the corpus; exact is the share of texts that
-equal a reference; seconds are for all sentences, after a call that does not count.
+equal a reference; seconds are for all sentences, after a call that does not count. With --days the test set is
+one of `noise2text synth days`, where a year has any of its days for an answer: the share of texts that are a
+real day of their year takes the place of the exact ones, and the share of different days that of BLEU.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from datetime import date
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -41,10 +44,26 @@ def timed(system: Diffusion, texts: list[str], **how: Any) -> tuple[list[str], f
 def measure(
     system: Diffusion, texts: list[str], references: list[tuple[str, ...]], **how: Any
 ) -> tuple[float, float, float]:
-    """BLEU, the share of exact texts, and seconds."""
+    """BLEU, the share of exact texts, and seconds; of days without references, how different and how real."""
     timed(system, texts[: how["batch"]], **how)
     written, seconds = timed(system, texts, **how)
+    if not references:
+        return *judge_days(written, texts), seconds
     return bleu(written, references).score, exact_match(written, references).score, seconds
+
+
+def judge_days(written: list[str], years: list[str]) -> tuple[float, float]:
+    """The share of different texts, and of texts that are a real day of their year, in per cent."""
+
+    def real(text: str, year: str) -> bool:
+        try:
+            return date.fromisoformat(text).year == int(year)
+        except ValueError:
+            return False
+
+    right = sum(map(real, written, years))
+    days = [text[5:] for text in written]  # the year is given
+    return 100 * len(set(days)) / len(days), 100 * right / len(written)
 
 
 def main() -> None:
@@ -56,6 +75,7 @@ def main() -> None:
     parser.add_argument("--candidates", type=int, default=1)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--days", action="store_true")
     parser.add_argument("--device", default=None)
     parser.add_argument("--precision", default="auto")
     arguments = parser.parse_args()
@@ -63,12 +83,13 @@ def main() -> None:
     if not isinstance(system, Diffusion):
         parser.error(f"{arguments.model} is not a diffusion model: it has no steps")
     texts = list(islice(read_sources(arguments.test), arguments.sentences))
-    references = read_references(arguments.test)[: len(texts)]
+    references = [] if arguments.days else read_references(arguments.test)[: len(texts)]
     beams = {"noise_beam": arguments.candidates}
     beams |= {"length_beam": 1} if hasattr(system.how, "length_beam") else {}
     where = f"{system.device}, {arguments.precision}"
     print(f"{len(texts)} sentences, {arguments.candidates} candidates, seed {arguments.seed}, {where}\n")
-    print("| K | " + " | ".join(f"{way}: BLEU | exact | s" for way in WAYS) + " |")
+    first, second = ("different", "real") if arguments.days else ("BLEU", "exact")
+    print("| K | " + " | ".join(f"{way}: {first} | {second} | s" for way in WAYS) + " |")
     print("|---" * (1 + 3 * len(WAYS)) + "|")
     for steps in map(int, arguments.steps.split(",")):
         cells = [

@@ -196,9 +196,10 @@ def recipes(as_json: Json = False) -> None:
     if as_json:
         print(json.dumps(rows, indent=2, ensure_ascii=False))
         return
+    wide = max(len(str(row["name"])) for row in rows)
     for row in rows:
-        print(f"{row['name']:<12} {row['line']}\n{'':<12} {row['paper']}, section {row['section']}")
-        print(f"{'':<12} presets: {', '.join(row['presets'])}")
+        print(f"{row['name']:<{wide}}  {row['line']}\n{'':<{wide}}  {row['paper']}, section {row['section']}")
+        print(f"{'':<{wide}}  presets: {', '.join(row['presets'])}")
 
 
 @app.command()
