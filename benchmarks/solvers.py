@@ -4,9 +4,9 @@
 
 Ancestral sampling draws fresh noise at every step, DDIM none (eta 0), the multistep solver none, with steps
 of the second order. No step is left out at the end. BLEU is of the corpus; exact is the share of texts that
-equal a reference; seconds are for all sentences, after a call that does not count. With --days the test set is
-one of `noise2text synth days`, where a year has any of its days for an answer: the share of texts that are a
-real day of their year takes the place of the exact ones, and the share of different days that of BLEU.
+equal a reference; seconds are for all sentences, after a call that does not count. With --days the test set
+is one of `noise2text synth days`, where a year has any of its days for an answer: the share of texts that are
+a real day of their year takes the place of the exact ones, and the share of different days that of BLEU.
 """
 
 from __future__ import annotations
