@@ -19,7 +19,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from noise2text.diffusion.denoiser import Memory
 from noise2text.diffusion.space import Space
-from noise2text.networks.encoder_decoder import Encoder
+from noise2text.networks.encoder_decoder import Encoder, remember
 from noise2text.networks.layers import DecoderLayer, SelfAttention, add_norm, split_heads, visible
 from noise2text.networks.writer import Writer
 from noise2text.text.canvas import Source
@@ -142,9 +142,8 @@ class Transformer(Writer):
 
     def read(self, source: Source) -> Memory:
         states = self.encoder(source)
-        both = split_heads(self.cross(states), 2 * len(self.layers) * self.heads)  # (B, 2·layers·heads, S, ·)
-        keys, values = both.unflatten(1, (2, len(self.layers), self.heads)).permute(1, 2, 0, 3, 4, 5)
-        return Memory(states, source.padding, keys, values)
+        both = self.cross(states)
+        return remember(states, source.padding, both, layers=len(self.layers), heads=self.heads)
 
     def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
         length = tokens.shape[1]

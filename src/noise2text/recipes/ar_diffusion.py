@@ -17,8 +17,8 @@ from noise2text.diffusion.schedules import Sqrt, betas
 from noise2text.diffusion.space import Space
 from noise2text.diffusion.speeds import Speeds
 from noise2text.diffusion.times import Uniform
-from noise2text.recipes.recipe import Recipe
-from noise2text.recipes.shape import TINY, EncoderDecoderSettings, network, unchanged
+from noise2text.recipes.recipe import Recipe, unchanged
+from noise2text.recipes.shape import TINY, EncoderDecoderSettings, network
 from noise2text.settings import option, require_least
 from noise2text.system import Diffusion
 from noise2text.text.filled import Filled

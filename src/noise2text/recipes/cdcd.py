@@ -19,9 +19,9 @@ from noise2text.diffusion.times import Uniform
 from noise2text.diffusion.warping import Exponential, Warped
 from noise2text.networks.vocabulary import InterpolatingEncoderDecoder
 from noise2text.problem import Problem
-from noise2text.recipes.recipe import Recipe
+from noise2text.recipes.recipe import Recipe, unchanged
 from noise2text.recipes.seqdiffuseq import AdaptiveObjective
-from noise2text.recipes.shape import TINY, EncoderDecoderSettings, network, unchanged
+from noise2text.recipes.shape import TINY, EncoderDecoderSettings, network
 from noise2text.settings import option, require_least
 from noise2text.system import Diffusion
 from noise2text.text.filled import Filled

@@ -20,8 +20,8 @@ from noise2text.diffusion.clipping import Clipped, FixedClock, Quadratic
 from noise2text.diffusion.losses import Mse, Nll, Rounding
 from noise2text.diffusion.sphere import Sphere
 from noise2text.networks.lengths import LengthNll, Lengths
-from noise2text.recipes.recipe import Recipe
-from noise2text.recipes.shape import TINY, EncoderDecoderSettings, network, unchanged
+from noise2text.recipes.recipe import Recipe, unchanged
+from noise2text.recipes.shape import TINY, EncoderDecoderSettings, network
 from noise2text.settings import option, require_least, require_share
 from noise2text.system import LengthDiffusion
 from noise2text.text.canvas import Split

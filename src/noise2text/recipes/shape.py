@@ -12,7 +12,7 @@ from noise2text.networks.encoder_decoder import EncoderDecoder
 from noise2text.settings import option, require_heads, require_least, require_share
 from noise2text.training.settings import TrainingSettings
 
-__all__ = ["TINY", "EncoderDecoderSettings", "network", "unchanged"]
+__all__ = ["TINY", "EncoderDecoderSettings", "network"]
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,3 @@ def network(
         source_positions=settings.max_source,
         target_positions=positions,
     )
-
-
-def unchanged(settings: Any, tokenizer: object) -> Any:
-    """The settings as they are, for recipes of which none depends on the vocabulary."""
-    return settings
