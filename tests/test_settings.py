@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from noise2text.problem import Problem
-from noise2text.settings import change, describe, option, parse_assignments, parse_options, read_config
+from noise2text.settings import (
+    change,
+    describe,
+    option,
+    parse_assignments,
+    parse_options,
+    read_config,
+    require_least,
+)
 
 
 @dataclass(frozen=True)
@@ -92,6 +100,14 @@ def test_a_config_is_a_mapping(tmp_path: Path) -> None:
 def test_every_field_says_what_it_is() -> None:
     assert [row[0] for row in describe(Example())] == ["steps", "rate", "fast", "name", "betas", "factor"]
     assert all(line for _, _, line in describe(Example()))
+
+
+def test_what_is_not_a_number_is_refused() -> None:
+    for value in ("inf", "nan"):
+        with pytest.raises(Problem, match="steps takes a whole number"):
+            change(Example(), {"steps": value}, where="here")
+    with pytest.raises(Problem, match="rate must be at least 0, not nan"):
+        require_least(change(Example(), {"rate": "nan"}, where="here"), 0, "rate")
 
 
 def test_options_become_settings_and_a_lone_one_is_named() -> None:

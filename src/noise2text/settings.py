@@ -62,7 +62,7 @@ def require_choice(settings: Any, name: str, allowed: Iterable[str]) -> None:
 def require_least(settings: Any, least: float, *names: str) -> None:
     """Refuse values below the least."""
     for name in names:
-        if getattr(settings, name) < least:
+        if not getattr(settings, name) >= least:  # not a number is not enough, either
             raise Problem(f"The setting {name} must be at least {least:g}, not {getattr(settings, name)}.")
 
 
@@ -143,7 +143,7 @@ def _convert(value: Any, kind: Any, what: str) -> Any:
     reader = _READERS[kind]
     try:
         return reader(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise Problem(f"{what} takes {_NAMES[kind]}, not {value!r}.") from error
 
 

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from noise2text.diffusion.denoiser import Denoiser, Estimate, Held, Memory
+from noise2text.diffusion.heads import Floored
 from noise2text.diffusion.noise import gaussian, key
 from noise2text.diffusion.schedules import SCHEDULES, Level
-from noise2text.diffusion.walk import Fresh, ancestral, ddim, walk
+from noise2text.diffusion.walk import Fresh, ancestral, ddim, pave, walk
 from noise2text.text.canvas import Source
 
 MEAN, VARIANCE, END = 0.7, 0.25, 0.3
@@ -92,3 +93,13 @@ def test_the_first_step_and_the_one_after_pure_noise_are_of_the_first_order() ->
         one, _ = arrive("sqrt", steps, ddim(0.0), 1, 8)  # its α(1) is 0
         two, _ = arrive("sqrt", steps, ddim(0.0), 2, 8)
         assert torch.allclose(one, two) == same
+
+
+@pytest.mark.parametrize("steps", [20, 100])
+def test_where_the_noise_stands_still_the_second_order_stays_finite(steps: int) -> None:
+    """A floor of the signal repeats levels; a step of no length says nothing about the next."""
+    curve = Floored(SCHEDULES["sqrt"](200), 0.01)
+    levels = curve(torch.linspace(1, 1 / 200, steps, dtype=torch.float64), 4)
+    path = pave(levels, fresh=ddim(0.0), order=2)
+    assert path.table.isfinite().all()
+    assert path.table[:, 4].abs().max() <= 2 * pave(levels, fresh=ddim(0.0)).table[:, 4].abs().max()

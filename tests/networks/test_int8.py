@@ -109,3 +109,10 @@ def test_a_model_folder_can_be_loaded_in_int8(tokenizer: Tokenizer, tmp_path: Pa
     system = load(tmp_path, device="cpu", precision="int8")
     assert len(system.generate(TEXTS, steps=2, stop_early=0).texts) == 3
     assert any(isinstance(each, Int8Linear) for each in system.modules())
+
+
+def test_what_was_rounded_for_a_cpu_goes_nowhere_else(small: Make) -> None:
+    system = small()
+    quantise(system, smallest=1)
+    with pytest.raises(Problem, match="rounded to int8 for a CPU; load it again for meta"):
+        system.place(torch.device("meta"), "auto")

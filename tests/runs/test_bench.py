@@ -89,3 +89,26 @@ def test_a_peer_of_the_same_shape_is_timed(small: Make) -> None:
     pytest.importorskip("transformers")
     rows = peer_rows(small(), batches=[2], width=16, ffn=32, heads=2, layers=1, length=4)
     assert [row.what for row in rows] == ["transformers, greedy", "transformers, beam 5"]
+
+
+def test_what_has_no_weights_is_timed_and_what_has_no_peer_says_so(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    few = {"batches": "1", "steps": "1", "candidates": "1", "length": 5, "input": None, "as_json": False}
+    for name, peer in (("copy", None), ("gru", "hf")):
+        recipe, folder = RECIPES[name], tmp_path / name
+        settings = recipe.settings("tiny")
+        save(folder, recipe.build(settings, tokenizer), recipe=name, settings=settings)
+        lines = report(load(folder, device="cpu"), folder, **few, peer=peer)  # type: ignore[arg-type]
+        if peer is None:
+            assert any("its own settings" in line for line in lines)
+        else:
+            with pytest.raises(Problem, match="gru has no Marian model of the same shape"):
+                list(lines)
+
+
+def test_a_file_without_texts_is_refused(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("")
+    few = {"batches": "1", "steps": "1", "candidates": "1", "length": 5, "peer": None, "as_json": False}
+    with pytest.raises(Problem, match="holds no texts"):
+        list(report(load(folder, device="cpu"), folder, **few, input=str(tmp_path / "empty.txt")))  # type: ignore[arg-type]

@@ -155,6 +155,11 @@ def test_the_file_gives_settings_by_path_or_name_and_adds_models() -> None:
     ]
 
 
+def test_settings_for_a_name_that_two_models_have_are_refused() -> None:
+    with pytest.raises(Problem, match="Several models are called x: name the settings by the path, a/x"):
+        line_up([Path("a/x"), Path("b/x")], {"x": {"steps": 5}})
+
+
 def test_folders_of_one_name_are_told_apart_by_their_paths() -> None:
     found = line_up([Path("one/best"), Path("two/best")], {"two/best": {"beam": 2}})
     assert [(each.name, each.settings) for each in found] == [("one/best", {}), ("two/best", {"beam": 2})]

@@ -220,5 +220,5 @@ def _mark(device: torch.device) -> Callable[[], None]:
     if device.type != "cuda":
         return lambda: None
     event = torch.cuda.Event()
-    event.record()
+    event.record(torch.cuda.current_stream(device))
     return event.synchronize

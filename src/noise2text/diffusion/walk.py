@@ -168,10 +168,14 @@ def pave(levels: Level, *, fresh: Fresh = ancestral, order: int = 1) -> Path:
 
 
 def _ahead(levels: Level) -> Tensor:
-    """h / 2h′ for every step; 0 for the first, and for the one after a step from pure noise (h′ = ∞)."""
+    """h / 2h′ for every step; 0 for the first, and where h′ is ∞ (from pure noise) or 0 (no change).
+
+    Where h is more than twice h′, it is held at 1: the two estimates say little about so long a way.
+    """
     steps = (levels.alpha / levels.sigma).log().diff(dim=0)
-    ratio = steps[1:] / (2 * steps[:-1])
-    return torch.cat([torch.zeros_like(steps[:1]), torch.where(steps[:-1].isfinite(), ratio, 0)])
+    ratio = (steps[1:] / (2 * steps[:-1])).clamp(max=1)
+    usable = steps[:-1].isfinite() & (steps[:-1] > 0)
+    return torch.cat([torch.zeros_like(steps[:1]), torch.where(usable, ratio, 0)])
 
 
 def go(

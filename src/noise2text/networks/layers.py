@@ -105,7 +105,13 @@ class FeedForward(nn.Sequential):
 
     def forward(self, x: Tensor) -> Tensor:
         first, activation, _, last = self
-        if _only_generates(x) and isinstance(activation, nn.ReLU) and isinstance(first, nn.Linear):
+        hooked = first._forward_hooks  # a hook wants the layer to be called
+        if (
+            _only_generates(x)
+            and isinstance(activation, nn.ReLU)
+            and isinstance(first, nn.Linear)
+            and not hooked
+        ):
             # The activation is applied where the product is made, instead of reading all of it again.
             hidden = torch._addmm_activation(first.bias, x.flatten(0, -2), first.weight.t())
             out: Tensor = last(hidden.unflatten(0, x.shape[:-1]))

@@ -80,6 +80,8 @@ class PairDiffusion(Diffusion):
         The places of what is given must be known, so that only the last gap of the pair may be open.
         """
         self.eval()
+        if batch < 1:
+            raise Problem(f"The batch must hold at least 1 pair, not {batch}.")
         how = dataclasses.replace(change(self.how, settings, where="sample"), noise_beam=1)
         if how.prefix or how.suffix or how.template:
             raise Problem("Pairs take the templates source and target, no prefix, suffix or template.")

@@ -61,7 +61,7 @@ def bench(
     texts: Sequence[str] = (),
 ) -> Iterator[Row]:
     """A row for each setting that the system has; made-up texts of `length` tokens stand in for texts."""
-    peak = peak_rate(system.device, next(system.parameters(), torch.zeros(1)).dtype)
+    peak = peak_rate(system.device, _dtype(system))
     settings = sized(system, steps, candidates, length)
     for batch in batches:
         count = batch if batch == 1 else batch * STREAM
@@ -96,6 +96,8 @@ def report(
     sizes = _numbers(batches, "batches")
     length = min(length, getattr(system, "max_target", length))
     texts = list(read_sources(input)) if input else []
+    if input and not texts:
+        raise Problem(f"{input} holds no texts to time.")
     rows = bench(
         system,
         batches=sizes,
@@ -106,8 +108,8 @@ def report(
     )
     if peer:
         rows = chain(rows, peer_rows(system, batches=sizes, length=length, **_shape(folder)))
-    where = torch.cuda.get_device_name() if system.device.type == "cuda" else "CPU"
-    facts = {"device": where, "torch": torch.__version__, "type": str(next(system.parameters()).dtype)}
+    where = torch.cuda.get_device_name(system.device) if system.device.type == "cuda" else "CPU"
+    facts = {"device": where, "torch": torch.__version__, "type": str(_dtype(system))}
     if as_json:
         table = [dataclasses.asdict(row) | {"rate": row.rate} for row in rows]
         yield json.dumps(facts | {"rows": table, "growth": growth(system)}, indent=2)
@@ -135,9 +137,15 @@ def _numbers(text: str, name: str) -> list[int]:
 
 def _shape(folder: Path) -> dict[str, Any]:
     """The sizes of a model of the same shape."""
-    settings = settings_of(folder)[1]
+    recipe, settings = settings_of(folder)
+    if not all(hasattr(settings, name) for name in ("width", "ffn", "heads")):
+        raise Problem(f"A model of {recipe.name} has no Marian model of the same shape: leave --peer out.")
     layers = getattr(settings, "decoder_layers", None) or getattr(settings, "layers", 6)
     return {"width": settings.width, "ffn": settings.ffn, "heads": settings.heads, "layers": layers}
+
+
+def _dtype(system: System) -> torch.dtype:
+    return next(system.parameters(), torch.zeros(1)).dtype
 
 
 def sized(
@@ -279,7 +287,7 @@ def peer_rows(
         **{f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in sides.items()},
     )
     model: Any = MarianMTModel(config)
-    model = model.to(system.device, dtype=dtype or next(system.parameters()).dtype).eval()
+    model = model.to(system.device, dtype=dtype or _dtype(system)).eval()
     for batch in batches:
         tokens = torch.randint(2, len(system.tokenizer), (batch, length), device=system.device)
         for name, beams in (("greedy", 1), ("beam 5", 5)):

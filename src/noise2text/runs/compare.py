@@ -86,6 +86,8 @@ def line_up(models: Sequence[Path], config: Mapping[str, Any]) -> list[Contestan
     rest, made = dict(config), []
     for model, name in zip(models, short, strict=True):
         row = name if short.count(name) == 1 else str(model)
+        if name in rest and short.count(name) > 1:
+            raise Problem(f"Several models are called {name}: name the settings by the path, {model}.")
         own = next((key for key in (str(model), name) if key in rest and not _has_folder(rest[key])), "")
         made.append(_contestant(row, model, rest.pop(own, None)))
     made += [_contestant(str(name), None, settings) for name, settings in rest.items()]
@@ -200,7 +202,7 @@ def _place(contestant: Contestant, sources: list[str], folder: Path, terms: Term
     """The folder of a contestant's answers, named after all that decides them and their speed."""
     decided = {
         "version": __version__,
-        "model": identity(contestant.folder),
+        "model": identity(contestant.folder, guide=str(contestant.settings.get("guide", ""))),
         "teacher": None if contestant.teacher is None else identity(contestant.teacher),
         "likelihood": contestant.likelihood,
         "settings": contestant.settings,

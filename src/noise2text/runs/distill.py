@@ -95,7 +95,8 @@ def distill(
     system = load(teacher, device=share.device(device), precision=precision)
     how = change(system.how, settings, where="distill")
     _check_output(output, share)
-    made_by = {"teacher": identity(teacher), "how": str(how), "seed": seed, "precision": precision}
+    guided = identity(teacher, guide=getattr(how, "guide", ""))
+    made_by = {"teacher": guided, "how": str(how), "seed": seed, "precision": precision}
     with ExitStack() as stack:
         if share.world > 1:
             stack.enter_context(_together())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Self
@@ -19,7 +20,7 @@ from noise2text.decoding.captured import Captures, batch_size, width
 from noise2text.decoding.selection import MBR, BestScore, Candidate, Selector
 from noise2text.decoding.strategies import Course, Draft
 from noise2text.hardware import find_dtype
-from noise2text.networks.int8 import round_weights
+from noise2text.networks.int8 import Int8Linear, round_weights
 from noise2text.problem import Problem
 from noise2text.settings import change
 from noise2text.text.canvas import Layout, Source
@@ -73,6 +74,8 @@ class System(nn.Module, ABC):
 
     def place(self, device: torch.device, precision: str) -> Self:
         """This system on the device, with weights of the precision; what became int8 stays so."""
+        if device.type != "cpu" and any(isinstance(module, Int8Linear) for module in self.modules()):
+            raise Problem(f"This model was rounded to int8 for a CPU; load it again for {device}.")
         own = self.to(device, dtype=find_dtype(precision, device))
         round_weights(own.repeated, precision, device)
         return own
@@ -130,6 +133,19 @@ class System(nn.Module, ABC):
             raise Problem("generate takes a list of texts; put the one text into a list.")
         if batch < 1:
             raise Problem(f"The batch must hold at least 1 sentence, not {batch}.")
+        with _current(self.device):
+            return self._generate(texts, settings, seed, batch, places, trace, selector)
+
+    def _generate(
+        self,
+        texts: Sequence[str],
+        settings: dict[str, Any],
+        seed: int,
+        batch: int,
+        places: Sequence[int] | None,
+        trace: bool,
+        selector: Selector | None,
+    ) -> Generated:
         how = change(self.how, settings, where="generate")
         places = range(len(texts)) if places is None else places
         select = selector or self.selector(how)
@@ -209,6 +225,11 @@ class System(nn.Module, ABC):
         result.traces[i] = [
             Stop(step.time, *shown) for step, *shown in zip(draft.steps, noisy, clean, strict=True)
         ]
+
+
+def _current(device: torch.device) -> AbstractContextManager[Any]:
+    """Within, events, streams and kernels are this device's, also where it is not the first GPU."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 SELECTORS: dict[str, Callable[[Any], Selector]] = {
