@@ -23,7 +23,7 @@ from noise2text.diffusion.schedules import SCHEDULES, Level, Schedule, betas
 from noise2text.diffusion.space import Space
 from noise2text.diffusion.times import Times, Uniform
 from noise2text.networks.joint import JointTransformer
-from noise2text.recipes.recipe import Recipe
+from noise2text.recipes.recipe import Recipe, unchanged
 from noise2text.settings import option, require_choice, require_heads, require_least, require_share
 from noise2text.system import Diffusion
 from noise2text.text.canvas import Canvas
@@ -43,7 +43,6 @@ __all__ = [
     "ends",
     "network",
     "objective",
-    "resolve",
 ]
 
 COVERAGES: dict[str, dict[str, Callable[[Canvas], Tensor]]] = {
@@ -172,11 +171,6 @@ class Importance(DiffusionObjective):
         self.times.observe(draws.t, rows / draws.weight)  # the tally is weighted, the history is not
 
 
-def resolve(settings: JointSettings, tokenizer: Tokenizer) -> JointSettings:
-    """The settings as they are: none depends on the vocabulary."""
-    return settings
-
-
 def network(settings: JointSettings, tokenizer: Tokenizer) -> JointTransformer:
     """The untrained transformer over the canvas."""
     return JointTransformer(
@@ -253,7 +247,7 @@ RECIPE = Recipe(
     line="One canvas for source and target, of which only the target is noised; loss-aware times.",
     presets=PRESETS,
     default="qqp",
-    resolve=resolve,
+    resolve=unchanged,
     build=build,
     objective=objective,
 )

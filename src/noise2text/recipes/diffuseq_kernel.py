@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from noise2text.diffusion.space import Space
 from noise2text.networks.vocabulary import KernelTransformer
 from noise2text.recipes import diffuseq
-from noise2text.recipes.diffuseq import DiffuseqSettings, objective, resolve
-from noise2text.recipes.recipe import Recipe
+from noise2text.recipes.diffuseq import DiffuseqSettings, objective
+from noise2text.recipes.recipe import Recipe, unchanged
 from noise2text.settings import option
 from noise2text.system import Diffusion
 from noise2text.text.joint import MARKS
@@ -74,7 +74,7 @@ RECIPE = Recipe(
     line="DiffuSeq whose network predicts probabilities; the estimate is their mean embedding.",
     presets=PRESETS,
     default="covost-de-en",
-    resolve=resolve,
+    resolve=unchanged,
     build=build,
     objective=objective,
 )

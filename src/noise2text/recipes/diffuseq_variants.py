@@ -25,7 +25,7 @@ from noise2text.diffusion.schedules import SCHEDULES, Level, Schedule
 from noise2text.diffusion.staggered import CUT_OFF, Staggered
 from noise2text.problem import Problem
 from noise2text.recipes import diffuseq
-from noise2text.recipes.recipe import Recipe
+from noise2text.recipes.recipe import Recipe, unchanged
 from noise2text.settings import option, require_choice, require_least, require_share
 from noise2text.system import Diffusion, GuidedDiffusion
 from noise2text.text.fixed import Fixed
@@ -164,7 +164,7 @@ def _recipe(name: str, section: str, line: str, tiny: dict[str, Any], **variant:
         line=line,
         presets={"covost-de-en": varied("covost-de-en", {}), "tiny": varied("tiny", tiny)},
         default="covost-de-en",
-        resolve=diffuseq.resolve,
+        resolve=unchanged,
         build=build,
         objective=objective,
     )

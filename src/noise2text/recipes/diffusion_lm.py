@@ -20,7 +20,7 @@ from noise2text.diffusion.losses import Mse, Nll, Prior, Rounding, Term
 from noise2text.diffusion.times import Uniform
 from noise2text.problem import Problem
 from noise2text.recipes import diffuseq
-from noise2text.recipes.recipe import Recipe
+from noise2text.recipes.recipe import Recipe, unchanged
 from noise2text.settings import change, option
 from noise2text.system import Diffusion
 from noise2text.text.joint import Infilled, Joint, Pairs
@@ -150,7 +150,7 @@ RECIPE = Recipe(
     line="A model of whole pairs; the source is filled in while sampling.",
     presets=PRESETS,
     default="covost-de-en",
-    resolve=diffuseq.resolve,
+    resolve=unchanged,
     build=build,
     objective=objective,
 )

@@ -16,14 +16,14 @@ from noise2text.decoding.autoregressive import AutoregressiveSettings
 from noise2text.diffusion.space import Space
 from noise2text.networks.gru import GRU
 from noise2text.problem import Problem
-from noise2text.recipes.recipe import Recipe
+from noise2text.recipes.recipe import Recipe, unchanged
 from noise2text.settings import option, require_least, require_share
 from noise2text.system import Autoregressive
 from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.next_token import NextToken
 from noise2text.training.settings import TrainingSettings
 
-__all__ = ["PRESETS", "RECIPE", "GruSettings", "build", "objective", "resolve"]
+__all__ = ["PRESETS", "RECIPE", "GruSettings", "build", "objective"]
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,6 @@ PRESETS: dict[str, GruSettings] = {
 }
 
 
-def resolve(settings: GruSettings, tokenizer: Tokenizer) -> GruSettings:
-    """The settings as they are: nothing depends on the vocabulary."""
-    return settings
-
-
 def build(settings: GruSettings, tokenizer: Tokenizer) -> Autoregressive:
     """The untrained system."""
     return Autoregressive(
@@ -106,7 +101,7 @@ RECIPE = Recipe(
     line="The recurrent encoder-decoder with attention, written from left to right.",
     presets=PRESETS,
     default="qqp",
-    resolve=resolve,
+    resolve=unchanged,
     build=build,
     objective=objective,
 )

@@ -22,7 +22,7 @@ from noise2text.diffusion.space import Space
 from noise2text.diffusion.times import Uniform
 from noise2text.networks.encoder_decoder import EncoderDecoder
 from noise2text.problem import Problem
-from noise2text.recipes.recipe import Recipe
+from noise2text.recipes.recipe import Recipe, unchanged
 from noise2text.settings import option, require_heads, require_least, require_share
 from noise2text.system import Diffusion
 from noise2text.text.filled import Filled
@@ -30,7 +30,7 @@ from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.objective import DiffusionObjective, Draws
 from noise2text.training.settings import TrainingSettings
 
-__all__ = ["PRESETS", "RECIPE", "AdaptiveObjective", "SeqDiffuSeqSettings", "build", "objective", "resolve"]
+__all__ = ["PRESETS", "RECIPE", "AdaptiveObjective", "SeqDiffuSeqSettings", "build", "objective"]
 
 
 @dataclass(frozen=True)
@@ -124,11 +124,6 @@ PRESETS: dict[str, SeqDiffuSeqSettings] = {
 }
 
 
-def resolve(settings: SeqDiffuSeqSettings, tokenizer: Tokenizer) -> SeqDiffuSeqSettings:
-    """The settings as they are: none depends on the vocabulary."""
-    return settings
-
-
 def build(settings: SeqDiffuSeqSettings, tokenizer: Tokenizer) -> Diffusion:
     """The untrained system."""
     canvas = settings.max_target + 1  # the target and its end
@@ -215,7 +210,7 @@ RECIPE = Recipe(
     line="Encoder-decoder diffusion with a noise schedule that adapts to the losses of each position.",
     presets=PRESETS,
     default="iwslt14-de-en",
-    resolve=resolve,
+    resolve=unchanged,
     build=build,
     objective=objective,
 )

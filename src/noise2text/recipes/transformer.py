@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from noise2text.decoding.autoregressive import AutoregressiveSettings
 from noise2text.diffusion.space import Space
 from noise2text.networks.causal import Transformer
-from noise2text.recipes.recipe import Recipe
+from noise2text.recipes.recipe import Recipe, unchanged
 from noise2text.settings import option, require_heads, require_least, require_share
 from noise2text.system import Autoregressive
 from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.next_token import NextToken
 from noise2text.training.settings import TrainingSettings
 
-__all__ = ["PRESETS", "RECIPE", "TransformerSettings", "build", "objective", "resolve"]
+__all__ = ["PRESETS", "RECIPE", "TransformerSettings", "build", "objective"]
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,6 @@ PRESETS: dict[str, TransformerSettings] = {
 }
 
 
-def resolve(settings: TransformerSettings, tokenizer: Tokenizer) -> TransformerSettings:
-    """The settings as they are: nothing depends on the vocabulary."""
-    return settings
-
-
 def build(settings: TransformerSettings, tokenizer: Tokenizer) -> Autoregressive:
     """The untrained system."""
     writer = Transformer(
@@ -122,7 +117,7 @@ RECIPE = Recipe(
     line="The autoregressive encoder-decoder that all papers compare with; teacher and reranker.",
     presets=PRESETS,
     default="iwslt14-de-en",
-    resolve=resolve,
+    resolve=unchanged,
     build=build,
     objective=objective,
 )

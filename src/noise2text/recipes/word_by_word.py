@@ -16,7 +16,7 @@ from functools import partial
 from noise2text.decoding.settings import WordSettings
 from noise2text.recipes import diffuseq
 from noise2text.recipes.diffuseq import DiffuseqSettings
-from noise2text.recipes.recipe import Recipe
+from noise2text.recipes.recipe import Recipe, unchanged
 from noise2text.settings import option, require_choice, require_least
 from noise2text.system import Diffusion
 from noise2text.text.next_word import WORDS, NextWord
@@ -82,7 +82,7 @@ RECIPE = Recipe(
     line="DiffuSeq trained to write the next word; a walk for each.",
     presets=PRESETS,
     default="covost-de-en",
-    resolve=diffuseq.resolve,
+    resolve=unchanged,
     build=build,
     objective=diffuseq.objective,
 )
