@@ -13,19 +13,16 @@ and any file may be compressed (.gz). A file of another name is looked at like s
 
 from __future__ import annotations
 
-import gzip
 import json
-import os
-import sys
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import BinaryIO, TypeVar, cast
+from typing import TypeVar
 
 from noise2text.problem import Problem
+from noise2text.text.lines import Line, check_file, lines_of, name_of, parts_of
 
 __all__ = [
     "Labelled",
@@ -69,9 +66,9 @@ class Tally:
 
 def read_pairs(path: str, *, skip_bad: bool = False, tally: Tally | None = None) -> Iterator[Pair]:
     """The pairs of a corpus, in order; a bad line is a Problem, or is counted and left out (`skip_bad`)."""
-    parts = _parts(path)
+    parts = parts_of(path)
     for part in parts:
-        _check(part)
+        check_file(part)
     readers = _single(path) if len(parts) == 1 else _parallel(*parts)
     return _sound(readers, path, skip_bad=skip_bad, tally=Tally() if tally is None else tally)
 
@@ -81,30 +78,30 @@ def read_sources(path: str) -> Iterator[str]:
 
     Of two parallel files, SOURCE,TARGET, they are the first one's lines.
     """
-    parts = _parts(path)
+    parts = parts_of(path)
     for part in parts:
-        _check(part)
+        check_file(part)
     return _texts(parts[0], lambda record: record.first("src", "text"))
 
 
 def read_texts(path: str) -> list[str]:
     """The texts to evaluate: one a line, or JSON Lines of strings or objects with "hyp", "text" or "trg"."""
-    _check(path)
+    check_file(path)
     return _filled(list(_texts(path, lambda record: record.first("hyp", "text", "trg"))), path)
 
 
 def read_references(path: str) -> list[tuple[str, ...]]:
     """The references of each line: the line itself, or of JSON Lines "trg" and then "refs", or "text"."""
-    _check(path)
+    check_file(path)
     return _filled(list(_texts(path, _Record.references)), path)
 
 
 def read_labelled(path: str) -> list[Labelled]:
     """The texts of JSON Lines, "trg" or "text", with their "label", a string or a whole number."""
-    _check(path)
+    check_file(path)
     labelled = list(_texts(path, _Record.labelled))
     if not labelled:
-        raise Problem(f"{_name(path)} holds no line; a line is a JSON object with trg (or text) and label.")
+        raise Problem(f"{name_of(path)} holds no line; a line is a JSON object with trg (or text) and label.")
     return labelled
 
 
@@ -116,72 +113,10 @@ def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
             file.write(json.dumps({"src": pair.src, "trg": pair.trg, **refs}, ensure_ascii=False) + "\n")
 
 
-# Files
-
-
-def _name(path: str) -> str:
-    return "standard input" if path == "-" else path
-
-
-def _parts(path: str) -> list[str]:
-    """The one or two files of a corpus; a comma in the name of a file that exists joins nothing."""
-    if "," not in path or os.path.exists(path):
-        return [path]
-    parts = path.split(",")
-    if len(parts) != 2 or not all(parts) or "-" in parts:
-        raise Problem(f"{path!r} does not name two parallel files; write them as SOURCE,TARGET.")
-    return parts
-
-
-def _check(path: str) -> None:
-    """Fails before anything is read, so that a mistyped name costs no time."""
-    if path == "-":
-        return
-    if not os.path.exists(path):
-        raise Problem(f"There is no file {path!r}; check the name and the folder.")
-    if os.path.isdir(path):
-        raise Problem(f"{path!r} is a folder; name a .jsonl, .tsv or text file in it.")
-
-
-def _open(path: str) -> BinaryIO:
-    if path == "-":
-        return sys.stdin.buffer
-    return cast(BinaryIO, gzip.open(path) if path.lower().endswith(".gz") else open(path, "rb"))
-
-
-@dataclass(frozen=True)
-class _Line:
-    """A line without its end, and where it was read."""
-
-    place: str
-    data: bytes
-
-
-def _lines(path: str) -> Iterator[_Line]:
-    """The lines of a file; a byte-order mark at its start is dropped."""
-    number = 0
-    try:
-        file = _open(path)
-        try:
-            for number, data in enumerate(file, 1):  # binary files are split at \n alone
-                data = data.removesuffix(b"\n").removesuffix(b"\r")
-                data = data.removeprefix(b"\xef\xbb\xbf") if number == 1 else data
-                yield _Line(f"{_name(path)}, line {number}", data)
-        finally:
-            if path != "-":
-                file.close()
-    except (OSError, EOFError, zlib.error) as error:
-        where = f"{_name(path)} cannot be read beyond line {number}"
-        raise Problem(f"{where} ({error}); check that the file is whole and that you may read it.") from error
-
-
-# What a line says
-
-
 class _LineError(Exception):
     """Where a line is and what is wrong with it."""
 
-    def __init__(self, line: _Line, reason: str) -> None:
+    def __init__(self, line: Line, reason: str) -> None:
         super().__init__(f"{line.place}: {reason}")
 
 
@@ -192,7 +127,7 @@ NAMES = {"src": "the source", "trg": "the target", "text": "the text"}
 class _Record:
     """The fields of a line; they are checked when asked for."""
 
-    line: _Line
+    line: Line
     fields: dict[str, object]
 
     def text(self, key: str) -> str:
@@ -250,25 +185,25 @@ class _Record:
         return Labelled(self.side("trg" if "trg" in self.fields else "text"), str(label))
 
 
-def _decoded(line: _Line) -> str:
+def _decoded(line: Line) -> str:
     try:
         return line.data.decode()
     except UnicodeDecodeError as error:
         raise _LineError(line, f"byte {error.start + 1} of the line is not valid UTF-8") from error
 
 
-def _from_text(line: _Line) -> _Record:
+def _from_text(line: Line) -> _Record:
     return _Record(line, {"text": _decoded(line)})
 
 
-def _from_tsv(line: _Line) -> _Record:
+def _from_tsv(line: Line) -> _Record:
     columns = _decoded(line).split("\t")
     if len(columns) != 2:
         raise _LineError(line, f"{len(columns) - 1} tabs, where source TAB target has one")
     return _Record(line, {"src": columns[0], "trg": columns[1]})
 
 
-def _from_json(line: _Line) -> _Record:
+def _from_json(line: Line) -> _Record:
     """The object; a bare string is a text, and so is an empty line."""
     text = _decoded(line)
     try:
@@ -294,7 +229,7 @@ def _suffix(path: str) -> str:
 
 def _single(path: str) -> Iterator[Callable[[], Pair]]:
     """A reader for each line of a file; the first line decides what a file of unknown kind is."""
-    lines = _lines(path)
+    lines = lines_of(path)
     first = next(lines, None)
     if first is not None:
         sniffed = _from_json if first.data.startswith(b"{") else _from_tsv
@@ -302,14 +237,14 @@ def _single(path: str) -> Iterator[Callable[[], Pair]]:
         yield from (partial(_pair, line, parse) for line in chain([first], lines))
 
 
-def _pair(line: _Line, parse: Callable[[_Line], _Record]) -> Pair:
+def _pair(line: Line, parse: Callable[[Line], _Record]) -> Pair:
     record = parse(line)
     return Pair(record.side("src"), record.side("trg"), record.refs())
 
 
 def _parallel(source: str, target: str) -> Iterator[Callable[[], Pair]]:
     """A reader for each pair of lines."""
-    rows = zip_longest(_lines(source), _lines(target))
+    rows = zip_longest(lines_of(source), lines_of(target))
     for before, (src, trg) in enumerate(rows):
         if src is None or trg is None:
             longer, shorter = (source, target) if trg is None else (target, source)
@@ -318,7 +253,7 @@ def _parallel(source: str, target: str) -> Iterator[Callable[[], Pair]]:
         yield partial(_joined, src, trg)
 
 
-def _joined(src: _Line, trg: _Line) -> Pair:
+def _joined(src: Line, trg: Line) -> Pair:
     return Pair(_from_text(src).side("text"), _from_text(trg).side("text"))
 
 
@@ -339,14 +274,14 @@ def _sound(
         yield pair
     if tally.read == before:
         raise Problem(
-            f"{_name(path)} holds no pair; a line is a JSON object with src and trg, or source TAB target."
+            f"{name_of(path)} holds no pair; a line is a JSON object with src and trg, or source TAB target."
         )
 
 
 def _texts(path: str, take: Callable[[_Record], T]) -> Iterator[T]:
     """What `take` finds in each line of a file that holds one text a line unless its name says otherwise."""
     parse = FORMATS.get(_suffix(path), _from_text)
-    for line in _lines(path):
+    for line in lines_of(path):
         try:
             taken = take(parse(line))
         except _LineError as bad:
@@ -356,5 +291,5 @@ def _texts(path: str, take: Callable[[_Record], T]) -> Iterator[T]:
 
 def _filled(texts: list[T], path: str) -> list[T]:
     if not texts:
-        raise Problem(f"{_name(path)} holds no line; there is nothing to evaluate.")
+        raise Problem(f"{name_of(path)} holds no line; there is nothing to evaluate.")
     return texts
