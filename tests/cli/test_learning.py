@@ -1,0 +1,205 @@
+"""Commands that make models, from every form of corpus."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import SETS, Outcome
+
+
+def test_help_and_import_come_without_torch() -> None:
+    code = (
+        "import sys, noise2text, noise2text.cli; sys.argv = ['noise2text', '--help']\n"
+        "try: noise2text.cli.main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'numpy', 'tokenizers', 'sacrebleu', 'babel', 'safetensors'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for command in (
+        "train",
+        "train-classifier",
+        "generate",
+        "evaluate",
+        "rescale",
+        "inspect",
+        "prepare",
+        "synth",
+        "demo",
+        "recipes",
+        "distill",
+        "compare",
+        "published",
+    ):
+        assert command in done.stdout
+
+
+def test_train_by_command_leaves_a_run(run: Callable[..., Outcome], dates: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    arguments = ["--train", dates / "train.jsonl", "--valid", dates / "valid.jsonl", "--out", out]
+    done = run("train", "difformer", *arguments, "--preset", "tiny", "--device", "cpu", *SETS)
+    assert done.code == 0, done.err
+    assert "the best model" in done.err
+    for name in ("config.json", "model.safetensors", "metrics.jsonl", "run.json", "checkpoint-00000003"):
+        assert (out / name).exists(), name
+    records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert {"loss", "vlb", "anchor", "length", "nll", "tokens_per_second"} <= set(records[0])
+    assert {"valid_loss", "valid_bleu", "valid_nll"} <= set(records[-1])
+    again = run("train", "difformer", *arguments, "--preset", "tiny", *SETS)
+    assert again.code == 1
+    assert "--resume" in again.err
+
+
+@pytest.mark.parametrize("form", ["tsv", "parallel", "stdin", "gzip", "prepared"])
+def test_train_takes_every_form_of_corpus(
+    run: Callable[..., Outcome], dates: Path, tmp_path: Path, form: str
+) -> None:
+    pairs = [json.loads(line) for line in (dates / "train.jsonl").read_text().splitlines()][:50]
+    stdin, where = b"", ""
+    if form == "tsv":
+        where = str(tmp_path / "c.tsv")
+        Path(where).write_text("".join(f"{p['src']}\t{p['trg']}\n" for p in pairs))
+    elif form == "parallel":
+        for side in ("src", "trg"):
+            (tmp_path / f"c.{side}").write_text("".join(f"{p[side]}\n" for p in pairs))
+        where = f"{tmp_path / 'c.src'},{tmp_path / 'c.trg'}"
+    elif form == "gzip":
+        where = str(tmp_path / "c.jsonl.gz")
+        Path(where).write_bytes(gzip.compress("".join(json.dumps(p) + "\n" for p in pairs).encode()))
+    elif form == "prepared":
+        prepared = tmp_path / "prepared"
+        done = run(
+            "prepare",
+            "--train",
+            dates / "train.jsonl",
+            "--valid",
+            dates / "valid.jsonl",
+            "--out",
+            prepared,
+            *SETS,
+        )
+        assert done.code == 0, done.err
+        where = str(prepared / "train")
+    else:
+        where, stdin = "-", "".join(json.dumps(p) + "\n" for p in pairs).encode()
+    valid = str(tmp_path / "prepared" / "valid") if form == "prepared" else str(dates / "valid.jsonl")
+    arguments = [
+        "--train",
+        where,
+        "--valid",
+        valid,
+        "--out",
+        tmp_path / "run",
+        "--preset",
+        "tiny",
+        "--device",
+        "cpu",
+    ]
+    done = run("train", "difformer", *arguments, *SETS, stdin=stdin)
+    assert done.code == 0, done.err
+    assert (tmp_path / "run" / "model.safetensors").exists()
+
+
+def test_a_config_and_assignments_change_settings_and_tensorboard_is_written(
+    run: Callable[..., Outcome], dates: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text("dropout: 0.25\nsteps: 50\ntensorboard: true\nprecision: bfloat16\nema: 0.5\n")
+    done = run(
+        *("train", "difformer", "--train", dates / "train.jsonl", "--valid", dates / "valid.jsonl"),
+        *("--out", tmp_path / "run", "--preset", "tiny", "--device", "cpu", "--config", config, *SETS),
+    )
+    assert done.code == 0, done.err
+    settings = json.loads((tmp_path / "run" / "config.json").read_text())["settings"]
+    assert (settings["dropout"], settings["steps"], settings["ema"]) == (0.25, 3, 0.5)
+    assert list((tmp_path / "run" / "tensorboard").iterdir())
+
+
+def test_a_classifier_is_trained_and_steers_by_command(
+    run: Callable[..., Outcome], model: Path, tmp_path: Path
+) -> None:
+    assert run("synth", "days", "--out", tmp_path, "--pairs", 50).code == 0
+    files = ["--train", tmp_path / "train.jsonl", "--valid", tmp_path / "valid.jsonl"]
+    done = run(
+        *("train-classifier", model, *files, "--out", tmp_path / "guide", "--device", "cpu"),
+        *("--set=steps=2", "--set=batch=4"),
+    )
+    assert done.code == 0, done.err
+    assert "valid accuracy t=0.1" in done.err
+    fast = [
+        "--input",
+        "-",
+        "--steps",
+        3,
+        "--stop-early",
+        0,
+        "--length-beam",
+        1,
+        "--guide",
+        tmp_path / "guide",
+    ]
+    done = run("generate", model, *fast, "--class", "may", "--guide-rate", 5, stdin=b"1957\n1987\n")
+    assert done.code == 0, done.err
+    assert len(done.out.splitlines()) == 2
+    done = run("generate", model, *fast, "--class", "mai", stdin=b"1957\n")
+    assert (done.code, done.out) == (1, "")
+    assert "no class 'mai'" in done.err
+
+
+def test_synth_writes_three_files(run: Callable[..., Outcome], tmp_path: Path) -> None:
+    assert run("synth", "dates", "--out", tmp_path / "d", "--pairs", 20, "--seed", 1).code == 0
+    assert {file.name for file in (tmp_path / "d").iterdir()} == {"train.jsonl", "valid.jsonl", "test.jsonl"}
+
+
+def test_bad_lines_can_be_skipped_and_are_counted(
+    run: Callable[..., Outcome], dates: Path, tmp_path: Path
+) -> None:
+    corpus = tmp_path / "c.jsonl"
+    corpus.write_bytes((dates / "train.jsonl").read_bytes() + b'{"src": "a"}\nnot json\n\xff\xfe\n')
+    done = run(
+        *(
+            "train",
+            "difformer",
+            "--train",
+            corpus,
+            "--valid",
+            dates / "valid.jsonl",
+            "--out",
+            tmp_path / "run",
+        ),
+        *("--preset", "tiny", "--device", "cpu", "--skip-bad", *SETS),
+    )
+    assert done.code == 0, done.err
+    assert "200 pairs, 3 skipped" in done.err
+
+
+def test_compare_and_distill_by_command(
+    run: Callable[..., Outcome], model: Path, dates: Path, tmp_path: Path
+) -> None:
+    few = tmp_path / "few.jsonl"
+    few.write_text("".join((dates / "test.jsonl").read_text().splitlines(keepends=True)[:5]))
+    out = tmp_path / "comparison"
+    done = run("compare", model, "--test", few, "--out", out, "--published", "qqp", "--device", "cpu")
+    assert done.code == 0, done.err
+    assert done.out == (out / "comparison.md").read_text()
+    assert done.out.startswith("# Comparison on few.jsonl, 5 sentences")
+    wrong = run("compare", "--test", few, "--out", out)
+    assert wrong.code == 1
+    assert "nothing to compare" in wrong.err
+    corpus = tmp_path / "distilled.jsonl"
+    command = ["distill", model, "--input", few, "--output", corpus, "--device", "cpu"]
+    done = run(*command, "--steps", "2", "--stop-early=0")
+    assert done.code == 0, done.err
+    assert f"{corpus}:" in done.err
+    assert corpus.exists()
+    wrong = run(*command, "--beam", "5")
+    assert wrong.code == 1
+    assert "no setting 'beam'" in wrong.err

@@ -1,0 +1,180 @@
+"""Commands that write texts: a line for each line, and one sentence for each mistake."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from noise2text.recipes import save, settings_of
+
+from ..conftest import SMALL
+from .conftest import Outcome
+
+
+def test_generate_writes_a_line_for_each_line(
+    run: Callable[..., Outcome], model: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "in.txt"
+    source.write_text("sunday, 7 april 1957\n\n12. mai 2001\n")
+    fast = ["--steps", 3, "--stop-early", 1, "--length-beam", 2, "--noise-beam", 1]
+    done = run("generate", model, "--input", source, *fast)
+    assert done.code == 0, done.err
+    lines = done.out.split("\n")
+    assert len(lines) == 4
+    assert lines[1] == ""
+    assert lines[0] != ""
+    to_file = run("generate", model, "--input", source, "--output", tmp_path / "out.txt", "--batch", 1, *fast)
+    assert to_file.out == ""
+    assert (tmp_path / "out.txt").read_text() == done.out
+    from_stdin = run("generate", model, "--input", "-", *fast, stdin=source.read_bytes())
+    assert from_stdin.out == done.out
+
+
+def test_generate_fills_in_a_template(run: Callable[..., Outcome], model: Path) -> None:
+    arguments = ["--input", "-", "--template", "19___{2}-___", "--steps", 3, "--stop-early", 1]
+    done = run("generate", model, *arguments, stdin=b"sunday, 7 april 1957\n12. mai 2001\n")
+    assert done.code == 0, done.err
+    assert all(re.fullmatch("19..-.+", line) for line in done.out.splitlines())
+
+
+def test_sample_writes_pairs_as_a_corpus(
+    run: Callable[..., Outcome], model: Path, dates: Path, tmp_path: Path
+) -> None:
+    from noise2text import train
+
+    files: dict[str, Any] = {name: str(dates / f"{name}.jsonl") for name in ("train", "valid")}
+    small = {name: value for name, value in SMALL.items() if not name.endswith("coder_layers")}
+    out, pairs = tmp_path / "run", tmp_path / "pairs.jsonl"
+    train("diffusion-lm", out=out, preset="tiny", changes=small | {"steps": 2}, device="cpu", **files)
+    done = run(
+        "sample", out, "--count", 3, "--steps", 2, "--source", "7 mai", "--target", "19___", "--output", pairs
+    )
+    assert done.code == 0, done.err
+    records = [json.loads(line) for line in pairs.read_text().splitlines()]
+    assert len(records) == 3
+    assert all(record["src"] == "7 mai" and record["trg"].startswith("19") for record in records)
+    refused = run("sample", model, "--count", 3)
+    assert refused.code == 1
+    assert "writes targets, not sources" in refused.err
+
+
+def test_a_teacher_picks_the_candidate_it_finds_likeliest(
+    run: Callable[..., Outcome], model: Path, teacher: Path
+) -> None:
+    import noise2text
+    from noise2text.system import Autoregressive
+
+    fast = ["--steps", 3, "--stop-early", 1, "--length-beam", 6, "--noise-beam", 2, "--device", "cpu"]
+    ask = ["generate", model, "--input", "-", *fast]
+    judge = noise2text.load(teacher, device="cpu")
+    assert isinstance(judge, Autoregressive)
+    candidates = (
+        noise2text.load(model, device="cpu")
+        .generate(["7 april 1957"], steps=3, stop_early=1, length_beam=6, noise_beam=2)
+        .candidates[0]
+    )
+    for by in ("mean", "sum"):
+        done = run(
+            *ask, "--select", "teacher", "--teacher", teacher, "--likelihood", by, stdin=b"7 april 1957\n"
+        )
+        assert done.code == 0, done.err
+        scores = judge.likelihood(["7 april 1957"] * len(candidates), candidates, per_token=by == "mean")
+        assert done.out.rstrip("\n") == candidates[scores.index(max(scores))]
+
+
+def test_int8_is_for_the_model_and_not_for_its_teacher(
+    run: Callable[..., Outcome], model: Path, teacher: Path
+) -> None:
+    few = ["--steps", 2, "--stop-early", 0, "--device", "cpu", "--precision", "int8"]
+    judged = ["--select", "teacher", "--teacher", teacher]
+    done = run("generate", model, "--input", "-", *few, *judged, stdin=b"7 april 1957\n")
+    assert done.code == 0, done.err
+    assert len(done.out.splitlines()) == 1
+    refused = run("generate", teacher, "--input", "-", "--device", "cpu", "--precision", "int8", stdin=b"x\n")
+    assert refused.code == 1
+    assert "int8 is for diffusion models on a CPU" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--select", "teacher"], "--teacher DIR"),
+        (["--teacher", "T"], "--select teacher"),
+        (["--select", "mbr", "--teacher", "T"], "--select teacher"),
+        (["--select", "teacher", "--teacher", "M"], "cannot say how likely"),
+        (["--select", "teacher", "--teacher", "nowhere"], "nowhere"),
+        (["--select", "teacher", "--teacher", "T", "--likelihood", "median"], "median"),
+    ],
+)
+def test_a_mistake_about_the_teacher_is_one_sentence(
+    run: Callable[..., Outcome], model: Path, teacher: Path, arguments: list[str], named: str
+) -> None:
+    places = {"M": str(model), "T": str(teacher)}
+    done = run("generate", model, "--input", "-", *[places.get(each, each) for each in arguments])
+    assert done.code == 1
+    assert named in done.err
+    assert len(done.err.strip().splitlines()) == 1
+
+
+def test_an_autoregressive_model_generates_by_its_own_options(
+    run: Callable[..., Outcome], teacher: Path
+) -> None:
+    ask = ["generate", teacher, "--input", "-", "--device", "cpu"]
+    searched = run(*ask, "--beam", 2, "--length-penalty", 0.6, stdin=b"7 april\n")
+    assert searched.code == 0, searched.err
+    drawn = [
+        run(*ask, "--samples", 1, "--temperature", 2, "--seed", seed, stdin=b"7 april\n") for seed in (1, 2)
+    ]
+    assert drawn[0].out != drawn[1].out
+    refused = run(*ask, "--noise-beam", 3, stdin=b"7 april\n")
+    assert refused.code == 1
+    assert "no setting 'noise_beam'" in refused.err
+    assert "length_penalty" in run("inspect", teacher).out
+
+
+def test_trace_prints_the_text_at_every_step(
+    run: Callable[..., Outcome], model: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.txt"
+    done = run(
+        *("generate", model, "--input", "-", "--trace", "--steps", 4, "--stop-early", 1, "--output", out),
+        stdin=b"7 april\n",
+    )
+    assert done.out.count("t=") == 3
+    assert done.out.splitlines()[-1].endswith(out.read_text().strip())
+
+
+def test_an_input_that_is_too_long_is_cut_and_said(run: Callable[..., Outcome], model: Path) -> None:
+    done = run("generate", model, "--input", "-", "--steps", 2, "--stop-early", 0, stdin=b"1" * 200 + b"\n")
+    assert done.code == 0
+    assert "1 of 1 inputs were longer than 48 tokens" in done.err
+
+
+def test_what_was_already_written_is_not_lost(
+    run: Callable[..., Outcome], model: Path, tmp_path: Path
+) -> None:
+    """A bad line in the middle of the input ends the job after the lines before it."""
+    source = tmp_path / "in.jsonl"
+    source.write_text('{"src": "7 april"}\n' * 16 + "broken\n")
+    out = tmp_path / "out.txt"
+    done = run(
+        "generate", model, "--input", source, "--output", out, "--batch", 1, "--steps", 2, "--stop-early", 0
+    )
+    assert done.code == 1
+    assert "line 17" in done.err
+    assert len(out.read_text().splitlines()) == 16
+
+
+def test_a_model_folder_can_be_moved(run: Callable[..., Outcome], model: Path, tmp_path: Path) -> None:
+    import noise2text
+
+    recipe, settings = settings_of(model)
+    save(tmp_path / "moved", noise2text.load(model, device="cpu"), recipe=recipe.name, settings=settings)
+    arguments = ["--input", "-", "--steps", 2, "--stop-early", 0]
+    here = run("generate", model, *arguments, stdin=b"7 april\n").out
+    assert run("generate", tmp_path / "moved", *arguments, stdin=b"7 april\n").out == here
