@@ -15,6 +15,7 @@ ORDER = [
     "settings",
     "hardware",
     "text",
+    "datasets",
     "diffusion",
     "networks",
     "decoding",
@@ -23,7 +24,10 @@ ORDER = [
     "baselines",
     "system",
     "recipes",
+    "analysis",
     "runs",
+    "studies",
+    "report",
     "cli",
     "__main__",
 ]
