@@ -1,0 +1,1 @@
+"""Looking into models: the papers' figures and tables for any model, as findings."""

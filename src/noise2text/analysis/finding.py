@@ -1,0 +1,115 @@
+"""What an analysis found: rows of numbers, how they were made, and a picture of them.
+
+Every analysis answers with findings, so that commands and reports treat all alike: a finding is written as
+JSON, CSV, SVG and PNG, or set into a page. Lines differ in dash and marker as well as in colour, so that a
+picture can be read in grey.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from noise2text.problem import Problem
+
+__all__ = ["LOOKS", "Finding", "Row", "picture", "plot_lines", "to_csv", "to_svg", "write"]
+
+Row = Mapping[str, float | int | str | None]
+
+LOOKS: tuple[dict[str, str], ...] = (
+    {"color": "#1b4f8a", "linestyle": "-", "marker": "o"},
+    {"color": "#d9822b", "linestyle": "--", "marker": "s"},
+    {"color": "#2e8b6d", "linestyle": "-.", "marker": "^"},
+    {"color": "#a83279", "linestyle": ":", "marker": "D"},
+    {"color": "#7a7a7a", "linestyle": "-", "marker": "v"},
+    {"color": "#6b4fa0", "linestyle": "--", "marker": "P"},
+    {"color": "#0f7f8c", "linestyle": "-.", "marker": "X"},
+    {"color": "#8c5a1e", "linestyle": ":", "marker": "*"},
+)
+"""How the first, second, … line of a picture looks."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A table, what it is after, how it was made, and how to draw it on a matplotlib Figure."""
+
+    name: str  # a file name: bleu-by-length
+    title: str  # one line for people
+    after: str  # the paper's figure or table: "Difformer, figure 2a"
+    rows: Sequence[Row]
+    signature: str
+    draw: Callable[[Any], None] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """All but the picture."""
+        told = {"name": self.name, "title": self.title, "after": self.after, "signature": self.signature}
+        return told | {"rows": [dict(row) for row in self.rows]}
+
+
+def plot_lines(
+    axes: Any, lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, x: str, y: str
+) -> None:
+    """Draw named lines (xs, ys) on axes, with labels and, for several, a legend."""
+    for number, (name, (xs, ys)) in enumerate(lines.items()):
+        look = LOOKS[number % len(LOOKS)]
+        axes.plot(xs, ys, label=name, markersize=3.5, linewidth=1.4, markevery=max(1, len(xs) // 12), **look)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.grid(alpha=0.25)
+    if len(lines) > 1:
+        axes.legend(fontsize=8, frameon=False)
+
+
+def picture(finding: Finding) -> Any:
+    """The finding as a matplotlib Figure; none if it has no picture."""
+    if finding.draw is None:
+        return None
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise Problem("Pictures need the package matplotlib: install noise2text[report].") from error
+    figure = Figure(figsize=(6.0, 3.6), layout="constrained")
+    finding.draw(figure)
+    return figure
+
+
+def to_svg(finding: Finding) -> str | None:
+    """The picture as SVG, the same bytes every time."""
+    figure = picture(finding)
+    if figure is None:
+        return None
+    from matplotlib import rc_context
+
+    page = io.StringIO()
+    with rc_context({"svg.hashsalt": finding.name}):
+        figure.savefig(page, format="svg", metadata={"Date": None})
+    return page.getvalue()
+
+
+def to_csv(finding: Finding) -> str:
+    """The rows with a heading; the columns are in the order in which the rows first name them."""
+    columns = list(dict.fromkeys(column for row in finding.rows for column in row))
+    page = io.StringIO()
+    writer = csv.DictWriter(page, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(finding.rows)
+    return page.getvalue()
+
+
+def write(finding: Finding, folder: Path) -> list[Path]:
+    """Put the finding into a folder as NAME.json, NAME.csv and, if it can be drawn, NAME.svg and NAME.png."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = [folder / f"{finding.name}.{kind}" for kind in ("json", "csv")]
+    written[0].write_text(json.dumps(finding.as_json(), indent=2, ensure_ascii=False) + "\n", "utf-8")
+    written[1].write_text(to_csv(finding), "utf-8")
+    svg = to_svg(finding)
+    if svg is not None:
+        written += [folder / f"{finding.name}.{kind}" for kind in ("svg", "png")]
+        written[2].write_text(svg, "utf-8")
+        picture(finding).savefig(written[3], dpi=150)
+    return written

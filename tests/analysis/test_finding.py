@@ -1,0 +1,42 @@
+"""A finding is written whole, the same each time, and without a picture where it has none."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+from noise2text.analysis.finding import Finding, Row, plot_lines, to_csv, to_svg, write
+
+
+def _draw(figure: Any) -> None:
+    plot_lines(figure.subplots(), {"a": ([1, 2], [3, 4]), "b": ([1, 2], [4, 3])}, x="t", y="BLEU")
+
+
+ROWS: list[Row] = [{"t": 0.5, "bleu": 3.0}, {"t": 1.0, "bleu": None, "note": "a, b"}]
+FOUND = Finding("found", "A title", "Difformer, figure 2a", ROWS, "seed:0", _draw)
+
+
+def test_a_finding_is_written_as_json_csv_and_pictures(tmp_path: Path) -> None:
+    written = write(FOUND, tmp_path / "new")
+    assert [path.suffix for path in written] == [".json", ".csv", ".svg", ".png"]
+    assert json.loads(written[0].read_text())["rows"] == ROWS
+    assert written[3].read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_csv_names_every_column_once_and_leaves_out_nothing() -> None:
+    rows = list(csv.DictReader(to_csv(FOUND).splitlines()))
+    assert rows == [{"t": "0.5", "bleu": "3.0", "note": ""}, {"t": "1.0", "bleu": "", "note": "a, b"}]
+
+
+def test_a_picture_is_the_same_every_time_and_names_its_axes_and_lines() -> None:
+    svg = to_svg(FOUND)
+    assert svg == to_svg(FOUND)
+    assert svg is not None
+    assert "<svg" in svg
+
+
+def test_what_cannot_be_drawn_has_no_picture(tmp_path: Path) -> None:
+    bare = Finding("bare", "A title", "", ROWS, "")
+    assert [path.name for path in write(bare, tmp_path)] == ["bare.json", "bare.csv"]
