@@ -31,6 +31,7 @@ from noise2text.text.dates import dates
 from noise2text.text.rows import Rows
 from noise2text.text.tokenizer import Tokenizer, learn_characters
 from noise2text.training.loop import train_steps
+from noise2text.training.passes import Plain
 from noise2text.training.rates import cosine
 
 PAIRS, TESTED, WINDOW, SEED = 20_000, 50, 100, 0
@@ -90,7 +91,7 @@ def run(
         rate=cosine(settings.warmup, steps),
         clip=settings.clip,
         seed=SEED,
-        autocast=nullcontext,
+        run=Plain(nullcontext),
     )
     for tick in ticks:
         sums = {name: value + float(tick.means[name]) for name, value in sums.items()}

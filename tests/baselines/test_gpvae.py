@@ -18,6 +18,7 @@ from noise2text.recipes.gpvae import Gpvae
 from noise2text.text.rows import Rows
 from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.loop import train_steps
+from noise2text.training.passes import Plain
 
 from ..conftest import SMALL
 
@@ -138,7 +139,7 @@ def overfitted(tokenizer: Tokenizer) -> Gpvae:
         rate=lambda step: 1.0,
         clip=1.0,
         seed=0,
-        autocast=nullcontext,
+        run=Plain(nullcontext),
     ):
         pass
     return system.eval()

@@ -9,7 +9,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from noise2text.networks.layers import DecoderLayer, EncoderLayer, TimeEmbedding, split_heads, visible
+from noise2text.networks.encoder_decoder import remember
+from noise2text.networks.layers import (
+    DecoderLayer,
+    EncoderLayer,
+    TimeEmbedding,
+    side_by_side,
+    split_heads,
+    visible,
+)
 
 PADDING = torch.tensor([[False] * 5, [False, False, False, True, True]])
 
@@ -71,3 +79,25 @@ def test_the_clock_is_a_thousandfold_cosines_first_then_a_network_of_two_layers(
         waves = torch.tensor([*map(math.cos, angles), *map(math.sin, angles)])
         expected = second(first(waves).relu())
         assert torch.allclose(time(torch.tensor([[clock]]))[0, 0], expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("together", [1, 2, 4])
+def test_rows_that_lie_side_by_side_do_not_see_each_other(together: int) -> None:
+    torch.manual_seed(0)
+    layer = DecoderLayer(8, 16, 2, dropout=0.0)
+    x, states, both = torch.randn(4, 5, 8), torch.randn(4, 3, 8), torch.randn(4, 3, 16)
+    padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2] * 2)
+    source = torch.tensor([[False, False, True], [False, True, True]] * 2)
+
+    def passed(together: int) -> Tensor:
+        memory = remember(states, source, both, layers=1, heads=2, together=together)
+        assert memory.together == together
+        masks = [visible(hidden, x, together=together, queries=5) for hidden in (padding, source)]
+        out: Tensor = layer(x, masks[0], memory.keys[0], memory.values[0], masks[1])
+        return out
+
+    assert torch.allclose(passed(together)[~padding], passed(1)[~padding], atol=1e-6)
+
+
+def test_only_the_training_of_a_gpu_lays_rows_side_by_side() -> None:
+    assert side_by_side(PADDING, torch.zeros(1)) == 1

@@ -16,6 +16,7 @@ from noise2text.system import LengthDiffusion
 from noise2text.text.rows import Rows
 from noise2text.training.loop import evaluate_loss, train_steps
 from noise2text.training.objective import DiffusionObjective
+from noise2text.training.passes import Plain
 from noise2text.training.rates import constant
 
 from ..conftest import SMALL, Make
@@ -136,7 +137,7 @@ def test_micro_batches_give_the_gradient_of_the_whole_batch(small: Make) -> None
             rate=constant(0, 1),
             clip=0,
             seed=0,
-            autocast=nullcontext,
+            run=Plain(nullcontext),
         )
         list(steps)
         return dict(system.named_parameters())

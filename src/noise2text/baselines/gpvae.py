@@ -73,6 +73,7 @@ class _Around(Writer):
     """A writer around another that writes for it."""
 
     inner: Writer
+    recordable = False
 
     def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
         scores: Tensor = self.inner(tokens, memory)

@@ -93,6 +93,7 @@ class EditObjective(Objective):
         self, policies: Policies, marks: Marks, *, forbidden: Tensor, smoothing: float, from_nothing: float
     ) -> None:
         super().__init__({}, {"open": 1.0, "fill": 1.0, "delete": 1.0})
+        self.recordable = False  # the oracle counts on the host
         self.policies, self.marks = policies, marks
         self.smoothing, self.from_nothing = smoothing, from_nothing
         self.register_buffer("forbidden", forbidden, persistent=False)

@@ -26,8 +26,13 @@ class Memory:
 
     states: Tensor  # (B, S, W)
     padding: Tensor  # (B, S)
-    keys: Tensor  # (layers, B, heads, S, W / heads)
+    keys: Tensor  # (layers, B, heads, S, W / heads); in training several sources may share a row
     values: Tensor
+
+    @property
+    def together(self) -> int:
+        """How many sources share a row of keys and values."""
+        return len(self.padding) // self.keys.shape[1]
 
 
 @dataclass(frozen=True)

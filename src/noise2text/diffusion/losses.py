@@ -31,6 +31,7 @@ __all__ = [
     "Nll",
     "Prior",
     "Rounding",
+    "Spell",
     "Spelled",
     "Tally",
     "Term",
@@ -38,8 +39,18 @@ __all__ = [
     "everything",
     "scored",
     "smoothed",
+    "surprises",
     "unweighed",
 ]
+
+
+Spell = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+def surprises(logits: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """−log p at the tokens, and the mean of −log p over the whole vocabulary, given p's logits (…, V)."""
+    log_probabilities = logits.float().log_softmax(-1)
+    return -_picked(log_probabilities, tokens), -log_probabilities.mean(-1)
 
 
 @dataclass(frozen=True)
@@ -53,11 +64,12 @@ class Trace:
     memory: Memory
     denoiser: Denoiser
     level: Level
+    spell: Spell = surprises
 
     @cached_property
-    def log_probabilities(self) -> Tensor:
-        """log p(· | ẑ₀) at every position, (B, L, V)."""
-        return self.denoiser.logits(self.estimate).float().log_softmax(-1)
+    def surprises(self) -> tuple[Tensor, Tensor]:
+        """The surprise after rounding ẑ₀ at the right tokens, and its mean over the vocabulary, (B, L)."""
+        return self.spell(self.denoiser.logits(self.estimate), self.canvas.tokens)
 
 
 @dataclass(frozen=True)
@@ -73,13 +85,10 @@ class Tally:
 
 
 class Spelled(Protocol):
-    """Anything that gives each place of a canvas a probability of every token."""
+    """Anything that is surprised, more or less, at each token of a canvas."""
 
     @property
-    def canvas(self) -> Canvas: ...
-
-    @property
-    def log_probabilities(self) -> Tensor: ...
+    def surprises(self) -> tuple[Tensor, Tensor]: ...
 
 
 class Term(Protocol):
@@ -144,7 +153,7 @@ class Nll(_OverPositions):
     """The surprise at the right token after rounding ẑ₀."""
 
     def value(self, trace: Spelled) -> Tensor:
-        return -_picked(trace.log_probabilities, trace.canvas.tokens)
+        return trace.surprises[0]
 
 
 @dataclass(frozen=True)
@@ -154,7 +163,8 @@ class Anchor(Nll):
     smoothing: float = 0.1
 
     def value(self, trace: Spelled) -> Tensor:
-        return smoothed(trace.log_probabilities, trace.canvas.tokens, self.smoothing)
+        at, mean = trace.surprises
+        return self.smoothing * mean + (1 - self.smoothing) * at
 
 
 @dataclass(frozen=True)
@@ -162,8 +172,7 @@ class Rounding(_OverPositions):
     """The surprise at the right token after rounding z₀ itself."""
 
     def value(self, trace: Trace) -> Tensor:
-        logits = trace.denoiser.space.logits(trace.z0).float()
-        return -_picked(logits.log_softmax(-1), trace.canvas.tokens)
+        return trace.spell(trace.denoiser.space.logits(trace.z0), trace.canvas.tokens)[0]
 
 
 @dataclass(frozen=True)

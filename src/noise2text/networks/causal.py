@@ -20,7 +20,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from noise2text.diffusion.denoiser import Memory
 from noise2text.diffusion.space import Space
 from noise2text.networks.encoder_decoder import Encoder, remember
-from noise2text.networks.layers import DecoderLayer, SelfAttention, add_norm, split_heads, visible
+from noise2text.networks.layers import DecoderLayer, SelfAttention, side_by_side, split_heads, visible
 from noise2text.networks.writer import Writer
 from noise2text.text.canvas import Source
 
@@ -72,9 +72,9 @@ class CausalLayer(DecoderLayer):
         source_mask: Tensor,
     ) -> Tensor:
         """The same as `forward` for one token of each hypothesis; there is no dropout."""
-        x = add_norm(self.attention_norm, x, self.attention.step(x, past, position, seen))
-        x = add_norm(self.cross_norm, x, self.cross(x, keys, values, source_mask))
-        return add_norm(self.feed_norm, x, self.feed(x))
+        x = self.attention_norm(x, self.attention.step(x, past, position, seen))
+        x = self.cross_norm(x, self.cross(x, keys, values, source_mask))
+        return self.feed_norm(x, self.feed(x))
 
 
 class PlainEncoder(Encoder):
@@ -142,14 +142,16 @@ class Transformer(Writer):
 
     def read(self, source: Source) -> Memory:
         states = self.encoder(source)
-        both = self.cross(states)
-        return remember(states, source.padding, both, layers=len(self.layers), heads=self.heads)
+        shape = {"layers": len(self.layers), "heads": self.heads}
+        together = side_by_side(source.padding, states)
+        return remember(states, source.padding, self.cross(states), together=together, **shape)
 
     def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
         length = tokens.shape[1]
         x = self.dropout(self.space.embed(tokens) + self.positions.weight[:length])
-        past = torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()
-        source_mask = visible(memory.padding, x)
+        places = torch.arange(side_by_side(tokens, x) * length, device=tokens.device)
+        past = (places[:, None] >= places) & (places[:, None] // length == places // length)
+        source_mask = visible(memory.padding, x, together=memory.together, queries=length)
         for layer, keys, values in zip(self.layers, memory.keys, memory.values, strict=True):
             x = layer(x, past, keys, values, source_mask)
         return self.space.logits(x)

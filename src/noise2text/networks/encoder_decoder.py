@@ -18,6 +18,7 @@ from noise2text.networks.layers import (
     EncoderLayer,
     FeedForward,
     TimeEmbedding,
+    side_by_side,
     split_heads,
     start,
     visible,
@@ -27,9 +28,15 @@ from noise2text.text.canvas import Source
 __all__ = ["Encoder", "EncoderDecoder", "remember"]
 
 
-def remember(states: Tensor, padding: Tensor, both: Tensor, *, layers: int, heads: int) -> Memory:
-    """The memory of encoded sources, given every layer's keys and values side by side (B, S, 2·layers·W)."""
-    split = split_heads(both, 2 * layers * heads)  # (B, 2·layers·heads, S, ·)
+def remember(
+    states: Tensor, padding: Tensor, both: Tensor, *, layers: int, heads: int, together: int = 1
+) -> Memory:
+    """The memory of encoded sources, given every layer's keys and values side by side (B, S, 2·layers·W).
+
+    So many sources can share a row of keys and values, if the mask keeps them apart (`layers.visible`).
+    """
+    rows = both.reshape(len(both) // together, -1, both.shape[2])
+    split = split_heads(rows, 2 * layers * heads)  # (B, 2·layers·heads, S, ·)
     keys, values = split.unflatten(1, (2, layers, heads)).permute(1, 2, 0, 3, 4, 5)
     return Memory(states, padding, keys, values)
 
@@ -51,7 +58,8 @@ class Encoder(nn.Module):
         """The states (B, S, W)."""
         places = self.positions.weight[: source.tokens.shape[1]]
         x = self.dropout(self.project(self.space.embed(source.tokens)) + places)
-        mask = visible(source.padding, x)
+        together = side_by_side(source.padding, x)
+        mask = visible(source.padding, x, together=together, queries=x.shape[1])
         for layer in self.layers:
             x = layer(x, mask)
         return x
@@ -93,8 +101,9 @@ class EncoderDecoder(Denoiser):
 
     def read(self, source: Source) -> Memory:
         states = self.encoder(source)
-        both = self.cross(states)
-        return remember(states, source.padding, both, layers=len(self.layers), heads=self.heads)
+        shape = {"layers": len(self.layers), "heads": self.heads}
+        together = side_by_side(source.padding, states)
+        return remember(states, source.padding, self.cross(states), together=together, **shape)
 
     def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
         z = held.hold(z)
@@ -102,7 +111,9 @@ class EncoderDecoder(Denoiser):
         both = self.project(torch.stack([z, guess], dim=2).to(self.positions.weight.dtype))  # (B, L, 2, W)
         places = self.positions.weight[: z.shape[1]]
         x = self.dropout(self.norm(self.combine(both.flatten(2)) + self.time(level.clock) + places))
-        mask, source_mask = visible(held.padding, x), visible(memory.padding, x)
+        together, length = side_by_side(held.padding, x), x.shape[1]
+        mask = visible(held.padding, x, together=together, queries=length)
+        source_mask = visible(memory.padding, x, together=memory.together, queries=length)
         for layer, keys, values in zip(self.layers, memory.keys, memory.values, strict=True):
             x = layer(x, mask, keys, values, source_mask)
         return Estimate(self.out(x).float(), x)

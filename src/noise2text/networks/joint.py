@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from noise2text.diffusion.denoiser import Denoiser, Estimate, Held, Memory
 from noise2text.diffusion.schedules import Level
 from noise2text.diffusion.space import Space
-from noise2text.networks.layers import EncoderLayer, TimeEmbedding, start, visible
+from noise2text.networks.layers import EncoderLayer, TimeEmbedding, side_by_side, start, visible
 from noise2text.text.canvas import Source
 
 __all__ = ["JointTransformer"]
@@ -47,7 +47,8 @@ class JointTransformer(Denoiser):
         z = held.hold(z).to(self.positions.weight.dtype)
         places = self.positions.weight[: z.shape[1]]
         x = self.dropout(self.norm(self.up(z) + places + self.time(level.clock)))
-        mask = visible(held.padding, x)
+        together = side_by_side(held.padding, x)
+        mask = visible(held.padding, x, together=together, queries=x.shape[1])
         for layer in self.layers:
             x = layer(x, mask)
         return Estimate(self.down(x).float(), x)

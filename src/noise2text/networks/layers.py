@@ -9,37 +9,69 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import dropout, scaled_dot_product_attention
 
 __all__ = [
+    "AddNorm",
     "CrossAttention",
     "DecoderLayer",
     "EncoderLayer",
     "FeedForward",
     "SelfAttention",
     "TimeEmbedding",
-    "add_norm",
+    "side_by_side",
     "start",
     "visible",
 ]
 
 
-def visible(padding: Tensor, like: Tensor) -> Tensor:
+TILE = 64
+"""How many queries the attention of a GPU takes at once: shorter rows are laid side by side in training."""
+
+
+def side_by_side(padding: Tensor, like: Tensor) -> int:
+    """How many rows (B, L) training lays side by side for a GPU's attention; elsewhere 1."""
+    rows, length = padding.shape
+    if not (like.is_cuda and torch.is_autocast_enabled()):
+        return 1
+    return next(together for together in range(max(1, TILE // length), 0, -1) if rows % together == 0)
+
+
+def visible(padding: Tensor, like: Tensor, *, together: int = 1, queries: int = 1) -> Tensor:
     """What to add to the attention's scores (B, 1, 1, S), so that every query sees all but the padding.
 
     Made once for all layers, in the type of the states: attention would make this of a mask each time.
+    Where rows of so many queries lie side by side, (B / together, 1, together·queries, together·S), none
+    sees another's.
     """
-    return torch.zeros_like(padding, dtype=like.dtype).masked_fill_(padding, -torch.inf)[:, None, None, :]
+    dtype = torch.get_autocast_dtype(like.device.type) if torch.is_autocast_enabled() else like.dtype
+    mask = torch.zeros_like(padding, dtype=dtype).masked_fill_(padding, -torch.inf)
+    if together == 1:
+        return mask[:, None, None, :]
+    same = torch.eye(together, dtype=torch.bool, device=like.device)
+    apart = torch.zeros_like(same, dtype=dtype).masked_fill_(~same, -torch.inf)
+    rows = mask.view(-1, 1, 1, together, padding.shape[1]) + apart[:, None, :, None]  # (R, p, 1, p, S)
+    return rows.expand(-1, -1, queries, -1, -1).reshape(len(rows), 1, together * queries, -1)
 
 
-def add_norm(norm: nn.LayerNorm, x: Tensor, y: Tensor) -> Tensor:
-    """LayerNorm(x + y); one kernel where a GPU only generates."""
-    if _only_generates(x) and x.dtype == y.dtype == norm.weight.dtype and _triton():
-        from noise2text.networks.kernels import add_norm as fused
+class AddNorm(nn.LayerNorm):
+    """LayerNorm(x + dropout(y)): how every part of a layer ends."""
 
-        return fused(x, y, norm.weight, norm.bias, norm.eps)
-    out: Tensor = norm(x + y)
-    return out
+    def __init__(self, width: int, dropout: float) -> None:
+        super().__init__(width)
+        self.rate = dropout
+        self.fused = False  # whether training compiles it (`training/recorded.py`)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:  # type: ignore[override]
+        if _only_generates(x) and x.dtype == y.dtype == self.weight.dtype and _triton():
+            from noise2text.networks.kernels import add_norm
+
+            return add_norm(x, y, self.weight, self.bias, self.eps)
+        if self.fused and self.training and torch.is_autocast_enabled():
+            from noise2text.networks.fused import add_norm as fused
+
+            return fused(x, y, self.weight, self.bias, eps=self.eps, rate=self.rate)
+        return super().forward(x + dropout(y, self.rate, self.training))
 
 
 def _only_generates(x: Tensor) -> bool:
@@ -67,13 +99,15 @@ class SelfAttention(nn.Module):
         self.merge = nn.Linear(width, width)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        queries, keys, values = (split_heads(part, self.heads) for part in self.project(x).chunk(3, dim=-1))
+        together = max(1, mask.shape[-2] // x.shape[1])
+        parts = self.project(x).reshape(x.shape[0] // together, -1, 3 * x.shape[2]).chunk(3, dim=-1)
+        queries, keys, values = (split_heads(part, self.heads) for part in parts)
         seen = scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
-        return self.merge(seen.transpose(1, 2).flatten(2))
+        return self.merge(seen.transpose(1, 2).reshape(x.shape))
 
 
 class CrossAttention(nn.Module):
-    """Every position looks at the source, whose keys and values are given, a row a sentence."""
+    """Every position looks at the source, whose keys and values are given, a row a sentence or several."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -83,7 +117,8 @@ class CrossAttention(nn.Module):
 
     def forward(self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
         sentences = keys.shape[0]
-        # The candidates of a sentence share its keys: they are folded into the query's length.
+        # The candidates of a sentence share its keys: they are folded into the query's length, and so are
+        # sentences that lie side by side.
         queries = self.project(x).reshape(sentences, -1, x.shape[-1])  # (S, C·L, W)
         seen = scaled_dot_product_attention(split_heads(queries, self.heads), keys, values, attn_mask=mask)
         return self.merge(seen.transpose(1, 2).reshape(x.shape))
@@ -132,14 +167,13 @@ class EncoderLayer(nn.Module):
         activation: Callable[[], nn.Module] = nn.ReLU,
     ) -> None:
         super().__init__()
-        self.attention, self.attention_norm = SelfAttention(width, heads), nn.LayerNorm(width)
+        self.attention, self.attention_norm = SelfAttention(width, heads), AddNorm(width, dropout)
         self.feed = FeedForward(width, ffn, width, activation=activation)
-        self.feed_norm = nn.LayerNorm(width)
-        self.dropout = nn.Dropout(dropout)
+        self.feed_norm = AddNorm(width, dropout)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        x = add_norm(self.attention_norm, x, self.dropout(self.attention(x, mask)))
-        return add_norm(self.feed_norm, x, self.dropout(self.feed(x)))
+        x = self.attention_norm(x, self.attention(x, mask))
+        return self.feed_norm(x, self.feed(x))
 
 
 class DecoderLayer(nn.Module):
@@ -147,15 +181,14 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, width: int, ffn: int, heads: int, *, dropout: float) -> None:
         super().__init__()
-        self.attention, self.attention_norm = SelfAttention(width, heads), nn.LayerNorm(width)
-        self.cross, self.cross_norm = CrossAttention(width, heads), nn.LayerNorm(width)
-        self.feed, self.feed_norm = FeedForward(width, ffn, width), nn.LayerNorm(width)
-        self.dropout = nn.Dropout(dropout)
+        self.attention, self.attention_norm = SelfAttention(width, heads), AddNorm(width, dropout)
+        self.cross, self.cross_norm = CrossAttention(width, heads), AddNorm(width, dropout)
+        self.feed, self.feed_norm = FeedForward(width, ffn, width), AddNorm(width, dropout)
 
     def forward(self, x: Tensor, mask: Tensor, keys: Tensor, values: Tensor, source_mask: Tensor) -> Tensor:
-        x = add_norm(self.attention_norm, x, self.dropout(self.attention(x, mask)))
-        x = add_norm(self.cross_norm, x, self.dropout(self.cross(x, keys, values, source_mask)))
-        return add_norm(self.feed_norm, x, self.dropout(self.feed(x)))
+        x = self.attention_norm(x, self.attention(x, mask))
+        x = self.cross_norm(x, self.cross(x, keys, values, source_mask))
+        return self.feed_norm(x, self.feed(x))
 
 
 class TimeEmbedding(nn.Module):

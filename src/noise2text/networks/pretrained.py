@@ -48,6 +48,8 @@ class Past:
 class _Foreign(Writer):
     """A model of the library that scores the first `size` of its tokens, those that the tokenizer has."""
 
+    recordable = False
+
     def __init__(self, model: nn.Module, *, size: int) -> None:
         super().__init__()
         self.model, self.size = model, size

@@ -25,6 +25,7 @@ class Writer(nn.Module, ABC):
     """Scores the next token, given the source and what was written so far."""
 
     space: Space  # source, target and output share their embeddings; foreign networks keep their own
+    recordable = True  # whether its passes can be CUDA graphs: the same operations each time
 
     @abstractmethod
     def read(self, source: Source) -> Memory:

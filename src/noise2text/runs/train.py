@@ -34,6 +34,7 @@ from noise2text.text.plan import Plan
 from noise2text.training import checkpoint
 from noise2text.training.averaging import Ema
 from noise2text.training.loop import Tick, train_steps
+from noise2text.training.passes import Pass, Plain, Recorded, fuse
 from noise2text.training.rates import RATES
 from noise2text.training.settings import TrainingSettings
 
@@ -41,6 +42,9 @@ __all__ = ["settle", "train"]
 
 CHANGEABLE = {"steps", "log_every", "validate_every", "save_every", "tensorboard"}
 """Settings that a resumed run may change."""
+
+WORTH_COMPILING = 10_000_000
+"""Parameters from which a GPU's training is fused without being asked: compiling takes some seconds."""
 
 _LAYOUT = 4  # what a key is for; the training loop has 1 to 3
 
@@ -179,7 +183,7 @@ class Run:
                 rate=RATES[self.settings.decay](self.settings.warmup, last),
                 clip=self.settings.clip,
                 seed=self.settings.seed,
-                autocast=self._autocast,
+                run=self._pass(),
             )
             for tick in ticks:
                 self._after(tick, stop)
@@ -284,6 +288,15 @@ class Run:
             row += len(batch.pairs)
         return canvases
 
+    def _pass(self) -> Pass:
+        """How a micro-batch is passed: on a GPU recorded and, for what is worth compiling, fused."""
+        plain, wish = Plain(self._autocast), self.settings.acceleration
+        if wish == "none" or self.device.type != "cuda" or not self.objective.recordable:
+            return plain
+        if wish == "compiled" or (wish == "auto" and _size(self.system) >= WORTH_COMPILING):
+            fuse(self.objective)
+        return Recorded(plain)
+
     def _autocast(self) -> AbstractContextManager[Any]:
         dtype = find_dtype(self.settings.precision, self.device)
         if dtype == torch.float32:
@@ -292,14 +305,17 @@ class Run:
         return torch.autocast(self.device.type, dtype, cache_enabled=False)
 
     def _introduce(self, first: int) -> None:
-        parameters = sum(parameter.numel() for parameter in self.system.parameters())
         shapes = " ".join(f"{source}→{target}" for source, target in self.plan.shapes)
         self.display.say(
-            f"{self.recipe.name}: {parameters:,} parameters on {self.device}, "
+            f"{self.recipe.name}: {_size(self.system):,} parameters on {self.device}, "
             f"{len(self.data.train):,} pairs in {self.plan.batches_per_epoch:,} batches of shapes {shapes}"
         )
         if first > 1:
             self.display.say(f"resuming after step {first - 1:,}")
+
+
+def _size(system: System) -> int:
+    return sum(parameter.numel() for parameter in system.parameters())
 
 
 def _adamw(system: System, settings: TrainingSettings, *, fused: bool) -> torch.optim.AdamW:

@@ -40,6 +40,11 @@ def ladder(lengths: np.ndarray, *, rungs: int = 6, multiple: int = 4) -> list[Sh
     return sorted(shapes)
 
 
+def _rows(count: int) -> int:
+    """At least one row; many are rounded down to a multiple of 8, as the products of GPUs like them."""
+    return count - count % 8 if count >= 256 else max(1, count)
+
+
 class Plan:
     """The batches of every epoch over pairs of the given lengths."""
 
@@ -47,7 +52,7 @@ class Plan:
         self.shapes = list(shapes or ladder(lengths))
         fits = [(lengths[:, 0] <= source) & (lengths[:, 1] <= target) for source, target in self.shapes]
         self._rung = np.argmax(np.stack(fits), axis=0).astype(np.int16)
-        self._rows = [max(1, tokens // max(shape)) for shape in self.shapes]
+        self._rows = [_rows(tokens // max(shape)) for shape in self.shapes]
         self._seed = seed
         self.batches_per_epoch = self._count()
         self._open: tuple[int, list[Batch]] = (-1, [])

@@ -6,7 +6,7 @@ so that its losses compare with those of any other model.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,9 @@ class Dropping(Objective):
     def __init__(self, objective: Objective, layout: Layout, rate: float) -> None:
         super().__init__(objective.terms, objective.weights)
         self.objective, self.layout, self.rate = objective, layout, rate
+
+    def coin(self, step_key: Tensor) -> Hashable:
+        return self.objective.coin(step_key)
 
     def draw(self, canvas: Canvas, keys: Tensor, step_key: Tensor) -> Dropped:
         rows = uniform(key(keys, _DROP)) < (self.rate if self.training else 0.0)

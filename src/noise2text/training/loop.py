@@ -8,7 +8,6 @@ and resumed ends where it would have ended.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 from noise2text.diffusion.noise import key
 from noise2text.text.canvas import Canvas
 from noise2text.training.objective import Objective
+from noise2text.training.passes import Pass
 from noise2text.training.rates import Rate
 
 __all__ = ["Tick", "evaluate_loss", "train_steps"]
@@ -47,12 +47,13 @@ def train_steps(
     rate: Rate,
     clip: float,
     seed: int,
-    autocast: Callable[[], AbstractContextManager[object]],
+    run: Pass,
 ) -> Iterator[Tick]:
     """Train from step `first` to step `last`, both done; `feed` gives a step's micro-batches."""
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     for step in range(first, last + 1):
         objective.train()
+        run.clear(parameters)
         torch.manual_seed(int(key(seed, _DROPOUT, step)))
         canvases = feed(step)
         counts = _counts(objective, canvases)
@@ -61,18 +62,13 @@ def train_steps(
         for canvas in canvases:
             keys = _row_keys(canvas, seed, _TRAINING, step, first_row=row)
             row += len(keys)
-            draws = objective.draw(canvas, keys, key(seed, _TRAINING, step))
-            with autocast():
-                tallies = objective(canvas, draws)
-            means = {name: tally.total() / counts[name] for name, tally in tallies.items()}
-            objective.loss(means).backward()
-            objective.observe(draws, tallies)
-            totals = {name: totals[name] + mean.detach() for name, mean in means.items()}
+            passed = run(objective, canvas, keys, key(seed, _TRAINING, step), counts)
+            objective.observe(passed.draws, passed.tallies)
+            totals = {name: totals[name] + mean for name, mean in passed.means.items()}
         for group in optimiser.param_groups:
             group["lr"] = peak * rate(step)
         gradient = nn.utils.clip_grad_norm_(parameters, clip if clip > 0 else torch.inf)
         optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
         objective.settle(step)
         tokens = sum((~c.padding).sum() + (~c.source.padding).sum() for c in canvases)
         yield Tick(step, objective.loss(totals), totals, gradient, peak * rate(step), torch.as_tensor(tokens))

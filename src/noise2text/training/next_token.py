@@ -6,7 +6,6 @@ The true past is given at every place (teacher forcing), so nothing is left to c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from torch import Tensor
 
@@ -21,14 +20,9 @@ __all__ = ["NextToken"]
 
 @dataclass(frozen=True)
 class _Spelled:
-    """A canvas and the writer's scores for it."""
+    """How surprised a writer is at the tokens of a canvas."""
 
-    canvas: Canvas
-    logits: Tensor  # (B, L, V)
-
-    @cached_property
-    def log_probabilities(self) -> Tensor:
-        return self.logits.float().log_softmax(-1)
+    surprises: tuple[Tensor, Tensor]  # (B, L) each
 
 
 class NextToken(Objective):
@@ -38,6 +32,7 @@ class NextToken(Objective):
         smoothed, plain = Anchor(smoothing=label_smoothing), Nll()
         super().__init__({"smoothed": smoothed, "nll": plain}, {"smoothed": 1.0})
         self.writer, self.bos = writer, bos
+        self.recordable = writer.recordable
         self.tokens_of = {"smoothed": smoothed, "nll": plain}
 
     def draw(self, canvas: Canvas, keys: Tensor, step_key: Tensor) -> None:
@@ -48,5 +43,6 @@ class NextToken(Objective):
 
     def spell(self, canvas: Canvas, memory: Memory) -> dict[str, Tally]:
         """The terms of a target that is written with this memory of its source."""
-        spelled = _Spelled(canvas, self.writer(shifted(canvas.tokens, self.bos), memory))
+        logits = self.writer(shifted(canvas.tokens, self.bos), memory)
+        spelled = _Spelled(self.spelling(logits, canvas.tokens))
         return {name: Tally(term.value(spelled), term.mask(canvas)) for name, term in self.tokens_of.items()}

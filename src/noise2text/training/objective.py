@@ -7,7 +7,7 @@ that neither the order of work nor the number of processes changes it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.diffusion.denoiser import Denoiser
-from noise2text.diffusion.losses import Tally, Term, Trace
+from noise2text.diffusion.losses import Spell, Tally, Term, Trace, surprises
 from noise2text.diffusion.noise import gaussian, key, uniform
 from noise2text.diffusion.schedules import Level
 from noise2text.diffusion.times import Times
@@ -44,10 +44,21 @@ class Objective(nn.Module, ABC):
     def __init__(self, terms: Mapping[str, Term], weights: Mapping[str, float]) -> None:
         super().__init__()
         self.terms, self.weights = dict(terms), dict(weights)
+        self.fused_spelling: Spell = surprises
+        self.recordable = True  # whether a pass is the same operations each time, without the host
+
+    @property
+    def spelling(self) -> Spell:
+        """How surprises are computed."""
+        return self.fused_spelling if self.training else surprises
 
     def counts(self, canvas: Canvas) -> dict[str, Tensor]:
         """How many places each term counts on this canvas."""
         return {name: term.mask(canvas).sum() for name, term in self.terms.items()}
+
+    def coin(self, step_key: Tensor) -> Hashable:
+        """What chance decides for a whole step: steps for which it falls alike run the same operations."""
+        return None
 
     @abstractmethod
     def draw(self, canvas: Canvas, keys: Tensor, step_key: Tensor) -> Any:
@@ -87,6 +98,10 @@ class DiffusionObjective(Objective):
         self.denoiser, self.schedule, self.times = denoiser, schedule, times
         self.self_conditioning, self.blur = self_conditioning, blur
 
+    def coin(self, step_key: Tensor) -> bool:
+        """Whether this step trains with a guess (self-conditioning)."""
+        return bool(uniform(step_key) < self.self_conditioning)
+
     def draw(self, canvas: Canvas, keys: Tensor, step_key: Tensor) -> Draws:
         """The time and the noise of each row, and the coin of self-conditioning."""
         shape = canvas.tokens.shape[1], self.denoiser.space.dim
@@ -96,7 +111,7 @@ class DiffusionObjective(Objective):
             weight=weight,
             noise=gaussian(keys, 1, *shape),
             blur=gaussian(keys, 2, *shape) if self.blur else torch.zeros((), device=keys.device),
-            guessed=bool(uniform(step_key) < self.self_conditioning),
+            guessed=self.coin(step_key),
         )
 
     def forward(self, canvas: Canvas, draws: Draws) -> dict[str, Tally]:
@@ -113,6 +128,7 @@ class DiffusionObjective(Objective):
                 guess = held.hold(denoiser(z_t, level, memory, held, None).mean)
         estimate = denoiser(z_t, level, memory, held, guess)
         first = (draws.t <= 1 / self.times.steps)[:, None, None]  # there the embedding itself is the target
-        trace = Trace(canvas, z0, torch.where(first, clean, z0), estimate, memory, denoiser, level)
+        target = torch.where(first, clean, z0)
+        trace = Trace(canvas, z0, target, estimate, memory, denoiser, level, self.spelling)
         values = {name: draws.weight[:, None] * term.value(trace) for name, term in self.terms.items()}
         return {name: Tally(value, self.terms[name].mask(canvas)) for name, value in values.items()}

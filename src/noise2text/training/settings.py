@@ -59,6 +59,9 @@ class TrainingSettings(DataSettings):
     ema: float = option(0.0, "decay of the moving average of the weights, e.g. 0.999; 0 for none")
     average: int = option(1, "average the weights of so many best validations into the final model")
     precision: str = option("auto", "float32, bfloat16, or auto: bfloat16 on a GPU")
+    acceleration: str = option(
+        "auto", "of a GPU's steps: none, recorded (CUDA graphs), compiled (fused kernels, too), or auto"
+    )
     seed: int = option(0, "decides initial weights, data order, noise and dropout")
 
     log_every: int = option(100, "steps between two lines of metrics.jsonl")
@@ -80,6 +83,7 @@ _CHOICES = {
     "optimizer": ("adamw",),
     "decay": tuple(RATES),
     "precision": ("auto", "float32", "bfloat16"),
+    "acceleration": ("auto", "none", "recorded", "compiled"),
     "best_by": ("bleu", "loss"),
 }
 _POSITIVE = (

@@ -1,0 +1,71 @@
+"""Training steps of a published size on this machine: plain, recorded, and recorded with fused kernels.
+
+    python benchmarks/training.py [--device cuda] [--recipe difformer] [--preset qqp] [--length 16] [--rows 2048]
+
+The vocabulary is 30,522 made-up words, the texts are random: the time does not depend on them. A joint canvas
+(DiffuSeq) has its preset's number of positions whatever the length.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from tokenizers import Tokenizer as Inner
+from tokenizers.models import WordLevel
+
+from noise2text.hardware import find_device
+from noise2text.recipes import find_recipe
+from noise2text.runs.pace import paces
+from noise2text.settings import change, parse_assignments
+from noise2text.text.tokenizer import Tokenizer
+
+VOCABULARY = 30_522
+
+
+def made_up_tokenizer(words: int) -> Tokenizer:
+    """A tokenizer of so many made-up words, special tokens among them."""
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    names = [*specials, *(f"w{number}" for number in range(words - len(specials)))]
+    inner = Inner(WordLevel({name: number for number, name in enumerate(names)}, unk_token="[UNK]"))
+    inner.add_special_tokens(specials)
+    return Tokenizer(inner)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default=None)
+    parser.add_argument("--recipe", default="difformer")
+    parser.add_argument("--preset", default="qqp")
+    parser.add_argument("--length", type=int, default=16)
+    parser.add_argument("--rows", type=int, default=2048)
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--vocabulary", type=int, default=VOCABULARY)
+    parser.add_argument("--set", action="append", default=[])
+    arguments = parser.parse_args()
+    recipe, tokenizer = find_recipe(arguments.recipe), made_up_tokenizer(arguments.vocabulary)
+    wanted = {"tokenizer": "bpe"} | parse_assignments(arguments.set)
+    settings = recipe.resolve(
+        change(recipe.settings(arguments.preset), wanted, where="benchmarks/training.py"), tokenizer
+    )
+    plain = 0.0
+    for one in paces(
+        recipe,
+        settings,
+        tokenizer,
+        device=find_device(arguments.device),
+        length=arguments.length,
+        rows=arguments.rows,
+        steps=arguments.steps,
+    ):
+        plain = plain or one.step
+        parts = ", ".join(f"{name} {1000 * value:.1f} ms" for name, value in one.parts.items())
+        print(
+            f"{one.acceleration:<9} {one.tokens_per_second:>9,.0f} tokens/s {one.pairs_per_second:>8,.0f} pairs/s "
+            f"{1000 * one.step:7.1f} ms a step ({plain / one.step:.2f} × plain), first step {one.first:.1f} s, "
+            f"{one.share:.0%} of peak, {one.memory:,.0f} MiB; {parts}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,224 @@
+"""How fast a model trains on this machine: whole steps over made-up pairs, plain, recorded and fused.
+
+A step is all of it: the batch is put together on the host, sent, passed forward and backward, and the weights
+are updated. Tokens are padded ones of a side; every pair fills its row. The parts of a step are timed apart from
+its speed, since to time a part the host has to wait for it. The share of the peak counts the products of one
+pass without self-conditioning, as torch's flop counter does, against two square matrices in the same run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from noise2text.hardware import find_dtype
+from noise2text.problem import Problem
+from noise2text.recipes import Recipe
+from noise2text.runs.bench import peak_rate
+from noise2text.system import System
+from noise2text.text.canvas import Canvas
+from noise2text.text.rows import Rows
+from noise2text.text.tokenizer import Tokenizer
+from noise2text.training.loop import train_steps
+from noise2text.training.objective import Objective
+from noise2text.training.passes import Pass, Passed, Plain, Recorded, fuse
+
+__all__ = ["Pace", "pace", "paces"]
+
+WARM = 6  # steps that do not count, among them both falls of the coin of self-conditioning
+
+
+@dataclasses.dataclass(frozen=True)
+class Pace:
+    """One way to train, and how fast it was."""
+
+    acceleration: str
+    rows: int
+    length: int  # padded tokens a side
+    first: float  # seconds until the first step was done
+    step: float  # seconds a step, after the first ones
+    parts: Mapping[str, float]  # seconds of a step's parts
+    share: float  # of the machine's rate of multiplication
+    memory: float  # at the most, in MiB; of a GPU
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Padded tokens a side."""
+        return self.rows * self.length / self.step
+
+    @property
+    def pairs_per_second(self) -> float:
+        """Pairs."""
+        return self.rows / self.step
+
+
+def paces(
+    recipe: Recipe,
+    settings: Any,
+    tokenizer: Tokenizer,
+    *,
+    device: torch.device,
+    length: int,
+    rows: int = 0,
+    steps: int = 30,
+) -> Iterator[Pace]:
+    """The pace of every acceleration that the device has, each from fresh weights."""
+    if recipe.fit is not None:
+        raise Problem(f"{recipe.name} takes its corpus in at once: it has no training steps to time.")
+    rows = rows or max(1, settings.tokens // length)
+    for acceleration in ("none", "recorded", "compiled") if device.type == "cuda" else ("none",):
+        yield pace(
+            recipe, settings, tokenizer, acceleration, device=device, length=length, rows=rows, steps=steps
+        )
+
+
+def pace(
+    recipe: Recipe,
+    settings: Any,
+    tokenizer: Tokenizer,
+    acceleration: str,
+    *,
+    device: torch.device,
+    length: int,
+    rows: int,
+    steps: int,
+) -> Pace:
+    """How fast a recipe's steps are, accelerated so."""
+    torch.manual_seed(settings.seed)
+    system: System = recipe.build(settings, tokenizer).to(device)
+    objective = recipe.objective(settings, system)
+    dtype = find_dtype(settings.precision, device)
+
+    def autocast() -> AbstractContextManager[Any]:
+        off = dtype == torch.float32
+        return nullcontext() if off else torch.autocast(device.type, dtype, cache_enabled=False)
+
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    feed = _made_up(system, rows, length, device)
+    plain = Plain(autocast)
+    products = _products(plain, objective, feed(0)[0])
+    if acceleration == "compiled":
+        fuse(objective)
+    run: Pass = plain if acceleration == "none" else Recorded(plain)
+    go = _Steps(objective, _optimiser(system, settings, device), device)
+    first = go(feed, run, 1)
+    go(feed, run, WARM - 1)
+    step = go(feed, run, steps) / steps
+    return Pace(
+        acceleration,
+        rows,
+        length,
+        first,
+        step,
+        _parts(go, feed, run, device),
+        products / step / peak_rate(device, dtype),
+        torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else 0.0,
+    )
+
+
+class _Steps:
+    """Goes on training from call to call; answers with the seconds that so many steps took."""
+
+    def __init__(self, objective: Objective, optimiser: torch.optim.Optimizer, device: torch.device) -> None:
+        self.objective, self.optimiser, self.device, self.done = objective, optimiser, device, 0
+
+    def __call__(self, feed: Callable[[int], Sequence[Canvas]], run: Pass, steps: int) -> float:
+        begin = time.perf_counter()
+        for _ in train_steps(
+            self.objective,
+            self.optimiser,
+            feed,
+            first=self.done + 1,
+            last=self.done + steps,
+            peak=1e-5,
+            rate=lambda step: 1.0,
+            clip=1.0,
+            seed=0,
+            run=run,
+        ):
+            pass
+        self.done += steps
+        _wait(self.device)
+        return time.perf_counter() - begin
+
+
+def _optimiser(system: System, settings: Any, device: torch.device) -> torch.optim.Optimizer:
+    learned = [parameter for parameter in system.parameters() if parameter.requires_grad]
+    return torch.optim.AdamW(learned, betas=settings.betas, fused=device.type == "cuda")
+
+
+def _made_up(
+    system: System, rows: int, length: int, device: torch.device
+) -> Callable[[int], Sequence[Canvas]]:
+    """Batches of random tokens, put together on the host as those of a corpus are."""
+    chance = np.random.default_rng(0)
+    plain = [token for token in range(len(system.tokenizer)) if token not in system.tokenizer.specials]
+    corpus, lengths = chance.choice(plain, size=4 * rows * length), np.full(rows, length)
+
+    def feed(step: int) -> Sequence[Canvas]:
+        starts = np.random.default_rng(step).permutation(4 * rows)[:rows] * length
+        sources = Rows.cut(corpus, starts, lengths)
+        return [system.layout.canvas(sources, sources, shape=(length, length)).to(device)]
+
+    return feed
+
+
+def _products(plain: Plain, objective: Objective, canvas: Canvas) -> float:
+    """How many operations the products of one pass take, forward and backward, without a guess."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    objective.train()
+    keys = torch.arange(len(canvas.tokens), device=canvas.tokens.device)
+    steps = (torch.tensor(number) for number in range(10_000))
+    unguessed = next(step for step in steps if not objective.coin(step))
+    with FlopCounterMode(display=False) as counter:
+        plain(objective, canvas, keys, unguessed, objective.counts(canvas))
+    for parameter in objective.parameters():
+        parameter.grad = None
+    return float(counter.get_total_flops())
+
+
+def _parts(go: _Steps, feed: Any, run: Pass, device: torch.device, steps: int = 5) -> dict[str, float]:
+    """The median seconds of putting a batch together, of its pass, and of the update."""
+    times: dict[str, list[float]] = {"batch": [], "pass": []}
+
+    def timed(name: str, work: Callable[[], Any]) -> Any:
+        _wait(device)
+        begin = time.perf_counter()
+        done = work()
+        _wait(device)
+        times[name].append(time.perf_counter() - begin)
+        return done
+
+    class Timed:
+        def clear(self, parameters: Any) -> None:
+            run.clear(parameters)
+
+        def __call__(
+            self,
+            objective: Objective,
+            canvas: Canvas,
+            keys: Tensor,
+            step_key: Tensor,
+            counts: Mapping[str, Tensor],
+        ) -> Passed:
+            passed: Passed = timed("pass", lambda: run(objective, canvas, keys, step_key, counts))
+            return passed
+
+    whole = go(lambda step: timed("batch", lambda: feed(step)), Timed(), steps) / steps
+    parts = {name: statistics.fmean(values) for name, values in times.items()}
+    return parts | {"update": max(0.0, whole - sum(parts.values()))}
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

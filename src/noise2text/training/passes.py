@@ -1,0 +1,159 @@
+"""A pass over one micro-batch, forward and backward, which leaves gradients behind.
+
+`Plain` runs it operation by operation. On a GPU most of the host's time goes into launching kernels, so
+`Recorded` records the very same pass as a CUDA graph, once for each shape of a batch and each fall of the
+step's coin, and replays it: draws, guess, forward and backward, with no host in between. A recording has
+no memory of a step: all that a pass needs is copied to where it looks, and dropout's generator is seeded by
+the loop at each step, so that a run ends the same whether it was stopped in between or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from noise2text.decoding.captured import Graph, copied, fill, shapes
+from noise2text.diffusion.losses import Tally
+from noise2text.networks.layers import AddNorm
+from noise2text.text.canvas import Canvas
+from noise2text.training.objective import Objective
+
+__all__ = ["Pass", "Passed", "Plain", "Recorded", "fuse"]
+
+Autocast = Callable[[], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What a pass drew, what it counted, and the means over the whole step's counts."""
+
+    draws: Any
+    tallies: Mapping[str, Tally]
+    means: Mapping[str, Tensor]
+
+
+class Pass(Protocol):
+    """How a micro-batch is passed through an objective."""
+
+    def clear(self, parameters: Sequence[nn.Parameter]) -> None:
+        """Forget the gradients of the step before."""
+
+    def __call__(
+        self,
+        objective: Objective,
+        canvas: Canvas,
+        keys: Tensor,
+        step_key: Tensor,
+        counts: Mapping[str, Tensor],
+    ) -> Passed:
+        """Add this micro-batch's part to the gradients."""
+
+
+class Plain:
+    """Operation by operation, on any device."""
+
+    def __init__(self, autocast: Autocast) -> None:
+        self.autocast = autocast
+
+    def clear(self, parameters: Sequence[nn.Parameter]) -> None:
+        for parameter in parameters:
+            parameter.grad = None
+
+    def __call__(
+        self,
+        objective: Objective,
+        canvas: Canvas,
+        keys: Tensor,
+        step_key: Tensor,
+        counts: Mapping[str, Tensor],
+    ) -> Passed:
+        draws = objective.draw(canvas, keys, step_key)
+        with self.autocast():
+            tallies = objective(canvas, draws)
+        means = {name: tally.total() / counts[name] for name, tally in tallies.items()}
+        objective.loss(means).backward()
+        counted = {name: Tally(tally.value.detach(), tally.mask) for name, tally in tallies.items()}
+        return Passed(draws, counted, {name: mean.detach() for name, mean in means.items()})
+
+
+class Recorded:
+    """Another pass as CUDA graphs, whose gradients keep their places in memory."""
+
+    def __init__(self, plain: Plain) -> None:
+        self.plain = plain
+        self.parameters: Sequence[nn.Parameter] = ()
+        self.graphs: dict[Hashable, _Recording] = {}
+        self.pool = torch.cuda.graph_pool_handle()  # no two of them run at once: they share memory
+
+    def clear(self, parameters: Sequence[nn.Parameter]) -> None:
+        self.parameters = parameters
+        kept = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        if kept:
+            torch._foreach_zero_(kept)
+
+    def __call__(
+        self,
+        objective: Objective,
+        canvas: Canvas,
+        keys: Tensor,
+        step_key: Tensor,
+        counts: Mapping[str, Tensor],
+    ) -> Passed:
+        name = (objective.coin(step_key), *shapes(canvas))
+        if name not in self.graphs:
+            self.graphs[name] = self._record(objective, canvas, keys, step_key, counts)
+        return self.graphs[name](canvas, keys, counts)
+
+    def _record(self, *given: Any) -> _Recording:
+        """A new recording; its trial runs leave the gradients as they were."""
+        before = [(p.grad, p.grad.clone()) for p in self.parameters if p.grad is not None]
+        recording = _Recording(self.plain, self.pool, *given)
+        for parameter in self.parameters:
+            if parameter.grad is not None:  # made by the trial runs, where there was none: it keeps its place
+                parameter.grad.zero_()
+        for gradient, value in before:
+            gradient.copy_(value)
+        return recording
+
+
+class _Recording:
+    """One graph, and the places where it finds its batch."""
+
+    def __init__(
+        self,
+        plain: Plain,
+        pool: Any,
+        objective: Objective,
+        canvas: Canvas,
+        keys: Tensor,
+        step_key: Tensor,
+        counts: Mapping[str, Tensor],
+    ) -> None:
+        self.canvas, self.keys = copied(canvas), keys.clone()
+        self.counts = {name: count.clone() for name, count in counts.items()}
+        self.graph: Graph[Passed] = Graph(
+            lambda: plain(objective, self.canvas, self.keys, step_key, self.counts), pool=pool
+        )
+
+    def __call__(self, canvas: Canvas, keys: Tensor, counts: Mapping[str, Tensor]) -> Passed:
+        fill(self.canvas, canvas)
+        self.keys.copy_(keys)
+        for name, count in counts.items():
+            self.counts[name].copy_(count)
+        return self.graph()
+
+
+def fuse(objective: Objective) -> None:
+    """Have what memory bounds compiled, in every part of an objective."""
+    from noise2text.networks.fused import surprises
+
+    for part in objective.modules():
+        if isinstance(part, AddNorm):
+            part.fused = True
+        if isinstance(part, Objective):
+            part.fused_spelling = surprises

@@ -1,0 +1,155 @@
+"""A recorded pass is the plain one: the same losses and weights, whatever the shapes and coins before it."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+import torch
+
+from noise2text.decoding import captured
+from noise2text.networks import fused
+from noise2text.networks.layers import AddNorm
+from noise2text.recipes import RECIPES
+from noise2text.settings import change
+from noise2text.system import System
+from noise2text.text.canvas import Canvas
+from noise2text.text.rows import Rows
+from noise2text.text.tokenizer import Tokenizer
+from noise2text.training import passes
+from noise2text.training.loop import train_steps
+from noise2text.training.passes import Pass, Plain, Recorded
+
+from ..conftest import SMALL
+
+LEARNED = [
+    name
+    for name, recipe in RECIPES.items()
+    if recipe.fit is None and not name.startswith("pretrained") and name not in ("gpvae", "levenshtein")
+]
+"""Recipes that learn by steps which can be recorded."""
+
+SHAPES = [(6, 5), (9, 8)]
+STEPS = 8
+
+
+class Replayed:
+    """What a recorded graph does, without a GPU: the same function on the same places again."""
+
+    def __init__(self, function: Callable[[], Any], *, pool: Any) -> None:
+        self.function = function
+        for _ in range(captured.WARM + 1):
+            function()
+
+    def __call__(self) -> Any:
+        return self.function()
+
+
+def _made(name: str, tokenizer: Tokenizer, device: str) -> tuple[System, Any]:
+    recipe = RECIPES[name]
+    known = {field.name for field in dataclasses.fields(recipe.settings("tiny"))}
+    small = {key: value for key, value in (SMALL | {"dropout": 0.0}).items() if key in known}
+    settings = recipe.resolve(change(recipe.settings("tiny"), small, where="a test"), tokenizer)
+    torch.manual_seed(0)
+    system: System = recipe.build(settings, tokenizer).to(device)
+    return system, recipe.objective(settings, system)
+
+
+def _feed(system: System, device: str) -> Callable[[int], Sequence[Canvas]]:
+    """Two micro-batches a step, of a shape that changes from step to step."""
+
+    def feed(step: int) -> Sequence[Canvas]:
+        shape = SHAPES[step // 2 % 2]
+        rows = [[7 + (row + step) % 5] * (2 + row % 3) for row in range(4)]
+        canvas = system.layout.canvas(Rows.of(rows), Rows.of(rows[::-1]), shape=shape)
+        return [canvas.to(device), canvas.to(device)]
+
+    return feed
+
+
+def _trained(
+    name: str, tokenizer: Tokenizer, run: Pass, device: str, *, compiled: bool = False
+) -> tuple[list[float], dict[str, Any]]:
+    system, objective = _made(name, tokenizer, device)
+    if compiled:
+        passes.fuse(objective)
+    ticks = train_steps(
+        objective,
+        torch.optim.SGD([p for p in system.parameters() if p.requires_grad], lr=0.05),
+        _feed(system, device),
+        first=1,
+        last=STEPS,
+        peak=0.05,
+        rate=lambda step: 1.0,
+        clip=1.0,
+        seed=0,
+        run=run,
+    )
+    losses = [float(tick.loss) for tick in ticks]
+    return losses, {key: value.cpu() for key, value in system.state_dict().items()}
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_recorded_passes_train_as_plain_ones(
+    name: str, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passes, "Graph", Replayed)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
+    recorded = Recorded(Plain(nullcontext))
+    losses, weights = _trained(name, tokenizer, recorded, "cpu")
+    expected, others = _trained(name, tokenizer, Plain(nullcontext), "cpu")
+    assert losses == pytest.approx(expected, rel=1e-5)
+    for key, value in others.items():
+        assert torch.allclose(weights[key].double(), value.double(), atol=1e-5), key
+    assert len(recorded.graphs) >= 1
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", LEARNED)
+def test_graphs_train_as_plain_passes(name: str, tokenizer: Tokenizer) -> None:
+    losses, weights = _trained(name, tokenizer, Recorded(Plain(nullcontext)), "cuda")
+    expected, others = _trained(name, tokenizer, Plain(nullcontext), "cuda")
+    assert losses == pytest.approx(expected, rel=1e-3)
+    for key, value in others.items():
+        assert torch.allclose(weights[key].double(), value.double(), atol=1e-3), key
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", ["difformer", "diffuseq", "transformer"])
+def test_fused_training_loses_what_plain_training_does(name: str, tokenizer: Tokenizer) -> None:
+    def autocast() -> Any:
+        return torch.autocast("cuda", torch.bfloat16, cache_enabled=False)
+
+    losses, _ = _trained(name, tokenizer, Recorded(Plain(autocast)), "cuda", compiled=True)
+    expected, _ = _trained(name, tokenizer, Plain(autocast), "cuda")
+    assert losses == pytest.approx(expected, rel=0.02)
+
+
+def test_what_is_compiled_is_what_it_stands_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The functions themselves, without the compiler: a residual and its norm, and two surprises."""
+    monkeypatch.setattr(fused, "_compiled", lambda function: function)
+    torch.manual_seed(0)
+    x, y = torch.randn(2, 3, 8, requires_grad=True), torch.randn(2, 3, 8, requires_grad=True)
+    plain = AddNorm(8, 0.0)
+    ours = fused.add_norm(x, y, plain.weight, plain.bias, eps=plain.eps, rate=0.0)
+    assert torch.allclose(ours, plain(x, y), atol=1e-6)
+    logits, tokens = torch.randn(2, 3, 11), torch.randint(11, (2, 3))
+    at, mean = fused.surprises(logits, tokens)
+    expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction="none")
+    assert torch.allclose(at.flatten(), expected, atol=1e-6)
+    assert torch.allclose(mean, -logits.log_softmax(-1).mean(-1), atol=1e-6)
+
+
+def test_fusing_reaches_every_residual_and_objective(tokenizer: Tokenizer) -> None:
+    system, objective = _made("diffuseq-guided", tokenizer, "cpu")
+    before = copy.copy(objective.spelling)
+    passes.fuse(objective)
+    assert all(part.fused for part in system.modules() if isinstance(part, AddNorm))
+    inner = [part for part in objective.modules() if isinstance(part, passes.Objective)]
+    assert len(inner) == 2
+    assert all(part.train().spelling is fused.surprises for part in inner)
+    assert objective.eval().spelling is before
