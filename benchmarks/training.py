@@ -1,6 +1,7 @@
 """Training steps of a published size on this machine: plain, recorded, and recorded with fused kernels.
 
-    python benchmarks/training.py [--device cuda] [--recipe difformer] [--preset qqp] [--length 16] [--rows 2048]
+    python benchmarks/training.py [--device cuda] [--recipe difformer] [--preset qqp] [--length 16]
+                                  [--rows 2048]
 
 The vocabulary is 30,522 made-up words, the texts are random: the time does not depend on them. A joint canvas
 (DiffuSeq) has its preset's number of positions whatever the length.
@@ -60,9 +61,9 @@ def main() -> None:
         plain = plain or one.step
         parts = ", ".join(f"{name} {1000 * value:.1f} ms" for name, value in one.parts.items())
         print(
-            f"{one.acceleration:<9} {one.tokens_per_second:>9,.0f} tokens/s {one.pairs_per_second:>8,.0f} pairs/s "
-            f"{1000 * one.step:7.1f} ms a step ({plain / one.step:.2f} × plain), first step {one.first:.1f} s, "
-            f"{one.share:.0%} of peak, {one.memory:,.0f} MiB; {parts}",
+            f"{one.acceleration:<9} {one.tokens_per_second:>9,.0f} tokens/s {one.pairs_per_second:>8,.0f} "
+            f"pairs/s {1000 * one.step:7.1f} ms a step ({plain / one.step:.2f} × plain), first step "
+            f"{one.first:.1f} s, {one.share:.0%} of peak, {one.memory:,.0f} MiB; {parts}",
             flush=True,
         )
 

@@ -13,8 +13,8 @@ from noise2text.networks.encoder_decoder import remember
 from noise2text.networks.layers import (
     DecoderLayer,
     EncoderLayer,
+    Stack,
     TimeEmbedding,
-    side_by_side,
     split_heads,
     visible,
 )
@@ -99,5 +99,10 @@ def test_rows_that_lie_side_by_side_do_not_see_each_other(together: int) -> None
     assert torch.allclose(passed(together)[~padding], passed(1)[~padding], atol=1e-6)
 
 
-def test_only_the_training_of_a_gpu_lays_rows_side_by_side() -> None:
-    assert side_by_side(PADDING, torch.zeros(1)) == 1
+def test_short_rows_lie_side_by_side_only_in_training_and_only_where_they_come_out_even() -> None:
+    stack = Stack([DecoderLayer(8, 16, 2, dropout=0.0)])
+    padding = torch.zeros(12, 5, dtype=torch.bool)
+    assert stack.train().together(padding) == 1
+    stack.tile = 25
+    assert stack.together(padding) == 4  # five would fit, but twelve rows do not go by five
+    assert stack.eval().together(padding) == 1

@@ -13,7 +13,7 @@ import torch
 
 from noise2text.decoding import captured
 from noise2text.networks import fused
-from noise2text.networks.layers import AddNorm
+from noise2text.networks.layers import AddNorm, Stack
 from noise2text.recipes import RECIPES
 from noise2text.settings import change
 from noise2text.system import System
@@ -149,6 +149,7 @@ def test_fusing_reaches_every_residual_and_objective(tokenizer: Tokenizer) -> No
     before = copy.copy(objective.spelling)
     passes.fuse(objective)
     assert all(part.fused for part in system.modules() if isinstance(part, AddNorm))
+    assert all(part.tile > 1 for part in system.modules() if isinstance(part, Stack))
     inner = [part for part in objective.modules() if isinstance(part, passes.Objective)]
     assert len(inner) == 2
     assert all(part.train().spelling is fused.surprises for part in inner)

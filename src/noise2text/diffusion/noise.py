@@ -44,9 +44,14 @@ def key(*parts: int | Tensor) -> Tensor:
     device = next((part.device for part in parts if isinstance(part, Tensor)), torch.device("cpu"))
     bits = torch.zeros((), dtype=torch.long, device=device)
     for part in parts:
-        number = part if isinstance(part, Tensor) else torch.tensor(_signed(part), device=device)
+        number = part if isinstance(part, Tensor) else _filled(_signed(part), device)
         bits = _mix((bits ^ _mix(number + _GOLDEN)) + _GOLDEN)
     return bits
+
+
+def _filled(number: int, device: torch.device) -> Tensor:
+    """The number on the device; nothing is copied there, which a graph being recorded would refuse."""
+    return torch.full((), number, dtype=torch.long, device=device)
 
 
 def uniform(keys: Tensor) -> Tensor:
@@ -59,7 +64,8 @@ def gaussian(keys: Tensor, step: int | Tensor, length: int, dim: int) -> Tensor:
 
     Steps of the shape (K, 1) give K of them, (K, B, length, dim).
     """
-    start = _mix(keys ^ _mix(torch.as_tensor(step, device=keys.device) * _FIRST + _GOLDEN))  # (…, B)
+    number = step if isinstance(step, Tensor) else _filled(step, keys.device)
+    start = _mix(keys ^ _mix(number * _FIRST + _GOLDEN))  # (…, B)
     positions = torch.arange(length, device=keys.device)[:, None] << 32
     counter = positions | torch.arange((dim + 1) // 2, device=keys.device)  # (L, D/2)
     bits = _mix(start[..., None, None] + counter * _GOLDEN)  # (…, B, L, D/2)

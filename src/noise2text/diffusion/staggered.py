@@ -12,6 +12,8 @@ Every position is told the same clock, the time: with places that do not move, t
 
 from __future__ import annotations
 
+from statistics import NormalDist
+
 import torch
 from torch import Tensor
 
@@ -36,7 +38,7 @@ class Staggered(Schedule):
         width = 1 / (self.positions + 5)
         means = (3 + torch.arange(1, self.positions + 1, device=t.device, dtype=torch.float64)) * width
         variance = torch.special.ndtr((t.double()[:, None] - 1 + means) / width)  # 1 − Φ(x) = Φ(−x)
-        quantile = torch.special.ndtri(torch.tensor(CUT_OFF, dtype=torch.float64, device=t.device))
+        quantile = NormalDist().inv_cdf(CUT_OFF)
         turn = (1 - means + quantile * width).clamp(min=0)  # where the variance is the cut-off
         line = CUT_OFF * t.double()[:, None] / turn
         return (1 - torch.where(t[:, None] < turn, line, variance)).clamp(min=_LEAST)

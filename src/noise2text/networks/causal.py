@@ -20,7 +20,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from noise2text.diffusion.denoiser import Memory
 from noise2text.diffusion.space import Space
 from noise2text.networks.encoder_decoder import Encoder, remember
-from noise2text.networks.layers import DecoderLayer, SelfAttention, side_by_side, split_heads, visible
+from noise2text.networks.layers import DecoderLayer, SelfAttention, Stack, split_heads, visible
 from noise2text.networks.writer import Writer
 from noise2text.text.canvas import Source
 
@@ -124,9 +124,7 @@ class Transformer(Writer):
         self.cross = nn.Linear(width, 2 * decoder_layers * width)
         self.positions = nn.Embedding(target_positions, width)
         self.dropout = nn.Dropout(dropout)
-        self.layers = nn.ModuleList(
-            CausalLayer(width, ffn, heads, dropout=dropout) for _ in range(decoder_layers)
-        )
+        self.layers = Stack(CausalLayer(width, ffn, heads, dropout=dropout) for _ in range(decoder_layers))
         self._start()
 
     @torch.no_grad()
@@ -143,13 +141,13 @@ class Transformer(Writer):
     def read(self, source: Source) -> Memory:
         states = self.encoder(source)
         shape = {"layers": len(self.layers), "heads": self.heads}
-        together = side_by_side(source.padding, states)
+        together = self.layers.together(source.padding)
         return remember(states, source.padding, self.cross(states), together=together, **shape)
 
     def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
         length = tokens.shape[1]
         x = self.dropout(self.space.embed(tokens) + self.positions.weight[:length])
-        places = torch.arange(side_by_side(tokens, x) * length, device=tokens.device)
+        places = torch.arange(self.layers.together(tokens) * length, device=tokens.device)
         past = (places[:, None] >= places) & (places[:, None] // length == places // length)
         source_mask = visible(memory.padding, x, together=memory.together, queries=length)
         for layer, keys, values in zip(self.layers, memory.keys, memory.values, strict=True):

@@ -17,8 +17,8 @@ from noise2text.networks.layers import (
     DecoderLayer,
     EncoderLayer,
     FeedForward,
+    Stack,
     TimeEmbedding,
-    side_by_side,
     split_heads,
     start,
     visible,
@@ -51,15 +51,14 @@ class Encoder(nn.Module):
         self.space = space
         self.project: nn.Module = nn.Linear(space.dim, width, bias=False)
         self.positions = nn.Embedding(positions, width)
-        self.layers = nn.ModuleList(EncoderLayer(width, ffn, heads, dropout=dropout) for _ in range(layers))
+        self.layers = Stack(EncoderLayer(width, ffn, heads, dropout=dropout) for _ in range(layers))
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, source: Source) -> Tensor:
         """The states (B, S, W)."""
         places = self.positions.weight[: source.tokens.shape[1]]
         x = self.dropout(self.project(self.space.embed(source.tokens)) + places)
-        together = side_by_side(source.padding, x)
-        mask = visible(source.padding, x, together=together, queries=x.shape[1])
+        mask = self.layers.mask(source.padding, x)
         for layer in self.layers:
             x = layer(x, mask)
         return x
@@ -93,16 +92,14 @@ class EncoderDecoder(Denoiser):
         self.positions = nn.Embedding(target_positions, width)
         self.norm = nn.LayerNorm(width)
         self.dropout = nn.Dropout(dropout)
-        self.layers = nn.ModuleList(
-            DecoderLayer(width, ffn, heads, dropout=dropout) for _ in range(decoder_layers)
-        )
+        self.layers = Stack(DecoderLayer(width, ffn, heads, dropout=dropout) for _ in range(decoder_layers))
         self.out: nn.Module = nn.Linear(width, space.dim, bias=False)
         self.apply(start)
 
     def read(self, source: Source) -> Memory:
         states = self.encoder(source)
         shape = {"layers": len(self.layers), "heads": self.heads}
-        together = side_by_side(source.padding, states)
+        together = self.layers.together(source.padding)
         return remember(states, source.padding, self.cross(states), together=together, **shape)
 
     def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
@@ -111,9 +108,8 @@ class EncoderDecoder(Denoiser):
         both = self.project(torch.stack([z, guess], dim=2).to(self.positions.weight.dtype))  # (B, L, 2, W)
         places = self.positions.weight[: z.shape[1]]
         x = self.dropout(self.norm(self.combine(both.flatten(2)) + self.time(level.clock) + places))
-        together, length = side_by_side(held.padding, x), x.shape[1]
-        mask = visible(held.padding, x, together=together, queries=length)
-        source_mask = visible(memory.padding, x, together=memory.together, queries=length)
+        mask = self.layers.mask(held.padding, x)
+        source_mask = visible(memory.padding, x, together=memory.together, queries=x.shape[1])
         for layer, keys, values in zip(self.layers, memory.keys, memory.values, strict=True):
             x = layer(x, mask, keys, values, source_mask)
         return Estimate(self.out(x).float(), x)

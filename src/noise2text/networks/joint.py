@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from noise2text.diffusion.denoiser import Denoiser, Estimate, Held, Memory
 from noise2text.diffusion.schedules import Level
 from noise2text.diffusion.space import Space
-from noise2text.networks.layers import EncoderLayer, TimeEmbedding, side_by_side, start, visible
+from noise2text.networks.layers import EncoderLayer, Stack, TimeEmbedding, start
 from noise2text.text.canvas import Source
 
 __all__ = ["JointTransformer"]
@@ -32,7 +32,7 @@ class JointTransformer(Denoiser):
         self.time = TimeEmbedding(width)
         self.norm = nn.LayerNorm(width)
         self.dropout = nn.Dropout(dropout)
-        self.layers = nn.ModuleList(
+        self.layers = Stack(
             EncoderLayer(width, ffn, heads, dropout=dropout, activation=nn.GELU) for _ in range(layers)
         )
         self.down: nn.Module = _bent(width, width, space.dim)
@@ -47,8 +47,7 @@ class JointTransformer(Denoiser):
         z = held.hold(z).to(self.positions.weight.dtype)
         places = self.positions.weight[: z.shape[1]]
         x = self.dropout(self.norm(self.up(z) + places + self.time(level.clock)))
-        together = side_by_side(held.padding, x)
-        mask = visible(held.padding, x, together=together, queries=x.shape[1])
+        mask = self.layers.mask(held.padding, x)
         for layer in self.layers:
             x = layer(x, mask)
         return Estimate(self.down(x).float(), x)

@@ -18,23 +18,11 @@ __all__ = [
     "EncoderLayer",
     "FeedForward",
     "SelfAttention",
+    "Stack",
     "TimeEmbedding",
-    "side_by_side",
     "start",
     "visible",
 ]
-
-
-TILE = 64
-"""How many queries the attention of a GPU takes at once: shorter rows are laid side by side in training."""
-
-
-def side_by_side(padding: Tensor, like: Tensor) -> int:
-    """How many rows (B, L) training lays side by side for a GPU's attention; elsewhere 1."""
-    rows, length = padding.shape
-    if not (like.is_cuda and torch.is_autocast_enabled()):
-        return 1
-    return next(together for together in range(max(1, TILE // length), 0, -1) if rows % together == 0)
 
 
 def visible(padding: Tensor, like: Tensor, *, together: int = 1, queries: int = 1) -> Tensor:
@@ -60,7 +48,7 @@ class AddNorm(nn.LayerNorm):
     def __init__(self, width: int, dropout: float) -> None:
         super().__init__(width)
         self.rate = dropout
-        self.fused = False  # whether training compiles it (`training/recorded.py`)
+        self.fused = False  # whether training compiles it (`training/passes.py`)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:  # type: ignore[override]
         if _only_generates(x) and x.dtype == y.dtype == self.weight.dtype and _triton():
@@ -189,6 +177,25 @@ class DecoderLayer(nn.Module):
         x = self.attention_norm(x, self.attention(x, mask))
         x = self.cross_norm(x, self.cross(x, keys, values, source_mask))
         return self.feed_norm(x, self.feed(x))
+
+
+class Stack(nn.ModuleList):
+    """Layers one upon the other; short rows may lie side by side in training, `tile` tokens or fewer.
+
+    A GPU's attention takes 64 queries at once, however few a row has.
+    """
+
+    tile = 1
+
+    def together(self, padding: Tensor) -> int:
+        """How many of the rows (B, L) lie side by side."""
+        rows, length = padding.shape
+        most = max(1, self.tile // length) if self.training else 1
+        return next(together for together in range(most, 0, -1) if rows % together == 0)
+
+    def mask(self, padding: Tensor, like: Tensor) -> Tensor:
+        """What self-attention adds to its scores."""
+        return visible(padding, like, together=self.together(padding), queries=padding.shape[1])
 
 
 class TimeEmbedding(nn.Module):

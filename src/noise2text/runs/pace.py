@@ -1,9 +1,10 @@
 """How fast a model trains on this machine: whole steps over made-up pairs, plain, recorded and fused.
 
-A step is all of it: the batch is put together on the host, sent, passed forward and backward, and the weights
-are updated. Tokens are padded ones of a side; every pair fills its row. The parts of a step are timed apart from
-its speed, since to time a part the host has to wait for it. The share of the peak counts the products of one
-pass without self-conditioning, as torch's flop counter does, against two square matrices in the same run.
+A step is all of it: the batch is put together on the host, sent, passed forward and backward, and the
+weights are updated. Tokens are padded ones of a side; every pair fills its row. The parts of a step are timed
+apart from its speed, since to time a part the host has to wait for it. The share of the peak counts the
+products of one pass without self-conditioning, as torch's flop counter does, against two square matrices in
+the same run.
 """
 
 from __future__ import annotations

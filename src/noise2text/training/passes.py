@@ -19,11 +19,14 @@ from torch import Tensor, nn
 
 from noise2text.decoding.captured import Graph, copied, fill, shapes
 from noise2text.diffusion.losses import Tally
-from noise2text.networks.layers import AddNorm
+from noise2text.networks.layers import AddNorm, Stack
 from noise2text.text.canvas import Canvas
 from noise2text.training.objective import Objective
 
 __all__ = ["Pass", "Passed", "Plain", "Recorded", "fuse"]
+
+TILE = 64
+"""How many queries a GPU's attention takes at once."""
 
 Autocast = Callable[[], AbstractContextManager[object]]
 
@@ -149,11 +152,13 @@ class _Recording:
 
 
 def fuse(objective: Objective) -> None:
-    """Have what memory bounds compiled, in every part of an objective."""
+    """Have what memory bounds compiled, and short rows side by side, in every part of an objective."""
     from noise2text.networks.fused import surprises
 
     for part in objective.modules():
         if isinstance(part, AddNorm):
             part.fused = True
+        if isinstance(part, Stack):
+            part.tile = TILE
         if isinstance(part, Objective):
             part.fused_spelling = surprises
