@@ -28,6 +28,7 @@ __all__ = [
     "Labelled",
     "Pair",
     "Tally",
+    "json_line",
     "read_labelled",
     "read_pairs",
     "read_references",
@@ -108,9 +109,13 @@ def read_labelled(path: str) -> list[Labelled]:
 def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
     """Writes the pairs as JSON Lines."""
     with open(path, "w", encoding="utf-8", newline="\n") as file:
-        for pair in pairs:
-            refs = {"refs": list(pair.refs)} if pair.refs else {}
-            file.write(json.dumps({"src": pair.src, "trg": pair.trg, **refs}, ensure_ascii=False) + "\n")
+        file.writelines(map(json_line, pairs))
+
+
+def json_line(pair: Pair) -> str:
+    """The pair as a line of JSON Lines, with its end."""
+    refs = {"refs": list(pair.refs)} if pair.refs else {}
+    return json.dumps({"src": pair.src, "trg": pair.trg, **refs}, ensure_ascii=False) + "\n"
 
 
 class _LineError(Exception):
