@@ -1,0 +1,1 @@
+"""The datasets of the papers, from their published raw files to pairs."""

@@ -1,0 +1,47 @@
+"""The one table of datasets, by name."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from noise2text.datasets.conversation import CONVERSATION
+from noise2text.datasets.covost import COVOST
+from noise2text.datasets.dataset import Dataset
+from noise2text.datasets.iwslt14 import IWSLT14
+from noise2text.datasets.parallel import GIGAWORD, MULTI30K, WMT14_PREPARED, WMT16_PREPARED
+from noise2text.datasets.qqp import QQP
+from noise2text.datasets.quasar_t import QUASAR_T
+from noise2text.datasets.tatoeba import TATOEBA
+from noise2text.datasets.wiki_auto import WIKI_AUTO
+from noise2text.datasets.wmt import WMT14, WMT16
+from noise2text.problem import Problem
+
+__all__ = ["DATASETS", "find_dataset"]
+
+DATASETS: dict[str, Dataset] = {
+    dataset.name: dataset
+    for dataset in (
+        QQP,
+        WIKI_AUTO,
+        QUASAR_T,
+        CONVERSATION,
+        GIGAWORD,
+        IWSLT14,
+        WMT14,
+        WMT14_PREPARED,
+        WMT16,
+        WMT16_PREPARED,
+        COVOST,
+        TATOEBA,
+        MULTI30K,
+    )
+}
+
+
+def find_dataset(name: str) -> Dataset:
+    """The dataset of that name."""
+    if name in DATASETS:
+        return DATASETS[name]
+    close = get_close_matches(name, DATASETS, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(DATASETS)}."
+    raise Problem(f"There is no dataset {name!r}; {hint}")
