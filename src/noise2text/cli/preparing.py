@@ -1,0 +1,137 @@
+"""Commands that turn published raw files into pairs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from noise2text import Problem
+from noise2text.cli.options import Json, app
+
+if TYPE_CHECKING:
+    from noise2text.datasets.build import Built
+    from noise2text.datasets.dataset import Dataset
+
+__all__ = ["data"]
+
+
+@app.command()
+def data(
+    name: Annotated[str | None, typer.Argument(help="The dataset; --list shows all of them.")] = None,
+    raw: Annotated[Path | None, typer.Option(help="The folder of the raw files.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder to write; it must be new or empty.")] = None,
+    reverse: Annotated[bool, typer.Option("--reverse", help="Swap source and target.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail if no paper has these split sizes.")] = False,
+    list_all: Annotated[
+        bool, typer.Option("--list", help="What there is, and where the files are had.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Turn the raw files of a dataset of the papers into train.jsonl, valid.jsonl and test.jsonl."""
+    from noise2text.datasets.build import build
+    from noise2text.datasets.registry import DATASETS, find_dataset
+
+    if list_all:
+        chosen = [find_dataset(name)] if name else list(DATASETS.values())
+        print(
+            json.dumps([_record(dataset) for dataset in chosen], indent=2, ensure_ascii=False)
+            if as_json
+            else "\n\n".join(map(_entry, chosen))
+        )
+        return
+    if name is None or raw is None or out is None:
+        raise Problem(
+            "A dataset needs its name, --raw DIR and --out DIR; `noise2text data --list` shows them."
+        )
+    with _counting() as progress:
+        built = build(find_dataset(name), raw, out=out, reverse=reverse, progress=progress)
+    print(json.dumps(_outcome(built), ensure_ascii=False) if as_json else _summary(built, out))
+    _compare(built, out, strict=strict)
+
+
+def _record(dataset: Dataset) -> dict[str, object]:
+    return {
+        "name": dataset.name,
+        "task": dataset.task,
+        "papers": list(dataset.papers),
+        "licence": dataset.licence,
+        "files": [{"name": file.name, "address": file.address} for file in dataset.files],
+        "sizes": [
+            {"train": sizes.train, "valid": sizes.valid, "test": sizes.test, "where": sizes.where}
+            for sizes in dataset.sizes
+        ],
+        "rules": list(dataset.rules),
+    }
+
+
+def _entry(dataset: Dataset) -> str:
+    """What --list says of a dataset: files of one address stand together."""
+    papers = f" ({', '.join(dataset.papers)})" if dataset.papers else ""
+    lines = [f"{dataset.name}: {dataset.task}{papers}"]
+    for sizes in dataset.sizes:
+        lines.append(f"  {sizes.train:,} / {sizes.valid:,} / {sizes.test:,} pairs ({sizes.where})")
+    for address in dict.fromkeys(file.address for file in dataset.files):
+        names = ", ".join(file.name for file in dataset.files if file.address == address)
+        lines.append(f"  {names}\n    from {address}")
+    return "\n".join([*lines, f"  licence: {dataset.licence}"])
+
+
+def _outcome(built: Built) -> dict[str, object]:
+    return {
+        "name": built.dataset.name,
+        "pairs": built.pairs,
+        "left_out": built.reasons,
+        "sizes_agree_with": built.agrees_with,
+    }
+
+
+def _summary(built: Built, out: Path) -> str:
+    sizes = ", ".join(f"{number:,} {split}" for split, number in built.pairs.items())
+    lines = [f"{out}: {sizes} pairs"]
+    lines += [f"left out: {number:,} ({why})" for why, number in built.reasons.items()]
+    lines += [f"the sizes are those of {where}" for where in built.agrees_with]
+    return "\n".join(lines)
+
+
+def _compare(built: Built, out: Path, *, strict: bool) -> None:
+    """Says each difference to each paper; where none agrees, `strict` is a Problem (the files stay)."""
+    disagree = bool(built.dataset.sizes) and not built.agrees_with
+    for sizes in built.dataset.sizes:
+        for difference in built.differences(sizes):
+            typer.echo(f"{'warning' if disagree else 'note'}: {difference}", err=True)
+    if strict and disagree:
+        raise Problem(
+            f"No paper has the split sizes of {out}; it was written, but do not compare scores on it."
+        )
+
+
+@contextmanager
+def _counting() -> Iterator[Callable[[int], None]]:
+    """A function to be told how many lines are done: a live line, or one now and then."""
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+    status = console.status("reading") if console.is_terminal else None
+    shown = time.monotonic()
+
+    def show(lines: int) -> None:
+        nonlocal shown
+        if status:
+            status.update(f"{lines:,} lines")
+        elif time.monotonic() - shown > 10:
+            shown = time.monotonic()
+            typer.echo(f"{lines:,} lines", err=True)
+
+    if status:
+        status.start()
+    try:
+        yield show
+    finally:
+        if status:
+            status.stop()
