@@ -5,10 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from noise2text.cli import preparing
+from noise2text.datasets.dataset import Sizes
 from noise2text.datasets.parallel import MULTI30K_NAMES
 from noise2text.datasets.registry import DATASETS
 
@@ -56,6 +60,37 @@ def test_strict_fails_on_other_sizes_and_keeps_the_files(run: Callable[..., Outc
     assert f"No paper has the split sizes of {out}" in done.err
     assert json.loads(done.out)["pairs"] == {"train": 3, "valid": 3, "test": 3}
     assert (out / "train.jsonl").exists()
+
+
+def test_a_paper_that_differs_is_a_note_where_another_agrees(
+    run: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = (Sizes(3, 3, 3, "one paper"), Sizes(4, 3, 3, "another"))
+    monkeypatch.setitem(DATASETS, "multi30k", replace(DATASETS["multi30k"], sizes=sizes))
+    raw = multi30k(tmp_path / "raw", whole=False)
+    done = run("data", "multi30k", "--raw", raw, "--out", tmp_path / "out", "--strict")
+    assert done.code == 0, done.err
+    assert "the sizes are those of one paper" in done.out
+    assert done.err == "note: train has 3 pairs, not the 4 of another.\n"
+
+
+def test_what_was_left_out_is_counted_by_reason(run: Callable[..., Outcome], tmp_path: Path) -> None:
+    raw = multi30k(tmp_path / "raw", whole=False)
+    (raw / "train.de.gz").write_bytes(gzip.compress(b"eins\n\n \n"))
+    done = run("data", "multi30k", "--raw", raw, "--out", tmp_path / "out")
+    assert "left out: 2 (a side is empty)" in done.out
+
+
+def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(
+    run: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = count(step=6)
+    monkeypatch.setattr(preparing.time, "monotonic", lambda: next(seconds))
+    raw = multi30k(tmp_path / "raw", whole=True)
+    done = run("data", "multi30k", "--raw", raw, "--out", tmp_path / "out")
+    lines = [line for line in done.err.splitlines() if line.endswith("000 lines")]
+    assert lines[0] == "2,000 lines"
+    assert len(lines) < 31
 
 
 def test_list_shows_every_dataset_and_where_its_files_are(run: Callable[..., Outcome]) -> None:
