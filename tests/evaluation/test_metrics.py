@@ -13,7 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF
 
-from noise2text.evaluation.metrics import METRICS, bleu, chrf, evaluate, exact_match, table
+from noise2text.evaluation.metrics import (
+    METRICS,
+    NAMED,
+    bleu,
+    chrf,
+    diversity,
+    evaluate,
+    exact_match,
+    find_metrics,
+)
+from noise2text.evaluation.tables import lines
 from noise2text.problem import Problem
 
 words = st.sampled_from(
@@ -31,7 +41,7 @@ def test_scores_equal_sacrebleu_on_padded_reference_streams(corpus: list[tuple[s
     for ours, metric in ((bleu, BLEU()), (chrf, CHRF())):
         score = ours(hypotheses, references)
         # A stream that is None for every sentence is no reference at all.
-        assert score.score == metric.corpus_score(hypotheses, streams).score
+        assert score.score == pytest.approx(metric.corpus_score(hypotheses, streams).score, rel=1e-12)
         assert score.signature == str(metric.get_signature())
 
 
@@ -39,8 +49,8 @@ def test_one_reference_equals_the_plain_functions_of_sacrebleu() -> None:
     hypotheses = ["the cat sat on the mat .", "it is raining", "Grüße aus Köln"]
     references = ["the cat is on the mat .", "it was raining", "Grüße aus Köln"]
     result = evaluate(hypotheses, [[reference] for reference in references])
-    assert result["bleu"]["score"] == sacrebleu.corpus_bleu(hypotheses, [references]).score
-    assert result["chrf"]["score"] == sacrebleu.corpus_chrf(hypotheses, [references]).score
+    assert result["bleu"]["score"] == pytest.approx(sacrebleu.corpus_bleu(hypotheses, [references]).score)
+    assert result["chrf"]["score"] == pytest.approx(sacrebleu.corpus_chrf(hypotheses, [references]).score)
     assert result["bleu"]["signature"] == (
         f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{sacrebleu.__version__}"
     )
@@ -88,8 +98,8 @@ def test_exact_match_is_a_percentage_of_the_sentences() -> None:
 
 
 def test_a_perfect_output_scores_100_everywhere() -> None:
-    lines = ["the cat sat on the mat", "2024-02-29", "مرحبا بك في بيتنا", "👩‍👩‍👧 👍 🎉 🎈"]
-    result = evaluate(lines, [[line] for line in lines])
+    texts = ["the cat sat on the mat", "2024-02-29", "مرحبا بك في بيتنا", "👩‍👩‍👧 👍 🎉 🎈"]
+    result = evaluate(texts, [[text] for text in texts])
     assert [result[name]["score"] for name in ("bleu", "chrf", "exact_match")] == pytest.approx([100] * 3)
     assert {unit: mean["ratio"] for unit, mean in result["lengths"].items()} == {"characters": 1, "words": 1}
 
@@ -103,7 +113,8 @@ def test_lengths_by_hand() -> None:
 def test_empty_references_have_no_length_ratio() -> None:
     result = evaluate(["a"], [[""]])
     assert result["lengths"]["words"]["ratio"] is None
-    assert ("words", "1.00", "mean|reference:0.00|ratio:none") in table(result)
+    (words,) = (line for line in lines(result) if line.name == "words")
+    assert (words.value, words.signature) == ("1.00", "mean|reference:0.00|ratio:none")
 
 
 @given(corpora)
@@ -128,20 +139,61 @@ def test_the_result_survives_json_and_prints_the_same_table() -> None:
         ["the cat sat", "on a mat"], [["the cat sat", "a cat"], ["on the mat"]], ["le chat", "x"]
     )
     assert json.loads(json.dumps(result, allow_nan=False)) == result
-    rows = table(json.loads(json.dumps(result)))
-    assert rows == table(result)
-    assert [name for name, _, _ in rows] == [
+    rows = lines(json.loads(json.dumps(result)))
+    assert rows == lines(result)
+    assert [line.name for line in rows] == [
         *("BLEU", "chrF", "exact match", "characters", "words", "sentences"),
         *("BLEU of the source", "chrF of the source", "exact match of the source", "copied"),
+        *("BLEU against the source", "iBLEU"),
+        *("BLEU against the source, by the references", "exact copies, by the references"),
     ]
-    assert rows[2] == ("exact match", "50.00", result["exact_match"]["signature"])
-    assert rows[0][1:] == (f"{result['bleu']['score']:.2f}", result["bleu"]["signature"])
+    assert (rows[2].value, rows[2].signature) == ("50.00", result["exact_match"]["signature"])
+    assert (rows[0].value, rows[0].signature) == (
+        f"{result['bleu']['score']:.2f}",
+        result["bleu"]["signature"],
+    )
 
 
 def test_every_metric_is_in_the_table() -> None:
     result = evaluate(["a"], [["a"]])
-    signatures = {signature for _, _, signature in table(result)}
+    signatures = {line.signature for line in lines(result)}
     assert all(metric(["a"], [["a"]]).signature in signatures for metric in METRICS)
+
+
+def test_any_metrics_can_be_asked_for_by_name() -> None:
+    names = "bleu-lc, chrf++,TER,exact-match,sari"
+    result = evaluate(["a b"], [["a b"]], ["a c"], metrics=find_metrics(names))
+    asked = ["bleu-lc", "chrf++", "ter", "exact_match", "sari"]
+    assert list(result)[:5] == asked
+    assert list(result["copy_source"]) == asked
+    for name in NAMED:
+        assert find_metrics(name) == (NAMED[name],)
+
+
+@pytest.mark.parametrize(
+    ("names", "parts"),
+    [
+        ("bleu,blue", ("'blue'", "chrf++", "bertscore=FOLDER")),
+        ("bertscore", ("bertscore=FOLDER",)),
+        ("bleu=x", ("no metric 'bleu'",)),
+    ],
+)
+def test_a_mistyped_metric_is_named(names: str, parts: tuple[str, ...]) -> None:
+    with pytest.raises(Problem) as problem:
+        find_metrics(names)
+    assert all(part in str(problem.value) for part in parts)
+
+
+def test_with_draws_every_score_has_an_interval_around_it() -> None:
+    texts = ["the cat sat on the mat", "a dog barks at the moon", "one", ""]
+    references = [["the cat sat on a mat"], ["a dog barks at me"], ["one"], ["two"]]
+    result = evaluate(texts, references, texts, metrics=tuple(NAMED.values()), draws=200)
+    for part in (*(result[name] for name in NAMED), result["copying"]["ibleu"]):
+        assert part["interval"]["low"] <= part["score"] <= part["interval"]["high"]
+    assert result["bleu"]["interval"]["low"] < result["bleu"]["interval"]["high"]
+    varied = diversity([["a b", "a c"], ["d e", "d e"], ["f", "g"]], draws=200)
+    assert varied["distinct"]["interval"]["low"] < varied["distinct"]["score"]
+    assert "interval" not in evaluate(texts, references)["bleu"]
 
 
 @pytest.mark.parametrize(

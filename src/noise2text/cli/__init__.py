@@ -9,11 +9,25 @@ from typing import Annotated
 import typer
 
 from noise2text import Problem, __version__
-from noise2text.cli import learning, looking, preparing, writing
+from noise2text.cli import (
+    judging,
+    learning,
+    looking,
+    preparing,
+    writing,
+)
 from noise2text.cli.options import app
 from noise2text.problem import Stopped
 
-__all__ = ["app", "learning", "looking", "main", "preparing", "writing"]
+__all__ = [
+    "app",
+    "judging",
+    "learning",
+    "looking",
+    "main",
+    "preparing",
+    "writing",
+]
 
 
 def main() -> None:

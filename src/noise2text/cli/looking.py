@@ -1,4 +1,4 @@
-"""Commands that judge texts, and look at models."""
+"""Commands that compare models, and look at them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from noise2text.cli.options import PAIRS, Device, Json, app
 
-__all__ = ["bench", "compare", "evaluate", "inspect", "published", "recipes", "rescale", "settings"]
+__all__ = ["bench", "compare", "inspect", "published", "recipes", "rescale", "settings"]
 
 
 class ScheduleName(StrEnum):
@@ -20,31 +20,6 @@ class ScheduleName(StrEnum):
     sqrt = "sqrt"
     linear = "linear"
     cosine = "cosine"
-
-
-@app.command()
-def evaluate(
-    hyp: Annotated[str, typer.Option(help="What was generated: one text a line, or JSON Lines.")],
-    ref: Annotated[
-        str, typer.Option(help="The references: one text a line, or JSON Lines with trg and refs.")
-    ],
-    src: Annotated[str | None, typer.Option(help="The sources, for the copy-the-source baseline.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Score texts; every score says how it was made."""
-    from noise2text.evaluation.metrics import evaluate as score
-    from noise2text.evaluation.metrics import table
-    from noise2text.text.corpus import read_references, read_sources, read_texts
-
-    sources = None if src is None else list(read_sources(src))
-    result = score(read_texts(hyp), read_references(ref), sources)
-    if as_json:
-        print(json.dumps(result, indent=2, ensure_ascii=False))
-        return
-    rows = table(result)
-    widths = [max(len(row[i]) for row in rows) for i in range(2)]
-    for name, number, signature in rows:
-        print(f"{name:<{widths[0]}}  {number:>{widths[1]}}  {signature}".rstrip())
 
 
 @app.command()

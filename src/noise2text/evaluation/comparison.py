@@ -9,12 +9,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from statistics import fmean
 from typing import Any
 
 from noise2text.evaluation.diversity import dist_1, div_4, self_bleu
-from noise2text.evaluation.metrics import LABELS, References, evaluate
+from noise2text.evaluation.metrics import LABELS, METRICS, References, evaluate
 from noise2text.evaluation.published import Published, sheet
+from noise2text.evaluation.rouge import rouge_l
 from noise2text.evaluation.significance import paired_bootstrap
 
 __all__ = ["Answers", "aligned", "judge_all", "markdown", "reported", "tsv"]
@@ -38,9 +40,10 @@ def judge_all(
     tested = paired_bootstrap(
         {name: answers.texts for name, answers in systems.items()}, references, draws=draws
     )
+    metrics = (*METRICS, rouge_l) if find_spec("rouge_score") else METRICS
     judged, copied = {}, {}
     for name, answers in systems.items():
-        quality = evaluate(answers.texts, references, sources)
+        quality = evaluate(answers.texts, references, sources, metrics=metrics)
         copied = quality.pop("copy_source")
         judged[name] = {
             "sentences_per_second": len(sources) / answers.seconds,

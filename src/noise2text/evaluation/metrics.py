@@ -1,127 +1,131 @@
-"""How good the texts are, and how each number was made.
+"""How good the texts are, and how each number was made: the metrics by name, and an evaluation by several.
 
-Corpus BLEU and chrF are sacrebleu's, with its signatures; exact match is the share of texts that equal one
-of their references. None of them means much alone: beside each stands the score of copying the source, which
-on paraphrases beats many a model, and the share of texts that are such copies.
-
-A metric is a function of the hypotheses and of each sentence's references, and answers with a Score.
+None of them means much alone: beside each stands the score of copying the source, which on paraphrases beats
+many a model, the share of texts that are such copies, and how much the references themselves copy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import zip_longest
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from noise2text.evaluation.bleu import BLEUS, bleu
+from noise2text.evaluation.chrf import chrf, chrf_plus_plus, ter
+from noise2text.evaluation.copying import COPYING, copies, ibleu, of_references, source_bleu
+from noise2text.evaluation.diversity import DIVERSITIES
+from noise2text.evaluation.exact import exact_match
+from noise2text.evaluation.intervals import interval
+from noise2text.evaluation.learned import LEARNED
+from noise2text.evaluation.rouge import ROUGES
+from noise2text.evaluation.sari import sari, sari_sentence
+from noise2text.evaluation.score import Metric, References, Score, Statistics
 from noise2text.problem import Problem
 
-__all__ = ["LABELS", "METRICS", "Metric", "Score", "bleu", "chrf", "evaluate", "exact_match", "table"]
-
-References = Sequence[Sequence[str]]  # a sequence a sentence; sentences may have different numbers
-
-
-@dataclass(frozen=True)
-class Score:
-    """A number with the name of its metric and the signature of how it was made."""
-
-    name: str
-    score: float
-    signature: str
-
-
-Metric = Callable[[Sequence[str], References], Score]
-
-
-def bleu(hypotheses: Sequence[str], references: References) -> Score:
-    """sacrebleu's corpus BLEU with its defaults."""
-    from sacrebleu.metrics import BLEU
-
-    return _corpus("bleu", BLEU(), hypotheses, references)
-
-
-def chrf(hypotheses: Sequence[str], references: References) -> Score:
-    """sacrebleu's corpus chrF with its defaults."""
-    from sacrebleu.metrics import CHRF
-
-    return _corpus("chrf", CHRF(), hypotheses, references)
-
-
-def _corpus(name: str, metric: Any, hypotheses: Sequence[str], references: References) -> Score:
-    """A sacrebleu metric of the whole corpus."""
-    # sacrebleu wants the first reference of every sentence, then every second one, None where there is none.
-    streams = list(zip_longest(*references))
-    score = metric.corpus_score(hypotheses, streams).score
-    return Score(name, float(score), str(metric.get_signature()))
-
-
-def exact_match(hypotheses: Sequence[str], references: References) -> Score:
-    """The percentage of hypotheses that equal one of their references but for outer white space."""
-    hits = sum(
-        hypothesis.strip() in {reference.strip() for reference in own}
-        for hypothesis, own in zip(hypotheses, references, strict=True)
-    )
-    numbers = {len(own) for own in references}
-    counted = str(numbers.pop()) if len(numbers) == 1 else "var"
-    signature = f"nrefs:{counted}|case:mixed|unicode:as-is|space:strip-outer"
-    return Score("exact_match", 100 * hits / len(hypotheses), signature)
-
+__all__ = [
+    "LABELS",
+    "METRICS",
+    "NAMED",
+    "Metric",
+    "References",
+    "Score",
+    "bleu",
+    "chrf",
+    "diversity",
+    "evaluate",
+    "exact_match",
+    "find_metrics",
+]
 
 METRICS: tuple[Metric, ...] = (bleu, chrf, exact_match)
-LABELS = {"bleu": "BLEU", "chrf": "chrF", "exact_match": "exact match"}
+NAMED: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        *(*BLEUS, chrf, chrf_plus_plus, ter, *ROUGES),
+        *(sari, sari_sentence, exact_match, source_bleu, copies, ibleu),
+    )
+}
+LABELS = {name: metric.label for name, metric in NAMED.items()}
+
+
+def find_metrics(names: str) -> tuple[Metric, ...]:
+    """The metrics of a list with commas, e.g. bleu,chrf++,bertscore=models/minilm."""
+    return tuple(_find(name.strip()) for name in names.split(",") if name.strip())
+
+
+def _find(name: str) -> Metric:
+    name, _, folder = name.partition("=")
+    spelled = name.lower()
+    if spelled in LEARNED and not folder:
+        raise Problem(f"The metric {name} is a model: say which local folder, {name}=FOLDER.")
+    if spelled in LEARNED:
+        return LEARNED[spelled](Path(folder))
+    for known in (spelled, spelled.replace("-", "_")):
+        if known in NAMED and not folder:
+            return NAMED[known]
+    known_names = ", ".join([*NAMED, *(f"{model}=FOLDER" for model in LEARNED)])
+    raise Problem(f"There is no metric {name!r}; there are {known_names}.")
 
 
 def evaluate(
-    hypotheses: Sequence[str], references: References, sources: Sequence[str] | None = None
+    hypotheses: Sequence[str],
+    references: References,
+    sources: Sequence[str] | None = None,
+    *,
+    metrics: Sequence[Metric] = METRICS,
+    draws: int = 0,
 ) -> dict[str, Any]:
     """Every metric with its signature, the lengths and, given sources, what copying them would score.
 
     All of it can be written as JSON: {"bleu": {"score", "signature"}, "chrf": …, "exact_match": …,
     "lengths": {"characters": {"hypothesis", "reference", "ratio"}, "words": …}, "sentences"}, and with
-    sources "copy_source" (the same metrics of the sources) and "copied" (the share of texts equal to theirs).
+    sources "copy_source" (the same metrics of the sources), "copied" (the share of texts equal to theirs) and
+    "copying" (BLEU against the source, iBLEU; under "references" how much these copy). With bootstrap draws
+    every score has an "interval" {"low", "high", "signature"}.
     """
     _check_counts(hypotheses=hypotheses, references=references)
     _check_references(references)
     if sources is not None:
         _check_counts(hypotheses=hypotheses, sources=sources)
-    result = _scores(hypotheses, references)
+    result = _scores(metrics, draws, hypotheses, references, sources)
     result["lengths"] = _lengths(hypotheses, references)
     result["sentences"] = len(hypotheses)
     if sources is not None:
-        result["copy_source"] = _scores(sources, references)
-        result["copied"] = exact_match(hypotheses, [[source] for source in sources]).score / 100
+        result["copy_source"] = _scores(metrics, draws, sources, references, sources)
+        result["copied"] = copies(hypotheses, references, sources).score / 100
+        result["copying"] = _scores(COPYING, draws, hypotheses, references, sources)
+        result["copying"]["references"] = {
+            score.name: {"score": score.score, "signature": score.signature}
+            for score in of_references(references, sources)
+        }
     return result
 
 
-def table(result: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """The rows (name, score, signature) of an evaluation, for printing."""
-    rows = _metric_rows(result, "")
-    for unit, mean in result["lengths"].items():
-        ratio = "none" if mean["ratio"] is None else f"{mean['ratio']:.3f}"
-        rows.append(
-            (unit, f"{mean['hypothesis']:.2f}", f"mean|reference:{mean['reference']:.2f}|ratio:{ratio}")
-        )
-    rows.append(("sentences", str(result["sentences"]), ""))
-    rows += _metric_rows(result.get("copy_source", {}), " of the source")
-    if "copied" in result:
-        rows.append(
-            ("copied", f"{100 * result['copied']:.2f}", "percent equal to the source|space:strip-outer")
-        )
-    return rows
+def diversity(candidates: Sequence[Sequence[str]], *, draws: int = 0) -> dict[str, Any]:
+    """Every measure of how different a source's texts are that could be counted, as in `evaluate`."""
+    found = ((kind.name, kind.statistics(candidates)) for kind in DIVERSITIES)
+    return {name: _entry(numbers, draws) for name, numbers in found if numbers is not None}
 
 
-def _metric_rows(scores: Mapping[str, Any], suffix: str) -> list[tuple[str, str, str]]:
-    return [
-        (label + suffix, f"{scores[name]['score']:.2f}", scores[name]["signature"])
-        for name, label in LABELS.items()
-        if name in scores
-    ]
+def _scores(
+    metrics: Iterable[Metric],
+    draws: int,
+    hypotheses: Sequence[str],
+    references: References,
+    sources: Sequence[str] | None,
+) -> dict[str, Any]:
+    return {
+        metric.name: _entry(metric.statistics(hypotheses, references, sources), draws) for metric in metrics
+    }
 
 
-def _scores(hypotheses: Sequence[str], references: References) -> dict[str, Any]:
-    scores = [metric(hypotheses, references) for metric in METRICS]
-    return {score.name: {"score": score.score, "signature": score.signature} for score in scores}
+def _entry(statistics: Statistics, draws: int) -> dict[str, Any]:
+    entry: dict[str, Any] = {"score": statistics.score, "signature": statistics.signature}
+    if draws:
+        found = interval(statistics, draws=draws)
+        entry["interval"] = {"low": found.low, "high": found.high, "signature": found.signature}
+    return entry
 
 
 def _lengths(hypotheses: Sequence[str], references: References) -> dict[str, Any]:

@@ -29,6 +29,7 @@ __all__ = [
     "Pair",
     "Tally",
     "json_line",
+    "read_candidates",
     "read_labelled",
     "read_pairs",
     "read_references",
@@ -89,6 +90,16 @@ def read_texts(path: str) -> list[str]:
     """The texts to evaluate: one a line, or JSON Lines of strings or objects with "hyp", "text" or "trg"."""
     check_file(path)
     return _filled(list(_texts(path, lambda record: record.first("hyp", "text", "trg"))), path)
+
+
+def read_candidates(path: str) -> list[list[str]] | None:
+    """The "candidates" of each line of JSON Lines; none if no line has them."""
+    check_file(path)
+    found = list(_texts(path, _Record.candidates))
+    if None in found and any(found):
+        where = f"{name_of(path)}, line {found.index(None) + 1}"
+        raise Problem(f"{where}: there are no candidates, which other lines have.")
+    return [own for own in found if own is not None] or None
 
 
 def read_references(path: str) -> list[tuple[str, ...]]:
@@ -166,6 +177,16 @@ class _Record:
         if not isinstance(refs, list):
             raise _LineError(self.line, '"refs" is not a list')
         return tuple(self.string(ref, "refs") for ref in refs)
+
+    def candidates(self) -> list[str] | None:
+        """The texts to choose from, bare or each with its "text"; none if the field is missing."""
+        found = self.fields.get("candidates")
+        if found is None:
+            return None
+        if not isinstance(found, list):
+            raise _LineError(self.line, '"candidates" is not a list')
+        bare = [one.get("text") if isinstance(one, dict) else one for one in found]
+        return [self.string(one, "candidates") for one in bare]
 
     def first(self, *keys: str) -> str:
         """The first of the fields that is there."""
