@@ -21,6 +21,9 @@ from noise2text.problem import Problem
 
 __all__ = ["LEARNED", "bert_score", "comet", "comet_without_reference"]
 
+LONGEST = 1_000_000  # tokens; transformers has a far larger number for "unknown"
+OFFSET = 2  # RoBERTa and its kin keep two of their positions for themselves
+
 
 def bert_score(folder: Path) -> Metric:
     """BERTScore by the model of transformers in a folder, unscaled and without idf weights."""
@@ -50,6 +53,9 @@ def _bert_score(texts: Texts, *, folder: Path, config: dict[str, Any]) -> Statis
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise Problem(f"The model in {folder} cannot be loaded for BERTScore: {reason}") from error
+    tokenizer = scorer._tokenizer
+    if tokenizer.model_max_length > LONGEST:  # the folder does not say, which the package cannot digest
+        tokenizer.model_max_length = int(config.get("max_position_embeddings", 512)) - OFFSET
     references = [list(own) for own in texts.references]
     *_, f1 = scorer.score(list(texts.hypotheses), references)
     made = f"bert-score:{version('bert-score')}|transformers:{version('transformers')}"
