@@ -11,21 +11,6 @@ import pytest
 from .conftest import Outcome
 
 
-def test_evaluate_prints_scores_with_signatures(run: Callable[..., Outcome], tmp_path: Path) -> None:
-    hyp, ref, src = tmp_path / "h.txt", tmp_path / "r.jsonl", tmp_path / "s.txt"
-    hyp.write_text("the cat sat on the mat\na dog barks\n")
-    ref.write_text('{"trg": "the cat sat on the mat"}\n{"trg": "the dog barks", "refs": ["a hound barks"]}\n')
-    src.write_text("die katze\nder hund\n")
-    done = run("evaluate", "--hyp", hyp, "--ref", ref, "--src", src, "--json")
-    result = json.loads(done.out)
-    assert 0 < result["bleu"]["score"] < 100
-    assert "version" in result["bleu"]["signature"]
-    assert result["exact_match"]["score"] == 50
-    assert result["copy_source"]["bleu"]["score"] < result["bleu"]["score"]
-    plain = run("evaluate", "--hyp", hyp, "--ref", ref)
-    assert "version" in plain.out
-
-
 def test_rescale_finds_a_factor(run: Callable[..., Outcome], model: Path) -> None:
     done = run("rescale", "--schedule", "sqrt", "--vocab", 100, "--dim", 16, "--target", 0.15, "--json")
     found = json.loads(done.out)

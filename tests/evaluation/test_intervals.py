@@ -37,7 +37,8 @@ def test_a_draw_scores_what_its_sentences_score(name: str) -> None:
     drawn = drawn_scores(metric.statistics(TEXTS, REFERENCES, SOURCES), draws=4)
     places = np.random.default_rng(SEED).choice(len(TEXTS), size=(4, len(TEXTS)), replace=True)
     for score, own in zip(drawn, places, strict=True):
-        again = metric(*([side[place] for place in own] for side in (TEXTS, REFERENCES, SOURCES)))
+        texts, references = [TEXTS[place] for place in own], [REFERENCES[place] for place in own]
+        again = metric(texts, references, [SOURCES[place] for place in own])
         assert score == pytest.approx(again.score, rel=1e-9)
 
 

@@ -21,12 +21,12 @@ REFERENCES = [["the cat sat"], ["a dog sat on the mat", "the cat"], ["the", "a"]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BERT of two layers whose words are whole."""
-    from transformers import BertConfig, BertModel, BertTokenizerFast
+    from transformers import BertConfig, BertModel, BertTokenizer
 
     folder = tmp_path_factory.mktemp("models") / "minibert"
     folder.mkdir()
     (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
+    BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
     torch.manual_seed(0)
     config = BertConfig(
         vocab_size=len(WORDS),

@@ -16,6 +16,7 @@ from noise2text.problem import Problem
 from noise2text.text.corpus import (
     Pair,
     Tally,
+    read_candidates,
     read_pairs,
     read_references,
     read_sources,
@@ -227,6 +228,27 @@ def test_texts_to_evaluate(file: File) -> None:
     assert read_texts(file("h.jsonl", lines)) == ["a", "b", "c", "d", ""]
     with pytest.raises(Problem, match="holds no line"):
         read_texts(file("empty.txt", ""))
+
+
+def test_candidates_are_strings_or_objects_with_text(file: File) -> None:
+    lines = '{"text": "a", "candidates": ["a", "b"]}\n{"candidates": [{"text": "c", "score": -1.5}, "d"]}\n'
+    assert read_candidates(file("c.jsonl", lines)) == [["a", "b"], ["c", "d"]]
+    assert read_candidates(file("none.jsonl", '{"text": "a"}\n"b"\n')) is None
+    assert read_candidates(file("h.txt", "a\nb\n")) is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ('{"candidates": ["a"]}\n{"text": "b"}\n', "line 2: there are no candidates"),
+        ('{"candidates": "a"}\n', 'line 1: "candidates" is not a list'),
+        ('{"candidates": ["a", 1]}\n', 'line 1: "candidates" is not a string'),
+        ('{"candidates": [{"score": 1}]}\n', 'line 1: "candidates" is not a string'),
+    ],
+)
+def test_candidates_that_cannot_be_read_are_placed(file: File, lines: str, message: str) -> None:
+    with pytest.raises(Problem, match=message):
+        read_candidates(file("c.jsonl", lines))
 
 
 def test_references_begin_with_the_target_unless_it_is_among_them(file: File) -> None:

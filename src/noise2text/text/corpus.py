@@ -96,7 +96,7 @@ def read_candidates(path: str) -> list[list[str]] | None:
     """The "candidates" of each line of JSON Lines; none if no line has them."""
     check_file(path)
     found = list(_texts(path, _Record.candidates))
-    if None in found and any(found):
+    if None in found and any(own is not None for own in found):
         where = f"{name_of(path)}, line {found.index(None) + 1}"
         raise Problem(f"{where}: there are no candidates, which other lines have.")
     return [own for own in found if own is not None] or None

@@ -1,0 +1,96 @@
+"""The command that judges texts, in each of its formats; every mistake is one sentence and a failure."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import Outcome
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    paths = {name: tmp_path / name for name in ("h.txt", "r.jsonl", "s.txt", "other.txt", "c.jsonl")}
+    paths["h.txt"].write_text("the cat sat on the mat\na dog barks\n")
+    paths["r.jsonl"].write_text(
+        '{"trg": "the cat sat on the mat"}\n{"trg": "the dog barks", "refs": ["a hound barks"]}\n'
+    )
+    paths["s.txt"].write_text("die katze\nder hund\n")
+    paths["other.txt"].write_text("the cat\na dog\n")
+    paths["c.jsonl"].write_text(
+        '{"text": "the cat sat on the mat", "candidates": ["the cat sat on the mat", "the cat"]}\n'
+        '{"text": "a dog barks", "candidates": [{"text": "a dog barks"}, {"text": "dogs"}]}\n'
+    )
+    return paths
+
+
+def test_evaluate_prints_scores_with_signatures(run: Callable[..., Outcome], files: dict[str, Path]) -> None:
+    given = ("evaluate", "--hyp", files["h.txt"], "--ref", files["r.jsonl"])
+    done = run(*given, "--src", files["s.txt"], "--json")
+    result = json.loads(done.out)
+    assert 0 < result["bleu"]["score"] < 100
+    assert "version" in result["bleu"]["signature"]
+    assert result["exact_match"]["score"] == 50
+    assert result["copy_source"]["bleu"]["score"] < result["bleu"]["score"]
+    assert result["copying"]["references"]["copies"]["score"] == 0
+    plain = run(*given)
+    assert "version" in plain.out
+    assert run(*given, "--src", files["s.txt"], "--format", "json").out == done.out
+
+
+def test_every_option_reaches_every_format(run: Callable[..., Outcome], files: dict[str, Path]) -> None:
+    given = [
+        *("evaluate", "--hyp", files["h.txt"], "--ref", files["r.jsonl"], "--src", files["s.txt"]),
+        *("--metrics", "bleu-lc,chrf++,sari", "--against", files["other.txt"], "--confidence"),
+        *("--candidates", files["c.jsonl"]),
+    ]
+    result = json.loads(run(*given, "--json").out)
+    assert list(result)[:3] == ["bleu-lc", "chrf++", "sari"]
+    assert result["sari"]["interval"]["low"] <= result["sari"]["score"]
+    assert [test["metric"] for test in result["against"]["tests"]] == ["BLEU (lowercase)", "chrF++", "SARI"]
+    assert result["diversity"]["distinct"]["score"] == 100
+    rows = {row["metric"]: row for row in csv.DictReader(io.StringIO(run(*given, "--format", "csv").out))}
+    assert rows["SARI"]["score"] == f"{result['sari']['score']:.2f}"
+    assert rows["SARI"]["signature"].startswith(result["sari"]["signature"])
+    latex = run(*given, "--format", "latex").out
+    table = run(*given).out
+    for name, row in rows.items():
+        assert row["score"] in latex
+        assert f"{name} " in table
+    assert latex.count("\\textbar{}") > 10
+
+
+def test_diversity_comes_from_one_file_with_candidates(
+    run: Callable[..., Outcome], files: dict[str, Path]
+) -> None:
+    done = run("evaluate", "--hyp", files["c.jsonl"], "--ref", files["r.jsonl"], "--json")
+    result = json.loads(done.out)
+    assert result["exact_match"]["score"] == 50
+    assert result["diversity"]["words"]["score"] == pytest.approx((4 + 2) / 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        (["--metrics", "bluee"], "There is no metric 'bluee'"),
+        (["--metrics", "sari"], "--src"),
+        (["--metrics", "bertscore=nowhere"], "nowhere holds no config.json"),
+        (["--metrics", "comet=nowhere"], "model.ckpt"),
+        (["--candidates", "h.txt"], "has no candidates"),
+        (["--against", "missing.txt"], "missing.txt"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    run: Callable[..., Outcome], files: dict[str, Path], options: list[str], part: str
+) -> None:
+    named = [str(files.get(option, option)) for option in options]
+    done = run("evaluate", "--hyp", files["h.txt"], "--ref", files["r.jsonl"], *named)
+    assert done.code == 1
+    assert part in done.err
+    assert done.err.count("\n") == 1
+    assert done.out == ""
