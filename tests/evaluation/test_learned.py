@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -66,6 +67,15 @@ def test_bertscore_is_f1_of_greedy_matches_with_the_best_reference(folder: Path)
     assert found.rows[0, 0] == pytest.approx(100, abs=1e-3)
 
 
+def test_a_text_or_reference_without_words_scores_nothing(folder: Path) -> None:
+    references = [["the"], ["cat", ""], ["", "the cat"], ["שלום"]]
+    rows = bert_score(folder).statistics(["", " ", "the cat", "👍🏽"], references).rows
+    assert rows[:, 0].tolist()[:2] == [0, 0]
+    assert rows[2, 0] == pytest.approx(100, abs=1e-3)
+    assert rows[3, 0] > 0
+    assert bert_score(folder)([""], [["a", "the"]]).score == 0
+
+
 def test_bertscore_is_named_after_its_model_and_says_its_layer(folder: Path) -> None:
     (metric,) = find_metrics(f"bertscore={folder}")
     score = metric(TEXTS, REFERENCES)
@@ -98,8 +108,16 @@ def test_a_folder_without_a_model_is_named_and_nothing_is_downloaded(tmp_path: P
         bert_score(broken)(["a"], [["a"]])
 
 
+def test_a_path_that_the_package_would_take_for_another_model_is_refused(
+    folder: Path, tmp_path: Path
+) -> None:
+    renamed = shutil.copytree(folder, tmp_path / "bert5")
+    with pytest.raises(Problem, match="bert5 another name"):
+        bert_score(renamed)(["a"], [["a"]])
+
+
 def test_a_missing_package_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "bert_score", None)
+    monkeypatch.setitem(sys.modules, "bert_score.utils", None)
     with pytest.raises(Problem, match=r"install noise2text\[bertscore\]"):
         bert_score(folder)(["a"], [["a"]])
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from noise2text.problem import Problem
 
 __all__ = ["LEARNED", "bert_score", "comet", "comet_without_reference"]
 
-LONGEST = 1_000_000  # tokens; transformers has a far larger number for "unknown"
+UNKNOWN = 1_000_000  # tokens; transformers has a far larger number for a length that it does not know
 OFFSET = 2  # RoBERTa and its kin keep two of their positions for themselves
 
 
@@ -43,25 +44,48 @@ def _config(folder: Path) -> dict[str, Any]:
 
 
 def _bert_score(texts: Texts, *, folder: Path, config: dict[str, Any]) -> Statistics:
+    if "t5" in str(folder) and "t5" not in str(config.get("model_type")):
+        raise Problem(f"bert-score takes every path with t5 in it for a T5: give {folder} another name.")
     try:
-        from bert_score import BERTScorer
+        layer = _layer(folder, config)
     except ImportError as error:
         raise Problem("BERTScore needs the package bert-score: install noise2text[bertscore].") from error
-    layer = _layer(folder, config)
+    scorer = _scorer(folder, layer, int(config.get("max_position_embeddings", 512)) - OFFSET)
+    made = f"bert-score:{version('bert-score')}|transformers:{version('transformers')}"
+    how = f"model:{_name(folder)}|layer:{layer}|F1|idf:no|rescaled:no|empty:0"
+    counted = count_references(texts.references)
+    return mean(_best(scorer, texts), f"{how}|nrefs:{counted}|refs:best|{made}")
+
+
+@cache
+def _scorer(folder: Path, layer: int, longest: int) -> Any:
+    """The loaded model, once for the process."""
+    from bert_score import BERTScorer
+
     try:
         scorer = BERTScorer(model_type=str(folder), num_layers=layer)
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise Problem(f"The model in {folder} cannot be loaded for BERTScore: {reason}") from error
-    tokenizer = scorer._tokenizer
-    if tokenizer.model_max_length > LONGEST:  # the folder does not say, which the package cannot digest
-        tokenizer.model_max_length = int(config.get("max_position_embeddings", 512)) - OFFSET
-    references = [list(own) for own in texts.references]
-    *_, f1 = scorer.score(list(texts.hypotheses), references)
-    made = f"bert-score:{version('bert-score')}|transformers:{version('transformers')}"
-    how = f"model:{_name(folder)}|layer:{layer}|F1|idf:no|rescaled:no"
-    counted = count_references(texts.references)
-    return mean(f1.tolist(), f"{how}|nrefs:{counted}|refs:best|{made}")
+    if (
+        scorer._tokenizer.model_max_length > UNKNOWN
+    ):  # the folder does not say, which the package cannot digest
+        scorer._tokenizer.model_max_length = longest
+    return scorer
+
+
+def _best(scorer: Any, texts: Texts) -> list[float]:
+    """F₁ of each text with its best reference, 0 where one of both is blank: the package may fail on it."""
+    places = [place for place, own in enumerate(texts.references) for _ in own]
+    pairs = [
+        (texts.hypotheses[place], one) for place, one in zip(places, chain(*texts.references), strict=True)
+    ]
+    full = [pair for pair in pairs if all(side.strip() for side in pair)]
+    scored = iter(scorer.score(*map(list, zip(*full, strict=True)))[2].tolist() if full else ())
+    found: list[list[float]] = [[] for _ in texts.hypotheses]
+    for place, pair in zip(places, pairs, strict=True):
+        found[place].append(next(scored) if all(side.strip() for side in pair) else 0.0)
+    return [max(own) for own in found]
 
 
 def _layer(folder: Path, config: dict[str, Any]) -> int:
