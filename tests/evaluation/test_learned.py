@@ -108,9 +108,13 @@ def test_a_folder_without_a_model_is_named_and_nothing_is_downloaded(tmp_path: P
         bert_score(broken)(["a"], [["a"]])
 
 
-def test_a_path_that_the_package_would_take_for_another_model_is_refused(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_a_model_with_fewer_layers_than_its_name_promises_is_refused(folder: Path, tmp_path: Path) -> None:
+    renamed = shutil.copytree(folder, tmp_path / "roberta-large")
+    with pytest.raises(Problem, match="roberta-large cannot be loaded for BERTScore"):
+        bert_score(renamed)(["a"], [["a"]])
+
+
+def test_a_path_that_the_package_takes_for_another_model_is_refused(folder: Path, tmp_path: Path) -> None:
     renamed = shutil.copytree(folder, tmp_path / "bert5")
     with pytest.raises(Problem, match="bert5 another name"):
         bert_score(renamed)(["a"], [["a"]])

@@ -22,7 +22,7 @@ from noise2text.problem import Problem
 
 __all__ = ["LEARNED", "bert_score", "comet", "comet_without_reference"]
 
-UNKNOWN = 1_000_000  # tokens; transformers has a far larger number for a length that it does not know
+UNKNOWN = 1_000_000  # tokens; a folder that does not say how many its model reads has far more
 OFFSET = 2  # RoBERTa and its kin keep two of their positions for themselves
 
 
@@ -64,27 +64,27 @@ def _scorer(folder: Path, layer: int, longest: int) -> Any:
 
     try:
         scorer = BERTScorer(model_type=str(folder), num_layers=layer)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise Problem(f"The model in {folder} cannot be loaded for BERTScore: {reason}") from error
-    if (
-        scorer._tokenizer.model_max_length > UNKNOWN
-    ):  # the folder does not say, which the package cannot digest
-        scorer._tokenizer.model_max_length = longest
+    tokenizer = scorer._tokenizer
+    if tokenizer.model_max_length > UNKNOWN:  # which the package cannot digest
+        tokenizer.model_max_length = longest
     return scorer
 
 
 def _best(scorer: Any, texts: Texts) -> list[float]:
     """F₁ of each text with its best reference, 0 where one of both is blank: the package may fail on it."""
     places = [place for place, own in enumerate(texts.references) for _ in own]
-    pairs = [
-        (texts.hypotheses[place], one) for place, one in zip(places, chain(*texts.references), strict=True)
-    ]
-    full = [pair for pair in pairs if all(side.strip() for side in pair)]
-    scored = iter(scorer.score(*map(list, zip(*full, strict=True)))[2].tolist() if full else ())
+    ours, theirs = [texts.hypotheses[place] for place in places], list(chain(*texts.references))
+    full = [k for k, text in enumerate(ours) if text.strip() and theirs[k].strip()]
+    values = dict.fromkeys(range(len(ours)), 0.0)
+    if full:
+        *_, f1 = scorer.score([ours[k] for k in full], [theirs[k] for k in full])
+        values |= dict(zip(full, f1.tolist(), strict=True))
     found: list[list[float]] = [[] for _ in texts.hypotheses]
-    for place, pair in zip(places, pairs, strict=True):
-        found[place].append(next(scored) if all(side.strip() for side in pair) else 0.0)
+    for k, place in enumerate(places):
+        found[place].append(values[k])
     return [max(own) for own in found]
 
 
