@@ -79,14 +79,14 @@ def picture(finding: Finding) -> Any:
 
 
 def to_svg(finding: Finding) -> str | None:
-    """The picture as SVG, the same bytes every time."""
+    """The picture as SVG, the same bytes every time; its words stay words."""
     figure = picture(finding)
     if figure is None:
         return None
     from matplotlib import rc_context
 
     page = io.StringIO()
-    with rc_context({"svg.hashsalt": finding.name}):
+    with rc_context({"svg.hashsalt": finding.name, "svg.fonttype": "none"}):
         figure.savefig(page, format="svg", metadata={"Date": None})
     return page.getvalue()
 

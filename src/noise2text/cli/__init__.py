@@ -10,6 +10,7 @@ import typer
 
 from noise2text import Problem, __version__
 from noise2text.cli import (
+    analysing,
     judging,
     learning,
     looking,
@@ -20,6 +21,7 @@ from noise2text.cli.options import app
 from noise2text.problem import Stopped
 
 __all__ = [
+    "analysing",
     "app",
     "judging",
     "learning",

@@ -1,0 +1,184 @@
+"""How training went: every number of metrics.jsonl over the steps, several runs in one picture.
+
+    s_n = Σ_k w^{|n−k|} v_k / Σ_k w^{|n−k|}        w in [0, 1)
+
+is the smoothed curve, for looking: it counts both sides alike, so that it does not lag. The raw one stays
+behind it.
+
+A joint canvas is mostly padding, and a model that writes nothing but padding has a low nll over all of it.
+So `nll` (with padding) and `nll_text` (without) stand in one picture where a run has logged both (thesis,
+figure 4.3).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from noise2text.analysis.finding import LOOKS, Finding, Row
+from noise2text.analysis.inputs import Inputs
+from noise2text.problem import Problem
+from noise2text.settings import option
+
+__all__ = ["Curve", "CurvesOptions", "curves", "read_metrics", "smoothed"]
+
+LABELS = {
+    "gradient": "gradient norm",
+    "tokens_per_second": "tokens a second",
+    "rate": "learning rate",
+    "valid_bleu": "validation BLEU",
+    "valid_exact": "validation exact match (%)",
+    "nll_text": "nll of the text alone",
+}
+"""How a number is called in pictures, where its name does not say it."""
+
+AFTER = dict.fromkeys(("nll", "nll_text"), "thesis, figure 4.3")
+"""The numbers that a paper shows."""
+
+
+@dataclass(frozen=True)
+class CurvesOptions:
+    """What is drawn, and how smooth."""
+
+    smoothing: float = option(0.6, "w, what the next point counts beside its neighbour; 0 for no smoothing")
+    only: str = option("", "the names of the numbers to show, with commas between them; all without it")
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.smoothing < 1:
+            raise Problem(f"The setting smoothing must be at least 0 and below 1, not {self.smoothing}.")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A number over the steps of a run; what was not finite is none."""
+
+    steps: Sequence[int]
+    values: Sequence[float | None]
+
+
+def smoothed(values: Sequence[float | None], weight: float) -> list[float | None]:
+    """The mean of each value and its neighbours, weighted by nearness; a gap stays a gap and adds nothing."""
+    known = [0.0 if value is None else value for value in values]
+    counted = [0.0 if value is None else 1.0 for value in values]
+    totals, counts = (_spread(each, weight) for each in (known, counted))
+    return [
+        None if value is None else total / count
+        for value, total, count in zip(values, totals, counts, strict=True)
+    ]
+
+
+def _spread(values: Sequence[float], weight: float) -> list[float]:
+    """Σ_k w^{|n−k|} v_k for each n, by one pass from each side."""
+    before, after = (
+        list(accumulate(side, lambda total, value: weight * total + value)) for side in (values, values[::-1])
+    )
+    return [left + right - own for left, right, own in zip(before, after[::-1], values, strict=True)]
+
+
+def read_metrics(folder: Path) -> dict[str, Curve]:
+    """Every number that a run has logged, by name, in the order of the first line that names it."""
+    path = folder / "metrics.jsonl"
+    if not path.is_file():
+        raise Problem(f"{folder} has no metrics.jsonl: name the folder of a training run.")
+    lines = path.read_text("utf-8").splitlines()
+    points: dict[str, dict[int, float | None]] = {}
+    for number, line in enumerate(lines, 1):
+        record = _record(line, f"{path}, line {number}", last=number == len(lines))
+        step = int(record.pop("step", 0))
+        for name, value in record.items():
+            points.setdefault(name, {})[step] = value if math.isfinite(value) else None
+    if not points:
+        raise Problem(f"{path} holds no numbers yet: wait until the run has logged some.")
+    return {name: Curve(list(own), list(own.values())) for name, own in points.items()}
+
+
+def _record(line: str, place: str, *, last: bool) -> dict[str, float]:
+    """The numbers of a line; a last line that a kill cut off has none."""
+    try:
+        read = json.loads(line)
+        return {str(name): float(value) for name, value in read.items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        if last:
+            return {}
+        raise Problem(f"{place}: this is not a JSON object of numbers; take the line out.") from error
+
+
+def curves(inputs: Inputs) -> list[Finding]:
+    """A finding for each number that some run has logged, and one of nll with and without padding."""
+    options = inputs.chosen(CurvesOptions())
+    runs = {name: read_metrics(folder) for name, folder in inputs.named().items()}
+    known = list(dict.fromkeys(name for run in runs.values() for name in run))
+    wanted = [name.strip() for name in options.only.split(",") if name.strip()] or known
+    for name in wanted:
+        if name not in known:
+            raise Problem(f"No run has logged {name!r}; there are {', '.join(known)}.")
+    found = [_curve(name, runs, options) for name in wanted]
+    for kind in ("", "valid_"):
+        both = f"{kind}nll", f"{kind}nll_text"
+        if set(both) <= set(wanted) and any(set(both) <= set(run) for run in runs.values()):
+            found.append(_with_and_without_padding(both, runs, options))
+    return found
+
+
+def _curve(name: str, runs: Mapping[str, Mapping[str, Curve]], options: CurvesOptions) -> Finding:
+    lines = {run: logged[name] for run, logged in runs.items() if name in logged}
+    title = f"{_label(name)} over training"
+    return _finding(f"curve-{name}", title, AFTER.get(name, ""), lines, _label(name), options)
+
+
+def _with_and_without_padding(
+    names: Sequence[str], runs: Mapping[str, Mapping[str, Curve]], options: CurvesOptions
+) -> Finding:
+    """Both nlls of every run that has both."""
+    lines = {
+        f"{run}, {about} padding": logged[name]
+        for run, logged in runs.items()
+        if set(names) <= set(logged)
+        for name, about in zip(names, ("with", "without"), strict=True)
+    }
+    title = "negative log-likelihood with and without padding"
+    return _finding(f"curve-{names[0]}-padding", title, AFTER["nll"], lines, "nll", options)
+
+
+def _finding(
+    name: str, title: str, after: str, lines: Mapping[str, Curve], label: str, options: CurvesOptions
+) -> Finding:
+    # A validation is one exact number, and there are few: only what is a mean over noisy steps is smoothed.
+    weight = 0.0 if name.startswith("curve-valid_") else options.smoothing
+    smooth = {line: smoothed(curve.values, weight) for line, curve in lines.items()}
+    rows: list[Row] = [
+        {"run": line, "step": step, "value": value, "smoothed": mean}
+        for line, curve in lines.items()
+        for step, value, mean in zip(curve.steps, curve.values, smooth[line], strict=True)
+    ]
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        for number, (line, curve) in enumerate(lines.items()):
+            look = LOOKS[number % len(LOOKS)]
+            if weight:
+                axes.plot(curve.steps, _gaps(curve.values), color=look["color"], alpha=0.3, linewidth=0.8)
+            shown = {"markersize": 3.5, "markevery": max(1, len(curve.steps) // 12), **look}
+            axes.plot(curve.steps, _gaps(smooth[line]), label=line, linewidth=1.4, **shown)
+        axes.set_xlabel("step")
+        axes.set_ylabel(label)
+        axes.grid(alpha=0.25)
+        axes.legend(fontsize=8, frameon=False)
+
+    return Finding(name, title, after, rows, f"metrics.jsonl|smoothing:{weight:g}", draw)
+
+
+def _gaps(values: Sequence[float | None]) -> list[float]:
+    return [math.nan if value is None else value for value in values]
+
+
+def _label(name: str) -> str:
+    plain = name.removeprefix("valid_")
+    if name in LABELS:
+        return LABELS[name]
+    return f"validation {LABELS.get(plain, plain)}" if name != plain else name

@@ -1,0 +1,137 @@
+"""The command that makes figures and tables of the papers for any system."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from noise2text import Problem
+from noise2text.cli.options import Device, Json, Sets, app
+
+if TYPE_CHECKING:
+    from noise2text.analysis.finding import Finding
+
+__all__ = ["analyse"]
+
+SHOWN = 40  # rows; a longer table is for files
+
+
+@app.command()
+def analyse(
+    name: Annotated[str | None, typer.Argument(help="The analysis, e.g. lengths; --list names all.")] = None,
+    models: Annotated[
+        list[Path] | None, typer.Argument(help="Folders of models or of runs, if it needs any.")
+    ] = None,
+    output: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=FILE", help="What a system wrote, one text a line; may be repeated."),
+    ] = None,
+    pairs: Annotated[str | None, typer.Option(help="The sources and references, if it needs any.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder for JSON, CSV, SVG and PNG files.")] = None,
+    sets: Sets = None,
+    seed: Annotated[int, typer.Option(help="Decides the noise.")] = 0,
+    device: Device = None,
+    listed: Annotated[bool, typer.Option("--list", help="List the analyses and their settings.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Make a figure or table of the papers for your own systems."""
+    if listed:
+        _list(as_json)
+        return
+    if name is None or out is None:
+        raise Problem("Say which analysis and where to write, NAME --out FOLDER; --list names the analyses.")
+    from noise2text.analysis.catalogue import find_analysis
+    from noise2text.analysis.finding import write
+    from noise2text.analysis.inputs import Inputs
+    from noise2text.settings import parse_assignments
+    from noise2text.text.corpus import read_pairs
+
+    analysis = find_analysis(name)
+    _check_folders(models or [], out)
+    inputs = Inputs(
+        models=models or [],
+        outputs=_read_outputs(output or []),
+        pairs=[] if pairs is None else list(read_pairs(pairs)),
+        options=parse_assignments(sets),
+        seed=seed,
+        device=device,
+    )
+    found = analysis(inputs)
+    written = {finding.name: write(finding, out) for finding in found}
+    if as_json:
+        print(json.dumps([finding.as_json() for finding in found], indent=2, ensure_ascii=False))
+        return
+    for finding in found:
+        kinds = ", ".join(path.suffix for path in written[finding.name])
+        print(f"{_page(finding)}\n{out / finding.name}: {kinds}\n")
+
+
+def _list(as_json: bool) -> None:
+    from noise2text.analysis.catalogue import ANALYSES
+    from noise2text.settings import describe
+
+    rows: list[dict[str, Any]] = [
+        {
+            "name": each.name,
+            "needs": [need.name for need in each.needs],
+            "after": each.after,
+            "line": each.line,
+            "settings": {
+                name: {"value": value, "line": line} for name, value, line in describe(each.options)
+            },
+        }
+        for each in ANALYSES.values()
+    ]
+    if as_json:
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    for row in rows:
+        print(f"{row['name']}  (needs {' and '.join(row['needs'])}; after {row['after']})\n  {row['line']}")
+        for name, told in row["settings"].items():
+            print(f"    --set {name}={told['value']}  {told['line']}")
+
+
+def _read_outputs(outputs: Sequence[str]) -> dict[str, list[str]]:
+    """The texts of each NAME=FILE; a bare FILE is named after the file."""
+    from noise2text.text.corpus import read_texts
+
+    read: dict[str, list[str]] = {}
+    for each in outputs:
+        name, equals, path = each.partition("=")
+        name, path = (name, path) if equals else (Path(each).stem, each)
+        if not name or not path:
+            raise Problem(f"--output takes NAME=FILE, not {each!r}.")
+        if name in read:
+            raise Problem(f"Two outputs are called {name!r}: name them apart, as --output NAME=FILE.")
+        read[name] = read_texts(path)
+    return read
+
+
+def _check_folders(models: Sequence[Path], out: Path) -> None:
+    for folder in models:
+        if not folder.is_dir():
+            raise Problem(f"There is no folder {folder}; check the name.")
+    if out.exists() and not out.is_dir():
+        raise Problem(f"{out} is a file; --out names a folder.")
+
+
+def _page(finding: Finding) -> str:
+    """The title, the table if it is short, and how it was made."""
+    from noise2text.evaluation.comparison import aligned
+
+    columns = list(dict.fromkeys(column for row in finding.rows for column in row))
+    cells = [[_cell(row, column) for column in columns] for row in finding.rows]
+    table = aligned([columns, *cells]) if 0 < len(cells) <= SHOWN else f"({len(cells):,} rows)"
+    after = f" ({finding.after})" if finding.after else ""
+    return f"{finding.title}{after}\n\n{table}\n\n{finding.signature}"
+
+
+def _cell(row: Mapping[str, float | int | str | None], column: str) -> str:
+    value = row.get(column)
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
