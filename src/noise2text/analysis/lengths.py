@@ -1,0 +1,136 @@
+"""Do some systems lose more than others on long sources? (thesis, 4.2.1)
+
+The sentences are sorted by the length of their source and cut into buckets of about the same size; each
+system has a BLEU in each bucket (figure 4.1). How the systems differ sentence by sentence is in `slopes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from noise2text.analysis.finding import Finding, Row, plot_lines
+from noise2text.analysis.inputs import Inputs
+from noise2text.analysis.slopes import compare
+from noise2text.evaluation.metrics import References, bleu
+from noise2text.problem import Problem
+from noise2text.settings import option, require_choice, require_least
+
+__all__ = ["UNITS", "LengthsOptions", "buckets", "lengths"]
+
+Measure = Callable[[Sequence[str]], list[int]]
+
+
+def _words(inputs: Inputs) -> Measure:
+    return lambda texts: [len(text.split()) for text in texts]
+
+
+def _characters(inputs: Inputs) -> Measure:
+    return lambda texts: [len(text) for text in texts]
+
+
+def _tokens(inputs: Inputs) -> Measure:
+    """By the tokenizer of the first folder."""
+    from noise2text.text.tokenizer import Tokenizer
+
+    if not inputs.models:
+        raise Problem("To measure in tokens, name the model folder whose tokenizer counts them.")
+    path = inputs.models[0] / "tokenizer.json"
+    if not path.is_file():
+        raise Problem(f"{inputs.models[0]} has no tokenizer.json: name a model folder.")
+    tokenizer = Tokenizer.load(path)
+    return lambda texts: [len(row) for row in tokenizer.encode(texts)]
+
+
+UNITS: dict[str, Callable[[Inputs], Measure]] = {
+    "words": _words,
+    "characters": _characters,
+    "tokens": _tokens,
+}
+"""How a source is measured, by name."""
+
+
+@dataclass(frozen=True)
+class LengthsOptions:
+    """How sources are measured and grouped, and how sure is sure."""
+
+    unit: str = option(
+        "words", "what a source is measured in: words, characters or tokens (of a model named)"
+    )
+    buckets: int = option(5, "how many groups of about the same number of sentences")
+    confidence: float = option(0.99, "of the bands, and of the tests")
+
+    def __post_init__(self) -> None:
+        require_choice(self, "unit", UNITS)
+        require_least(self, 1, "buckets")
+        if not 0 < self.confidence < 1:
+            raise Problem(f"The setting confidence must be between 0 and 1, not {self.confidence}.")
+
+
+def buckets(lengths: Sequence[int], count: int) -> np.ndarray:
+    """The number of each sentence's bucket, from 0 on; equal lengths are never parted.
+
+    With n sentences, a length goes where the middle of its sentences lies in the sorted order, so a bucket
+    has more than n / count sentences only by halves of the lengths at its ends. Empty buckets are left out.
+    """
+    values, index, sizes = np.unique(np.asarray(lengths), return_inverse=True, return_counts=True)
+    twice_middle = 2 * np.cumsum(sizes) - sizes  # in whole numbers, so that no rounding decides
+    place = twice_middle * count // (2 * sizes.sum())
+    return np.unique(place, return_inverse=True)[1].reshape(len(values))[index]
+
+
+def lengths(inputs: Inputs) -> list[Finding]:
+    """BLEU by length; and for several systems the lines of their differences and the table of tests."""
+    options = inputs.chosen(LengthsOptions())
+    _check(inputs)
+    measured = UNITS[options.unit](inputs)([pair.src for pair in inputs.pairs])
+    references = [(pair.trg, *pair.refs) for pair in inputs.pairs]
+    found = [_by_length(inputs.outputs, references, measured, options)]
+    if len(inputs.outputs) > 1:
+        comparison = compare(inputs.outputs, references, measured, confidence=options.confidence)
+        found += comparison.findings(unit=options.unit)
+    return found
+
+
+def _check(inputs: Inputs) -> None:
+    for name, texts in inputs.outputs.items():
+        if len(texts) != len(inputs.pairs):
+            counts = f"{len(texts)} texts to {len(inputs.pairs)} pairs"
+            raise Problem(f"The lines of {name} do not pair up, {counts}: give one line a sentence.")
+
+
+def _by_length(
+    outputs: Mapping[str, Sequence[str]],
+    references: References,
+    measured: Sequence[int],
+    options: LengthsOptions,
+) -> Finding:
+    """Figure 4.1: corpus BLEU of each system in each bucket."""
+    numbers = buckets(measured, options.buckets)
+    places: list[list[int]] = [np.flatnonzero(numbers == each).tolist() for each in range(max(numbers) + 1)]
+    spans = [(min(own), max(own)) for own in ([measured[i] for i in inside] for inside in places)]
+    scores = {
+        name: [bleu([texts[i] for i in inside], [references[i] for i in inside]) for inside in places]
+        for name, texts in outputs.items()
+    }
+    rows: list[Row] = [
+        {"system": name, "shortest": low, "longest": high, "sentences": len(inside), "bleu": score.score}
+        for name, own in scores.items()
+        for (low, high), inside, score in zip(spans, places, own, strict=True)
+    ]
+
+    def draw(figure: Any) -> None:
+        axes, x = figure.subplots(), range(len(spans))
+        lines = {name: (x, [score.score for score in own]) for name, own in scores.items()}
+        plot_lines(axes, lines, x=f"length of the source in {options.unit}", y="BLEU")
+        axes.set_xticks(x, [_span(*span) for span in spans])
+
+    about = f"BLEU|{next(iter(scores.values()))[0].signature}|length:{options.unit}"
+    return Finding("bleu-by-length", "BLEU by length of the source", "thesis, figure 4.1", rows, about, draw)
+
+
+def _span(shortest: int, longest: int) -> str:
+    return str(shortest) if shortest == longest else f"{shortest}–{longest}"
