@@ -161,6 +161,19 @@ def test_coverages_count_what_they_say(tokenizer: Tokenizer) -> None:
             assert torch.equal(tallies[term].mask, where)
 
 
+def test_the_surprise_is_watched_with_and_without_padding(tokenizer: Tokenizer) -> None:
+    """Each target has its tokens and an end; neither nll is trained on."""
+    system, objective = make(tokenizer)
+    canvas = batch(system)
+    tallies = objective(canvas, objective.draw(canvas, key(0, torch.arange(3)), key(0)))
+    assert tallies["nll"].mask.sum(1).tolist() == [11, 13, 12]
+    assert tallies["nll_text"].mask.sum(1).tolist() == [len(target) + 1 for target in TARGETS]
+    text = tallies["nll_text"].mask
+    assert torch.equal(canvas.tokens[text], canvas.tokens[~canvas.frozen & (canvas.tokens != tokenizer.pad)])
+    assert torch.equal(tallies["nll_text"].value, tallies["nll"].value)
+    assert not {"nll", "nll_text"} & set(objective.weights)
+
+
 def test_weights_start_as_berts_and_embeddings_at_unit_variance(tokenizer: Tokenizer) -> None:
     system = make(tokenizer, width=128, ffn=256, heads=4, embedding=64)[0]
     weights = [module.weight for module in system.denoiser.modules() if isinstance(module, torch.nn.Linear)]

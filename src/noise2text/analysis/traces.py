@@ -1,8 +1,8 @@
 """How a text emerges from noise: what each step rounds to (Difformer, table 22; SeqDiffuSeq, table 7).
 
-At a time t (1 is noise, 0 is text) `noisy` is z_t and `text` the estimate ẑ₀, both rounded to tokens. The
-last row of a sentence is what was chosen; systems that write without steps, as the baselines in the papers'
-tables, have only that one.
+At a time t (1 is noise, 0 is text) `noisy` is z_t and `text` the estimate ẑ₀, both rounded to tokens. For
+systems that write from left to right both are what was written so far, and t is the share that was not. The
+last row of a sentence is what was chosen; a system that writes at once has only that one.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def trace_table(
                     told | {"system": name, "time": stop.time, "noisy": stop.noisy, "text": stop.text}
                 )
             rows.append(told | {"system": name, "time": None, "noisy": None, "text": generated.texts[number]})
-    title = "How texts emerge from noise; the row without a time is the text chosen"
+    title = "How texts emerge; the row without a time is the text chosen"
     return Finding("traces", title, "Difformer, table 22; SeqDiffuSeq, table 7", rows, signature)
 
 
@@ -72,6 +72,8 @@ def traces(inputs: Inputs) -> list[Finding]:
         for name, folder in inputs.named().items()
     }
     if not any(steps for generated in made.values() for steps in generated.traces):
-        raise Problem("None of these models goes from noise to text in steps: name a diffusion model.")
+        raise Problem(
+            "None of these models writes in steps, so there is nothing to trace: name a diffusion model."
+        )
     signature = f"seed:{inputs.seed}|stops:{options.stops}|time:1 is noise, 0 is text"
     return [trace_table(pairs, made, stops=options.stops, signature=signature)]

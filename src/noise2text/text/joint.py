@@ -80,6 +80,10 @@ class Joint(Layout):
         """How many positions the longest pair takes."""
         return int((sources.lengths + targets.lengths).max()) + MARKS
 
+    def spoken(self, canvas: Canvas) -> Tensor:
+        """Where what is scored is the text or its end, not the padding after it."""
+        return canvas.scored & (canvas.tokens != self.pad)
+
     def blank(self, canvas: Canvas) -> Canvas:
         """The canvas with padding between begin and separator; a prefix of the target stays."""
         candidates = len(canvas.tokens) // len(canvas.source.tokens)
