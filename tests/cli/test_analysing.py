@@ -84,6 +84,10 @@ def test_the_list_names_all_with_their_needs_and_settings(run: Run) -> None:
         ("lengths --output =FILES/good.txt --out OUT", "takes NAME=FILE"),
         ("lengths --output FILES/good.txt --output FILES/good.txt --out OUT", "Two outputs are called"),
         ("lengths --output x=FILES/good.txt --out OUT --set bucket=3", "did you mean buckets?"),
+        (
+            "lengths --output x=FILES/good.txt --pairs FILES/test.jsonl --out FILES/good.txt/out",
+            "out cannot be written",
+        ),
         ("curves FILES/missing --out OUT", "There is no folder"),
         ("curves FILES --out OUT", "has no metrics.jsonl"),
         ("curves FILES --out FILES/good.txt", "is a file; --out names a folder"),

@@ -61,7 +61,10 @@ def analyse(
         device=device,
     )
     found = analysis(inputs)
-    written = {finding.name: write(finding, out) for finding in found}
+    try:
+        written = {finding.name: write(finding, out) for finding in found}
+    except OSError as error:
+        raise Problem(f"{out} cannot be written: {error.strerror}.") from error
     if as_json:
         print(json.dumps([finding.as_json() for finding in found], indent=2, ensure_ascii=False))
         return
