@@ -69,9 +69,11 @@ def test_sources_are_measured_as_asked(tmp_path: Path) -> None:
     longest = {}
     for unit in ("words", "characters", "tokens"):
         inputs = Inputs(models=[tmp_path], outputs={"x": GOOD}, pairs=PAIRS, options={"unit": unit})
-        longest[unit] = lengths(inputs)[0].rows[-1]["longest"]
+        (found,) = lengths(inputs)
+        longest[unit] = found.rows[-1]["longest"]
     assert longest["words"] == 7
     assert longest["characters"] == longest["tokens"] == 14
+    assert found.signature.endswith(f"length:tokens of {tmp_path.name}")
 
 
 @pytest.mark.parametrize(

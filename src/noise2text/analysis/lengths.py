@@ -18,31 +18,37 @@ from noise2text.analysis.slopes import compare
 from noise2text.evaluation.metrics import References, bleu
 from noise2text.problem import Problem
 from noise2text.settings import option, require_choice, require_least
+from noise2text.text.tokenizer import Tokenizer
 
-__all__ = ["UNITS", "LengthsOptions", "buckets", "lengths"]
+__all__ = ["UNITS", "LengthsOptions", "Measure", "buckets", "lengths"]
 
-Measure = Callable[[Sequence[str]], list[int]]
+
+@dataclass(frozen=True)
+class Measure:
+    """What lengths are counted in, and the length of each text."""
+
+    unit: str
+    lengths: Callable[[Sequence[str]], list[int]]
 
 
 def _words(inputs: Inputs) -> Measure:
-    return lambda texts: [len(text.split()) for text in texts]
+    return Measure("words", lambda texts: [len(text.split()) for text in texts])
 
 
 def _characters(inputs: Inputs) -> Measure:
-    return lambda texts: [len(text) for text in texts]
+    return Measure("characters", lambda texts: [len(text) for text in texts])
 
 
 def _tokens(inputs: Inputs) -> Measure:
     """By the tokenizer of the first folder."""
-    from noise2text.text.tokenizer import Tokenizer
-
     if not inputs.models:
         raise Problem("To measure in tokens, name the model folder whose tokenizer counts them.")
-    path = inputs.models[0] / "tokenizer.json"
+    name, folder = next(iter(inputs.named().items()))
+    path = folder / "tokenizer.json"
     if not path.is_file():
-        raise Problem(f"{inputs.models[0]} has no tokenizer.json: name a model folder.")
+        raise Problem(f"{folder} has no tokenizer.json: name a model folder.")
     tokenizer = Tokenizer.load(path)
-    return lambda texts: [len(row) for row in tokenizer.encode(texts)]
+    return Measure(f"tokens of {name}", lambda texts: [len(row) for row in tokenizer.encode(texts)])
 
 
 UNITS: dict[str, Callable[[Inputs], Measure]] = {
@@ -86,12 +92,14 @@ def lengths(inputs: Inputs) -> list[Finding]:
     """BLEU by length; and for several systems the lines of their differences and the table of tests."""
     options = inputs.chosen(LengthsOptions())
     _check(inputs)
-    measured = UNITS[options.unit](inputs)([pair.src for pair in inputs.pairs])
+    measure = UNITS[options.unit](inputs)
+    measured = measure.lengths([pair.src for pair in inputs.pairs])
     references = [(pair.trg, *pair.refs) for pair in inputs.pairs]
-    found = [_by_length(inputs.outputs, references, measured, options)]
+    numbers = buckets(measured, options.buckets)
+    found = [_by_length(inputs.outputs, references, measured, numbers=numbers, unit=measure.unit)]
     if len(inputs.outputs) > 1:
         comparison = compare(inputs.outputs, references, measured, confidence=options.confidence)
-        found += comparison.findings(unit=options.unit)
+        found += comparison.findings(unit=measure.unit)
     return found
 
 
@@ -106,10 +114,11 @@ def _by_length(
     outputs: Mapping[str, Sequence[str]],
     references: References,
     measured: Sequence[int],
-    options: LengthsOptions,
+    *,
+    numbers: np.ndarray,
+    unit: str,
 ) -> Finding:
     """Figure 4.1: corpus BLEU of each system in each bucket."""
-    numbers = buckets(measured, options.buckets)
     places: list[list[int]] = [np.flatnonzero(numbers == each).tolist() for each in range(max(numbers) + 1)]
     spans = [(min(own), max(own)) for own in ([measured[i] for i in inside] for inside in places)]
     scores = {
@@ -125,10 +134,10 @@ def _by_length(
     def draw(figure: Any) -> None:
         axes, x = figure.subplots(), range(len(spans))
         lines = {name: (x, [score.score for score in own]) for name, own in scores.items()}
-        plot_lines(axes, lines, x=f"length of the source in {options.unit}", y="BLEU")
+        plot_lines(axes, lines, x=f"length of the source in {unit}", y="BLEU")
         axes.set_xticks(x, [_span(*span) for span in spans])
 
-    about = f"BLEU|{next(iter(scores.values()))[0].signature}|length:{options.unit}"
+    about = f"BLEU|{next(iter(scores.values()))[0].signature}|length:{unit}"
     return Finding("bleu-by-length", "BLEU by length of the source", "thesis, figure 4.1", rows, about, draw)
 
 

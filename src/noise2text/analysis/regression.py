@@ -6,7 +6,7 @@
     ŷ(x) ± q · s · √(1/n + (x − x̄)² / S_xx)      where the mean at x lies; q is a quantile of that t
 
 The thesis (4.2.1) names n degrees of freedom; two were spent on the line, so it is n − 2 here. At its 1,987
-points the two differ in the fourth digit.
+points that moves no digit that it prints.
 """
 
 from __future__ import annotations
