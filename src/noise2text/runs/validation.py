@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from noise2text.diffusion.anisotropy import anisotropy
 from noise2text.diffusion.noise import key, uniform
 from noise2text.evaluation.metrics import bleu, exact_match
 from noise2text.runs.data import Data
-from noise2text.system import System
+from noise2text.system import Diffusion, System
 from noise2text.text.canvas import Canvas
 from noise2text.text.corpus import Pair
 from noise2text.training.loop import evaluate_loss
@@ -48,10 +49,16 @@ class Validation:
         self.autocast = autocast
 
     def __call__(self) -> dict[str, float]:
-        """The loss and its terms, BLEU and exact match in percent."""
+        """The loss and its terms, BLEU and exact match in percent, and the anisotropy of the embeddings."""
         with self.autocast():
             scores = evaluate_loss(self.objective, self._canvases(), seed=self.settings.seed)
-            return scores | judge(self.system, self.data.sample, seed=self.settings.seed)
+            return scores | judge(self.system, self.data.sample, seed=self.settings.seed) | self._collapse()
+
+    def _collapse(self) -> dict[str, float]:
+        """The anisotropy of a diffusion model's embeddings; nothing of what has no such space."""
+        if not isinstance(self.system, Diffusion):
+            return {}
+        return {"anisotropy": anisotropy(self.system.denoiser.space.embeddings)}
 
     def _canvases(self) -> list[Canvas]:
         valid = self.data.valid
