@@ -1,0 +1,56 @@
+"""Tiny systems for the analyses that run models.
+
+They are untrained, but what they write depends on the noise, the step and the source, and has words enough in
+common with the references that no score is trivially 0.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from noise2text.recipes import RECIPES, save
+from noise2text.system import System
+from noise2text.text.corpus import Pair
+from noise2text.text.tokenizer import learn_characters
+
+from ..conftest import SMALL, lively
+
+PAIRS = [
+    Pair("?!=;?!==", "?!=!;=?"),
+    Pair(";=?!", "!==;?!", ("?=!;",)),
+    Pair("=?", ";?=!!"),
+]
+SOURCES = [pair.src for pair in PAIRS]
+DIFFUSION = ("difformer", "diffuseq", "seqdiffuseq")
+TOKENIZER = learn_characters(["?!=;"])  # to sacrebleu each of them is a word
+
+
+def settings_for(name: str, **changes: Any) -> Any:
+    """The tiny settings of a recipe, made smaller."""
+    settings = RECIPES[name].settings("tiny")
+    fields = {field.name for field in dataclasses.fields(settings)}
+    wanted = SMALL | {"factor": 2.0} | changes
+    return dataclasses.replace(settings, **{key: value for key, value in wanted.items() if key in fields})
+
+
+def tiny(name: str, **changes: Any) -> System:
+    """A small untrained system of the recipe."""
+    torch.manual_seed(0)
+    system: System = RECIPES[name].build(settings_for(name, **changes), TOKENIZER)
+    with torch.no_grad():
+        for part, parameter in system.named_parameters():
+            if part.startswith(("denoiser.project", "denoiser.combine")) and parameter.ndim == 2:
+                parameter.mul_(10)
+            if part == "denoiser.space.bias":
+                parameter[sorted(TOKENIZER.specials)] -= 40  # so that few texts end early
+    return lively(system)
+
+
+def folder_of(name: str, folder: Path) -> Path:
+    """The folder of such a system."""
+    save(folder, tiny(name), recipe=name, settings=settings_for(name))
+    return folder

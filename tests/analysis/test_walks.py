@@ -1,0 +1,106 @@
+"""What the steps of a walk are worth, and what a network makes of pure noise."""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import Any
+
+import pytest
+import sacrebleu
+import torch
+
+from noise2text.analysis.walks import along_the_walk, from_pure_noise, told
+from noise2text.diffusion.denoiser import Estimate
+from noise2text.problem import Problem
+from noise2text.system import Diffusion
+
+from .models import DIFFUSION, PAIRS, SOURCES, tiny
+
+STREAMS: Any = [[pair.trg for pair in PAIRS], [pair.refs[0] if pair.refs else None for pair in PAIRS]]
+
+
+def oracle(texts: list[str]) -> float:
+    """sacrebleu's own corpus BLEU."""
+    return float(sacrebleu.corpus_bleu(texts, STREAMS).score)
+
+
+@pytest.mark.parametrize("name", [*DIFFUSION, "word-by-word"])
+def test_the_last_step_scores_what_generate_scores(name: str) -> None:
+    system = tiny(name)
+    how: dict[str, Any] = {"steps": 4, "stop_early": 0}
+    found = along_the_walk({name: system}, PAIRS, noises=2, seed=3, settings=how)
+    made = [system.generate(SOURCES, seed=seed, **how).texts for seed in (3, 4)]
+    assert found.rows[-1]["bleu"] == pytest.approx(fmean(map(oracle, made)))
+    assert found.rows[-1]["done"] == 100
+    assert len({row["bleu"] for row in found.rows}) > 1  # the steps do differ
+
+
+def test_every_step_is_scored_as_if_the_walk_ended_there() -> None:
+    system = tiny("diffuseq")
+    found = along_the_walk({"d": system}, PAIRS, noises=1, settings={"steps": 5})
+    assert [row["step"] for row in found.rows] == [1, 2, 3, 4, 5]
+    for left_out in range(5):
+        made = system.generate(SOURCES, steps=5, stop_early=left_out).texts
+        assert found.rows[4 - left_out]["bleu"] == pytest.approx(oracle(made))
+    assert all(row["div_4"] is None and row["self_bleu"] is None for row in found.rows)
+
+
+def test_the_estimates_of_different_noises_are_compared_with_each_other() -> None:
+    system = tiny("seqdiffuseq")
+    found = along_the_walk({"s": system}, PAIRS, noises=2, settings={"steps": 2})
+    one, two = (system.generate(SOURCES, seed=seed, steps=2).texts for seed in (0, 1))
+    overlaps = [
+        sacrebleu.sentence_bleu(text, [other], use_effective_order=True).score
+        for text, other in [*zip(one, two, strict=True), *zip(two, one, strict=True)]
+    ]
+    assert one != two
+    assert found.rows[-1]["self_bleu"] == pytest.approx(fmean(overlaps))
+
+
+def test_what_refines_without_noise_has_a_walk_and_what_writes_at_once_has_none() -> None:
+    found = along_the_walk({"lev": tiny("levenshtein")}, PAIRS, noises=1)
+    assert found.rows
+    with pytest.raises(Problem, match="parrot writes without any"):
+        along_the_walk({"parrot": tiny("copy")}, PAIRS, noises=1)
+
+
+@pytest.mark.parametrize("name", DIFFUSION)
+def test_the_estimate_from_noise_at_the_last_time_is_a_walk_of_one_step(name: str) -> None:
+    system = tiny(name)
+    found = from_pure_noise({name: system}, PAIRS, points=3, seed=5)
+    made = system.generate(SOURCES, seed=5, steps=1, stop_early=0).texts
+    assert found.rows[-1]["time"] == 1
+    assert found.rows[-1]["bleu"] == pytest.approx(oracle(made))
+    assert found.rows[0]["time"] == pytest.approx(1 / system.schedule.steps)  # type: ignore[union-attr, operator]
+
+
+def test_the_network_sees_the_same_pure_noise_whatever_time_it_is_told() -> None:
+    system = tiny("difformer")
+    assert isinstance(system, Diffusion)
+    seen: list[tuple[torch.Tensor, float]] = []
+
+    def look(module: Any, given: tuple[Any, ...], answer: Estimate) -> None:
+        seen.append((given[0].clone(), float(given[1].clock)))
+
+    handle = system.denoiser.register_forward_hook(look)
+    from_pure_noise({"d": system}, PAIRS[:1], points=4)
+    handle.remove()
+    resolution = system.schedule.steps
+    told_times = [clock + 1 / resolution for _, clock in seen]
+    assert told_times == pytest.approx([1 / resolution, *torch.linspace(1 / resolution, 1, 4)[1:].tolist()])
+    assert all(torch.equal(z, seen[0][0]) for z, _ in seen)
+    assert seen[0][0].std() == pytest.approx(1, abs=0.1)  # σ(1) = 1, whatever t is told
+
+
+def test_a_system_is_itself_again_after_it_was_told_a_time() -> None:
+    system = tiny("seqdiffuseq")
+    assert isinstance(system, Diffusion)
+    before = system.denoiser, system.captures, system.generate(SOURCES, steps=4).texts
+    with pytest.raises(RuntimeError), told(system, 0.5):
+        raise RuntimeError
+    assert (system.denoiser, system.captures, system.generate(SOURCES, steps=4).texts) == before
+
+
+def test_a_baseline_has_no_time_to_be_told() -> None:
+    with pytest.raises(Problem, match="that of a diffusion model, and t5 is none"):
+        from_pure_noise({"t5": tiny("transformer")}, PAIRS)
