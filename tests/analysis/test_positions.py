@@ -1,0 +1,114 @@
+"""The loss at each time and position, and the learned schedule."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from noise2text.analysis.inputs import Inputs
+from noise2text.analysis.positions import learned_schedule, losses_by_position, position_losses, positions
+from noise2text.diffusion.adaptive import Adaptive
+from noise2text.diffusion.noise import key
+from noise2text.diffusion.schedules import Sqrt
+from noise2text.problem import Problem
+from noise2text.recipes import RECIPES
+from noise2text.system import Diffusion
+from noise2text.text.rows import Rows
+
+from .models import DIFFUSION, PAIRS, SOURCES, TOKENIZER, folder_of, settings_for, tiny
+
+LENGTHS = [len(pair.trg) for pair in PAIRS]
+
+
+def model(name: str) -> Diffusion:
+    system = tiny(name)
+    assert isinstance(system, Diffusion)
+    return system
+
+
+@pytest.mark.parametrize(
+    "name", [*DIFFUSION, "diffusion-lm", "word-by-word", "ar-diffusion", "cdcd", "dinoiser"]
+)
+def test_every_diffusion_model_has_a_loss_at_each_time_and_position(name: str) -> None:
+    system = model(name)
+    objective = RECIPES[name].objective(settings_for(name), system)
+    found = losses_by_position(system, objective, PAIRS, points=3, batch=2)
+    assert {row["time"] for row in found.rows} == {1 / 3, 2 / 3, 1}
+    assert all(row["loss"] >= 0 for row in found.rows)  # type: ignore[operator]
+    ended = 1 if system.layout.ends else 0
+    if name != "word-by-word":  # which writes one word of each target
+        counts = [sum(length + ended > place for length in LENGTHS) for place in range(max(LENGTHS) + ended)]
+        assert [row["counted"] for row in found.rows if row["time"] == 1] == counts
+
+
+def test_the_losses_are_the_objectives_own_at_the_times_asked_for() -> None:
+    system = model("difformer")
+    objective = RECIPES["difformer"].objective(settings_for("difformer"), system).eval()
+    sums, counts = position_losses(system, objective, PAIRS, times=[0.5], seed=4)
+    sources, targets = (Rows.of(TOKENIZER.encode(texts)) for texts in (SOURCES, [pair.trg for pair in PAIRS]))
+    canvas = system.layout.canvas(sources, targets)
+    drawn = objective.draw(canvas, key(4, 1, torch.arange(len(PAIRS))), key(4, 2, 0))
+    with torch.no_grad():
+        tally = objective(canvas, replace(drawn, t=torch.full_like(drawn.t, 0.5)))["vlb"]
+    assert torch.allclose(sums[0], torch.where(tally.mask, tally.value, 0).sum(0).double())
+    assert counts[0].tolist() == tally.mask.sum(0).tolist()
+
+
+def test_neither_the_batch_nor_the_weights_of_the_times_change_the_losses() -> None:
+    system = model("diffuseq")
+    objective = RECIPES["diffuseq"].objective(settings_for("diffuseq"), system)
+    together, counts = position_losses(system, objective, PAIRS, times=[0.2, 1.0], batch=64)
+    alone, same = position_losses(system, objective, PAIRS, times=[0.2, 1.0], batch=1)
+    assert torch.allclose(together, alone, rtol=1e-4)
+    assert torch.equal(counts, same)
+
+
+def test_an_unknown_term_is_named() -> None:
+    system = model("difformer")
+    objective = RECIPES["difformer"].objective(settings_for("difformer"), system)
+    with pytest.raises(Problem, match="no term 'vib'; it has vlb"):
+        losses_by_position(system, objective, PAIRS, term="vib")
+
+
+def test_a_schedule_that_has_learned_nothing_is_sqrt_at_every_position() -> None:
+    found = learned_schedule(model("seqdiffuseq"), points=8)
+    assert len({row["position"] for row in found.rows}) == 17
+    for row in found.rows:
+        assert row["alpha_bar"] == pytest.approx(row["sqrt"], abs=1e-12)
+
+
+def test_a_schedule_that_has_learned_shows_where_it_left_sqrt() -> None:
+    system = model("seqdiffuseq")
+    schedule = system.schedule
+    assert isinstance(schedule, Adaptive)
+    schedule.table[1:-1, 3] /= 2
+    found = learned_schedule(system, points=4)
+    for row in found.rows:
+        inside = row["position"] == 3 and 0 < row["time"] < 1  # type: ignore[operator]
+        assert row["alpha_bar"] == pytest.approx(row["sqrt"] / (2 if inside else 1))  # type: ignore[operator]
+
+
+def test_a_schedule_without_positions_is_one_curve() -> None:
+    found = learned_schedule(model("difformer"), points=4)
+    times = torch.tensor([row["time"] for row in found.rows], dtype=torch.float64)
+    assert [row["position"] for row in found.rows] == [0] * 5
+    assert [row["alpha_bar"] for row in found.rows] == pytest.approx(Sqrt().alpha_bar(times).tolist())
+
+
+def test_each_model_gives_its_losses_and_its_schedule(tmp_path: Path) -> None:
+    folders = [folder_of(name, tmp_path / name) for name in ("difformer", "seqdiffuseq")]
+    found = positions(Inputs(models=folders, pairs=PAIRS, options={"points": "2"}))
+    assert [finding.name for finding in found] == [
+        f"{kind}-{name}" for name in ("difformer", "seqdiffuseq") for kind in ("losses", "schedule")
+    ]
+
+
+def test_a_baseline_has_no_times(tmp_path: Path) -> None:
+    folder = folder_of("transformer", tmp_path / "teacher")
+    with pytest.raises(
+        Problem, match="The loss at each time is that of a diffusion model, and teacher is none"
+    ):
+        positions(Inputs(models=[folder], pairs=PAIRS))
