@@ -1,0 +1,242 @@
+"""How little a network has to learn: the degenerated model at each noise (Difformer, 3.2 and appendix A).
+
+The degenerated model reads each position alone and answers with the embedding of the least loss
+
+    f_dg(z) = argmin_{e_y} ℒ(z, e_y),    ℒ(z, e_y) = ‖z − e_y‖²/d − log p(y | z),    p(y | z) ∝ exp(z · e_y).
+
+Its accuracy at time t is DGS_t (figure 2b; `diffusion/rescaling.py` has the score, for the nearest
+embedding). Rescaling by F leaves the share ᾱ/(ᾱ + F²β̄) of the signal (figure 2c). Theorem 1 says that the
+degenerated model is a global minimum of the objective as β̄ → 0 and d → ∞, because its loss
+
+    ℒ(f_dg(z), z₀),    z = √(1 − β̄)·z₀ + √β̄·ε
+
+goes to 0; figure 5 shows how soon. All times, factors and β̄ see the same words and noises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from noise2text.analysis.finding import Finding, Row, plot_lines
+from noise2text.analysis.inputs import Inputs
+from noise2text.analysis.positions import within
+from noise2text.analysis.samples import as_diffusion
+from noise2text.diffusion.rescaling import degeneration, random_embeddings
+from noise2text.diffusion.schedules import SCHEDULES, Rescaled
+from noise2text.problem import Problem
+from noise2text.recipes import load, settings_of
+from noise2text.settings import option, require_least
+
+__all__ = [
+    "Case",
+    "DegenerationOptions",
+    "degenerate",
+    "degenerated_losses",
+    "degeneration_curves",
+    "loss_curves",
+    "random_tables",
+    "rescaled_schedules",
+]
+
+FACTORS = (1.0, 2.0, 4.0, 8.0, 16.0)
+DIMENSIONS = (16, 32, 64, 128)
+VOCABULARY = 5000
+DIMENSION = 128
+
+
+@dataclass(frozen=True)
+class DegenerationOptions:
+    """What random embeddings are like, and how closely one looks."""
+
+    vocabulary: int = option(VOCABULARY, "random embeddings: how many words")
+    dimension: int = option(DIMENSION, "random embeddings: their dimension for the degeneration score")
+    samples: int = option(500, "words that are noised for the loss, and four times as many for the score")
+    cells: int = option(50, "how many times are looked at")
+
+    def __post_init__(self) -> None:
+        require_least(self, 2, "vocabulary")
+        require_least(self, 1, "dimension", "samples", "cells")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A schedule and the embeddings that its noise is added to."""
+
+    schedule: nn.Module
+    embeddings: Tensor  # (V, d)
+
+
+def degenerate(inputs: Inputs) -> list[Finding]:
+    """The analysis `degeneration`: of models, as they are and as they were trained, or of chance."""
+    chosen = inputs.chosen(DegenerationOptions())
+    cases = _cases(inputs) or _random_cases(chosen.vocabulary, chosen.dimension, seed=inputs.seed)
+    tables = {name: case.embeddings for name, case in cases.items() if inputs.models}
+    more = random_tables(chosen.vocabulary, DIMENSIONS, seed=inputs.seed)
+    return [
+        degeneration_curves(cases, cells=chosen.cells, samples=4 * chosen.samples, seed=inputs.seed),
+        rescaled_schedules(points=chosen.cells),
+        loss_curves(tables or more, samples=chosen.samples, seed=inputs.seed),
+    ]
+
+
+def _cases(inputs: Inputs) -> dict[str, Case]:
+    """Each model's own schedule and, where it is another, the one that it was trained with."""
+    cases = {}
+    for name, folder in inputs.named().items():
+        recipe, settings = settings_of(folder)
+        system = load(folder, device="cpu", precision="float32")
+        model = as_diffusion(system, name, wanted="The degeneration score")
+        table = model.denoiser.space.embeddings.detach()
+        cases[name] = Case(model.schedule, table)
+        trained = within(recipe.objective(settings, model)).schedule
+        if trained is not model.schedule:
+            cases[f"{name}, in training"] = Case(trained, table)
+    return cases
+
+
+def _random_cases(vocabulary: int, dimension: int, *, seed: int) -> dict[str, Case]:
+    """All known schedules on random embeddings."""
+    table = random_embeddings(vocabulary, dimension, seed=seed)
+    return {name: Case(schedule(), table) for name, schedule in SCHEDULES.items()}
+
+
+def random_tables(vocabulary: int, dimensions: Sequence[int], *, seed: int) -> dict[str, Tensor]:
+    """Random embeddings of several dimensions, by name."""
+    return {f"d = {dim}": random_embeddings(vocabulary, dim, seed=seed) for dim in dimensions}
+
+
+def degeneration_curves(
+    cases: Mapping[str, Case] | None = None, *, cells: int = 50, samples: int = 2000, seed: int = 0
+) -> Finding:
+    """DGS_t of each case; all known schedules on random embeddings without any."""
+    cases = cases or _random_cases(VOCABULARY, DIMENSION, seed=seed)
+    times = [(cell + 0.5) / cells for cell in range(cells)]
+    scores = {
+        name: degeneration(case.schedule, case.embeddings, cells=cells, samples=samples, seed=seed).tolist()
+        for name, case in cases.items()
+    }
+    rows: list[Row] = [
+        {"schedule": name, "time": time, "dgs": score}
+        for name, curve in scores.items()
+        for time, score in zip(times, curve, strict=True)
+    ]
+    labels = {name: f"{name}, DGS = {sum(curve) / cells:.2f}" for name, curve in scores.items()}
+
+    def draw(figure: Any) -> None:
+        lines = {labels[name]: (times, curve) for name, curve in scores.items()}
+        plot_lines(figure.subplots(), lines, x="time t", y="DGS$_t$")
+
+    shapes = _shapes(case.embeddings for case in cases.values())
+    means = "; ".join(labels.values())
+    return Finding(
+        name="degeneration",
+        title="What the degenerated model gets right at each time",
+        after="Difformer, figure 2b",
+        rows=rows,
+        signature=f"embeddings:{shapes}|samples:{samples}|cells:{cells}|seed:{seed}|{means}",
+        draw=draw,
+    )
+
+
+def rescaled_schedules(
+    schedule: nn.Module | None = None, *, factors: Sequence[float] = FACTORS, points: int = 50
+) -> Finding:
+    """α, σ and the signal's share of a schedule (sqrt) at each time, its noise multiplied by each factor."""
+    curve = SCHEDULES["sqrt"]() if schedule is None else schedule
+    if not factors or min(factors) <= 0:
+        raise Problem(f"The rescaling factors must be above 0, not {', '.join(map(str, factors)) or 'none'}.")
+    times = torch.arange(points + 1, dtype=torch.float64) / points
+    rows: list[Row] = []
+    lines = {}
+    for factor in factors:
+        level = Rescaled(curve, factor)(times, 1)
+        alpha, sigma = level.alpha.flatten(1).mean(1), level.sigma.flatten(1).mean(1)  # over positions
+        share = alpha.square() / (alpha.square() + sigma.square())
+        lines[f"F = {factor:g}"] = times.tolist(), share.tolist()
+        rows += [
+            {"factor": factor, "time": time, "alpha": a, "sigma": s, "signal": part}
+            for time, a, s, part in torch.stack([times, alpha, sigma, share], dim=1).tolist()
+        ]
+
+    def draw(figure: Any) -> None:
+        plot_lines(figure.subplots(), lines, x="time t", y="signal ᾱ/(ᾱ + F²β̄)")
+
+    return Finding(
+        name="rescaled",
+        title="The schedule, rescaled by factors",
+        after="Difformer, figure 2c",
+        rows=rows,
+        signature=f"schedule:{type(curve).__name__.lower()}|noise:F·σ (eq. 3)",
+        draw=draw,
+    )
+
+
+def loss_curves(
+    tables: Mapping[str, Tensor] | None = None,
+    *,
+    noise: Sequence[float] | None = None,
+    samples: int = 500,
+    seed: int = 0,
+) -> Finding:
+    """The degenerated model's loss over β̄ for each table (random embeddings of several dimensions)."""
+    named = tables or random_tables(VOCABULARY, DIMENSIONS, seed=seed)
+    levels = [step / 20 for step in range(20)] if noise is None else list(noise)
+    losses = {
+        name: degenerated_losses(table, levels, samples=samples, seed=seed).mean(1).tolist()
+        for name, table in named.items()
+    }
+    rows: list[Row] = [
+        {"embeddings": name, "beta_bar": level, "loss": loss}
+        for name, curve in losses.items()
+        for level, loss in zip(levels, curve, strict=True)
+    ]
+
+    def draw(figure: Any) -> None:
+        lines = {name: (levels, curve) for name, curve in losses.items()}
+        plot_lines(figure.subplots(), lines, x="noise β̄", y="loss of the degenerated model")
+
+    return Finding(
+        name="degenerated-loss",
+        title="The loss of the degenerated model over noise and dimension",
+        after="Difformer, theorem 1 and figure 5",
+        rows=rows,
+        signature=f"embeddings:{_shapes(named.values())}|samples:{samples}|seed:{seed}",
+        draw=draw,
+    )
+
+
+@torch.no_grad()
+def degenerated_losses(
+    embeddings: Tensor, noise: Sequence[float], *, samples: int = 500, seed: int = 0
+) -> Tensor:
+    """ℒ(f_dg(z), z₀) of `samples` words of the table (V, d) under each noise β̄: (levels, samples)."""
+    if embeddings.ndim != 2 or len(embeddings) < 2:
+        raise Problem(f"The embeddings have the shape {tuple(embeddings.shape)}: give a row for each word.")
+    if not all(0 <= level <= 1 for level in noise):
+        raise Problem("The noise β̄ must be between 0 and 1.")
+    table = embeddings.detach().double().cpu()
+    generator = torch.Generator().manual_seed(2 * seed + 1)  # never the stream of random_embeddings
+    words = torch.randint(len(table), (samples,), generator=generator)
+    epsilon = torch.randn(samples, table.shape[1], generator=generator, dtype=torch.float64)
+    return torch.stack(
+        [_losses(table, words, (1 - level) ** 0.5 * table[words] + level**0.5 * epsilon) for level in noise]
+    )
+
+
+def _losses(table: Tensor, words: Tensor, z: Tensor) -> Tensor:
+    """The loss of f_dg's answer to each z (S, d), whose words (S,) are the right ones."""
+    dots = z @ table.T  # (S, V)
+    distance = (table.square().sum(1) - 2 * dots) / table.shape[1]  # ‖z − e‖²/d but for ‖z‖²/d, as log p is
+    answer = table[(distance - dots).argmin(1)]  # (S, d); the normaliser of p is the same for all words
+    error = (answer - table[words]).square().mean(1)
+    logits = answer @ table.T
+    return error + logits.logsumexp(1) - logits.gather(1, words[:, None])[:, 0]
+
+
+def _shapes(tables: Iterable[Tensor]) -> str:
+    return " ".join(dict.fromkeys("×".join(map(str, table.shape)) for table in tables))
