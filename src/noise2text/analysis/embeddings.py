@@ -1,0 +1,182 @@
+"""Where the words lie: their nearest neighbours, and how far the table has collapsed (Difformer, 3.1).
+
+Training moves the embeddings. Where the loss can be lowered by moving all of them together, they collapse:
+the mean cosine of two words (anisotropy, `diffusion/anisotropy.py`) goes to 1. Each validation logs it, so
+the curve comes from metrics.jsonl; of a run that did not, from the models that it kept (`kept/`,
+`checkpoint-…`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from noise2text.analysis.curves import read_metrics
+from noise2text.analysis.finding import Finding, Row, plot_lines
+from noise2text.analysis.inputs import Inputs
+from noise2text.analysis.samples import as_diffusion, load_all
+from noise2text.diffusion.anisotropy import anisotropy
+from noise2text.problem import Problem
+from noise2text.recipes import load
+from noise2text.settings import option, require_least
+from noise2text.system import Diffusion, System
+
+__all__ = [
+    "EmbeddingOptions",
+    "anisotropy_curves",
+    "anisotropy_of_run",
+    "embeddings",
+    "nearest",
+    "neighbours",
+]
+
+
+@dataclass(frozen=True)
+class EmbeddingOptions:
+    """Which words are looked at."""
+
+    tokens: str = option("", "tokens, with blanks between them; some of the vocabulary without it")
+    count: int = option(5, "neighbours shown of each token")
+
+    def __post_init__(self) -> None:
+        require_least(self, 1, "count")
+
+
+def embeddings(inputs: Inputs) -> list[Finding]:
+    """The analysis `embeddings`: neighbours in each model, and anisotropy over the steps of each run."""
+    chosen = inputs.chosen(EmbeddingOptions())
+    systems = load_all(inputs, precision="float32")
+    return [
+        neighbours(systems, tokens=chosen.tokens.split(), count=chosen.count),
+        anisotropy_curves(inputs.named(), device=inputs.device),
+    ]
+
+
+def neighbours(systems: Mapping[str, System], *, tokens: Sequence[str] = (), count: int = 5) -> Finding:
+    """The nearest other words of some tokens in each model, by distance, with the cosine."""
+    rows: list[Row] = []
+    for name, system in systems.items():
+        model = as_diffusion(system, name, wanted="The space of embeddings")
+        vocabulary = _Vocabulary.of(model)
+        for token in vocabulary.chosen(tokens, name):
+            rows += [{"model": name} | row for row in vocabulary.near(token, count)]
+    return Finding(
+        name="neighbours",
+        title="The nearest neighbours of some tokens",
+        after="Difformer, section 3.1",
+        rows=rows,
+        signature="distance:euclidean|cosine:of the angle at the origin|specials:left out",
+    )
+
+
+def nearest(table: Tensor, row: int, count: int, *, among: Tensor) -> Tensor:
+    """The `count` rows of the table nearest to one of its rows, nearest first, of those that are `among`."""
+    distances = (table - table[row]).norm(dim=1).masked_fill(~among, torch.inf)
+    distances[row] = torch.inf
+    left = int(distances.isfinite().sum())
+    return distances.argsort(stable=True)[: min(count, left)]
+
+
+@dataclass(frozen=True)
+class _Vocabulary:
+    """A model's words: how they are spelled, which are text, and where they lie."""
+
+    spellings: Sequence[str]
+    plain: Tensor  # (V,), false for special tokens
+    table: Tensor  # (V, d)
+
+    @classmethod
+    def of(cls, model: Diffusion) -> _Vocabulary:
+        """The words of a model."""
+        plain = torch.ones(len(model.tokenizer), dtype=torch.bool)
+        plain[sorted(model.tokenizer.specials)] = False
+        return cls(model.tokenizer.spellings, plain, _table(model))
+
+    def chosen(self, wanted: Sequence[str], name: str) -> list[int]:
+        """The tokens that are spelled so, or ten that are spread over the vocabulary."""
+        plain = self.plain.nonzero()[:, 0].tolist()
+        if not wanted:
+            few = min(10, len(plain))
+            return [plain[number * len(plain) // few] for number in range(few)]
+        spelled = {self.spellings[token]: token for token in reversed(plain)}
+        for text in wanted:
+            if text not in spelled:
+                raise Problem(f"The vocabulary of {name} has no token {text!r}; name one that it has.")
+        return [spelled[text] for text in wanted]
+
+    def near(self, token: int, count: int) -> list[dict[str, float | int | str | None]]:
+        """A row for each of a token's nearest neighbours."""
+        places = nearest(self.table, token, count, among=self.plain)
+        cosines = torch.cosine_similarity(self.table[places], self.table[token], dim=1)
+        distances = (self.table[places] - self.table[token]).norm(dim=1)
+        return [
+            {
+                "token": self.spellings[token],
+                "rank": rank,
+                "neighbour": self.spellings[place],
+                "distance": distance,
+                "cosine": cosine,
+            }
+            for rank, (place, distance, cosine) in enumerate(
+                zip(places.tolist(), distances.tolist(), cosines.tolist(), strict=True), start=1
+            )
+        ]
+
+
+def anisotropy_curves(runs: Mapping[str, Path], *, device: str | None = None) -> Finding:
+    """The anisotropy of each run's embeddings over its steps, and of the model itself (no step)."""
+    curves = {name: anisotropy_of_run(folder, device=device) for name, folder in runs.items()}
+    rows: list[Row] = []
+    for name, folder in runs.items():
+        rows += [{"run": name, "step": step, "anisotropy": value} for step, value in curves[name].items()]
+        rows.append({"run": name, "step": None, "anisotropy": anisotropy(_table(_open(folder, device)))})
+
+    def draw(figure: Any) -> None:
+        lines = {name: (list(curve), list(curve.values())) for name, curve in curves.items() if curve}
+        plot_lines(figure.subplots(), lines, x="step", y="anisotropy")
+
+    return Finding(
+        name="anisotropy",
+        title="Anisotropy of the embeddings during training",
+        after="Difformer, section 3.1 and table 1",
+        rows=rows,
+        signature="mean cosine of two different rows|all tokens",
+        draw=draw if any(curves.values()) else None,
+    )
+
+
+def anisotropy_of_run(folder: Path, *, device: str | None = None) -> dict[int, float]:
+    """The anisotropy at each step that is known of a run: what it logged, and the models that it kept."""
+    return dict(sorted((dict(_kept(folder, device)) | dict(_logged(folder))).items()))
+
+
+def _logged(folder: Path) -> list[tuple[int, float]]:
+    if not (folder / "metrics.jsonl").is_file():
+        return []
+    curve = read_metrics(folder).get("valid_anisotropy")
+    points = [] if curve is None else zip(curve.steps, curve.values, strict=True)
+    return [(step, value) for step, value in points if value is not None]
+
+
+def _kept(folder: Path, device: str | None) -> list[tuple[int, float]]:
+    """The steps of the models in the folder, and the anisotropy of each."""
+    found = []
+    for place in sorted([*folder.glob("kept/*"), *folder.glob("checkpoint-*")]):
+        number = re.search(r"(\d+)$", place.name)
+        if number and (place / "model.safetensors").is_file():
+            found.append((int(number[1]), anisotropy(_table(_open(place, device)))))
+    return found
+
+
+def _open(folder: Path, device: str | None) -> Diffusion:
+    return as_diffusion(load(folder, device=device), str(folder), wanted="The space of embeddings")
+
+
+def _table(model: Diffusion) -> Tensor:
+    return model.denoiser.space.embeddings.detach().double().cpu()
