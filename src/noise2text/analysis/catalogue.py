@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 
+from noise2text.analysis import degeneration, embeddings, positions, tradeoffs, walks
 from noise2text.analysis.curves import CurvesOptions, curves
 from noise2text.analysis.inputs import MODELS, OUTPUTS, PAIRS, RUNS, Analysis
 from noise2text.analysis.lengths import LengthsOptions, lengths
@@ -41,6 +42,70 @@ ANALYSES: dict[str, Analysis] = {
             line="What the text looks like at steps on the way from noise.",
             run=traces,
             options=TracesOptions(),
+        ),
+        Analysis(
+            name="walk",
+            needs=(MODELS, PAIRS),
+            after="Difformer, figure 4; DiffuSeq, figure 5",
+            line="Quality and diversity of the estimate at each step.",
+            run=walks.walk,
+            options=walks.WalkOptions(),
+        ),
+        Analysis(
+            name="from-noise",
+            needs=(MODELS, PAIRS),
+            after="Difformer, figure 2a",
+            line="Quality of one estimate from pure noise, at each time that the network is told.",
+            run=walks.from_noise,
+            options=walks.NoiseOptions(),
+        ),
+        Analysis(
+            name="degeneration",
+            needs=(),
+            after="Difformer, figures 2b, 2c and 5, theorem 1",
+            line="What a model that reads no source gets right, over time, noise and dimension.",
+            run=degeneration.degenerate,
+            options=degeneration.DegenerationOptions(),
+        ),
+        Analysis(
+            name="candidates",
+            needs=(MODELS, PAIRS),
+            after="DiffuSeq, figure 3; SeqDiffuSeq, figure 3",
+            line="Quality and diversity against the number of candidates.",
+            run=tradeoffs.candidates,
+            options=tradeoffs.CandidateOptions(),
+        ),
+        Analysis(
+            name="steps",
+            needs=(MODELS, PAIRS),
+            after="Difformer, table 8; DiffuSeq, figure 6",
+            line="Quality and speed against the number of steps.",
+            run=tradeoffs.steps,
+            options=tradeoffs.StepOptions(),
+        ),
+        Analysis(
+            name="diversity",
+            needs=(MODELS, PAIRS),
+            after="DiffuSeq, figure 4; Difformer, figure 3",
+            line="Quality against diversity, a point a model.",
+            run=tradeoffs.diversity,
+            options=tradeoffs.DiversityOptions(),
+        ),
+        Analysis(
+            name="positions",
+            needs=(MODELS, PAIRS),
+            after="SeqDiffuSeq, figure 2",
+            line="The loss at each time and position, and the learned schedule.",
+            run=positions.positions,
+            options=positions.PositionOptions(),
+        ),
+        Analysis(
+            name="embeddings",
+            needs=(MODELS,),
+            after="Difformer, section 3.1 and table 1",
+            line="Nearest neighbours of tokens, and anisotropy during training.",
+            run=embeddings.embeddings,
+            options=embeddings.EmbeddingOptions(),
         ),
     )
 }
