@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from nltk.util import ngrams
 
+from noise2text.analysis.samples import those_known
 from noise2text.analysis.tradeoffs import (
     CandidateOptions,
     DiversityOptions,
@@ -33,6 +34,15 @@ def test_each_number_of_candidates_scores_what_a_run_with_so_many_would(name: st
         made = system.generate(SOURCES, seed=2, noise_beam=row["drawn"], **how, **alone)
         assert row["bleu"] == pytest.approx(oracle(made.texts))
         assert row["candidates"] == row["drawn"] == len(made.candidates[0])
+
+
+@pytest.mark.parametrize("name", DIFFUSION)
+def test_more_candidates_never_change_the_first_ones(name: str) -> None:
+    system = tiny(name)
+    alone = those_known(system, length_beam=1)
+    few, many = (system.generate(SOURCES, noise_beam=count, **FEW, **alone).candidates for count in (2, 5))
+    assert few == [own[:2] for own in many]
+    assert len({text for own in many for text in own}) > 3  # and they do differ
 
 
 def test_several_lengths_each_have_so_many_noises() -> None:

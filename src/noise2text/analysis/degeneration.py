@@ -75,7 +75,7 @@ def degenerate(inputs: Inputs) -> list[Finding]:
     """The analysis `degeneration`: of models, as they are and as they were trained, or of chance."""
     chosen = inputs.chosen(DegenerationOptions())
     cases = _cases(inputs) or _random_cases(chosen.vocabulary, chosen.dimension, seed=inputs.seed)
-    tables = {name: case.embeddings for name, case in cases.items() if inputs.models}
+    tables = {name: cases[name].embeddings for name in inputs.named()}
     more = random_tables(chosen.vocabulary, DIMENSIONS, seed=inputs.seed)
     return [
         degeneration_curves(cases, cells=chosen.cells, samples=4 * chosen.samples, seed=inputs.seed),

@@ -144,11 +144,11 @@ def _made_by(name: str, system: System, settings: Settings) -> str:
 
 def plot_by_model(figure: Any, rows: Sequence[Row], *, x: str, label: str, columns: Sequence[str]) -> None:
     """Draw a panel for each column that has values, with a line a model over the column x."""
-    shown = [column for column in columns if all(row[column] is not None for row in rows)]
+    shown = [column for column in columns if any(row[column] is not None for row in rows)]
     panels = figure.subplots(1, len(shown), squeeze=False)[0]
     for axes, column in zip(panels, shown, strict=True):
         lines: dict[str, tuple[list[Any], list[Any]]] = {}
-        for row in rows:
+        for row in (row for row in rows if row[column] is not None):
             xs, ys = lines.setdefault(str(row["model"]), ([], []))
             xs.append(row[x])
             ys.append(row[column])

@@ -205,8 +205,11 @@ def against_steps(
     rows: list[Row] = []
     for name, system in systems.items():
         number = setting_of(system, name, STEPS, wanted="Quality is set against steps")
+        whole = dict(settings) | those_known(system, stop_early=0)
+        # The first call may have to record graphs or fill caches: it is not timed.
+        draw_samples(system, pairs, seed=seed, batch=batch, settings=whole | {number: min(counts)})
         for count in counts:
-            chosen = dict(settings) | those_known(system, stop_early=0) | {number: count}
+            chosen = whole | {number: count}
             started = time.perf_counter()
             [made] = draw_samples(system, pairs, seed=seed, batch=batch, settings=chosen)
             seconds = time.perf_counter() - started
