@@ -23,6 +23,7 @@ from noise2text.text.corpus import Pair
 
 __all__ = [
     "GenerationOptions",
+    "Scores",
     "as_diffusion",
     "compare",
     "draw_samples",
