@@ -16,6 +16,7 @@ from noise2text.diffusion.schedules import Sqrt
 from noise2text.problem import Problem
 from noise2text.recipes import RECIPES
 from noise2text.system import Diffusion
+from noise2text.text.corpus import Pair
 from noise2text.text.rows import Rows
 
 from .models import DIFFUSION, PAIRS, SOURCES, TOKENIZER, folder_of, settings_for, tiny
@@ -71,6 +72,17 @@ def test_an_unknown_term_is_named() -> None:
     objective = RECIPES["difformer"].objective(settings_for("difformer"), system)
     with pytest.raises(Problem, match="no term 'vib'; it has vlb"):
         losses_by_position(system, objective, PAIRS, term="vib")
+    with pytest.raises(Problem, match="'length' has one value a sentence"):
+        losses_by_position(system, objective, PAIRS, term="length")
+
+
+def test_positions_after_one_that_was_never_counted_are_not_lost() -> None:
+    system = model("word-by-word")
+    objective = RECIPES["word-by-word"].objective(settings_for("word-by-word"), system)
+    pair = Pair("?!", "=" * 12)  # no letter: every token begins a word, and one word is written
+    counted = [position_losses(system, objective, [pair], times=[1.0], seed=seed)[1][0] for seed in range(6)]
+    assert {len(counts) for counts in counted} != {1}
+    assert all(counts[-1] > 0 for counts in counted)
 
 
 def test_a_schedule_that_has_learned_nothing_is_sqrt_at_every_position() -> None:

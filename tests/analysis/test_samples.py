@@ -71,6 +71,8 @@ def test_right_answers_score_a_hundred_and_a_lone_sample_has_no_diversity() -> N
 def test_no_pairs_and_bad_settings_are_named() -> None:
     with pytest.raises(Problem, match="nothing to analyse"):
         references_of([])
+    with pytest.raises(Problem, match="nothing to analyse"):
+        draw_samples(tiny("copy"), [])
     with pytest.raises(Problem, match="key=value"):
         GenerationOptions(generation="steps").settings()
     with pytest.raises(Problem, match="sentences"):

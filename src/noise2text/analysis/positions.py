@@ -110,7 +110,9 @@ def losses_by_position(
     ]
 
     def draw(figure: Any) -> None:
-        lines = {f"position {place}": (times, means[:, place].tolist()) for place in _some(means.shape[1])}
+        seen = counts.any(0).nonzero().flatten().tolist()
+        some = [seen[number] for number in _some(len(seen))]
+        lines = {f"position {place}": (times, means[:, place].tolist()) for place in some}
         plot_lines(figure.subplots(), lines, x="time t", y=f"loss ({term})")
 
     return Finding(
@@ -147,11 +149,13 @@ def position_losses(
         for row, time in enumerate(times):
             t = torch.full_like(drawn.t, max(1, round(time * inner.times.steps)) / inner.times.steps)
             tally = inner(canvas, replace(drawn, t=t, weight=torch.ones_like(drawn.weight)))[term]
+            if tally.value.shape != place.shape:
+                raise Problem(f"The term {term!r} has one value a sentence: choose one of positions.")
             counted = tally.mask & (place >= 0)
             where = place[counted].cpu()
             sums[row].index_add_(0, where, tally.value[counted].double().cpu())
             counts[row].index_add_(0, where, torch.ones(len(where), dtype=torch.float64))
-    used = int(counts.any(0).sum())
+    used = 1 + max(counts.any(0).nonzero().flatten().tolist(), default=-1)
     return sums[:, :used], counts[:, :used]
 
 

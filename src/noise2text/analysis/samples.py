@@ -107,6 +107,7 @@ def draw_samples(
     """What the system makes of the pairs' sources from the seeds `seed`, `seed` + 1, …, `count` in all."""
     if count < 1:
         raise Problem(f"At least 1 sample must be drawn, not {count}.")
+    references_of(pairs)  # refuses none
     sources = [pair.src for pair in pairs]
     return [
         system.generate(sources, seed=seed + number, batch=batch, trace=trace, **(settings or {}))
