@@ -93,7 +93,8 @@ def _list(as_json: bool) -> None:
         print(json.dumps(rows, indent=2, ensure_ascii=False))
         return
     for row in rows:
-        print(f"{row['name']}  (needs {' and '.join(row['needs'])}; after {row['after']})\n  {row['line']}")
+        needs = " and ".join(row["needs"]) or "nothing"
+        print(f"{row['name']}  (needs {needs}; after {row['after']})\n  {row['line']}")
         for name, told in row["settings"].items():
             print(f"    --set {name}={told['value']}  {told['line']}")
 
