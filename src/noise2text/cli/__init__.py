@@ -11,6 +11,7 @@ import typer
 from noise2text import Problem, __version__
 from noise2text.cli import (
     analysing,
+    exporting,
     judging,
     learning,
     looking,
@@ -23,6 +24,7 @@ from noise2text.problem import Stopped
 __all__ = [
     "analysing",
     "app",
+    "exporting",
     "judging",
     "learning",
     "looking",

@@ -19,6 +19,7 @@ from torch import Tensor
 
 import noise2text
 from noise2text.hardware import find_device, find_dtype
+from noise2text.networks.sessions import Engine
 from noise2text.problem import Problem
 from noise2text.recipes import (
     ar_diffusion,
@@ -41,13 +42,14 @@ from noise2text.recipes import (
     transformer,
     word_by_word,
 )
+from noise2text.recipes.exported import placed, take_over
 from noise2text.recipes.recipe import Recipe
 from noise2text.settings import change
 from noise2text.system import System
 from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.checkpoint import latest, write_whole
 
-__all__ = ["RECIPES", "Recipe", "find_recipe", "load", "save", "settings_of"]
+__all__ = ["RECIPES", "Recipe", "engine_of", "find_recipe", "load", "save", "settings_of"]
 
 FORMAT = 1
 
@@ -86,16 +88,18 @@ def find_recipe(name: str) -> Recipe:
     return RECIPES[name]
 
 
-def save(folder: Path, system: System, *, recipe: str, settings: Any) -> None:
-    """Write a model folder; each file is put in its place whole."""
+def save(folder: Path, system: System, *, recipe: str, settings: Any, engine: Engine | None = None) -> None:
+    """Write a model folder; each file is put in its place whole. An engine's graphs are already there."""
     folder.mkdir(parents=True, exist_ok=True)
-    config = {
+    config: dict[str, Any] = {
         "format": FORMAT,
         "noise2text": noise2text.__version__,
         "recipe": recipe,
         "settings": dataclasses.asdict(settings),
         "vocabulary": len(system.tokenizer),
     }
+    if engine is not None:
+        config["engine"] = dataclasses.asdict(engine)
     write_whole(folder / "config.json", lambda path: _write_json(path, config))
     write_whole(
         folder / "generation_config.json", lambda path: _write_json(path, dataclasses.asdict(system.how))
@@ -111,12 +115,14 @@ def load(folder: str | Path, *, device: str | torch.device | None = None, precis
     """The trained system in a model folder, ready to generate.
 
     It goes to the GPU when there is one; `precision` is float32, bfloat16, int8, or auto: bfloat16 on a GPU,
-    on a CPU int8 where that is faster and later steps mend its errors, else float32.
+    on a CPU int8 where that is faster and later steps mend its errors, else float32. An exported model runs
+    on the CPU, in the precision that it was exported in.
     """
-    place = find_device(device)
-    find_dtype(precision, place)  # a mistake is told before anything is read
+    find_dtype(precision, find_device(device))  # a mistake is told before anything is read
     folder = Path(folder)
     recipe, settings = settings_of(folder)
+    engine = engine_of(folder)
+    place = placed(engine, device=device, precision=precision) if engine else find_device(device)
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     expected = _read_json(folder / "config.json").get("vocabulary")
     if len(tokenizer) != expected:
@@ -125,10 +131,19 @@ def load(folder: str | Path, *, device: str | torch.device | None = None, precis
             f"were they made by the same run?"
         )
     system: System = recipe.build(settings, tokenizer)
+    if engine:
+        take_over(system, folder, engine)
     _load_weights(system, folder / "model.safetensors")
     how = folder / "generation_config.json"
     system.how = change(system.how, _read_json(how), where=str(how))
-    return system.place(place, precision).eval()
+    return system.place(place, "float32" if engine else precision).eval()
+
+
+def engine_of(folder: Path) -> Engine | None:
+    """What runs the network of an exported model; none if the folder's weights do."""
+    path = folder / "config.json"
+    value = _read_json(path).get("engine")
+    return None if value is None else Engine.of(value, path)
 
 
 def settings_of(folder: Path) -> tuple[Recipe, Any]:

@@ -1,0 +1,41 @@
+"""The command that writes a model for another engine than torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from noise2text.cli.options import Sets, app
+
+__all__ = ["export"]
+
+
+@app.command()
+def export(
+    model: Annotated[Path, typer.Argument(help="A model folder of a diffusion model.")],
+    out: Annotated[Path, typer.Option(help="The folder for the exported model.")],
+    precision: Annotated[str, typer.Option(help="float32 or int8.")] = "float32",
+    check: Annotated[
+        str | None, typer.Option(help="Compare the texts for these sources with the model's own.")
+    ] = None,
+    sets: Sets = None,
+    seed: Annotated[int, typer.Option(help="Decides the noise of --check.")] = 0,
+    batch: Annotated[int, typer.Option(help="Sentences at once in --check.")] = 32,
+) -> None:
+    """Write a diffusion model as ONNX graphs, which `noise2text generate` runs with onnxruntime on a CPU.
+
+    Generation settings, --set steps=10, are those of --check.
+    """
+    from noise2text.runs.export import check as compare
+    from noise2text.runs.export import export as write
+    from noise2text.settings import parse_assignments
+    from noise2text.text.corpus import read_sources
+
+    texts = None if check is None else list(read_sources(check))
+    engine = write(model, out, precision=precision)
+    print(f"{out}: {engine.parameters:,} parameters, {engine.precision}, {', '.join(engine.graphs)}")
+    if texts is not None:
+        for found in compare(model, out, texts, seed=seed, batch=batch, settings=parse_assignments(sets)):
+            print(f"{found.same:,} of {found.texts:,} texts are the same as torch's in {found.precision}")
