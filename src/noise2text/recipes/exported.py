@@ -27,7 +27,7 @@ def network_of(system: System) -> Denoiser:
     """The network that a system's steps run, within all that is wrapped around it."""
     if not isinstance(system, Diffusion):
         raise Problem(
-            f"{type(system).__name__} cannot be exported; only diffusion models can, for whose steps it is made."
+            f"{type(system).__name__} cannot be exported: it is no diffusion model, and has no steps for it."
         )
     network = system.denoiser
     while isinstance(network, Wrapped):

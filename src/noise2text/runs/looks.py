@@ -10,7 +10,7 @@ from noise2text.diffusion.anisotropy import anisotropy
 from noise2text.diffusion.rescaling import find_factor, random_embeddings, rescale_plain, rescale_preserving
 from noise2text.diffusion.schedules import SCHEDULES
 from noise2text.problem import Problem
-from noise2text.recipes import load, settings_of
+from noise2text.recipes import engine_of, load, settings_of
 from noise2text.system import Diffusion
 
 __all__ = ["look", "rescaling"]
@@ -19,13 +19,17 @@ __all__ = ["look", "rescaling"]
 def look(folder: Path) -> dict[str, dict[str, Any]]:
     """A model's facts by heading; the anisotropy is the mean cosine of two embeddings (Difformer, 3.1)."""
     recipe, settings = settings_of(folder)
-    system = load(folder, device="cpu", precision="float32")
+    engine = engine_of(folder)
+    system = load(folder, device="cpu", precision=engine.precision if engine else "float32")
+    own = sum(parameter.numel() for parameter in system.parameters())
     facts: dict[str, Any] = {
         "recipe": recipe.name,
         "paper": recipe.paper,
-        "parameters": sum(parameter.numel() for parameter in system.parameters()),
+        "parameters": engine.parameters if engine else own,
         "vocabulary": len(system.tokenizer),
     }
+    if engine:
+        facts["engine"] = f"{engine.name}, {engine.precision}"
     if isinstance(system, Diffusion):
         facts["schedule"] = f"{type(system.schedule).__name__.lower()}, {system.schedule.steps} steps"
         facts["anisotropy"] = anisotropy(system.denoiser.space.embeddings.detach())
@@ -45,7 +49,8 @@ def rescaling(
             raise Problem(f"There must be at least 2 embeddings of 1 dimension, not {vocab} of {dim}.")
         curve, embeddings = SCHEDULES[schedule](), random_embeddings(vocab, dim, seed=seed)
     else:
-        system = load(model, device="cpu", precision="float32")
+        engine = engine_of(model)
+        system = load(model, device="cpu", precision=engine.precision if engine else "float32")
         if not isinstance(system, Diffusion):
             raise Problem(f"{model} is not a diffusion model: it has no noise to rescale.")
         curve, embeddings = system.schedule, system.denoiser.space.embeddings.detach()
