@@ -14,14 +14,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
-
-import torch
 
 from noise2text.problem import Problem, Stopped
 from noise2text.recipes import load
@@ -32,31 +29,13 @@ from noise2text.settings import change
 from noise2text.system import System
 from noise2text.text.corpus import read_sources
 from noise2text.training.checkpoint import write_whole
+from noise2text.training.processes import Team
 
 __all__ = ["Distilled", "Share", "distill"]
 
-PATIENCE = timedelta(days=7)  # how long a process waits for the slowest one
 
-
-@dataclass(frozen=True)
-class Share:
-    """Which part of the sources this process answers; torchrun says so in the environment."""
-
-    rank: int = 0
-    world: int = 1
-    local: int = 0
-
-    @classmethod
-    def here(cls) -> Share:
-        """The share of this process."""
-        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
-        return cls(*(int(os.environ.get(name, default)) for name, default in zip(names, "010", strict=True)))
-
-    def device(self, name: str | None) -> str | None:
-        """A GPU of its own where several processes share a machine."""
-        if self.world > 1 and name in (None, "cuda") and torch.cuda.is_available():
-            return f"cuda:{self.local}"
-        return name
+class Share(Team):
+    """Which part of the sources this process answers."""
 
     def part(self, output: Path) -> Path:
         """The file that this process adds to."""
@@ -98,17 +77,15 @@ def distill(
     guided = identity(teacher, guide=getattr(how, "guide", ""))
     made_by = {"teacher": guided, "how": str(how), "seed": seed, "precision": precision}
     with ExitStack() as stack:
-        if share.world > 1:
-            stack.enter_context(_together())
+        stack.enter_context(share.meeting())  # without a device: files need no GPU
         with _open_part(share.part(output)) as part:
             done = _go_on(part, made_by, sources, share.part(output))
             try:
                 _answer(system, part, sources, done, settings, seed=seed, batch=batch, display=display)
             except KeyboardInterrupt as stop:
                 raise Stopped("Stopped; the same command goes on from there.") from stop
-        if share.world > 1:
-            torch.distributed.barrier()
-        return _merge(output, share, display) if share.rank == 0 else None
+        share.wait()
+        return _merge(output, share, display) if share.is_first else None
 
 
 class _Sources:
@@ -130,16 +107,6 @@ class _Sources:
 
     def _all(self) -> Iterator[str]:
         return iter(self.kept) if self.kept is not None else read_sources(self.path)
-
-
-@contextmanager
-def _together() -> Iterator[None]:
-    """The processes know each other inside of it (gloo, so that no GPU is needed)."""
-    torch.distributed.init_process_group("gloo", timeout=PATIENCE)
-    try:
-        yield
-    finally:
-        torch.distributed.destroy_process_group()
 
 
 # The part of one process
