@@ -198,7 +198,7 @@ def test_times_are_told_the_unweighted_error_of_each_row(tokenizer: Tokenizer) -
     draws = objective.draw(canvas, key(0, torch.arange(3)), key(0))
     draws = dataclasses.replace(draws, t=torch.tensor([0.2, 0.5, 0.9]), weight=torch.tensor([0.5, 1.0, 4.0]))
     tallies = objective(canvas, draws)
-    objective.observe(draws, tallies)
+    objective.observe(*objective.seen(draws, tallies))
     times = objective.times
     assert isinstance(times, LossAware)
     plain = objective(canvas, dataclasses.replace(draws, weight=torch.ones(3)))["vlb"]

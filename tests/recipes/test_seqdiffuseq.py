@@ -114,7 +114,7 @@ def test_the_schedule_sees_the_squared_errors_of_what_is_not_padding(tokenizer: 
     canvas = system.layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
     draws = eq6.draw(canvas, key(0, torch.arange(3)), key(0))
     tallies = eq6(canvas, draws)
-    eq6.observe(draws, tallies)
+    eq6.observe(*eq6.seen(draws, tallies))
     schedule = eq6.schedule
     assert schedule.counts.sum(0).tolist() == [3, 3, 2, 2, 1, 1, *[0] * 11]
     spoken = canvas.tokens != system.tokenizer.pad

@@ -79,7 +79,7 @@ def test_what_is_observed_reaches_the_times_within(tokenizer: Tokenizer) -> None
     system, plain, dropping = make("diffuseq-guided", tokenizer, 0.5)
     canvas = system.layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
     draws = dropping.draw(canvas, KEYS, key(0))
-    dropping.observe(draws, dropping(canvas, draws))
+    dropping.observe(*dropping.seen(draws, dropping(canvas, draws)))
     assert plain.times.counts.sum() == len(SOURCES)
     assert any(name.endswith("times.counts") for name, _ in dropping.named_buffers())  # saved, too
 

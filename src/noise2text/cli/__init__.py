@@ -44,7 +44,8 @@ def main() -> None:
         print(f"noise2text: {problem}", file=sys.stderr)
         sys.exit(1)
     except Stopped as stopped:
-        print(f"noise2text: {stopped}", file=sys.stderr)
+        if os.environ.get("RANK", "0") == "0":  # of several processes, which all stop, one says so
+            print(f"noise2text: {stopped}", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()

@@ -88,8 +88,8 @@ def prepare(
 ) -> None:
     """Tokenise pairs into memory-mapped files, once for many runs."""
     from noise2text.recipes import find_recipe
+    from noise2text.runs.beginning import settle
     from noise2text.runs.data import open_data
-    from noise2text.runs.train import settle
     from noise2text.settings import parse_assignments
 
     settings = settle(find_recipe(recipe), preset, config, parse_assignments(sets))

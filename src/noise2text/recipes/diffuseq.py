@@ -165,10 +165,13 @@ PRESETS: dict[str, DiffuseqSettings] = {
 class Importance(DiffusionObjective):
     """Tells its times how large the error of each row was."""
 
-    def observe(self, draws: Draws, tallies: Mapping[str, Tally]) -> None:
+    def seen(self, draws: Draws, tallies: Mapping[str, Tally]) -> tuple[Tensor, Tensor]:
         error, counted = tallies["vlb"].value.detach(), tallies["vlb"].mask
         rows = torch.where(counted, error, 0).sum(1) / counted.sum(1)
-        self.times.observe(draws.t, rows / draws.weight)  # the tally is weighted, the history is not
+        return draws.t, rows / draws.weight  # the tally is weighted, the history is not
+
+    def observe(self, *seen: Tensor) -> None:
+        self.times.observe(*seen)
 
 
 def network(settings: JointSettings, tokenizer: Tokenizer) -> JointTransformer:

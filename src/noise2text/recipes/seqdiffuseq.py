@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from torch import Tensor
+
 from noise2text.decoding.settings import PriorSettings
 from noise2text.diffusion.adaptive import Adaptive
 from noise2text.diffusion.losses import Mse, Prior, Rounding, Tally
@@ -163,9 +165,12 @@ class AdaptiveObjective(DiffusionObjective):
         super().__init__(*parts, **more)
         self.refit_every, self.refit_first = refit_every, refit_first
 
-    def observe(self, draws: Draws, tallies: Mapping[str, Tally]) -> None:
-        seen = tallies["difficulty"]
-        self.schedule.observe(draws.t, seen.value.detach(), seen.mask)
+    def seen(self, draws: Draws, tallies: Mapping[str, Tally]) -> tuple[Tensor, Tensor, Tensor]:
+        difficulty = tallies["difficulty"]
+        return draws.t, difficulty.value.detach(), difficulty.mask
+
+    def observe(self, *seen: Tensor) -> None:
+        self.schedule.observe(*seen)
 
     def settle(self, step: int) -> None:
         """Refit after every `refit_every` steps; losses of the periods before the first refit are dropped.

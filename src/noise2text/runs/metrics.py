@@ -16,7 +16,7 @@ from noise2text.problem import Problem
 from noise2text.training.checkpoint import write_whole
 from noise2text.training.loop import Tick
 
-__all__ = ["Metrics"]
+__all__ = ["Metrics", "Unwritten"]
 
 
 class Metrics:
@@ -86,6 +86,19 @@ class Metrics:
         if self.board is not None:
             for name, value in record.items():
                 self.board.add_scalar(name, value, record["step"])
+
+
+class Unwritten(Metrics):
+    """Counts the same and writes nothing: for all processes but the first."""
+
+    def __init__(self, run: Path) -> None:
+        super().__init__(run, tensorboard=False)
+
+    def rewind(self, step: int) -> None:
+        pass
+
+    def _write(self, record: dict[str, Any]) -> None:
+        pass
 
 
 def _step(line: str) -> float:

@@ -6,10 +6,7 @@ the best few), `checkpoint-…` the point to resume from, `data` the tokens, met
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import math
-import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -23,25 +20,24 @@ from noise2text.hardware import find_device, find_dtype
 from noise2text.problem import Problem, Stopped
 from noise2text.recipes import Recipe, find_recipe, load, save
 from noise2text.runs.at_once import learn_at_once
-from noise2text.runs.data import Data, open_data
+from noise2text.runs.beginning import as_before, begin, first_before_others, named, refuse_another, settle
+from noise2text.runs.data import Data
 from noise2text.runs.display import Display, Quiet
-from noise2text.runs.metrics import Metrics
+from noise2text.runs.metrics import Metrics, Unwritten
 from noise2text.runs.validation import Validation
-from noise2text.settings import change, read_config
 from noise2text.system import System
 from noise2text.text.canvas import Canvas
 from noise2text.text.plan import Plan
 from noise2text.training import checkpoint
 from noise2text.training.averaging import Ema
+from noise2text.training.engines import Through, engage
 from noise2text.training.loop import Tick, train_steps
 from noise2text.training.passes import Pass, Plain, Recorded, fuse
+from noise2text.training.processes import Team
 from noise2text.training.rates import RATES
 from noise2text.training.settings import TrainingSettings
 
-__all__ = ["settle", "train"]
-
-CHANGEABLE = {"steps", "log_every", "validate_every", "save_every", "tensorboard"}
-"""Settings that a resumed run may change."""
+__all__ = ["train"]
 
 WORTH_COMPILING = 10_000_000
 """Parameters from which a GPU's training is fused without being asked: compiling takes some seconds."""
@@ -64,107 +60,70 @@ def train(
     display: Display | None = None,
 ) -> System:
     """Train a recipe on pairs and return the best model; what `noise2text train` does."""
-    out, display = Path(out), display or Quiet()
-    place = find_device(device)
+    team = Team.here()
+    out, display = Path(out), (display if team.is_first else None) or Quiet()
+    place = find_device(team.device(device))
     found = find_recipe(recipe)
     settings = settle(found, preset, config, changes)
-    if resume:
-        settings = _as_before(
-            out, found, settings, explicit=_named(config, changes), files={"train": train, "valid": valid}
-        )
-    elif any((out / name).exists() for name in ("run.json", "config.json", "data")):
-        raise Problem(f"{out} holds a run already: pass --resume to go on with it, or choose another folder.")
-    _note(out, recipe, settings, train=train, valid=valid)
-    try:
-        data = open_data(train, valid, out / "data", settings, skip_bad=skip_bad, say=display.say)
-        settings = found.resolve(settings, data.tokenizer)
-    except Problem:
-        if not resume:
-            _forget(out)
-        raise
-    _note(out, recipe, settings, train=train, valid=valid)
-    if found.fit is not None:
-        learn_at_once(found, found.fit, settings, data, out, display)
-    else:
-        Run(found, settings, data, out, place, display).go()
-    return load(out, device=device)
-
-
-def settle(
-    recipe: Recipe, preset: str | None, config: str | Path | None, changes: Mapping[str, Any] | None
-) -> Any:
-    """A preset's settings, changed by a file and then by assignments."""
-    settings = recipe.settings(preset)
-    if config is not None:
-        settings = change(settings, read_config(Path(config)), where=str(config))
-    return change(settings, changes or {}, where=f"train {recipe.name}")
-
-
-def _note(out: Path, recipe: str, settings: Any, *, train: str, valid: str) -> None:
-    """Write down what the run is, for whoever resumes it."""
-    out.mkdir(parents=True, exist_ok=True)
-    facts = {"recipe": recipe, "settings": dataclasses.asdict(settings), "train": train, "valid": valid}
-    checkpoint.write_whole(out / "run.json", lambda path: path.write_text(json.dumps(facts, indent=2)))
-
-
-def _forget(out: Path) -> None:
-    """Remove the traces of a run whose corpus or settings were refused, so that it can be started again."""
-    (out / "run.json").unlink()
-    shutil.rmtree(out / "data", ignore_errors=True)
-    if not any(out.iterdir()):
-        out.rmdir()
-
-
-def _named(config: str | Path | None, changes: Mapping[str, Any] | None) -> set[str]:
-    return set(changes or {}) | set(read_config(Path(config)) if config is not None else {})
-
-
-def _as_before(
-    out: Path, recipe: Recipe, wanted: Any, *, explicit: set[str], files: Mapping[str, str]
-) -> Any:
-    """The settings of the run in `out`, with those of the explicitly wanted that may change."""
-    path = out / "run.json"
-    if not path.exists():
-        return wanted  # killed before its first step
-    facts = json.loads(path.read_text())
-    if facts["recipe"] != recipe.name:
-        raise Problem(f"{out} holds a run of {facts['recipe']}, not of {recipe.name}.")
-    for name, file in files.items():
-        if facts[name] != file:
-            raise Problem(
-                f"The run in {out} was started with --{name} {facts[name]}; resume it with the same."
+    files = {"train": train, "valid": valid}
+    with team.meeting(place):
+        with first_before_others(team, out):
+            if resume:
+                settings = as_before(out, found, settings, explicit=named(config, changes), files=files)
+            elif team.is_first:
+                refuse_another(out)
+            settings, data = begin(
+                found, settings, files, out, resume=resume, skip_bad=skip_bad, display=display, team=team
             )
-    before = change(recipe.settings(), facts["settings"], where=str(path))
-    for name in sorted(explicit - CHANGEABLE):
-        if getattr(before, name) != getattr(wanted, name):
-            raise Problem(
-                f"The run in {out} has {name} = {getattr(before, name)!r}; a resumed run may change only "
-                f"{', '.join(sorted(CHANGEABLE))}."
-            )
-    return dataclasses.replace(before, **{name: getattr(wanted, name) for name in explicit & CHANGEABLE})
+        if found.fit is None:
+            Run(found, settings, data, out, place, display, team=team).go()
+        elif team.is_first:
+            learn_at_once(found, found.fit, settings, data, out, display)
+        team.wait()
+        return load(out, device=place)
 
 
 class Run:
     """One training run: the parts, and what happens between two steps."""
 
     def __init__(
-        self, recipe: Recipe, settings: Any, data: Data, out: Path, device: torch.device, display: Display
+        self,
+        recipe: Recipe,
+        settings: Any,
+        data: Data,
+        out: Path,
+        device: torch.device,
+        display: Display,
+        *,
+        team: Team = Team(),
     ) -> None:
         self.recipe, self.settings, self.data, self.out = recipe, settings, data, out
-        self.device, self.display = device, display
+        self.device, self.display, self.team = device, display, team
         torch.manual_seed(settings.seed)
         self.system: System = recipe.build(settings, data.tokenizer).to(device)
-        if checkpoint.latest(out) is None:
-            recipe.start(settings, self.system)
+        self._start(checkpoint.latest(out))
         self.objective = recipe.objective(settings, self.system)
+        self.engine = engage(self.objective, self.system, team, sharded=settings.sharded, twin=self._twin)
         self.optimiser = _adamw(self.system, settings, fused=device.type == "cuda")
         self.ema = Ema(self.system, settings.ema) if settings.ema else None
         lengths = data.train.lengths
         shapes = self.system.layout.shapes(lengths)
         self.plan = Plan(lengths, tokens=settings.tokens, seed=settings.seed, shapes=shapes)
-        self.metrics = Metrics(out, tensorboard=settings.tensorboard)
-        self.validation = Validation(self.objective, self.system, data, settings, autocast=self._autocast)
+        self.metrics = Metrics(out, tensorboard=settings.tensorboard) if team.is_first else Unwritten(out)
         self.best: list[tuple[float, int]] = []  # (goodness, step), best first
+
+    def _start(self, folder: Path | None) -> None:
+        """Give the system the weights of a checkpoint, or those that its recipe starts from."""
+        if folder is None:
+            self.recipe.start(self.settings, self.system)
+        else:
+            saved = load(folder, device=self.device, precision="float32")
+            self.system.load_state_dict(saved.state_dict())
+
+    def _twin(self) -> tuple[System, Any]:
+        """Another system of the same shape, and its objective."""
+        system = self.recipe.build(self.settings, self.data.tokenizer).to(self.device)
+        return system, self.recipe.objective(self.settings, system)
 
     def go(self) -> None:
         """Train to the last step, from the newest checkpoint if there is one."""
@@ -184,6 +143,7 @@ class Run:
                 clip=self.settings.clip,
                 seed=self.settings.seed,
                 run=self._pass(),
+                engine=self.engine,
             )
             for tick in ticks:
                 self._after(tick, stop)
@@ -202,10 +162,11 @@ class Run:
         if step % settings.validate_every == 0 or ended:
             self._check(step)
             self._validate(step)
-        if step % settings.save_every == 0 or ended or stop():
+        stopping = self.team.any(stop())
+        if step % settings.save_every == 0 or ended or stopping:
             self._check(step)
             self._save(step)
-        if stop() and not ended:
+        if stopping and not ended:
             raise Stopped(f"Stopped after step {step:,}; --resume goes on from there.")
 
     def _check(self, step: int) -> None:
@@ -220,8 +181,11 @@ class Run:
             )
 
     def _validate(self, step: int) -> None:
-        with self.metrics.paused(), self.ema.applied() if self.ema else nullcontext():
-            scores = self.validation()
+        with self.metrics.paused(), self.engine.whole(self.ema):
+            if self.engine.shown is None:
+                return
+            system, objective = self.engine.shown
+            scores = Validation(objective, system, self.data, self.settings, autocast=self._autocast)()
             self.metrics.valid(step, scores)
             self.display.say(
                 f"step {step:,}: valid " + "  ".join(f"{name} {score:.3f}" for name, score in scores.items())
@@ -238,6 +202,8 @@ class Run:
 
     def _finish(self) -> None:
         """Make the root the average of the best models, where that was asked for."""
+        if not self.team.is_first:
+            return
         if self.settings.average > 1:
             from noise2text.runs.averaged import average_folders
 
@@ -247,7 +213,7 @@ class Run:
         self.display.say(f"done: the best model ({shown}) is {self.out}")
 
     def _save(self, step: int) -> None:
-        with self.metrics.paused():
+        with self.metrics.paused(), self.engine.whole():
             checkpoint.save(
                 self.out,
                 step=step,
@@ -257,6 +223,7 @@ class Run:
                 objective=self.objective,
                 ema=self.ema,
                 facts={"best": self.best},
+                team=self.team,
             )
 
     def _restore(self) -> int:
@@ -265,37 +232,46 @@ class Run:
         if folder is None:
             self.metrics.rewind(0)
             return 0
-        saved = load(folder, device=self.device, precision="float32")
-        self.system.load_state_dict(saved.state_dict())
         facts = checkpoint.restore(
-            folder, optimiser=self.optimiser, module=self.system, objective=self.objective, ema=self.ema
+            folder,
+            optimiser=self.optimiser,
+            module=self.system,
+            objective=self.objective,
+            ema=self.ema,
+            team=self.team,
         )
         self.best = [(goodness, step) for goodness, step in facts["best"]]
         self.metrics.rewind(facts["step"])
         return int(facts["step"])
 
     def _write_model(self, folder: Path) -> None:
-        save(folder, self.system, recipe=self.recipe.name, settings=self.settings)
+        assert self.engine.shown is not None, "only the first process writes"
+        save(folder, self.engine.shown[0], recipe=self.recipe.name, settings=self.settings)
 
     def _feed(self, step: int) -> list[Canvas]:
-        """The micro-batches of a step."""
+        """The micro-batches of a step, this process's share of each."""
         first = (step - 1) * self.settings.accumulate
         layout, row, canvases = self.system.layout, 0, []
         for batch in (self.plan.batch(first + i) for i in range(self.settings.accumulate)):
-            canvas = layout.canvas(*self.data.train.pairs(batch.pairs), shape=batch.shape)
-            keys = key(self.settings.seed, _LAYOUT, step, torch.arange(row, row + len(batch.pairs)))
+            share = self.team.share(len(batch.pairs))
+            canvas = layout.canvas(*self.data.train.pairs(batch.pairs[share]), shape=batch.shape)
+            keys = key(self.settings.seed, _LAYOUT, step, torch.arange(row, row + len(batch.pairs))[share])
             canvases.append(layout.vary(canvas, uniform(keys)).to(self.device))
             row += len(batch.pairs)
         return canvases
 
     def _pass(self) -> Pass:
-        """How a micro-batch is passed: on a GPU recorded and, for what is worth compiling, fused."""
-        plain, wish = Plain(self._autocast), self.settings.acceleration
+        """How a micro-batch is passed: on a GPU recorded and, for what is worth compiling, fused.
+
+        What several processes do is not recorded: they talk to each other in between.
+        """
+        alone, wish = self.team.is_alone, self.settings.acceleration
+        plain = Plain(self._autocast) if alone else Through(self._autocast, self.engine)
         if wish == "none" or self.device.type != "cuda" or not self.objective.recordable:
             return plain
         if wish == "compiled" or (wish == "auto" and _size(self.system) >= WORTH_COMPILING):
             fuse(self.objective)
-        return Recorded(plain)
+        return Recorded(plain) if alone else plain
 
     def _autocast(self) -> AbstractContextManager[Any]:
         dtype = find_dtype(self.settings.precision, self.device)
@@ -307,11 +283,14 @@ class Run:
     def _introduce(self, first: int) -> None:
         shapes = " ".join(f"{source}→{target}" for source, target in self.plan.shapes)
         self.display.say(
-            f"{self.recipe.name}: {_size(self.system):,} parameters on {self.device}, "
+            f"{self.recipe.name}: {_size(self.system):,} parameters on {self._where()}, "
             f"{len(self.data.train):,} pairs in {self.plan.batches_per_epoch:,} batches of shapes {shapes}"
         )
         if first > 1:
             self.display.say(f"resuming after step {first - 1:,}")
+
+    def _where(self) -> str:
+        return str(self.device) if self.team.is_alone else f"{self.team.world} × {self.device.type}"
 
 
 def _size(system: System) -> int:

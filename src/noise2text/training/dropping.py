@@ -49,8 +49,11 @@ class Dropping(Objective):
         tallies: dict[str, Tally] = self.objective(self._without(canvas, draws.rows), draws.inner)
         return tallies
 
-    def observe(self, draws: Dropped, tallies: Mapping[str, Tally]) -> None:
-        self.objective.observe(draws.inner, tallies)
+    def seen(self, draws: Dropped, tallies: Mapping[str, Tally]) -> tuple[Tensor, ...]:
+        return self.objective.seen(draws.inner, tallies)
+
+    def observe(self, *seen: Tensor) -> None:
+        self.objective.observe(*seen)
 
     def settle(self, step: int) -> None:
         self.objective.settle(step)

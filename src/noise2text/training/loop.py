@@ -2,7 +2,7 @@
 
 Step n is a pure function of the weights, the optimiser's state and n: the data, the noise and the coin of
 self-conditioning come from keys, and dropout's generator is seeded anew each step. So a run that was killed
-and resumed ends where it would have ended.
+and resumed ends where it would have ended. Several processes share the rows of a step (processes.py).
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from noise2text.diffusion.noise import key
 from noise2text.text.canvas import Canvas
+from noise2text.training.engines import Alone
 from noise2text.training.objective import Objective
 from noise2text.training.passes import Pass
+from noise2text.training.processes import Team
 from noise2text.training.rates import Rate
 
 __all__ = ["Tick", "evaluate_loss", "train_steps"]
@@ -48,30 +50,39 @@ def train_steps(
     clip: float,
     seed: int,
     run: Pass,
+    engine: Alone | None = None,
 ) -> Iterator[Tick]:
-    """Train from step `first` to step `last`, both done; `feed` gives a step's micro-batches."""
+    """Train from step `first` to step `last`, both done; `feed` gives a step's micro-batches.
+
+    Of several processes, each feeds its share of the rows; `engine` holds the model together.
+    """
+    engine = engine or Alone(objective, objective, Team())
+    team = engine.team
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     for step in range(first, last + 1):
         objective.train()
         run.clear(parameters)
-        torch.manual_seed(int(key(seed, _DROPOUT, step)))
+        torch.manual_seed(int(key(seed, _DROPOUT, step)) ^ team.rank)
         canvases = feed(step)
-        counts = _counts(objective, canvases)
+        spans = team.spans(len(canvas.tokens) for canvas in canvases)
+        counts = team.means(_counts(objective, canvases) | {"tokens": _tokens(canvases)})
+        tokens = team.world * counts.pop("tokens")
         totals = {name: torch.zeros((), device=count.device) for name, count in counts.items()}
         row = 0
-        for canvas in canvases:
-            keys = _row_keys(canvas, seed, _TRAINING, step, first_row=row)
-            row += len(keys)
-            passed = run(objective, canvas, keys, key(seed, _TRAINING, step), counts)
-            objective.observe(passed.draws, passed.tallies)
+        for canvas, span in zip(canvases, spans, strict=True):
+            keys = _row_keys(canvas, seed, _TRAINING, step, first_row=row + span.first)
+            row += span.whole
+            with engine.micro_batch(last=span is spans[-1]):
+                passed = run(objective, canvas, keys, key(seed, _TRAINING, step), counts)
+            objective.observe(*team.gather(objective.seen(passed.draws, passed.tallies), span))
             totals = {name: totals[name] + mean for name, mean in passed.means.items()}
         for group in optimiser.param_groups:
             group["lr"] = peak * rate(step)
-        gradient = nn.utils.clip_grad_norm_(parameters, clip if clip > 0 else torch.inf)
+        gradient = engine.clip(parameters, clip if clip > 0 else torch.inf)
         optimiser.step()
-        objective.settle(step)
-        tokens = sum((~c.padding).sum() + (~c.source.padding).sum() for c in canvases)
-        yield Tick(step, objective.loss(totals), totals, gradient, peak * rate(step), torch.as_tensor(tokens))
+        engine.settle(step)
+        totals = team.means(totals)
+        yield Tick(step, objective.loss(totals), totals, gradient, peak * rate(step), tokens)
 
 
 @torch.no_grad()
@@ -94,6 +105,11 @@ def _counts(objective: Objective, canvases: Sequence[Canvas]) -> dict[str, Tenso
     """How many places each term counts over all the canvases."""
     counts = [objective.counts(canvas) for canvas in canvases]
     return {name: torch.stack([count[name] for count in counts]).sum() for name in counts[0]}
+
+
+def _tokens(canvases: Sequence[Canvas]) -> Tensor:
+    """How many tokens the networks see."""
+    return torch.stack([(~c.padding).sum() + (~c.source.padding).sum() for c in canvases]).sum()
 
 
 def _row_keys(canvas: Canvas, seed: int, purpose: int, step: int, *, first_row: int) -> Tensor:

@@ -68,8 +68,12 @@ class Objective(nn.Module, ABC):
     def forward(self, canvas: Canvas, draws: Any) -> dict[str, Tally]:
         """Every term's values for a batch of pairs."""
 
-    def observe(self, draws: Any, tallies: Mapping[str, Tally]) -> None:
-        """Take note of a batch's losses."""
+    def seen(self, draws: Any, tallies: Mapping[str, Tally]) -> tuple[Tensor, ...]:
+        """What `observe` wants to know of a batch, a row a pair, so that rows of all processes are joined."""
+        return ()
+
+    def observe(self, *seen: Tensor) -> None:
+        """Take note of a whole batch's losses."""
 
     def settle(self, step: int) -> None:
         """Adapt to what was observed, if it is time to; decided by the step's number alone."""

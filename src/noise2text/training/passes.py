@@ -77,11 +77,16 @@ class Plain:
     ) -> Passed:
         draws = objective.draw(canvas, keys, step_key)
         with self.autocast():
-            tallies = objective(canvas, draws)
+            tallies = self.forward(objective, canvas, draws)
         means = {name: tally.total() / counts[name] for name, tally in tallies.items()}
         objective.loss(means).backward()
         counted = {name: Tally(tally.value.detach(), tally.mask) for name, tally in tallies.items()}
         return Passed(draws, counted, {name: mean.detach() for name, mean in means.items()})
+
+    def forward(self, objective: Objective, canvas: Canvas, draws: Any) -> dict[str, Tally]:
+        """The objective's tallies."""
+        tallies: dict[str, Tally] = objective(canvas, draws)
+        return tallies
 
 
 class Recorded:

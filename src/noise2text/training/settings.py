@@ -45,7 +45,7 @@ class TrainingSettings(DataSettings):
     """Data, optimiser and bookkeeping; a recipe adds its architecture and its diffusion."""
 
     steps: int = option(300_000, "how many updates to train")
-    tokens: int = option(8_192, "padded tokens of the longer side in a batch")
+    tokens: int = option(8_192, "padded tokens of the longer side in a batch, over all processes")
     accumulate: int = option(1, "micro-batches an update; each has `tokens` tokens")
     optimizer: str = option("adamw", "adamw")
     learning_rate: float = option(5e-4, "the peak of the learning rate")
@@ -61,6 +61,10 @@ class TrainingSettings(DataSettings):
     precision: str = option("auto", "float32, bfloat16, or auto: bfloat16 on a GPU")
     acceleration: str = option(
         "auto", "of a GPU's steps: none, recorded (CUDA graphs), compiled (fused kernels, too), or auto"
+    )
+    sharded: bool = option(
+        False,
+        "under torchrun, split weights and optimiser over the processes (FSDP2) instead of copying",
     )
     seed: int = option(0, "decides initial weights, data order, noise and dropout")
 
