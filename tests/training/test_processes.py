@@ -53,12 +53,15 @@ CASES: dict[str, dict[str, Any]] = {
     | {"refit_first": 2, "accumulate": 2},
     "transformer": {},
 }
+FOREIGN: dict[str, dict[str, Any]] = {"pretrained-causal": {"steps": 2, "validate_every": 2, "save_every": 2}}
 
 
 def order(recipe: str, dates: Path, out: Path, **more: Any) -> dict[str, Any]:
     """What `train` is called with."""
     known = RECIPES[recipe].settings("tiny").__dict__
-    changes = {name: value for name, value in (COMMON | CASES[recipe]).items() if name in known} | more
+    changes = {
+        name: value for name, value in (COMMON | (CASES | FOREIGN)[recipe]).items() if name in known
+    } | more
     files = {name: str(dates / f"{name}.jsonl") for name in ("train", "valid")}
     return {"recipe": recipe, "out": out, "preset": "tiny", "device": "cpu", "changes": changes, **files}
 
@@ -132,6 +135,16 @@ def test_what_the_runs_observe_has_changed_them(alone: Callable[[str], Path]) ->
     assert (counts >= 10).all(), "importance sampling has begun"
     table = weights(alone("seqdiffuseq"))["schedule.table"]
     assert not torch.allclose(table[:, 0], table[:, 1]), "positions have schedules of their own"
+
+
+@pytest.mark.long
+def test_a_decoder_that_reads_by_its_cache_is_sharded_undivided(
+    alone: Callable[[str], Path], dates: Path, tmp_path: Path
+) -> None:
+    """Its layers give keys away that are not among their outputs."""
+    orders = order("pretrained-causal", dates, tmp_path / "two", sharded=True)
+    assert together(2, train, **orders) == [0, 0]
+    assert losses(tmp_path / "two") == pytest.approx(losses(alone("pretrained-causal")), rel=1e-5)
 
 
 @pytest.mark.parametrize(

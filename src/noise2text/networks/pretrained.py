@@ -62,6 +62,8 @@ class _Foreign(Writer):
 class CausalModel(_Foreign):
     """A decoder alone, such as GPT-2: it goes on from the source, [BOS] being what stands between."""
 
+    undivided = True  # keys leave a layer by the cache: sharded, gradients would come back unnoticed
+
     def read(self, source: Source) -> Memory:
         body: Any = self.model.base_model
         made = body(input_ids=source.tokens, attention_mask=(~source.padding).long(), use_cache=True)

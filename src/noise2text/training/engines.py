@@ -82,7 +82,7 @@ class Replicated(Alone):
     def __init__(self, objective: Objective, system: nn.Module, team: Team) -> None:
         super().__init__(objective, system, team)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # torch 2.13 has a new name, which 2.12 lacks
+            warnings.simplefilter("ignore", FutureWarning)  # of a newer name, which older torch lacks
             # What is observed is gathered, so buffers are equal already.
             self.model = DistributedDataParallel(_Pass(objective, system), broadcast_buffers=False)
         if not team.is_first:
@@ -173,6 +173,11 @@ def _whole(tensor: Tensor) -> Tensor:
 
 
 def _blocks(module: nn.Module) -> Iterator[nn.Module]:
-    """The repeated parts, such as a transformer's layers: the members of the outermost lists."""
+    """The repeated parts, such as a transformer's layers: the members of the outermost lists.
+
+    A module that is `undivided` has none: it is whole for all of a step.
+    """
+    if getattr(module, "undivided", False):
+        return
     for child in module.children():
         yield from child if isinstance(child, nn.ModuleList) else _blocks(child)
