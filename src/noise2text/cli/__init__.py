@@ -16,6 +16,7 @@ from noise2text.cli import (
     learning,
     looking,
     preparing,
+    studying,
     writing,
 )
 from noise2text.cli.options import app
@@ -30,6 +31,7 @@ __all__ = [
     "looking",
     "main",
     "preparing",
+    "studying",
     "writing",
 ]
 

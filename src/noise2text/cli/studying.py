@@ -1,0 +1,101 @@
+"""The command that reruns studies of the papers."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from noise2text import Problem
+from noise2text.cli.options import Device, Json, Sets, app
+
+__all__ = ["experiment"]
+
+
+class ScaleName(StrEnum):
+    """How large an experiment is."""
+
+    tiny = "tiny"
+    full = "full"
+
+
+@app.command()
+def experiment(
+    name: Annotated[
+        str | None, typer.Argument(help="The study, e.g. difformer-losses; --list names all.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="The folder for models and tables; studies in one folder share models.")
+    ] = Path("runs/experiments"),
+    scale: Annotated[
+        ScaleName, typer.Option(help="tiny: dates, on two cores; full: the paper's settings, your files.")
+    ] = ScaleName.tiny,
+    seeds: Annotated[int, typer.Option(help="How often each arm is trained and decoded, seeds 0, 1, …")] = 1,
+    train: Annotated[str | None, typer.Option(help="Training pairs, for --scale full.")] = None,
+    valid: Annotated[str | None, typer.Option(help="Validation pairs, for --scale full.")] = None,
+    test: Annotated[str | None, typer.Option(help="Test pairs, for --scale full.")] = None,
+    sentences: Annotated[int | None, typer.Option(help="Only so many test sentences.")] = None,
+    sets: Sets = None,
+    device: Device = None,
+    listed: Annotated[bool, typer.Option("--list", help="List the studies.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Rerun a study of the papers: all its arms, one table; goes on where it was stopped.
+
+    --set changes a training setting in all models that have it, e.g. --set steps=1000.
+    """
+    from noise2text.studies import STUDIES, find_study
+
+    if listed:
+        _list(as_json)
+        return
+    if name is None:
+        raise Problem(f"Name an experiment, or --list them: {', '.join(STUDIES)}.")
+    from noise2text.runs.display import Terminal
+    from noise2text.settings import parse_assignments
+    from noise2text.studies.grid import Files, run_study
+    from noise2text.studies.table import markdown
+
+    given = [file for file in (train, valid, test) if file is not None]
+    if len(given) != (3 if scale == "full" else 0):
+        raise Problem("Give --train, --valid and --test with --scale full, and none of them without.")
+    with Terminal.open() as display:
+        found = run_study(
+            find_study(name),
+            out,
+            scale=scale,
+            seeds=seeds,
+            files=Files(*given) if given else None,
+            changes=parse_assignments(sets),
+            sentences=sentences,
+            device=device,
+            display=display,
+        )
+    print(
+        json.dumps(found, indent=2, ensure_ascii=False) if as_json else markdown(found),
+        end="\n" if as_json else "",
+    )
+
+
+def _list(as_json: bool) -> None:
+    from noise2text.studies import STUDIES
+
+    if as_json:
+        facts = [
+            {
+                "name": study.name,
+                "paper": study.paper,
+                "table": study.table,
+                "line": study.line,
+                "arms": [arm.name for arm in study.arms],
+            }
+            for study in STUDIES.values()
+        ]
+        print(json.dumps(facts, indent=2, ensure_ascii=False))
+        return
+    width = max(map(len, STUDIES))
+    for study in STUDIES.values():
+        print(f"{study.name:<{width}}  {study.paper}, {study.table}: {study.line}")

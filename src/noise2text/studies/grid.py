@@ -1,0 +1,296 @@
+"""The grid: every arm with every seed, resumable, one JSON each.
+
+    FOLDER/corpus/                    the dates, for the tiny scale
+    FOLDER/models/RECIPE-…/           trained once for all arms, and for all studies, that share them
+    FOLDER/STUDY/SCALE/arms/….json    what was measured of an arm with a seed
+    FOLDER/STUDY/SCALE/table.md       and .json, .tex
+
+A model's name holds a hash of all that decides it, and an arm's JSON one of its model, its settings and its
+test set, so that what was changed is made anew and the rest is kept. A killed grid goes on, the training inside of
+it from its last checkpoint. An arm that fails says so in its JSON, is tried again by the next run, and leaves
+the others alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from noise2text.problem import Problem, Stopped
+from noise2text.recipes import load, settings_of
+from noise2text.runs.display import Display, Quiet
+from noise2text.runs.distill import distill
+from noise2text.runs.train import train
+from noise2text.studies.measures import measure_model, measure_texts
+from noise2text.studies.study import Arm, Model, Own, Study, fingerprint
+from noise2text.studies.table import latex, markdown, tabulate
+from noise2text.system import System
+from noise2text.text.corpus import Pair, read_pairs
+from noise2text.text.dates import write_dates
+from noise2text.training.checkpoint import write_whole
+
+__all__ = ["Files", "Grid", "run_study"]
+
+PAIRS = 20_000
+FINISHED = "trained.json"  # in a model's folder: it is ready, and how long it took
+
+
+@dataclass(frozen=True)
+class Files:
+    """The corpora of the full scale."""
+
+    train: str
+    valid: str
+    test: str
+
+
+def run_study(
+    study: Study,
+    out: Path,
+    *,
+    scale: str = "tiny",
+    seeds: int = 1,
+    files: Files | None = None,
+    changes: Mapping[str, Any] | None = None,
+    sentences: int | None = None,
+    device: str | None = None,
+    display: Display | None = None,
+) -> dict[str, Any]:
+    """Train, generate and measure what is missing, and write the table; returns what table.json holds."""
+    out = out.resolve()  # what is resumed from another folder finds the same files
+    study.check(scale, changes or {})
+    if seeds < 1 or (sentences is not None and sentences < 1):
+        raise Problem("An experiment needs at least one seed and one test sentence.")
+    display = display or Quiet()
+    with _alone(out):
+        files = files or _dates(out / "corpus", scale)
+        limit = sentences or (study.sentences if scale == "tiny" else None)
+        grid = Grid(study, out, scale, files, dict(changes or {}), limit, device, display)
+        jobs = [(arm, seed) for seed in range(seeds) for arm in study.arms]
+        for number, (arm, seed) in enumerate(jobs, start=1):
+            display.say(f"[{number} of {len(jobs)}] {arm.name}, seed {seed}: {grid.do(arm, seed)}")
+        found = tabulate(study, [grid.read(arm, seed) for arm, seed in jobs], scale=scale)
+        _write(grid.place / "table.json", json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+        _write(grid.place / "table.md", markdown(found))
+        _write(grid.place / "table.tex", latex(found))
+    return found
+
+
+@dataclass
+class Grid:
+    """A study at work in a folder."""
+
+    study: Study
+    out: Path
+    scale: str
+    files: Files
+    changes: dict[str, Any]
+    sentences: int | None
+    device: str | None
+    display: Display
+    failed: dict[Path, str] = field(default_factory=dict)  # models whose training failed just now
+    loaded: tuple[Path, System] | None = None  # the last one, which the next arm may share
+
+    @property
+    def place(self) -> Path:
+        """Where this study's results are."""
+        return self.out / self.study.name / self.scale
+
+    def do(self, arm: Arm, seed: int) -> str:
+        """Measure an arm unless that was done; returns in short what came out."""
+        try:
+            if self.read(arm, seed).get("numbers"):
+                return "was there already"
+        except _Missing:
+            pass
+        record: dict[str, Any] = {"arm": arm.name, "seed": seed, "identity": self._identity(arm, seed)}
+        try:
+            record |= self._measure(arm, seed)
+        except (Stopped, KeyboardInterrupt) as stop:
+            raise Stopped("Stopped; the same command goes on from there.") from stop
+        except Exception as error:  # whatever it is, the other arms can do without this one
+            kind = "" if isinstance(error, Problem) else f"{type(error).__name__}: "
+            record["error"] = kind + " ".join(str(error).split())
+        _write(self._file(arm, seed), json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+        if "error" in record:
+            return f"failed: {record['error']}"
+        shown = {name: record["numbers"][name] for name in ("bleu", "exact")}
+        return "  ".join(f"{name} {value:.2f}" for name, value in shown.items())
+
+    def read(self, arm: Arm, seed: int) -> dict[str, Any]:
+        """What was measured of an arm, or why it failed."""
+        try:
+            found: dict[str, Any] = json.loads(self._file(arm, seed).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise _Missing from error
+        if found.get("identity") != self._identity(arm, seed):
+            raise _Missing
+        return found
+
+    def _measure(self, arm: Arm, seed: int) -> dict[str, Any]:
+        folder = self.trained(arm.model, seed)
+        _, settings = settings_of(folder)
+        if self.loaded is None or self.loaded[0] != folder:
+            self.loaded = folder, load(folder, device=self.device)
+        system, pairs = self.loaded[1], self._pairs()
+        how = {
+            name: getattr(settings, value.setting) if isinstance(value, Own) else value
+            for name, value in arm.generation(self.scale).items()
+        }
+        begun = time.perf_counter()
+        made = system.generate([pair.src for pair in pairs], seed=seed, batch=self.study.batch, **how)
+        seconds = time.perf_counter() - begun
+        numbers, signatures = measure_texts(
+            made, pairs, system=system, asked=how.get("length"), seconds=seconds
+        )
+        facts = json.loads((folder / FINISHED).read_text())
+        return {
+            "numbers": numbers | measure_model(system, settings, facts),
+            "signatures": signatures,
+            "model": folder.name,
+            "generation": how,
+            "sentences": len(pairs),
+            "texts": made.texts[:5],
+        }
+
+    def trained(self, model: Model, seed: int) -> Path:
+        """The folder of the trained model; it and what it needs are trained unless they are there."""
+        folder = self._folder(model, seed)
+        if (folder / FINISHED).exists():
+            return folder
+        if folder in self.failed:
+            raise Problem(self.failed[folder])
+        try:
+            self._train(model, seed, folder)
+        except (Stopped, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            self.failed[folder] = str(error)
+            raise
+        return folder
+
+    def _train(self, model: Model, seed: int, folder: Path) -> None:
+        changes = self._changes(model, seed)
+        corpus = self._distilled(model.teacher, seed) if model.teacher else self.files.train
+        if model.embeddings:
+            changes["embeddings_from"] = str(self.trained(model.embeddings, seed))
+        self.display.say(f"training {folder.name}: {_told(changes)}")
+        spent = folder / "spent.json"
+        before = json.loads(spent.read_text()) if spent.exists() else 0.0
+        begun = time.monotonic()
+        try:
+            train(
+                model.recipe,
+                train=corpus,
+                valid=self.files.valid,
+                out=folder,
+                preset=self.study.preset(model, self.scale),
+                changes=changes,
+                resume=folder.exists(),
+                device=self.device,
+                display=_Within(self.display),
+            )
+        finally:
+            seconds = before + time.monotonic() - begun
+            if folder.exists():
+                _write(spent, json.dumps(seconds))
+        _write(folder / FINISHED, json.dumps({"training_seconds": seconds}))
+
+    def _distilled(self, teacher: Model, seed: int) -> str:
+        """The corpus of a teacher's texts to the training sources."""
+        folder = self.trained(teacher, seed)
+        output = folder / "distilled.jsonl"
+        if not output.exists():
+            self.display.say(f"distilling the training corpus by {folder.name}")
+            distill(
+                folder,
+                input=self.files.train,
+                output=output,
+                seed=seed,
+                batch=256,
+                device=self.device,
+                display=_Within(self.display),
+            )
+        return str(output)
+
+    def _changes(self, model: Model, seed: int) -> dict[str, Any]:
+        return self.study.changes(model, self.scale, self.changes) | {"seed": seed}
+
+    def _folder(self, model: Model, seed: int) -> Path:
+        return self.out / "models" / f"{model.recipe}-{fingerprint(self._facts(model, seed))}"
+
+    def _facts(self, model: Model, seed: int) -> list[Any]:
+        """All that decides a model."""
+        needed = [other and self._facts(other, seed) for other in (model.teacher, model.embeddings)]
+        corpus = "dates" if self.scale == "tiny" else [self.files.train, self.files.valid]
+        preset = self.study.preset(model, self.scale)
+        return [model.recipe, preset, self._changes(model, seed), corpus, needed]
+
+    def _identity(self, arm: Arm, seed: int) -> str:
+        test = "dates" if self.scale == "tiny" else self.files.test
+        how = {name: str(value) for name, value in arm.generation(self.scale).items()}
+        return fingerprint([self._facts(arm.model, seed), how, test, self.sentences, self.study.batch])
+
+    def _file(self, arm: Arm, seed: int) -> Path:
+        number = self.study.arms.index(arm) + 1
+        slug = re.sub(r"[^a-z0-9.]+", "-", arm.name.lower()).strip("-")
+        return self.place / "arms" / f"{number:02d}-{slug}-seed-{seed}.json"
+
+    def _pairs(self) -> list[Pair]:
+        return list(islice(read_pairs(self.files.test), self.sentences))
+
+
+class _Missing(Exception):
+    """There is no result of an arm, or one of other settings."""
+
+
+class _Within:
+    """The progress of a part, without what it says: the grid has a line for each part."""
+
+    def __init__(self, display: Display) -> None:
+        self.start, self.progress = display.start, display.progress
+
+    def say(self, line: str) -> None:
+        pass
+
+
+def _dates(folder: Path, scale: str) -> Files:
+    """The embedded corpus, written unless it is there."""
+    if scale != "tiny":
+        raise Problem("The full scale trains on your files: give --train, --valid and --test.")
+    if not (folder / "whole").exists():
+        write_dates(folder, pairs=PAIRS, seed=0)
+        (folder / "whole").touch()
+    return Files(*(str(folder / f"{split}.jsonl") for split in ("train", "valid", "test")))
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Within, no other experiment may work in the folder: they would train the same models."""
+    import fcntl
+
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise Problem(
+                f"Another experiment is at work in {out}: wait for it, or name another folder."
+            ) from error
+        yield
+
+
+def _told(changes: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in changes.items())
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, lambda draft: draft.write_text(text, encoding="utf-8"))
