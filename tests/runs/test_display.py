@@ -36,3 +36,14 @@ def test_in_a_terminal_there_is_a_bar_with_the_numbers() -> None:
         terminal.progress(50, "loss 1.0  nll 0.5")
     assert "50/100" in out.getvalue()
     assert "loss 1.0  nll 0.5" in out.getvalue()
+
+
+def test_a_second_part_takes_the_place_of_the_first() -> None:
+    out = io.StringIO()
+    with Terminal.open(Console(file=out, width=200, force_terminal=True)) as terminal:
+        terminal.start(100)
+        terminal.progress(50, "first")
+        terminal.start(7)
+        terminal.progress(3, "second")
+        assert len(terminal.bar.tasks) == 1
+    assert "3/7" in out.getvalue()

@@ -74,7 +74,9 @@ class Terminal:
         self.console.print(line, markup=False, soft_wrap=True)
 
     def start(self, total: int) -> None:
-        self.total = total
+        self.total, self.begun = total, None
+        for earlier in self.bar.task_ids:
+            self.bar.remove_task(earlier)
         self.task = self.bar.add_task("training", total=total, summary="")
 
     def progress(self, step: int, summary: str) -> None:
