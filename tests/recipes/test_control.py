@@ -51,6 +51,7 @@ ENDS_ITSELF = [
     "diffuseq-kernel",
     "cdcd",
     "ar-diffusion",
+    "diffuseq-decoupled",
 ]
 KNOWS_LENGTHS = ["difformer", "dinoiser", "cmlm"]
 

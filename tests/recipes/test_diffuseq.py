@@ -149,6 +149,7 @@ def test_coverages_count_what_they_say(tokenizer: Tokenizer) -> None:
         "equation-2": {"vlb": target, "rounding": whole, "prior": whole},
         "algorithm-6": {"vlb": whole, "rounding": target},
         "released": {"vlb": whole, "rounding": whole, "prior": whole},
+        "target": {"vlb": target, "rounding": target, "prior": target},
     }
     assert set(expected) == set(COVERAGES)
     for name, counts in expected.items():

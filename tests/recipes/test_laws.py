@@ -10,8 +10,10 @@ import torch
 
 from noise2text.diffusion.noise import key
 from noise2text.diffusion.walk import strided, walk
+from noise2text.networks.decoupled import DecoupledTransformer
 from noise2text.recipes import RECIPES
 from noise2text.system import Diffusion
+from noise2text.text.canvas import Canvas
 from noise2text.text.rows import Rows
 from noise2text.text.template import Template
 from noise2text.text.tokenizer import Tokenizer
@@ -41,6 +43,16 @@ def made(name: str, tokenizer: Tokenizer) -> tuple[Diffusion, DiffusionObjective
     return system, objective
 
 
+def embedded(system: Diffusion, canvas: Canvas) -> torch.Tensor:
+    """Every token's embedding; where the source has its own, they hold up to the separator."""
+    own, tokens = system.denoiser.space.embed(canvas.tokens), canvas.tokens
+    if not isinstance(system.denoiser, DecoupledTransformer):
+        return own
+    separates = tokens == system.tokenizer.sep
+    source = (separates.cumsum(1) == 0) | separates
+    return torch.where(source[..., None], system.denoiser.foreign.embed(tokens), own)
+
+
 @pytest.mark.parametrize("guessed", [False, True])
 @pytest.mark.parametrize("name", RECIPES)
 def test_in_training_what_is_frozen_is_not_noised(name: str, guessed: bool, tokenizer: Tokenizer) -> None:
@@ -57,7 +69,7 @@ def test_in_training_what_is_frozen_is_not_noised(name: str, guessed: bool, toke
     seen: list[torch.Tensor] = []
     system.denoiser.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
     objective(canvas, draws)
-    z0 = system.denoiser.space.embed(canvas.tokens) + objective.blur * draws.blur
+    z0 = embedded(system, canvas) + objective.blur * draws.blur
     assert len(seen) == 1 + guessed
     for z_t in seen:
         assert torch.equal(z_t[canvas.frozen], z0[canvas.frozen])
@@ -77,7 +89,7 @@ def test_in_sampling_what_is_given_is_its_embedding_at_every_step(name: str, tok
     assert (canvas.frozen & ~empty.frozen).sum(1).tolist() == [2] * 6
     denoiser = system.guided(system.how)
     held, keys = denoiser.hold(canvas), key(0, torch.arange(6))
-    given, steps = system.denoiser.space.embed(canvas.tokens)[canvas.frozen], 0
+    given, steps = embedded(system, canvas)[canvas.frozen], 0
     with torch.no_grad():
         times = strided(5, resolution=system.schedule.steps)
         for state in walk(denoiser, system.down(system.how), denoiser.read(source), held, keys, times):

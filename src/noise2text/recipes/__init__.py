@@ -29,6 +29,7 @@ from noise2text.recipes import (
     difformer,
     diffuseq,
     diffuseq_autoregressive,
+    diffuseq_decoupled,
     diffuseq_kernel,
     diffuseq_variants,
     diffusion_lm,
@@ -75,6 +76,7 @@ RECIPES: dict[str, Recipe] = {
         nearest.RECIPE,
         *pretrained.RECIPES,
         gpvae.RECIPE,
+        diffuseq_decoupled.RECIPE,
     )
 }
 

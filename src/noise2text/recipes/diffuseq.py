@@ -49,8 +49,10 @@ COVERAGES: dict[str, dict[str, Callable[[Canvas], Tensor]]] = {
     "equation-2": {"vlb": scored, "rounding": everything, "prior": everything},
     "algorithm-6": {"vlb": everything, "rounding": scored},
     "released": {"vlb": everything, "rounding": everything, "prior": everything},
+    "target": {"vlb": scored, "rounding": scored, "prior": scored},
 }
-"""Which positions each term counts: the paper's eq. 2, the thesis's algorithm 6, the released code."""
+"""Which positions each term counts: the paper's eq. 2, the thesis's algorithm 6, the released code; the last
+is for a source that is not learned."""
 
 _TIMES: dict[str, type[Times]] = {"loss-aware": LossAware, "uniform": Uniform}
 
@@ -106,7 +108,7 @@ class DiffuseqSettings(JointSettings):
     coverage: str = option(
         "equation-2",
         "what the losses count: equation-2 (error on the target, rounding everywhere), algorithm-6 (error "
-        "everywhere, rounding on the target) or released (everything everywhere)",
+        "everywhere, rounding on the target), released (everything everywhere) or target (nothing else)",
     )
 
     def __post_init__(self) -> None:

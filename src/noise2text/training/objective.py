@@ -120,10 +120,11 @@ class DiffusionObjective(Objective):
 
     def forward(self, canvas: Canvas, draws: Draws) -> dict[str, Tally]:
         denoiser = self.denoiser
-        clean = denoiser.space.embed(canvas.tokens)  # (B, L, D)
+        held = denoiser.hold(canvas)
+        clean = held.given  # (B, L, D)
         z0 = clean + self.blur * draws.blur
         level: Level = self.schedule(draws.t, z0.shape[1])
-        held = replace(denoiser.hold(canvas), given=z0)
+        held = replace(held, given=z0)
         z_t = held.hold(level.alpha.to(z0.dtype) * z0 + level.sigma.to(z0.dtype) * draws.noise)
         memory = denoiser.read(canvas.source)
         guess = None

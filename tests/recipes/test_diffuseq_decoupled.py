@@ -1,0 +1,73 @@
+"""DiffuSeq whose source is embedded by another model: fixed, and held in training and in generation."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from noise2text import load
+from noise2text.diffusion.noise import key
+from noise2text.networks.decoupled import DecoupledTransformer
+from noise2text.problem import Problem
+from noise2text.recipes.diffuseq_decoupled import PRESETS, RECIPE, build
+from noise2text.runs.train import train
+from noise2text.system import Autoregressive, Diffusion
+from noise2text.text.rows import Rows
+from noise2text.text.tokenizer import Tokenizer
+
+SHAPE: dict[str, Any] = {"width": 16, "ffn": 32, "heads": 2}
+STEPS: dict[str, Any] = {"steps": 3, "validation_sentences": 2, "tokens": 256}
+
+
+def made(tokenizer: Tokenizer) -> tuple[Diffusion, DecoupledTransformer]:
+    torch.manual_seed(0)
+    system = build(dataclasses.replace(PRESETS["tiny"], **SHAPE, layers=1, embedding=6), tokenizer)
+    assert isinstance(system.denoiser, DecoupledTransformer)
+    return system, system.denoiser
+
+
+def test_the_source_is_held_in_its_own_embeddings_and_the_target_in_the_learned(tokenizer: Tokenizer) -> None:
+    system, denoiser = made(tokenizer)
+    canvas = system.layout.canvas(Rows.of([[8, 9, 10], [12, 13]]), Rows.of([[20, 21], [23, 24, 25]]))
+    given = denoiser.hold(canvas).given
+    for row in range(2):
+        for place, token in enumerate(canvas.tokens[row]):
+            table = denoiser.foreign if canvas.frozen[row, place] else denoiser.space
+            assert torch.equal(given[row, place], table.embed(token))
+
+
+def test_given_words_of_the_target_are_not_of_the_source(tokenizer: Tokenizer) -> None:
+    system, _ = made(tokenizer)
+    made_texts = system.generate(["7 may 2001"], prefix="20", steps=2)
+    assert made_texts.texts[0].startswith("20")
+
+
+def test_all_learns_but_the_sources_embeddings(tokenizer: Tokenizer) -> None:
+    system, _ = made(tokenizer)
+    objective = RECIPE.objective(PRESETS["tiny"], system)
+    canvas = system.layout.canvas(Rows.of([[8, 9, 10], [12, 13]]), Rows.of([[20, 21], [23, 24, 25]]))
+    tallies = objective(canvas, objective.draw(canvas, key(0, torch.arange(2)), key(0)))
+    objective.loss({name: tally.total() for name, tally in tallies.items()}).backward()
+    without = [name for name, parameter in system.named_parameters() if parameter.grad is None]
+    assert without == ["denoiser.foreign.table"]
+
+
+def test_a_transformers_embeddings_are_taken_and_kept(dates: Path, tmp_path: Path) -> None:
+    files: dict[str, Any] = {split: str(dates / f"{split}.jsonl") for split in ("train", "valid")}
+    same = {"preset": "tiny", "device": "cpu", **files}
+    teacher = SHAPE | STEPS | {"lowercase": True}
+    train("transformer", out=tmp_path / "teacher", changes=teacher, **same)
+    own = SHAPE | STEPS | {"layers": 1, "generation_steps": 2, "embeddings_from": str(tmp_path / "teacher")}
+    train("diffuseq-decoupled", out=tmp_path / "model", changes=own, **same)
+    teacher_model, model = (load(tmp_path / name, device="cpu") for name in ("teacher", "model"))
+    assert isinstance(teacher_model, Autoregressive)
+    assert isinstance(model, Diffusion)
+    assert isinstance(model.denoiser, DecoupledTransformer)
+    ratio = model.denoiser.foreign.table / teacher_model.writer.space.table
+    assert torch.allclose(ratio, ratio.mean().expand_as(ratio), rtol=1e-4), "one factor for all"
+    with pytest.raises(Problem, match="set embedding"):
+        train("diffuseq-decoupled", out=tmp_path / "other", changes=own | {"embedding": 8}, **same)
