@@ -5,14 +5,15 @@ from __future__ import annotations
 import difflib
 
 from noise2text.problem import Problem
-from noise2text.studies import difformer, diffuseq, seqdiffuseq, thesis
+from noise2text.studies import difformer, difformer_peers, diffuseq, seqdiffuseq, thesis
 from noise2text.studies.study import Study
 
 __all__ = ["STUDIES", "find_study"]
 
 STUDIES: dict[str, Study] = {
     study.name: study
-    for study in (*difformer.STUDIES, *seqdiffuseq.STUDIES, *diffuseq.STUDIES, *thesis.STUDIES)
+    for room in (difformer, difformer_peers, seqdiffuseq, diffuseq, thesis)
+    for study in room.STUDIES
 }
 
 

@@ -6,9 +6,9 @@
     FOLDER/STUDY/SCALE/table.md       and .json, .tex
 
 A model's name holds a hash of all that decides it, and an arm's JSON one of its model, its settings and its
-test set, so that what was changed is made anew and the rest is kept. A killed grid goes on, the training inside of
-it from its last checkpoint. An arm that fails says so in its JSON, is tried again by the next run, and leaves
-the others alone.
+test set, so that what was changed is made anew and the rest is kept. A killed grid goes on, the training
+inside of it from its last checkpoint. An arm that fails says so in its JSON, is tried again by the next run,
+and leaves the others alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a study is: a table of a paper as data.
 
 A study has arms, the rows of the table. An arm is a model and a way to generate; arms that differ only in how
-they generate share their model, which is trained once. A model may learn from a teacher's texts, and may start
-from another model's embeddings: both are models of the same study, trained before it.
+they generate share their model, which is trained once. A model may learn from a teacher's texts, and may
+start from another model's embeddings: both are models of the same study, trained before it.
 
 There are two scales. `full` is the paper's: its presets, and the user's files. `tiny` is the dates on two
 cores: each recipe's preset `tiny`, changed by what the study says.
@@ -30,13 +30,16 @@ DATES: Mapping[str, Changes] = {
         "tokenizer": "characters",
         "max_source": 48,
         "max_target": 16,
+        "ffn": 256,
+        "tokens": 1_024,
         "steps": 600,
+        "warmup": 100,
         "validate_every": 600,
         "save_every": 200,
         "noise_beam": 1,
     },
     "transformer": {"validate_every": 600},
-    "cmlm": {"validate_every": 750},
+    "cmlm": {"steps": 750, "validate_every": 750},
 }
 """What the tiny scale changes in the recipes' presets, for all studies."""
 
@@ -112,11 +115,12 @@ class Study:
         )
 
     def changes(self, model: Model, scale: str, further: Changes) -> dict[str, Any]:
-        """What is changed in it; of `further` only what the recipe has."""
+        """What is changed in it; of `further` what the recipe has and the arms do not differ in."""
         made = {**DATES.get(model.recipe, {}), **self.tiny.get(model.recipe, {})} if scale == "tiny" else {}
         made |= {**model.changes, **(model.tiny if scale == "tiny" else {})}
         known = vars(find_recipe(model.recipe).settings(self.preset(model, scale)))
-        return made | {name: value for name, value in further.items() if name in known}
+        free = set(known) - set(model.changes)
+        return made | {name: value for name, value in further.items() if name in free}
 
     def check(self, scale: str, further: Changes) -> None:
         """Refuse, before anything is trained, settings that no model has or that do not fit one."""
@@ -127,10 +131,13 @@ class Study:
             made = self.changes(model, scale, further)
             settings = find_recipe(model.recipe).settings(self.preset(model, scale))
             change(settings, made, where=f"experiment {self.name}")
-            used |= set(made)
+            used |= {name for name in further if made.get(name) == further[name]}
         for name in further:
             if name not in used:
-                raise Problem(f"No model of the experiment {self.name} has the setting {name!r}.")
+                raise Problem(
+                    f"No model of the experiment {self.name} has the setting {name!r}, or it is what they "
+                    f"differ in."
+                )
 
 
 def fingerprint(value: Any) -> str:

@@ -1,0 +1,68 @@
+"""The command that reruns studies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from noise2text.studies import STUDIES
+
+from .conftest import SETS, Outcome
+
+
+def test_studies_are_listed(run: Callable[..., Outcome]) -> None:
+    listed = run("experiment", "--list")
+    assert listed.code == 0
+    assert len(listed.out.splitlines()) == len(STUDIES)
+    rows = json.loads(run("experiment", "--list", "--json").out)
+    assert [row["name"] for row in rows] == list(STUDIES)
+    assert set(rows[0]) == {"name", "paper", "table", "line", "arms"}
+
+
+def test_mistakes_are_one_sentence(run: Callable[..., Outcome], tmp_path: Path) -> None:
+    for arguments, said in [
+        (["difformer-loses"], "difformer-losses"),
+        ([], "difformer-losses"),
+        (["difformer-losses", "--scale", "full"], "--train"),
+        (["difformer-losses", "--test", "x.jsonl"], "--scale full"),
+        (["difformer-losses", "--set", "widht=3"], "widht"),
+    ]:
+        done = run("experiment", *arguments, "--out", tmp_path)
+        assert (done.code, done.out) == (1, "")
+        assert said in done.err
+        assert len(done.err.splitlines()) == 1
+
+
+def test_the_full_scale_trains_on_the_users_files(
+    run: Callable[..., Outcome], dates: Path, tmp_path: Path
+) -> None:
+    files = [f"--{split}={dates / split}.jsonl" for split in ("train", "valid", "test")]
+    command = ["experiment", "difformer-sampling", "--out", tmp_path, "--scale", "full", *files, *SETS]
+    done = run(*command, "--sentences", 2, "--device", "cpu", "--json")
+    assert done.code == 0
+    found = json.loads(done.out)
+    assert found["scale"] == "full"
+    assert [row["failures"] for row in found["rows"]] == [[], []]
+    assert not (tmp_path / "corpus").exists()
+
+
+@pytest.mark.long
+def test_a_tiny_study_learns_the_dates_and_leaves_its_table(
+    run: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    """A sixth of the steps, for CI."""
+    short = ["--set=steps=100", "--set=warmup=20", "--set=factor=10"]
+    command = ["experiment", "difformer-sampling", "--out", tmp_path, "--sentences", 50, *short]
+    done = run(*command, "--device", "cpu")
+    assert done.code == 0
+    assert "Spearman" in done.out or "all alike" in done.out
+    folder = tmp_path / "difformer-sampling" / "tiny"
+    assert done.out == (folder / "table.md").read_text()
+    found = json.loads((folder / "table.json").read_text())
+    assert found["rows"][0]["means"]["bleu"] > 5, "a date has at least its hyphens and a century"
+    assert (folder / "table.tex").exists()
+    again = run(*command, "--device", "cpu")
+    assert (again.out, "was there already" in again.err) == (done.out, True)
