@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean, stdev
@@ -14,6 +16,7 @@ from noise2text.problem import Problem, Stopped
 from noise2text.runs.display import Quiet
 from noise2text.studies import grid
 from noise2text.studies.grid import Files, run_study
+from noise2text.studies.sharing import held
 from noise2text.studies.study import Arm, Model, Own, Study
 
 from ..conftest import SMALL
@@ -75,7 +78,9 @@ def test_what_is_there_is_not_made_again(
     dates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = run(tmp_path, dates)
-    assert len(list((tmp_path / "models").iterdir())) == 2, "arms that generate differently share a model"
+    assert len(list((tmp_path / "models").glob("*/config.json"))) == 2, (
+        "arms that generate differently share a model"
+    )
 
     def never(*args: Any, **more: Any) -> None:
         raise AssertionError("nothing has to be trained")
@@ -165,6 +170,36 @@ def test_mistakes_are_told_before_anything_is_trained(dates: Path, tmp_path: Pat
     assert not list(tmp_path.glob("out/models/*"))
 
 
-def test_two_experiments_do_not_share_a_folder_at_once(dates: Path, tmp_path: Path) -> None:
-    with grid._alone(tmp_path), pytest.raises(Problem, match="at work"):
-        run(tmp_path, dates)
+def test_what_another_process_works_on_comes_later(
+    dates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run(tmp_path / "whole", dates)
+    (tmp_path / "shared").mkdir()
+    model = next(path for path in (tmp_path / "whole" / "models").iterdir() if path.is_dir())
+    other = held(tmp_path / "shared" / "models" / model.name, wait=False)
+    assert other.__enter__()
+    naps: list[float] = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        other.__exit__(None, None, None)
+
+    monkeypatch.setattr(grid.time, "sleep", nap)
+    assert run(tmp_path / "shared", dates) == whole
+    assert naps == [grid.PATIENCE]
+
+
+@pytest.mark.long
+def test_processes_share_a_folder_and_train_every_model_once(dates: Path, tmp_path: Path) -> None:
+    options = [f"--set={name}={value}" for name, value in FAST.items()]
+    files = [f"--{split}={dates / split}.jsonl" for split in ("train", "valid", "test")]
+    command = [sys.executable, "-m", "noise2text", "experiment", "difformer-components", "--scale=full"]
+    command += [*files, *options, f"--out={tmp_path}", "--sentences=2", "--device=cpu", "--json"]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+    ended = [process.communicate() for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    first, second = (json.loads(out) for out, _ in ended)
+    assert first == second
+    assert all(row["means"] and not row["failures"] for row in first["rows"])
+    trained = [line for _, told in ended for line in told.decode().splitlines() if "training" in line]
+    assert len(trained) == len(set(trained)) == 2 if "factor" in FAST else 4

@@ -138,7 +138,7 @@ _BEAMS = Study(
         )
     ),
     # Characters would give all dates one length; pieces of them give several.
-    tiny={"difformer": {"tokenizer": "bpe", "vocabulary": 400, "steps": 500}},
+    tiny={"difformer": {"tokenizer": "bpe", "vocabulary": 300}},
 )
 
 _SAMPLING = Study(

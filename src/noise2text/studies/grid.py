@@ -8,7 +8,7 @@
 A model's name holds a hash of all that decides it, and an arm's JSON one of its model, its settings and its
 test set, so that what was changed is made anew and the rest is kept. A killed grid goes on, the training
 inside of it from its last checkpoint. An arm that fails says so in its JSON, is tried again by the next run,
-and leaves the others alone.
+and leaves the others alone. Several processes may work on one folder.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -29,6 +28,7 @@ from noise2text.runs.display import Display, Quiet
 from noise2text.runs.distill import distill
 from noise2text.runs.train import train
 from noise2text.studies.measures import measure_model, measure_texts
+from noise2text.studies.sharing import held
 from noise2text.studies.study import Arm, Model, Own, Study, fingerprint
 from noise2text.studies.table import latex, markdown, tabulate
 from noise2text.system import System
@@ -39,6 +39,7 @@ from noise2text.training.checkpoint import write_whole
 __all__ = ["Files", "Grid", "run_study"]
 
 PAIRS = 20_000
+PATIENCE = 2.0  # seconds before looking again whether another process is done with a model
 FINISHED = "trained.json"  # in a model's folder: it is ready, and how long it took
 
 
@@ -68,15 +69,13 @@ def run_study(
     study.check(scale, changes or {})
     if seeds < 1 or (sentences is not None and sentences < 1):
         raise Problem("An experiment needs at least one seed and one test sentence.")
-    display = display or Quiet()
-    with _alone(out):
-        files = files or _dates(out / "corpus", scale)
-        limit = sentences or (study.sentences if scale == "tiny" else None)
-        grid = Grid(study, out, scale, files, dict(changes or {}), limit, device, display)
-        jobs = [(arm, seed) for seed in range(seeds) for arm in study.arms]
-        for number, (arm, seed) in enumerate(jobs, start=1):
-            display.say(f"[{number} of {len(jobs)}] {arm.name}, seed {seed}: {grid.do(arm, seed)}")
-        found = tabulate(study, [grid.read(arm, seed) for arm, seed in jobs], scale=scale)
+    files = files or _dates(out / "corpus", scale)
+    limit = sentences or (study.sentences if scale == "tiny" else None)
+    grid = Grid(study, out, scale, files, dict(changes or {}), limit, device, display or Quiet())
+    jobs = [(arm, seed) for seed in range(seeds) for arm in study.arms]
+    grid.do_all(jobs)
+    found = tabulate(study, [grid.read(arm, seed) for arm, seed in jobs], scale=scale)
+    with held(grid.place / "table", wait=True):
         _write(grid.place / "table.json", json.dumps(found, indent=2, ensure_ascii=False) + "\n")
         _write(grid.place / "table.md", markdown(found))
         _write(grid.place / "table.tex", latex(found))
@@ -97,19 +96,33 @@ class Grid:
     display: Display
     failed: dict[Path, str] = field(default_factory=dict)  # models whose training failed just now
     loaded: tuple[Path, System] | None = None  # the last one, which the next arm may share
+    begun: float = field(default_factory=time.time)
 
     @property
     def place(self) -> Path:
         """Where this study's results are."""
         return self.out / self.study.name / self.scale
 
+    def do_all(self, jobs: Sequence[tuple[Arm, int]]) -> None:
+        """Measure all arms; those whose model another process works on come later."""
+        waiting = list(enumerate(jobs, start=1))
+        while waiting:
+            later = []
+            for number, (arm, seed) in waiting:
+                with held(self._folder(arm.model, seed), wait=False) as free:
+                    if not free:
+                        later.append((number, (arm, seed)))
+                        continue
+                    told = self.do(arm, seed)
+                self.display.say(f"[{number} of {len(jobs)}] {arm.name}, seed {seed}: {told}")
+            if later == waiting:
+                time.sleep(PATIENCE)
+            waiting = later
+
     def do(self, arm: Arm, seed: int) -> str:
         """Measure an arm unless that was done; returns in short what came out."""
-        try:
-            if self.read(arm, seed).get("numbers"):
-                return "was there already"
-        except _Missing:
-            pass
+        if self._is_done(arm, seed):
+            return "was there already"
         record: dict[str, Any] = {"arm": arm.name, "seed": seed, "identity": self._identity(arm, seed)}
         try:
             record |= self._measure(arm, seed)
@@ -123,6 +136,14 @@ class Grid:
             return f"failed: {record['error']}"
         shown = {name: record["numbers"][name] for name in ("bleu", "exact")}
         return "  ".join(f"{name} {value:.2f}" for name, value in shown.items())
+
+    def _is_done(self, arm: Arm, seed: int) -> bool:
+        """Whether an arm was measured, or has just failed in another process."""
+        try:
+            found = self.read(arm, seed)
+        except _Missing:
+            return False
+        return "numbers" in found or self._file(arm, seed).stat().st_mtime >= self.begun
 
     def read(self, arm: Arm, seed: int) -> dict[str, Any]:
         """What was measured of an arm, or why it failed."""
@@ -180,7 +201,8 @@ class Grid:
         changes = self._changes(model, seed)
         corpus = self._distilled(model.teacher, seed) if model.teacher else self.files.train
         if model.embeddings:
-            changes["embeddings_from"] = str(self.trained(model.embeddings, seed))
+            with held(self._folder(model.embeddings, seed), wait=True):
+                changes["embeddings_from"] = str(self.trained(model.embeddings, seed))
         self.display.say(f"training {folder.name}: {_told(changes)}")
         spent = folder / "spent.json"
         before = json.loads(spent.read_text()) if spent.exists() else 0.0
@@ -205,19 +227,20 @@ class Grid:
 
     def _distilled(self, teacher: Model, seed: int) -> str:
         """The corpus of a teacher's texts to the training sources."""
-        folder = self.trained(teacher, seed)
-        output = folder / "distilled.jsonl"
-        if not output.exists():
-            self.display.say(f"distilling the training corpus by {folder.name}")
-            distill(
-                folder,
-                input=self.files.train,
-                output=output,
-                seed=seed,
-                batch=256,
-                device=self.device,
-                display=_Within(self.display),
-            )
+        with held(self._folder(teacher, seed), wait=True):
+            folder = self.trained(teacher, seed)
+            output = folder / "distilled.jsonl"
+            if not output.exists():
+                self.display.say(f"distilling the training corpus by {folder.name}")
+                distill(
+                    folder,
+                    input=self.files.train,
+                    output=output,
+                    seed=seed,
+                    batch=256,
+                    device=self.device,
+                    display=_Within(self.display),
+                )
         return str(output)
 
     def _changes(self, model: Model, seed: int) -> dict[str, Any]:
@@ -265,26 +288,11 @@ def _dates(folder: Path, scale: str) -> Files:
     """The embedded corpus, written unless it is there."""
     if scale != "tiny":
         raise Problem("The full scale trains on your files: give --train, --valid and --test.")
-    if not (folder / "whole").exists():
-        write_dates(folder, pairs=PAIRS, seed=0)
-        (folder / "whole").touch()
+    with held(folder, wait=True):
+        if not (folder / "whole").exists():
+            write_dates(folder, pairs=PAIRS, seed=0)
+            (folder / "whole").touch()
     return Files(*(str(folder / f"{split}.jsonl") for split in ("train", "valid", "test")))
-
-
-@contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    """Within, no other experiment may work in the folder: they would train the same models."""
-    import fcntl
-
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise Problem(
-                f"Another experiment is at work in {out}: wait for it, or name another folder."
-            ) from error
-        yield
 
 
 def _told(changes: Mapping[str, Any]) -> str:
