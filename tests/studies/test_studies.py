@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import noise2text
 from noise2text.problem import Problem
 from noise2text.recipes import find_recipe
 from noise2text.settings import change
@@ -95,6 +96,15 @@ def test_what_differs_in_generation_alone_is_trained_once(name: str, models: int
 def test_a_model_comes_after_what_it_needs() -> None:
     order = [model.recipe for model in STUDIES["thesis-models"].models()]
     assert order.index("transformer") < len(order) - 1 - order[::-1].index("diffuseq")
+
+
+def test_the_documentation_names_every_study_with_its_rows_and_models() -> None:
+    page = (Path(noise2text.__file__).parents[2] / "docs" / "experiments.md").read_text()
+    for study in STUDIES.values():
+        (row,) = (line for line in page.splitlines() if line.startswith(f"| `{study.name}` |"))
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        assert study.table in cells[1]
+        assert cells[2:] == [str(len(study.arms)), str(len(study.models()))]
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:

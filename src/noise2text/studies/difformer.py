@@ -66,9 +66,9 @@ _COMPONENTS = Study(
 )
 
 _FACTORS: Mapping[str, tuple[tuple[float | None, float, float], ...]] = {
+    "sqrt": ((0.05, 7.0, 33.88), (0.15, 4.0, 34.48), (0.50, 2.0, 32.54), (None, 1.0, 22.70)),
     "linear": ((0.05, 21.0, 31.99), (0.15, 6.0, 33.09), (None, 1.0, 32.21)),
     "cosine": ((0.05, 41.0, 31.64), (0.15, 12.5, 33.36), (0.50, 3.0, 33.01), (None, 1.0, 26.61)),
-    "sqrt": ((0.05, 7.0, 33.88), (0.15, 4.0, 34.48), (0.50, 2.0, 32.54), (None, 1.0, 22.70)),
 }
 """Table 13: DGS_MAX (none: not rescaled), the factor and BLEU by schedule."""
 
