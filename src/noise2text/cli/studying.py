@@ -74,10 +74,8 @@ def experiment(
             device=device,
             display=display,
         )
-    print(
-        json.dumps(found, indent=2, ensure_ascii=False) if as_json else markdown(found),
-        end="\n" if as_json else "",
-    )
+    page = json.dumps(found, indent=2, ensure_ascii=False) + "\n" if as_json else markdown(found)
+    print(page, end="")
 
 
 def _list(as_json: bool) -> None:
