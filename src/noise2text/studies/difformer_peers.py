@@ -66,7 +66,7 @@ def _difformer(steps: int, tiny: int, *, speed: float, bleu: float) -> Arm:
 
 
 def _diffuseq(steps: int, tiny: int, *, speed: float, bleu: float) -> Arm:
-    model = Model("diffuseq", {}, {"steps": 1_400})
+    model = Model("diffuseq", {"vocabulary": 10_000, "normalise": False}, {"steps": 1_400})
     how = {"steps": steps, "noise_beam": 10}
     return _timed(f"DiffuSeq, K = {steps}", model, how, {"steps": tiny}, speed=speed, bleu=bleu)
 
