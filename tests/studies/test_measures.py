@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import pytest
+import torch
 
 from noise2text.diffusion.anisotropy import anisotropy
 from noise2text.evaluation.metrics import bleu
@@ -36,10 +39,16 @@ def test_a_model_is_measured_by_its_embeddings_and_its_factor(small: Make) -> No
     class Settings:
         factor = 2.5
 
-    numbers = measure_model(system, Settings(), {"training_seconds": 3.0})
+    numbers = measure_model(
+        system, Settings(), [Pair("x", "2001"), Pair("y", "1002")], {"training_seconds": 3.0}
+    )
+    table = system.denoiser.space.embeddings
+    digits = [row[0] for row in system.tokenizer.encode(["0", "1", "2"])]
+    cosines = [torch.cosine_similarity(table[a], table[b], dim=0) for a, b in combinations(digits, 2)]
     assert numbers == {
         "training_seconds": 3.0,
-        "anisotropy": anisotropy(system.denoiser.space.embeddings),
+        "anisotropy": anisotropy(table),
+        "target_anisotropy": pytest.approx(torch.stack(cosines).mean().item(), abs=1e-5),
         "factor": 2.5,
     }
-    assert "factor" not in measure_model(system, object(), {})
+    assert set(measure_model(system, object(), [Pair("x", "1")], {})) == {"anisotropy"}

@@ -28,7 +28,7 @@ _LOSSES = Study(
     line="What keeps the embeddings from collapsing: the loss, or embeddings that are not trained.",
     finding="without the anchor loss they collapse; fixed ones do not, but are worse than learned ones.",
     about=f"{TOKENISED} The captions say linear, but 34.48 is table 13's number of sqrt, the schedule here.",
-    measures=("bleu", "exact", "anisotropy"),
+    measures=("bleu", "exact", "anisotropy", "target_anisotropy"),
     presets={"cmlm": "iwslt14-de-en"},
     arms=(
         _trained("vlb", {"losses": "vlb"}, bleu=0.07, anisotropy=0.99),

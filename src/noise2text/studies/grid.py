@@ -173,7 +173,7 @@ class Grid:
         )
         facts = json.loads((folder / FINISHED).read_text())
         return {
-            "numbers": numbers | measure_model(system, settings, facts),
+            "numbers": numbers | measure_model(system, settings, pairs, facts),
             "signatures": signatures,
             "model": folder.name,
             "generation": how,

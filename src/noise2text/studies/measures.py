@@ -31,6 +31,7 @@ MEASURES: dict[str, Measure] = {
     "single": Measure("BLEU of one candidate"),
     "div_4": Measure("div-4"),
     "anisotropy": Measure("ANI", less_is_better=True),
+    "target_anisotropy": Measure("ANI of the targets' tokens", less_is_better=True),
     "factor": Measure("factor", 1),
     "kept": Measure("% of the asked length", 1),
     "sentences_per_second": Measure("sentences/s"),
@@ -59,10 +60,19 @@ def measure_texts(
     return numbers, {name: score.signature for name, score in scores.items() if score}
 
 
-def measure_model(system: System, settings: Any, facts: Mapping[str, float]) -> dict[str, float]:
-    """The numbers of a model itself; `facts` are those that its training left."""
+def measure_model(
+    system: System, settings: Any, pairs: Sequence[Pair], facts: Mapping[str, float]
+) -> dict[str, float]:
+    """The numbers of a model itself; `facts` are those that its training left.
+
+    Where few tokens stand in targets, the others hide how far these have collapsed; hence ANI of them alone.
+    """
     numbers = dict(facts)
     if isinstance(system, Diffusion):
-        numbers["anisotropy"] = anisotropy(system.denoiser.space.embeddings.detach())
+        table = system.denoiser.space.embeddings.detach()
+        numbers["anisotropy"] = anisotropy(table)
+        written = {token for row in system.tokenizer.encode([pair.trg for pair in pairs]) for token in row}
+        if len(written) > 1:
+            numbers["target_anisotropy"] = anisotropy(table[sorted(written)])
     factor = getattr(settings, "factor", None)
     return numbers if factor is None else numbers | {"factor": float(factor)}

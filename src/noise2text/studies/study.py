@@ -39,6 +39,7 @@ DATES: Mapping[str, Changes] = {
         "noise_beam": 1,
     },
     "transformer": {"validate_every": 600},
+    "levenshtein": {"validate_every": 900},
     "cmlm": {"steps": 750, "validate_every": 750},
 }
 """What the tiny scale changes in the recipes' presets, for all studies."""

@@ -13,9 +13,7 @@ MODELS = {
     "DiffuSeq, token by token": Model("diffuseq"),
     "DiffuSeq, distilled": Model("diffuseq", teacher=Model("transformer")),
     "Transformer": Model("transformer"),
-    "Levenshtein Transformer": Model(
-        "levenshtein", {"vocabulary": 30_000}, {"steps": 900, "validate_every": 900}
-    ),
+    "Levenshtein Transformer": Model("levenshtein", {"vocabulary": 30_000}, {"steps": 900}),
 }
 HOW: dict[str, Changes] = {"DiffuSeq, token by token": {"strategy": "token-by-token"}}
 TINY: dict[str, Changes] = {
