@@ -282,3 +282,12 @@ def test_what_is_written_is_read(tmp_path: Path, pairs: list[Pair]) -> None:
 def test_reading_needs_no_torch() -> None:
     command = "import sys, noise2text.text.corpus; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", command], check=True)
+
+
+def test_json_lines_of_another_name_are_not_taken_for_texts(tmp_path: Path) -> None:
+    """A part of a corpus, such as `split` makes, keeps its meaning; a text that begins with { stays one."""
+    part = tmp_path / "part.00"
+    part.write_text('{"src": "a", "trg": "b"}\n{"src": "c", "trg": "d"}\n')
+    assert list(read_sources(str(part))) == ["a", "c"]
+    part.write_text("{curly} brackets\nplain\n")
+    assert list(read_sources(str(part))) == ["{curly} brackets", "plain"]

@@ -23,6 +23,16 @@ from typing import TypeVar
 
 from noise2text.problem import Problem
 from noise2text.text.lines import Line, check_file, lines_of, name_of, parts_of
+from noise2text.text.records import (
+    FORMATS,
+    Labelled,
+    LineError,
+    Record,
+    from_json,
+    from_text,
+    from_tsv,
+    is_record,
+)
 
 __all__ = [
     "Labelled",
@@ -48,14 +58,6 @@ class Pair:
     src: str
     trg: str
     refs: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """A text and the name of its class."""
-
-    text: str
-    label: str
 
 
 @dataclass
@@ -95,7 +97,7 @@ def read_texts(path: str) -> list[str]:
 def read_candidates(path: str) -> list[list[str]] | None:
     """The "candidates" of each line of JSON Lines; none if no line has them."""
     check_file(path)
-    found = list(_texts(path, _Record.candidates))
+    found = list(_texts(path, Record.candidates))
     if None in found and any(own is not None for own in found):
         where = f"{name_of(path)}, line {found.index(None) + 1}"
         raise Problem(f"{where}: there are no candidates, which other lines have.")
@@ -105,13 +107,13 @@ def read_candidates(path: str) -> list[list[str]] | None:
 def read_references(path: str) -> list[tuple[str, ...]]:
     """The references of each line: the line itself, or of JSON Lines "trg" and then "refs", or "text"."""
     check_file(path)
-    return _filled(list(_texts(path, _Record.references)), path)
+    return _filled(list(_texts(path, Record.references)), path)
 
 
 def read_labelled(path: str) -> list[Labelled]:
     """The texts of JSON Lines, "trg" or "text", with their "label", a string or a whole number."""
     check_file(path)
-    labelled = list(_texts(path, _Record.labelled))
+    labelled = list(_texts(path, Record.labelled))
     if not labelled:
         raise Problem(f"{name_of(path)} holds no line; a line is a JSON object with trg (or text) and label.")
     return labelled
@@ -129,123 +131,6 @@ def json_line(pair: Pair) -> str:
     return json.dumps({"src": pair.src, "trg": pair.trg, **refs}, ensure_ascii=False) + "\n"
 
 
-class _LineError(Exception):
-    """Where a line is and what is wrong with it."""
-
-    def __init__(self, line: Line, reason: str) -> None:
-        super().__init__(f"{line.place}: {reason}")
-
-
-NAMES = {"src": "the source", "trg": "the target", "text": "the text"}
-
-
-@dataclass(frozen=True)
-class _Record:
-    """The fields of a line; they are checked when asked for."""
-
-    line: Line
-    fields: dict[str, object]
-
-    def text(self, key: str) -> str:
-        """A field that must be a string."""
-        if key not in self.fields:
-            raise _LineError(self.line, f'there is no field "{key}"')
-        return self.string(self.fields[key], key)
-
-    def string(self, value: object, key: str) -> str:
-        """The value, if it is a text that UTF-8 can hold."""
-        if not isinstance(value, str):
-            raise _LineError(self.line, f'"{key}" is not a string')
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:  # JSON can escape one half of a surrogate pair
-            raise _LineError(self.line, f'"{key}" holds half of a surrogate pair') from error
-        return value
-
-    def side(self, key: str) -> str:
-        """A field that must also say something."""
-        text = self.text(key)
-        if not text.strip():
-            raise _LineError(self.line, f"{NAMES[key]} is empty")
-        return text
-
-    def refs(self) -> tuple[str, ...]:
-        """The further references, none if the field is missing."""
-        refs = self.fields.get("refs")
-        if refs is None:
-            return ()
-        if not isinstance(refs, list):
-            raise _LineError(self.line, '"refs" is not a list')
-        return tuple(self.string(ref, "refs") for ref in refs)
-
-    def candidates(self) -> list[str] | None:
-        """The texts to choose from, bare or each with its "text"; none if the field is missing."""
-        found = self.fields.get("candidates")
-        if found is None:
-            return None
-        if not isinstance(found, list):
-            raise _LineError(self.line, '"candidates" is not a list')
-        bare = [one.get("text") if isinstance(one, dict) else one for one in found]
-        return [self.string(one, "candidates") for one in bare]
-
-    def first(self, *keys: str) -> str:
-        """The first of the fields that is there."""
-        for key in keys:
-            if key in self.fields:
-                return self.text(key)
-        raise _LineError(self.line, f"there is no field {' or '.join(json.dumps(key) for key in keys)}")
-
-    def references(self) -> tuple[str, ...]:
-        """The target and then the other references, or these alone if the target is among them."""
-        refs = self.refs()
-        if refs and "trg" not in self.fields:
-            return refs
-        target = self.first("trg", "text")
-        return refs if target in refs else (target, *refs)
-
-    def labelled(self) -> Labelled:
-        """The text, which must say something, and its label."""
-        label = self.fields.get("label")
-        if isinstance(label, bool) or not isinstance(label, str | int) or label == "":
-            raise _LineError(self.line, 'there is no "label" that is a string or a whole number')
-        return Labelled(self.side("trg" if "trg" in self.fields else "text"), str(label))
-
-
-def _decoded(line: Line) -> str:
-    try:
-        return line.data.decode()
-    except UnicodeDecodeError as error:
-        raise _LineError(line, f"byte {error.start + 1} of the line is not valid UTF-8") from error
-
-
-def _from_text(line: Line) -> _Record:
-    return _Record(line, {"text": _decoded(line)})
-
-
-def _from_tsv(line: Line) -> _Record:
-    columns = _decoded(line).split("\t")
-    if len(columns) != 2:
-        raise _LineError(line, f"{len(columns) - 1} tabs, where source TAB target has one")
-    return _Record(line, {"src": columns[0], "trg": columns[1]})
-
-
-def _from_json(line: Line) -> _Record:
-    """The object; a bare string is a text, and so is an empty line."""
-    text = _decoded(line)
-    try:
-        value = json.loads(text) if text.strip() else ""
-    except (ValueError, RecursionError) as error:
-        raise _LineError(line, "this is not JSON") from error
-    if isinstance(value, str):
-        return _Record(line, {"text": value})
-    if not isinstance(value, dict):
-        raise _LineError(line, "this is not a JSON object")
-    return _Record(line, value)
-
-
-FORMATS = {".jsonl": _from_json, ".ndjson": _from_json, ".tsv": _from_tsv}
-
-
 def _suffix(path: str) -> str:
     return Path(path.lower().removesuffix(".gz")).suffix
 
@@ -258,12 +143,12 @@ def _single(path: str) -> Iterator[Callable[[], Pair]]:
     lines = lines_of(path)
     first = next(lines, None)
     if first is not None:
-        sniffed = _from_json if first.data.startswith(b"{") else _from_tsv
+        sniffed = from_json if first.data.startswith(b"{") else from_tsv
         parse = FORMATS.get(_suffix(path), sniffed)
         yield from (partial(_pair, line, parse) for line in chain([first], lines))
 
 
-def _pair(line: Line, parse: Callable[[Line], _Record]) -> Pair:
+def _pair(line: Line, parse: Callable[[Line], Record]) -> Pair:
     record = parse(line)
     return Pair(record.side("src"), record.side("trg"), record.refs())
 
@@ -280,7 +165,7 @@ def _parallel(source: str, target: str) -> Iterator[Callable[[], Pair]]:
 
 
 def _joined(src: Line, trg: Line) -> Pair:
-    return Pair(_from_text(src).side("text"), _from_text(trg).side("text"))
+    return Pair(from_text(src).side("text"), from_text(trg).side("text"))
 
 
 def _sound(
@@ -291,7 +176,7 @@ def _sound(
     for read in readers:
         try:
             pair = read()
-        except _LineError as bad:
+        except LineError as bad:
             if not skip_bad:
                 raise Problem(f"{bad}; correct the line or pass --skip-bad to leave out such lines.") from bad
             tally.skipped += 1
@@ -304,13 +189,17 @@ def _sound(
         )
 
 
-def _texts(path: str, take: Callable[[_Record], T]) -> Iterator[T]:
-    """What `take` finds in each line of a file that holds one text a line unless its name says otherwise."""
-    parse = FORMATS.get(_suffix(path), _from_text)
-    for line in lines_of(path):
+def _texts(path: str, take: Callable[[Record], T]) -> Iterator[T]:
+    """What `take` finds in each line: a text, unless the file's name or its first line say otherwise."""
+    lines = lines_of(path)
+    first = next(lines, None)
+    if first is None:
+        return
+    parse = FORMATS.get(_suffix(path), from_json if is_record(first) else from_text)
+    for line in chain([first], lines):
         try:
             taken = take(parse(line))
-        except _LineError as bad:
+        except LineError as bad:
             raise Problem(f"{bad}; correct the line.") from bad
         yield taken
 
