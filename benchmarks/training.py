@@ -59,13 +59,7 @@ def main() -> None:
         steps=arguments.steps,
     ):
         plain = plain or one.step
-        parts = ", ".join(f"{name} {1000 * value:.1f} ms" for name, value in one.parts.items())
-        print(
-            f"{one.acceleration:<9} {one.tokens_per_second:>9,.0f} tokens/s {one.pairs_per_second:>8,.0f} "
-            f"pairs/s {1000 * one.step:7.1f} ms a step ({plain / one.step:.2f} × plain), first step "
-            f"{one.first:.1f} s, {one.share:.0%} of peak, {one.memory:,.0f} MiB; {parts}",
-            flush=True,
-        )
+        print(one.line(plain), flush=True)
 
 
 if __name__ == "__main__":

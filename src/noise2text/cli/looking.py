@@ -136,11 +136,23 @@ def bench(
     length: Annotated[int, typer.Option(help="Tokens of the made-up sources, and of the targets.")] = 25,
     input: Annotated[str | None, typer.Option(help="Time these texts instead of made-up ones.")] = None,
     peer: Annotated[str | None, typer.Option(help="hf: time a Marian model of the same shape, too.")] = None,
+    train: Annotated[
+        bool, typer.Option("--train", help="Time training steps instead: plain, recorded and compiled.")
+    ] = False,
+    rows: Annotated[int, typer.Option(help="Pairs of a training step; 0 for those of its settings.")] = 0,
     device: Device = None,
     precision: Annotated[str, typer.Option(help="float32, bfloat16, int8 (on a CPU) or auto.")] = "auto",
     as_json: Json = False,
 ) -> None:
     """Time a model: latency, throughput, memory, share of the machine's peak, and how cost grows."""
+    if train:
+        from noise2text.runs.pace import report_training
+
+        for line in report_training(
+            model, device=device, length=length, rows=max(0, rows), steps=30, as_json=as_json
+        ):
+            print(line)
+        return
     from noise2text.recipes import load
     from noise2text.runs.bench import report
 

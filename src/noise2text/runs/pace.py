@@ -10,19 +10,21 @@ the same run.
 from __future__ import annotations
 
 import dataclasses
+import json
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from noise2text.hardware import find_dtype
+from noise2text.hardware import find_device, find_dtype
 from noise2text.problem import Problem
-from noise2text.recipes import Recipe
+from noise2text.recipes import Recipe, folder_of, settings_of
 from noise2text.runs.bench import peak_rate
 from noise2text.system import System
 from noise2text.text.canvas import Canvas
@@ -32,7 +34,7 @@ from noise2text.training.loop import train_steps
 from noise2text.training.objective import Objective
 from noise2text.training.passes import Pass, Passed, Plain, Recorded, fuse
 
-__all__ = ["Pace", "pace", "paces"]
+__all__ = ["Pace", "pace", "paces", "report_training"]
 
 WARM = 6  # steps that do not count, among them both falls of the coin of self-conditioning
 
@@ -60,6 +62,20 @@ class Pace:
         """Pairs."""
         return self.rows / self.step
 
+    def as_json(self) -> dict[str, Any]:
+        """All of it."""
+        rates = {"tokens_per_second": self.tokens_per_second, "pairs_per_second": self.pairs_per_second}
+        return dataclasses.asdict(self) | rates
+
+    def line(self, plain: float) -> str:
+        """One line for people; `plain` is how long a plain step took."""
+        parts = ", ".join(f"{name} {1000 * value:.1f} ms" for name, value in self.parts.items())
+        return (
+            f"{self.acceleration:<9} {self.tokens_per_second:>9,.0f} tokens/s {self.pairs_per_second:>8,.0f} "
+            f"pairs/s {1000 * self.step:7.1f} ms a step ({plain / self.step:.2f} × plain), first step "
+            f"{self.first:.1f} s, {self.share:.0%} of peak, {self.memory:,.0f} MiB; {parts}"
+        )
+
 
 def paces(
     recipe: Recipe,
@@ -79,6 +95,27 @@ def paces(
         yield pace(
             recipe, settings, tokenizer, acceleration, device=device, length=length, rows=rows, steps=steps
         )
+
+
+def report_training(
+    model: str | Path, *, device: str | None, length: int, rows: int, steps: int, as_json: bool
+) -> Iterator[str]:
+    """The lines that `noise2text bench --train` prints: what training a model like this one would take."""
+    if min(length, steps) < 1:
+        raise Problem(f"A batch needs at least 1 token a row, not {length}, and 1 step, not {steps}.")
+    recipe, settings = settings_of(folder_of(model))
+    tokenizer = Tokenizer.load(folder_of(model) / "tokenizer.json")
+    length = min(length, settings.max_source, settings.max_target)
+    found = paces(
+        recipe, settings, tokenizer, device=find_device(device), length=length, rows=rows, steps=steps
+    )
+    if as_json:
+        yield json.dumps([one.as_json() for one in found], indent=2)
+        return
+    plain = 0.0
+    for one in found:
+        plain = plain or one.step
+        yield one.line(plain)
 
 
 def pace(

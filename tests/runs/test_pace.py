@@ -1,0 +1,51 @@
+"""Training is timed whole and in parts; what has no steps says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from noise2text.cli import app
+from noise2text.problem import Problem
+from noise2text.recipes import RECIPES, save
+from noise2text.runs.pace import paces
+from noise2text.text.tokenizer import Tokenizer
+
+from ..conftest import SMALL, Make
+
+
+def test_a_pace_says_how_fast_whole_steps_are_and_what_they_are_made_of(tokenizer: Tokenizer) -> None:
+    import dataclasses
+
+    recipe = RECIPES["difformer"]
+    settings = dataclasses.replace(recipe.settings("tiny"), **(SMALL | {"factor": 2.0}))
+    (one,) = paces(recipe, settings, tokenizer, device=torch.device("cpu"), length=6, rows=4, steps=2)
+    assert one.acceleration == "none"
+    assert one.tokens_per_second == pytest.approx(6 * one.pairs_per_second)
+    assert set(one.parts) == {"batch", "pass", "update"}
+    assert one.parts["pass"] > 0
+    assert one.share > 0
+    assert "1.00 × plain" in one.line(one.step)
+
+
+def test_what_takes_its_corpus_in_at_once_has_no_pace(tokenizer: Tokenizer) -> None:
+    recipe = RECIPES["copy"]
+    with pytest.raises(Problem, match="no training steps to time"):
+        next(paces(recipe, recipe.settings(), tokenizer, device=torch.device("cpu"), length=6))
+
+
+def test_the_command_times_the_training_of_a_model_like_this_one(tmp_path: Path, small: Make) -> None:
+    import dataclasses
+
+    settings = dataclasses.replace(RECIPES["difformer"].settings("tiny"), **(SMALL | {"factor": 2.0}))
+    save(tmp_path / "model", small(), recipe="difformer", settings=settings)
+    wanted = ["bench", str(tmp_path / "model"), "--train", "--rows", "4", "--length", "6", "--device", "cpu"]
+    result = CliRunner().invoke(app, [*wanted, "--json"])
+    assert result.exit_code == 0, result.output
+    (row,) = json.loads(result.output)
+    assert row["rows"] == 4
+    assert row["pairs_per_second"] > 0
