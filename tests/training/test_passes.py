@@ -108,6 +108,31 @@ def test_recorded_passes_train_as_plain_ones(
     assert len(recorded.graphs) >= 1
 
 
+@pytest.mark.parametrize("name", LEARNED)
+def test_rows_side_by_side_train_as_rows_apart(name: str, tokenizer: Tokenizer) -> None:
+    """Weights are made large and uneven, so that a row that saw another's tokens would show it."""
+    rows = [[7 + (row * 5 + place) % 11 for place in range(1 + row)] for row in range(4)]
+
+    def gradients(tile: int) -> dict[str, torch.Tensor]:
+        system, objective = _made(name, tokenizer, "cpu")
+        objective.train()
+        for part in system.modules():
+            if isinstance(part, Stack):
+                part.tile = tile
+        with torch.no_grad():
+            for parameter in system.parameters():
+                parameter.add_(0.3 * torch.randn_like(parameter))
+        canvas = system.layout.canvas(Rows.of(rows), Rows.of(rows[::-1]), shape=(5, 4))
+        run, keys = Plain(nullcontext), torch.arange(4)
+        run.clear(list(system.parameters()))
+        run(objective, canvas, keys, torch.tensor(3), objective.counts(canvas))
+        return {key: value.grad for key, value in system.named_parameters() if value.grad is not None}
+
+    apart, together = gradients(1), gradients(64)
+    for key, expected in apart.items():
+        assert torch.allclose(together[key], expected, atol=1e-3 * float(expected.abs().max()) + 1e-7), key
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("name", LEARNED)
 def test_graphs_train_as_plain_passes(name: str, tokenizer: Tokenizer) -> None:

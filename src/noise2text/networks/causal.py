@@ -20,7 +20,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from noise2text.diffusion.denoiser import Memory
 from noise2text.diffusion.space import Space
 from noise2text.networks.encoder_decoder import Encoder, remember
-from noise2text.networks.layers import DecoderLayer, SelfAttention, Stack, split_heads, visible
+from noise2text.networks.layers import DecoderLayer, SelfAttention, Stack, added, split_heads, visible
 from noise2text.networks.writer import Writer
 from noise2text.text.canvas import Source
 
@@ -149,9 +149,10 @@ class Transformer(Writer):
         x = self.dropout(self.space.embed(tokens) + self.positions.weight[:length])
         places = torch.arange(self.layers.together(tokens) * length, device=tokens.device)
         past = (places[:, None] >= places) & (places[:, None] // length == places // length)
+        mask = added(~past, x)
         source_mask = visible(memory.padding, x, together=memory.together, queries=length)
         for layer, keys, values in zip(self.layers, memory.keys, memory.values, strict=True):
-            x = layer(x, past, keys, values, source_mask)
+            x = layer(x, mask, keys, values, source_mask)
         return self.space.logits(x)
 
     def begin(self, memory: Memory, hypotheses: int, *, length: int) -> Notebook:
@@ -170,8 +171,8 @@ class Transformer(Writer):
         seen, own = notebook.seen, notebook.own
         seen.index_copy_(2, position, own.expand(len(seen), -1, -1, -1))
         # Added to the scores, the masks are converted once a step instead of once a layer.
-        mask = _added(~seen[:, :, :visible].flatten(2).unsqueeze(1), notebook.past)  # (B, 1, K, L·K)
-        source_mask = _added(memory.padding[:, None, None, :], memory.keys)
+        mask = added(~seen[:, :, :visible].flatten(2).unsqueeze(1), notebook.past)  # (B, 1, K, L·K)
+        source_mask = added(memory.padding[:, None, None, :], memory.keys)
         x = self.space.embed(tokens) + self.positions.weight.index_select(0, position)  # (B, K, W)
         for layer, past, keys, values in zip(
             self.layers, notebook.past, memory.keys, memory.values, strict=True
@@ -189,8 +190,3 @@ def sinusoids(length: int, width: int) -> Tensor:
     frequencies = 10_000 ** (-torch.arange(0, width, 2) / width)
     angles = torch.arange(length)[:, None] * frequencies
     return torch.cat([angles.sin(), angles.cos()], dim=-1)
-
-
-def _added(hidden: Tensor, like: Tensor) -> Tensor:
-    """0 where something is seen and −∞ where it is hidden."""
-    return torch.zeros_like(hidden, dtype=like.dtype).masked_fill_(hidden, -torch.inf)

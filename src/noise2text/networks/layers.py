@@ -20,9 +20,16 @@ __all__ = [
     "SelfAttention",
     "Stack",
     "TimeEmbedding",
+    "added",
     "start",
     "visible",
 ]
+
+
+def added(hidden: Tensor, like: Tensor) -> Tensor:
+    """0 where something is seen and −∞ where it is hidden, in the type that attention computes in."""
+    dtype = torch.get_autocast_dtype(like.device.type) if torch.is_autocast_enabled() else like.dtype
+    return torch.zeros_like(hidden, dtype=dtype).masked_fill_(hidden, -torch.inf)
 
 
 def visible(padding: Tensor, like: Tensor, *, together: int = 1, queries: int = 1) -> Tensor:
@@ -32,12 +39,10 @@ def visible(padding: Tensor, like: Tensor, *, together: int = 1, queries: int = 
     Where rows of so many queries lie side by side, (B / together, 1, together·queries, together·S), none
     sees another's.
     """
-    dtype = torch.get_autocast_dtype(like.device.type) if torch.is_autocast_enabled() else like.dtype
-    mask = torch.zeros_like(padding, dtype=dtype).masked_fill_(padding, -torch.inf)
+    mask = added(padding, like)
     if together == 1:
         return mask[:, None, None, :]
-    same = torch.eye(together, dtype=torch.bool, device=like.device)
-    apart = torch.zeros_like(same, dtype=dtype).masked_fill_(~same, -torch.inf)
+    apart = added(~torch.eye(together, dtype=torch.bool, device=like.device), like)
     rows = mask.view(-1, 1, 1, together, padding.shape[1]) + apart[:, None, :, None]  # (R, p, 1, p, S)
     return rows.expand(-1, -1, queries, -1, -1).reshape(len(rows), 1, together * queries, -1)
 
