@@ -22,7 +22,7 @@ from noise2text.text.rows import Rows
 from noise2text.text.tokenizer import Tokenizer
 from noise2text.training import passes
 from noise2text.training.loop import train_steps
-from noise2text.training.passes import Pass, Plain, Recorded
+from noise2text.training.passes import MicroBatch, Pass, Plain, Recorded
 
 from ..conftest import SMALL
 
@@ -125,7 +125,7 @@ def test_rows_side_by_side_train_as_rows_apart(name: str, tokenizer: Tokenizer) 
         canvas = system.layout.canvas(Rows.of(rows), Rows.of(rows[::-1]), shape=(5, 4))
         run, keys = Plain(nullcontext), torch.arange(4)
         run.clear(list(system.parameters()))
-        run(objective, canvas, keys, torch.tensor(3), objective.counts(canvas))
+        run(objective, MicroBatch(canvas, keys, torch.tensor(3), objective.counts(canvas)))
         return {key: value.grad for key, value in system.named_parameters() if value.grad is not None}
 
     apart, together = gradients(1), gradients(64)

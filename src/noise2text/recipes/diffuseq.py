@@ -176,9 +176,11 @@ class Importance(DiffusionObjective):
         self.times.observe(*seen)
 
 
-def network(settings: JointSettings, tokenizer: Tokenizer) -> JointTransformer:
-    """The untrained transformer over the canvas."""
-    return JointTransformer(
+def network(
+    settings: JointSettings, tokenizer: Tokenizer, kind: type[JointTransformer] = JointTransformer
+) -> JointTransformer:
+    """The untrained transformer over the canvas, of this kind."""
+    return kind(
         Space(len(tokenizer), settings.embedding, scale=1.0, bias=True),
         width=settings.width,
         ffn=settings.ffn,

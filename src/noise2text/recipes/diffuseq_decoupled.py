@@ -14,7 +14,6 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
-from noise2text.diffusion.space import Space
 from noise2text.networks.decoupled import DecoupledTransformer
 from noise2text.recipes import diffuseq
 from noise2text.recipes.diffuseq import DiffuseqSettings, objective
@@ -22,7 +21,6 @@ from noise2text.recipes.pretrained_embeddings import place_embeddings
 from noise2text.recipes.recipe import Recipe, unchanged
 from noise2text.settings import option
 from noise2text.system import Diffusion
-from noise2text.text.joint import MARKS
 from noise2text.text.tokenizer import Tokenizer
 
 __all__ = ["PRESETS", "RECIPE", "DecoupledSettings", "begin", "build"]
@@ -47,15 +45,7 @@ PRESETS: dict[str, DecoupledSettings] = {
 def build(settings: DecoupledSettings, tokenizer: Tokenizer) -> Diffusion:
     """The untrained system: DiffuSeq's, with another denoiser."""
     system = diffuseq.build(settings, tokenizer)
-    system.denoiser = DecoupledTransformer(
-        Space(len(tokenizer), settings.embedding, scale=1.0, bias=True),
-        width=settings.width,
-        ffn=settings.ffn,
-        heads=settings.heads,
-        layers=settings.layers,
-        dropout=settings.dropout,
-        positions=settings.max_source + settings.max_target + MARKS,
-    )
+    system.denoiser = diffuseq.network(settings, tokenizer, DecoupledTransformer)
     return system
 
 

@@ -11,14 +11,12 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from noise2text.diffusion.space import Space
 from noise2text.networks.vocabulary import KernelTransformer
 from noise2text.recipes import diffuseq
 from noise2text.recipes.diffuseq import DiffuseqSettings, objective
 from noise2text.recipes.recipe import Recipe, unchanged
 from noise2text.settings import option
 from noise2text.system import Diffusion
-from noise2text.text.joint import MARKS
 from noise2text.text.tokenizer import Tokenizer
 
 __all__ = ["PRESETS", "RECIPE", "KernelSettings", "build"]
@@ -55,15 +53,7 @@ PRESETS: dict[str, KernelSettings] = {
 def build(settings: KernelSettings, tokenizer: Tokenizer) -> Diffusion:
     """The untrained system: DiffuSeq's, with another denoiser."""
     system = diffuseq.build(settings, tokenizer)
-    system.denoiser = KernelTransformer(
-        Space(len(tokenizer), settings.embedding, scale=1.0, bias=True),
-        width=settings.width,
-        ffn=settings.ffn,
-        heads=settings.heads,
-        layers=settings.layers,
-        dropout=settings.dropout,
-        positions=settings.max_source + settings.max_target + MARKS,
-    )
+    system.denoiser = diffuseq.network(settings, tokenizer, KernelTransformer)
     return system
 
 

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from noise2text.hardware import find_device, find_dtype
 from noise2text.problem import Problem
@@ -32,7 +31,7 @@ from noise2text.text.rows import Rows
 from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.loop import train_steps
 from noise2text.training.objective import Objective
-from noise2text.training.passes import Pass, Passed, Plain, Recorded, fuse
+from noise2text.training.passes import MicroBatch, Pass, Passed, Plain, Recorded, fuse
 
 __all__ = ["Pace", "pace", "paces", "report_training"]
 
@@ -219,7 +218,7 @@ def _products(plain: Plain, objective: Objective, canvas: Canvas) -> float:
     steps = (torch.tensor(number) for number in range(10_000))
     unguessed = next(step for step in steps if not objective.coin(step))
     with FlopCounterMode(display=False) as counter:
-        plain(objective, canvas, keys, unguessed, objective.counts(canvas))
+        plain(objective, MicroBatch(canvas, keys, unguessed, objective.counts(canvas)))
     for parameter in objective.parameters():
         parameter.grad = None
     return float(counter.get_total_flops())
@@ -241,15 +240,8 @@ def _parts(go: _Steps, feed: Any, run: Pass, device: torch.device, steps: int = 
         def clear(self, parameters: Any) -> None:
             run.clear(parameters)
 
-        def __call__(
-            self,
-            objective: Objective,
-            canvas: Canvas,
-            keys: Tensor,
-            step_key: Tensor,
-            counts: Mapping[str, Tensor],
-        ) -> Passed:
-            passed: Passed = timed("pass", lambda: run(objective, canvas, keys, step_key, counts))
+        def __call__(self, objective: Objective, given: MicroBatch) -> Passed:
+            passed: Passed = timed("pass", lambda: run(objective, given))
             return passed
 
     whole = go(lambda step: timed("batch", lambda: feed(step)), Timed(), steps) / steps

@@ -17,7 +17,7 @@ from noise2text.diffusion.noise import key
 from noise2text.text.canvas import Canvas
 from noise2text.training.engines import Alone
 from noise2text.training.objective import Objective
-from noise2text.training.passes import Pass
+from noise2text.training.passes import MicroBatch, Pass
 from noise2text.training.processes import Team
 from noise2text.training.rates import Rate
 
@@ -73,7 +73,8 @@ def train_steps(
             keys = _row_keys(canvas, seed, _TRAINING, step, first_row=row + span.first)
             row += span.whole
             with engine.micro_batch(last=span is spans[-1]):
-                passed = run(objective, canvas, keys, key(seed, _TRAINING, step), counts)
+                given = MicroBatch(canvas, keys, key(seed, _TRAINING, step), counts)
+                passed = run(objective, given)
             objective.observe(*team.gather(objective.seen(passed.draws, passed.tallies), span))
             totals = {name: totals[name] + mean for name, mean in passed.means.items()}
         for group in optimiser.param_groups:

@@ -23,12 +23,22 @@ from noise2text.networks.layers import AddNorm, Stack
 from noise2text.text.canvas import Canvas
 from noise2text.training.objective import Objective
 
-__all__ = ["Pass", "Passed", "Plain", "Recorded", "fuse"]
+__all__ = ["MicroBatch", "Pass", "Passed", "Plain", "Recorded", "fuse"]
 
 TILE = 64
 """How many queries a GPU's attention takes at once."""
 
 Autocast = Callable[[], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """All that a pass needs to know."""
+
+    canvas: Canvas
+    keys: Tensor  # (B,), of the rows' noise
+    step_key: Tensor  # of what chance decides for the whole step; on the host
+    counts: Mapping[str, Tensor]  # how many places each term counts in the whole step
 
 
 @dataclass(frozen=True)
@@ -46,14 +56,7 @@ class Pass(Protocol):
     def clear(self, parameters: Sequence[nn.Parameter]) -> None:
         """Forget the gradients of the step before."""
 
-    def __call__(
-        self,
-        objective: Objective,
-        canvas: Canvas,
-        keys: Tensor,
-        step_key: Tensor,
-        counts: Mapping[str, Tensor],
-    ) -> Passed:
+    def __call__(self, objective: Objective, given: MicroBatch) -> Passed:
         """Add this micro-batch's part to the gradients."""
 
 
@@ -67,18 +70,12 @@ class Plain:
         for parameter in parameters:
             parameter.grad = None
 
-    def __call__(
-        self,
-        objective: Objective,
-        canvas: Canvas,
-        keys: Tensor,
-        step_key: Tensor,
-        counts: Mapping[str, Tensor],
-    ) -> Passed:
-        draws = objective.draw(canvas, keys, step_key)
+    def __call__(self, objective: Objective, given: MicroBatch) -> Passed:
+        canvas = given.canvas
+        draws = objective.draw(canvas, given.keys, given.step_key)
         with self.autocast():
             tallies = self.forward(objective, canvas, draws)
-        means = {name: tally.total() / counts[name] for name, tally in tallies.items()}
+        means = {name: tally.total() / given.counts[name] for name, tally in tallies.items()}
         objective.loss(means).backward()
         counted = {name: Tally(tally.value.detach(), tally.mask) for name, tally in tallies.items()}
         return Passed(draws, counted, {name: mean.detach() for name, mean in means.items()})
@@ -104,23 +101,16 @@ class Recorded:
         if kept:
             torch._foreach_zero_(kept)
 
-    def __call__(
-        self,
-        objective: Objective,
-        canvas: Canvas,
-        keys: Tensor,
-        step_key: Tensor,
-        counts: Mapping[str, Tensor],
-    ) -> Passed:
-        name = (objective.coin(step_key), *shapes(canvas))
+    def __call__(self, objective: Objective, given: MicroBatch) -> Passed:
+        name = (objective.coin(given.step_key), *shapes(given.canvas))
         if name not in self.graphs:
-            self.graphs[name] = self._record(objective, canvas, keys, step_key, counts)
-        return self.graphs[name](canvas, keys, counts)
+            self.graphs[name] = self._record(objective, given)
+        return self.graphs[name](given)
 
-    def _record(self, *given: Any) -> _Recording:
+    def _record(self, objective: Objective, given: MicroBatch) -> _Recording:
         """A new recording; its trial runs leave the gradients as they were."""
         before = [(p.grad, p.grad.clone()) for p in self.parameters if p.grad is not None]
-        recording = _Recording(self.plain, self.pool, *given)
+        recording = _Recording(self.plain, self.pool, objective, given)
         for parameter in self.parameters:
             if parameter.grad is not None:  # made by the trial runs, where there was none: it keeps its place
                 parameter.grad.zero_()
@@ -132,27 +122,16 @@ class Recorded:
 class _Recording:
     """One graph, and the places where it finds its batch."""
 
-    def __init__(
-        self,
-        plain: Plain,
-        pool: Any,
-        objective: Objective,
-        canvas: Canvas,
-        keys: Tensor,
-        step_key: Tensor,
-        counts: Mapping[str, Tensor],
-    ) -> None:
-        self.canvas, self.keys = copied(canvas), keys.clone()
-        self.counts = {name: count.clone() for name, count in counts.items()}
-        self.graph: Graph[Passed] = Graph(
-            lambda: plain(objective, self.canvas, self.keys, step_key, self.counts), pool=pool
-        )
+    def __init__(self, plain: Plain, pool: Any, objective: Objective, given: MicroBatch) -> None:
+        counts = {name: count.clone() for name, count in given.counts.items()}
+        self.own = MicroBatch(copied(given.canvas), given.keys.clone(), given.step_key, counts)
+        self.graph: Graph[Passed] = Graph(lambda: plain(objective, self.own), pool=pool)
 
-    def __call__(self, canvas: Canvas, keys: Tensor, counts: Mapping[str, Tensor]) -> Passed:
-        fill(self.canvas, canvas)
-        self.keys.copy_(keys)
-        for name, count in counts.items():
-            self.counts[name].copy_(count)
+    def __call__(self, given: MicroBatch) -> Passed:
+        fill(self.own.canvas, given.canvas)
+        self.own.keys.copy_(given.keys)
+        for name, count in given.counts.items():
+            self.own.counts[name].copy_(count)
         return self.graph()
 
 
