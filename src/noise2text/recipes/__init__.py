@@ -45,12 +45,23 @@ from noise2text.recipes import (
 )
 from noise2text.recipes.exported import placed, take_over
 from noise2text.recipes.recipe import Recipe
+from noise2text.recipes.shipped import folder_of, shipped
 from noise2text.settings import change
 from noise2text.system import System
 from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.checkpoint import latest, write_whole
 
-__all__ = ["RECIPES", "Recipe", "engine_of", "find_recipe", "load", "save", "settings_of"]
+__all__ = [
+    "RECIPES",
+    "Recipe",
+    "engine_of",
+    "find_recipe",
+    "folder_of",
+    "load",
+    "save",
+    "settings_of",
+    "shipped",
+]
 
 FORMAT = 1
 
@@ -114,14 +125,14 @@ def save(folder: Path, system: System, *, recipe: str, settings: Any, engine: En
 
 
 def load(folder: str | Path, *, device: str | torch.device | None = None, precision: str = "auto") -> System:
-    """The trained system in a model folder, ready to generate.
+    """The trained system in a model folder, or the shipped one of this name, ready to generate.
 
     It goes to the GPU when there is one; `precision` is float32, bfloat16, int8, or auto: bfloat16 on a GPU,
     on a CPU int8 where that is faster and later steps mend its errors, else float32. An exported model runs
     on the CPU, in the precision that it was exported in.
     """
     find_dtype(precision, find_device(device))  # a mistake is told before anything is read
-    folder = Path(folder)
+    folder = folder_of(folder)
     recipe, settings = settings_of(folder)
     engine = engine_of(folder)
     place = placed(engine, device=device, precision=precision) if engine else find_device(device)
@@ -143,15 +154,20 @@ def load(folder: str | Path, *, device: str | torch.device | None = None, precis
 
 def engine_of(folder: Path) -> Engine | None:
     """What runs the network of an exported model; none if the folder's weights do."""
-    path = folder / "config.json"
+    path = folder_of(folder) / "config.json"
     value = _read_json(path).get("engine")
     return None if value is None else Engine.of(value, path)
 
 
 def settings_of(folder: Path) -> tuple[Recipe, Any]:
     """The recipe and the settings that a model folder was made with."""
+    folder = folder_of(folder)
     if not folder.is_dir():
-        raise Problem(f"There is no model folder {folder}; train one with `noise2text train`.")
+        with_us = ", ".join(shipped())
+        raise Problem(
+            f"There is no model folder {folder}; train one with `noise2text train`, or name one that comes "
+            f"with the package: {with_us}."
+        )
     path = folder / "config.json"
     kept = latest(folder)
     if kept and not path.exists():

@@ -1,4 +1,7 @@
-"""The demo: a small Difformer learns to read dates, on two cores in a few minutes.
+"""The demo: the shipped model translates, then a small Difformer learns to read dates, on two cores.
+
+Translation takes seconds: a sentence emerges from noise, another comes in several candidates, a third in
+lengths that were asked for.
 
 "sunday, 7 april 1957" → "1957-04-07", in several formats and languages. All targets have one length, so one
 length is tried a sentence. The noise factor is found by the degeneration score for these few characters.
@@ -16,14 +19,18 @@ from rich.console import Console
 
 from noise2text.evaluation.metrics import evaluate
 from noise2text.problem import Problem
+from noise2text.recipes import load
 from noise2text.runs.display import Terminal
 from noise2text.runs.train import train
 from noise2text.text.corpus import read_pairs
 from noise2text.text.dates import write_dates
 
-__all__ = ["SETTINGS", "demo"]
+__all__ = ["SETTINGS", "demo", "translate"]
 
 PAIRS, SHOWN = 20_000, 3
+EMERGING = "Wir haben den Zug verpasst, weil es so stark geregnet hat."
+VARIED = "Sie möchte heute Abend mit uns ins Kino gehen."
+LENGTHS = (6, 8, 11)
 SETTINGS: dict[str, Any] = {
     "tokenizer": "characters",
     "max_source": 48,
@@ -42,9 +49,10 @@ def demo(out: Path, *, changes: Mapping[str, Any] | None = None) -> float:
         shutil.rmtree(out)  # an earlier demo
     elif out.exists() and any(out.iterdir()):
         raise Problem(f"{out} is not empty and was not made by the demo: choose another folder.")
+    translate(console)
     write_dates(corpus, pairs=PAIRS, seed=0)
     files = {name: str(corpus / f"{name}.jsonl") for name in ("train", "valid", "test")}
-    console.print(f"Written-out dates and their ISO form: {PAIRS:,} pairs to learn from, in {corpus}.")
+    console.print(f"\nNow from nothing: {PAIRS:,} written-out dates and their ISO form, in {corpus}.")
     with Terminal.open(console) as display:
         system = train(
             "difformer",
@@ -70,3 +78,21 @@ def demo(out: Path, *, changes: Mapping[str, Any] | None = None) -> float:
     console.print(f"\nOn {len(pairs)} dates that it has never seen ({out / 'evaluation.json'}):")
     console.print(f"exact match {exact:.1f} %")
     return exact
+
+
+def translate(console: Console) -> None:
+    """Show what the shipped model de-en makes of German: step by step, in candidates, of asked lengths."""
+    model = load("de-en", device="cpu")
+    console.print("German to English with the shipped model de-en, from noise to text:")
+    (stops,) = model.generate([EMERGING], trace=True).traces
+    console.print(f"\n  {EMERGING}", markup=False)
+    for stop in stops[::3]:
+        console.print(f"    t={stop.time:.2f}  {stop.text}", markup=False)
+    (candidates,) = model.generate([VARIED], noise_beam=3).candidates
+    console.print(f"\n  {VARIED}  (its candidates)", markup=False)
+    for candidate in dict.fromkeys(candidates):
+        console.print(f"    {candidate}", markup=False)
+    console.print("\n  The same in exactly so many tokens:", markup=False)
+    for length in LENGTHS:
+        (text,) = model.generate([VARIED], length=length).texts
+        console.print(f"    {length:>2}  {text}", markup=False)

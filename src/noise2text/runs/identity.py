@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from noise2text.problem import Problem
+from noise2text.recipes import folder_of
 
 __all__ = ["identity"]
 
@@ -17,7 +18,7 @@ GUIDE = ("config.json", "model.safetensors")  # what a classifier is made of
 
 def identity(folder: Path, *, guide: str = "") -> str:
     """The same for two folders only if their models, steered by a guide if any, would generate the same."""
-    found = _digest(folder, FILES)
+    found = _digest(folder_of(folder), FILES)
     if guide:
         found.update(_digest(Path(guide), GUIDE).digest())
     return found.hexdigest()[:16]
