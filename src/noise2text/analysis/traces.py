@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from noise2text.analysis.finding import Finding, Row
 from noise2text.analysis.inputs import Inputs
 from noise2text.problem import Problem
 from noise2text.recipes import load
 from noise2text.settings import option, require_least
-from noise2text.system import Generated, Stop
+from noise2text.system import Generated
 from noise2text.text.corpus import Pair
 
 __all__ = ["TracesOptions", "evenly", "trace_table", "traces"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class TracesOptions:
         require_least(self, 1, "sentences", "stops")
 
 
-def evenly(steps: Sequence[Stop], count: int) -> list[Stop]:
+def evenly(steps: Sequence[T], count: int) -> list[T]:
     """So many of the steps, evenly spaced from the first to the last; all if there are no more."""
     if len(steps) <= count:
         return list(steps)

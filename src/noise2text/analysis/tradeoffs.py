@@ -45,6 +45,7 @@ __all__ = [
     "against_steps",
     "candidates",
     "diversity",
+    "diversity_of",
     "steps",
 ]
 
@@ -243,11 +244,21 @@ def against_diversity(
 ) -> Finding:
     """Each system's mean BLEU beside the diversity of its samples, each of which is a lone candidate."""
     settings = settings or {}
-    rows: list[Row] = []
+    made = {}
     for name, system in systems.items():
         chosen = those_known(system, noise_beam=1, length_beam=1) | dict(settings)
-        made = draw_samples(system, pairs, count=samples, seed=seed, batch=batch, settings=chosen)
-        rows.append({"model": name, **judge([each.texts for each in made], pairs)})
+        made[name] = draw_samples(system, pairs, count=samples, seed=seed, batch=batch, settings=chosen)
+    alone = {"noise_beam": 1, "length_beam": 1} | dict(settings)
+    return diversity_of(made, pairs, signature=signature(systems, pairs, alone, seed=seed, samples=samples))
+
+
+def diversity_of(
+    made: Mapping[str, Sequence[Generated]], pairs: Sequence[Pair], *, signature: str
+) -> Finding:
+    """The same of samples that were drawn before, by system."""
+    rows: list[Row] = [
+        {"model": name, **judge([each.texts for each in samples], pairs)} for name, samples in made.items()
+    ]
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
@@ -259,12 +270,11 @@ def against_diversity(
         axes.grid(alpha=0.25)
         axes.legend(fontsize=8, frameon=False)
 
-    alone = {"noise_beam": 1, "length_beam": 1} | dict(settings)
     return Finding(
         name="diversity",
         title="Quality against diversity",
         after="DiffuSeq, figure 4; Difformer, figure 3",
         rows=rows,
-        signature=signature(systems, pairs, alone, seed=seed, samples=samples),
+        signature=signature,
         draw=draw,
     )

@@ -34,6 +34,7 @@ from noise2text.analysis.samples import (
     plot_by_model,
     signature,
 )
+from noise2text.analysis.traces import evenly
 from noise2text.diffusion.denoiser import Denoiser, Estimate, Held, Memory, Wrapped
 from noise2text.diffusion.schedules import Level
 from noise2text.diffusion.walk import strided
@@ -42,7 +43,16 @@ from noise2text.settings import option, require_least
 from noise2text.system import Diffusion, Generated, System
 from noise2text.text.corpus import Pair
 
-__all__ = ["NoiseOptions", "WalkOptions", "along_the_walk", "from_noise", "from_pure_noise", "told", "walk"]
+__all__ = [
+    "NoiseOptions",
+    "WalkOptions",
+    "along_the_walk",
+    "from_noise",
+    "from_pure_noise",
+    "told",
+    "walk",
+    "walk_of",
+]
 
 
 @dataclass(frozen=True)
@@ -108,15 +118,27 @@ def along_the_walk(
 ) -> Finding:
     """BLEU, div-4 and self-BLEU of the estimates at each step of each system's own decoding."""
     settings = settings or {}
+    made = {
+        name: draw_samples(system, pairs, count=noises, seed=seed, batch=batch, trace=True, settings=settings)
+        for name, system in systems.items()
+    }
+    return walk_of(made, pairs, signature=signature(systems, pairs, settings, seed=seed, noises=noises))
+
+
+def walk_of(
+    made: Mapping[str, Sequence[Generated]],
+    pairs: Sequence[Pair],
+    *,
+    signature: str,
+    points: int | None = None,
+) -> Finding:
+    """The same of samples that were drawn with their traces, by system; of `points` of the steps at most."""
     rows: list[Row] = []
-    for name, system in systems.items():
-        made = draw_samples(
-            system, pairs, count=noises, seed=seed, batch=batch, trace=True, settings=settings
-        )
-        times = _times(made, name)
-        for step, time in enumerate(times, start=1):
+    for name, samples in made.items():
+        times = _times(samples, name)
+        for step, time in evenly(list(enumerate(times, start=1)), points or len(times)):
             where: Row = {"model": name, "step": step, "done": 100 * step / len(times), "time": time}
-            rows.append({**where, **judge([_at(one, step) for one in made], pairs)})
+            rows.append({**where, **judge([_at(one, step) for one in samples], pairs)})
 
     def draw(figure: Any) -> None:
         columns = ("bleu", "div_4", "self_bleu")
@@ -127,7 +149,7 @@ def along_the_walk(
         title="Quality and diversity of the estimate at each step",
         after="Difformer, figure 4; DiffuSeq, figure 5",
         rows=rows,
-        signature=signature(systems, pairs, settings, seed=seed, noises=noises),
+        signature=signature,
         draw=draw,
     )
 

@@ -16,6 +16,7 @@ from noise2text.cli import (
     learning,
     looking,
     preparing,
+    reporting,
     studying,
     writing,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "looking",
     "main",
     "preparing",
+    "reporting",
     "studying",
     "writing",
 ]

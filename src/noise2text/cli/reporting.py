@@ -1,0 +1,44 @@
+"""The command that writes a page about runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from noise2text.cli.options import PAIRS, Device, app
+
+__all__ = ["report"]
+
+
+@app.command()
+def report(
+    out: Annotated[Path, typer.Option(help="The page to write, e.g. report.html.")],
+    runs: Annotated[
+        list[Path] | None, typer.Argument(help="Folders of runs or models; the first is the base.")
+    ] = None,
+    pairs: Annotated[
+        str | None,
+        typer.Option(help=f"Sources and references, the runs' validation pairs without it: {PAIRS}"),
+    ] = None,
+    sentences: Annotated[
+        int, typer.Option(help="How many of the pairs, from the first, are answered.")
+    ] = 200,
+    without: Annotated[
+        str, typer.Option(metavar="NAME,…", help="Sections to leave out, e.g. candidates,embeddings.")
+    ] = "",
+    seed: Annotated[int, typer.Option(help="Decides the noise.")] = 0,
+    batch: Annotated[int, typer.Option(help="Sentences at once.")] = 32,
+    device: Device = None,
+) -> None:
+    """Write one page about runs: settings, curves, scores, figures, denoising, worst and best cases."""
+    from noise2text.report.evidence import Terms
+    from noise2text.report.report import report as write
+    from noise2text.runs.display import Terminal
+
+    terms = Terms(sentences=sentences, seed=seed, batch=batch, device=device)
+    left_out = [name.strip() for name in without.split(",") if name.strip()]
+    with Terminal.open() as display:
+        written = write(runs or [], out=out, pairs=pairs, without=left_out, terms=terms, display=display)
+    print(f"{written}: {written.stat().st_size / 1e6:.1f} MB; open it in a browser, it needs no network.")

@@ -1,0 +1,108 @@
+"""The report: sections over the evidence, in the order in which one reads them.
+
+    folders → gather (generate once) → sections → page
+
+A section is a function from the evidence to a Section, or to none where there is nothing to say. Each can be
+left out by its name.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+
+import noise2text
+from noise2text.problem import Problem
+from noise2text.report.cases import cases
+from noise2text.report.emergence import emergence
+from noise2text.report.evidence import Evidence, Terms, first_pairs, gather, pairs_of, parts
+from noise2text.report.figures import FIGURES
+from noise2text.report.markup import Section, note
+from noise2text.report.page import page
+from noise2text.report.scores import differences, scores
+from noise2text.report.settings import settings
+from noise2text.report.training import training
+from noise2text.runs.display import Display, Quiet
+from noise2text.training.checkpoint import write_whole
+
+__all__ = ["SECTIONS", "report"]
+
+SECTIONS: Mapping[str, Callable[[Evidence], Section | None]] = {
+    "settings": settings,
+    "curves": training,
+    "scores": scores,
+    "differences": differences,
+    **{figure.name: figure for figure in FIGURES},
+    "traces": emergence,
+    "cases": cases,
+}
+"""What a page is made of, by name."""
+
+
+def report(
+    folders: Sequence[Path],
+    *,
+    out: Path,
+    pairs: str | None = None,
+    without: Collection[str] = (),
+    terms: Terms | None = None,
+    display: Display | None = None,
+) -> Path:
+    """Write the page of these runs; `pairs` are those that the runs were validated on unless given."""
+    display, terms = display or Quiet(), terms or Terms()
+    _check(folders, out, without)
+    wanted = {name: make for name, make in SECTIONS.items() if name not in without}
+    file = pairs or pairs_of(folders)
+    chosen = first_pairs(file, terms.sentences)
+    tell = _counter(display, len(folders) * parts(len(chosen), terms) + len(wanted))
+    evidence = gather(folders, chosen, file=Path(file).name, terms=terms, tell=tell)
+    sections = []
+    for name, make in wanted.items():
+        sections.append(make(evidence))
+        tell(name)
+    _write(out, _page(evidence, [each for each in sections if each is not None]))
+    return out
+
+
+def _counter(display: Display, total: int) -> Callable[[str], None]:
+    """What is called whenever one of so many things is done."""
+    display.start(total)
+    numbers = count(1)
+    return lambda summary: display.progress(next(numbers), summary)
+
+
+def _check(folders: Sequence[Path], out: Path, without: Collection[str]) -> None:
+    """Refuse mistakes before they cost any time."""
+    if not folders:
+        raise Problem("There is nothing to report on: name the folder of a run.")
+    for folder in folders:
+        if not folder.is_dir():
+            raise Problem(f"There is no folder {folder}; check the name.")
+    for name in without:
+        if name not in SECTIONS:
+            close = difflib.get_close_matches(name, SECTIONS, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(SECTIONS)}."
+            raise Problem(f"A report has no section {name!r}; {hint}")
+    if out.is_dir():
+        raise Problem(f"{out} is a folder; --out names a file, such as {out / 'report.html'}.")
+    if find_spec("matplotlib") is None:
+        raise Problem("A report needs the package matplotlib: install noise2text[report].")
+
+
+def _page(evidence: Evidence, sections: Sequence[Section]) -> str:
+    names = ", ".join(each.name for each in evidence.subjects)
+    facts = f"{len(evidence.pairs):,} sentences of {evidence.file}, seed {evidence.terms.seed}"
+    return page(
+        f"Report on {names}", note(f"{facts}; made by noise2text {noise2text.__version__}."), sections
+    )
+
+
+def _write(out: Path, text: str) -> None:
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(out, lambda draft: draft.write_text(text, encoding="utf-8", newline="\n"))
+    except OSError as error:
+        raise Problem(f"{out} cannot be written: {error.strerror}.") from error
