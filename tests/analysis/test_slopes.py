@@ -105,7 +105,7 @@ def test_what_the_thesis_prints_in_bold_is_beyond_chance_and_positive(t: float, 
 
 def test_pictures_name_their_axes_panels_and_systems() -> None:
     lines, tests = (to_svg(finding) or "" for finding in compared().findings(unit="words"))
-    for words in ("right over short", "right over torn", "length of the source in words"):
+    for words in ("right", "over short", "over torn", "length of the source in words"):
         assert f">{words}<" in lines
     assert ">relative difference of sentence BLEU<" in lines
     for words in ("right", "short", "torn", "–"):

@@ -145,13 +145,20 @@ def _made_by(name: str, system: System, settings: Settings) -> str:
 
 
 def plot_by_model(figure: Any, rows: Sequence[Row], *, x: str, label: str, columns: Sequence[str]) -> None:
-    """Draw a panel for each column that has values, with a line a model over the column x."""
+    """Draw a panel for each column that has values, with a line a model over the column x, and one legend."""
     shown = [column for column in columns if any(row[column] is not None for row in rows)]
     panels = figure.subplots(1, len(shown), squeeze=False)[0]
+    models = list(dict.fromkeys(str(row["model"]) for row in rows))
     for axes, column in zip(panels, shown, strict=True):
-        lines: dict[str, tuple[list[Any], list[Any]]] = {}
+        # A model without values keeps its place, so that the next one looks the same in every panel.
+        lines: dict[str, tuple[list[Any], list[Any]]] = {model: ([], []) for model in models}
         for row in (row for row in rows if row[column] is not None):
-            xs, ys = lines.setdefault(str(row["model"]), ([], []))
+            xs, ys = lines[str(row["model"])]
             xs.append(row[x])
             ys.append(row[column])
         plot_lines(axes, lines, x=label, y=LABELS.get(column, column.replace("_", " ")))
+    if len(models) > 1:
+        for axes in panels:
+            axes.get_legend().remove()
+        handles, names = panels[0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=3, fontsize=8, frameon=False)

@@ -113,7 +113,7 @@ class Comparison:
             axes.plot(x, edge, color=solid, linewidth=1, linestyle="--")
         axes.axhline(0, color="#7a7a7a", linewidth=0.8)
         axes.grid(alpha=0.25)
-        axes.set_title(f"{a} over {b}", fontsize=9)
+        axes.set_title(f"{a}\nover {b}", fontsize=8)
 
     def _tests(self, signature: str) -> Finding:
         rows: list[Row] = [

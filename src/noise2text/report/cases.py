@@ -29,18 +29,22 @@ def sentence_chrf(texts: list[str], references: References) -> tuple[list[float]
 
 
 def extremes(values: list[float], count: int) -> tuple[list[int], list[int]]:
-    """The places of the lowest values, lowest first, and of the highest; no place is in both."""
-    order = np.argsort(np.array(values), kind="stable").tolist()
-    falling = np.argsort(-np.array(values), kind="stable").tolist()
-    worst = order[: min(count, (len(values) + 1) // 2)]
+    """The places of the lowest values, lowest first, and of the highest; no place is in both.
+
+    What is as high as any is not among the lowest, even where fewer are left than were asked for.
+    """
+    numbers = np.array(values)
+    rising = [place for place in np.argsort(numbers, kind="stable").tolist() if values[place] < max(values)]
+    worst = rising[: min(count, (len(values) + 1) // 2)]
+    falling = np.argsort(-numbers, kind="stable").tolist()
     return worst, [place for place in falling if place not in worst][:count]
 
 
 def cases(evidence: Evidence) -> Section:
     """The worst and the best sentences of each run."""
     about = (
-        f"Of the {len(evidence.pairs):,} sentences those of the lowest and the highest chrF. A number after "
-        "a candidate says how often it was written."
+        f"Of {evidence.counted()} those of the lowest and the highest chrF. A number after a candidate says "
+        "how often it was written."
     )
     shown = [_extremes(each, evidence) for each in evidence.subjects]
     return Section("cases", "Worst and best", joined(note(about), *shown))
@@ -49,11 +53,11 @@ def cases(evidence: Evidence) -> Section:
 def _extremes(subject: Subject, evidence: Evidence) -> Html:
     values, signature = sentence_chrf(subject.made.texts, evidence.references)
     worst, best = extremes(values, SHOWN)
-    parts: list[object] = []
+    parts = [] if worst else [note(f"No sentence of {subject.name} is worse than another.")]
     for title, places in (("worst", worst), ("best", best)):
         if places:
-            parts.append(element("h3", f"{subject.name}: {title}"))
-            parts += [_case(subject, evidence, place, values[place]) for place in places]
+            shown = (_case(subject, evidence, place, values[place]) for place in places)
+            parts += [element("h3", f"{subject.name}: {title}"), element("div", *shown, class_="figures")]
     return joined(*parts, element("p", element("code", f"chrF|{signature}")))
 
 

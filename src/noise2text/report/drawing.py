@@ -14,7 +14,8 @@ from noise2text.report.markup import Html, details, element, html, joined, note,
 
 __all__ = ["figure", "figures", "inline"]
 
-MOST_ROWS = 60  # of a table under a picture; longer ones are for files
+OPEN_ROWS = 12  # of a table that stands alone and is open at once
+MOST_ROWS = 100  # of a table under a picture; longer ones are for files
 
 
 def inline(svg: str, *, prefix: str, label: str) -> Html:
@@ -32,10 +33,12 @@ def figure(finding: Finding, *, prefix: str) -> Html:
     """The picture, what it shows and how it was made; without a picture, the table."""
     svg = to_svg(finding)
     after = f" After {finding.after}." if finding.after else ""
-    title = f"{finding.title[:1].upper()}{finding.title[1:]}."
-    caption = element("figcaption", element("b", title), after, element("code", finding.signature))
+    caption = element(
+        "figcaption", element("b", f"{finding.title}."), after, element("code", finding.signature)
+    )
     if svg is None:
-        return element("figure", _numbers(finding), caption)
+        shown = _numbers(finding) if len(finding.rows) <= OPEN_ROWS else _below(finding)
+        return element("figure", shown, caption)
     shown = inline(svg, prefix=prefix, label=finding.title)
     return element("figure", shown, caption, _below(finding))
 

@@ -102,6 +102,10 @@ class Evidence:
         """What each run chose."""
         return {each.name: each.made.texts for each in self.subjects}
 
+    def counted(self) -> str:
+        """How many sentences there are, in words."""
+        return "1 sentence" if len(self.pairs) == 1 else f"{len(self.pairs):,} sentences"
+
     def only(self, subjects: Sequence[Subject]) -> Evidence:
         """The same of some of the runs."""
         return dataclasses.replace(self, subjects=subjects)

@@ -52,9 +52,10 @@ def element(tag: str, *children: object, **attributes: object) -> Html:
 
 
 def text(value: str) -> Html:
-    """A text of a corpus or a model; an empty one is said to be empty."""
-    if not value.strip():
+    """A text of a corpus or a model; an empty one is said to be empty, and blanks alone can be seen."""
+    if not value:
         return element("i", "empty", class_="quiet")
+    value = value if value.strip() else "␣" * len(value)
     return element("span", value, dir="auto", class_="text")
 
 

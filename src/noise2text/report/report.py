@@ -94,7 +94,7 @@ def _check(folders: Sequence[Path], out: Path, without: Collection[str]) -> None
 
 def _page(evidence: Evidence, sections: Sequence[Section]) -> str:
     names = ", ".join(each.name for each in evidence.subjects)
-    facts = f"{len(evidence.pairs):,} sentences of {evidence.file}, seed {evidence.terms.seed}"
+    facts = f"{evidence.counted()} of {evidence.file}, seed {evidence.terms.seed}"
     return page(
         f"Report on {names}", note(f"{facts}; made by noise2text {noise2text.__version__}."), sections
     )

@@ -28,7 +28,7 @@ def scores(evidence: Evidence) -> Section:
     rows = [[name, *(_cell(own.get(name)) for own in found.values())] for name in names]
     count, few = len(evidence.pairs), len(evidence.few)
     about = (
-        f"{count:,} sentences of {evidence.file}, seed {evidence.terms.seed}, each run by its own settings. "
+        f"{evidence.counted()} of {evidence.file}, seed {evidence.terms.seed}, each run by its own settings. "
         "In brackets the interval of 95 % by bootstrap. Diversity (from dist-1 on) is that of "
         f"{SAMPLES} lone texts a source, from as many seeds, for the first {few} sources."
     )
@@ -98,5 +98,5 @@ def differences(evidence: Evidence) -> Section | None:
 
 def _difference(own: Tested, base: Tested) -> list[object]:
     chance = 1.0 if own.p is None else own.p
-    mark = " *" if chance < 0.05 else ""
+    mark = "\N{NO-BREAK SPACE}*" if chance < 0.05 else ""
     return [f"{own.score:.2f}", f"{own.score - base.score:+.2f}", f"{chance:.4f}{mark}"]

@@ -31,7 +31,7 @@ table { border-collapse: collapse; font-size: .9rem; }
 th, td { padding: .3rem .7rem .3rem 0; text-align: start; vertical-align: top; overflow-wrap: normal;
   border-bottom: 1px solid var(--line); }
 thead th { border-bottom: 2px solid var(--line); font-weight: 600; }
-tbody th { font-weight: 400; }
+tbody th { font-weight: 400; min-width: 6rem; }
 td { min-width: 3rem; max-width: 32rem; }
 td.number { font-variant-numeric: tabular-nums; white-space: nowrap; }
 td .text, td code { overflow-wrap: anywhere; }
@@ -49,7 +49,7 @@ figure svg { display: block; width: 100%; height: auto; }
 figure svg * { stroke-linejoin: round; stroke-linecap: butt; }
 figcaption { font-size: .9rem; margin-top: .25rem; }
 figcaption code { display: block; }
-.case { margin: 0 0 1rem; padding: .75rem 1rem; background: var(--shade); border-radius: .4rem; }
+.case { padding: .75rem 1rem; background: var(--shade); border-radius: .4rem; }
 .case dl { display: grid; grid-template-columns: minmax(5rem, max-content) minmax(0, 1fr);
   gap: .2rem 1rem; margin: 0; }
 .case dt { color: var(--quiet); font-size: .85rem; max-width: 10rem; }

@@ -1,0 +1,50 @@
+"""Small runs to report on, and a page about them."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from noise2text.recipes import RECIPES
+from noise2text.report.evidence import Terms
+from noise2text.report.report import report
+from noise2text.runs.train import train
+
+from ..conftest import SMALL
+
+FEW_STEPS: dict[str, Any] = {
+    "generation_steps": 6,
+    "generation_stop_early": 0,
+    "noise_beam": 2,
+    "length_beam": 2,
+}
+
+
+def train_small(recipe: str, dates: Path, out: Path) -> Path:
+    """A run of a few steps."""
+    known = {field.name for field in dataclasses.fields(RECIPES[recipe].settings("tiny"))}
+    wanted = SMALL | FEW_STEPS | {"steps": 4, "validate_every": 2}
+    changes = {name: value for name, value in wanted.items() if name in known}
+    files = {name: str(dates / f"{name}.jsonl") for name in ("train", "valid")}
+    train(recipe, **files, out=out, preset="tiny", changes=changes, device="cpu")  # type: ignore[arg-type]
+    return out
+
+
+@pytest.fixture(scope="session")
+def runs(dates: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A diffusion model, an autoregressive one, and one that learns nothing, by recipe."""
+    folder = tmp_path_factory.mktemp("runs")
+    return {
+        recipe: train_small(recipe, dates, folder / recipe) for recipe in ("difformer", "transformer", "copy")
+    }
+
+
+@pytest.fixture(scope="session")
+def written(runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page about all of them, on the pairs that they were validated on."""
+    out = tmp_path_factory.mktemp("pages") / "report.html"
+    report(list(runs.values()), out=out, terms=Terms(sentences=12, device="cpu"))
+    return out.read_text(encoding="utf-8")
