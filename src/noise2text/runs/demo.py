@@ -77,6 +77,8 @@ def demo(out: Path, *, changes: Mapping[str, Any] | None = None) -> float:
     exact = float(result["exact_match"]["score"])
     console.print(f"\nOn {len(pairs)} dates that it has never seen ({out / 'evaluation.json'}):")
     console.print(f"exact match {exact:.1f} %")
+    page = f"noise2text report {out} --out {out / 'report.html'}"
+    console.print(f"\nAll about this run on one page (needs noise2text[report]): {page}", markup=False)
     return exact
 
 
