@@ -38,6 +38,7 @@ def test_help_and_import_come_without_torch() -> None:
         "distill",
         "compare",
         "published",
+        "report",
     ):
         assert command in done.stdout
 

@@ -48,7 +48,7 @@ def test_every_section_is_there(written: str) -> None:
 
 
 def test_a_figure_that_a_baseline_cannot_have_is_a_line(written: str) -> None:
-    assert "Not for transformer, copy: it is not a diffusion model." in written
+    assert "Not for transformer: it is not a diffusion model." in written
     assert "Not for copy: it writes without steps." in written
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from noise2text.evaluation.chrf import chrf
 from noise2text.evaluation.score import References
 from noise2text.report.evidence import Evidence, Subject
-from noise2text.report.markup import Html, Section, element, html, joined, note, text
+from noise2text.report.markup import Html, Section, element, joined, note, text
 
 __all__ = ["cases", "extremes", "sentence_chrf"]
 
@@ -68,28 +68,31 @@ def _case(subject: Subject, evidence: Evidence, place: int, value: float) -> Htm
         ("source", text(pair.src)),
     ]
     rows += [("reference", text(each)) for each in dict.fromkeys((pair.trg, *pair.refs))]
-    rows.append((subject.name, joined(text(own), _flag(own, pair.src))))
+    rows.append((subject.name, _written(own, pair.src)))
     candidates = subject.made.candidates[place]
     if len(candidates) > 1:
         rows.append(("candidates", _candidates(candidates, pair.src)))
     rows += [
-        (other.name, text(other.made.texts[place])) for other in evidence.subjects if other is not subject
+        (other.name, _written(other.made.texts[place], pair.src))
+        for other in evidence.subjects
+        if other is not subject
     ]
     listed = (joined(element("dt", name), element("dd", shown)) for name, shown in rows)
     return element("div", element("dl", *listed), class_="case")
 
 
-def _flag(own: str, source: str) -> Html:
+def _written(own: str, source: str) -> Html:
+    """The text, flagged if it is its source."""
     if own.strip() != source.strip():
-        return html("")
-    return joined(" ", element("span", "copy of the source", class_="flag"))
+        return text(own)
+    return joined(text(own), " ", element("span", "copy of the source", class_="flag"))
 
 
 def _candidates(candidates: list[str], source: str) -> Html:
     """The different ones, the most frequent first, and how often each was written."""
     counted = Counter(candidates).most_common()
     shown = [
-        element("div", text(each), f" ×{times}" if times > 1 else "", _flag(each, source))
+        element("div", _written(each, source), f" ×{times}" if times > 1 else "")
         for each, times in counted[:MOST_CANDIDATES]
     ]
     left = len(counted) - MOST_CANDIDATES

@@ -39,10 +39,9 @@ class Figure:
     def __call__(self, evidence: Evidence) -> Section:
         """The findings, and a line for each run that they are not about."""
         suited = [each for each in evidence.subjects if self.suits(each)]
-        others = [each.name for each in evidence.subjects if not self.suits(each)]
+        others = {each.name: f"{self.lacks}." for each in evidence.subjects if not self.suits(each)}
         found, refused = self._found(evidence, suited)
-        notes = [note(f"Not for {', '.join(others)}: {self.lacks}.")] if others else []
-        notes += [note(f"Not for {name}: {reason}") for name, reason in refused.items()]
+        notes = [note(f"Not for {name}: {reason}") for name, reason in (others | refused).items()]
         return Section(self.name, self.title, joined(*notes, figures(found, prefix=self.name)))
 
     def _found(self, evidence: Evidence, suited: Sequence[Subject]) -> tuple[list[Finding], dict[str, str]]:

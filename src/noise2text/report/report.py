@@ -9,6 +9,7 @@ left out by its name.
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import count
@@ -79,7 +80,7 @@ def _check(folders: Sequence[Path], out: Path, without: Collection[str]) -> None
     if not folders:
         raise Problem("There is nothing to report on: name the folder of a run.")
     for folder in folders:
-        if not folder.is_dir():
+        if not os.path.isdir(folder):  # false, too, where one may not look
             raise Problem(f"There is no folder {folder}; check the name.")
     for name in without:
         if name not in SECTIONS:

@@ -43,7 +43,7 @@ details { margin: .5rem 0; }
 summary { cursor: pointer; color: var(--accent); font-size: .9rem; }
 .figures { display: grid;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1.5rem; }
-.figures > * { min-width: 0; }
+.figures > * { min-width: 0; align-self: start; }
 figure { margin: 0; max-width: 44rem; }
 figure svg { display: block; width: 100%; height: auto; }
 figure svg * { stroke-linejoin: round; stroke-linecap: butt; }
