@@ -77,3 +77,21 @@ def test_no_pairs_and_bad_settings_are_named() -> None:
         GenerationOptions(generation="steps").settings()
     with pytest.raises(Problem, match="sentences"):
         GenerationOptions(sentences=0)
+
+
+def test_a_model_looks_the_same_in_every_panel_and_is_named_once() -> None:
+    from matplotlib.figure import Figure
+
+    from noise2text.analysis.samples import plot_by_model
+
+    rows = [
+        {"model": model, "x": x, "a": x, "b": None if model == "first" else x}
+        for model in ("first", "second")
+        for x in (1, 2)
+    ]
+    figure = Figure(layout="constrained")
+    plot_by_model(figure, rows, x="x", label="x", columns=["a", "b"])
+    left, right = ({line.get_label(): line.get_color() for line in axes.lines} for axes in figure.axes)
+    assert left == right
+    assert [words.get_text() for words in figure.legends[0].texts] == ["first", "second"]
+    assert all(axes.get_legend() is None for axes in figure.axes)

@@ -9,7 +9,7 @@ import pytest
 import sacrebleu
 import torch
 
-from noise2text.analysis.walks import along_the_walk, from_pure_noise, told
+from noise2text.analysis.walks import along_the_walk, from_pure_noise, told, walk_of
 from noise2text.diffusion.denoiser import Estimate
 from noise2text.problem import Problem
 from noise2text.system import Diffusion
@@ -104,3 +104,11 @@ def test_a_system_is_itself_again_after_it_was_told_a_time() -> None:
 def test_a_baseline_has_no_time_to_be_told() -> None:
     with pytest.raises(Problem, match="that of a diffusion model, and t5 is none"):
         from_pure_noise({"t5": tiny("transformer")}, PAIRS)
+
+
+def test_a_walk_of_samples_that_were_drawn_is_that_of_their_systems_at_some_of_its_steps() -> None:
+    system = tiny("diffuseq")
+    whole = along_the_walk({"d": system}, PAIRS, noises=2, settings={"steps": 5})
+    drawn = [system.generate(SOURCES, seed=seed, steps=5, trace=True) for seed in (0, 1)]
+    assert walk_of({"d": drawn}, PAIRS, signature="s").rows == whole.rows
+    assert walk_of({"d": drawn}, PAIRS, signature="s", points=3).rows == whole.rows[::2]

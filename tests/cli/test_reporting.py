@@ -16,7 +16,7 @@ def test_it_writes_the_page_and_says_where(run: Run, model: Path, teacher: Path,
     told = run(
         "report", model, teacher, "--out", out, "--sentences", 3, "--without", without, "--device", "cpu"
     )
-    assert (told.code, told.err) == (0, "")
+    assert told.code == 0, told.err
     assert told.out.startswith(f"{out}: ")
     page = out.read_text(encoding="utf-8")
     assert "Report on run, teacher" in page
