@@ -37,6 +37,15 @@ def test_a_picture_is_the_same_every_time_and_names_its_axes_and_lines() -> None
     assert "<svg" in svg
 
 
+def test_a_dollar_in_a_name_is_a_dollar() -> None:
+    def draw(figure: Any) -> None:
+        plot_lines(figure.subplots(), {"a$b_{$": ([1, 2], [3, 4]), "b": ([1, 2], [4, 3])}, x="t", y="y")
+
+    svg = to_svg(Finding("priced", "A title", "", ROWS, "", draw))
+    assert svg is not None
+    assert "a$b_{$" in svg
+
+
 def test_what_cannot_be_drawn_has_no_picture(tmp_path: Path) -> None:
     bare = Finding("bare", "A title", "", ROWS, "")
     assert [path.name for path in write(bare, tmp_path)] == ["bare.json", "bare.csv"]

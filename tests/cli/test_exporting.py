@@ -30,12 +30,16 @@ def test_export_and_generate(run: Run, model: Path, tmp_path: Path) -> None:
 def test_mistakes_are_one_sentence_and_write_nothing(
     run: Run, model: Path, teacher: Path, tmp_path: Path
 ) -> None:
-    out = tmp_path / "exported"
+    out, texts = tmp_path / "exported", tmp_path / "texts.txt"
+    texts.write_text("7 april 1957\n")
     for arguments, message in (
         ((teacher, "--out", out), "cannot be exported"),
         ((model, "--out", model), "holds something else"),
         ((model, "--out", out, "--precision", "int4"), "float32 or int8"),
         ((model, "--out", out, "--check", tmp_path / "none.txt"), "none.txt"),
+        ((model, "--out", out, "--set", "steps=3"), "name a file with --check"),
+        ((model, "--out", out, "--check", texts, "--set", "stepz=3"), "stepz"),
+        ((model, "--out", texts / "in"), "cannot be written"),
     ):
         made = run("export", *arguments)
         assert made.code == 1

@@ -204,3 +204,17 @@ def test_compare_and_distill_by_command(
     wrong = run(*command, "--beam", "5")
     assert wrong.code == 1
     assert "no setting 'beam'" in wrong.err
+
+
+def test_the_demo_replaces_nothing_but_a_demo(run: Callable[..., Outcome], tmp_path: Path) -> None:
+    """A folder of one's own may well have something called corpus in it."""
+    (tmp_path / "corpus").mkdir()
+    mine = tmp_path / "thesis.txt"
+    mine.write_text("precious")
+    outcome = run("demo", "--out", tmp_path)
+    assert outcome.code == 1
+    assert "was not made by the demo" in outcome.err
+    assert mine.read_text() == "precious"
+    outcome = run("demo", "--out", mine)
+    assert outcome.code == 1
+    assert "is a file" in outcome.err

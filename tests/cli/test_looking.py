@@ -99,3 +99,19 @@ def test_a_mistake_is_one_sentence_and_a_failure(
     assert len(done.err.strip().splitlines()) == 1
     assert "Traceback" not in done.err
     assert not (tmp_path / "O").exists(), "a mistake leaves nothing behind"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--batches", "8"], "--train times training steps"),
+        (["--precision", "int4"], "precision"),
+        (["--rows", "-3"], "not 25 and -3"),
+    ],
+)
+def test_what_training_is_not_timed_by_is_refused(
+    run: Callable[..., Outcome], model: Path, arguments: list[str], message: str
+) -> None:
+    outcome = run("bench", model, "--train", "--device", "cpu", *arguments)
+    assert outcome.code == 1
+    assert message in outcome.err

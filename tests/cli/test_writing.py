@@ -178,3 +178,15 @@ def test_a_model_folder_can_be_moved(run: Callable[..., Outcome], model: Path, t
     arguments = ["--input", "-", "--steps", 2, "--stop-early", 0]
     here = run("generate", model, *arguments, stdin=b"7 april\n").out
     assert run("generate", tmp_path / "moved", *arguments, stdin=b"7 april\n").out == here
+
+
+def test_the_input_is_never_written_over(run: Callable[..., Outcome], model: Path, tmp_path: Path) -> None:
+    texts = tmp_path / "texts.txt"
+    texts.write_text("7 april 1957\n")
+    link = tmp_path / "same.txt"
+    link.symlink_to(texts)
+    for output in (texts, link):
+        outcome = run("generate", model, "--input", texts, "--output", output)
+        assert outcome.code == 1
+        assert "is the input, too" in outcome.err
+    assert texts.read_text() == "7 april 1957\n"

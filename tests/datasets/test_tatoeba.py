@@ -74,3 +74,11 @@ def test_the_old_form_of_the_file_has_no_attribution(write: Write) -> None:
 def test_a_line_without_a_tab_is_named(write: Write) -> None:
     with pytest.raises(Problem, match="line 2 has no tab"):
         list(translations(write({NAME: "Go.\tGeh.\nHi.\n"}), held_out=1))
+
+
+def test_a_pair_with_an_empty_side_is_held_out_by_nobody(write: Write) -> None:
+    texts = "".join(line(f"e{place}", f"d{place}" if place % 3 else "") for place in range(30))
+    rows = list(translations(write({NAME: texts}), held_out=5))
+    found = splits(rows)
+    assert {split: len(pairs) for split, pairs in found.items()} == {"train": 10, "valid": 5, "test": 5}
+    assert [row.why for row in rows if row.pair is None] == ["an empty side"] * 10

@@ -20,7 +20,7 @@ from noise2text.networks.sessions import Sessions
 from noise2text.problem import Problem
 from noise2text.recipes import RECIPES, engine_of, save
 from noise2text.recipes.exported import network_of
-from noise2text.runs.export import check, export
+from noise2text.runs.export import check, export, require_room
 from noise2text.runs.looks import look
 from noise2text.system import Diffusion, System
 from noise2text.text.canvas import Source
@@ -163,6 +163,16 @@ def test_a_changed_configuration_is_refused(exported: Path, graphs: dict[str, st
     (copy / "config.json").write_text(json.dumps(config))
     with pytest.raises(Problem, match="engine that is not known"):
         load(copy)
+
+
+def test_an_export_that_was_stopped_can_be_made_again(tmp_path: Path) -> None:
+    """What it left are graphs alone; a folder with anything else in it is somebody's."""
+    for name in ("read.onnx", "step.onnx.draft"):
+        (tmp_path / name).write_bytes(b"")
+    require_room(tmp_path)
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(Problem, match="holds something else"):
+        require_room(tmp_path)
 
 
 @pytest.mark.parametrize("package", ["onnxruntime", "onnxscript", "onnx"])

@@ -201,3 +201,24 @@ def test_processes_share_a_folder_and_train_every_model_once(dates: Path, tmp_pa
     assert all(row["means"] and not row["failures"] for row in first["rows"])
     trained = [line for _, told in ended for line in told.decode().splitlines() if "training" in line]
     assert len(trained) == len(set(trained)) == 4
+
+
+def test_other_texts_under_the_same_name_are_other_results(dates: Path, tmp_path: Path) -> None:
+    test = tmp_path / "test.jsonl"
+    test.write_text((dates / "test.jsonl").read_text())
+    files = Files(str(dates / "train.jsonl"), str(dates / "valid.jsonl"), str(test))
+
+    def identity() -> str:
+        made = grid.Grid(study(), tmp_path, "full", files, {}, None, "cpu", Quiet())
+        return made._identity(study().arms[0], 0)
+
+    before = identity()
+    assert identity() == before
+    test.write_text("".join(reversed(test.read_text().splitlines(keepends=True))))
+    assert identity() != before
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(dates: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Problem, match="cannot be a folder"):
+        run(tmp_path / "file", dates)

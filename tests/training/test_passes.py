@@ -49,10 +49,10 @@ class Replayed:
         return self.function()
 
 
-def _made(name: str, tokenizer: Tokenizer, device: str) -> tuple[System, Any]:
+def _made(name: str, tokenizer: Tokenizer, device: str, dropout: float = 0.0) -> tuple[System, Any]:
     recipe = RECIPES[name]
     known = {field.name for field in dataclasses.fields(recipe.settings("tiny"))}
-    small = {key: value for key, value in (SMALL | {"dropout": 0.0}).items() if key in known}
+    small = {key: value for key, value in (SMALL | {"dropout": dropout}).items() if key in known}
     settings = recipe.resolve(change(recipe.settings("tiny"), small, where="a test"), tokenizer)
     torch.manual_seed(0)
     system: System = recipe.build(settings, tokenizer).to(device)
@@ -72,9 +72,9 @@ def _feed(system: System, device: str) -> Callable[[int], Sequence[Canvas]]:
 
 
 def _trained(
-    name: str, tokenizer: Tokenizer, run: Pass, device: str, *, compiled: bool = False
+    name: str, tokenizer: Tokenizer, run: Pass, device: str, *, compiled: bool = False, dropout: float = 0.0
 ) -> tuple[list[float], dict[str, Any]]:
-    system, objective = _made(name, tokenizer, device)
+    system, objective = _made(name, tokenizer, device, dropout)
     if compiled:
         passes.fuse(objective)
     ticks = train_steps(
@@ -106,6 +106,33 @@ def test_recorded_passes_train_as_plain_ones(
     for key, value in others.items():
         assert torch.allclose(weights[key].double(), value.double(), atol=1e-5), key
     assert len(recorded.graphs) >= 1
+
+
+def test_recording_leaves_dropout_as_it_was(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a step would depend on whether its shape was met before, and a resumed run would end elsewhere."""
+    monkeypatch.setattr(passes, "Graph", Replayed)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
+    plain = Plain(nullcontext)
+    losses, _ = _trained("difformer", tokenizer, Recorded(plain), "cpu", dropout=0.3)
+    expected, _ = _trained("difformer", tokenizer, plain, "cpu", dropout=0.3)
+    assert losses == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_graphs_are_the_same_whenever_they_were_recorded(tokenizer: Tokenizer) -> None:
+    """Graphs that were recorded in a run before give the dropout of graphs that are recorded in this one."""
+    run = Recorded(Plain(nullcontext))
+    system, objective = _made("difformer", tokenizer, "cuda", 0.3)
+    feed, keys = _feed(system, "cuda"), torch.arange(4, device="cuda")
+    objective.train()
+    run.clear(list(system.parameters()))
+    means = []
+    for _ in range(2):  # the first records
+        torch.manual_seed(1)
+        canvas = feed(2)[0]
+        given = MicroBatch(canvas, keys, torch.tensor(3), objective.counts(canvas))
+        means.append({name: float(value) for name, value in run(objective, given).means.items()})
+    assert means[0] == means[1]
 
 
 @pytest.mark.parametrize("name", LEARNED)

@@ -70,11 +70,13 @@ def picture(finding: Finding) -> Any:
     if finding.draw is None:
         return None
     try:
+        from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError as error:
         raise Problem("Pictures need the package matplotlib: install noise2text[report].") from error
     figure = Figure(figsize=(6.0, 3.6), layout="constrained")
-    finding.draw(figure)
+    with rc_context({"text.parse_math": False}):  # a $ in a run's name is a $
+        finding.draw(figure)
     return figure
 
 

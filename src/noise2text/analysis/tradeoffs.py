@@ -222,6 +222,8 @@ def against_steps(
         plot_by_model(figure, rows, x="steps", label="steps", columns=["bleu", "sentences_per_second"])
         for axes in figure.axes:
             axes.set_xscale("log")
+            axes.xaxis.set_major_formatter("{x:g}")
+            axes.xaxis.set_minor_formatter("")
 
     return Finding(
         name="steps",

@@ -47,13 +47,15 @@ def analyse(
     from noise2text.analysis.catalogue import find_analysis
     from noise2text.analysis.finding import write
     from noise2text.analysis.inputs import Inputs
+    from noise2text.recipes import folder_of
     from noise2text.settings import parse_assignments
     from noise2text.text.corpus import read_pairs
 
     analysis = find_analysis(name)
-    _check_folders(models or [], out)
+    folders = [folder_of(model) for model in models or []]
+    _check_folders(folders, out)
     inputs = Inputs(
-        models=models or [],
+        models=folders,
         outputs=_read_outputs(output or []),
         pairs=[] if pairs is None else list(read_pairs(pairs)),
         options=parse_assignments(sets),

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from noise2text.cli.options import Sets, app
+from noise2text.problem import Problem
 
 __all__ = ["export"]
 
@@ -28,14 +29,19 @@ def export(
 
     Generation settings, --set steps=10, are those of --check.
     """
+    from noise2text.recipes import load
     from noise2text.runs.export import check as compare
     from noise2text.runs.export import export as write
-    from noise2text.settings import parse_assignments
+    from noise2text.settings import change, parse_assignments
     from noise2text.text.corpus import read_sources
 
+    settings = parse_assignments(sets)
+    if check is None and settings:
+        raise Problem("--set changes how --check generates: name a file with --check, or leave --set out.")
     texts = None if check is None else list(read_sources(check))
+    change(load(model, device="cpu").how, settings, where="export --check")
     engine = write(model, out, precision=precision)
     print(f"{out}: {engine.parameters:,} parameters, {engine.precision}, {', '.join(engine.graphs)}")
     if texts is not None:
-        for found in compare(model, out, texts, seed=seed, batch=batch, settings=parse_assignments(sets)):
+        for found in compare(model, out, texts, seed=seed, batch=batch, settings=settings):
             print(f"{found.same:,} of {found.texts:,} texts are the same as torch's in {found.precision}")

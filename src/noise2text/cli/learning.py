@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from noise2text import Problem
-from noise2text.cli.options import PAIRS, Config, Device, Sets, Skip, app, synth
+from noise2text.cli.options import PREPARED, Config, Device, Sets, Skip, app, synth
 
 __all__ = ["dates", "days", "demo", "distill", "prepare", "train", "train_classifier"]
 
@@ -18,8 +18,8 @@ def train(
     recipe: Annotated[
         str, typer.Argument(help="The system, e.g. difformer; `noise2text recipes` lists them.")
     ],
-    train: Annotated[str, typer.Option(help=f"Training pairs: {PAIRS}")],
-    valid: Annotated[str, typer.Option(help=f"Validation pairs: {PAIRS}")],
+    train: Annotated[str, typer.Option(help=f"Training pairs: {PREPARED}")],
+    valid: Annotated[str, typer.Option(help=f"Validation pairs: {PREPARED}")],
     out: Annotated[Path, typer.Option(help="The run's folder; it becomes the model.")],
     preset: Annotated[str | None, typer.Option(help="Published settings by name, or tiny.")] = None,
     config: Config = None,

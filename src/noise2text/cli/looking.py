@@ -10,8 +10,12 @@ from typing import Annotated
 import typer
 
 from noise2text.cli.options import PAIRS, Device, Json, app
+from noise2text.problem import Problem
 
 __all__ = ["bench", "compare", "inspect", "published", "recipes", "rescale", "settings"]
+
+
+BATCHES, STEPS, CANDIDATES = "1,32", "5,15", "1,10"  # that `bench` times, unless told
 
 
 class ScheduleName(StrEnum):
@@ -130,9 +134,9 @@ def inspect(
 @app.command()
 def bench(
     model: Annotated[Path, typer.Argument(help="A model folder.")],
-    batches: Annotated[str, typer.Option(help="Sentences at once, with commas between them.")] = "1,32",
-    steps: Annotated[str, typer.Option(help="Steps, where the system has any.")] = "5,15",
-    candidates: Annotated[str, typer.Option(help="Candidates a sentence.")] = "1,10",
+    batches: Annotated[str, typer.Option(help="Sentences at once, with commas between them.")] = BATCHES,
+    steps: Annotated[str, typer.Option(help="Steps, where the system has any.")] = STEPS,
+    candidates: Annotated[str, typer.Option(help="Candidates a sentence.")] = CANDIDATES,
     length: Annotated[int, typer.Option(help="Tokens of the made-up sources, and of the targets.")] = 25,
     input: Annotated[str | None, typer.Option(help="Time these texts instead of made-up ones.")] = None,
     peer: Annotated[str | None, typer.Option(help="hf: time a Marian model of the same shape, too.")] = None,
@@ -148,8 +152,10 @@ def bench(
     if train:
         from noise2text.runs.pace import report_training
 
+        if (batches, steps, candidates, input, peer) != (BATCHES, STEPS, CANDIDATES, None, None):
+            raise Problem("--train times training steps: it takes --rows, --length and --precision alone.")
         for line in report_training(
-            model, device=device, length=length, rows=max(0, rows), steps=30, as_json=as_json
+            model, device=device, precision=precision, length=length, rows=rows, as_json=as_json
         ):
             print(line)
         return

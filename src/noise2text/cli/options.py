@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["PAIRS", "Config", "Device", "Json", "Sets", "Skip", "app", "synth"]
+__all__ = ["PAIRS", "PREPARED", "Config", "Device", "Json", "Sets", "Skip", "app", "synth"]
 
 app = typer.Typer(
     name="noise2text",
@@ -27,4 +27,5 @@ Sets = Annotated[
 ]
 Config = Annotated[Path | None, typer.Option(help="A YAML file of settings.")]
 Skip = Annotated[bool, typer.Option("--skip-bad", help="Leave bad lines out and count them.")]
-PAIRS = "JSON Lines, TSV, SOURCE,TARGET files or - (each may be .gz), or a prepared folder."
+PAIRS = "JSON Lines, TSV, SOURCE,TARGET files or - (each may be .gz)."
+PREPARED = f"{PAIRS.rstrip('.')}, or a prepared folder."

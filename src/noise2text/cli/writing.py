@@ -60,6 +60,7 @@ def generate(
     steered = {name: value for name, value in (("guide", guide), ("guide_class", label)) if value is not None}
     settings = parse_options(context.args) | parse_assignments(sets) | steered
     selector = choose_selector(settings, teacher, by=likelihood, device=device, precision=precision)
+    _require_another(output, input)
     with _opened(output) as write, counted("sentences") as count:
         for line in generate_lines(
             system,
@@ -110,6 +111,12 @@ def sample(
 
 def _complain(line: str) -> None:
     print(f"noise2text: {line}", file=sys.stderr)
+
+
+def _require_another(output: Path | None, input: str) -> None:
+    """Refuse to write over what is still to be read."""
+    if output is not None and output.exists() and Path(input).exists() and output.samefile(input):
+        raise Problem(f"{output} is the input, too; name another file for the output.")
 
 
 @contextmanager

@@ -27,6 +27,9 @@ def translations(raw: Raw, *, held_out: int) -> Iterator[Row]:
         if len(columns) < 2:
             raise Problem(f"{place} has no tab; a line is English TAB German TAB attribution.")
         pair = (columns[1], columns[0])
+        if not all(side.strip() for side in pair):
+            yield left_out("an empty side")
+            continue
         if pair in seen:
             yield left_out("seen before")
         seen[pair] = None

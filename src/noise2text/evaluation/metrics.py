@@ -51,7 +51,10 @@ LABELS = {name: metric.label for name, metric in NAMED.items()}
 
 def find_metrics(names: str) -> tuple[Metric, ...]:
     """The metrics of a list with commas, e.g. bleu,chrf++,bertscore=models/minilm."""
-    return tuple(_find(name.strip()) for name in names.split(",") if name.strip())
+    found = tuple(_find(name.strip()) for name in names.split(",") if name.strip())
+    if not found:
+        raise Problem("The list of metrics is empty; name some, such as bleu,chrf, or leave it out.")
+    return found
 
 
 def _find(name: str) -> Metric:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import noise2text
 from noise2text.problem import Problem
+from noise2text.recipes import folder_of
 from noise2text.report.cases import cases
 from noise2text.report.emergence import emergence
 from noise2text.report.evidence import Evidence, Terms, first_pairs, gather, pairs_of, parts
@@ -54,6 +55,7 @@ def report(
 ) -> Path:
     """Write the page of these runs; `pairs` are those that the runs were validated on unless given."""
     display, terms = display or Quiet(), terms or Terms()
+    folders = [folder_of(folder) for folder in folders]
     _check(folders, out, without)
     wanted = {name: make for name, make in SECTIONS.items() if name not in without}
     file = pairs or pairs_of(folders)

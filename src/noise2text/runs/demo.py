@@ -28,6 +28,7 @@ from noise2text.text.dates import write_dates
 __all__ = ["SETTINGS", "demo", "translate"]
 
 PAIRS, SHOWN = 20_000, 3
+MARK = "made-by-demo.txt"
 EMERGING = "Wir haben den Zug verpasst, weil es so stark geregnet hat."
 VARIED = "Sie möchte heute Abend mit uns ins Kino gehen."
 LENGTHS = (6, 8, 11)
@@ -45,10 +46,14 @@ def demo(out: Path, *, changes: Mapping[str, Any] | None = None) -> float:
     """Synthesise, train, generate, evaluate; returns the exact match in percent."""
     console = Console(highlight=False, soft_wrap=True)
     corpus = out / "corpus"
-    if corpus.exists():
+    if out.exists() and not out.is_dir():
+        raise Problem(f"{out} is a file; --out names a folder.")
+    if (out / MARK).exists():
         shutil.rmtree(out)  # an earlier demo
     elif out.exists() and any(out.iterdir()):
         raise Problem(f"{out} is not empty and was not made by the demo: choose another folder.")
+    out.mkdir(parents=True, exist_ok=True)
+    (out / MARK).write_text("This folder was made by `noise2text demo`, which may replace it.\n")
     translate(console)
     write_dates(corpus, pairs=PAIRS, seed=0)
     files = {name: str(corpus / f"{name}.jsonl") for name in ("train", "valid", "test")}

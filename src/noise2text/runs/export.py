@@ -17,7 +17,7 @@ from noise2text.recipes.exported import network_of, put
 from noise2text.system import Diffusion, System
 from noise2text.training.checkpoint import write_whole
 
-__all__ = ["PRECISIONS", "Agreement", "check", "export"]
+__all__ = ["PRECISIONS", "Agreement", "check", "export", "require_room"]
 
 PRECISIONS = ("float32", "int8")
 
@@ -38,20 +38,23 @@ def export(model: Path, out: Path, *, precision: str = "float32") -> Engine:
     recipe, settings = settings_of(model)
     if engine_of(model):
         raise Problem(f"{model} is an exported model already; export the model that it was made of.")
-    _require_room(out)
+    require_room(out)
     system = load(model, device="cpu", precision="float32")
     network = network_of(system)
     parameters = sum(parameter.numel() for parameter in system.parameters())
     system.place(torch.device("cpu"), precision)
-    out.mkdir(parents=True, exist_ok=True)
-    written: dict[str, str] = {}
-    for name, graph in graphs(network, clocks=_clocks(system)).items():
-        content = onnx_of(graph)
-        write_whole(out / f"{name}.onnx", lambda path, content=content: path.write_bytes(content))  # type: ignore[misc]
-        written[name] = fingerprint(content)
-    engine = Engine(precision=precision, parameters=parameters, graphs=written)
-    put(system, Sessions(network.space, {}))
-    save(out, system, recipe=recipe.name, settings=settings, engine=engine)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        written: dict[str, str] = {}
+        for name, graph in graphs(network, clocks=_clocks(system)).items():
+            content = onnx_of(graph)
+            write_whole(out / f"{name}.onnx", lambda path, content=content: path.write_bytes(content))  # type: ignore[misc]
+            written[name] = fingerprint(content)
+        engine = Engine(precision=precision, parameters=parameters, graphs=written)
+        put(system, Sessions(network.space, {}))
+        save(out, system, recipe=recipe.name, settings=settings, engine=engine)
+    except OSError as error:
+        raise Problem(f"{out} cannot be written: {error.strerror}.") from error
     return engine
 
 
@@ -62,11 +65,13 @@ def _clocks(system: System) -> bool:
     return bool(level.alpha.shape[1] > 1)
 
 
-def _require_room(out: Path) -> None:
+def require_room(out: Path) -> None:
     """Refuse a folder that holds something else, such as the model itself."""
     if out.exists() and not out.is_dir():
         raise Problem(f"{out} is a file; name a folder for the exported model.")
-    if out.is_dir() and any(out.iterdir()) and not ((out / "config.json").exists() and engine_of(out)):
+    left = {path.suffix for path in out.iterdir()} if out.is_dir() else set()
+    interrupted = left <= {".onnx", ".draft"}  # an export that was stopped leaves graphs alone
+    if not interrupted and not ((out / "config.json").exists() and engine_of(out)):
         raise Problem(f"{out} holds something else than an exported model; name a new or empty folder.")
 
 

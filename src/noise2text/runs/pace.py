@@ -25,6 +25,7 @@ from noise2text.hardware import find_device, find_dtype
 from noise2text.problem import Problem
 from noise2text.recipes import Recipe, folder_of, settings_of
 from noise2text.runs.bench import peak_rate
+from noise2text.settings import change
 from noise2text.system import System
 from noise2text.text.canvas import Canvas
 from noise2text.text.rows import Rows
@@ -97,17 +98,16 @@ def paces(
 
 
 def report_training(
-    model: str | Path, *, device: str | None, length: int, rows: int, steps: int, as_json: bool
+    model: str | Path, *, device: str | None, precision: str, length: int, rows: int, as_json: bool
 ) -> Iterator[str]:
     """The lines that `noise2text bench --train` prints: what training a model like this one would take."""
-    if min(length, steps) < 1:
-        raise Problem(f"A batch needs at least 1 token a row, not {length}, and 1 step, not {steps}.")
+    if length < 1 or rows < 0:
+        raise Problem(f"A batch has at least 1 token a row and 0 rows, not {length} and {rows}.")
     recipe, settings = settings_of(folder_of(model))
+    settings = change(settings, {"precision": precision}, where="bench --train")
     tokenizer = Tokenizer.load(folder_of(model) / "tokenizer.json")
     length = min(length, settings.max_source, settings.max_target)
-    found = paces(
-        recipe, settings, tokenizer, device=find_device(device), length=length, rows=rows, steps=steps
-    )
+    found = paces(recipe, settings, tokenizer, device=find_device(device), length=length, rows=rows)
     if as_json:
         yield json.dumps([one.as_json() for one in found], indent=2)
         return

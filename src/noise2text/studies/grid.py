@@ -13,11 +13,13 @@ and leaves the others alone. Several processes may work on one folder.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,7 @@ from noise2text.studies.table import latex, markdown, tabulate
 from noise2text.system import System
 from noise2text.text.corpus import Pair, read_pairs
 from noise2text.text.dates import write_dates
+from noise2text.text.lines import parts_of
 from noise2text.training.checkpoint import write_whole
 
 __all__ = ["Files", "Grid", "run_study"]
@@ -66,6 +69,10 @@ def run_study(
 ) -> dict[str, Any]:
     """Train, generate and measure what is missing, and write the table; returns what table.json holds."""
     out = out.resolve()  # what is resumed from another folder finds the same files
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Problem(f"{out} cannot be a folder: {error.strerror}; name another.") from error
     study.check(scale, changes or {})
     if seeds < 1 or (sentences is not None and sentences < 1):
         raise Problem("An experiment needs at least one seed and one test sentence.")
@@ -97,6 +104,11 @@ class Grid:
     failed: dict[Path, str] = field(default_factory=dict)  # models whose training failed just now
     loaded: tuple[Path, System] | None = None  # the last one, which the next arm may share
     begun: float = field(default_factory=time.time)
+
+    @cached_property
+    def contents(self) -> dict[str, str]:
+        """Which texts the files hold."""
+        return {name: _content(file) for name, file in vars(self.files).items()}
 
     @property
     def place(self) -> Path:
@@ -252,12 +264,13 @@ class Grid:
     def _facts(self, model: Model, seed: int) -> list[Any]:
         """All that decides a model."""
         needed = [other and self._facts(other, seed) for other in (model.teacher, model.embeddings)]
-        corpus = "dates" if self.scale == "tiny" else [self.files.train, self.files.valid]
+        files = ("train", "valid")
+        corpus: Any = "dates" if self.scale == "tiny" else [self.contents[name] for name in files]
         preset = self.study.preset(model, self.scale)
         return [model.recipe, preset, self._changes(model, seed), corpus, needed]
 
     def _identity(self, arm: Arm, seed: int) -> str:
-        test = "dates" if self.scale == "tiny" else self.files.test
+        test = "dates" if self.scale == "tiny" else self.contents["test"]
         how = {name: str(value) for name, value in arm.generation(self.scale).items()}
         return fingerprint([self._facts(arm.model, seed), how, test, self.sentences, self.study.batch])
 
@@ -268,6 +281,16 @@ class Grid:
 
     def _pairs(self) -> list[Pair]:
         return list(islice(read_pairs(self.files.test), self.sentences))
+
+
+def _content(corpus: str) -> str:
+    """A hash of a corpus's files."""
+    found = hashlib.sha256()
+    for part in map(Path, parts_of(corpus)):
+        files = sorted(part.rglob("*")) if part.is_dir() else [part]
+        for file in (file for file in files if file.is_file()):
+            found.update(hashlib.sha256(file.read_bytes()).digest())
+    return found.hexdigest()[:16]
 
 
 class _Missing(Exception):

@@ -108,9 +108,11 @@ class Recorded:
         return self.graphs[name](given)
 
     def _record(self, objective: Objective, given: MicroBatch) -> _Recording:
-        """A new recording; its trial runs leave the gradients as they were."""
+        """A new recording; its trial runs leave the gradients, and dropout's generator, as they were."""
         before = [(p.grad, p.grad.clone()) for p in self.parameters if p.grad is not None]
-        recording = _Recording(self.plain, self.pool, objective, given)
+        device = given.keys.device
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            recording = _Recording(self.plain, self.pool, objective, given)
         for parameter in self.parameters:
             if parameter.grad is not None:  # made by the trial runs, where there was none: it keeps its place
                 parameter.grad.zero_()
