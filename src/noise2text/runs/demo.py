@@ -29,7 +29,7 @@ __all__ = ["SETTINGS", "demo", "translate"]
 
 PAIRS, SHOWN = 20_000, 3
 MARK = "made-by-demo.txt"
-EMERGING = "Wir haben den Zug verpasst, weil es so stark geregnet hat."
+EMERGING = "Kannst du mir bitte das Salz geben?"
 VARIED = "Sie möchte heute Abend mit uns ins Kino gehen."
 LENGTHS = (6, 8, 11)
 SETTINGS: dict[str, Any] = {
@@ -93,8 +93,9 @@ def translate(console: Console) -> None:
     console.print("German to English with the shipped model de-en, from noise to text:")
     (stops,) = model.generate([EMERGING], trace=True).traces
     console.print(f"\n  {EMERGING}", markup=False)
-    for stop in stops[::3]:
-        console.print(f"    t={stop.time:.2f}  {stop.text}", markup=False)
+    for stop in stops[::2]:
+        noisy = " ".join(stop.noisy.split())
+        console.print(f"    t={stop.time:.2f}  {noisy:<44} → {stop.text}", markup=False)
     (candidates,) = model.generate([VARIED], noise_beam=3).candidates
     console.print(f"\n  {VARIED}  (its candidates)", markup=False)
     for candidate in dict.fromkeys(candidates):
