@@ -129,7 +129,7 @@ def degeneration_curves(
 
     def draw(figure: Any) -> None:
         lines = {labels[name]: (times, curve) for name, curve in scores.items()}
-        plot_lines(figure.subplots(), lines, x="time t", y="DGS$_t$")
+        plot_lines(figure.subplots(), lines, x="time t", y="DGSₜ")
 
     shapes = _shapes(case.embeddings for case in cases.values())
     means = "; ".join(labels.values())
