@@ -190,3 +190,19 @@ def test_the_input_is_never_written_over(run: Callable[..., Outcome], model: Pat
         assert outcome.code == 1
         assert "is the input, too" in outcome.err
     assert texts.read_text() == "7 april 1957\n"
+
+
+def test_candidates_are_written_as_evaluate_reads_them(
+    run: Callable[..., Outcome], model: Path, tmp_path: Path
+) -> None:
+    texts, made = tmp_path / "texts.txt", tmp_path / "made.jsonl"
+    texts.write_text("7 april 1957\n12. mai 2001\n\n")
+    how = ("--noise-beam", 3, "--length-beam", 1, "--steps", 2, "--stop-early", 0)
+    plain = run("generate", model, "--input", texts, *how).out.splitlines()
+    assert run("generate", model, "--input", texts, "--output", made, "--json", *how).code == 0
+    rows = [json.loads(line) for line in made.read_text().splitlines()]
+    assert [row["text"] for row in rows] == plain
+    assert [len(row["candidates"]) for row in rows] == [3, 3, 0]
+    assert all(row["text"] in [each["text"] for each in row["candidates"]] for row in rows[:2])
+    scored = run("evaluate", "--hyp", made, "--ref", texts)
+    assert scored.code == 0, scored.err

@@ -35,6 +35,9 @@ def generate(
     seed: Annotated[int, typer.Option(help="Decides the noise.")] = 0,
     batch: Annotated[int, typer.Option(help="Sentences at once; the texts do not depend on it.")] = 32,
     trace: Annotated[bool, typer.Option("--trace", help="Print the text at every step.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write JSON Lines: each text with its candidates and scores.")
+    ] = False,
     teacher: Annotated[
         Path | None, typer.Option(help="An autoregressive model that picks, with --select teacher.")
     ] = None,
@@ -74,7 +77,7 @@ def generate(
         ):
             for stop in line.trace:
                 print(f"  t={stop.time:.3f}  {stop.text}")
-            write(line.text)
+            write(line.as_json() if as_json else line.text)
             count()
 
 

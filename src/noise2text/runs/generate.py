@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -21,10 +22,18 @@ WINDOW = 16  # batches that are packed by length together
 
 @dataclass(frozen=True)
 class Line:
-    """One answer, and its text at each time on the way if that was asked for."""
+    """One answer, what it was chosen from, and its text at each time on the way if that was asked for."""
 
     text: str
+    candidates: list[str]
+    scores: list[float]
     trace: list[Stop]
+
+    def as_json(self) -> str:
+        """The answer and its candidates as a line of JSON Lines, which `evaluate` reads."""
+        pairs = zip(self.candidates, self.scores, strict=True)
+        candidates = [{"text": text, "score": score} for text, score in pairs]
+        return json.dumps({"text": self.text, "candidates": candidates}, ensure_ascii=False)
 
 
 def choose_selector(
@@ -65,8 +74,9 @@ def generate_lines(
         made = system.generate(
             window, seed=seed, batch=batch, places=places, trace=trace, selector=selector, **settings
         )
-        for text, steps in zip(made.texts, made.traces, strict=True):
-            yield Line(" ".join(text.splitlines()), steps)
+        answers = zip(made.texts, made.candidates, made.scores, made.traces, strict=True)
+        for text, candidates, scores, steps in answers:
+            yield Line(" ".join(text.splitlines()), candidates, scores, steps)
         place, truncated = place + len(window), truncated + made.truncated
     if truncated:
         say(f"{truncated:,} of {place:,} inputs were longer than {system.max_source} tokens and were cut.")
