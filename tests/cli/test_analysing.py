@@ -103,3 +103,11 @@ def test_mistakes_are_one_sentence(run: Run, files: Path, arguments: str, words:
     assert "Traceback" not in done.err
     assert done.err.count("\n") == 1
     assert not (files / "out").exists()
+
+
+def test_a_shipped_model_is_analysed_by_its_name(run: Run, tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("Der Hund schläft.\tThe dog is sleeping.\n")
+    made = run("analyse", "traces", "de-en", "--pairs", pairs, "--out", tmp_path / "found", "--device", "cpu")
+    assert made.code == 0, made.err
+    assert "The dog is sleeping." in (tmp_path / "found" / "traces.csv").read_text()
