@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from nltk.translate.bleu_score import SmoothingFunction, modified_precision, sentence_bleu
 from sacrebleu.metrics import BLEU, CHRF
 
-from noise2text.decoding.selection import MBR, UTILITIES, BestScore, Candidate, Selector
+from noise2text.decoding.selection import MBR, BestScore, Candidate, Selector
+from noise2text.decoding.utilities import UTILITIES
 from noise2text.problem import Problem
 
 ORACLE_BLEU, ORACLE_CHRF = BLEU(effective_order=True), CHRF()

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from noise2text.decoding.selection import UTILITIES
+from noise2text.decoding.utilities import UTILITIES
 from noise2text.evaluation.score import Array, Metric, Statistics, Texts, count_references, mean, ratio
 
 __all__ = ["BLEUS", "bleu", "bleu_of_sums", "by_sacrebleu", "corpus_bleu", "diffuseq_bleu", "fairseq_bleu"]

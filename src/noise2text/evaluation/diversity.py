@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from noise2text.decoding.selection import UTILITIES
+from noise2text.decoding.utilities import UTILITIES
 from noise2text.evaluation.score import Score, Statistics, mean
 
 __all__ = ["DIVERSITIES", "Diversity", "dist_1", "div_4", "self_bleu"]
