@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from noise2text.problem import Problem
 
-__all__ = ["find_device", "find_dtype", "send"]
+__all__ = ["autocast", "find_device", "find_dtype", "send"]
+
+
+def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
+    """Within, products are computed in the precision, the weights staying as they are."""
+    dtype = find_dtype(precision, device)
+    if dtype == torch.float32:
+        return nullcontext()
+    # No cache: the guess of self-conditioning runs without gradients, and its cast weights must not stay.
+    return torch.autocast(device.type, dtype, cache_enabled=False)
 
 
 def send(tensor: Tensor, device: torch.device | str) -> Tensor:

@@ -14,14 +14,14 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from noise2text.hardware import find_device, find_dtype
+from noise2text.hardware import autocast, find_device, find_dtype
 from noise2text.problem import Problem
 from noise2text.recipes import Recipe, folder_of, settings_of
 from noise2text.runs.bench import peak_rate
@@ -32,6 +32,7 @@ from noise2text.text.rows import Rows
 from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.loop import train_steps
 from noise2text.training.objective import Objective
+from noise2text.training.optimiser import adamw
 from noise2text.training.passes import MicroBatch, Pass, Passed, Plain, Recorded, fuse
 
 __all__ = ["Pace", "pace", "paces", "report_training"]
@@ -132,21 +133,15 @@ def pace(
     torch.manual_seed(settings.seed)
     system: System = recipe.build(settings, tokenizer).to(device)
     objective = recipe.objective(settings, system)
-    dtype = find_dtype(settings.precision, device)
-
-    def autocast() -> AbstractContextManager[Any]:
-        off = dtype == torch.float32
-        return nullcontext() if off else torch.autocast(device.type, dtype, cache_enabled=False)
-
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     feed = _made_up(system, rows, length, device)
-    plain = Plain(autocast)
+    plain = Plain(partial(autocast, settings.precision, device))
     products = _products(plain, objective, feed(0)[0])
     if acceleration == "compiled":
         fuse(objective)
     run: Pass = plain if acceleration == "none" else Recorded(plain)
-    go = _Steps(objective, _optimiser(system, settings, device), device)
+    go = _Steps(objective, adamw(system, settings, device), device)
     first = go(feed, run, 1)
     go(feed, run, WARM - 1)
     step = go(feed, run, steps) / steps
@@ -157,7 +152,7 @@ def pace(
         first,
         step,
         _parts(go, feed, run, device),
-        products / step / peak_rate(device, dtype),
+        products / step / peak_rate(device, find_dtype(settings.precision, device)),
         torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else 0.0,
     )
 
@@ -186,11 +181,6 @@ class _Steps:
         self.done += steps
         _wait(self.device)
         return time.perf_counter() - begin
-
-
-def _optimiser(system: System, settings: Any, device: torch.device) -> torch.optim.Optimizer:
-    learned = [parameter for parameter in system.parameters() if parameter.requires_grad]
-    return torch.optim.AdamW(learned, betas=settings.betas, fused=device.type == "cuda")
 
 
 def _made_up(

@@ -7,16 +7,15 @@ the best few), `checkpoint-…` the point to resume from, `data` the tokens, met
 from __future__ import annotations
 
 import math
-import signal
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from noise2text.diffusion.noise import key, uniform
-from noise2text.hardware import find_device, find_dtype
+from noise2text.hardware import autocast, find_device
 from noise2text.problem import Problem, Stopped
 from noise2text.recipes import Recipe, find_recipe, load, save
 from noise2text.runs.at_once import learn_at_once
@@ -24,6 +23,7 @@ from noise2text.runs.beginning import as_before, begin, first_before_others, nam
 from noise2text.runs.data import Data
 from noise2text.runs.display import Display, Quiet
 from noise2text.runs.metrics import Metrics, Unwritten
+from noise2text.runs.stopping import stoppable
 from noise2text.runs.validation import Validation
 from noise2text.system import System
 from noise2text.text.canvas import Canvas
@@ -32,10 +32,10 @@ from noise2text.training import checkpoint
 from noise2text.training.averaging import Ema
 from noise2text.training.engines import Through, engage
 from noise2text.training.loop import Tick, train_steps
+from noise2text.training.optimiser import adamw
 from noise2text.training.passes import Pass, Plain, Recorded, fuse
 from noise2text.training.processes import Team
 from noise2text.training.rates import RATES
-from noise2text.training.settings import TrainingSettings
 
 __all__ = ["train"]
 
@@ -104,7 +104,7 @@ class Run:
         self._start(checkpoint.latest(out))
         self.objective = recipe.objective(settings, self.system)
         self.engine = engage(self.objective, self.system, team, sharded=settings.sharded, twin=self._twin)
-        self.optimiser = _adamw(self.system, settings, fused=device.type == "cuda")
+        self.optimiser = adamw(self.system, settings, device)
         self.ema = Ema(self.system, settings.ema) if settings.ema else None
         lengths = data.train.lengths
         shapes = self.system.layout.shapes(lengths)
@@ -131,7 +131,7 @@ class Run:
         last = self.settings.steps
         self._introduce(first)
         self.display.start(last)
-        with _stoppable() as stop:
+        with stoppable() as stop:
             ticks = train_steps(
                 self.objective,
                 self.optimiser,
@@ -274,11 +274,7 @@ class Run:
         return Recorded(plain) if alone else plain
 
     def _autocast(self) -> AbstractContextManager[Any]:
-        dtype = find_dtype(self.settings.precision, self.device)
-        if dtype == torch.float32:
-            return nullcontext()
-        # No cache: the guess of self-conditioning runs without gradients, and its cast weights must not stay.
-        return torch.autocast(self.device.type, dtype, cache_enabled=False)
+        return autocast(self.settings.precision, self.device)
 
     def _introduce(self, first: int) -> None:
         shapes = " ".join(f"{source}→{target}" for source, target in self.plan.shapes)
@@ -295,35 +291,3 @@ class Run:
 
 def _size(system: System) -> int:
     return sum(parameter.numel() for parameter in system.parameters())
-
-
-def _adamw(system: System, settings: TrainingSettings, *, fused: bool) -> torch.optim.AdamW:
-    return torch.optim.AdamW(
-        [parameter for parameter in system.parameters() if parameter.requires_grad],
-        lr=settings.learning_rate,
-        betas=settings.betas,
-        weight_decay=settings.weight_decay,
-        fused=fused,
-    )
-
-
-@contextmanager
-def _stoppable() -> Iterator[Callable[[], bool]]:
-    """Within, Ctrl-C and SIGTERM only ask to stop; a second one stops at once."""
-    asked: list[int] = []
-
-    def ask(number: int, frame: Any) -> None:
-        if asked:
-            raise KeyboardInterrupt
-        asked.append(number)
-
-    try:
-        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # only the main thread may listen to signals
-        yield lambda: False
-        return
-    try:
-        yield lambda: bool(asked)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
