@@ -94,3 +94,16 @@ def test_mistakes_are_one_sentence(
     assert part in done.err
     assert done.err.count("\n") == 1
     assert done.out == ""
+
+
+def test_no_number_stands_twice(run: Callable[..., Outcome], tmp_path: Path) -> None:
+    """What is asked for of copying is not said again below, nor counted for the source itself."""
+    for name, text in (("h", "a b c\nd e\n"), ("r", "a b d\nd e\n"), ("s", "a b c\nx y\n")):
+        (tmp_path / name).write_text(text)
+    files = ("--hyp", tmp_path / "h", "--ref", tmp_path / "r", "--src", tmp_path / "s")
+    made = run("evaluate", *files, "--metrics", "bleu,ibleu,source_bleu,copies", "--format", "csv")
+    assert made.code == 0, made.err
+    names = [line.split(",")[0] for line in made.out.splitlines()]
+    assert len(names) == len(set(names))
+    assert "BLEU of the source" in names
+    assert not [name for name in names if "the source of the source" in name]

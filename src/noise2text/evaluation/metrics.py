@@ -95,7 +95,8 @@ def evaluate(
     result["lengths"] = _lengths(hypotheses, references)
     result["sentences"] = len(hypotheses)
     if sources is not None:
-        result["copy_source"] = _scores(metrics, draws, sources, references, sources)
+        of_quality = [metric for metric in metrics if metric not in (*COPYING, copies)]
+        result["copy_source"] = _scores(of_quality, draws, sources, references, sources)
         result["copied"] = copies(hypotheses, references, sources).score / 100
         result["copying"] = _scores(COPYING, draws, hypotheses, references, sources)
         result["copying"]["references"] = {

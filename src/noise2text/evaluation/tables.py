@@ -41,7 +41,7 @@ def lines(result: Mapping[str, Any]) -> list[Line]:
         how = "percent equal to the source|space:strip-outer"
         found.append(Line("copied", f"{100 * result['copied']:.2f}", how))
     copying = result.get("copying", {})
-    found += _scores(copying)
+    found += _scores({name: entry for name, entry in copying.items() if name not in result})
     found += _scores(copying.get("references", {}), ", by the references")
     return found + [line for test in result.get("against", {}).get("tests", ()) for line in _tested(test)]
 
