@@ -56,7 +56,8 @@ def experiment(
         raise Problem(f"Name an experiment, or --list them: {', '.join(STUDIES)}.")
     from noise2text.runs.display import Terminal
     from noise2text.settings import parse_assignments
-    from noise2text.studies.grid import Files, run_study
+    from noise2text.studies.corpora import Files
+    from noise2text.studies.grid import run_study
     from noise2text.studies.table import markdown
 
     given = [file for file in (train, valid, test) if file is not None]

@@ -13,7 +13,6 @@ and leaves the others alone. Several processes may work on one folder.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import time
@@ -29,30 +28,19 @@ from noise2text.recipes import load, settings_of
 from noise2text.runs.display import Display, Quiet
 from noise2text.runs.distill import distill
 from noise2text.runs.train import train
+from noise2text.studies.corpora import Files, content, dates
 from noise2text.studies.measures import measure_model, measure_texts
 from noise2text.studies.sharing import held
 from noise2text.studies.study import Arm, Model, Own, Study, fingerprint
 from noise2text.studies.table import latex, markdown, tabulate
 from noise2text.system import System
 from noise2text.text.corpus import Pair, read_pairs
-from noise2text.text.dates import write_dates
-from noise2text.text.lines import parts_of
 from noise2text.training.checkpoint import write_whole
 
-__all__ = ["Files", "Grid", "run_study"]
+__all__ = ["Grid", "run_study"]
 
-PAIRS = 20_000
 PATIENCE = 2.0  # seconds before looking again whether another process is done with a model
 FINISHED = "trained.json"  # in a model's folder: it is ready, and how long it took
-
-
-@dataclass(frozen=True)
-class Files:
-    """The corpora of the full scale."""
-
-    train: str
-    valid: str
-    test: str
 
 
 def run_study(
@@ -76,7 +64,7 @@ def run_study(
     study.check(scale, changes or {})
     if seeds < 1 or (sentences is not None and sentences < 1):
         raise Problem("An experiment needs at least one seed and one test sentence.")
-    files = files or _dates(out / "corpus", scale)
+    files = files or dates(out / "corpus", scale)
     limit = sentences or (study.sentences if scale == "tiny" else None)
     grid = Grid(study, out, scale, files, dict(changes or {}), limit, device, display or Quiet())
     jobs = [(arm, seed) for seed in range(seeds) for arm in study.arms]
@@ -108,7 +96,7 @@ class Grid:
     @cached_property
     def contents(self) -> dict[str, str]:
         """Which texts the files hold."""
-        return {name: _content(file) for name, file in vars(self.files).items()}
+        return {name: content(file) for name, file in vars(self.files).items()}
 
     @property
     def place(self) -> Path:
@@ -283,16 +271,6 @@ class Grid:
         return list(islice(read_pairs(self.files.test), self.sentences))
 
 
-def _content(corpus: str) -> str:
-    """A hash of a corpus's files."""
-    found = hashlib.sha256()
-    for part in map(Path, parts_of(corpus)):
-        files = sorted(part.rglob("*")) if part.is_dir() else [part]
-        for file in (file for file in files if file.is_file()):
-            found.update(hashlib.sha256(file.read_bytes()).digest())
-    return found.hexdigest()[:16]
-
-
 class _Missing(Exception):
     """There is no result of an arm, or one of other settings."""
 
@@ -305,17 +283,6 @@ class _Within:
 
     def say(self, line: str) -> None:
         pass
-
-
-def _dates(folder: Path, scale: str) -> Files:
-    """The embedded corpus, written unless it is there."""
-    if scale != "tiny":
-        raise Problem("The full scale trains on your files: give --train, --valid and --test.")
-    with held(folder, wait=True):
-        if not (folder / "whole").exists():
-            write_dates(folder, pairs=PAIRS, seed=0)
-            (folder / "whole").touch()
-    return Files(*(str(folder / f"{split}.jsonl") for split in ("train", "valid", "test")))
 
 
 def _told(changes: Mapping[str, Any]) -> str:
