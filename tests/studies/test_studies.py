@@ -12,7 +12,7 @@ import noise2text
 from noise2text.problem import Problem
 from noise2text.recipes import find_recipe
 from noise2text.settings import change
-from noise2text.studies import STUDIES, find_study, grid
+from noise2text.studies import STUDIES, corpora, find_study
 from noise2text.studies.grid import run_study
 from noise2text.studies.measures import MEASURES
 from noise2text.studies.study import Model, Own
@@ -132,5 +132,5 @@ def test_every_study_runs_to_its_table(name: str, micro: Path) -> None:
 def micro(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder whose studies share models, and whose corpus is small."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grid, "PAIRS", 60)
+        patch.setattr(corpora, "PAIRS", 60)
         yield tmp_path_factory.mktemp("studies")
