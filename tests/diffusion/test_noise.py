@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from noise2text.diffusion.noise import gaussian, key, uniform
+from noise2text.diffusion.noise import _folded, gaussian, key, uniform
 
 
 def test_noise_is_standard_normal() -> None:
@@ -57,6 +57,26 @@ def test_keys_tell_their_parts_apart() -> None:
     grid = key(0, torch.arange(50)[:, None, None], torch.arange(-20, 20)[:, None], torch.arange(5))
     assert len(grid.unique()) == 50 * 40 * 5
     assert int(key(1, 2)) != int(key(2, 1))
+
+
+def test_a_key_is_splitmix64_folded_over_its_parts_on_any_device() -> None:
+    """Whole numbers of Python, which never wrap around by themselves, are the judge."""
+    parts = [(0, 0, 0), (7, -1, 3), (2**63 - 1, -(2**63), 5), (2**70 + 11, 12, -4)]
+    for seed, place, offset in parts:
+        wanted = 0
+        for part in (seed, place, offset):
+            wanted = splitmix64(wanted ^ splitmix64(part))
+        there = [torch.tensor(n if -(2**63) <= n < 2**63 else n % 2**64) for n in (seed, place, offset)]
+        keys = key(seed, torch.tensor([place]), offset), _folded(torch.zeros((), dtype=torch.long), there)
+        assert [int(each) % 2**64 for each in keys] == [wanted] * 2
+
+
+def splitmix64(state: int) -> int:
+    """The generator's next number, after Steele et al. (2014)."""
+    z = (state + 0x9E3779B97F4A7C15) % 2**64
+    z = (z ^ (z % 2**64 >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+    return z ^ (z >> 31)
 
 
 def test_keys_and_noise_stay_on_their_device() -> None:
