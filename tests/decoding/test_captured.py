@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,10 +11,11 @@ import torch
 
 from noise2text.decoding import autoregressive, captured
 from noise2text.decoding.captured import Captures, batch_size, width
-from noise2text.decoding.settings import DiffusionSettings
+from noise2text.diffusion.adaptive import Adaptive
 from noise2text.diffusion.denoiser import Clamped
 from noise2text.diffusion.noise import key
-from noise2text.diffusion.walk import eager, strided, walk
+from noise2text.diffusion.schedules import SCHEDULES
+from noise2text.diffusion.walk import Path, ddim, eager, lay, strided, walk
 from noise2text.recipes import RECIPES
 from noise2text.system import LengthDiffusion
 from noise2text.text.rows import Rows
@@ -61,6 +63,7 @@ def states(system: LengthDiffusion, captures: Captures | None, *, steps: int, se
         memory = captures.read(denoiser, source) if captures else denoiser.read(source)
         canvas = system.layout.prompt(source, torch.tensor([[4, 3], [2, 4]]), width=4)
         canvas = system.layout.give(canvas, Template(((9 + seed,), ()), (None,)))
+        new = partial(lay, fresh=ddim(1.0 if order == 1 else 0.0), order=order)
         walked = walk(
             denoiser,
             system.schedule,
@@ -68,8 +71,7 @@ def states(system: LengthDiffusion, captures: Captures | None, *, steps: int, se
             denoiser.hold(canvas),
             key(seed, torch.arange(4)),
             strided(steps, resolution=2000),
-            fresh=DiffusionSettings(eta=1.0 if order == 1 else 0.0).fresh(seed),
-            order=order,
+            lay=captures.lay(new, order) if captures else new,
             prepare=captures.prepare if captures else eager,
         )
         return [(s.time, s.z.clone(), s.estimate.mean.clone(), s.estimate.hidden.clone()) for s in walked]
@@ -127,6 +129,46 @@ def test_a_recorded_page_is_written_like_a_plain_one(
         assert a.candidates == b.candidates
         assert torch.allclose(torch.tensor(a.scores), torch.tensor(b.scores), atol=1e-4)
     assert any(name[0] == "page" for name in replays.graphs)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("name", ["difformer", "seqdiffuseq", "diffuseq", "ar-diffusion", "diffusion-lm"])
+def test_a_recorded_generation_writes_the_plain_texts(
+    name: str, replays: Captures, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = RECIPES[name]
+    torch.manual_seed(0)
+    system = recipe.build(recipe.resolve(recipe.settings("tiny"), tokenizer), tokenizer).eval()
+    how = {"steps": 3, "noise_beam": 2, "stop_early": 1}
+    calls: list[Any] = [{"seed": 1}, {"seed": 2}, {"seed": 1, "prefix": "19"}]
+    plain = [system.generate(TEXTS, batch=2, **how, **call) for call in calls]
+    monkeypatch.setattr(system, "recorded", lambda: replays)
+    again = [system.generate(TEXTS, batch=2, **how, **call) for call in calls]
+    for a, b in zip(plain, again, strict=True):
+        assert a.candidates == b.candidates
+        assert torch.allclose(torch.tensor(a.scores), torch.tensor(b.scores), atol=1e-4)
+    kinds = {name[0] for name in replays.graphs}  # type: ignore[index]
+    assert kinds >= ({"walk", "read", "lengths"} if isinstance(system, LengthDiffusion) else {"walk"})
+
+
+def test_a_path_is_laid_once_until_the_schedule_or_the_settings_change(replays: Captures) -> None:
+    schedule, times = Adaptive(SCHEDULES["sqrt"](40), 4, stride=8), strided(3, resolution=40)
+    made: list[int] = []
+
+    def count(*given: Any) -> Path:
+        made.append(len(made))
+        return lay(*given)
+
+    def laid(*what: int, length: int = 4) -> Path:
+        return replays.lay(count, *what)(schedule, times, length, torch.device("cpu"))
+
+    first = laid(1)
+    assert laid(1) is first
+    assert len(made) == 1
+    laid(2), laid(1, length=3)
+    assert len(made) == 3
+    schedule.table[:-1] *= 0.9
+    assert not torch.equal(laid(1).table, first.table)
+    assert len(made) == 4
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -7,6 +7,7 @@ With z₀ ~ N(m, v) the best estimate is E[z₀ | z_t] = (m·σ² + α·v·z_t) 
 from __future__ import annotations
 
 import math
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -17,7 +18,7 @@ from noise2text.diffusion.denoiser import Denoiser, Estimate, Held, Memory
 from noise2text.diffusion.heads import Floored
 from noise2text.diffusion.noise import gaussian, key
 from noise2text.diffusion.schedules import SCHEDULES, Level
-from noise2text.diffusion.walk import Fresh, ancestral, ddim, pave, walk
+from noise2text.diffusion.walk import Fresh, ancestral, ddim, lay, pave, walk
 from noise2text.text.canvas import Source
 
 MEAN, VARIANCE, END = 0.7, 0.25, 0.3
@@ -47,7 +48,13 @@ def arrive(schedule: str, steps: int, fresh: Fresh, order: int, rows: int) -> tu
     keys, times = key(0, torch.arange(rows)), torch.linspace(1, END, steps + 1, dtype=torch.float64)
     curve = SCHEDULES[schedule](10_000)
     *_, last = walk(
-        Posterior(), curve, NOBODY, Held(nothing, mask, mask), keys, times, fresh=fresh, order=order
+        Posterior(),
+        curve,
+        NOBODY,
+        Held(nothing, mask, mask),
+        keys,
+        times,
+        lay=partial(lay, fresh=fresh, order=order),
     )
     end, begin = curve(times[-1:], 1), curve(times[:1], 1)
     quantile = (begin.sigma * gaussian(keys, 0, 4, 2) - begin.alpha * MEAN) / spread(begin)

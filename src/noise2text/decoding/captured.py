@@ -11,21 +11,22 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import fields
+from itertools import chain
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from noise2text.diffusion.denoiser import Denoiser, Estimate, Held, Memory
 from noise2text.diffusion.noise import gaussian
 from noise2text.diffusion.space import Space
-from noise2text.diffusion.walk import Path, Spot, Stepper, go, start
+from noise2text.diffusion.walk import Lay, Path, Spot, Stepper, go, start
 from noise2text.text.canvas import Source
 
-__all__ = ["Captures", "Graph", "batch_size", "copied", "fill", "shapes", "who", "width"]
+__all__ = ["Captures", "Graph", "batch_size", "copied", "fill", "shapes", "which", "who", "width"]
 
-KEPT = 64  # graphs, after which the one not used for longest is forgotten
+KEPT = 64  # graphs, and paths, after which the one not used for longest is forgotten
 AHEAD = 16  # steps whose noise is drawn at once,
 NOISE = 1 << 26  # unless these are more numbers than this
 LONGEST = 4096  # steps that a recorded walk has room for, unless more are asked for
@@ -75,17 +76,17 @@ class Graph(Generic[T]):
         return self.output
 
 
-class _Read:
-    """The reading of a source, recorded."""
+class _Recorded(Generic[T]):
+    """A function of a dataclass of tensors, recorded."""
 
-    def __init__(self, denoiser: Reader, source: Source, pool: Any) -> None:
-        self.source = copied(source)
-        self.graph = Graph(lambda: denoiser.read(self.source), pool=pool)
+    def __init__(self, function: Callable[[Any], T], given: Any, pool: Any) -> None:
+        self.given = copied(given)
+        self.graph = Graph(lambda: function(self.given), pool=pool)
 
-    def __call__(self, source: Source) -> Memory:
-        fill(self.source, source)
-        memory: Memory = copied(self.graph())  # others may be read before this one is used
-        return memory
+    def __call__(self, given: Any) -> T:
+        fill(self.given, given)
+        result: T = copied(self.graph())  # others may be asked before this answer is used
+        return result
 
 
 class _Walk:
@@ -101,6 +102,7 @@ class _Walk:
             keys.clone(),
         )
         self.path = Path(path.table.new_zeros(max(LONGEST, len(path)), *path.table.shape[1:]))
+        self.last = self.path  # what was put into it
         self.number = torch.zeros(1, dtype=torch.long, device=keys.device)
         self.spot = start(held)
         self.ahead = max(1, min(AHEAD, NOISE // held.given.numel()))
@@ -127,13 +129,11 @@ class _Walk:
 
     def begin(self, memory: Memory, held: Held, keys: Tensor, path: Path) -> Stepper:
         """Put a new walk in the place of the last one."""
-        fill(self.memory, memory)
-        fill(self.held, held)
-        self.keys.copy_(keys)
-        self.path.table[: len(path)].copy_(path.table)
-        for tensor in (self.number, self.spot.z, self.spot.estimate.mean, self.spot.before):
-            tensor.zero_()
-        self.taken = 0
+        fill((self.memory, self.held, self.keys), (memory, held, keys))
+        if path is not self.last:
+            self.path.table[: len(path)].copy_(path.table)
+        torch._foreach_zero_([self.number, self.spot.z, self.spot.estimate.mean, self.spot.before])
+        self.last, self.taken = path, 0
         return self._step
 
     def _step(self) -> Spot:
@@ -149,17 +149,35 @@ class Captures:
 
     def __init__(self) -> None:
         self.graphs: OrderedDict[Hashable, Any] = OrderedDict()
+        self.paths: OrderedDict[Hashable, Path] = OrderedDict()
         self.pools: dict[str, Any] = {}  # graphs of one kind never run at the same time: they share memory
 
     def read(self, denoiser: Reader, source: Source) -> Memory:
         """What the denoiser, or a writer, keeps of the sources."""
-        name = ("read", who(denoiser), *shapes(source))
-        if name not in self.graphs:
+        name = ("read", who(denoiser))
+        if (*name, *shapes(source)) not in self.graphs:
             memory = denoiser.read(source)
             if not memory.keys.numel():  # the source is on the canvas: there is nothing to record
                 return memory
-        read: _Read = self.find(name, lambda pool: _Read(denoiser, source, pool))
-        return read(source)
+        return self.call(name, denoiser.read, source)
+
+    def call(self, name: tuple[Hashable, ...], function: Callable[[Any], T], given: Any) -> T:
+        """A function's answer to a dataclass of tensors; the name tells what it does with them."""
+        recorded: _Recorded[T] = self.find(
+            (*name, *shapes(given)), lambda pool: _Recorded(function, given, pool)
+        )
+        return recorded(given)
+
+    def lay(self, lay: Lay, *what: Hashable) -> Lay:
+        """The same paths, each made once for all walks that go down the same schedule in the same way."""
+
+        def laid(schedule: nn.Module, times: Tensor, length: int, device: torch.device) -> Path:
+            name = (*what, tuple(times.tolist()), length, *which(schedule))
+            if name not in self.paths:
+                self.paths[name] = lay(schedule, times, length, device)
+            return _kept(self.paths, name)
+
+        return laid
 
     def prepare(self, denoiser: Denoiser, memory: Memory, held: Held, keys: Tensor, path: Path) -> Stepper:
         """The steps of a walk, in the place of `walk.eager`."""
@@ -173,10 +191,15 @@ class Captures:
         if name not in self.graphs:
             pool = self.pools.setdefault(str(name[0]), torch.cuda.graph_pool_handle())
             self.graphs[name] = make(pool)
-        self.graphs.move_to_end(name)
-        while len(self.graphs) > KEPT:
-            self.graphs.popitem(last=False)
-        return self.graphs[name]
+        return _kept(self.graphs, name)
+
+
+def _kept(store: OrderedDict[Hashable, T], name: Hashable) -> T:
+    """What is stored under a name; only the last to be asked for are kept."""
+    store.move_to_end(name)
+    while len(store) > KEPT:
+        store.popitem(last=False)
+    return store[name]
 
 
 def _attention(rows: int) -> list[SDPBackend]:
@@ -194,25 +217,41 @@ def who(denoiser: Reader) -> Hashable:
     return id(denoiser), denoiser.space.table.data_ptr()
 
 
+def which(schedule: nn.Module) -> Sequence[Hashable]:
+    """Which schedule this is: its numbers, where its tables are and how often these were changed."""
+    own = chain(schedule.parameters(recurse=False), schedule.buffers(recurse=False))
+    tables = [(t.data_ptr(), object() if t.is_inference() else t._version) for t in own]
+    plain = (item for item in vars(schedule).items() if isinstance(item[1], int | float | str))
+    return [
+        type(schedule).__qualname__,
+        *plain,
+        *tables,
+        *chain.from_iterable(map(which, schedule.children())),
+    ]
+
+
+def _parts(whole: Any) -> Sequence[Any]:
+    """The parts of a tuple or a dataclass, in their order."""
+    return whole if isinstance(whole, tuple) else [getattr(whole, each.name) for each in fields(whole)]
+
+
 def _tensors(parts: Any) -> Iterator[Tensor]:
-    """The tensors of a dataclass, and of those within it."""
-    for field in fields(parts):
-        part = getattr(parts, field.name)
+    """The tensors of a tuple or a dataclass, and of those within it."""
+    for part in _parts(parts):
         yield from [part] if isinstance(part, Tensor) else _tensors(part)
 
 
 def shapes(parts: Any) -> Sequence[Hashable]:
-    """The shapes and types of a dataclass's tensors."""
+    """The shapes and types of a tuple's or a dataclass's tensors."""
     return [(tensor.shape, tensor.dtype) for tensor in _tensors(parts)]
 
 
 def copied(parts: Any) -> Any:
-    """The same dataclass with tensors of its own."""
-    values = (getattr(parts, field.name) for field in fields(parts))
-    return type(parts)(*(part.clone() if isinstance(part, Tensor) else copied(part) for part in values))
+    """The same tuple or dataclass with tensors of its own."""
+    own = [part.clone() if isinstance(part, Tensor) else copied(part) for part in _parts(parts)]
+    return tuple(own) if isinstance(parts, tuple) else type(parts)(*own)
 
 
 def fill(parts: Any, others: Any) -> None:
-    """Put the tensors of another dataclass into the places of this one's."""
-    for mine, theirs in zip(_tensors(parts), _tensors(others), strict=True):
-        mine.copy_(theirs)
+    """Put the tensors of another tuple or dataclass into the places of this one's."""
+    torch._foreach_copy_(list(_tensors(parts)), list(_tensors(others)))

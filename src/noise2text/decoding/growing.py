@@ -50,7 +50,7 @@ class Growing(Parallel, ABC):
     ) -> Course:
         """The drafts of each sentence; a trace has the steps of all the walks, one after another."""
         prompt = yield from self._prompt(source, how, propose, given=given, seed=seed, places=places)
-        canvas, steps, number = prompt.canvas.to(self.forbidden.device), [], 0
+        canvas, steps, number = prompt.spread(), [], 0
         total = torch.zeros_like(prompt.scores)
         count = torch.zeros_like(total)
         while bool(open_places(canvas).any()):  # the host waits once a walk

@@ -8,7 +8,7 @@ depends on them is then made on the host and sent over in one piece.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -19,7 +19,7 @@ from noise2text.decoding.settings import DiffusionSettings
 from noise2text.diffusion.denoiser import Denoiser, Estimate, Memory
 from noise2text.diffusion.noise import key
 from noise2text.diffusion.steering import Guidance
-from noise2text.diffusion.walk import Prepare, State, eager, strided, walk
+from noise2text.diffusion.walk import Lay, Prepare, State, eager, lay, strided, walk
 from noise2text.hardware import send
 from noise2text.text.canvas import Canvas, Layout, Source
 from noise2text.text.template import OPEN, Template
@@ -58,10 +58,15 @@ class Prompt:
     """Where the candidates of a batch start: a row a candidate, but for the memory."""
 
     memory: Memory
+    source: Source
     canvas: Canvas  # on the host
-    text: Tensor  # (B·b₁·b₂, L), where the target is, given parts of it too
+    text: Tensor  # (B·b₁·b₂, L), where the target is, given parts of it too; on the host
     keys: Tensor  # (B·b₁·b₂,)
     scores: Tensor  # (B·b₁·b₂,), the lengths' log-probabilities
+
+    def spread(self) -> Canvas:
+        """The canvas on the device, where its source is already."""
+        return replace(self.canvas, source=self.source).to(self.keys.device)
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,7 @@ class Parallel:
         Pauses when the lengths, and when the walk, have been asked for.
         """
         prompt = yield from self._prompt(source, how, propose, given=given, seed=seed, places=places)
-        canvas, steps = prompt.canvas.to(self.forbidden.device), []
+        canvas, steps = prompt.spread(), []
         for state in self._walk(prompt, canvas, how, seed=seed):
             if trace:
                 rounded = self._round(canvas, state.estimate)[0]
@@ -129,8 +134,8 @@ class Parallel:
         empty = self._empty(source, lengths.repeat_interleave(how.noise_beam, dim=1))
         keys = self._keys(source, lengths, seed=seed, places=places, noises=how.noise_beam)
         scores = send(length_scores.repeat_interleave(how.noise_beam, dim=1).flatten(), device)
-        canvas, text = self.layout.give(empty, given), send(empty.scored, device)
-        return Prompt(memory, canvas, text, send(keys, device), scores)
+        canvas = self.layout.give(empty, given)
+        return Prompt(memory, there, canvas, empty.scored, send(keys, device), scores)
 
     def _walk(
         self, prompt: Prompt, canvas: Canvas, how: DiffusionSettings, *, seed: int, number: int = 0
@@ -143,8 +148,7 @@ class Parallel:
             self.denoiser.hold(canvas),
             key(prompt.keys, number) if number else prompt.keys,
             strided(how.steps, resolution=self.resolution, stop_early=how.stop_early),
-            fresh=how.fresh(seed),
-            order=how.order,
+            lay=self._lay(how, seed),
             prepare=self._prepare(prompt.text),
         )
 
@@ -166,10 +170,15 @@ class Parallel:
             for i, scored in enumerate(scores.view(len(rows), -1).tolist())
         ]
 
+    def _lay(self, how: DiffusionSettings, seed: int) -> Lay:
+        """How paths are made; where steps are recorded, each is made once."""
+        new = partial(lay, fresh=how.fresh(seed), order=how.order)
+        return self.captures.lay(new, how, seed) if self.captures else new
+
     def _prepare(self, text: Tensor) -> Prepare:
         """How the steps are made; steered ones need gradients, which are not recorded."""
         if self.guidance:
-            return partial(eager, steer=self.guidance.over(text))
+            return partial(eager, steer=self.guidance.over(send(text, self.forbidden.device)))
         return self.captures.prepare if self.captures else eager
 
     def _empty(self, source: Source, lengths: Tensor) -> Canvas:

@@ -29,6 +29,7 @@ from noise2text.hardware import send
 __all__ = [
     "Fresh",
     "Landing",
+    "Lay",
     "Path",
     "Row",
     "Spot",
@@ -40,6 +41,7 @@ __all__ = [
     "ddim",
     "eager",
     "go",
+    "lay",
     "pave",
     "start",
     "straight",
@@ -99,6 +101,8 @@ class Spot:
 Stepper = Callable[[], Spot]
 """Goes one step further down with each call."""
 Prepare = Callable[[Denoiser, Memory, Held, Tensor, Path], Stepper]
+Lay = Callable[[nn.Module, Tensor, int, torch.device], Path]
+"""The path down a schedule by the given times, for canvases of a length, on a device."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +171,21 @@ def pave(levels: Level, *, fresh: Fresh = ancestral, order: int = 1) -> Path:
     return Path(torch.cat(torch.broadcast_tensors(*columns), dim=-1).mT.float())
 
 
+def lay(
+    schedule: nn.Module,
+    times: Tensor,
+    length: int,
+    device: torch.device,
+    *,
+    fresh: Fresh = ancestral,
+    order: int = 1,
+) -> Path:
+    """The path down a schedule, made where its tables are, if any, and sent to the device."""
+    near = next((buffer.device for buffer in schedule.buffers()), "cpu")
+    levels: Level = schedule(times.to(near), length)  # a row a step
+    return Path(send(pave(levels, fresh=fresh, order=order).table, device))
+
+
 def _ahead(levels: Level) -> Tensor:
     """h / 2h′ for every step; 0 for the first, and where h′ is ∞ (from pure noise) or 0 (no change).
 
@@ -226,18 +245,15 @@ def walk(
     keys: Tensor,
     times: Tensor,
     *,
-    fresh: Fresh = ancestral,
-    order: int = 1,
+    lay: Lay = lay,
     prepare: Prepare = eager,
 ) -> Iterator[State]:
     """The states at the given falling times, from pure noise; the last estimate is the answer.
 
     A state may be overwritten by the next one.
     """
-    device = next((buffer.device for buffer in schedule.buffers()), "cpu")  # where its tables are, if any
-    levels: Level = schedule(times.to(device), held.given.shape[1])  # a row a step
-    path = pave(levels, fresh=fresh, order=order)
-    step = prepare(denoiser, memory, held, keys, Path(send(path.table, keys.device)))
+    path = lay(schedule, times, held.given.shape[1], keys.device)
+    step = prepare(denoiser, memory, held, keys, path)
     for number, time in enumerate(times.tolist()):
         spot = step()
         yield State(number, time, spot.z, spot.estimate)

@@ -169,12 +169,22 @@ class LengthDiffusion(Diffusion):
         if how.length is None:
             if given.is_exact:
                 return self.whole(memory, given.least)
-            return self.lengths.propose(memory, how.length_beam, PROPOSALS[how.lengths])
+            return self._likely(memory, how)
         if how.length > self.max_target:
             raise Problem(
                 f"The length must be at most {self.max_target}, this model's longest, not {how.length}."
             )
         return self.whole(memory, how.length)
+
+    def _likely(self, memory: Memory, how: LengthSettings) -> tuple[Tensor, Tensor]:
+        """The lengths that the model thinks likely."""
+
+        def likely(memory: Memory) -> tuple[Tensor, Tensor]:
+            return self.lengths.propose(memory, how.length_beam, PROPOSALS[how.lengths])
+
+        name = ("lengths", self.lengths.classes.weight.data_ptr(), how.length_beam, how.lengths)
+        captures = self.recorded()
+        return captures.call(name, likely, memory) if captures else likely(memory)
 
 
 _STRATEGIES: dict[str, Callable[..., Parallel]] = {

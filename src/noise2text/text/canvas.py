@@ -141,6 +141,8 @@ class Split(Layout):
         )
 
     def give(self, canvas: Canvas, template: Template) -> Canvas:
+        if not template.held:
+            return canvas
         for piece, start in template.placed((~canvas.padding).sum(1)):
             canvas = hold_at(canvas, piece, start)
         return canvas

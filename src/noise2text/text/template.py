@@ -91,6 +91,8 @@ def parse_template(text: str, tokenizer: Tokenizer) -> Template:
 
 def find_template(how: Any, tokenizer: Tokenizer, room: int) -> Template:
     """What the settings `template`, or `prefix` and `suffix`, give; it must leave something to write."""
+    if not (how.template or how.prefix or how.suffix):
+        return OPEN
     if how.template:
         given = parse_template(how.template, tokenizer)
         if not given.gaps:
