@@ -150,7 +150,10 @@ def test_a_recorded_generation_writes_the_plain_texts(
     assert kinds >= ({"walk", "read", "lengths"} if isinstance(system, LengthDiffusion) else {"walk"})
 
 
-def test_a_path_is_laid_once_until_the_schedule_or_the_settings_change(replays: Captures) -> None:
+def test_a_path_is_laid_once_until_the_schedule_or_the_settings_change(
+    small: Make, replays: Captures
+) -> None:
+    system = small()
     schedule, times = Adaptive(SCHEDULES["sqrt"](40), 4, stride=8), strided(3, resolution=40)
     made: list[int] = []
 
@@ -159,7 +162,7 @@ def test_a_path_is_laid_once_until_the_schedule_or_the_settings_change(replays: 
         return lay(*given)
 
     def laid(*what: int, length: int = 4) -> Path:
-        return replays.lay(count, *what)(schedule, times, length, torch.device("cpu"))
+        return replays.lay(count, *what)(system.denoiser, schedule, times, length, torch.device("cpu"))
 
     first = laid(1)
     assert laid(1) is first

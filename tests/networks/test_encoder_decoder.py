@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from noise2text.diffusion.noise import gaussian, key
 from noise2text.diffusion.schedules import Level
+from noise2text.diffusion.walk import lay, strided
+from noise2text.recipes import RECIPES
+from noise2text.system import Diffusion
 from noise2text.text.rows import Rows
+from noise2text.text.tokenizer import Tokenizer
 
 from ..conftest import Make
 
@@ -75,3 +81,23 @@ def test_bfloat16_weights_give_float32_estimates(small: Make) -> None:
     estimate = system.denoiser(z, level(2), memory, held, None)
     assert estimate.mean.dtype == torch.float32
     assert system.denoiser.logits(estimate).isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["difformer", "diffuseq", "ar-diffusion"])
+def test_what_a_path_makes_of_its_clocks_is_what_the_network_would(name: str, tokenizer: Tokenizer) -> None:
+    recipe = RECIPES[name]
+    torch.manual_seed(0)
+    system = recipe.build(recipe.resolve(recipe.settings("tiny"), tokenizer), tokenizer).eval()
+    assert isinstance(system, Diffusion)
+    denoiser, source = system.denoiser, system.layout.source(Rows.of(SOURCES))
+    held = denoiser.hold(system.layout.prompt(source, torch.full((2, 1), 5), width=5))
+    shape = held.given.shape
+    with torch.no_grad():
+        path = lay(denoiser, system.schedule, strided(4, resolution=40), shape[1], torch.device("cpu"))
+        assert (path.ticks is None) == (path.table.shape[2] > 1)  # where each position has its own clock
+        z, memory = gaussian(key(0, torch.arange(2)), 0, *shape[1:]), denoiser.read(source)
+        for number in torch.arange(4).split(1):
+            told = path.at(number).level
+            plain = replace(told, ticks=None)
+            first, second = (denoiser(z, each, memory, held, None).mean for each in (told, plain))
+            assert torch.allclose(first, second, atol=1e-5)

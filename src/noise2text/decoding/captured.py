@@ -29,7 +29,7 @@ __all__ = ["Captures", "Graph", "batch_size", "copied", "fill", "shapes", "which
 KEPT = 64  # graphs, and paths, after which the one not used for longest is forgotten
 AHEAD = 16  # steps whose noise is drawn at once,
 NOISE = 1 << 26  # unless these are more numbers than this
-LONGEST = 4096  # steps that a recorded walk has room for, unless more are asked for
+LONGEST = 2048  # steps that a recorded walk has room for, unless more are asked for
 MANY = 64  # rows from which attention takes another kernel
 WARM = 2  # runs before recording, in which libraries set themselves up
 
@@ -101,7 +101,8 @@ class _Walk:
             copied(held),
             keys.clone(),
         )
-        self.path = Path(path.table.new_zeros(max(LONGEST, len(path)), *path.table.shape[1:]))
+        room = max(LONGEST, len(path))
+        self.path = Path(*(part.new_zeros(room, *part.shape[1:]) for part in path.parts))
         self.last = self.path  # what was put into it
         self.number = torch.zeros(1, dtype=torch.long, device=keys.device)
         self.spot = start(held)
@@ -121,9 +122,8 @@ class _Walk:
         row = self.path.at(self.number)
         with sdpa_kernel(_attention(len(self.keys))):
             spot = go(self.denoiser, self.memory, self.held, noise, row, self.spot)
-        self.spot.before.copy_(spot.before)
-        self.spot.estimate.mean.copy_(spot.estimate.mean)
-        self.spot.z.copy_(spot.z)
+        self.spot.before.copy_(spot.before)  # first: it is the estimate that is now overwritten
+        torch._foreach_copy_([self.spot.estimate.mean, self.spot.z], [spot.estimate.mean, spot.z])
         self.number.add_(1)
         return spot.estimate.hidden
 
@@ -131,7 +131,8 @@ class _Walk:
         """Put a new walk in the place of the last one."""
         fill((self.memory, self.held, self.keys), (memory, held, keys))
         if path is not self.last:
-            self.path.table[: len(path)].copy_(path.table)
+            for mine, theirs in zip(self.path.parts, path.parts, strict=True):
+                mine[: len(path)].copy_(theirs)
         torch._foreach_zero_([self.number, self.spot.z, self.spot.estimate.mean, self.spot.before])
         self.last, self.taken = path, 0
         return self._step
@@ -171,10 +172,12 @@ class Captures:
     def lay(self, lay: Lay, *what: Hashable) -> Lay:
         """The same paths, each made once for all walks that go down the same schedule in the same way."""
 
-        def laid(schedule: nn.Module, times: Tensor, length: int, device: torch.device) -> Path:
-            name = (*what, tuple(times.tolist()), length, *which(schedule))
+        def laid(
+            denoiser: Denoiser, schedule: nn.Module, times: Tensor, length: int, device: torch.device
+        ) -> Path:
+            name = (*what, who(denoiser), tuple(times.tolist()), length, *which(schedule))
             if name not in self.paths:
-                self.paths[name] = lay(schedule, times, length, device)
+                self.paths[name] = lay(denoiser, schedule, times, length, device)
             return _kept(self.paths, name)
 
         return laid

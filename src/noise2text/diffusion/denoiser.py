@@ -39,7 +39,7 @@ class Memory:
 class Held:
     """What is given on the canvas, a row a candidate."""
 
-    given: Tensor  # (B, L, D)
+    given: Tensor  # (B, L, D), float32
     frozen: Tensor  # (B, L)
     padding: Tensor  # (B, L)
 
@@ -67,7 +67,11 @@ class Denoiser(nn.Module, ABC):
 
     def hold(self, canvas: Canvas) -> Held:
         """The canvas's given embeddings and masks."""
-        return Held(self.space.embed(canvas.tokens), canvas.frozen, canvas.padding)
+        return Held(self.space.embed(canvas.tokens).float(), canvas.frozen, canvas.padding)
+
+    def ticks(self, clock: Tensor) -> Tensor | None:
+        """What the network makes of clocks (B, 1 or L), if it can say so beforehand."""
+        return None
 
     @abstractmethod
     def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
@@ -90,6 +94,9 @@ class Wrapped(Denoiser):
 
     def hold(self, canvas: Canvas) -> Held:
         return self.denoiser.hold(canvas)
+
+    def ticks(self, clock: Tensor) -> Tensor | None:
+        return self.denoiser.ticks(clock)
 
     def logits(self, estimate: Estimate) -> Tensor:
         return self.denoiser.logits(estimate)

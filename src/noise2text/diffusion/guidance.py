@@ -62,7 +62,8 @@ class Guided(Wrapped):
     def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
         if not isinstance(memory, TwinMemory) or not isinstance(held, TwinHeld):
             raise TypeError("a guided denoiser takes what its own read and hold made")
-        twice = Level(_twice(level.alpha), _twice(level.sigma), _twice(level.clock))
+        ticks = None if level.ticks is None else _twice(level.ticks)
+        twice = Level(_twice(level.alpha), _twice(level.sigma), _twice(level.clock), ticks)
         guesses = None if guess is None else torch.cat([guess, guess])
         made: Estimate = self.denoiser(torch.cat([z, z]), twice, memory.both, held.both, guesses)
         (plain, blank), hidden = made.mean.chunk(2), made.hidden.chunk(2)[0]

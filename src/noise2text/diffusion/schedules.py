@@ -40,6 +40,7 @@ class Level:
     alpha: Tensor  # (B, 1 or L, 1)
     sigma: Tensor  # (B, 1 or L, 1)
     clock: Tensor  # (B, 1 or L)
+    ticks: Tensor | None = None  # (B, 1 or L, W), what the network makes of the clock, if it has been asked
 
     @property
     def snr(self) -> Tensor:

@@ -79,14 +79,21 @@ class Path:
     """The steps of a walk; the first leads from nothing to noise."""
 
     table: Tensor  # (K, 7, 1 or L): alpha, sigma, clock, and the four factors
+    ticks: Tensor | None = None  # (K, 1, W), what the network makes of the clocks
 
     def __len__(self) -> int:
         return len(self.table)
 
+    @property
+    def parts(self) -> list[Tensor]:
+        """The tensors that there are."""
+        return [self.table] if self.ticks is None else [self.table, self.ticks]
+
     def at(self, number: Tensor) -> Row:
         """The row of a step whose number (1,) stays on the device."""
         alpha, sigma, clock, *factors = self.table.index_select(0, number)[..., None].unbind(1)
-        return Row(Level(alpha, sigma, clock[..., 0]), *factors)
+        ticks = None if self.ticks is None else self.ticks.index_select(0, number)
+        return Row(Level(alpha, sigma, clock[..., 0], ticks), *factors)
 
 
 @dataclass(frozen=True)
@@ -101,8 +108,8 @@ class Spot:
 Stepper = Callable[[], Spot]
 """Goes one step further down with each call."""
 Prepare = Callable[[Denoiser, Memory, Held, Tensor, Path], Stepper]
-Lay = Callable[[nn.Module, Tensor, int, torch.device], Path]
-"""The path down a schedule by the given times, for canvases of a length, on a device."""
+Lay = Callable[[Denoiser, nn.Module, Tensor, int, torch.device], Path]
+"""A denoiser's path down a schedule by the given times, for canvases of a length, on a device."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +179,7 @@ def pave(levels: Level, *, fresh: Fresh = ancestral, order: int = 1) -> Path:
 
 
 def lay(
+    denoiser: Denoiser,
     schedule: nn.Module,
     times: Tensor,
     length: int,
@@ -180,10 +188,14 @@ def lay(
     fresh: Fresh = ancestral,
     order: int = 1,
 ) -> Path:
-    """The path down a schedule, made where its tables are, if any, and sent to the device."""
+    """The path down a schedule, made where its tables are, if any, and sent to the device.
+
+    What the network makes of its clocks is made for all steps at once, unless each position has its own.
+    """
     near = next((buffer.device for buffer in schedule.buffers()), "cpu")
     levels: Level = schedule(times.to(near), length)  # a row a step
-    return Path(send(pave(levels, fresh=fresh, order=order).table, device))
+    table = send(pave(levels, fresh=fresh, order=order).table, device)
+    return Path(table, denoiser.ticks(table[:, 2]) if table.shape[2] == 1 else None)
 
 
 def _ahead(levels: Level) -> Tensor:
@@ -209,8 +221,9 @@ def go(
 ) -> Spot:
     """One step down: from a spot to the one that the path's row leads to, with the step's noise."""
     last = spot.estimate.mean
-    mean = row.on_z * spot.z + row.on_x0 * last + row.on_before * spot.before
-    z = held.hold(steer(Landing(mean + row.on_noise * noise, mean, row.on_noise, row.level)))
+    mean = torch.addcmul(row.on_z * spot.z, row.on_x0, last).addcmul(row.on_before, spot.before)
+    landed = torch.addcmul(mean, row.on_noise, noise)
+    z = held.hold(steer(Landing(landed, mean, row.on_noise, row.level)))
     estimate = denoiser(z, row.level, memory, held, last)
     return Spot(z, Estimate(held.hold(estimate.mean), estimate.hidden), before=last)
 
@@ -252,7 +265,7 @@ def walk(
 
     A state may be overwritten by the next one.
     """
-    path = lay(schedule, times, held.given.shape[1], keys.device)
+    path = lay(denoiser, schedule, times, held.given.shape[1], keys.device)
     step = prepare(denoiser, memory, held, keys, path)
     for number, time in enumerate(times.tolist()):
         spot = step()

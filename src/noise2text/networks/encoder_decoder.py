@@ -14,6 +14,7 @@ from noise2text.diffusion.denoiser import Denoiser, Estimate, Held, Memory
 from noise2text.diffusion.schedules import Level
 from noise2text.diffusion.space import Space
 from noise2text.networks.layers import (
+    AddNorm,
     DecoderLayer,
     EncoderLayer,
     FeedForward,
@@ -90,7 +91,7 @@ class EncoderDecoder(Denoiser):
         self.combine = FeedForward(2 * width, width, width, dropout=dropout)
         self.time = TimeEmbedding(width)
         self.positions = nn.Embedding(target_positions, width)
-        self.norm = nn.LayerNorm(width)
+        self.norm = AddNorm(width, dropout=0.0)
         self.dropout = nn.Dropout(dropout)
         self.layers = Stack(DecoderLayer(width, ffn, heads, dropout=dropout) for _ in range(decoder_layers))
         self.out: nn.Module = nn.Linear(width, space.dim, bias=False)
@@ -102,12 +103,17 @@ class EncoderDecoder(Denoiser):
         together = self.layers.together(source.padding)
         return remember(states, source.padding, self.cross(states), together=together, **shape)
 
+    def ticks(self, clock: Tensor) -> Tensor:
+        ticks: Tensor = self.time(clock)
+        return ticks
+
     def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
         z = held.hold(z)
         guess = torch.zeros_like(z) if guess is None else guess
         both = self.project(torch.stack([z, guess], dim=2).to(self.positions.weight.dtype))  # (B, L, 2, W)
         places = self.positions.weight[: z.shape[1]]
-        x = self.dropout(self.norm(self.combine(both.flatten(2)) + self.time(level.clock) + places))
+        ticks = self.ticks(level.clock) if level.ticks is None else level.ticks
+        x = self.dropout(self.norm(self.combine(both.flatten(2)), ticks + places))
         mask = self.layers.mask(held.padding, x)
         source_mask = visible(memory.padding, x, together=memory.together, queries=x.shape[1])
         for layer, keys, values in zip(self.layers, memory.keys, memory.values, strict=True):

@@ -23,7 +23,7 @@ __all__ = ["add_norm", "surprises"]
 
 def add_norm(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, *, eps: float, rate: float) -> Tensor:
     """LayerNorm(x + dropout(y)) over the last dimension, in the type of y."""
-    out: Tensor = _compiled(_add_norm)(_open(x), _open(y), weight, bias, eps, rate)
+    out: Tensor = _compiled(_add_norm)(_open(x), _open(y.expand_as(x)), weight, bias, eps, rate)
     return out.view_as(x)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from noise2text.diffusion.denoiser import Denoiser, Estimate, Held, Memory
 from noise2text.diffusion.schedules import Level
 from noise2text.diffusion.space import Space
-from noise2text.networks.layers import EncoderLayer, Stack, TimeEmbedding, start
+from noise2text.networks.layers import AddNorm, EncoderLayer, Stack, TimeEmbedding, start
 from noise2text.text.canvas import Source
 
 __all__ = ["JointTransformer"]
@@ -30,7 +30,7 @@ class JointTransformer(Denoiser):
         self.up = _bent(space.dim, width, width)
         self.positions = nn.Embedding(positions, width)
         self.time = TimeEmbedding(width)
-        self.norm = nn.LayerNorm(width)
+        self.norm = AddNorm(width, dropout=0.0)
         self.dropout = nn.Dropout(dropout)
         self.layers = Stack(
             EncoderLayer(width, ffn, heads, dropout=dropout, activation=nn.GELU) for _ in range(layers)
@@ -43,10 +43,15 @@ class JointTransformer(Denoiser):
         nothing = self.positions.weight.new_empty(len(source.tokens), 0)
         return Memory(nothing, source.padding, nothing, nothing)
 
+    def ticks(self, clock: Tensor) -> Tensor:
+        ticks: Tensor = self.time(clock)
+        return ticks
+
     def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
         z = held.hold(z).to(self.positions.weight.dtype)
         places = self.positions.weight[: z.shape[1]]
-        x = self.dropout(self.norm(self.up(z) + places + self.time(level.clock)))
+        ticks = self.ticks(level.clock) if level.ticks is None else level.ticks
+        x = self.dropout(self.norm(self.up(z), ticks + places))
         mask = self.layers.mask(held.padding, x)
         for layer in self.layers:
             x = layer(x, mask)

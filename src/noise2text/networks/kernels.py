@@ -14,12 +14,13 @@ __all__ = ["add_norm"]
 
 
 @triton.jit
-def _add_norm(x, y, weight, bias, out, width, eps, block: tl.constexpr):  # type: ignore[no-untyped-def]
+def _add_norm(x, y, weight, bias, out, width, others, eps, block: tl.constexpr):  # type: ignore[no-untyped-def]
     row = tl.program_id(0).to(tl.int64) * width
+    other = (tl.program_id(0) % others).to(tl.int64) * width
     column = tl.arange(0, block)
     inside = column < width
     a = tl.load(x + row + column, mask=inside, other=0.0)
-    b = tl.load(y + row + column, mask=inside, other=0.0)
+    b = tl.load(y + other + column, mask=inside, other=0.0)
     total = (
         (a.to(tl.float32) + b.to(tl.float32)).to(a.dtype).to(tl.float32)
     )  # rounded, as a sum alone would be
@@ -31,10 +32,10 @@ def _add_norm(x, y, weight, bias, out, width, eps, block: tl.constexpr):  # type
 
 
 def add_norm(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    """LayerNorm(x + y) over the last dimension."""
+    """LayerNorm(x + y) over the last dimension; y may be the same for all of the first."""
     x, y = x.contiguous(), y.contiguous()
     out, width = torch.empty_like(x), x.shape[-1]
-    _add_norm[(x.numel() // width,)](
-        x, y, weight, bias, out, width, eps, block=triton.next_power_of_2(width), num_warps=4
-    )
+    rows, others = (tensor.numel() // width for tensor in (x, y))
+    block = triton.next_power_of_2(width)
+    _add_norm[(rows,)](x, y, weight, bias, out, width, others, eps, block=block, num_warps=4)
     return out

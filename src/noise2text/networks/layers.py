@@ -48,7 +48,7 @@ def visible(padding: Tensor, like: Tensor, *, together: int = 1, queries: int = 
 
 
 class AddNorm(nn.LayerNorm):
-    """LayerNorm(x + dropout(y)): how every part of a layer ends."""
+    """LayerNorm(x + dropout(y)): how every part of a layer ends; y may be the same for all rows."""
 
     def __init__(self, width: int, dropout: float) -> None:
         super().__init__(width)
@@ -56,7 +56,8 @@ class AddNorm(nn.LayerNorm):
         self.fused = False  # whether training compiles it (`training/passes.py`)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:  # type: ignore[override]
-        if _only_generates(x) and x.dtype == y.dtype == self.weight.dtype and _triton():
+        alike = x.dtype == y.dtype == self.weight.dtype and x.shape[1:] == y.shape[1:]
+        if _only_generates(x) and alike and _triton():
             from noise2text.networks.kernels import add_norm
 
             return add_norm(x, y, self.weight, self.bias, self.eps)
