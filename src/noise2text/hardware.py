@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from noise2text.problem import Problem
 
-__all__ = ["autocast", "find_device", "find_dtype", "send"]
+__all__ = ["autocast", "find_device", "find_dtype", "send", "tensor_cores"]
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
@@ -21,6 +21,18 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any
         return nullcontext()
     # No cache: the guess of self-conditioning runs without gradients, and its cast weights must not stay.
     return torch.autocast(device.type, dtype, cache_enabled=False)
+
+
+@contextmanager
+def tensor_cores(weights: Tensor) -> Iterator[None]:
+    """Within, a GPU may round factors of float32 products to TF32, if the weights are coarser than that."""
+    before = torch.get_float32_matmul_precision()
+    if weights.is_cuda and weights.dtype in (torch.bfloat16, torch.float16):
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def send(tensor: Tensor, device: torch.device | str) -> Tensor:

@@ -1,5 +1,6 @@
 """Rounding an embedding gives its token back; logits use the unscaled table."""
 
+import pytest
 import torch
 
 from noise2text.diffusion.space import Space
@@ -31,3 +32,21 @@ def test_nearest_is_the_nearest() -> None:
     space = Space(50, 4)
     x = torch.randn(3, 20, 4)
     assert torch.equal(space.nearest(x), torch.cdist(x, space.embeddings[None]).argmin(-1))
+
+
+DEVICES = [
+    "cpu",
+    pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")),
+]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_coarse_table_is_rounded_to_by_quick_products_and_nothing_else_is(device: str) -> None:
+    torch.manual_seed(2)
+    space = Space(3000, 64).to(device, torch.bfloat16)
+    tokens = torch.arange(3000, device=device)[None]
+    near = space.embed(tokens).float() + 0.3 * torch.randn(1, 3000, 64, device=device)
+    before = torch.get_float32_matmul_precision()
+    agrees = space.nearest(near) == torch.cdist(near[0], space.embeddings.float()).argmin(-1)
+    assert agrees.float().mean() > 0.999
+    assert torch.get_float32_matmul_precision() == before

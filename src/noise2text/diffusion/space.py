@@ -11,6 +11,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from noise2text.hardware import tensor_cores
+
 __all__ = ["Space"]
 
 
@@ -44,4 +46,5 @@ class Space(nn.Module):
     def nearest(self, x: Tensor) -> Tensor:
         """The token whose embedding is closest to x."""
         table = self.embeddings.float()
-        return nn.functional.linear(x.float(), table, -table.square().sum(1) / 2).argmax(-1)
+        with tensor_cores(self.table):
+            return nn.functional.linear(x.float(), table, -table.square().sum(1) / 2).argmax(-1)
