@@ -1,0 +1,110 @@
+"""The whole Transformer is torch's own: the same weights give the same scores, losses and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, embedding, linear
+
+from noise2text.diffusion.space import Space
+from noise2text.networks.causal import Transformer
+from noise2text.text.canvas import Canvas, Source
+from noise2text.training.next_token import NextToken
+
+VOCABULARY, WIDTH, HEADS, LAYERS, BOS = 23, 16, 4, 3, 1
+SHAPE = {"ffn": 48, "heads": HEADS, "encoder_layers": LAYERS, "decoder_layers": LAYERS}
+
+
+def made() -> Transformer:
+    torch.manual_seed(0)
+    return Transformer(Space(VOCABULARY, WIDTH), dropout=0.0, source_positions=9, target_positions=8, **SHAPE)
+
+
+class Torchs(nn.Module):
+    """torch's encoder-decoder between embeddings and a tied projection, as its tutorials have it."""
+
+    def __init__(self, writer: Transformer) -> None:
+        super().__init__()
+        self.table = nn.Parameter(writer.space.table.detach().clone())
+        self.places = nn.ParameterList([writer.encoder.positions.weight, writer.positions.weight])
+        self.body = nn.Transformer(WIDTH, HEADS, LAYERS, LAYERS, 48, dropout=0.0, batch_first=True)
+        self.body.encoder.norm = self.body.decoder.norm = (
+            None  # Vaswani et al. have none after the last layer
+        )
+        self.body.load_state_dict(in_torchs_words(dict(writer.named_parameters())))
+
+    def forward(self, tokens: Tensor, source: Source) -> Tensor:
+        read, written = (
+            embedding(words, self.table) * WIDTH**0.5 + places[: words.shape[1]]
+            for words, places in zip((source.tokens, tokens), self.places, strict=True)
+        )
+        ahead = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).triu(1)
+        hidden = {"src_key_padding_mask": source.padding, "memory_key_padding_mask": source.padding}
+        return linear(self.body(read, written, tgt_mask=ahead, **hidden), self.table)
+
+
+def in_torchs_words(ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Our tensors, whether weights or gradients, under torch's names."""
+    theirs = {}
+    for side, stack in (("encoder", "encoder.layers"), ("decoder", "layers")):
+        names = {"attention.project": "self_attn.in_proj", "attention.merge": "self_attn.out_proj"}
+        names |= {"feed.0": "linear1", "feed.3": "linear2", "attention_norm": "norm1"}
+        names |= (
+            {"feed_norm": "norm2"} if side == "encoder" else {"feed_norm": "norm3", "cross_norm": "norm2"}
+        )
+        names |= {"cross.merge": "multihead_attn.out_proj"} if side == "decoder" else {}
+        for layer in range(LAYERS):
+            for part in ("weight", "bias"):
+                for here, there in names.items():
+                    joint = "_" if there.endswith("in_proj") else "."
+                    theirs[f"{side}.layers.{layer}.{there}{joint}{part}"] = ours[
+                        f"{stack}.{layer}.{here}.{part}"
+                    ]
+                if side == "decoder":
+                    keys, values = ours[f"cross.{part}"].unflatten(0, (2, LAYERS, WIDTH))[:, layer]
+                    queries = ours[f"layers.{layer}.cross.project.{part}"]
+                    theirs[f"decoder.layers.{layer}.multihead_attn.in_proj_{part}"] = torch.cat(
+                        [queries, keys, values]
+                    )
+    return theirs
+
+
+def canvas() -> Canvas:
+    torch.manual_seed(1)
+    padding = torch.arange(7) >= torch.tensor([7, 4, 2, 6])[:, None]
+    hidden = torch.arange(9) >= torch.tensor([5, 9, 1, 3])[:, None]
+    tokens = torch.randint(3, VOCABULARY, (4, 7)).masked_fill(padding, 0)
+    source = Source(torch.randint(3, VOCABULARY, (4, 9)).masked_fill(hidden, 0), hidden)
+    return Canvas(tokens, torch.zeros_like(padding), padding, ~padding, source)
+
+
+@pytest.mark.parametrize("tile", [1, 18], ids=["apart", "side by side"])
+def test_scores_losses_and_gradients_are_those_of_torchs_transformer(tile: int) -> None:
+    writer, given = made(), canvas()
+    writer.layers.tile = writer.encoder.layers.tile = tile
+    oracle = Torchs(writer).train()
+    objective = NextToken(writer, bos=BOS, label_smoothing=0.1).train()
+    read = torch.cat([torch.full((4, 1), BOS), given.tokens[:, :-1]], dim=1)
+    expected = oracle(read, given.source)
+    scores = writer(read, writer.read(given.source))
+    torch.testing.assert_close(scores[given.scored], expected[given.scored], rtol=1e-4, atol=1e-5)
+
+    tally = objective(given, None)["smoothed"]
+    loss = tally.total() / tally.mask.sum()
+    targets = given.tokens.masked_fill(given.padding, -100)
+    theirs = cross_entropy(expected.transpose(1, 2), targets, label_smoothing=0.1, ignore_index=-100)
+    torch.testing.assert_close(loss, theirs)
+    ours = torch.autograd.grad(loss, list(writer.parameters()))
+    gradients = dict(zip(dict(writer.named_parameters()), ours, strict=True))
+    theirs.backward()
+    body = in_torchs_words(gradients)
+    for name, parameter in oracle.body.named_parameters():
+        assert parameter.grad is not None
+        torch.testing.assert_close(body[name], parameter.grad, rtol=1e-4, atol=1e-6, msg=name)
+    outer = {"space.table": oracle.table}
+    outer |= zip(("encoder.positions.weight", "positions.weight"), oracle.places, strict=True)
+    for name, parameter in outer.items():
+        torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-4, atol=1e-6, msg=name)
