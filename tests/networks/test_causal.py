@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 
 import pytest
 import torch
@@ -14,13 +15,16 @@ from noise2text.networks.causal import Transformer
 from noise2text.text.canvas import Canvas, Source
 from noise2text.training.next_token import NextToken
 
-VOCABULARY, WIDTH, HEADS, LAYERS, BOS = 23, 16, 4, 3, 1
-SHAPE = {"ffn": 48, "heads": HEADS, "encoder_layers": LAYERS, "decoder_layers": LAYERS}
+pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+
+VOCABULARY, WIDTH, FFN, HEADS, LAYERS, BOS = 23, 32, 128, 4, 3, 1
+SHAPE = {"ffn": FFN, "heads": HEADS, "encoder_layers": LAYERS, "decoder_layers": LAYERS}
 
 
 def made() -> Transformer:
     torch.manual_seed(0)
-    return Transformer(Space(VOCABULARY, WIDTH), dropout=0.0, source_positions=9, target_positions=8, **SHAPE)
+    space = Space(VOCABULARY, WIDTH)
+    return Transformer(space, dropout=0.0, source_positions=9, target_positions=8, **SHAPE)
 
 
 class Torchs(nn.Module):
@@ -30,7 +34,7 @@ class Torchs(nn.Module):
         super().__init__()
         self.table = nn.Parameter(writer.space.table.detach().clone())
         self.places = nn.ParameterList([writer.encoder.positions.weight, writer.positions.weight])
-        self.body = nn.Transformer(WIDTH, HEADS, LAYERS, LAYERS, 48, dropout=0.0, batch_first=True)
+        self.body = nn.Transformer(WIDTH, HEADS, LAYERS, LAYERS, FFN, dropout=0.0, batch_first=True)
         self.body.encoder.norm = self.body.decoder.norm = (
             None  # Vaswani et al. have none after the last layer
         )
@@ -46,29 +50,34 @@ class Torchs(nn.Module):
         return linear(self.body(read, written, tgt_mask=ahead, **hidden), self.table)
 
 
+READS = {
+    "attention.project.": "self_attn.in_proj_",
+    "attention.merge.": "self_attn.out_proj.",
+    "attention_norm.": "norm1.",
+    "feed.0.": "linear1.",
+    "feed.3.": "linear2.",
+}
+ENCODER = READS | {"feed_norm.": "norm2."}
+DECODER = READS | {
+    "cross.merge.": "multihead_attn.out_proj.",
+    "cross_norm.": "norm2.",
+    "feed_norm.": "norm3.",
+}
+
+
 def in_torchs_words(ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Our tensors, whether weights or gradients, under torch's names."""
-    theirs = {}
-    for side, stack in (("encoder", "encoder.layers"), ("decoder", "layers")):
-        names = {"attention.project": "self_attn.in_proj", "attention.merge": "self_attn.out_proj"}
-        names |= {"feed.0": "linear1", "feed.3": "linear2", "attention_norm": "norm1"}
-        names |= (
-            {"feed_norm": "norm2"} if side == "encoder" else {"feed_norm": "norm3", "cross_norm": "norm2"}
-        )
-        names |= {"cross.merge": "multihead_attn.out_proj"} if side == "decoder" else {}
-        for layer in range(LAYERS):
-            for part in ("weight", "bias"):
-                for here, there in names.items():
-                    joint = "_" if there.endswith("in_proj") else "."
-                    theirs[f"{side}.layers.{layer}.{there}{joint}{part}"] = ours[
-                        f"{stack}.{layer}.{here}.{part}"
-                    ]
-                if side == "decoder":
-                    keys, values = ours[f"cross.{part}"].unflatten(0, (2, LAYERS, WIDTH))[:, layer]
-                    queries = ours[f"layers.{layer}.cross.project.{part}"]
-                    theirs[f"decoder.layers.{layer}.multihead_attn.in_proj_{part}"] = torch.cat(
-                        [queries, keys, values]
-                    )
+    names = {}
+    for layer in range(LAYERS):
+        for side, stack, parts in (("encoder", "encoder.layers", ENCODER), ("decoder", "layers", DECODER)):
+            here, there = f"{stack}.{layer}.", f"{side}.layers.{layer}."
+            names |= {here + part: there + theirs for part, theirs in parts.items()}
+    ends = ("weight", "bias")
+    theirs = {names[name] + end: ours[name + end] for name in names for end in ends}
+    for layer, end in product(range(LAYERS), ends):
+        keys_and_values = ours[f"cross.{end}"].unflatten(0, (2, LAYERS, WIDTH))[:, layer].flatten(0, 1)
+        every = torch.cat([ours[f"layers.{layer}.cross.project.{end}"], keys_and_values])
+        theirs[f"decoder.layers.{layer}.multihead_attn.in_proj_{end}"] = every
     return theirs
 
 
@@ -108,3 +117,36 @@ def test_scores_losses_and_gradients_are_those_of_torchs_transformer(tile: int) 
     outer |= zip(("encoder.positions.weight", "positions.weight"), oracle.places, strict=True)
     for name, parameter in outer.items():
         torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-4, atol=1e-6, msg=name)
+
+
+def test_layers_start_as_large_as_torchs_and_their_answers_smaller_by_their_depth() -> None:
+    """What asks and is asked is torch's; values and all that is made of them are DeepNet's."""
+    torchs = nn.Transformer(WIDTH, HEADS, LAYERS, LAYERS, FFN, batch_first=True)
+    less = (12 * LAYERS) ** -0.25
+    factors: tuple[float, ...]
+    for name, ours in in_torchs_words(dict(made().named_parameters())).items():
+        theirs = torchs.get_parameter(name)
+        if name.endswith("in_proj_weight"):
+            factors = (1.0, 1.0, less * 2**0.5)  # torch starts the three squares as one matrix
+        elif ours.dim() == 2:
+            factors = (less,)
+        else:
+            assert torch.equal(ours, torch.full_like(ours, float(name.endswith("weight")))), name
+            continue
+        for here, there, factor in zip(
+            *(x.chunk(len(factors)) for x in (ours, theirs)), factors, strict=True
+        ):
+            assert (here.std() / there.std()).item() == pytest.approx(factor, rel=0.1), name
+
+
+def test_gradients_reach_the_first_layers_of_deep_stacks() -> None:
+    """At the start; with torch's own initial weights the last layer's is 3 times the first one's."""
+    torch.manual_seed(0)
+    shape = {"ffn": 4 * 64, "heads": 4, "encoder_layers": 6, "decoder_layers": 6}
+    writer = Transformer(Space(100, 64), dropout=0.0, source_positions=9, target_positions=9, **shape)
+    tokens, source = torch.randint(100, (2, 32, 9))
+    seen = Source(source, torch.zeros_like(source, dtype=torch.bool))
+    cross_entropy(writer(tokens, writer.read(seen)).flatten(0, 1), source.flatten()).backward()
+    for stack in (writer.encoder.layers, writer.layers):
+        norms = [nn.utils.get_total_norm([p.grad for p in layer.parameters()]) for layer in stack]
+        assert max(norms) < 1.5 * min(norms)

@@ -142,9 +142,6 @@ def test_neighbouring_positions_differ_and_are_as_large_as_embeddings() -> None:
     place, rate = 7, 3
     expected = [f(place / 10_000 ** (2 * rate / 64)) for f in (math.sin, math.cos)]
     assert writer.positions.weight[place, [rate, 32 + rate]].tolist() == pytest.approx(expected)
-    for name, linear in writer.named_modules():
-        if isinstance(linear, nn.Linear) and linear.weight.shape[1] == 64 and linear.weight.shape[0] >= 64:
-            assert linear.weight.std().item() == pytest.approx(64**-0.5, rel=0.05), f"{name} starts as Glorot"
     size = writer.positions.weight.square().mean() / writer.space.embeddings.square().mean()
     assert 0.4 < size < 0.6
 

@@ -11,6 +11,7 @@ of a sentence are K queries over the same K·L keys, and a search that reorders 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +21,15 @@ from torch.nn.functional import scaled_dot_product_attention
 from noise2text.diffusion.denoiser import Memory
 from noise2text.diffusion.space import Space
 from noise2text.networks.encoder_decoder import Encoder, remember
-from noise2text.networks.layers import DecoderLayer, SelfAttention, Stack, added, split_heads, visible
+from noise2text.networks.layers import (
+    CrossAttention,
+    DecoderLayer,
+    SelfAttention,
+    Stack,
+    added,
+    split_heads,
+    visible,
+)
 from noise2text.networks.writer import Writer
 from noise2text.text.canvas import Source
 
@@ -129,12 +138,24 @@ class Transformer(Writer):
 
     @torch.no_grad()
     def _start(self) -> None:
-        """Glorot and Bengio's initial weights, square by square where one Linear stands for many."""
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.zeros_(module.bias)
-                for square in module.weight.split(min(module.weight.shape)):
-                    nn.init.xavier_uniform_(square)
+        """Glorot and Bengio's initial weights, smaller by (12·layers)^¼ wherever a layer's answer is made.
+
+        So DeepNet (Wang et al., 2022) starts decoders. What a layer adds is then little beside what it is
+        added to, and the norms leave a gradient about as large as it was: else six layers hardly learn.
+        Queries, keys and values are three parts of one matrix, as in torch and fairseq.
+        """
+        layers = len(self.layers)
+        answer, look = (12 * layers) ** -0.25, 0.5**0.5
+        for part in self.modules():
+            if isinstance(part, nn.Linear):
+                nn.init.zeros_(part.bias)
+                nn.init.xavier_uniform_(part.weight, gain=answer)
+        for part in self.modules():
+            if isinstance(part, SelfAttention):
+                _squares(part.project, [look, look, answer])
+            if isinstance(part, CrossAttention):
+                _squares(part.project, [look])
+        _squares(self.cross, [look] * layers + [answer] * layers)
         for positions in (self.encoder.positions, self.positions):
             positions.weight.copy_(sinusoids(positions.num_embeddings, self.space.dim))
 
@@ -183,6 +204,12 @@ class Transformer(Writer):
     def reorder(self, notebook: Notebook, parents: Tensor) -> None:
         index = parents[:, :, None, None].expand_as(notebook.seen)
         notebook.seen.copy_(notebook.seen.gather(1, index))
+
+
+def _squares(linear: nn.Linear, gains: Sequence[float]) -> None:
+    """Start each square of a layer that stands for several with its own gain."""
+    for square, gain in zip(linear.weight.chunk(len(gains)), gains, strict=True):
+        nn.init.xavier_uniform_(square, gain=gain)
 
 
 def sinusoids(length: int, width: int) -> Tensor:
