@@ -138,14 +138,14 @@ class Transformer(Writer):
 
     @torch.no_grad()
     def _start(self) -> None:
-        """Glorot and Bengio's initial weights, smaller by (12·layers)^¼ wherever a layer's answer is made.
+        """Glorot and Bengio's initial weights, smaller by √layers wherever a layer's answer is made.
 
-        So DeepNet (Wang et al., 2022) starts decoders. What a layer adds is then little beside what it is
-        added to, and the norms leave a gradient about as large as it was: else six layers hardly learn.
-        Queries, keys and values are three parts of one matrix, as in torch and fairseq.
+        What a layer adds is then little beside what it is added to, and the norms leave a gradient about as
+        large as it was (Zhang et al., 2019): else six layers hardly learn. Queries, keys and values count as
+        one matrix, as in torch and fairseq.
         """
         layers = len(self.layers)
-        answer, look = (12 * layers) ** -0.25, 0.5**0.5
+        answer, look = layers**-0.5, 0.5**0.5
         for part in self.modules():
             if isinstance(part, nn.Linear):
                 nn.init.zeros_(part.bias)
