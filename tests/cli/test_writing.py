@@ -87,6 +87,20 @@ def test_a_teacher_picks_the_candidate_it_finds_likeliest(
         assert done.out.rstrip("\n") == candidates[scores.index(max(scores))]
 
 
+def test_without_copies_a_text_is_never_its_source_again(
+    run: Callable[..., Outcome], model: Path, tmp_path: Path
+) -> None:
+    """What is given leaves one token open: of ten noises one may hit the source, and nine need not."""
+    ask = ["generate", model, "--input", "-", "--device", "cpu", "--steps", 1, "--stop-early", 0, "--json"]
+    ask += ["--template", "1957-04-0___{1}", "--noise-beam", 10, "--set", "eta=1"]
+    done = run(*ask, "--no-copies", stdin=b"1957-04-07\n1957-04-01\n")
+    assert done.code == 0, done.err
+    for line, source in zip(done.out.splitlines(), ("1957-04-07", "1957-04-01"), strict=True):
+        made = json.loads(line)
+        others = [each["text"] for each in made["candidates"] if each["text"] != source]
+        assert made["text"] != source or not others
+
+
 def test_int8_is_for_the_model_and_not_for_its_teacher(
     run: Callable[..., Outcome], model: Path, teacher: Path
 ) -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from nltk.translate.bleu_score import SmoothingFunction, modified_precision, sentence_bleu
 from sacrebleu.metrics import BLEU, CHRF
 
-from noise2text.decoding.selection import MBR, BestScore, Candidate, Selector
+from noise2text.decoding.selection import MBR, BestScore, Candidate, Novel, Selector
 from noise2text.decoding.utilities import UTILITIES
 from noise2text.problem import Problem
 
@@ -242,7 +242,29 @@ def test_best_score_takes_the_highest_score_whatever_the_text() -> None:
     assert BestScore().signature == "score"
 
 
-@pytest.mark.parametrize("rule", [MBR(), BestScore()])
+def answers(source: str, *scored: tuple[str, float]) -> list[Candidate]:
+    return [Candidate(text, (), score, source) for text, score in scored]
+
+
+def test_a_copy_of_the_source_is_chosen_only_where_there_is_nothing_else() -> None:
+    rule = Novel(BestScore())
+    asked = answers("How are You?", ("how  are you?", -1.0), ("how do you do?", -3.0), ("are you how?", -2.0))
+    assert BestScore()(asked) == 0
+    assert rule(asked) == 2
+    assert rule(asked[:1]) == 0
+    other = answers("so", ("no", -2.0), ("so", -1.0))
+    assert rule.choose_all([asked, other, asked[:1]]) == [2, 0, 0]
+    assert rule.signature == "novel|score"
+
+
+@given(texts=candidate_texts, source=texts)
+def test_without_copies_the_choice_is_that_among_the_others(texts: list[str], source: str) -> None:
+    own = [Candidate(text, (), 0.0, source) for text in texts]
+    new = [each for each in own if each.text.casefold().split() != source.casefold().split()] or own
+    assert own[Novel(MBR())(own)].text == new[MBR()(new)].text
+
+
+@pytest.mark.parametrize("rule", [MBR(), BestScore(), Novel(MBR())])
 def test_every_rule_chooses_the_only_candidate_and_refuses_none(rule: Selector) -> None:
     assert rule(candidates(["only"])) == 0
     assert rule.choose_all([candidates(["only"]), candidates(["only", "only"])]) == [0, 0]

@@ -44,6 +44,10 @@ def generate(
     likelihood: Annotated[
         str, typer.Option(help="The teacher's: mean a token, or sum of the tokens'.")
     ] = "mean",
+    copies: Annotated[
+        bool,
+        typer.Option(help="Whether a text may be its source again, if there is another candidate."),
+    ] = True,
     device: Device = None,
     precision: Annotated[str, typer.Option(help="float32, bfloat16, int8 (on a CPU) or auto.")] = "auto",
 ) -> None:
@@ -52,10 +56,11 @@ def generate(
     Every generation setting of the model is an option, too, e.g. --steps 10 --length-beam 3; `noise2text
     inspect MODEL` lists them.
     """
+    from noise2text.decoding.selection import Novel
     from noise2text.recipes import load
     from noise2text.runs.display import counted
     from noise2text.runs.generate import choose_selector, generate_lines
-    from noise2text.settings import parse_assignments, parse_options
+    from noise2text.settings import change, parse_assignments, parse_options
     from noise2text.text.corpus import read_sources
 
     texts = read_sources(input)
@@ -63,6 +68,8 @@ def generate(
     steered = {name: value for name, value in (("guide", guide), ("guide_class", label)) if value is not None}
     settings = parse_options(context.args) | parse_assignments(sets) | steered
     selector = choose_selector(settings, teacher, by=likelihood, device=device, precision=precision)
+    if not copies:
+        selector = Novel(selector or system.selector(change(system.how, settings, where="generate")))
     _require_another(output, input)
     with _opened(output) as write, counted("sentences") as count:
         for line in generate_lines(

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from noise2text.decoding.utilities import DIRECTIONS, UTILITIES, Tables
 from noise2text.problem import Problem
 
-__all__ = ["MBR", "BestScore", "Candidate", "Selector"]
+__all__ = ["MBR", "BestScore", "Candidate", "Novel", "Selector"]
 
 
 @dataclass(frozen=True)
@@ -139,6 +139,37 @@ class BestScore:
     def choose_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
         """The place of each sentence's candidate with the highest score."""
         return [self(candidates) for candidates in sentences]
+
+
+@dataclass(frozen=True)
+class Novel:
+    """Another selector that is not shown copies of the source, unless there is nothing else to show."""
+
+    inner: Selector
+
+    @property
+    def signature(self) -> str:
+        """The other's, and what it is not shown."""
+        return f"novel|{self.inner.signature}"
+
+    def __call__(self, candidates: Sequence[Candidate]) -> int:
+        """The place of the chosen candidate among all of them."""
+        return self.choose_all([candidates])[0]
+
+    def choose_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
+        """The place of each sentence's chosen candidate."""
+        places = [_new(candidates) or list(range(len(candidates))) for candidates in sentences]
+        shown = [[each[i] for i in own] for each, own in zip(sentences, places, strict=True)]
+        return [own[at] for own, at in zip(places, self.inner.choose_all(shown), strict=True)]
+
+
+def _new(candidates: Sequence[Candidate]) -> list[int]:
+    """The places of those that say something else than their source; case and spaces are not else."""
+    return [i for i, each in enumerate(candidates) if _plain(each.text) != _plain(each.source)]
+
+
+def _plain(text: str) -> list[str]:
+    return text.casefold().split()
 
 
 def _require(name: str, known: Collection[str], setting: str) -> None:
