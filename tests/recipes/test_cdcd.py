@@ -74,7 +74,8 @@ def test_time_is_warped_every_so_many_steps_by_the_losses_of_the_text(tokenizer:
 
 def test_the_warp_is_in_the_model_folder(dates: Path, tmp_path: Path) -> None:
     files: dict[str, Any] = {split: str(dates / f"{split}.jsonl") for split in ("train", "valid")}
-    changes = SMALL | {"steps": 8, "warp_every": 6, "warp_least": 1, "diffusion_steps": 40, "tokens": 1024}
+    learns = {"steps": 20, "learning_rate": 1e-2}  # until its losses rise with the noise
+    changes = SMALL | learns | {"warp_every": 15, "warp_least": 1, "warp_stride": 4, "diffusion_steps": 40}
     train("cdcd", out=tmp_path / "run", preset="tiny", changes=changes, device="cpu", **files)
     system = load(tmp_path / "run", device="cpu")
     assert isinstance(system, Diffusion)

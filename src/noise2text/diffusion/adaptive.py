@@ -5,16 +5,21 @@ Each position i has its own ᾱⁱ(t). While training, the losses Lⁱ are avera
 
     ᾱⁱ_new(t) = M(L),   L evenly spaced from the smallest loss to the largest.
 
-The mean losses are made increasing first, Lₛ ← max(Lₛ, Lₛ₋₁ + 10⁻⁵), and go on for half a bin at both
-ends, to the times 1/T and 1, whose ᾱ therefore stay. So ᾱⁱ falls strictly after any refit, and z at time 1
-is pure noise.
+The mean losses are noisy, and M must rise. Neighbouring bins whose losses do not rise are therefore pooled
+(isotonic regression by pool-adjacent-violators; Ayer et al., 1955): a pool has the mean of its losses and the
+mean of its ᾱ, and is one knot of M. The losses go on along the line of the last two knots at both ends, to
+the times 1/T and 1, whose ᾱ therefore stay. So ᾱⁱ falls strictly after any refit, and z at time 1 is pure
+noise. Raising Lₛ to the largest loss before it would do as well with many losses, but with few it follows
+the noise: one loss that is too large by chance flattens all that come after it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
@@ -23,7 +28,7 @@ from noise2text.diffusion.schedules import Level, Schedule
 
 __all__ = ["Adaptive"]
 
-RISE = 1e-5  # the least difference of two neighbouring bins' losses
+RISE = 1e-5  # the least difference of two neighbouring knots' losses
 
 
 class Adaptive(Schedule):
@@ -74,10 +79,10 @@ class Adaptive(Schedule):
     def refit(self) -> Tensor:
         """Adapt the positions that have seen enough, which are returned, and forget their losses."""
         ready = (self.counts >= self.least).all(0)  # (positions,)
-        losses, levels = self._knots()
-        share = torch.linspace(0, 1, self.steps, dtype=torch.float64, device=losses.device)
-        wanted = torch.lerp(losses[:1], losses[-1:], share[:, None])  # (T, positions)
-        self.table[1:] = torch.where(ready, _interpolated(wanted, losses, levels), self.table[1:])
+        table, sums, counts = (each.cpu().numpy() for each in (self.table, self.sums, self.counts))
+        for position in ready.nonzero().flatten().tolist():
+            curve = _straightened(table[1:, position], sums[:, position], counts[:, position])
+            self.table[1:, position] = torch.from_numpy(curve).to(self.table)
         self.sums[:, ready] = 0
         self.counts[:, ready] = 0
         return ready
@@ -87,14 +92,6 @@ class Adaptive(Schedule):
         """Drop all losses observed so far."""
         self.sums.zero_()
         self.counts.zero_()
-
-    def _knots(self) -> tuple[Tensor, Tensor]:
-        """The losses and the ᾱ that M joins: those of the bins and, half a bin further, of both ends."""
-        losses = _increasing(self.sums / self.counts.clamp(min=1))
-        first = losses[:1] - (losses[1:2] - losses[:1]) / 2
-        last = losses[-1:] + (losses[-1:] - losses[-2:-1]) / 2
-        levels = self.table[1:].unflatten(0, (-1, self.stride)).mean(1)
-        return torch.cat([first, losses, last]), torch.cat([self.table[1:2], levels, self.table[-1:]])
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
         """Moves with the model, but keeps its precision: in bfloat16 the table's rows would coincide."""
@@ -107,14 +104,45 @@ class Adaptive(Schedule):
         return self
 
 
-def _increasing(losses: Tensor) -> Tensor:
-    """The least rows that are no smaller than these and rise by RISE or more, each column for itself."""
-    ramp = RISE * torch.arange(len(losses), dtype=losses.dtype, device=losses.device)[:, None]
-    return (losses - ramp).cummax(0).values + ramp
+def _straightened(curve: np.ndarray, sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """ᾱ at the times 1/T … 1 with which the losses of the bins are a line; `curve` where they never rise."""
+    pools = _pooled(sums, counts)
+    if len(pools) == 1:
+        return curve
+    levels = curve.reshape(len(sums), -1).mean(1)
+    x = np.array([pool.mean for pool in pools])
+    y = np.array([levels[pool.first : pool.end].mean() for pool in pools])
+    middle = np.array([(pool.first + pool.end) / 2 for pool in pools])
+    slope = np.diff(x) / np.diff(middle)  # by the bin
+    low = x[0] - slope[0] * middle[0]
+    high = x[-1] + slope[-1] * (len(sums) - middle[-1])
+    knots, values = np.concatenate([[low], x, [high]]), np.concatenate([curve[:1], y, curve[-1:]])
+    return np.interp(np.linspace(low, high, len(curve)), knots, values)
 
 
-def _interpolated(at: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """y at the places `at`, on straight lines between increasing x, each column for itself."""
-    right = torch.searchsorted(x.T.contiguous(), at.T.contiguous()).T.clamp(1, len(x) - 1)
-    (x0, x1), (y0, y1) = ((value.gather(0, right - 1), value.gather(0, right)) for value in (x, y))
-    return torch.lerp(y0, y1, ((at - x0) / (x1 - x0)).clamp(0, 1))
+@dataclass(frozen=True)
+class _Pool:
+    """The bins from `first` to before `end`, with all their losses."""
+
+    first: int
+    end: int
+    total: float
+    count: float
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.count
+
+    def __add__(self, later: _Pool) -> _Pool:
+        return _Pool(self.first, later.end, self.total + later.total, self.count + later.count)
+
+
+def _pooled(sums: np.ndarray, counts: np.ndarray) -> list[_Pool]:
+    """The bins, those pooled whose mean losses do not rise by RISE from one to the next."""
+    pools: list[_Pool] = []
+    for place, (total, count) in enumerate(zip(sums, counts, strict=True)):
+        pools.append(_Pool(place, place + 1, float(total), float(count)))
+        while len(pools) > 1 and pools[-1].mean < pools[-2].mean + RISE:
+            last = pools.pop()
+            pools[-1] += last
+    return pools
