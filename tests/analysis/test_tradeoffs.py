@@ -86,7 +86,7 @@ def test_what_has_no_steps_says_so() -> None:
 
 
 def test_quality_is_the_mean_of_the_samples_and_diversity_compares_them() -> None:
-    systems = {"drawn": tiny("seqdiffuseq"), "searched": tiny("transformer")}
+    systems = {"drawn": tiny("seqdiffuseq"), "searched": tiny("gru")}
     drawn, searched = against_diversity(systems, PAIRS, samples=3, seed=7, settings={"select": "mbr"}).rows
     made = [systems["drawn"].generate(SOURCES, seed=seed, noise_beam=1).texts for seed in (7, 8, 9)]
     grams = [[gram for text in own for gram in ngrams(text, 4)] for own in zip(*made, strict=True)]
