@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noise2text.text.plan import Plan, ladder
+from noise2text.text.plan import FEW, MANY, Plan, ladder
 
 LENGTHS = np.random.default_rng(0).integers(1, 60, (3000, 2)).astype(np.int32)
 
@@ -71,6 +71,21 @@ def test_a_ladder_rises_on_both_sides_to_the_longest() -> None:
 def test_a_side_of_one_length_is_never_padded() -> None:
     lengths = np.stack([np.arange(10, 50), np.full(40, 7)], axis=1)
     assert {target for _, target in ladder(lengths)} == {7}
+
+
+def test_many_rungs_spare_short_pairs_the_padding_that_one_long_pair_asks_for() -> None:
+    lengths = np.concatenate([LENGTHS % 20 + 1, [[120, 120]]])
+
+    def padded(rungs: int) -> int:
+        plan = Plan(lengths, tokens=1000, seed=0, shapes=ladder(lengths, rungs=rungs))
+        return sum(len(batch.pairs) * sum(batch.shape) for batch in plan.epoch(0))
+
+    assert padded(MANY) < 0.9 * padded(FEW)
+
+
+def test_rungs_below_the_shortest_pair_change_nothing() -> None:
+    lengths = np.stack([np.arange(10, 50), np.full(40, 7)], axis=1)
+    assert ladder(lengths, rungs=FEW) == ladder(lengths, rungs=MANY)
 
 
 @pytest.mark.parametrize("tokens", [1, 5])

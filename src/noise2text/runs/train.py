@@ -27,7 +27,7 @@ from noise2text.runs.stopping import stoppable
 from noise2text.runs.validation import Validation
 from noise2text.system import System
 from noise2text.text.canvas import Canvas
-from noise2text.text.plan import Plan
+from noise2text.text.plan import FEW, MANY, Plan
 from noise2text.training import checkpoint
 from noise2text.training.averaging import Ema
 from noise2text.training.engines import Through, engage
@@ -107,7 +107,7 @@ class Run:
         self.optimiser = adamw(self.system, settings, device)
         self.ema = Ema(self.system, settings.ema) if settings.ema else None
         lengths = data.train.lengths
-        shapes = self.system.layout.shapes(lengths)
+        shapes = self.system.layout.shapes(lengths, rungs=FEW if device.type == "cuda" else MANY)
         self.plan = Plan(lengths, tokens=settings.tokens, seed=settings.seed, shapes=shapes)
         self.metrics = Metrics(out, tensorboard=settings.tensorboard) if team.is_first else Unwritten(out)
         self.best: list[tuple[float, int]] = []  # (goodness, step), best first

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from noise2text.hardware import send
 from noise2text.problem import Problem
-from noise2text.text.plan import ladder
+from noise2text.text.plan import FEW, ladder
 from noise2text.text.rows import Rows
 from noise2text.text.template import Template
 
@@ -69,9 +69,9 @@ class Layout(ABC):
         """The sources of a batch, at least `width` wide."""
         return Source(*rows.padded(width, pad=self.pad))
 
-    def shapes(self, lengths: np.ndarray) -> list[tuple[int, int]]:
-        """The few shapes that batches of pairs of these lengths (N, 2) are padded to."""
-        return ladder(lengths)
+    def shapes(self, lengths: np.ndarray, *, rungs: int = FEW) -> list[tuple[int, int]]:
+        """The shapes that batches of pairs of these lengths (N, 2) are padded to, at most so many."""
+        return ladder(lengths, rungs=rungs)
 
     @abstractmethod
     def canvas(self, sources: Rows, targets: Rows, *, shape: tuple[int, int] = (0, 0)) -> Canvas:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from noise2text.text.canvas import Canvas, Layout, Source, hold_at
-from noise2text.text.plan import ladder
+from noise2text.text.plan import FEW, ladder
 from noise2text.text.rows import Rows
 
 __all__ = ["Filled"]
@@ -30,9 +30,9 @@ class Filled(Layout):
     def ends(self) -> tuple[int, ...]:
         return (self.eos, self.pad)
 
-    def shapes(self, lengths: np.ndarray) -> list[tuple[int, int]]:
+    def shapes(self, lengths: np.ndarray, *, rungs: int = FEW) -> list[tuple[int, int]]:
         """Sources of several widths; the target's is always the same."""
-        return ladder(np.stack([lengths[:, 0], np.full(len(lengths), self.width)], axis=1))
+        return ladder(np.stack([lengths[:, 0], np.full(len(lengths), self.width)], axis=1), rungs=rungs)
 
     def canvas(self, sources: Rows, targets: Rows, *, shape: tuple[int, int] = (0, 0)) -> Canvas:
         """The canvas of training pairs; a target longer than `width` − 1 is cut, so that its end fits."""

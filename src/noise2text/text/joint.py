@@ -16,6 +16,7 @@ from torch import Tensor
 
 from noise2text.problem import Problem
 from noise2text.text.canvas import Canvas, Layout, Source, hold_at
+from noise2text.text.plan import FEW
 from noise2text.text.rows import Rows
 
 __all__ = ["MARKS", "Infilled", "Joint", "Pairs"]
@@ -36,7 +37,7 @@ class Joint(Layout):
     def ends(self) -> tuple[int, ...]:
         return (self.end, self.pad)
 
-    def shapes(self, lengths: np.ndarray) -> list[tuple[int, int]]:
+    def shapes(self, lengths: np.ndarray, *, rungs: int = FEW) -> list[tuple[int, int]]:
         """One shape: the canvas is always full."""
         return [(int(lengths[:, 0].max()), int(lengths[:, 1].max()))]
 

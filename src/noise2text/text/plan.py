@@ -14,9 +14,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Batch", "Plan", "ladder"]
+__all__ = ["FEW", "MANY", "Batch", "Plan", "ladder"]
 
 Shape = tuple[int, int]
+
+FEW, MANY = 6, 12
+"""Rungs of a ladder: few where a shape costs something (a GPU records each), many where padding does (a CPU).
+
+One long pair stretches the ladder; with few rungs the short pairs, which are most, then share a wide one.
+"""
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,7 @@ class Batch:
     shape: Shape
 
 
-def ladder(lengths: np.ndarray, *, rungs: int = 6, multiple: int = 4) -> list[Shape]:
+def ladder(lengths: np.ndarray, *, rungs: int = FEW, multiple: int = 4) -> list[Shape]:
     """Source and target widths for pairs (N, 2), from narrow to all, each √2 times wider."""
     longer = lengths.max(axis=1)
     widest = lengths.max(axis=0)
