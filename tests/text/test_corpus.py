@@ -100,7 +100,7 @@ BAD = {
     "invalid UTF-8": (".jsonl", b'{"src": "\xff", "trg": "b"}', "not valid UTF-8"),
     "invalid UTF-8 in TSV": (".tsv", b"a\xc3\tb", "not valid UTF-8"),
     "no source": (".jsonl", b'{"trg": "b"}', 'no field "src"'),
-    "no target": (".jsonl", b'{"src": "b", "target": "c"}', 'no field "trg"'),
+    "no target": (".jsonl", b'{"src": "b", "target": "c"}', r'no field "trg" \(there is "src", "target"\)'),
     "not JSON": (".jsonl", b'{"src": "a", "trg": "b"', "not JSON"),
     "deep": (".jsonl", b"[" * 100_000, "not JSON"),
     "large number": (".jsonl", b"9" * 5000, "not JSON"),
@@ -120,6 +120,17 @@ BAD = {
     "blank TSV target": (".tsv", b"a\t ", "the target is empty"),
     "empty TSV line": (".tsv", b"", "0 tabs"),
 }
+
+
+def test_a_list_in_one_line_is_not_taken_for_tsv(file: File) -> None:
+    with pytest.raises(Problem, match="line 1: this is not a JSON object"):
+        list(read_pairs(file("c.json", '[{"src": "a", "trg": "b"}]')))
+
+
+@pytest.mark.parametrize("name", ["c.csv", "c.CSV.gz", "c.xlsx"])
+def test_a_table_is_refused_with_what_to_write_instead(file: File, name: str) -> None:
+    with pytest.raises(Problem, match=rf"{name} is a table .* source TAB target"):
+        list(read_pairs(file(name, "a,b\n")))
 
 
 @pytest.mark.parametrize("suffix, line, reason", BAD.values(), ids=BAD.keys())

@@ -50,6 +50,9 @@ __all__ = [
 
 T = TypeVar("T")
 
+TABLES = (".csv", ".xlsx", ".parquet")
+"""What pairs often come in, and where a line is not a pair."""
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -140,10 +143,12 @@ def _suffix(path: str) -> str:
 
 def _single(path: str) -> Iterator[Callable[[], Pair]]:
     """A reader for each line of a file; the first line decides what a file of unknown kind is."""
+    if _suffix(path) in TABLES:
+        raise Problem(f"{path} is a table that is not read; write it as .tsv: source TAB target, no header.")
     lines = lines_of(path)
     first = next(lines, None)
     if first is not None:
-        sniffed = from_json if first.data.startswith(b"{") else from_tsv
+        sniffed = from_json if first.data.startswith((b"{", b"[")) else from_tsv
         parse = FORMATS.get(_suffix(path), sniffed)
         yield from (partial(_pair, line, parse) for line in chain([first], lines))
 

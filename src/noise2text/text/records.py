@@ -41,8 +41,13 @@ class Record:
     def text(self, key: str) -> str:
         """A field that must be a string."""
         if key not in self.fields:
-            raise LineError(self.line, f'there is no field "{key}"')
+            raise LineError(self.line, f'there is no field "{key}"{self._others()}')
         return self.string(self.fields[key], key)
+
+    def _others(self) -> str:
+        """What the line has instead, for whoever named the fields otherwise."""
+        names = ", ".join(json.dumps(name, ensure_ascii=False) for name in list(self.fields)[:4])
+        return f" (there is {names})" if names and self.line.data.startswith(b"{") else ""
 
     def string(self, value: object, key: str) -> str:
         """The value, if it is a text that UTF-8 can hold."""
