@@ -29,6 +29,17 @@ def test_without_a_terminal_lines_come_every_few_seconds_with_the_time_left(
     ]
 
 
+def test_no_time_is_promised_before_any_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    out = io.StringIO()
+    with Terminal.open(Console(file=out, width=200)) as terminal:
+        terminal.start(100)
+        now[0] += 20
+        terminal.progress(10, "loss 1.0")
+    assert out.getvalue() == "step 10 of 100  loss 1.0\n"
+
+
 def test_in_a_terminal_there_is_a_bar_with_the_numbers() -> None:
     out = io.StringIO()
     with Terminal.open(Console(file=out, width=200, force_terminal=True)) as terminal:

@@ -84,13 +84,15 @@ class Terminal:
         self.begun = self.begun or (step, time.monotonic())
         if not self.console.is_terminal and time.monotonic() - self.shown > 10:
             self.shown = time.monotonic()
-            self.say(f"step {step:,} of {self.total:,}  {summary}  {self._left(step)} left")
+            self.say(f"step {step:,} of {self.total:,}  {summary}{self._left(step)}")
 
-    def _left(self, step: int) -> timedelta:
-        """How long the rest will take if it goes on like this."""
+    def _left(self, step: int) -> str:
+        """How long the rest will take if it goes on like this; nothing before that is known."""
         first, then = self.begun or (step, time.monotonic())
-        pace = (time.monotonic() - then) / max(1, step - first)
-        return timedelta(seconds=round(pace * (self.total - step)))
+        if step == first:
+            return ""
+        pace = (time.monotonic() - then) / (step - first)
+        return f"  {timedelta(seconds=round(pace * (self.total - step)))} left"
 
 
 @contextmanager
