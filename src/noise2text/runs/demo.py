@@ -36,7 +36,13 @@ SETTINGS: dict[str, Any] = {
     "tokenizer": "characters",
     "max_source": 48,
     "max_target": 16,
+    "dropout": 0.0,
     "steps": 1_000,
+    "tokens": 2_048,
+    "learning_rate": 2e-3,
+    "warmup": 200,
+    "log_every": 50,
+    "validate_every": 500,
     "length_beam": 1,
     "noise_beam": 2,
 }
