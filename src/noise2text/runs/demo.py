@@ -43,6 +43,7 @@ SETTINGS: dict[str, Any] = {
     "warmup": 200,
     "log_every": 50,
     "validate_every": 500,
+    "validation_sentences": 100,
     "length_beam": 1,
     "noise_beam": 2,
 }

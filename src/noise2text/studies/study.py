@@ -39,6 +39,7 @@ DATES: Mapping[str, Changes] = {
         "log_every": 50,
         "validate_every": 600,
         "save_every": 200,
+        "validation_sentences": 100,
         "noise_beam": 1,
     },
     "transformer": {"validate_every": 600},
