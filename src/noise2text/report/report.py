@@ -28,7 +28,7 @@ from noise2text.report.scores import differences, scores
 from noise2text.report.settings import settings
 from noise2text.report.training import training
 from noise2text.runs.display import Display, Quiet
-from noise2text.training.checkpoint import write_whole
+from noise2text.runs.pages import write_page
 
 __all__ = ["SECTIONS", "report"]
 
@@ -66,7 +66,7 @@ def report(
     for name, make in wanted.items():
         sections.append(make(evidence))
         tell(name)
-    _write(out, _page(evidence, [each for each in sections if each is not None]))
+    write_page(out, _page(evidence, [each for each in sections if each is not None]))
     return out
 
 
@@ -101,11 +101,3 @@ def _page(evidence: Evidence, sections: Sequence[Section]) -> str:
     return page(
         f"Report on {names}", note(f"{facts}; made by noise2text {noise2text.__version__}."), sections
     )
-
-
-def _write(out: Path, text: str) -> None:
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(out, lambda draft: draft.write_text(text, encoding="utf-8", newline="\n"))
-    except OSError as error:
-        raise Problem(f"{out} cannot be written: {error.strerror}.") from error

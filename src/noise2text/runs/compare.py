@@ -35,9 +35,9 @@ from noise2text.recipes import load
 from noise2text.runs.display import Display, Quiet
 from noise2text.runs.generate import WINDOW, choose_selector
 from noise2text.runs.identity import identity
+from noise2text.runs.pages import write_page
 from noise2text.settings import change, read_config
 from noise2text.text.corpus import Pair, read_pairs
-from noise2text.training.checkpoint import write_whole
 
 __all__ = ["Contestant", "Terms", "compare", "line_up"]
 
@@ -145,22 +145,14 @@ def compare(
         result["systems"][contestant.name]["made_by"] = f"{contestant.describe()}, seed {terms.seed}"
     page = markdown(result, rows)
     result["published"] = [asdict(row) for row in rows]
-    _write(out / "comparison.json", json.dumps(result, indent=2, ensure_ascii=False) + "\n")
-    _write(out / "outputs.tsv", tsv(answers, references, sources))
-    _write(out / "comparison.md", page)
+    write_page(out / "comparison.json", json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+    write_page(out / "outputs.tsv", tsv(answers, references, sources))
+    write_page(out / "comparison.md", page)
     return page
 
 
 def _references(pair: Pair) -> tuple[str, ...]:
     return pair.refs if pair.trg in pair.refs else (pair.trg, *pair.refs)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, lambda draft: draft.write_text(text, encoding="utf-8", newline="\n"))
-    except OSError as error:
-        raise Problem(f"{path} cannot be written: {error.strerror}.") from error
 
 
 # Answers, and where they are kept
@@ -189,7 +181,9 @@ def _all_answers(
     done = 0
     for each in late:
         for window, made in _generate(each, sources, missing[each.name], terms):
-            _write(places[each.name] / f"{window.start}.json", json.dumps(asdict(made), ensure_ascii=False))
+            write_page(
+                places[each.name] / f"{window.start}.json", json.dumps(asdict(made), ensure_ascii=False)
+            )
             done += len(window)
             display.progress(done, each.name)
     reused = [each.name for each in contestants if each not in late]

@@ -27,6 +27,7 @@ from noise2text.problem import Problem, Stopped
 from noise2text.recipes import load, settings_of
 from noise2text.runs.display import Display, Quiet
 from noise2text.runs.distill import distill
+from noise2text.runs.pages import write_page
 from noise2text.runs.train import train
 from noise2text.studies.corpora import Files, content, dates
 from noise2text.studies.measures import measure_model, measure_texts
@@ -35,7 +36,6 @@ from noise2text.studies.study import Arm, Model, Own, Study, fingerprint
 from noise2text.studies.table import latex, markdown, tabulate
 from noise2text.system import System
 from noise2text.text.corpus import Pair, read_pairs
-from noise2text.training.checkpoint import write_whole
 
 __all__ = ["Grid", "run_study"]
 
@@ -71,9 +71,9 @@ def run_study(
     grid.do_all(jobs)
     found = tabulate(study, [grid.read(arm, seed) for arm, seed in jobs], scale=scale)
     with held(grid.place / "table", wait=True):
-        _write(grid.place / "table.json", json.dumps(found, indent=2, ensure_ascii=False) + "\n")
-        _write(grid.place / "table.md", markdown(found))
-        _write(grid.place / "table.tex", latex(found))
+        write_page(grid.place / "table.json", json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+        write_page(grid.place / "table.md", markdown(found))
+        write_page(grid.place / "table.tex", latex(found))
     return found
 
 
@@ -131,7 +131,7 @@ class Grid:
         except Exception as error:  # whatever it is, the other arms can do without this one
             kind = "" if isinstance(error, Problem) else f"{type(error).__name__}: "
             record["error"] = kind + " ".join(str(error).split())
-        _write(self._file(arm, seed), json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+        write_page(self._file(arm, seed), json.dumps(record, indent=2, ensure_ascii=False) + "\n")
         if "error" in record:
             return f"failed: {record['error']}"
         shown = {name: record["numbers"][name] for name in ("bleu", "exact")}
@@ -222,8 +222,8 @@ class Grid:
         finally:
             seconds = before + time.monotonic() - begun
             if folder.exists():
-                _write(spent, json.dumps(seconds))
-        _write(folder / FINISHED, json.dumps({"training_seconds": seconds}))
+                write_page(spent, json.dumps(seconds))
+        write_page(folder / FINISHED, json.dumps({"training_seconds": seconds}))
 
     def _distilled(self, teacher: Model, seed: int) -> str:
         """The corpus of a teacher's texts to the training sources."""
@@ -287,8 +287,3 @@ class _Within:
 
 def _told(changes: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in changes.items())
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, lambda draft: draft.write_text(text, encoding="utf-8"))
