@@ -56,20 +56,19 @@ def generate(
     Every generation setting of the model is an option, too, e.g. --steps 10 --length-beam 3; `noise2text
     inspect MODEL` lists them.
     """
-    from noise2text.decoding.selection import Novel
     from noise2text.recipes import load
     from noise2text.runs.display import counted
     from noise2text.runs.generate import choose_selector, generate_lines
-    from noise2text.settings import change, parse_assignments, parse_options
+    from noise2text.settings import parse_assignments, parse_options
     from noise2text.text.corpus import read_sources
 
     texts = read_sources(input)
     system = load(model, device=device, precision=precision)
     steered = {name: value for name, value in (("guide", guide), ("guide_class", label)) if value is not None}
     settings = parse_options(context.args) | parse_assignments(sets) | steered
-    selector = choose_selector(settings, teacher, by=likelihood, device=device, precision=precision)
-    if not copies:
-        selector = Novel(selector or system.selector(change(system.how, settings, where="generate")))
+    selector = choose_selector(
+        system, settings, teacher, by=likelihood, device=device, precision=precision, copies=copies
+    )
     _require_another(output, input)
     with _opened(output) as write, counted("sentences") as count:
         for line in generate_lines(

@@ -232,6 +232,7 @@ def _generate(
     system = load(contestant.folder, device=terms.device, precision=terms.precision)
     settings = dict(contestant.settings)
     selector = choose_selector(
+        system,
         settings,
         contestant.teacher,
         by=contestant.likelihood,

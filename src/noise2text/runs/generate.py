@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from noise2text.decoding.likelihood import Likelihood
-from noise2text.decoding.selection import Selector
+from noise2text.decoding.selection import Novel, Selector
 from noise2text.problem import Problem
 from noise2text.recipes import load
+from noise2text.settings import change
 from noise2text.system import Autoregressive, Stop, System
 
 __all__ = ["Line", "choose_selector", "generate_lines"]
@@ -37,9 +38,27 @@ class Line:
 
 
 def choose_selector(
+    system: System,
+    settings: dict[str, str],
+    teacher: Path | None,
+    *,
+    by: str,
+    device: str | None,
+    precision: str,
+    copies: bool = True,
+) -> Selector:
+    """The teacher that `--select teacher` asks for, which is taken out of the settings, or the system's own.
+
+    Without `copies` it is not shown candidates that are their source again.
+    """
+    judge = _teacher(settings, teacher, by=by, device=device, precision=precision)
+    chosen = judge or system.selector(change(system.how, settings, where="generate"))
+    return chosen if copies else Novel(chosen)
+
+
+def _teacher(
     settings: dict[str, str], teacher: Path | None, *, by: str, device: str | None, precision: str
 ) -> Selector | None:
-    """The teacher that `--select teacher` asks for, which it takes out of the settings; none without."""
     wanted = settings.get("select")
     if (wanted == "teacher") != (teacher is not None):
         raise Problem("To select by a teacher, give both --select teacher and --teacher DIR.")
