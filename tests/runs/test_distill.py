@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +20,7 @@ from noise2text.system import System
 from noise2text.text.corpus import read_pairs
 
 from ..conftest import SMALL
+from ..teams import meeting_place, who
 
 HOW: dict[str, Any] = {"beam": 2}
 
@@ -216,24 +216,21 @@ def test_mistakes_are_named(teacher: Path, corpus: Path, tmp_path: Path) -> None
 def test_two_processes_make_the_same_corpus_as_one(
     teacher: Path, corpus: Path, expected: list[tuple[str, str]], tmp_path: Path
 ) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
     output = tmp_path / "out.jsonl"
     command = [sys.executable, "-m", "noise2text", "distill", str(teacher), "--input", str(corpus)]
     command += ["--output", str(output), "--beam", "2", "--device", "cpu", "--batch", "1"]
-    shared = os.environ | {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    processes = [
-        subprocess.Popen(
-            command,
-            env=shared | {"RANK": rank, "LOCAL_RANK": rank},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in ("0", "1")
-    ]
-    said = [process.communicate(timeout=240)[0] for process in processes]
+    with meeting_place(2) as place:
+        processes = [
+            subprocess.Popen(
+                command,
+                env=os.environ | place | who(rank),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            for rank in range(2)
+        ]
+        said = [process.communicate(timeout=240)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], said
     assert pairs_of(output) == expected
     assert f"{len(expected)} pairs" in said[0]
