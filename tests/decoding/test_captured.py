@@ -174,6 +174,32 @@ def test_a_path_is_laid_once_until_the_schedule_or_the_settings_change(
     assert len(made) == 4
 
 
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_path_is_laid_anew_once_the_weights_have_changed_where_they_are(
+    small: Make, replays: Captures, wrapped: bool
+) -> None:
+    """As they do between two validations of a run; the ticks of the clocks are made of them."""
+    system = small()
+    denoiser = Clamped(system.denoiser) if wrapped else system.denoiser
+    optimiser = torch.optim.AdamW(system.parameters(), lr=0.1)
+
+    def laid() -> Path:
+        times = strided(3, resolution=40)
+        return replays.lay(lay)(denoiser, system.schedule, times, 4, torch.device("cpu"))
+
+    before = laid()
+    for parameter in system.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optimiser.step()
+    after = laid()
+    assert after.ticks is not None and before.ticks is not None
+    assert not torch.allclose(after.ticks, before.ticks)
+    fresh = denoiser.ticks(after.table[:, 2])
+    assert fresh is not None
+    assert torch.equal(after.ticks, fresh)
+    assert laid() is after
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("name", [name for name, recipe in RECIPES.items() if recipe.fit is None])
 def test_a_gpu_writes_the_same_texts_with_and_without_recording(name: str, tokenizer: Tokenizer) -> None:

@@ -175,7 +175,7 @@ class Captures:
         def laid(
             denoiser: Denoiser, schedule: nn.Module, times: Tensor, length: int, device: torch.device
         ) -> Path:
-            name = (*what, who(denoiser), tuple(times.tolist()), length, *which(schedule))
+            name = (*what, who(denoiser), _age(denoiser), tuple(times.tolist()), length, *which(schedule))
             if name not in self.paths:
                 self.paths[name] = lay(denoiser, schedule, times, length, device)
             return _kept(self.paths, name)
@@ -220,10 +220,24 @@ def who(denoiser: Reader) -> Hashable:
     return id(denoiser), denoiser.space.table.data_ptr()
 
 
+def _age(denoiser: Denoiser) -> Hashable:
+    """How often the weights that make a path's ticks were changed: a graph sees that, a kept path does not."""
+    inner = getattr(denoiser, "denoiser", None)
+    if isinstance(inner, Denoiser):
+        return _age(inner)
+    makes_ticks: nn.Module = getattr(denoiser, "time", denoiser)  # all of what has no such part
+    return tuple(map(_version, makes_ticks.parameters()))
+
+
+def _version(tensor: Tensor) -> Hashable:
+    """How often a tensor was changed in place; those of inference mode do not count, so that is never known."""
+    return object() if tensor.is_inference() else tensor._version
+
+
 def which(schedule: nn.Module) -> Sequence[Hashable]:
     """Which schedule this is: its numbers, where its tables are and how often these were changed."""
     own = chain(schedule.parameters(recurse=False), schedule.buffers(recurse=False))
-    tables = [(t.data_ptr(), object() if t.is_inference() else t._version) for t in own]
+    tables = [(t.data_ptr(), _version(t)) for t in own]
     plain = (item for item in vars(schedule).items() if isinstance(item[1], int | float | str))
     return [
         type(schedule).__qualname__,

@@ -140,7 +140,7 @@ class Sharded(Alone):
         for name, tensor in state.items():
             value = _whole(tensor.detach())
             if name in places:
-                places[name].data.copy_(value)
+                places[name].detach().copy_(value)  # not by `data`: who keeps what they made is to notice
 
 
 class Through(Plain):
