@@ -10,7 +10,7 @@ from noise2text.diffusion.denoiser import Clamped, Denoiser, Estimate, Held, Mem
 from noise2text.diffusion.noise import key
 from noise2text.diffusion.schedules import SCHEDULES, Level, Rescaled, VariancePreserving, betas
 from noise2text.diffusion.space import Space
-from noise2text.diffusion.walk import ancestral, coefficients, ddim, strided, walk
+from noise2text.diffusion.walk import ancestral, coefficients, ddim, pave, strided, walk
 from noise2text.text.canvas import Source
 
 T = 2000
@@ -85,6 +85,17 @@ def test_a_rescaled_schedule_walks_with_its_own_posterior(preserving: bool) -> N
     assert torch.allclose(on_z.squeeze(), gain)
     assert torch.allclose(on_x0.squeeze(), a_s - gain * a_t)
     assert torch.allclose(on_noise.squeeze() ** 2, covariance[0, 0] - gain * covariance[0, 1])
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_any_number_of_steps_has_finite_factors_that_keep_the_marginals(name: str, order: int) -> None:
+    """With 12,000 steps several of sqrt's first times are pure noise, and z must stay a standard normal."""
+    table = pave(levels(name, strided(12_000, resolution=T)), order=order).table[..., 0]  # (K, 7)
+    assert table.isfinite().all()
+    sigma, on_z, on_noise = table[1:, 1].double(), table[1:, 3].double(), table[1:, 6].double()
+    kept = on_z**2 * table[:-1, 1].double() ** 2 + on_noise**2
+    assert torch.allclose(kept, sigma**2, atol=1e-6)
 
 
 def test_strided_times_are_the_papers() -> None:

@@ -147,8 +147,12 @@ def ddim(eta: float) -> Fresh:
 
 
 def coefficients(now: Level, then: Level, fresh: Fresh = ancestral) -> tuple[Tensor, Tensor, Tensor]:
-    """The factors of z_t, ẑ₀ and fresh noise in z_s, in the levels' precision."""
-    rho = ((now.alpha * then.sigma) / (then.alpha * now.sigma)).square().clamp(max=1)
+    """The factors of z_t, ẑ₀ and fresh noise in z_s, in the levels' precision.
+
+    From pure noise to pure noise, where many steps crowd at time 1, ρ is 0/0: such a step stays where it is.
+    """
+    ratio = (now.alpha * then.sigma) / (then.alpha * now.sigma)
+    rho = torch.where(then.alpha > 0, ratio, 1).square().clamp(max=1)
     share = fresh(rho)
     on_z = then.sigma * (1 - share).sqrt() / now.sigma
     return on_z, then.alpha - on_z * now.alpha, then.sigma * share.sqrt()
