@@ -109,6 +109,21 @@ def test_train_takes_every_form_of_corpus(
     assert (tmp_path / "run" / "model.safetensors").exists()
 
 
+def test_a_prepared_corpus_of_longer_pairs_is_refused_before_anything_is_written(
+    run: Callable[..., Outcome], dates: Path, tmp_path: Path
+) -> None:
+    files = ("--train", dates / "train.jsonl", "--valid", dates / "valid.jsonl")
+    made = run("prepare", *files, "--out", tmp_path / "prepared", "--preset", "tiny", *SETS)
+    assert made.code == 0, made.err
+    given = ("--train", tmp_path / "prepared" / "train", "--valid", tmp_path / "prepared" / "valid")
+    more = (*SETS, "--set", "max_source=9")
+    done = run("train", "difformer", *given, "--out", tmp_path / "run", "--preset", "tiny", *more)
+    assert done.code == 1
+    assert "max_source" in done.err
+    assert "Traceback" not in done.err
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_config_and_assignments_change_settings_and_tensorboard_is_written(
     run: Callable[..., Outcome], dates: Path, tmp_path: Path
 ) -> None:

@@ -95,7 +95,7 @@ def _tokens(
     say: Callable[[str], None],
 ) -> Prepared:
     if _is_prepared(path):
-        return Prepared.open(Path(path), tokenizer=tokenizer)
+        return _within(Prepared.open(Path(path), tokenizer=tokenizer), path, settings)
     if not _is_prepared(str(folder)):
         tally = Tally()
         pairs = read_pairs(path, skip_bad=skip_bad, tally=tally)
@@ -106,6 +106,17 @@ def _tokens(
             f"{report.truncated_sources:,} sources and {report.truncated_targets:,} targets cut"
         )
     return Prepared.open(folder, tokenizer=tokenizer)
+
+
+def _within(tokens: Prepared, path: str, settings: DataSettings) -> Prepared:
+    """The tokens, if none of their pairs is longer than the settings allow."""
+    source, target = tokens.lengths.max(axis=0).tolist()
+    if source > settings.max_source or target > settings.max_target:
+        raise Problem(
+            f"{path} has pairs of up to {source} and {target} tokens, but the settings max_source and max_target "
+            f"are {settings.max_source} and {settings.max_target}: raise them, or prepare the corpus with them."
+        )
+    return tokens
 
 
 def _sample(
