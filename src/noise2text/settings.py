@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
+import re
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -75,6 +76,7 @@ def require_share(settings: Any, *names: str) -> None:
 
 def require_heads(settings: Any) -> None:
     """Refuse a width that its heads cannot share."""
+    require_least(settings, 1, "width", "heads")
     if settings.width % settings.heads or settings.width % 2:
         wrong = f"{settings.width} of {settings.heads}"
         raise Problem(f"The setting width must be even and a multiple of heads, not {wrong}.")
@@ -155,8 +157,13 @@ def _bool(value: Any) -> bool:
 
 
 def _int(value: Any) -> int:
-    number = float(str(value).replace("_", ""))
-    if isinstance(value, bool) or number != int(number):
+    text = str(value).replace("_", "")
+    if isinstance(value, bool):
+        raise ValueError(value)
+    if re.fullmatch(r"\s*[+-]?\d+\s*", text):
+        return int(text)  # a float would round what is above 2⁵³
+    number = float(text)  # such as 1e4
+    if number != int(number):
         raise ValueError(value)
     return int(number)
 

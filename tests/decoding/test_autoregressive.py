@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -329,6 +330,7 @@ def test_the_past_is_seen_beyond_a_block_of_positions(tokenizer: Tokenizer) -> N
         ({"beam": 5, "diverse_groups": 2}, "diverse_groups"),
         ({"samples": -1}, "samples"),
         ({"samples": 1, "temperature": 0.0}, "temperature"),
+        ({"samples": 1, "temperature": math.nan}, "temperature"),
         ({"samples": 1, "top_p": 0.0}, "top_p"),
         ({"temperature": 0.7}, "samples"),
         ({"top_k": 3}, "samples"),

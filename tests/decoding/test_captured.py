@@ -192,7 +192,8 @@ def test_a_path_is_laid_anew_once_the_weights_have_changed_where_they_are(
         parameter.grad = torch.ones_like(parameter)
     optimiser.step()
     after = laid()
-    assert after.ticks is not None and before.ticks is not None
+    assert before.ticks is not None
+    assert after.ticks is not None
     assert not torch.allclose(after.ticks, before.ticks)
     fresh = denoiser.ticks(after.table[:, 2])
     assert fresh is not None

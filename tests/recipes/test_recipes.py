@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,8 +15,11 @@ from noise2text import load
 from noise2text.problem import Problem
 from noise2text.recipes import RECIPES, find_recipe, save
 from noise2text.runs.train import train
+from noise2text.settings import change
 from noise2text.system import System
+from noise2text.text.plan import Plan
 from noise2text.text.tokenizer import Tokenizer
+from noise2text.training.optimiser import adamw
 
 from ..conftest import SMALL
 
@@ -44,6 +48,34 @@ def test_every_recipe_trains_generates_and_survives_its_folder(
     assert made.scores == again.scores
     losses = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert all(record["loss"] > 0 for record in losses if "loss" in record)
+
+
+def out_of_range(value: Any) -> list[Any]:
+    """What a number of this kind is unlikely to be."""
+    if isinstance(value, tuple):
+        return [(1.5, 0.9), (-1.0, 0.9)]
+    return [0, -1] if type(value) is int else [-1.0, float("nan")] if type(value) is float else []
+
+
+@pytest.mark.parametrize("name", [name for name, recipe in RECIPES.items() if recipe.fit is None])
+def test_a_number_out_of_range_is_refused_before_a_model_is_made(name: str, tokenizer: Tokenizer) -> None:
+    """Or it is none; but neither torch nor numpy is the one to refuse it, in words of their own."""
+    recipe = RECIPES[name]
+    plain = recipe.settings("tiny")
+    given = [
+        (field.name, bad)
+        for field in dataclasses.fields(plain)
+        for bad in out_of_range(getattr(plain, field.name))
+    ]
+    for field, bad in given:
+        try:
+            settings = change(plain, {field: bad}, where="test")
+        except Problem:
+            continue
+        with torch.device("meta"):
+            system: System = recipe.build(settings, tokenizer)
+        adamw(system, settings, torch.device("cpu"))
+        Plan(np.array([[3, 4]]), tokens=settings.tokens, seed=settings.seed).epoch(0)
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -63,7 +63,7 @@ class AutoregressiveSettings:
                 f"The setting beam must be a multiple of diverse_groups, not {self.beam} of "
                 f"{self.diverse_groups}."
             )
-        if self.temperature <= 0 or not 0 < self.top_p <= 1:
+        if not self.temperature > 0 or not 0 < self.top_p <= 1:
             raise Problem(
                 f"The temperature must be above 0 and top_p above 0 and at most 1, not {self.temperature} "
                 f"and {self.top_p}."

@@ -221,7 +221,7 @@ def who(denoiser: Reader) -> Hashable:
 
 
 def _age(denoiser: Denoiser) -> Hashable:
-    """How often the weights that make a path's ticks were changed: a graph sees that, a kept path does not."""
+    """How often the weights that make a path's ticks were changed: a graph sees it, a kept path does not."""
     inner = getattr(denoiser, "denoiser", None)
     if isinstance(inner, Denoiser):
         return _age(inner)
@@ -230,7 +230,7 @@ def _age(denoiser: Denoiser) -> Hashable:
 
 
 def _version(tensor: Tensor) -> Hashable:
-    """How often a tensor was changed in place; those of inference mode do not count, so that is never known."""
+    """How often a tensor was changed in place; those of inference mode do not count, and say so."""
     return object() if tensor.is_inference() else tensor._version
 
 

@@ -78,6 +78,10 @@ class CmlmSettings(EditorSettings):
     iterations: int = option(10, "T, as the model's default")
     length_beam: int = option(5, "ℓ, as the model's default")
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_least(self, 1, "iterations", "length_beam")
+
 
 _WMT = CmlmSettings()
 

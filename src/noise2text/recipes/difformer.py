@@ -24,7 +24,7 @@ from noise2text.networks.lengths import LengthNll, Lengths
 from noise2text.problem import Problem
 from noise2text.recipes.pretrained_embeddings import place_embeddings
 from noise2text.recipes.recipe import Recipe
-from noise2text.settings import option, require_choice, require_heads, require_share
+from noise2text.settings import option, require_choice, require_heads, require_least, require_share
 from noise2text.system import LengthDiffusion
 from noise2text.text.canvas import Split
 from noise2text.text.tokenizer import Tokenizer
@@ -75,7 +75,14 @@ class DifformerSettings(TrainingSettings):
         if unknown:
             raise Problem(f"The setting losses joins {', '.join(_TERMS)} with +, not {self.losses!r}.")
         require_share(self, "dropout", "label_smoothing", "self_conditioning")
-        if self.factor is not None and self.factor <= 0:
+        require_least(self, 1, "embedding", "ffn", "encoder_layers", "decoder_layers", "diffusion_steps")
+        require_least(self, 1, "generation_steps", "length_beam", "noise_beam")
+        if not 0 <= self.generation_stop_early < self.generation_steps:
+            raise Problem(
+                f"The setting generation_stop_early must be between 0 and generation_steps - 1, not "
+                f"{self.generation_stop_early}."
+            )
+        if self.factor is not None and not self.factor > 0:
             raise Problem(f"The setting factor must be above 0, not {self.factor}.")
 
 

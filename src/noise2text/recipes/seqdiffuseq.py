@@ -72,7 +72,8 @@ class SeqDiffuSeqSettings(TrainingSettings):
         require_heads(self)
         require_share(self, "dropout", "self_conditioning")
         require_least(self, 0, "refit_every")
-        require_least(self, 1, "refit_stride", "refit_least")
+        require_least(self, 1, "embedding", "ffn", "encoder_layers", "decoder_layers", "generation_steps")
+        require_least(self, 1, "noise_beam", "refit_stride", "refit_least")
         if self.diffusion_steps % self.refit_stride or self.diffusion_steps < 2 * self.refit_stride:
             raise Problem(
                 f"The setting diffusion_steps must be a multiple of refit_stride and at least twice it, "

@@ -36,7 +36,8 @@ class EncoderDecoderSettings(TrainingSettings):
         super().__post_init__()
         require_heads(self)
         require_share(self, "dropout", "self_conditioning")
-        require_least(self, 1, "embedding", "ffn", "diffusion_steps", "generation_steps", "noise_beam")
+        require_least(self, 1, "embedding", "ffn", "encoder_layers", "decoder_layers")
+        require_least(self, 1, "diffusion_steps", "generation_steps", "noise_beam")
 
 
 TINY: dict[str, Any] = {

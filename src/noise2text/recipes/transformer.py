@@ -43,7 +43,7 @@ class TransformerSettings(TrainingSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_heads(self)
-        require_least(self, 1, "beam", "encoder_layers", "decoder_layers")
+        require_least(self, 1, "ffn", "beam", "encoder_layers", "decoder_layers")
         require_share(self, "dropout", "label_smoothing")
 
 

@@ -113,8 +113,9 @@ def _within(tokens: Prepared, path: str, settings: DataSettings) -> Prepared:
     source, target = tokens.lengths.max(axis=0).tolist()
     if source > settings.max_source or target > settings.max_target:
         raise Problem(
-            f"{path} has pairs of up to {source} and {target} tokens, but the settings max_source and max_target "
-            f"are {settings.max_source} and {settings.max_target}: raise them, or prepare the corpus with them."
+            f"{path} has pairs of up to {source} and {target} tokens, but the settings max_source and "
+            f"max_target are {settings.max_source} and {settings.max_target}: raise them, or prepare the "
+            f"corpus with them."
         )
     return tokens
 
