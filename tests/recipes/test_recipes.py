@@ -50,6 +50,23 @@ def test_every_recipe_trains_generates_and_survives_its_folder(
     assert all(record["loss"] > 0 for record in losses if "loss" in record)
 
 
+@pytest.mark.parametrize("name", [name for name, recipe in RECIPES.items() if recipe.fit is None])
+def test_what_is_generated_between_training_steps_is_free_of_dropout(name: str, tokenizer: Tokenizer) -> None:
+    recipe = RECIPES[name]
+    plain = recipe.settings("tiny")
+    wanted = SMALL | {"dropout": 0.9, "factor": 2.0}
+    changes = {key: value for key, value in wanted.items() if hasattr(plain, key)}
+    settings = recipe.resolve(dataclasses.replace(plain, **changes), tokenizer)
+    torch.manual_seed(0)
+    system: System = recipe.build(settings, tokenizer)
+    fast = known_to(system, **FEW)
+    first = system.generate(TEXTS, **fast)
+    recipe.objective(settings, system).train()  # as each step of the training loop does
+    again = system.generate(TEXTS, **fast)
+    assert again.candidates == first.candidates
+    assert again.scores == first.scores
+
+
 def out_of_range(value: Any) -> list[Any]:
     """What a number of this kind is unlikely to be."""
     if isinstance(value, tuple):

@@ -143,7 +143,6 @@ class Cmlm(System):
         places: Sequence[int],
         trace: bool,
     ) -> list[Draft]:
-        self.eval()
         given = find_template(how, self.tokenizer, how.length or self.max_target)
         return MaskPredict(self.editor, self.layout, self.tokenizer.mask, self.forbidden).decode(
             self.layout.source(Rows.of(rows)).to(self.device),

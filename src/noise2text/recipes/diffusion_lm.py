@@ -79,7 +79,7 @@ class PairDiffusion(Diffusion):
 
         The places of what is given must be known, so that only the last gap of the pair may be open.
         """
-        self.eval()
+        self.rest()
         if batch < 1:
             raise Problem(f"The batch must hold at least 1 pair, not {batch}.")
         how = dataclasses.replace(change(self.how, settings, where="sample"), noise_beam=1)

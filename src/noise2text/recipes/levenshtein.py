@@ -108,7 +108,6 @@ class Levenshtein(System):
         places: Sequence[int],
         trace: bool,
     ) -> list[Draft]:
-        self.eval()
         prefix, suffix = self.tokenizer.encode([how.prefix, how.suffix])
         given = len(prefix) + len(suffix)
         if given >= self.max_target:

@@ -60,8 +60,6 @@ class Autoregressive(System):
         trace: bool,
     ) -> list[Draft]:
         """What a writer, this system's or one around it, makes of the sources at these places."""
-        if self.training:
-            self.eval()
         rules = Rules(self.tokenizer.eos, self.tokenizer.pad, self.forbidden, self.max_target)
         captures = self.recorded()
         source, known = self.sources(rows, places, few=captures is not None)
@@ -86,7 +84,7 @@ class Autoregressive(System):
         A target that this model cannot write has −∞: one that is too long, or any but the empty one
         to an empty text. A text that is too long is cut, as for `generate`.
         """
-        self.eval()
+        self.rest()
         sources = [row[: self.max_source] for row in self.tokenizer.encode(texts)]
         return log_likelihoods(
             self.writer,

@@ -80,6 +80,11 @@ class System(nn.Module, ABC):
         round_weights(own.repeated, precision, device)
         return own
 
+    def rest(self) -> None:
+        """Leave training in all parts: an objective puts those that it trains into it, but not the system."""
+        if self.training or any(part.training for part in self.children()):
+            self.eval()
+
     @abstractmethod
     def drafts(
         self, rows: Sequence[Sequence[int]], how: Any, *, seed: int, places: Sequence[int], trace: bool
@@ -133,6 +138,7 @@ class System(nn.Module, ABC):
             raise Problem("generate takes a list of texts; put the one text into a list.")
         if batch < 1:
             raise Problem(f"The batch must hold at least 1 sentence, not {batch}.")
+        self.rest()
         with _current(self.device):
             return self._generate(texts, settings, seed, batch, places, trace, selector)
 

@@ -78,8 +78,6 @@ class Diffusion(System):
     def course(
         self, rows: Sequence[Sequence[int]], how: Any, *, seed: int, places: Sequence[int], trace: bool
     ) -> Course:
-        if self.training:
-            self.eval()
         strategy, given = self.strategy(how), find_template(how, self.tokenizer, self.room(how))
         captures = strategy.captures
         source, known = self.sources(rows, places, few=captures is not None)
