@@ -18,11 +18,15 @@ from noise2text.text.tokenizer import Tokenizer
 from ..conftest import SMALL, Make
 
 
-def test_a_pace_says_how_fast_whole_steps_are_and_what_they_are_made_of(tokenizer: Tokenizer) -> None:
+@pytest.mark.parametrize("guessed", [0.5, 1.0])
+def test_a_pace_says_how_fast_whole_steps_are_and_what_they_are_made_of(
+    tokenizer: Tokenizer, guessed: float
+) -> None:
     import dataclasses
 
     recipe = RECIPES["difformer"]
-    settings = dataclasses.replace(recipe.settings("tiny"), **(SMALL | {"factor": 2.0}))
+    changes = SMALL | {"factor": 2.0, "self_conditioning": guessed}
+    settings = dataclasses.replace(recipe.settings("tiny"), **changes)
     (one,) = paces(recipe, settings, tokenizer, device=torch.device("cpu"), length=6, rows=4, steps=2)
     assert one.acceleration == "none"
     assert one.tokens_per_second == pytest.approx(6 * one.pairs_per_second)
