@@ -91,6 +91,14 @@ def test_a_run_that_died_at_any_step_ends_the_same(
     same_ending(whole, out)
 
 
+def test_only_the_models_that_are_averaged_are_kept(dates: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    run(dates, out, changes={"best_by": "loss", "learning_rate": 0.01, "ema": 0.0})  # each is the best so far
+    best = json.loads((out / "checkpoint-00000012" / "training.json").read_text())["best"]
+    assert [step for _, step in best] == [12, 10]
+    assert {folder.name for folder in (out / "kept").iterdir()} == {"00000010", "00000012"}
+
+
 def test_a_second_resume_of_a_finished_run_changes_nothing(dates: Path, whole: Path) -> None:
     before = (whole / "model.safetensors").read_bytes()
     run(dates, whole, resume=True)

@@ -7,6 +7,7 @@ the best few), `checkpoint-…` the point to resume from, `data` the tokens, met
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -19,6 +20,7 @@ from noise2text.hardware import autocast, find_device
 from noise2text.problem import Problem, Stopped
 from noise2text.recipes import Recipe, find_recipe, load, save
 from noise2text.runs.at_once import learn_at_once
+from noise2text.runs.averaged import average_folders
 from noise2text.runs.beginning import as_before, begin, first_before_others, named, refuse_another, settle
 from noise2text.runs.data import Data
 from noise2text.runs.display import Display, Quiet
@@ -204,9 +206,7 @@ class Run:
         """Make the root the average of the best models, where that was asked for."""
         if not self.team.is_first:
             return
-        if self.settings.average > 1:
-            from noise2text.runs.averaged import average_folders
-
+        if self.settings.average > 1 and self.best:
             average_folders([self.out / "kept" / f"{step:08d}" for _, step in self.best], self.out)
         goodness, step = self.best[0] if self.best else (math.nan, 0)
         shown = f"{self.settings.best_by} {abs(goodness):.3f} at step {step:,}"
@@ -225,6 +225,15 @@ class Run:
                 facts={"best": self.best},
                 team=self.team,
             )
+        if self.team.is_first:
+            self._forget_worse()
+
+    def _forget_worse(self) -> None:
+        """Remove models that are no longer to be averaged; not before a checkpoint says so, too."""
+        wanted = {f"{step:08d}" for _, step in self.best}
+        for folder in (self.out / "kept").glob("*"):
+            if folder.name not in wanted:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _restore(self) -> int:
         """Go back to the newest checkpoint; returns its step, 0 without one."""
