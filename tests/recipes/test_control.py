@@ -43,6 +43,12 @@ def test_every_text_begins_with_the_prefix(name: str, tokenizer: Tokenizer) -> N
         assert all(stop.text.startswith("19") for stop in trace)
 
 
+@pytest.mark.parametrize("name", WRITERS)
+def test_no_system_begins_with_what_it_cannot_write(name: str, tokenizer: Tokenizer) -> None:
+    with pytest.raises(Problem, match="character that this model's vocabulary lacks"):
+        system_of(name, tokenizer).generate(TEXTS, prefix="1%")
+
+
 ENDS_ITSELF = [
     "seqdiffuseq",
     "diffuseq",

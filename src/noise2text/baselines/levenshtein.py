@@ -13,7 +13,7 @@ of tokens was dropped, deletion mends what the model's own tokens make of the or
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -164,7 +164,7 @@ class Refiner:
     forbidden: Tensor  # (V,), tokens that are never written
     longest: int
 
-    def start(self, prefix: list[int], suffix: list[int], *, sentences: int) -> Page:
+    def start(self, prefix: Sequence[int], suffix: Sequence[int], *, sentences: int) -> Page:
         """Nothing but what is given, for each sentence."""
         row = [self.marks.begin, *prefix, *suffix, self.marks.end]
         bound = [1] * (1 + len(prefix)) + [2] * (1 + len(suffix))

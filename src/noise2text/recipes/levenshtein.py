@@ -26,6 +26,7 @@ from noise2text.settings import option, require_least, require_share
 from noise2text.system import System
 from noise2text.text.canvas import Split
 from noise2text.text.rows import Rows
+from noise2text.text.template import encode_pieces
 from noise2text.text.tokenizer import Tokenizer
 
 __all__ = ["PRESETS", "RECIPE", "EditSettings", "Levenshtein", "build", "objective"]
@@ -108,7 +109,7 @@ class Levenshtein(System):
         places: Sequence[int],
         trace: bool,
     ) -> list[Draft]:
-        prefix, suffix = self.tokenizer.encode([how.prefix, how.suffix])
+        prefix, suffix = encode_pieces([how.prefix, how.suffix], self.tokenizer)
         given = len(prefix) + len(suffix)
         if given >= self.max_target:
             raise Problem(

@@ -16,6 +16,7 @@ from noise2text.hardware import send
 from noise2text.networks.writer import Writer
 from noise2text.system.base import SELECTORS, System
 from noise2text.text.ended import Ended
+from noise2text.text.template import encode_pieces
 from noise2text.text.tokenizer import Tokenizer
 
 __all__ = ["Autoregressive"]
@@ -66,7 +67,7 @@ class Autoregressive(System):
         drafts = LeftToRight(writer, self.tokenizer.bos, rules, captures).decode(
             source.to(self.device),
             how,
-            prefix=self.tokenizer.encode([how.prefix])[0],
+            prefix=encode_pieces([how.prefix], self.tokenizer)[0],
             seed=seed,
             places=send(known, self.device),
             trace=trace,
