@@ -92,6 +92,15 @@ def pair(make: Callable[[str], Made]) -> Made:
     return make("seqdiffuseq")
 
 
+def test_it_steers_the_same_where_the_caller_is_in_inference_mode(pair: Made) -> None:
+    model, guide = pair
+    how: dict[str, Any] = {"steps": 3, "stop_early": 0, "guide": str(guide), "guide_class": "may"}
+    plain = system_of(model).generate(TEXTS, **how)
+    with torch.inference_mode():
+        made = system_of(model).generate(TEXTS, **how)
+    assert made.candidates == plain.candidates
+
+
 def test_a_folder_is_two_files_and_the_accuracy_is_of_each_time(
     pair: Made, days: Path, tmp_path: Path
 ) -> None:

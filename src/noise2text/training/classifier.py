@@ -163,6 +163,7 @@ def save_classifier(folder: Path, teacher: Teacher, labels: Sequence[str]) -> No
     write_whole(folder / "model.safetensors", lambda path: save_file(tensors, path))
 
 
+@torch.inference_mode(False)  # whatever the caller's mode: gradients go through the classifier
 def load_classifier(folder: Path, space: Space) -> tuple[Classifier, list[str]]:
     """The classifier in a folder, beside the model's embeddings, in float32; and its classes' names."""
     path = folder / "config.json"
