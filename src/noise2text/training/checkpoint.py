@@ -71,7 +71,7 @@ def save(
 
 def _put_in_place(draft: Path, folder: Path) -> None:
     """Make a complete draft the newest checkpoint of its run."""
-    for file in draft.iterdir():
+    for file in draft.rglob("*"):  # several processes write theirs into a folder of its own
         if file.is_file():
             _flush(file)
     shutil.rmtree(folder, ignore_errors=True)
