@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from noise2text.problem import Problem
-from noise2text.report.evidence import Terms
+from noise2text.report.evidence import Terms, pairs_of
 from noise2text.report.report import SECTIONS, report
 from noise2text.text.corpus import Pair, read_pairs, write_pairs
 
@@ -174,6 +174,17 @@ def test_runs_of_different_or_lost_pairs_ask_for_some(runs: dict[str, Path], tmp
         report([run], out=tmp_path / "report.html")
     with pytest.raises(Problem, match=r"validated on different pairs, .* and gone.jsonl: say which"):
         report([runs["copy"], run], out=tmp_path / "report.html")
+
+
+def test_validation_pairs_are_found_as_training_found_them(tmp_path: Path) -> None:
+    """Two files with a comma between them, or one with a comma in its name."""
+    one = tmp_path / "a,b.jsonl"
+    source, target = tmp_path / "x.de", tmp_path / "x.en"
+    for file in (one, source, target):
+        file.touch()
+    for valid in (str(one), f"{source},{target}"):
+        (tmp_path / "run.json").write_text(json.dumps({"valid": valid}))
+        assert pairs_of([tmp_path]) == valid
 
 
 def test_a_page_that_cannot_be_written_leaves_the_old_one(runs: dict[str, Path], tmp_path: Path) -> None:

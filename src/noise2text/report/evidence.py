@@ -24,6 +24,7 @@ from noise2text.runs.looks import look
 from noise2text.settings import change
 from noise2text.system import Generated, System
 from noise2text.text.corpus import Pair, read_pairs
+from noise2text.text.lines import parts_of
 
 __all__ = [
     "FEW",
@@ -129,7 +130,7 @@ def pairs_of(folders: Sequence[Path]) -> str:
         told = " and ".join(sorted(set(found.values())))
         raise Problem(f"The runs were validated on different pairs, {told}: say which with --pairs.")
     folder, file = next(iter(found.items()))
-    missing = [part for part in file.split(",") if not Path(part).is_file()]
+    missing = [part for part in parts_of(file) if not Path(part).is_file()]
     if missing:
         raise Problem(
             f"The validation pairs of {folder}, {file}, are no file here: give others with --pairs."
