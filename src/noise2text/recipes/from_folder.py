@@ -183,7 +183,7 @@ def _configuration(family: Family, settings: PretrainedSettings, tokenizer: Toke
         config = _folders(Path(settings.from_folder))
     else:
         config = family.shape(settings, tokenizer)
-    _check(config, settings, tokenizer, family.positions(settings, tokenizer))
+    _check(config, tokenizer, family.positions(settings, tokenizer))
     return config
 
 
@@ -210,7 +210,7 @@ def _parsed(text: str, *, where: str) -> Any:
         raise Problem(f"{where} is no configuration that transformers knows: {reason}.") from error
 
 
-def _check(config: Any, settings: PretrainedSettings, tokenizer: Tokenizer, needed: int) -> None:
+def _check(config: Any, tokenizer: Tokenizer, needed: int) -> None:
     """Refuse what does not fit together, before any weight is made."""
     if config.vocab_size < len(tokenizer):
         raise Problem(

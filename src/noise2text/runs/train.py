@@ -159,19 +159,19 @@ class Run:
         self.metrics.add(tick)
         ended = step == settings.steps
         if step % settings.log_every == 0 or ended:
-            self._check(step)
+            self._check()
             self.display.progress(step, self.metrics.log(step))
         if step % settings.validate_every == 0 or ended:
-            self._check(step)
+            self._check()
             self._validate(step)
         stopping = self.team.any(stop())
         if step % settings.save_every == 0 or ended or stopping:
-            self._check(step)
+            self._check()
             self._save(step)
         if stopping and not ended:
             raise Stopped(f"Stopped after step {step:,}; --resume goes on from there.")
 
-    def _check(self, step: int) -> None:
+    def _check(self) -> None:
         """Refuse to go on, or to save, once a loss was not a number."""
         bad = self.metrics.first_bad_step()
         if bad:
