@@ -64,3 +64,10 @@ def test_the_loss_is_the_surprise_at_the_right_offset_clipped_to_the_reach() -> 
     expected = -predictor.log_probabilities(memory)[[0, 1], [1, 4]]  # offsets −1 and 8, clipped to 2
     assert torch.allclose(term.value(trace)[:, 0], expected)
     assert term.mask(canvas).tolist() == [[True], [True]]
+
+
+def test_a_beam_wider_than_the_longest_length_tries_each_length_once() -> None:
+    predictor = Lengths(4, longest=3, reach=16)
+    lengths, scores = predictor.propose(memory_of([2, 5]), 7, top)
+    assert [sorted(row) for row in lengths.tolist()] == [[1, 2, 3], [1, 2, 3]]
+    assert scores.isfinite().all()

@@ -42,13 +42,17 @@ class Lengths(nn.Module):
     def propose(
         self, memory: Memory, beam: int, choose: Callable[[Tensor, int], Tensor]
     ) -> tuple[Tensor, Tensor]:
-        """The lengths (B, beam) worth trying, between 1 and the longest, and their log-probabilities."""
+        """The lengths (B, beam) worth trying, between 1 and the longest, and their log-probabilities.
+
+        There are no more than so many lengths: a beam that is wider would try some of them twice, and count
+        their texts twice when one is selected.
+        """
         lengths = _count(memory.padding)[:, None] + torch.arange(
             -self.reach, self.reach + 1, device=memory.padding.device
         )
         possible = (lengths >= 1) & (lengths <= self.longest)
         scores = self.log_probabilities(memory).masked_fill(~possible, -torch.inf)
-        chosen = choose(scores, beam)
+        chosen = choose(scores, min(beam, self.longest))
         return lengths.gather(1, chosen).clamp(1, self.longest), scores.gather(1, chosen)
 
 
