@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from noise2text.recipes import save, settings_of
+from noise2text.runs.generate import Line
 
 from ..conftest import SMALL
 from .conftest import Outcome
@@ -99,6 +101,17 @@ def test_without_copies_a_text_is_never_its_source_again(
         made = json.loads(line)
         others = [each["text"] for each in made["candidates"] if each["text"] != source]
         assert made["text"] != source or not others
+
+
+def test_a_score_that_is_not_finite_is_null_in_json() -> None:
+    """A length that the model cannot predict from so long a source has the probability 0."""
+
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is not JSON")
+
+    line = Line("b", ["a", "b"], [-math.inf, -0.5], []).as_json()
+    scores = [each["score"] for each in json.loads(line, parse_constant=refuse)["candidates"]]
+    assert scores == [None, -0.5]
 
 
 def test_int8_is_for_the_model_and_not_for_its_teacher(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -33,7 +34,8 @@ class Line:
     def as_json(self) -> str:
         """The answer and its candidates as a line of JSON Lines, which `evaluate` reads."""
         pairs = zip(self.candidates, self.scores, strict=True)
-        candidates = [{"text": text, "score": score} for text, score in pairs]
+        finite = ((text, score if math.isfinite(score) else None) for text, score in pairs)  # JSON has no ∞
+        candidates = [{"text": text, "score": score} for text, score in finite]
         return json.dumps({"text": self.text, "candidates": candidates}, ensure_ascii=False)
 
 
