@@ -67,6 +67,8 @@ def test_the_page_has_means_spreads_ranks_failures_and_signatures() -> None:
 def test_latex_escapes_and_keeps_all_rows() -> None:
     page = latex(tabulate(STUDY, RECORDS, scale="tiny"))
     assert r"best \& last & 30.00 & 90.00 $\pm$ 2.83" in page
+    odd = Study(**(vars(STUDY) | {"arms": (Arm("F ~ {$2^d$}", Model("difformer")),)}))
+    assert r"F \textasciitilde{} \{\$2\textasciicircum{}d\$\}" in latex(tabulate(odd, [], scale="tiny"))
     assert page.count(r"\\") == 5
     assert page.startswith(r"\begin{tabular}{lrrrrrr}")
 

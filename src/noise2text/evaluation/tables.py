@@ -14,7 +14,7 @@ from typing import Any
 from noise2text.evaluation.diversity import DIVERSITIES
 from noise2text.evaluation.metrics import LABELS
 
-__all__ = ["Line", "lines", "to_csv", "to_latex", "to_text"]
+__all__ = ["Line", "escaped", "lines", "to_csv", "to_latex", "to_text"]
 
 SCORES = LABELS | {kind.name: kind.label for kind in DIVERSITIES}
 
@@ -99,8 +99,8 @@ def to_latex(found: Sequence[Line]) -> str:
     rows = []
     for line in found:
         ends = [f"[{line.low}, {line.high}]" if line.low else ""] if with_ends else []
-        signature = f"\\texttt{{{_escaped(line.signature)}}}" if line.signature else ""
-        rows.append([_escaped(line.name), line.value, *ends, signature])
+        signature = f"\\texttt{{{escaped(line.signature)}}}" if line.signature else ""
+        rows.append([escaped(line.name), line.value, *ends, signature])
     body = "\n".join(" & ".join(row).rstrip() + " \\\\" for row in rows)
     columns = "lrcl" if with_ends else "lrl"
     top = f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{' & '.join(header)} \\\\\n\\midrule\n"
@@ -116,5 +116,6 @@ SPECIAL: dict[str, str | int | None] = {
 }
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """The text as LaTeX prints it."""
     return text.translate(str.maketrans(SPECIAL))

@@ -11,6 +11,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from noise2text.evaluation.comparison import aligned
+from noise2text.evaluation.tables import escaped
 from noise2text.studies.measures import MEASURES
 from noise2text.studies.ranks import kendall, places, spearman
 from noise2text.studies.study import Arm, Study
@@ -93,7 +94,7 @@ def markdown(found: Mapping[str, Any]) -> str:
 
 def latex(found: Mapping[str, Any]) -> str:
     """The table as a LaTeX tabular."""
-    head, *rows = [[_escaped(cell) for cell in row] for row in _cells(found)]
+    head, *rows = [[escaped(cell).replace("±", r"$\pm$") for cell in row] for row in _cells(found)]
     lines = [" & ".join(row) + r" \\" for row in (head, *rows)]
     columns = "l" + "r" * (len(head) - 1)
     body = [lines[0], r"\hline", *lines[1:]]
@@ -151,9 +152,3 @@ def _shown(value: float | None) -> str:
 
 def _number(measure: str, value: float | None) -> str:
     return "" if value is None else f"{value:.{MEASURES[measure].digits}f}"
-
-
-def _escaped(cell: str) -> str:
-    for sign in "&%_#":
-        cell = cell.replace(sign, f"\\{sign}")
-    return cell.replace("±", r"$\pm$")
