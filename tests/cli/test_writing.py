@@ -212,8 +212,12 @@ def test_the_input_is_never_written_over(run: Callable[..., Outcome], model: Pat
     texts.write_text("7 april 1957\n")
     link = tmp_path / "same.txt"
     link.symlink_to(texts)
-    for output in (texts, link):
-        outcome = run("generate", model, "--input", texts, "--output", output)
+    target = tmp_path / "target.txt"
+    target.write_text("1957-04-07\n")
+    given: list[tuple[object, Path]] = [(texts, texts), (texts, link)]  # and as one of two parallel files
+    given += [(f"{texts},{target}", output) for output in (texts, link, target)]
+    for input, output in given:
+        outcome = run("generate", model, "--input", input, "--output", output)
         assert outcome.code == 1
         assert "is the input, too" in outcome.err
     assert texts.read_text() == "7 april 1957\n"
