@@ -223,6 +223,23 @@ def test_the_input_is_never_written_over(run: Callable[..., Outcome], model: Pat
     assert texts.read_text() == "7 april 1957\n"
 
 
+def test_an_older_output_is_replaced_by_the_first_text_and_not_by_a_mistake(
+    run: Callable[..., Outcome], model: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "made.txt"
+    output.write_text("of yesterday\n" * 9)
+    ask = ("generate", model, "--input", "-", "--output", output, "--steps", 2, "--stop-early", 0)
+    mistaken = run(*ask, "--prefix", "%", stdin=b"7 april\n")
+    assert mistaken.code == 1
+    assert output.read_text() == "of yesterday\n" * 9
+    done = run(*ask, stdin=b"7 april\n12. mai\n")
+    assert done.code == 0, done.err
+    assert len(output.read_text().splitlines()) == 2
+    assert "yesterday" not in output.read_text()
+    assert run(*ask, stdin=b"").code == 0
+    assert output.read_text() == ""
+
+
 def test_candidates_are_written_as_evaluate_reads_them(
     run: Callable[..., Outcome], model: Path, tmp_path: Path
 ) -> None:

@@ -134,13 +134,27 @@ def _require_another(output: Path | None, input: str) -> None:
 
 @contextmanager
 def _opened(output: Path | None) -> Iterator[Any]:
-    """A function that writes one line, flushed, so that what is done is not lost."""
+    """A function that writes one line, flushed, so that what is done is not lost.
+
+    What the file held before goes with the first line, or at the end: a mistake found before costs nothing.
+    """
     if output is None:
         yield lambda text: print(text, flush=True)
         return
     try:
-        file = output.open("w", encoding="utf-8", newline="\n")
+        file = output.open("a", encoding="utf-8", newline="\n")
     except OSError as error:
         raise Problem(f"{output} cannot be written: {error.strerror}.") from error
+    old = output.is_file()  # what is no file, such as a pipe, has nothing to lose
+
+    def write(text: str) -> None:
+        nonlocal old
+        if old:
+            file.truncate(0)
+            old = False
+        print(text, file=file, flush=True)
+
     with file:
-        yield lambda text: print(text, file=file, flush=True)
+        yield write
+        if old:
+            file.truncate(0)
