@@ -176,6 +176,15 @@ def test_trace_prints_the_text_at_every_step(
     assert done.out.splitlines()[-1].endswith(out.read_text().strip())
 
 
+def test_a_trace_does_not_mix_with_json(run: Callable[..., Outcome], model: Path) -> None:
+    ask = ["generate", model, "--input", "-", "--json", "--steps", 4, "--stop-early", 1]
+    plain, traced = (json.loads(run(*ask, *more, stdin=b"7 april\n").out) for more in ([], ["--trace"]))
+    trace = traced.pop("trace")
+    assert traced == plain
+    assert len(trace) == 3
+    assert trace[-1]["text"] == plain["text"]
+
+
 def test_an_input_that_is_too_long_is_cut_and_said(run: Callable[..., Outcome], model: Path) -> None:
     done = run("generate", model, "--input", "-", "--steps", 2, "--stop-early", 0, stdin=b"1" * 200 + b"\n")
     assert done.code == 0

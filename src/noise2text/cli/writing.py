@@ -34,7 +34,10 @@ def generate(
     label: Annotated[str | None, typer.Option("--class", help="The class that --guide steers to.")] = None,
     seed: Annotated[int, typer.Option(help="Decides the noise.")] = 0,
     batch: Annotated[int, typer.Option(help="Sentences at once; the texts do not depend on it.")] = 32,
-    trace: Annotated[bool, typer.Option("--trace", help="Print the text at every step.")] = False,
+    trace: Annotated[
+        bool,
+        typer.Option("--trace", help="Print the text at every step; with --json it is part of the line."),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Write JSON Lines: each text with its candidates and scores.")
     ] = False,
@@ -81,7 +84,7 @@ def generate(
             selector=selector,
             say=_complain,
         ):
-            for stop in line.trace:
+            for stop in () if as_json else line.trace:
                 print(f"  t={stop.time:.3f}  {stop.text}")
             write(line.as_json() if as_json else line.text)
             count()

@@ -32,11 +32,14 @@ class Line:
     trace: list[Stop]
 
     def as_json(self) -> str:
-        """The answer and its candidates as a line of JSON Lines, which `evaluate` reads."""
+        """The answer, its candidates and any trace as a line of JSON Lines, which `evaluate` reads."""
         pairs = zip(self.candidates, self.scores, strict=True)
         finite = ((text, score if math.isfinite(score) else None) for text, score in pairs)  # JSON has no ∞
         candidates = [{"text": text, "score": score} for text, score in finite]
-        return json.dumps({"text": self.text, "candidates": candidates}, ensure_ascii=False)
+        trace = (
+            {"trace": [{"time": stop.time, "text": stop.text} for stop in self.trace]} if self.trace else {}
+        )
+        return json.dumps({"text": self.text, "candidates": candidates} | trace, ensure_ascii=False)
 
 
 def choose_selector(
