@@ -15,6 +15,7 @@ from noise2text.settings import (
     parse_assignments,
     parse_options,
     read_config,
+    require_heads,
     require_least,
 )
 
@@ -124,3 +125,23 @@ def test_options_become_settings_and_a_lone_one_is_named() -> None:
         parse_options(["--steps", "--eta", "1"])
     with pytest.raises(Problem, match="nothing to do with 'five'"):
         parse_options(["five"])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("rate", "nan"), ("rate", "inf"), ("rate", float("-inf")), ("steps", "1e20")]
+)
+def test_what_no_tensor_can_hold_is_no_number(name: str, value: object) -> None:
+    with pytest.raises(Problem, match=f"the setting {name} takes a"):
+        change(Example(), {name: value}, where="here")
+
+
+@dataclass(frozen=True)
+class Shape:
+    width: int
+    heads: int
+
+
+@pytest.mark.parametrize("shape", [Shape(0, 4), Shape(-4, 4), Shape(8, 0), Shape(8, -2)])
+def test_width_and_heads_are_positive(shape: Shape) -> None:
+    with pytest.raises(Problem, match="at least 1"):
+        require_heads(shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
+import math
 import re
 import types
 import typing
@@ -158,20 +159,18 @@ def _bool(value: Any) -> bool:
 
 def _int(value: Any) -> int:
     text = str(value).replace("_", "")
-    if isinstance(value, bool):
-        raise ValueError(value)
-    if re.fullmatch(r"\s*[+-]?\d+\s*", text):
-        return int(text)  # a float would round what is above 2⁵³
-    number = float(text)  # such as 1e4
-    if number != int(number):
+    plain = re.fullmatch(r"\s*[+-]?\d+\s*", text)
+    number = int(text) if plain else float(text)  # 1e4 is a float, which would round what is above 2⁵³
+    if isinstance(value, bool) or number != int(number) or abs(number) >= 2**63:  # what a tensor can hold
         raise ValueError(value)
     return int(number)
 
 
 def _float(value: Any) -> float:
-    if isinstance(value, bool):
+    number = float(value)
+    if isinstance(value, bool) or not math.isfinite(number):
         raise ValueError(value)
-    return float(value)
+    return number
 
 
 def _str(value: Any) -> str:

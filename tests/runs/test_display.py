@@ -58,3 +58,15 @@ def test_a_second_part_takes_the_place_of_the_first() -> None:
         terminal.progress(3, "second")
         assert len(terminal.bar.tasks) == 1
     assert "3/7" in out.getvalue()
+
+
+def test_a_run_without_end_has_no_time_left_to_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    out = io.StringIO()
+    with Terminal.open(Console(file=out, width=200)) as terminal:
+        terminal.start(10**18)
+        for step in (1, 2):
+            now[0] += 60
+            terminal.progress(step, "loss 1.0")
+    assert out.getvalue().splitlines()[-1] == f"step 2 of {10**18:,}  loss 1.0"

@@ -71,7 +71,7 @@ class SeqDiffuSeqSettings(TrainingSettings):
         super().__post_init__()
         require_heads(self)
         require_share(self, "dropout", "self_conditioning")
-        require_least(self, 0, "refit_every")
+        require_least(self, 0, "refit_every", "refit_first")
         require_least(self, 1, "embedding", "ffn", "encoder_layers", "decoder_layers", "generation_steps")
         require_least(self, 1, "noise_beam", "refit_stride", "refit_least")
         if self.diffusion_steps % self.refit_stride or self.diffusion_steps < 2 * self.refit_stride:

@@ -92,7 +92,8 @@ class Terminal:
         if step == first:
             return ""
         pace = (time.monotonic() - then) / (step - first)
-        return f"  {timedelta(seconds=round(pace * (self.total - step)))} left"
+        left = round(pace * (self.total - step))
+        return f"  {timedelta(seconds=left)} left" if left < 1e12 else ""  # a timedelta holds no more
 
 
 @contextmanager

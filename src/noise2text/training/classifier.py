@@ -62,6 +62,7 @@ class ClassifierSettings:
     def __post_init__(self) -> None:
         require_heads(self)
         require_least(self, 1, "ffn", "layers", "steps", "batch")
+        require_least(self, 0, "learning_rate", "warmup", "seed")
         require_share(self, "dropout")
 
 

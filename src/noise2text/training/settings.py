@@ -79,7 +79,7 @@ class TrainingSettings(DataSettings):
         for name, allowed in _CHOICES.items():
             require_choice(self, name, allowed)
         require_least(self, 1, *_POSITIVE)
-        require_least(self, 0, "learning_rate", "weight_decay", "seed")
+        require_least(self, 0, "learning_rate", "weight_decay", "warmup", "clip", "seed")
         if not all(0 <= beta < 1 for beta in self.betas):
             raise Problem(f"The setting betas takes two numbers from 0 to below 1, not {self.betas}.")
         if not 0 <= self.ema < 1:
