@@ -107,7 +107,10 @@ def restore(
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` make a file under another name, then put it in its place at once."""
     draft = path.with_name(path.name + ".draft")
+    draft.touch()  # with the rights that the user gives to new files; safetensors gives others none
+    rights = draft.stat().st_mode
     write(draft)
+    draft.chmod(rights)
     _flush(draft)
     os.replace(draft, path)
 
@@ -120,7 +123,7 @@ def _flush(file: Path) -> None:
 def _write_state(tensors: dict[str, Tensor], draft: Path, team: Team) -> None:
     if team.is_alone:
         whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
-        save_file(whole, draft / "training.safetensors")
+        write_whole(draft / "training.safetensors", lambda path: save_file(whole, path))
         return
     from noise2text.training import parts
 
