@@ -115,3 +115,24 @@ def test_what_training_is_not_timed_by_is_refused(
     outcome = run("bench", model, "--train", "--device", "cpu", *arguments)
     assert outcome.code == 1
     assert message in outcome.err
+
+
+@pytest.mark.parametrize("ignored", [("--vocab", 20), ("--dim", 3), ("--schedule", "linear")])
+def test_rescale_refuses_what_a_model_decides_itself(
+    run: Callable[..., Outcome], model: Path, ignored: tuple[object, ...]
+) -> None:
+    done = run("rescale", model, *ignored)
+    assert done.code == 1
+    assert "its own schedule and embeddings" in done.err
+
+
+@pytest.mark.parametrize(
+    ("given", "said"), [(("--rows", 4), "give --train"), (("--length", 0), "at least 1 token, not 0")]
+)
+def test_bench_refuses_what_it_would_not_time(
+    run: Callable[..., Outcome], model: Path, given: tuple[object, ...], said: str
+) -> None:
+    done = run("bench", model, *given)
+    assert done.code == 1
+    assert said in done.err
+    assert not done.out

@@ -16,6 +16,7 @@ __all__ = ["bench", "compare", "inspect", "published", "recipes", "rescale", "se
 
 
 BATCHES, STEPS, CANDIDATES = "1,32", "5,15", "1,10"  # that `bench` times, unless told
+VOCABULARY, DIMENSION = 10_000, 128  # of the embeddings that `rescale` draws, unless told
 
 
 class ScheduleName(StrEnum):
@@ -85,8 +86,8 @@ def rescale(
         Path | None, typer.Argument(help="A trained model, for its real embeddings and schedule.")
     ] = None,
     schedule: Annotated[ScheduleName, typer.Option(help="The noise schedule.")] = ScheduleName.sqrt,
-    vocab: Annotated[int, typer.Option(help="V, how many embeddings.")] = 10_000,
-    dim: Annotated[int, typer.Option(help="d, their dimension.")] = 128,
+    vocab: Annotated[int, typer.Option(help="V, how many embeddings.")] = VOCABULARY,
+    dim: Annotated[int, typer.Option(help="d, their dimension.")] = DIMENSION,
     target: Annotated[float, typer.Option(help="The largest degeneration score allowed.")] = 0.15,
     variance_preserving: Annotated[
         bool, typer.Option("--variance-preserving", help="Rescale by eq. 8.")
@@ -97,6 +98,8 @@ def rescale(
     """Find the noise factor that keeps a schedule from degenerating (Difformer, appendix D)."""
     from noise2text.runs.looks import rescaling
 
+    if model is not None and (schedule, vocab, dim) != (ScheduleName.sqrt, VOCABULARY, DIMENSION):
+        raise Problem("A model has its own schedule and embeddings: leave --schedule, --vocab and --dim out.")
     found = rescaling(
         model,
         schedule=schedule,
@@ -159,6 +162,10 @@ def bench(
         ):
             print(line)
         return
+    if rows:
+        raise Problem("--rows are pairs of a training step: give --train, too, or --batches instead.")
+    if length < 1:
+        raise Problem(f"The length must be at least 1 token, not {length}.")
     from noise2text.recipes import load
     from noise2text.runs.bench import report
 
