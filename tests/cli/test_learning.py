@@ -233,3 +233,58 @@ def test_the_demo_replaces_nothing_but_a_demo(run: Callable[..., Outcome], tmp_p
     outcome = run("demo", "--out", mine)
     assert outcome.code == 1
     assert "is a file" in outcome.err
+
+
+@pytest.mark.parametrize("command", ["train", "prepare", "train-classifier"])
+def test_a_file_in_the_place_of_the_folder_is_one_sentence_and_stays(
+    run: Callable[..., Outcome], dates: Path, model: Path, tmp_path: Path, command: str
+) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    first: list[object] = {"train": ["difformer"], "prepare": [], "train-classifier": [model]}[command]
+    files = ["--train", dates / "train.jsonl", "--valid", dates / "valid.jsonl", "--out", taken]
+    done = run(command, *first, *files)
+    assert done.code == 1
+    assert done.err.splitlines()[-1].startswith(f"noise2text: {taken} ")
+    assert taken.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "learning_rate=-1",
+        "betas=0.9,1",
+        "seed=-1",
+        "clip=-1",
+        "warmup=-1",
+        "weight_decay=-1",
+        "encoder_layers=-1",
+        "embedding=0",
+        "ffn=0",
+        "generation_steps=0",
+        "length_beam=0",
+        "noise_beam=0",
+        "diffusion_steps=0",
+    ],
+)
+def test_numbers_without_sense_are_refused_before_anything_is_written(
+    run: Callable[..., Outcome], dates: Path, tmp_path: Path, value: str
+) -> None:
+    files = ["--train", dates / "train.jsonl", "--valid", dates / "valid.jsonl", "--out", tmp_path / "run"]
+    done = run("train", "difformer", "--preset", "tiny", *files, *SETS, "--set", value)
+    assert done.code == 1
+    assert done.err.startswith(f"noise2text: The setting {value.partition('=')[0]} must be at least")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_empty_line_among_pairs_is_called_so(run: Callable[..., Outcome], tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text('{"src": "a", "trg": "b"}\n\n{"src": "c", "trg": "d"}\n')
+    done = run("train", "difformer", "--train", pairs, "--valid", pairs, "--out", tmp_path / "run")
+    assert done.code == 1
+    assert f"{pairs}, line 2: the line is empty; " in done.err
+
+
+def test_others_may_read_a_model_as_its_owner_lets_them(model: Path) -> None:
+    rights = {path.name: path.stat().st_mode for path in model.rglob("*") if path.is_file()}
+    assert {rights["model.safetensors"], rights["training.safetensors"]} == {rights["config.json"]}

@@ -263,3 +263,20 @@ def test_candidates_are_written_as_evaluate_reads_them(
     assert all(row["text"] in [each["text"] for each in row["candidates"]] for row in rows[:2])
     scored = run("evaluate", "--hyp", made, "--ref", texts)
     assert scored.code == 0, scored.err
+
+
+def test_too_little_memory_is_one_sentence(run: Callable[..., Outcome], model: Path, tmp_path: Path) -> None:
+    source = tmp_path / "source.txt"
+    source.write_text("7 april 1957\n")
+    done = run("generate", model, "--input", source, "--steps", 10**15)
+    assert done.code == 1
+    assert done.err.startswith("noise2text: The memory is not enough")
+    assert "Traceback" not in done.err
+
+
+def test_too_few_steps_name_both_settings(run: Callable[..., Outcome], model: Path, tmp_path: Path) -> None:
+    source = tmp_path / "source.txt"
+    source.write_text("7 april 1957\n")
+    done = run("generate", model, "--input", source, "--steps", 3, "--stop-early", 5)
+    assert done.code == 1
+    assert "stop_early must be at least 0 and below steps, not 5 of 3" in done.err

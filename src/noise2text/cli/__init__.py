@@ -54,6 +54,26 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
+    except (OSError, RuntimeError, MemoryError) as error:
+        sentence = _outside(error)
+        if sentence is None:
+            raise
+        print(f"noise2text: {sentence}", file=sys.stderr)
+        sys.exit(1)
+
+
+def _outside(error: Exception) -> str | None:
+    """What the machine refused, in one sentence; None for what is the program's own mistake."""
+    if isinstance(error, OSError) and error.strerror:
+        where = "A file" if error.filename is None else error.filename
+        return (
+            f"{where} cannot be read or written ({error.strerror}): check the path, its rights and the disk."
+        )
+    if isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error):
+        return (
+            "The memory is not enough: take fewer sentences at once (--batch, tokens), candidates or steps."
+        )
+    return None
 
 
 def _version(wanted: bool) -> None:

@@ -93,8 +93,8 @@ def prepare(
     from noise2text.settings import parse_assignments
 
     settings = settle(find_recipe(recipe), preset, config, parse_assignments(sets))
-    if out.exists() and any(out.iterdir()):
-        raise Problem(f"{out} is not empty: choose another folder.")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise Problem(f"{out} is a file or not empty: choose another folder.")
     data = open_data(train, valid, out, settings, skip_bad=skip_bad, say=print)
     print(f"{out}: {len(data.train):,} training and {len(data.valid):,} validation pairs")
 

@@ -50,7 +50,10 @@ class DiffusionSettings:
     def __post_init__(self) -> None:
         require_least(self, 1, "steps", "noise_beam")
         if not 0 <= self.stop_early < self.steps:
-            raise Problem(f"The setting stop_early must be between 0 and steps - 1, not {self.stop_early}.")
+            raise Problem(
+                f"The setting stop_early must be at least 0 and below steps, not {self.stop_early} of "
+                f"{self.steps}: change one of them."
+            )
         require_share(self, "eta")
         require_least(self, 0, "guide_steps", "guide_rate", "fluency")
         if bool(self.guide) != bool(self.guide_class):

@@ -36,8 +36,8 @@ def train_classifier(
     """Train on the noisy texts of a model; returns the validation accuracy by time."""
     out, display = Path(out), display or Quiet()
     settings = change(ClassifierSettings(), changes or {}, where="train-classifier")
-    if out.exists() and any(out.iterdir()):
-        raise Problem(f"{out} is not empty: choose another folder.")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise Problem(f"{out} is a file or not empty: choose another folder.")
     taught, asked = read_labelled(train), read_labelled(valid)
     labels = sorted({line.label for line in taught})
     if len(labels) < 2:

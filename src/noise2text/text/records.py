@@ -40,6 +40,8 @@ class Record:
 
     def text(self, key: str) -> str:
         """A field that must be a string."""
+        if key not in self.fields and not self.line.data.strip():
+            raise LineError(self.line, "the line is empty")
         if key not in self.fields:
             raise LineError(self.line, f'there is no field "{key}"{self._others()}')
         return self.string(self.fields[key], key)
