@@ -110,7 +110,7 @@ def test_what_is_not_a_number_is_refused() -> None:
         with pytest.raises(Problem, match="steps takes a whole number"):
             change(Example(), {"steps": value}, where="here")
     with pytest.raises(Problem, match="rate must be at least 0, not nan"):
-        require_least(change(Example(), {"rate": "nan"}, where="here"), 0, "rate")
+        require_least(Example(rate=float("nan")), 0, "rate")
 
 
 def test_options_become_settings_and_a_lone_one_is_named() -> None:

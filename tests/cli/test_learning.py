@@ -241,9 +241,9 @@ def test_a_file_in_the_place_of_the_folder_is_one_sentence_and_stays(
 ) -> None:
     taken = tmp_path / "taken"
     taken.write_text("mine")
-    first: list[object] = {"train": ["difformer"], "prepare": [], "train-classifier": [model]}[command]
+    arguments: dict[str, list[object]] = {"train": ["difformer"], "prepare": [], "train-classifier": [model]}
     files = ["--train", dates / "train.jsonl", "--valid", dates / "valid.jsonl", "--out", taken]
-    done = run(command, *first, *files)
+    done = run(command, *arguments[command], *files)
     assert done.code == 1
     assert done.err.splitlines()[-1].startswith(f"noise2text: {taken} ")
     assert taken.read_text() == "mine"
@@ -273,7 +273,7 @@ def test_numbers_without_sense_are_refused_before_anything_is_written(
     files = ["--train", dates / "train.jsonl", "--valid", dates / "valid.jsonl", "--out", tmp_path / "run"]
     done = run("train", "difformer", "--preset", "tiny", *files, *SETS, "--set", value)
     assert done.code == 1
-    assert done.err.startswith(f"noise2text: The setting {value.partition('=')[0]} must be at least")
+    assert done.err.startswith(f"noise2text: The setting {value.partition('=')[0]} ")
     assert not (tmp_path / "run").exists()
 
 
