@@ -32,12 +32,17 @@ def test_a_stream_cut_into_windows_gives_the_same(small: Make) -> None:
     assert first + rest == whole
 
 
+def test_a_text_of_spaces_is_an_empty_one(small: Make) -> None:
+    assert small().generate(["  ", "7 april", "\t"], **HOW).texts[::2] == ["", ""]
+
+
 def test_an_empty_text_gives_an_empty_text_and_order_is_kept(small: Make) -> None:
     made = small().generate(TEXTS, **HOW)
     assert len(made.texts) == len(TEXTS)
     assert made.texts[1] == ""
     assert made.candidates[1] == []
-    assert all(len(candidates) == 4 for candidates, text in zip(made.candidates, TEXTS, strict=True) if text)
+    found = zip(made.candidates, TEXTS, strict=True)
+    assert all(len(candidates) == 4 for candidates, text in found if text.strip())
     assert all(
         text in candidates for text, candidates in zip(made.texts, made.candidates, strict=True) if candidates
     )

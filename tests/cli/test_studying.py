@@ -30,6 +30,7 @@ def test_mistakes_are_one_sentence(run: Callable[..., Outcome], tmp_path: Path) 
         (["difformer-losses", "--scale", "full"], "--train"),
         (["difformer-losses", "--test", "x.jsonl"], "--scale full"),
         (["difformer-losses", "--set", "widht=3"], "widht"),
+        (["difformer-losses", "--device", "gpu"], "gpu"),
     ]:
         done = run("experiment", *arguments, "--out", tmp_path)
         assert (done.code, done.out) == (1, "")
@@ -48,6 +49,17 @@ def test_the_full_scale_trains_on_the_users_files(
     assert found["scale"] == "full"
     assert [row["failures"] for row in found["rows"]] == [[], []]
     assert not (tmp_path / "corpus").exists()
+
+
+def test_an_experiment_of_which_nothing_came_has_failed(
+    run: Callable[..., Outcome], dates: Path, tmp_path: Path
+) -> None:
+    files = [f"--{split}={dates / split}.jsonl" for split in ("train", "valid", "test")]
+    command = ["experiment", "difformer-sampling", "--out", tmp_path, "--scale", "full", *files, *SETS]
+    done = run(*command, "--set", "learning_rate=1e30", "--set", "clip=0", "--device", "cpu")
+    assert done.code == 1
+    assert done.out.count(" failed, ") == 2
+    assert "Every arm of difformer-sampling failed" in done.err.splitlines()[-1]
 
 
 @pytest.mark.long

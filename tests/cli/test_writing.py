@@ -132,6 +132,7 @@ def test_int8_is_for_the_model_and_not_for_its_teacher(
     [
         (["--select", "teacher"], "--teacher DIR"),
         (["--teacher", "T"], "--select teacher"),
+        (["--likelihood", "sum"], "--select teacher"),
         (["--select", "mbr", "--teacher", "T"], "--select teacher"),
         (["--select", "teacher", "--teacher", "M"], "cannot say how likely"),
         (["--select", "teacher", "--teacher", "nowhere"], "nowhere"),

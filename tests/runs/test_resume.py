@@ -213,6 +213,18 @@ def test_a_resumed_run_may_train_longer_but_not_otherwise(dates: Path, tmp_path:
     assert latest(out) == out / "checkpoint-00000008"
 
 
-def test_resume_without_a_run_starts_one(dates: Path, whole: Path, tmp_path: Path) -> None:
-    run(dates, tmp_path / "new", resume=True)
+class Listening(Quiet):
+    """A display that keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.said.append(line)
+
+
+def test_resume_without_a_run_starts_one_and_says_so(dates: Path, whole: Path, tmp_path: Path) -> None:
+    display = Listening()
+    run(dates, tmp_path / "new", resume=True, display=display)
+    assert "no run in" in display.said[0]
     same_ending(whole, tmp_path / "new")

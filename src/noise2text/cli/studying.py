@@ -77,6 +77,8 @@ def experiment(
         )
     page = json.dumps(found, indent=2, ensure_ascii=False) + "\n" if as_json else markdown(found)
     print(page, end="")
+    if not any(row["means"] for row in found["rows"]):
+        raise Problem(f"Every arm of {name} failed; the page says why.")
 
 
 def _list(as_json: bool) -> None:

@@ -68,6 +68,8 @@ def _teacher(
     if (wanted == "teacher") != (teacher is not None):
         raise Problem("To select by a teacher, give both --select teacher and --teacher DIR.")
     if teacher is None:
+        if by != "mean":
+            raise Problem("The likelihood is a teacher's: give --select teacher and --teacher DIR, too.")
         return None
     del settings["select"]
     # No later steps would mend int8's errors in a teacher.

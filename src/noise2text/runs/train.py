@@ -70,6 +70,8 @@ def train(
     files = {"train": train, "valid": valid}
     with team.meeting(place):
         with first_before_others(team, out):
+            if resume and not out.exists():
+                display.say(f"There is no run in {out} to go on with: this is a new one.")
             if resume:
                 settings = as_before(out, found, settings, explicit=named(config, changes), files=files)
             elif team.is_first:

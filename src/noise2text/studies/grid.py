@@ -23,6 +23,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from noise2text.hardware import find_device
 from noise2text.problem import Problem, Stopped
 from noise2text.recipes import load, settings_of
 from noise2text.runs.display import Display, Quiet
@@ -62,6 +63,7 @@ def run_study(
     except OSError as error:
         raise Problem(f"{out} cannot be a folder: {error.strerror}; name another.") from error
     study.check(scale, changes or {})
+    find_device(device)  # what is no device would fail in every arm
     if seeds < 1 or (sentences is not None and sentences < 1):
         raise Problem("An experiment needs at least one seed and one test sentence.")
     files = files or dates(out / "corpus", scale)

@@ -131,8 +131,8 @@ class System(nn.Module, ABC):
         """A text for each text; `settings` change this system's generation settings by name.
 
         The noise of a text depends on the seed and its place in the input (its index, unless `places` says
-        otherwise), not on the batch. An empty text gives an empty text. A `selector` takes the place
-        of the one that the settings name.
+        otherwise), not on the batch. An empty text, or one of spaces, gives an empty text. A `selector` takes
+        the place of the one that the settings name.
         """
         if isinstance(texts, str):
             raise Problem("generate takes a list of texts; put the one text into a list.")
@@ -160,7 +160,8 @@ class System(nn.Module, ABC):
         result = Generated([""] * count, [[] for _ in rows], [[] for _ in rows], [[] for _ in rows])
         result.truncated = sum(len(row) > self.max_source for row in rows)
         rows = [row[: self.max_source] for row in rows]
-        order = sorted((i for i, row in enumerate(rows) if row), key=lambda i: len(rows[i]))
+        asked = (i for i, row in enumerate(rows) if row and texts[i].strip())
+        order = sorted(asked, key=lambda i: len(rows[i]))
         courses: list[tuple[list[int], Course]] = []  # those begun, the last first
         for start in range(0, len(order), batch):
             chosen = order[start : start + batch]
