@@ -106,7 +106,7 @@ BAD = {
     "large number": (".jsonl", b"9" * 5000, "not JSON"),
     "an array": (".jsonl", b'["a", "b"]', "not a JSON object"),
     "a string": (".jsonl", b'"a"', 'no field "src"'),
-    "an empty line": (".jsonl", b"", 'no field "src"'),
+    "an empty line": (".jsonl", b"", "the line is empty"),
     "a number": (".jsonl", b'{"src": 3, "trg": "b"}', '"src" is not a string'),
     "null": (".jsonl", b'{"src": "a", "trg": null}', '"trg" is not a string'),
     "half a pair": (".jsonl", rb'{"src": "\ud800", "trg": "b"}', "surrogate"),
