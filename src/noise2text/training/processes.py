@@ -27,6 +27,10 @@ __all__ = ["PATIENCE", "Span", "Team"]
 
 PATIENCE = timedelta(days=7)  # how long a process waits for the slowest one
 
+_MET: list[object] = []
+"""The groups of this process, until it ends. Else a reducer of torch's could be the last to hold one, freed
+with an error's traceback: it waits for gloo's threads and keeps the interpreter, for which they may wait."""
+
 
 @dataclass(frozen=True)
 class Span:
@@ -86,6 +90,7 @@ class Team:
         if on_gpu:
             torch.cuda.set_device(device)
         distributed.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=PATIENCE)
+        _MET.append(distributed.group.WORLD)
         try:
             yield
         finally:
