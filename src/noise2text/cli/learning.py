@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from noise2text import Problem
 from noise2text.cli.options import PREPARED, Config, Device, Sets, Skip, app, synth
 
 __all__ = ["dates", "days", "demo", "distill", "prepare", "train", "train_classifier"]
@@ -88,13 +87,12 @@ def prepare(
 ) -> None:
     """Tokenise pairs into memory-mapped files, once for many runs."""
     from noise2text.recipes import find_recipe
-    from noise2text.runs.beginning import settle
+    from noise2text.runs.beginning import require_free, settle
     from noise2text.runs.data import open_data
     from noise2text.settings import parse_assignments
 
     settings = settle(find_recipe(recipe), preset, config, parse_assignments(sets))
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise Problem(f"{out} is a file or not empty: choose another folder.")
+    require_free(out)
     data = open_data(train, valid, out, settings, skip_bad=skip_bad, say=print)
     print(f"{out}: {len(data.train):,} training and {len(data.valid):,} validation pairs")
 

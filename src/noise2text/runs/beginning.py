@@ -21,7 +21,7 @@ from noise2text.settings import change, read_config
 from noise2text.training import checkpoint
 from noise2text.training.processes import Team
 
-__all__ = ["as_before", "begin", "first_before_others", "named", "refuse_another", "settle"]
+__all__ = ["as_before", "begin", "first_before_others", "named", "refuse_another", "require_free", "settle"]
 
 CHANGEABLE = {"steps", "log_every", "validate_every", "save_every", "tensorboard", "sharded"}
 """Settings that a resumed run may change."""
@@ -85,6 +85,12 @@ def settle(
     if config is not None:
         settings = change(settings, read_config(Path(config)), where=str(config))
     return change(settings, changes or {}, where=f"train {recipe.name}")
+
+
+def require_free(out: Path) -> None:
+    """Refuse a folder with something in it, and what is no folder."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise Problem(f"{out} is a file or not empty: choose another folder.")
 
 
 def _note(out: Path, recipe: str, settings: Any, *, train: str, valid: str) -> None:

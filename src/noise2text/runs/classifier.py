@@ -11,6 +11,7 @@ from torch import Tensor
 
 from noise2text.problem import Problem
 from noise2text.recipes import load
+from noise2text.runs.beginning import require_free
 from noise2text.runs.display import Display, Quiet
 from noise2text.settings import change
 from noise2text.system import Diffusion
@@ -36,8 +37,7 @@ def train_classifier(
     """Train on the noisy texts of a model; returns the validation accuracy by time."""
     out, display = Path(out), display or Quiet()
     settings = change(ClassifierSettings(), changes or {}, where="train-classifier")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise Problem(f"{out} is a file or not empty: choose another folder.")
+    require_free(out)
     taught, asked = read_labelled(train), read_labelled(valid)
     labels = sorted({line.label for line in taught})
     if len(labels) < 2:
