@@ -222,11 +222,8 @@ def who(denoiser: Reader) -> Hashable:
 
 def _age(denoiser: Denoiser) -> Hashable:
     """How often the weights that make a path's ticks were changed: a graph sees it, a kept path does not."""
-    inner = getattr(denoiser, "denoiser", None)
-    if isinstance(inner, Denoiser):
-        return _age(inner)
-    makes_ticks: nn.Module = getattr(denoiser, "time", denoiser)  # all of what has no such part
-    return tuple(map(_version, makes_ticks.parameters()))
+    timer = denoiser.timer()
+    return () if timer is None else tuple(map(_version, timer.parameters()))
 
 
 def _version(tensor: Tensor) -> Hashable:

@@ -69,9 +69,14 @@ class Denoiser(nn.Module, ABC):
         """The canvas's given embeddings and masks."""
         return Held(self.space.embed(canvas.tokens).float(), canvas.frozen, canvas.padding)
 
+    def timer(self) -> nn.Module | None:
+        """The part that sees nothing but the clock, if there is one."""
+        return None
+
     def ticks(self, clock: Tensor) -> Tensor | None:
         """What the network makes of clocks (B, 1 or L), if it can say so beforehand."""
-        return None
+        timer = self.timer()
+        return None if timer is None else timer(clock)
 
     @abstractmethod
     def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
@@ -95,8 +100,8 @@ class Wrapped(Denoiser):
     def hold(self, canvas: Canvas) -> Held:
         return self.denoiser.hold(canvas)
 
-    def ticks(self, clock: Tensor) -> Tensor | None:
-        return self.denoiser.ticks(clock)
+    def timer(self) -> nn.Module | None:
+        return self.denoiser.timer()
 
     def logits(self, estimate: Estimate) -> Tensor:
         return self.denoiser.logits(estimate)

@@ -103,16 +103,15 @@ class EncoderDecoder(Denoiser):
         together = self.layers.together(source.padding)
         return remember(states, source.padding, self.cross(states), together=together, **shape)
 
-    def ticks(self, clock: Tensor) -> Tensor:
-        ticks: Tensor = self.time(clock)
-        return ticks
+    def timer(self) -> nn.Module:
+        return self.time
 
     def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
         z = held.hold(z)
         guess = torch.zeros_like(z) if guess is None else guess
         both = self.project(torch.stack([z, guess], dim=2).to(self.positions.weight.dtype))  # (B, L, 2, W)
         places = self.positions.weight[: z.shape[1]]
-        ticks = self.ticks(level.clock) if level.ticks is None else level.ticks
+        ticks = self.time(level.clock) if level.ticks is None else level.ticks
         x = self.dropout(self.norm(self.combine(both.flatten(2)), ticks + places))
         mask = self.layers.mask(held.padding, x)
         source_mask = visible(memory.padding, x, together=memory.together, queries=x.shape[1])

@@ -43,14 +43,13 @@ class JointTransformer(Denoiser):
         nothing = self.positions.weight.new_empty(len(source.tokens), 0)
         return Memory(nothing, source.padding, nothing, nothing)
 
-    def ticks(self, clock: Tensor) -> Tensor:
-        ticks: Tensor = self.time(clock)
-        return ticks
+    def timer(self) -> nn.Module:
+        return self.time
 
     def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
         z = held.hold(z).to(self.positions.weight.dtype)
         places = self.positions.weight[: z.shape[1]]
-        ticks = self.ticks(level.clock) if level.ticks is None else level.ticks
+        ticks = self.time(level.clock) if level.ticks is None else level.ticks
         x = self.dropout(self.norm(self.up(z), ticks + places))
         mask = self.layers.mask(held.padding, x)
         for layer in self.layers:
