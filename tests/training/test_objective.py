@@ -45,6 +45,19 @@ def test_the_denoiser_sees_signal_plus_rescaled_noise(small: Make) -> None:
     assert torch.allclose(seen[0].double(), expected, atol=1e-5)
 
 
+def test_what_is_trained_has_gradients_even_if_it_is_watched_first(small: Make) -> None:
+    system = small()
+    objective = objective_of(system)
+    canvas = system.layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
+    draws = objective.draw(canvas, key(0, torch.arange(3)), key(0))
+    before = objective(canvas, draws)
+    objective.terms = dict(reversed(objective.terms.items()))  # now `nll` looks at the surprises first
+    after = objective(canvas, draws)
+    assert list(after) == list(reversed(before))
+    assert all(after[name].value.requires_grad for name in objective.weights)
+    assert all(torch.equal(before[name].value, tally.value) for name, tally in after.items())
+
+
 @pytest.mark.parametrize("guessed", [False, True])
 @pytest.mark.parametrize("precision", [None, torch.bfloat16])
 def test_every_parameter_gets_a_gradient(small: Make, guessed: bool, precision: torch.dtype | None) -> None:

@@ -135,29 +135,51 @@ def test_graphs_are_the_same_whenever_they_were_recorded(tokenizer: Tokenizer) -
     assert means[0] == means[1]
 
 
+def _gradients(
+    name: str, tokenizer: Tokenizer, prepare: Callable[[System, Any], None]
+) -> dict[str, torch.Tensor]:
+    """Of one pass; the weights are large and uneven, so that a row that saw another's tokens would show it."""
+    rows = [[7 + (row * 5 + place) % 11 for place in range(1 + row)] for row in range(4)]
+    system, objective = _made(name, tokenizer, "cpu")
+    objective.train()
+    prepare(system, objective)
+    with torch.no_grad():
+        for parameter in system.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    canvas = system.layout.canvas(Rows.of(rows), Rows.of(rows[::-1]), shape=(5, 4))
+    run, keys = Plain(nullcontext), torch.arange(4)
+    run.clear(list(system.parameters()))
+    run(objective, MicroBatch(canvas, keys, torch.tensor(3), objective.counts(canvas)))
+    return {key: value.grad for key, value in system.named_parameters() if value.grad is not None}
+
+
+def _assert_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        assert torch.allclose(found[key], value, atol=1e-3 * float(value.abs().max()) + 1e-7), key
+
+
 @pytest.mark.parametrize("name", LEARNED)
 def test_rows_side_by_side_train_as_rows_apart(name: str, tokenizer: Tokenizer) -> None:
-    """Weights are made large and uneven, so that a row that saw another's tokens would show it."""
-    rows = [[7 + (row * 5 + place) % 11 for place in range(1 + row)] for row in range(4)]
+    def laid(tile: int) -> Callable[[System, Any], None]:
+        def lay(system: System, objective: Any) -> None:
+            for part in system.modules():
+                if isinstance(part, Stack):
+                    part.tile = tile
 
-    def gradients(tile: int) -> dict[str, torch.Tensor]:
-        system, objective = _made(name, tokenizer, "cpu")
-        objective.train()
-        for part in system.modules():
-            if isinstance(part, Stack):
-                part.tile = tile
-        with torch.no_grad():
-            for parameter in system.parameters():
-                parameter.add_(0.3 * torch.randn_like(parameter))
-        canvas = system.layout.canvas(Rows.of(rows), Rows.of(rows[::-1]), shape=(5, 4))
-        run, keys = Plain(nullcontext), torch.arange(4)
-        run.clear(list(system.parameters()))
-        run(objective, MicroBatch(canvas, keys, torch.tensor(3), objective.counts(canvas)))
-        return {key: value.grad for key, value in system.named_parameters() if value.grad is not None}
+        return lay
 
-    apart, together = gradients(1), gradients(64)
-    for key, expected in apart.items():
-        assert torch.allclose(together[key], expected, atol=1e-3 * float(expected.abs().max()) + 1e-7), key
+    _assert_same(_gradients(name, tokenizer, laid(64)), _gradients(name, tokenizer, laid(1)))
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_fused_passes_have_the_gradients_of_plain_ones(
+    name: str, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the compiler, and in float32: all that is fused, in its place."""
+    monkeypatch.setattr(fused, "_compiled", lambda function: function)
+    found = _gradients(name, tokenizer, lambda system, objective: passes.fuse(objective))
+    _assert_same(found, _gradients(name, tokenizer, lambda system, objective: None))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -179,6 +201,15 @@ def test_fused_training_loses_what_plain_training_does(name: str, tokenizer: Tok
     losses, _ = _trained(name, tokenizer, Recorded(Plain(autocast)), "cuda", compiled=True)
     expected, _ = _trained(name, tokenizer, Plain(autocast), "cuda")
     assert losses == pytest.approx(expected, rel=0.02)
+
+
+def test_what_is_only_watched_leaves_nothing_for_gradients(tokenizer: Tokenizer) -> None:
+    """DiffuSeq rounds z₀ to learn and ẑ₀ to be looked at: the second is not kept for a backward pass."""
+    system, objective = _made("diffuseq", tokenizer, "cpu")
+    canvas = _feed(system, "cpu")(1)[0]
+    tallies = objective(canvas, objective.draw(canvas, torch.arange(4), torch.tensor(3)))
+    assert {name for name, tally in tallies.items() if tally.value.requires_grad} == set(objective.weights)
+    assert {"nll", "nll_text"} == tallies.keys() - objective.weights.keys()
 
 
 def test_what_is_compiled_is_what_it_stands_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,5 +235,5 @@ def test_fusing_reaches_every_residual_and_objective(tokenizer: Tokenizer) -> No
     assert all(part.tile > 1 for part in system.modules() if isinstance(part, Stack))
     inner = [part for part in objective.modules() if isinstance(part, passes.Objective)]
     assert len(inner) == 2
-    assert all(part.train().spelling is fused.surprises for part in inner)
+    assert all(part.train().spelling is fused.spell for part in inner)
     assert objective.eval().spelling is before

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.diffusion.schedules import Level
-from noise2text.diffusion.space import Space
+from noise2text.diffusion.space import Scores, Space
 from noise2text.text.canvas import Canvas, Source
 
 __all__ = ["Clamped", "Denoiser", "Estimate", "Held", "Memory", "Wrapped"]
@@ -82,9 +82,13 @@ class Denoiser(nn.Module, ABC):
     def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
         """ẑ₀ for noisy z (B, L, D); `guess` is the previous estimate (self-conditioning); none is zero."""
 
+    def scores(self, estimate: Estimate) -> Scores:
+        """What every token scores at every position: the rounding of ẑ₀."""
+        return self.space.scores(estimate.mean)
+
     def logits(self, estimate: Estimate) -> Tensor:
-        """Scores of every token at every position (B, L, V): the rounding of ẑ₀."""
-        return self.space.logits(estimate.mean)
+        """The scores as a tensor, (B, L, V)."""
+        return self.scores(estimate).logits()
 
 
 class Wrapped(Denoiser):
@@ -102,6 +106,9 @@ class Wrapped(Denoiser):
 
     def timer(self) -> nn.Module | None:
         return self.denoiser.timer()
+
+    def scores(self, estimate: Estimate) -> Scores:
+        return self.denoiser.scores(estimate)
 
     def logits(self, estimate: Estimate) -> Tensor:
         return self.denoiser.logits(estimate)

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from noise2text.diffusion.denoiser import Denoiser, Estimate, Memory
 from noise2text.diffusion.schedules import Level
+from noise2text.diffusion.space import Scores
 from noise2text.text.canvas import Canvas
 
 __all__ = [
@@ -39,18 +40,25 @@ __all__ = [
     "everything",
     "scored",
     "smoothed",
+    "spell",
     "surprises",
     "unweighed",
 ]
 
 
-Spell = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+Spell = Callable[[Scores, Tensor], tuple[Tensor, Tensor]]
+"""How surprises at tokens come from scores: see `spell`."""
 
 
 def surprises(logits: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
     """−log p at the tokens, and the mean of −log p over the whole vocabulary, given p's logits (…, V)."""
     log_probabilities = logits.float().log_softmax(-1)
     return -_picked(log_probabilities, tokens), -log_probabilities.mean(-1)
+
+
+def spell(scores: Scores, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """The surprise at the tokens, and its mean over the whole vocabulary, of the tokens' shape."""
+    return surprises(scores.logits(), tokens)
 
 
 @dataclass(frozen=True)
@@ -64,12 +72,12 @@ class Trace:
     memory: Memory
     denoiser: Denoiser
     level: Level
-    spell: Spell = surprises
+    spell: Spell = spell
 
     @cached_property
     def surprises(self) -> tuple[Tensor, Tensor]:
         """The surprise after rounding ẑ₀ at the right tokens, and its mean over the vocabulary, (B, L)."""
-        return self.spell(self.denoiser.logits(self.estimate), self.canvas.tokens)
+        return self.spell(self.denoiser.scores(self.estimate), self.canvas.tokens)
 
 
 @dataclass(frozen=True)
@@ -172,7 +180,7 @@ class Rounding(_OverPositions):
     """The surprise at the right token after rounding z₀ itself."""
 
     def value(self, trace: Trace) -> Tensor:
-        return trace.spell(trace.denoiser.space.logits(trace.z0), trace.canvas.tokens)[0]
+        return trace.spell(trace.denoiser.space.scores(trace.z0), trace.canvas.tokens)[0]
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 
 from torch import Tensor
-from torch.nn.functional import embedding, linear, normalize
+from torch.nn.functional import embedding, normalize
 
-from noise2text.diffusion.space import Space
+from noise2text.diffusion.space import Product, Scores, Space
 
 __all__ = ["Sphere"]
 
@@ -27,5 +27,5 @@ class Sphere(Space):
     def embed(self, tokens: Tensor) -> Tensor:
         return embedding(tokens, self.embeddings)
 
-    def logits(self, x: Tensor) -> Tensor:
-        return linear(x.to(self.table.dtype), self.embeddings, self.bias)
+    def scores(self, x: Tensor) -> Scores:
+        return Product(x, self.embeddings, self.bias)

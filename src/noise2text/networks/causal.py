@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from noise2text.diffusion.denoiser import Memory
-from noise2text.diffusion.space import Space
+from noise2text.diffusion.space import Scores, Space
 from noise2text.networks.encoder_decoder import Encoder, remember
 from noise2text.networks.layers import (
     CrossAttention,
@@ -166,6 +166,9 @@ class Transformer(Writer):
         return remember(states, source.padding, self.cross(states), together=together, **shape)
 
     def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
+        return self.scores(tokens, memory).logits()
+
+    def scores(self, tokens: Tensor, memory: Memory) -> Scores:
         length = tokens.shape[1]
         x = self.dropout(self.space.embed(tokens) + self.positions.weight[:length])
         places = torch.arange(self.layers.together(tokens) * length, device=tokens.device)
@@ -174,7 +177,7 @@ class Transformer(Writer):
         source_mask = visible(memory.padding, x, together=memory.together, queries=length)
         for layer, keys, values in zip(self.layers, memory.keys, memory.values, strict=True):
             x = layer(x, mask, keys, values, source_mask)
-        return self.space.logits(x)
+        return self.space.scores(x)
 
     def begin(self, memory: Memory, hypotheses: int, *, length: int) -> Notebook:
         sentences, device = len(memory.padding), memory.padding.device

@@ -4,6 +4,10 @@
     surprises   −log p(y | logits) and its mean over the whole vocabulary
 
 Only the number of rows is left open to the compiler, so that each is compiled once for all shapes of a run.
+
+With s = log Σ exp(logits), both surprises are s less a sum over the vocabulary, so that one reading of the
+logits gives all of them; and the gradient, (g₁ + g₂)·p − g₁·[w = y] − g₂/V, is one reading and one writing.
+The right token is found by comparing, because a gather would be a scatter on the way back.
 """
 
 from __future__ import annotations
@@ -16,9 +20,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import dropout, layer_norm
 
-from noise2text.diffusion.losses import surprises as plain_surprises
+from noise2text.diffusion.space import Scores
 
-__all__ = ["add_norm", "surprises"]
+__all__ = ["ALIGNED", "add_norm", "spell", "surprises"]
+
+ALIGNED = 64
+"""Tensor cores are slow where a row is no multiple of 8 numbers; whole tiles of a product have 64 or more."""
 
 
 def add_norm(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, *, eps: float, rate: float) -> Tensor:
@@ -27,10 +34,24 @@ def add_norm(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, *, eps: float, 
     return out.view_as(x)
 
 
-def surprises(logits: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """As `diffusion.losses.surprises`."""
-    at, mean = _compiled(plain_surprises)(_open(logits), _open(tokens[..., None])[:, 0])
+def spell(scores: Scores, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """As `diffusion.losses.spell`; what aligns the product has no part in any surprise, and no gradient."""
+    return surprises(scores.aligned(ALIGNED), tokens, vocabulary=scores.vocabulary)
+
+
+def surprises(logits: Tensor, tokens: Tensor, *, vocabulary: int | None = None) -> tuple[Tensor, Tensor]:
+    """As `diffusion.losses.surprises`, of the first so many logits."""
+    size = vocabulary or logits.shape[-1]
+    at, mean = _compiled(_surprises)(_open(logits), _open(tokens[..., None]), size)
     return at.view_as(tokens), mean.view_as(tokens)
+
+
+def _surprises(logits: Tensor, tokens: Tensor, vocabulary: int) -> tuple[Tensor, Tensor]:
+    x = logits[:, :vocabulary].float()  # (N, V)
+    peak = x.detach().amax(-1, keepdim=True)
+    whole = (peak + (x - peak).exp().sum(-1, keepdim=True).log())[:, 0]
+    right = torch.arange(vocabulary, device=x.device) == tokens
+    return whole - torch.where(right, x, 0).sum(-1), whole - x.mean(-1)
 
 
 def _add_norm(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float, rate: float) -> Tensor:

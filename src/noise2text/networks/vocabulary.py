@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from noise2text.diffusion.denoiser import Estimate
-from noise2text.diffusion.space import Space
+from noise2text.diffusion.space import Product, Scores, Space
 from noise2text.networks.encoder_decoder import EncoderDecoder
 from noise2text.networks.joint import JointTransformer
 from noise2text.networks.layers import start
@@ -36,6 +36,10 @@ class VocabularyHead(nn.Module):
         scores: Tensor = self.scores(hidden)
         return scores
 
+    def product(self, hidden: Tensor) -> Scores:
+        """The same, not yet computed."""
+        return Product(hidden, self.scores.weight, self.scores.bias)
+
     def forward(self, hidden: Tensor) -> Tensor:
         """ẑ₀ for the last states (B, L, W), in float32."""
         return self.logits(hidden).float().softmax(-1) @ self.space.embeddings.float()
@@ -50,8 +54,11 @@ class InterpolatingEncoderDecoder(EncoderDecoder):
         super().__init__(space, width=width, **shape)
         self.out = VocabularyHead(space, width)
 
+    def scores(self, estimate: Estimate) -> Scores:
+        return self.out.product(estimate.hidden)
+
     def logits(self, estimate: Estimate) -> Tensor:
-        return self.out.logits(estimate.hidden)
+        return self.out.logits(estimate.hidden)  # the layer itself, which may count in whole numbers (int8)
 
 
 class KernelTransformer(JointTransformer):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.diffusion.denoiser import Memory
-from noise2text.diffusion.space import Space
+from noise2text.diffusion.space import Known, Scores, Space
 from noise2text.text.canvas import Source
 
 __all__ = ["Writer", "shifted"]
@@ -34,6 +34,10 @@ class Writer(nn.Module, ABC):
     @abstractmethod
     def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
         """The scores (B, L, V) of what follows each token (B, L), all at once."""
+
+    def scores(self, tokens: Tensor, memory: Memory) -> Scores:
+        """The same, for a loss; a writer that ends in a product leaves it to be computed there."""
+        return Known(self(tokens, memory))
 
     @abstractmethod
     def begin(self, memory: Memory, hypotheses: int, *, length: int) -> Any:

@@ -43,6 +43,6 @@ class NextToken(Objective):
 
     def spell(self, canvas: Canvas, memory: Memory) -> dict[str, Tally]:
         """The terms of a target that is written with this memory of its source."""
-        logits = self.writer(shifted(canvas.tokens, self.bos), memory)
-        spelled = _Spelled(self.spelling(logits, canvas.tokens))
+        scores = self.writer.scores(shifted(canvas.tokens, self.bos), memory)
+        spelled = _Spelled(self.spelling(scores, canvas.tokens))
         return {name: Tally(term.value(spelled), term.mask(canvas)) for name, term in self.tokens_of.items()}

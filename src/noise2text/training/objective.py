@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.diffusion.denoiser import Denoiser
-from noise2text.diffusion.losses import Spell, Tally, Term, Trace, surprises
+from noise2text.diffusion.losses import Spell, Tally, Term, Trace, spell
 from noise2text.diffusion.noise import gaussian, key, uniform
 from noise2text.diffusion.schedules import Level
 from noise2text.diffusion.times import Times
@@ -44,13 +44,13 @@ class Objective(nn.Module, ABC):
     def __init__(self, terms: Mapping[str, Term], weights: Mapping[str, float]) -> None:
         super().__init__()
         self.terms, self.weights = dict(terms), dict(weights)
-        self.fused_spelling: Spell = surprises
+        self.fused_spelling: Spell = spell
         self.recordable = True  # whether a pass is the same operations each time, without the host
 
     @property
     def spelling(self) -> Spell:
         """How surprises are computed."""
-        return self.fused_spelling if self.training else surprises
+        return self.fused_spelling if self.training else spell
 
     def counts(self, canvas: Canvas) -> dict[str, Tensor]:
         """How many places each term counts on this canvas."""
@@ -77,6 +77,13 @@ class Objective(nn.Module, ABC):
 
     def settle(self, step: int) -> None:
         """Adapt to what was observed, if it is time to; decided by the step's number alone."""
+
+    def values(self, trace: Any) -> dict[str, Tensor]:
+        """Every term's values; terms without a weight come last and leave nothing behind for gradients."""
+        trained = {name: self.terms[name].value(trace) for name in self.terms if name in self.weights}
+        with torch.no_grad():
+            watched = {name: self.terms[name].value(trace) for name in self.terms if name not in trained}
+        return {name: (trained | watched)[name] for name in self.terms}
 
     def loss(self, means: Mapping[str, Tensor]) -> Tensor:
         """The weighted sum of the terms' means; a term without a weight is only watched."""
@@ -135,5 +142,5 @@ class DiffusionObjective(Objective):
         first = (draws.t <= 1 / self.times.steps)[:, None, None]  # there the embedding itself is the target
         target = torch.where(first, clean, z0)
         trace = Trace(canvas, z0, target, estimate, memory, denoiser, level, self.spelling)
-        values = {name: draws.weight[:, None] * term.value(trace) for name, term in self.terms.items()}
+        values = {name: draws.weight[:, None] * value for name, value in self.values(trace).items()}
         return {name: Tally(value, self.terms[name].mask(canvas)) for name, value in values.items()}

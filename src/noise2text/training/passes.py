@@ -139,7 +139,7 @@ class _Recording:
 
 def fuse(objective: Objective) -> None:
     """Have what memory bounds compiled, and short rows side by side, in every part of an objective."""
-    from noise2text.networks.fused import surprises
+    from noise2text.networks.fused import spell
 
     for part in objective.modules():
         if isinstance(part, AddNorm):
@@ -147,4 +147,4 @@ def fuse(objective: Objective) -> None:
         if isinstance(part, Stack):
             part.tile = TILE
         if isinstance(part, Objective):
-            part.fused_spelling = surprises
+            part.fused_spelling = spell

@@ -1,0 +1,105 @@
+"""What is fused is what it stands for, values and gradients; what it is written for shows in its graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.aot_autograd import make_boxed_func
+
+from noise2text.diffusion.losses import spell
+from noise2text.diffusion.space import Known, Product
+from noise2text.networks import fused
+
+VOCABULARY, DIM = 77, 5  # no multiple of 8
+
+
+@pytest.fixture
+def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused, "_compiled", lambda function: function)
+
+
+def product(*, bias: bool) -> Product:
+    torch.manual_seed(0)
+    shapes = ((2, 6, DIM), (VOCABULARY, DIM), (VOCABULARY,))
+    states, weight, shift = (torch.randn(shape, requires_grad=True) for shape in shapes)
+    return Product(states, weight, shift if bias else None)
+
+
+@pytest.mark.usefixtures("uncompiled")
+@pytest.mark.parametrize("bias", [True, False])
+def test_an_aligned_product_surprises_as_the_plain_one_and_has_its_gradients(bias: bool) -> None:
+    tokens = torch.randint(VOCABULARY, (2, 6))
+    places = torch.rand(2, 2, 6)
+
+    def learned(how: Callable[..., tuple[Tensor, Tensor]]) -> list[Tensor]:
+        scores = product(bias=bias)
+        at, mean = how(scores, tokens)
+        (places[0] * at + places[1] * mean).sum().backward()
+        given = [scores.states, scores.weight, *([scores.bias] if scores.bias is not None else [])]
+        return [at, mean, *(tensor.grad for tensor in given if tensor.grad is not None)]
+
+    found, expected = learned(fused.spell), learned(spell)
+    assert len(found) == len(expected) == (5 if bias else 4)
+    for mine, theirs in zip(found, expected, strict=True):
+        assert mine.shape == theirs.shape
+        assert torch.allclose(mine, theirs, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.usefixtures("uncompiled")
+def test_what_aligns_a_product_counts_for_nothing_and_gets_no_gradient() -> None:
+    logits = product(bias=True).aligned(fused.ALIGNED).detach()
+    assert logits.shape[-1] == 2 * fused.ALIGNED
+    tokens = torch.randint(VOCABULARY, (2, 6))
+    found = fused.surprises(logits, tokens, vocabulary=VOCABULARY)
+    logits[..., VOCABULARY:] = 1e4
+    logits.requires_grad_()
+    changed = fused.surprises(logits, tokens, vocabulary=VOCABULARY)
+    assert all(torch.equal(mine, theirs) for mine, theirs in zip(found, changed, strict=True))
+    (changed[0] + changed[1]).sum().backward()
+    assert logits.grad is not None
+    assert logits.grad[..., VOCABULARY:].abs().max() == 0
+    assert (logits.grad[..., :VOCABULARY] != 0).all()
+
+
+def test_scores_that_are_known_are_left_as_they_are() -> None:
+    known = Known(torch.randn(2, 3, VOCABULARY))
+    assert known.vocabulary == VOCABULARY
+    assert known.aligned(fused.ALIGNED) is known.logits()
+
+
+@pytest.mark.usefixtures("uncompiled")
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e4])
+def test_surprises_are_cross_entropies_however_large_the_logits(size: float) -> None:
+    torch.manual_seed(1)
+    logits, tokens = size * torch.randn(4, VOCABULARY), torch.randint(VOCABULARY, (4,))
+    at, _ = fused.surprises(logits, tokens)
+    expected = torch.nn.functional.cross_entropy(logits, tokens, reduction="none")
+    assert torch.allclose(at, expected, rtol=1e-5, atol=1e-5)
+
+
+def graphs(function: Callable[..., Any], *given: Any) -> list[set[str]]:
+    """The operations of a function's compiled graphs, forward and backward."""
+    seen: list[set[str]] = []
+
+    def look(graph: torch.fx.GraphModule, inputs: Any) -> Callable[..., Any]:
+        seen.append({str(node.target) for node in graph.graph.nodes if node.op == "call_function"})
+        return make_boxed_func(graph.forward)
+
+    torch._dynamo.reset()
+    traced = torch.compile(function, fullgraph=True, backend=aot_autograd(fw_compiler=look, bw_compiler=look))
+    sum(part.sum() for part in traced(*given)).backward()
+    return seen
+
+
+def test_the_gradient_of_surprises_is_one_reading_and_one_writing() -> None:
+    """Place by place: nothing is summed, gathered or scattered, so that a compiler makes one kernel of it."""
+    logits = torch.randn(4, VOCABULARY + 3, requires_grad=True)
+    forward, backward = graphs(fused._surprises, logits, torch.randint(VOCABULARY, (4, 1)), VOCABULARY)
+    assert any("sum" in name for name in forward)
+    for name in backward:
+        assert not any(word in name for word in ("scatter", "gather", "index", "sum", "amax")), name
