@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -15,9 +17,9 @@ from noise2text.text.canvas import Source
 LENGTH, DIM = 7, 6
 
 
-def make(**changes: int) -> JointTransformer:
+def make(**changes: Any) -> JointTransformer:
     torch.manual_seed(0)
-    shape = {"width": 32, "ffn": 64, "heads": 2, "layers": 2, "positions": LENGTH} | changes
+    shape: dict[str, Any] = {"width": 32, "ffn": 64, "heads": 2, "layers": 2, "positions": LENGTH} | changes
     space = Space(20, DIM, scale=1.0, bias=True)
     return JointTransformer(space, dropout=0.0, **shape).eval()
 
@@ -60,6 +62,29 @@ def test_what_is_marked_as_padding_is_hidden() -> None:
     changed[0, -2:] += 1
     before, after = (estimate(network, each, held(1, padding=2))[0, :-2] for each in (z, changed))
     assert torch.allclose(before, after, atol=1e-6)
+
+
+def test_a_full_canvas_needs_no_mask_and_learns_the_same() -> None:
+    def learned(full: bool) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        network, z = make(full=full).train(), noise(2)
+        assert (network.layers.mask(held(2).padding, z) is None) == full
+        source = Source(torch.zeros(2, 2, dtype=torch.long), torch.zeros(2, 2, dtype=torch.bool))
+        made = network(z, level(2), network.read(source), held(2), None).mean
+        made.square().sum().backward()
+        return made, {name: each.grad for name, each in network.named_parameters() if each.grad is not None}
+
+    (made, gradients), (expected, others) = learned(True), learned(False)
+    assert torch.allclose(made, expected, atol=1e-6)
+    assert gradients.keys() == others.keys()
+    assert all(torch.allclose(gradients[name], others[name], atol=1e-4) for name in others)
+
+
+def test_full_rows_that_lie_side_by_side_still_do_not_see_each_other() -> None:
+    network = make(full=True).train()
+    network.layers.tile = 4 * LENGTH
+    mask = network.layers.mask(held(2).padding, noise(2))
+    assert mask is not None
+    assert torch.isinf(mask).any()
 
 
 def test_the_given_is_seen_whatever_stands_in_its_place() -> None:

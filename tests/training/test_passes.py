@@ -138,7 +138,7 @@ def test_graphs_are_the_same_whenever_they_were_recorded(tokenizer: Tokenizer) -
 def _gradients(
     name: str, tokenizer: Tokenizer, prepare: Callable[[System, Any], None]
 ) -> dict[str, torch.Tensor]:
-    """Of one pass; the weights are large and uneven, so that a row that saw another's tokens would show it."""
+    """Of one pass; the weights are large and uneven: a row that saw another's tokens would show it."""
     rows = [[7 + (row * 5 + place) % 11 for place in range(1 + row)] for row in range(4)]
     system, objective = _made(name, tokenizer, "cpu")
     objective.train()
@@ -170,6 +170,23 @@ def test_rows_side_by_side_train_as_rows_apart(name: str, tokenizer: Tokenizer) 
         return lay
 
     _assert_same(_gradients(name, tokenizer, laid(64)), _gradients(name, tokenizer, laid(1)))
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_layers_without_a_mask_are_only_given_canvases_without_padding(
+    name: str, tokenizer: Tokenizer
+) -> None:
+    system, _ = _made(name, tokenizer, "cpu")
+    if not any(part.full for part in system.modules() if isinstance(part, Stack)):
+        assert not name.startswith("diffus") or not system.layout.full
+        return
+    layout, rows = system.layout, Rows.of([[7, 8, 9], [10]])
+    prompt = layout.prompt(layout.source(rows), torch.tensor([[1, 2], [3, 2]]), width=4)
+    canvas = layout.canvas(rows, rows, shape=(6, 5))
+    varied = layout.vary(canvas, torch.tensor([0.1, 0.9]))
+    ended = layout.close(prompt, torch.tensor([6, 7, 8, 9]))
+    for given in (canvas, varied, prompt, ended, layout.blank(canvas), layout.blank(prompt)):
+        assert not given.padding.any()
 
 
 @pytest.mark.parametrize("name", LEARNED)

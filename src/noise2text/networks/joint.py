@@ -23,8 +23,18 @@ class JointTransformer(Denoiser):
     """A denoiser in which every position of the canvas looks at every other; it takes no guess."""
 
     def __init__(
-        self, space: Space, *, width: int, ffn: int, heads: int, layers: int, dropout: float, positions: int
+        self,
+        space: Space,
+        *,
+        width: int,
+        ffn: int,
+        heads: int,
+        layers: int,
+        dropout: float,
+        positions: int,
+        full: bool = False,
     ) -> None:
+        """`full`: nothing on its canvases is ever padding, whatever their masks say."""
         super().__init__()
         self.space = space
         self.up = _bent(space.dim, width, width)
@@ -35,6 +45,7 @@ class JointTransformer(Denoiser):
         self.layers = Stack(
             EncoderLayer(width, ffn, heads, dropout=dropout, activation=nn.GELU) for _ in range(layers)
         )
+        self.layers.full = full
         self.down: nn.Module = _bent(width, width, space.dim)
         self.apply(start)
 

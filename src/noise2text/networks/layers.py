@@ -92,8 +92,9 @@ class SelfAttention(nn.Module):
         self.project = nn.Linear(width, 3 * width)
         self.merge = nn.Linear(width, width)
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        together = max(1, mask.shape[-2] // x.shape[1])
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """What each position takes from all that are visible; without a mask, all are."""
+        together = 1 if mask is None else max(1, mask.shape[-2] // x.shape[1])
         parts = self.project(x).reshape(x.shape[0] // together, -1, 3 * x.shape[2]).chunk(3, dim=-1)
         queries, keys, values = (split_heads(part, self.heads) for part in parts)
         seen = scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
@@ -165,7 +166,7 @@ class EncoderLayer(nn.Module):
         self.feed = FeedForward(width, ffn, width, activation=activation)
         self.feed_norm = AddNorm(width, dropout)
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         x = self.attention_norm(x, self.attention(x, mask))
         return self.feed_norm(x, self.feed(x))
 
@@ -179,7 +180,9 @@ class DecoderLayer(nn.Module):
         self.cross, self.cross_norm = CrossAttention(width, heads), AddNorm(width, dropout)
         self.feed, self.feed_norm = FeedForward(width, ffn, width), AddNorm(width, dropout)
 
-    def forward(self, x: Tensor, mask: Tensor, keys: Tensor, values: Tensor, source_mask: Tensor) -> Tensor:
+    def forward(
+        self, x: Tensor, mask: Tensor | None, keys: Tensor, values: Tensor, source_mask: Tensor
+    ) -> Tensor:
         x = self.attention_norm(x, self.attention(x, mask))
         x = self.cross_norm(x, self.cross(x, keys, values, source_mask))
         return self.feed_norm(x, self.feed(x))
@@ -188,10 +191,12 @@ class DecoderLayer(nn.Module):
 class Stack(nn.ModuleList):
     """Layers one upon the other; short rows may lie side by side in training, `tile` tokens or fewer.
 
-    A GPU's attention takes 64 queries at once, however few a row has.
+    A GPU's attention takes 64 queries at once, however few a row has. Its fastest kernel takes no mask, so
+    none is made for layers that are only ever given `full` rows.
     """
 
     tile = 1
+    full = False  # whether no position that they are given is ever padding
 
     def together(self, padding: Tensor) -> int:
         """How many of the rows (B, L) lie side by side."""
@@ -199,9 +204,12 @@ class Stack(nn.ModuleList):
         most = max(1, self.tile // length) if self.training else 1
         return next(together for together in range(most, 0, -1) if rows % together == 0)
 
-    def mask(self, padding: Tensor, like: Tensor) -> Tensor:
-        """What self-attention adds to its scores."""
-        return visible(padding, like, together=self.together(padding), queries=padding.shape[1])
+    def mask(self, padding: Tensor, like: Tensor) -> Tensor | None:
+        """What self-attention adds to its scores, if anything."""
+        together = self.together(padding)
+        if self.full and together == 1:
+            return None
+        return visible(padding, like, together=together, queries=padding.shape[1])
 
 
 class TimeEmbedding(nn.Module):

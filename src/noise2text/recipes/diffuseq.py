@@ -177,9 +177,13 @@ class Importance(DiffusionObjective):
 
 
 def network(
-    settings: JointSettings, tokenizer: Tokenizer, kind: type[JointTransformer] = JointTransformer
+    settings: JointSettings,
+    tokenizer: Tokenizer,
+    kind: type[JointTransformer] = JointTransformer,
+    *,
+    full: bool = True,
 ) -> JointTransformer:
-    """The untrained transformer over the canvas, of this kind."""
+    """The untrained transformer over the canvas, of this kind; a full canvas has no padding."""
     return kind(
         Space(len(tokenizer), settings.embedding, scale=1.0, bias=True),
         width=settings.width,
@@ -188,6 +192,7 @@ def network(
         layers=settings.layers,
         dropout=settings.dropout,
         positions=settings.max_source + settings.max_target + MARKS,
+        full=full,
     )
 
 
@@ -199,12 +204,13 @@ def build(
 ) -> Diffusion:
     """The untrained system."""
     canvas = settings.max_source + settings.max_target + MARKS
+    laid = layout(
+        tokenizer.pad, begin=tokenizer.bos, separator=tokenizer.sep, end=tokenizer.eos, width=canvas
+    )
     return system(
         tokenizer,
-        layout=layout(
-            tokenizer.pad, begin=tokenizer.bos, separator=tokenizer.sep, end=tokenizer.eos, width=canvas
-        ),
-        denoiser=network(settings, tokenizer),
+        layout=laid,
+        denoiser=network(settings, tokenizer, full=laid.full),
         schedule=SCHEDULES[settings.schedule](settings.diffusion_steps),
         how=DiffusionSettings(
             steps=settings.generation_steps, noise_beam=settings.noise_beam, clamp=settings.clamp

@@ -65,6 +65,11 @@ class Layout(ABC):
         """The tokens that end a text, where one is written to its end."""
         return ()
 
+    @property
+    def full(self) -> bool:
+        """Whether nothing on a canvas is ever marked as padding: the networks see every position."""
+        return False
+
     def source(self, rows: Rows, *, width: int = 0) -> Source:
         """The sources of a batch, at least `width` wide."""
         return Source(*rows.padded(width, pad=self.pad))

@@ -37,6 +37,10 @@ class Joint(Layout):
     def ends(self) -> tuple[int, ...]:
         return (self.end, self.pad)
 
+    @property
+    def full(self) -> bool:
+        return True
+
     def shapes(self, lengths: np.ndarray, *, rungs: int = FEW) -> list[tuple[int, int]]:
         """One shape: the canvas is always full."""
         return [(int(lengths[:, 0].max()), int(lengths[:, 1].max()))]

@@ -50,6 +50,10 @@ class NextWord(Joint):
     begins: tuple[int, ...]
     reach: int
 
+    @property
+    def full(self) -> bool:
+        return False
+
     def vary(self, canvas: Canvas, u: Tensor) -> Canvas:
         """The canvas up to a word of each target, that word being written; u chooses which."""
         places = torch.arange(self.width, device=u.device)
