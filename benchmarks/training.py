@@ -1,10 +1,11 @@
 """Training steps of a published size on this machine: plain, recorded, and recorded with fused kernels.
 
     python benchmarks/training.py [--device cuda] [--recipe difformer] [--preset qqp] [--length 16]
-                                  [--rows 2048]
+                                  [--rows 2048] [--kernels 20]
 
 The vocabulary is 30,522 made-up words, the texts are random: the time does not depend on them. A joint canvas
-(DiffuSeq) has its preset's number of positions whatever the length.
+(DiffuSeq) has its preset's number of positions whatever the length. `--kernels` prints below each line what
+the device did in a step: the time of each kind of kernel, and of the so many longest.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tokenizers.models import WordLevel
 
 from noise2text.hardware import find_device
 from noise2text.recipes import find_recipe
+from noise2text.runs.kernels import lines
 from noise2text.runs.pace import paces
 from noise2text.settings import change, parse_assignments
 from noise2text.text.tokenizer import Tokenizer
@@ -41,6 +43,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=2048)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--vocabulary", type=int, default=VOCABULARY)
+    parser.add_argument("--kernels", type=int, default=0)
     parser.add_argument("--set", action="append", default=[])
     arguments = parser.parse_args()
     recipe, tokenizer = find_recipe(arguments.recipe), made_up_tokenizer(arguments.vocabulary)
@@ -57,9 +60,12 @@ def main() -> None:
         length=arguments.length,
         rows=arguments.rows,
         steps=arguments.steps,
+        kernels=arguments.kernels > 0,
     ):
         plain = plain or one.step
         print(one.line(plain), flush=True)
+        if one.kernels:
+            print(*lines(one.kernels, arguments.kernels), sep="\n", flush=True)
 
 
 if __name__ == "__main__":

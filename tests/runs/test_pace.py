@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from noise2text.cli import app
 from noise2text.problem import Problem
 from noise2text.recipes import RECIPES, save
+from noise2text.runs.kernels import by_kind, lines
 from noise2text.runs.pace import paces
 from noise2text.text.tokenizer import Tokenizer
 
@@ -34,6 +35,24 @@ def test_a_pace_says_how_fast_whole_steps_are_and_what_they_are_made_of(
     assert one.parts["pass"] > 0
     assert one.share > 0
     assert "1.00 × plain" in one.line(one.step)
+
+
+def test_a_pace_can_say_what_the_device_did(tokenizer: Tokenizer) -> None:
+    import dataclasses
+
+    recipe = RECIPES["diffuseq"]
+    settings = dataclasses.replace(
+        recipe.settings("tiny"), **{name: SMALL[name] for name in ("width", "ffn")}
+    )
+    (one,) = paces(
+        recipe, settings, tokenizer, device=torch.device("cpu"), length=6, rows=4, steps=1, kernels=True
+    )
+    kinds = by_kind(one.kernels)
+    assert {"products", "attention", "norms", "activations", "vocabulary"} <= kinds.keys()
+    assert sum(kinds.values()) == pytest.approx(sum(one.kernels.values()))
+    shown = lines(one.kernels, 3)
+    assert len(shown) == 4
+    assert "products" in shown[0]
 
 
 def test_what_takes_its_corpus_in_at_once_has_no_pace(tokenizer: Tokenizer) -> None:

@@ -26,6 +26,7 @@ from noise2text.hardware import autocast, find_device, find_dtype
 from noise2text.problem import Problem
 from noise2text.recipes import Recipe, folder_of, settings_of
 from noise2text.runs.bench import peak_rate
+from noise2text.runs.kernels import kernel_times
 from noise2text.settings import change
 from noise2text.system import System
 from noise2text.text.canvas import Canvas
@@ -53,6 +54,9 @@ class Pace:
     parts: Mapping[str, float]  # seconds of a step's parts
     share: float  # of the machine's rate of multiplication
     memory: float  # at the most, in MiB; of a GPU
+    kernels: Mapping[str, float] = dataclasses.field(
+        default_factory=dict
+    )  # seconds of a step's, if asked for
 
     @property
     def tokens_per_second(self) -> float:
@@ -88,14 +92,23 @@ def paces(
     length: int,
     rows: int = 0,
     steps: int = 30,
+    kernels: bool = False,
 ) -> Iterator[Pace]:
-    """The pace of every acceleration that the device has, each from fresh weights."""
+    """The pace of every acceleration that the device has, each from fresh weights; with `kernels`, theirs."""
     if recipe.fit is not None:
         raise Problem(f"{recipe.name} takes its corpus in at once: it has no training steps to time.")
     rows = rows or max(1, settings.tokens // length)
     for acceleration in ("none", "recorded", "compiled") if device.type == "cuda" else ("none",):
         yield pace(
-            recipe, settings, tokenizer, acceleration, device=device, length=length, rows=rows, steps=steps
+            recipe,
+            settings,
+            tokenizer,
+            acceleration,
+            device=device,
+            length=length,
+            rows=rows,
+            steps=steps,
+            kernels=kernels,
         )
 
 
@@ -129,6 +142,7 @@ def pace(
     length: int,
     rows: int,
     steps: int,
+    kernels: bool = False,
 ) -> Pace:
     """How fast a recipe's steps are, accelerated so."""
     torch.manual_seed(settings.seed)
@@ -155,6 +169,7 @@ def pace(
         _parts(go, feed, run, device),
         products / step / peak_rate(device, find_dtype(settings.precision, device)),
         torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else 0.0,
+        _kernels(go, feed, run, device) if kernels else {},
     )
 
 
@@ -251,6 +266,12 @@ def _parts(go: _Steps, feed: Any, run: Pass, device: torch.device, steps: int = 
     whole = go(lambda step: timed("batch", lambda: feed(step)), Timed(), steps) / steps
     parts = {name: statistics.fmean(values) for name, values in times.items()}
     return parts | {"update": max(0.0, whole - sum(parts.values()))}
+
+
+def _kernels(go: _Steps, feed: Any, run: Pass, device: torch.device, steps: int = 5) -> dict[str, float]:
+    """The seconds that each kernel takes of a step."""
+    taken = kernel_times(lambda: go(feed, run, steps), device)
+    return {name: seconds / steps for name, seconds in taken.items()}
 
 
 def _wait(device: torch.device) -> None:

@@ -1,0 +1,71 @@
+"""What the device does in a step: the time of every kernel by its name, and of kinds of kernels.
+
+A name tells what a kernel is for, whoever wrote it: libraries name theirs after the algorithm, the compiler
+after the operations that it fused, torch after the functor. On a CPU torch's own operations take the place of
+kernels.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+__all__ = ["KINDS", "by_kind", "kernel_times", "kind", "lines"]
+
+KINDS = {
+    "attention": r"fmha|flash|attention|sdpa",
+    "products": r"gemm|gemv|nvjet|cutlass|xmma|cublas|splitK|aten::(add|b|ba)?(mm|mv)\b",
+    "vocabulary": r"arange_eq|softmax|SoftMax|nll_loss|scatter_gather|aten::(gather|scatter)",
+    "noise": r"log.*cos|cos.*sin|bitwise|shift",
+    "norms": r"layer_norm|LayerNorm|GammaBeta",
+    "activations": r"gelu|erf|Gelu|GELU|threshold|relu|tanh",
+    "optimiser": r"multi_tensor|FusedAdam|_fused_adam|foreach|lpnorm",
+    "embedding": r"embedding|radix|RadixSort",
+    "sums": r"reduce_kernel|aten::(sum|mean)\b|(?<!mix_order_)red_fused|per_fused",
+    "copies": r"copy|Copy|Memcpy|Memset|aten::(cat|fill_|zero_)|CatArray|FillFunctor",
+}
+"""Kinds of kernels by what their names contain, the first that fits."""
+
+OTHERS = "others"
+_KINDS = {name: re.compile(pattern) for name, pattern in KINDS.items()}
+
+
+def kind(kernel: str) -> str:
+    """What a kernel of this name is for."""
+    return next((name for name, pattern in _KINDS.items() if pattern.search(kernel)), OTHERS)
+
+
+def by_kind(kernels: Mapping[str, float]) -> dict[str, float]:
+    """The seconds of each kind, the longest first."""
+    sums: Counter[str] = Counter()
+    for name, seconds in kernels.items():
+        sums[kind(name)] += seconds  # type: ignore[assignment]
+    return dict(sums.most_common())
+
+
+def kernel_times(work: Callable[[], Any], device: torch.device) -> dict[str, float]:
+    """The seconds of every kernel while this work was done, the longest first."""
+    from torch.profiler import ProfilerActivity, profile
+
+    on_gpu = device.type == "cuda"
+    with profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]) as profiler:
+        work()
+        if on_gpu:
+            torch.cuda.synchronize(device)
+    taken = {
+        event.key: (event.self_device_time_total if on_gpu else event.self_cpu_time_total) / 1e6
+        for event in profiler.key_averages()
+        if not (on_gpu and event.is_user_annotation)  # a stretch of time in which kernels ran
+    }
+    return dict(sorted(taken.items(), key=lambda item: -item[1]))
+
+
+def lines(kernels: Mapping[str, float], most: int) -> list[str]:
+    """For people: the kinds, and the longest kernels with their kinds."""
+    kinds = ", ".join(f"{name} {1000 * seconds:.1f} ms" for name, seconds in by_kind(kernels).items())
+    longest = list(kernels.items())[:most]
+    return [kinds, *(f"  {1000 * seconds:7.2f} ms  {kind(name):<11} {name}" for name, seconds in longest)]
