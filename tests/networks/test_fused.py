@@ -103,3 +103,65 @@ def test_the_gradient_of_surprises_is_one_reading_and_one_writing() -> None:
     assert any("sum" in name for name in forward)
     for name in backward:
         assert not any(word in name for word in ("scatter", "gather", "index", "sum", "amax")), name
+
+
+def normed(x: Tensor, y: Tensor, rate: float) -> Tensor:
+    width = x.shape[-1]
+    return fused.add_norm(x, y, torch.ones(width), torch.zeros(width), eps=1e-5, rate=rate)
+
+
+@pytest.mark.usefixtures("uncompiled")
+def test_dropout_keeps_its_share_and_only_what_is_kept_learns() -> None:
+    torch.manual_seed(0)
+    x, y = torch.randn(8, 32, 64), torch.randn(8, 32, 64, requires_grad=True)
+    out = normed(x, y, 0.25)
+    (out * torch.randn_like(out)).sum().backward()
+    assert y.grad is not None
+    learns = y.grad != 0
+    assert float(learns.float().mean()) == pytest.approx(0.75, abs=5 * (0.75 * 0.25 / y.numel()) ** 0.5)
+    scaled = torch.where(learns, y / 0.75, 0)
+    assert torch.allclose(out, torch.nn.functional.layer_norm(x + scaled, (64,)), atol=1e-5)
+
+
+@pytest.mark.usefixtures("uncompiled")
+def test_dropout_comes_from_torchs_seed_and_is_another_each_time() -> None:
+    x, y = torch.zeros(64, 32), torch.randn(64, 32)
+    torch.manual_seed(3)
+    first, second = normed(x, y, 0.5), normed(x, y, 0.5)
+    torch.manual_seed(3)
+    assert torch.equal(normed(x, y, 0.5), first)
+    assert not torch.equal(first, second)
+
+
+def test_places_are_dropped_independently_of_each_other_and_of_other_seeds() -> None:
+    """Correlations of masks with themselves shifted, and with others, are those of chance."""
+    rate, like = 0.1, torch.empty(512, 768)
+    torch.manual_seed(0)
+    masks = [
+        fused.kept(like, torch.randint(-(2**31), 2**31, (2,), dtype=torch.int32), rate).double() - (1 - rate)
+        for _ in range(4)
+    ]
+    chance = 5 * rate * (1 - rate) / like.numel() ** 0.5
+    for number, mask in enumerate(masks):
+        for shift in (1, 2, 3, 64, 767, 768, 769, 1536):
+            flat = mask.flatten()
+            assert abs(float((flat[shift:] * flat[:-shift]).mean())) < chance
+        for other in masks[:number]:
+            assert abs(float((mask * other).mean())) < chance
+        for across in (0, 1):  # no row and no column is favoured
+            spread = float(mask.mean(across).var() * mask.shape[across] / (rate * (1 - rate)))
+            assert spread == pytest.approx(1, abs=0.25)
+
+
+def test_masks_that_share_a_seed_and_are_shifted_have_little_in_common() -> None:
+    """Places and first seeds are summed: where two sums meet, the second seeds keep masks apart."""
+    torch.manual_seed(1)
+    like, seeds = torch.empty(256, 256), torch.randint(-(2**31), 2**31, (8,), dtype=torch.int32)
+    first = torch.tensor(5, dtype=torch.int32)
+    masks = [
+        fused.kept(like, torch.stack([first + n, seed]), 0.5).flatten()[8 - n :][:60_000]
+        for n, seed in enumerate(seeds)
+    ]
+    for number, mask in enumerate(masks):
+        for other in masks[:number]:
+            assert float((mask == other).float().mean()) == pytest.approx(0.5, abs=0.05)

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import dropout, layer_norm
+from torch.nn.functional import layer_norm
 
 from noise2text.diffusion.space import Scores
 
@@ -30,7 +30,8 @@ ALIGNED = 64
 
 def add_norm(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, *, eps: float, rate: float) -> Tensor:
     """LayerNorm(x + dropout(y)) over the last dimension, in the type of y."""
-    out: Tensor = _compiled(_add_norm)(_open(x), _open(y.expand_as(x)), weight, bias, eps, rate)
+    seeds = torch.randint(-(2**31), 2**31, (2,), dtype=torch.int32, device=x.device) if rate else None
+    out: Tensor = _compiled(_add_norm)(_open(x), _open(y.expand_as(x)), weight, bias, seeds, eps, rate)
     return out.view_as(x)
 
 
@@ -54,9 +55,38 @@ def _surprises(logits: Tensor, tokens: Tensor, vocabulary: int) -> tuple[Tensor,
     return whole - torch.where(right, x, 0).sum(-1), whole - x.mean(-1)
 
 
-def _add_norm(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float, rate: float) -> Tensor:
-    total = x.float() + dropout(y, rate).float()
+def _add_norm(
+    x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, seeds: Tensor | None, eps: float, rate: float
+) -> Tensor:
+    y_kept = y.float() if seeds is None else torch.where(kept(y, seeds, rate), y.float() / (1 - rate), 0)
+    total = x.float() + y_kept
     return layer_norm(total, total.shape[-1:], weight, bias, eps).to(y.dtype)
+
+
+def kept(y: Tensor, seeds: Tensor, rate: float) -> Tensor:
+    """Which of the numbers (N, W) dropout keeps: a hash of the place and two seeds, in 32 bits.
+
+    The compiler's own generator spends more on each number than the rest of the kernel. The hash is a
+    multiplicative one of two rounds (Wellons, 2018); the second seed enters between them, so that no two
+    masks are the same one shifted.
+    """
+    rows, width = y.shape
+    places = torch.arange(rows, dtype=torch.int32, device=y.device)[:, None] * width
+    bits = places + torch.arange(width, dtype=torch.int32, device=y.device) + seeds[0]
+    bits = (bits ^ _shift(bits, 16)) * 0x7FEB352D ^ seeds[1]
+    bits = (bits ^ _shift(bits, 15)) * _signed(0x846CA68B)
+    bits = bits ^ _shift(bits, 16)
+    return bits >= round(rate * 2**32) - 2**31
+
+
+def _signed(number: int) -> int:
+    """The same 32 bits as a signed integer."""
+    return number - (1 << 32)
+
+
+def _shift(bits: Tensor, by: int) -> Tensor:
+    """A logical shift to the right of signed integers."""
+    return (bits >> by) & ((1 << (32 - by)) - 1)
 
 
 def _open(x: Tensor) -> Tensor:
