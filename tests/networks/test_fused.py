@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ import torch
 from torch import Tensor
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
+from torch.nn.functional import linear
 
 from noise2text.diffusion.losses import spell
+from noise2text.diffusion.noise import gaussian, key
 from noise2text.diffusion.space import Known, Product
 from noise2text.networks import fused
 
@@ -52,7 +55,7 @@ def test_an_aligned_product_surprises_as_the_plain_one_and_has_its_gradients(bia
 
 @pytest.mark.usefixtures("uncompiled")
 def test_what_aligns_a_product_counts_for_nothing_and_gets_no_gradient() -> None:
-    logits = product(bias=True).aligned(fused.ALIGNED).detach()
+    logits = product(bias=True).aligned(fused.ALIGNED, linear).detach()
     assert logits.shape[-1] == 2 * fused.ALIGNED
     tokens = torch.randint(VOCABULARY, (2, 6))
     found = fused.surprises(logits, tokens, vocabulary=VOCABULARY)
@@ -69,7 +72,7 @@ def test_what_aligns_a_product_counts_for_nothing_and_gets_no_gradient() -> None
 def test_scores_that_are_known_are_left_as_they_are() -> None:
     known = Known(torch.randn(2, 3, VOCABULARY))
     assert known.vocabulary == VOCABULARY
-    assert known.aligned(fused.ALIGNED) is known.logits()
+    assert known.aligned(fused.ALIGNED, linear) is known.logits()
 
 
 @pytest.mark.usefixtures("uncompiled")
@@ -165,3 +168,38 @@ def test_masks_that_share_a_seed_and_are_shifted_have_little_in_common() -> None
     for number, mask in enumerate(masks):
         for other in masks[:number]:
             assert float((mask == other).float().mean()) == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.usefixtures("uncompiled")
+@pytest.mark.parametrize("dim", [4, 5])
+def test_fused_noise_is_the_same_noise(dim: int) -> None:
+    keys = key(3, torch.arange(6))
+    expected = gaussian(keys, 2, 7, dim)
+    assert torch.equal(gaussian(keys, 2, 7, dim, normal=fused.normal), expected)
+    assert expected.shape == (6, 7, dim)
+
+
+@pytest.mark.usefixtures("uncompiled")
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_a_fused_product_is_torchs_and_has_its_gradients(precision: torch.dtype) -> None:
+    def learned(how: Callable[[Tensor, Tensor, Tensor | None], Tensor]) -> list[Tensor]:
+        torch.manual_seed(2)
+        given = [torch.randn(shape, requires_grad=True) for shape in ((3, 4, 8), (16, 8), (16,))]
+        with torch.autocast("cpu", precision, enabled=precision != torch.float32, cache_enabled=False):
+            out = how(*given)
+        assert out.dtype == precision
+        (out * torch.randn(out.shape)).sum().backward()
+        return [out.detach(), *(tensor.grad for tensor in given if tensor.grad is not None)]
+
+    close = 1e-5 if precision == torch.float32 else 2e-2
+    for mine, theirs in zip(learned(fused.linear), learned(linear), strict=True):
+        assert mine.dtype == theirs.dtype
+        assert torch.allclose(mine, theirs, atol=close * float(theirs.abs().max()))
+
+
+def test_a_function_can_be_compiled_for_many_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch gives up after eight variants, unless it is told to be patient."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    compiled = fused._compiled(lambda rows: rows + 1)
+    for width in range(2, 14):
+        assert torch.equal(compiled(torch.zeros(3, width)), torch.ones(3, width))

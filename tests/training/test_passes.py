@@ -13,7 +13,7 @@ import torch
 
 from noise2text.decoding import captured
 from noise2text.networks import fused
-from noise2text.networks.layers import AddNorm, Stack
+from noise2text.networks.layers import AddNorm, CrossAttention, FeedForward, SelfAttention, Stack
 from noise2text.recipes import RECIPES
 from noise2text.settings import change
 from noise2text.system import System
@@ -248,9 +248,11 @@ def test_fusing_reaches_every_residual_and_objective(tokenizer: Tokenizer) -> No
     system, objective = _made("diffuseq-guided", tokenizer, "cpu")
     before = copy.copy(objective.spelling)
     passes.fuse(objective)
-    assert all(part.fused for part in system.modules() if isinstance(part, AddNorm))
+    fusible = (AddNorm, SelfAttention, CrossAttention, FeedForward)
+    assert all(part.fused for part in system.modules() if isinstance(part, fusible))
     assert all(part.tile > 1 for part in system.modules() if isinstance(part, Stack))
     inner = [part for part in objective.modules() if isinstance(part, passes.Objective)]
     assert len(inner) == 2
     assert all(part.train().spelling is fused.spell for part in inner)
+    assert all(part.train().normal is fused.normal for part in inner)
     assert objective.eval().spelling is before

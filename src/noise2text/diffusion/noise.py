@@ -10,7 +10,7 @@ the host are few, and numpy, which wraps around as torch does, is several times 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -18,7 +18,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["gaussian", "key", "uniform"]
+__all__ = ["Normal", "gaussian", "key", "normal", "uniform"]
+
+Normal = Callable[[Tensor, int], Tensor]
+"""How numbers come from the keys of positions: see `normal`."""
 
 
 Bits = TypeVar("Bits", Tensor, NDArray[np.int64])
@@ -75,16 +78,20 @@ def uniform(keys: Tensor) -> Tensor:
     return _shift(_mix(keys + _GOLDEN), 11).double() / (1 << 53)
 
 
-def gaussian(keys: Tensor, step: int | Tensor, length: int, dim: int) -> Tensor:
+def normal(keys: Tensor, dim: int) -> Tensor:
+    """So many standard normal numbers for each key, one dimension more, in float32."""
+    bits = _mix(keys[..., None] + torch.arange((dim + 1) // 2, device=keys.device) * _GOLDEN)  # (…, D/2)
+    radius = torch.sqrt(-2 * torch.log((_shift(bits, 40) + 1).float() * 2.0**-24))
+    angle = (_shift(bits, 16) & 0xFFFFFF).float() * (2 * math.pi * 2.0**-24)
+    return torch.stack([radius * angle.cos(), radius * angle.sin()], dim=-1).flatten(-2)[..., :dim]
+
+
+def gaussian(keys: Tensor, step: int | Tensor, length: int, dim: int, *, normal: Normal = normal) -> Tensor:
     """Standard normal noise (B, length, dim) in float32; a position's is the same whatever the length.
 
     Steps of the shape (K, 1) give K of them, (K, B, length, dim).
     """
     number = step if isinstance(step, Tensor) else _filled(step, keys.device)
     start = _mix(keys ^ _mix(number * _FIRST + _GOLDEN))  # (…, B)
-    positions = torch.arange(length, device=keys.device)[:, None] << 32
-    counter = positions | torch.arange((dim + 1) // 2, device=keys.device)  # (L, D/2)
-    bits = _mix(start[..., None, None] + counter * _GOLDEN)  # (…, B, L, D/2)
-    radius = torch.sqrt(-2 * torch.log((_shift(bits, 40) + 1).float() * 2.0**-24))
-    angle = (_shift(bits, 16) & 0xFFFFFF).float() * (2 * math.pi * 2.0**-24)
-    return torch.stack([radius * angle.cos(), radius * angle.sin()], dim=-1).flatten(-2)[..., :dim]
+    positions = (torch.arange(length, device=keys.device) << 32) * _GOLDEN  # room for 2³² channels
+    return normal(start[..., None] + positions, dim)

@@ -10,6 +10,7 @@ round number of rows, which a GPU multiplies by several times faster.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,7 +20,10 @@ from torch.nn.functional import linear, pad
 
 from noise2text.hardware import tensor_cores
 
-__all__ = ["Known", "Product", "Scores", "Space"]
+__all__ = ["Known", "Multiply", "Product", "Scores", "Space"]
+
+Multiply = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+"""A linear layer: x · weightᵀ + bias."""
 
 
 class Scores(Protocol):
@@ -32,7 +36,7 @@ class Scores(Protocol):
     def logits(self) -> Tensor:
         """All of them, (…, V)."""
 
-    def aligned(self, multiple: int) -> Tensor:
+    def aligned(self, multiple: int, multiply: Multiply) -> Tensor:
         """The same, (…, V′ ≥ V), and if V′ can be chosen then a multiple; what is above V means nothing."""
 
 
@@ -49,7 +53,7 @@ class Known:
     def logits(self) -> Tensor:
         return self.values
 
-    def aligned(self, multiple: int) -> Tensor:
+    def aligned(self, multiple: int, multiply: Multiply) -> Tensor:
         return self.values
 
 
@@ -68,10 +72,10 @@ class Product:
     def logits(self) -> Tensor:
         return linear(self.states.to(self.weight.dtype), self.weight, self.bias)
 
-    def aligned(self, multiple: int) -> Tensor:
+    def aligned(self, multiple: int, multiply: Multiply) -> Tensor:
         lacking = -self.vocabulary % multiple
         bias = None if self.bias is None else pad(self.bias, (0, lacking))
-        return Product(self.states, pad(self.weight, (0, 0, 0, lacking)), bias).logits()
+        return multiply(self.states.to(self.weight.dtype), pad(self.weight, (0, 0, 0, lacking)), bias)
 
 
 class Space(nn.Module):

@@ -2,6 +2,8 @@
 
     residual    LayerNorm(x + dropout(y)), which also rounds to the type of y
     surprises   −log p(y | logits) and its mean over the whole vocabulary
+    linear      x · Wᵀ + b, whose gradient for b is the sum of all rows
+    normal      noise, by the same hash
 
 Only the number of rows is left open to the compiler, so that each is compiled once for all shapes of a run.
 
@@ -19,13 +21,18 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm
+from torch.nn.functional import linear as plain_linear
 
+from noise2text.diffusion.noise import normal as plain_normal
 from noise2text.diffusion.space import Scores
 
-__all__ = ["ALIGNED", "add_norm", "spell", "surprises"]
+__all__ = ["ALIGNED", "add_norm", "kept", "linear", "normal", "spell", "surprises"]
 
 ALIGNED = 64
 """Tensor cores are slow where a row is no multiple of 8 numbers; whole tiles of a product have 64 or more."""
+
+VARIANTS = 256
+"""How often one function is compiled at the most."""
 
 
 def add_norm(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, *, eps: float, rate: float) -> Tensor:
@@ -37,7 +44,7 @@ def add_norm(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, *, eps: float, 
 
 def spell(scores: Scores, tokens: Tensor) -> tuple[Tensor, Tensor]:
     """As `diffusion.losses.spell`; what aligns the product has no part in any surprise, and no gradient."""
-    return surprises(scores.aligned(ALIGNED), tokens, vocabulary=scores.vocabulary)
+    return surprises(scores.aligned(ALIGNED, linear), tokens, vocabulary=scores.vocabulary)
 
 
 def surprises(logits: Tensor, tokens: Tensor, *, vocabulary: int | None = None) -> tuple[Tensor, Tensor]:
@@ -45,6 +52,50 @@ def surprises(logits: Tensor, tokens: Tensor, *, vocabulary: int | None = None) 
     size = vocabulary or logits.shape[-1]
     at, mean = _compiled(_surprises)(_open(logits), _open(tokens[..., None]), size)
     return at.view_as(tokens), mean.view_as(tokens)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """As torch's; the gradient of the bias comes in the bias's own precision."""
+    kind = x.device.type
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+    if bias is None:
+        return plain_linear(x, weight)
+    out: Tensor = _Linear.apply(x.to(dtype), weight.to(dtype), bias)
+    return out
+
+
+class _Linear(torch.autograd.Function):
+    """torch's own sum over the rows reaches less than half of what the memory could give."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return plain_linear(x, weight, bias.to(x.dtype))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        x, weight = ctx.saved_tensors
+        on_x, on_weight, on_bias = ctx.needs_input_grad
+        rows = gradient.flatten(0, -2)
+        return (
+            (rows @ weight).view_as(x) if on_x else None,
+            rows.t() @ x.flatten(0, -2) if on_weight else None,
+            _compiled(_summed)(_open(rows)) if on_bias else None,
+        )
+
+
+def _summed(rows: Tensor) -> Tensor:
+    return rows.sum(0, dtype=torch.float32)
+
+
+def normal(keys: Tensor, dim: int) -> Tensor:
+    """As `diffusion.noise.normal`."""
+    drawn: Tensor = _compiled(_normal)(_open(keys[..., None]), dim)
+    return drawn.view(*keys.shape, dim)
+
+
+def _normal(keys: Tensor, dim: int) -> Tensor:
+    return plain_normal(keys[:, 0], dim)
 
 
 def _surprises(logits: Tensor, tokens: Tensor, vocabulary: int) -> tuple[Tensor, Tensor]:
@@ -92,11 +143,14 @@ def _shift(bits: Tensor, by: int) -> Tensor:
 def _open(x: Tensor) -> Tensor:
     """The rows (N, ·) of a tensor, their number left open."""
     rows = x.flatten(0, -2)
-    torch._dynamo.mark_dynamic(rows, 0)
+    if len(rows) > 1:  # one row is a case of its own to the compiler
+        torch._dynamo.mark_dynamic(rows, 0)
     return rows
 
 
 @functools.cache
 def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     compiled: Callable[..., Any] = torch.compile(function, fullgraph=True, dynamic=False)
-    return compiled
+    # Widths, rates and types are compiled for one by one; a process may train many models.
+    patient: Callable[..., Any] = torch._dynamo.config.patch(recompile_limit=VARIANTS)(compiled)
+    return patient

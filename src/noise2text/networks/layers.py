@@ -78,6 +78,16 @@ def _triton() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
+def multiplied(linear: nn.Module, x: Tensor, *, fused: bool) -> Tensor:
+    """What a linear layer makes of x."""
+    if fused and linear.training and isinstance(linear, nn.Linear):
+        from noise2text.networks.fused import linear as fast
+
+        return fast(x, linear.weight, linear.bias)
+    out: Tensor = linear(x)
+    return out
+
+
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """(B, L, W) → (B, heads, L, W / heads)."""
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
@@ -85,6 +95,8 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
 
 class SelfAttention(nn.Module):
     """Every position looks at every visible position."""
+
+    fused = False  # whether training takes the products of `networks/fused.py`
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -95,14 +107,17 @@ class SelfAttention(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """What each position takes from all that are visible; without a mask, all are."""
         together = 1 if mask is None else max(1, mask.shape[-2] // x.shape[1])
-        parts = self.project(x).reshape(x.shape[0] // together, -1, 3 * x.shape[2]).chunk(3, dim=-1)
+        projected = multiplied(self.project, x, fused=self.fused)
+        parts = projected.reshape(x.shape[0] // together, -1, 3 * x.shape[2]).chunk(3, dim=-1)
         queries, keys, values = (split_heads(part, self.heads) for part in parts)
         seen = scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
-        return self.merge(seen.transpose(1, 2).reshape(x.shape))
+        return multiplied(self.merge, seen.transpose(1, 2).reshape(x.shape), fused=self.fused)
 
 
 class CrossAttention(nn.Module):
     """Every position looks at the source, whose keys and values are given, a row a sentence or several."""
+
+    fused = False
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -114,13 +129,16 @@ class CrossAttention(nn.Module):
         sentences = keys.shape[0]
         # The candidates of a sentence share its keys: they are folded into the query's length, and so are
         # sentences that lie side by side.
-        queries = self.project(x).reshape(sentences, -1, x.shape[-1])  # (S, C·L, W)
+        projected = multiplied(self.project, x, fused=self.fused)
+        queries = projected.reshape(sentences, -1, x.shape[-1])  # (S, C·L, W)
         seen = scaled_dot_product_attention(split_heads(queries, self.heads), keys, values, attn_mask=mask)
-        return self.merge(seen.transpose(1, 2).reshape(x.shape))
+        return multiplied(self.merge, seen.transpose(1, 2).reshape(x.shape), fused=self.fused)
 
 
 class FeedForward(nn.Sequential):
     """Linear, an activation, dropout, Linear."""
+
+    fused = False
 
     def __init__(
         self,
@@ -134,7 +152,7 @@ class FeedForward(nn.Sequential):
         super().__init__(nn.Linear(into, hidden), activation(), nn.Dropout(dropout), nn.Linear(hidden, out))
 
     def forward(self, x: Tensor) -> Tensor:
-        first, activation, _, last = self
+        first, activation, drop, last = self
         hooked = first._forward_hooks  # a hook wants the layer to be called
         if (
             _only_generates(x)
@@ -146,7 +164,8 @@ class FeedForward(nn.Sequential):
             hidden = torch._addmm_activation(first.bias, x.flatten(0, -2), first.weight.t())
             out: Tensor = last(hidden.unflatten(0, x.shape[:-1]))
             return out
-        return super().forward(x)
+        hidden = drop(activation(multiplied(first, x, fused=self.fused)))
+        return multiplied(last, hidden, fused=self.fused)
 
 
 class EncoderLayer(nn.Module):

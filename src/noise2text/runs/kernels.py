@@ -19,9 +19,9 @@ __all__ = ["KINDS", "by_kind", "kernel_times", "kind", "lines"]
 KINDS = {
     "attention": r"fmha|flash|attention|sdpa",
     "products": r"gemm|gemv|nvjet|cutlass|xmma|cublas|splitK|aten::(add|b|ba)?(mm|mv)\b",
-    "vocabulary": r"arange_eq|softmax|SoftMax|nll_loss|scatter_gather|aten::(gather|scatter)",
-    "noise": r"log.*cos|cos.*sin|bitwise|shift",
-    "norms": r"layer_norm|LayerNorm|GammaBeta",
+    "vocabulary": r"arange_(\w+_)?eq_|softmax|SoftMax|nll_loss|scatter_gather|aten::(gather|scatter)",
+    "norms": r"layer_norm|LayerNorm|GammaBeta|shift.*_ge_",
+    "noise": r"cos|bitwise|shift",
     "activations": r"gelu|erf|Gelu|GELU|threshold|relu|tanh",
     "optimiser": r"multi_tensor|FusedAdam|_fused_adam|foreach|lpnorm",
     "embedding": r"embedding|radix|RadixSort",

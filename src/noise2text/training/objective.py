@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from noise2text.diffusion.denoiser import Denoiser
 from noise2text.diffusion.losses import Spell, Tally, Term, Trace, spell
-from noise2text.diffusion.noise import gaussian, key, uniform
+from noise2text.diffusion.noise import Normal, gaussian, key, normal, uniform
 from noise2text.diffusion.schedules import Level
 from noise2text.diffusion.times import Times
 from noise2text.text.canvas import Canvas
@@ -45,12 +46,18 @@ class Objective(nn.Module, ABC):
         super().__init__()
         self.terms, self.weights = dict(terms), dict(weights)
         self.fused_spelling: Spell = spell
+        self.fused_normal: Normal = normal
         self.recordable = True  # whether a pass is the same operations each time, without the host
 
     @property
     def spelling(self) -> Spell:
         """How surprises are computed."""
         return self.fused_spelling if self.training else spell
+
+    @property
+    def normal(self) -> Normal:
+        """How noise is computed."""
+        return self.fused_normal if self.training else normal
 
     def counts(self, canvas: Canvas) -> dict[str, Tensor]:
         """How many places each term counts on this canvas."""
@@ -116,12 +123,13 @@ class DiffusionObjective(Objective):
     def draw(self, canvas: Canvas, keys: Tensor, step_key: Tensor) -> Draws:
         """The time and the noise of each row, and the coin of self-conditioning."""
         shape = canvas.tokens.shape[1], self.denoiser.space.dim
+        drawn = partial(gaussian, keys, normal=self.normal)
         t, weight = self.times(uniform(key(keys, 0)))
         return Draws(
             t=t,
             weight=weight,
-            noise=gaussian(keys, 1, *shape),
-            blur=gaussian(keys, 2, *shape) if self.blur else torch.zeros((), device=keys.device),
+            noise=drawn(1, *shape),
+            blur=drawn(2, *shape) if self.blur else torch.zeros((), device=keys.device),
             guessed=self.coin(step_key),
         )
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from noise2text.decoding.captured import Graph, copied, fill, shapes
 from noise2text.diffusion.losses import Tally
-from noise2text.networks.layers import AddNorm, Stack
+from noise2text.networks.layers import AddNorm, CrossAttention, FeedForward, SelfAttention, Stack
 from noise2text.text.canvas import Canvas
 from noise2text.training.objective import Objective
 
@@ -138,13 +138,13 @@ class _Recording:
 
 
 def fuse(objective: Objective) -> None:
-    """Have what memory bounds compiled, and short rows side by side, in every part of an objective."""
-    from noise2text.networks.fused import spell
+    """Have what memory bounds compiled, products aligned, and short rows side by side, in an objective."""
+    from noise2text.networks.fused import normal, spell
 
     for part in objective.modules():
-        if isinstance(part, AddNorm):
+        if isinstance(part, AddNorm | SelfAttention | CrossAttention | FeedForward):
             part.fused = True
         if isinstance(part, Stack):
             part.tile = TILE
         if isinstance(part, Objective):
-            part.fused_spelling = spell
+            part.fused_spelling, part.fused_normal = spell, normal
