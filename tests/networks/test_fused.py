@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
 from torch.nn.functional import linear
@@ -203,3 +203,16 @@ def test_a_function_can_be_compiled_for_many_models(monkeypatch: pytest.MonkeyPa
     compiled = fused._compiled(lambda rows: rows + 1)
     for width in range(2, 14):
         assert torch.equal(compiled(torch.zeros(3, width)), torch.ones(3, width))
+
+
+@pytest.mark.usefixtures("uncompiled")
+@pytest.mark.parametrize("activation", [nn.GELU(), nn.ReLU(), nn.Tanh(), nn.Identity()])
+def test_fused_activations_are_the_layers_that_they_stand_for(activation: nn.Module) -> None:
+    mine, theirs = (torch.linspace(-3, 3, 24).view(2, 3, 4).requires_grad_() for _ in range(2))
+    found, expected = fused.activated(activation, mine), activation(theirs)
+    assert torch.equal(found, expected)
+    found.square().sum().backward()
+    expected.square().sum().backward()
+    assert mine.grad is not None
+    assert theirs.grad is not None
+    assert torch.equal(mine.grad, theirs.grad)

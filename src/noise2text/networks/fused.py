@@ -2,6 +2,7 @@
 
     residual    LayerNorm(x + dropout(y)), which also rounds to the type of y
     surprises   −log p(y | logits) and its mean over the whole vocabulary
+    activated   an activation, which the way back computes from its input again
     linear      x · Wᵀ + b, whose gradient for b is the sum of all rows
     normal      noise, by the same hash
 
@@ -19,14 +20,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 from torch.nn.functional import linear as plain_linear
 
 from noise2text.diffusion.noise import normal as plain_normal
 from noise2text.diffusion.space import Scores
 
-__all__ = ["ALIGNED", "add_norm", "kept", "linear", "normal", "spell", "surprises"]
+__all__ = ["ALIGNED", "activated", "add_norm", "kept", "linear", "normal", "spell", "surprises"]
 
 ALIGNED = 64
 """Tensor cores are slow where a row is no multiple of 8 numbers; whole tiles of a product have 64 or more."""
@@ -54,6 +55,26 @@ def surprises(logits: Tensor, tokens: Tensor, *, vocabulary: int | None = None) 
     return at.view_as(tokens), mean.view_as(tokens)
 
 
+def activated(activation: nn.Module, x: Tensor) -> Tensor:
+    """What the activation makes of x."""
+    if type(activation) not in _ACTIVATIONS:
+        out: Tensor = activation(x)
+        return out
+    made: Tensor = _compiled(_ACTIVATIONS[type(activation)])(_open(x))
+    return made.view_as(x)
+
+
+def _gelu(x: Tensor) -> Tensor:
+    return torch.nn.functional.gelu(x)
+
+
+def _relu(x: Tensor) -> Tensor:
+    return torch.nn.functional.relu(x)
+
+
+_ACTIVATIONS: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {nn.GELU: _gelu, nn.ReLU: _relu}
+
+
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """As torch's; the gradient of the bias comes in the bias's own precision."""
     kind = x.device.type
@@ -65,7 +86,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 class _Linear(torch.autograd.Function):
-    """torch's own sum over the rows reaches less than half of what the memory could give."""
+    """Its bias is summed by a compiled kernel: torch's own reads at half of the memory's speed."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -117,9 +138,9 @@ def _add_norm(
 def kept(y: Tensor, seeds: Tensor, rate: float) -> Tensor:
     """Which of the numbers (N, W) dropout keeps: a hash of the place and two seeds, in 32 bits.
 
-    The compiler's own generator spends more on each number than the rest of the kernel. The hash is a
-    multiplicative one of two rounds (Wellons, 2018); the second seed enters between them, so that no two
-    masks are the same one shifted.
+    The compiler's own generator takes a hundred operations a number, this one a dozen: it is to hide behind
+    the memory. The hash is a multiplicative one of two rounds (Wellons, 2018); the second seed enters between
+    them, so that no two masks are the same one shifted.
     """
     rows, width = y.shape
     places = torch.arange(rows, dtype=torch.int32, device=y.device)[:, None] * width

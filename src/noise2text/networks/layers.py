@@ -61,7 +61,7 @@ class AddNorm(nn.LayerNorm):
             from noise2text.networks.kernels import add_norm
 
             return add_norm(x, y, self.weight, self.bias, self.eps)
-        if self.fused and self.training and torch.is_autocast_enabled():
+        if self.fused and self.training and torch.is_autocast_enabled(x.device.type):
             from noise2text.networks.fused import add_norm as fused
 
             return fused(x, y, self.weight, self.bias, eps=self.eps, rate=self.rate)
@@ -164,8 +164,12 @@ class FeedForward(nn.Sequential):
             hidden = torch._addmm_activation(first.bias, x.flatten(0, -2), first.weight.t())
             out: Tensor = last(hidden.unflatten(0, x.shape[:-1]))
             return out
-        hidden = drop(activation(multiplied(first, x, fused=self.fused)))
-        return multiplied(last, hidden, fused=self.fused)
+        hidden = multiplied(first, x, fused=self.fused)
+        if self.fused and self.training:
+            from noise2text.networks.fused import activated
+
+            return multiplied(last, drop(activated(activation, hidden)), fused=True)
+        return multiplied(last, drop(activation(hidden)), fused=False)
 
 
 class EncoderLayer(nn.Module):
