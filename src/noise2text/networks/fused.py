@@ -1,6 +1,6 @@
 """What memory bounds in training, compiled to as few kernels as it can be; for any number of rows at once.
 
-    residual    LayerNorm(x + dropout(y)), which also rounds to the type of y
+    residual    LayerNorm(x + dropout(y)), which also rounds to the type of products
     surprises   −log p(y | logits) and its mean over the whole vocabulary
     activated   an activation, which the way back computes from its input again
     linear      x · Wᵀ + b, whose gradient for b is the sum of all rows
@@ -37,9 +37,10 @@ VARIANTS = 256
 
 
 def add_norm(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, *, eps: float, rate: float) -> Tensor:
-    """LayerNorm(x + dropout(y)) over the last dimension, in the type of y."""
+    """LayerNorm(x + dropout(y)) over the last dimension, in the type that products have here."""
     seeds = torch.randint(-(2**31), 2**31, (2,), dtype=torch.int32, device=x.device) if rate else None
-    out: Tensor = _compiled(_add_norm)(_open(x), _open(y.expand_as(x)), weight, bias, seeds, eps, rate)
+    rows = _open(x), _open(y.expand_as(x))
+    out: Tensor = _compiled(_add_norm)(*rows, weight, bias, seeds, eps, rate, _product_type(y))
     return out.view_as(x)
 
 
@@ -77,10 +78,9 @@ _ACTIVATIONS: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {nn.GELU: _gel
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """As torch's; the gradient of the bias comes in the bias's own precision."""
-    kind = x.device.type
-    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
     if bias is None:
         return plain_linear(x, weight)
+    dtype = _product_type(x)
     out: Tensor = _Linear.apply(x.to(dtype), weight.to(dtype), bias)
     return out
 
@@ -128,11 +128,18 @@ def _surprises(logits: Tensor, tokens: Tensor, vocabulary: int) -> tuple[Tensor,
 
 
 def _add_norm(
-    x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, seeds: Tensor | None, eps: float, rate: float
+    x: Tensor,
+    y: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    seeds: Tensor | None,
+    eps: float,
+    rate: float,
+    dtype: torch.dtype,
 ) -> Tensor:
     y_kept = y.float() if seeds is None else torch.where(kept(y, seeds, rate), y.float() / (1 - rate), 0)
     total = x.float() + y_kept
-    return layer_norm(total, total.shape[-1:], weight, bias, eps).to(y.dtype)
+    return layer_norm(total, total.shape[-1:], weight, bias, eps).to(dtype)
 
 
 def kept(y: Tensor, seeds: Tensor, rate: float) -> Tensor:
@@ -159,6 +166,12 @@ def _signed(number: int) -> int:
 def _shift(bits: Tensor, by: int) -> Tensor:
     """A logical shift to the right of signed integers."""
     return (bits >> by) & ((1 << (32 - by)) - 1)
+
+
+def _product_type(x: Tensor) -> torch.dtype:
+    """The type in which products with x are computed."""
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 
 
 def _open(x: Tensor) -> Tensor:
