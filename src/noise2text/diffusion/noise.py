@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["Normal", "gaussian", "key", "normal", "uniform"]
+__all__ = ["Normal", "channels", "gaussian", "key", "normal", "polar", "uniform"]
 
 Normal = Callable[[Tensor, int], Tensor]
 """How numbers come from the keys of positions: see `normal`."""
@@ -80,10 +80,20 @@ def uniform(keys: Tensor) -> Tensor:
 
 def normal(keys: Tensor, dim: int) -> Tensor:
     """So many standard normal numbers for each key, one dimension more, in float32."""
-    bits = _mix(keys[..., None] + torch.arange((dim + 1) // 2, device=keys.device) * _GOLDEN)  # (…, D/2)
+    return polar(keys, channels(dim, keys.device))[..., :dim]
+
+
+def channels(dim: int, device: torch.device) -> Tensor:
+    """What a position's key is raised by for each two of so many channels."""
+    return torch.arange((dim + 1) // 2, device=device) * _GOLDEN
+
+
+def polar(keys: Tensor, raised: Tensor) -> Tensor:
+    """Two standard normal numbers for each key (…) and channel (C), (…, 2·C), by Box–Muller."""
+    bits = _mix(keys[..., None] + raised)
     radius = torch.sqrt(-2 * torch.log((_shift(bits, 40) + 1).float() * 2.0**-24))
     angle = (_shift(bits, 16) & 0xFFFFFF).float() * (2 * math.pi * 2.0**-24)
-    return torch.stack([radius * angle.cos(), radius * angle.sin()], dim=-1).flatten(-2)[..., :dim]
+    return torch.stack([radius * angle.cos(), radius * angle.sin()], dim=-1).flatten(-2)
 
 
 def gaussian(keys: Tensor, step: int | Tensor, length: int, dim: int, *, normal: Normal = normal) -> Tensor:

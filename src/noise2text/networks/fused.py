@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 from torch.nn.functional import linear as plain_linear
 
-from noise2text.diffusion.noise import normal as plain_normal
+from noise2text.diffusion.noise import channels, polar
 from noise2text.diffusion.space import Scores
 
 __all__ = ["ALIGNED", "activated", "add_norm", "kept", "linear", "normal", "spell", "surprises"]
@@ -111,12 +111,13 @@ def _summed(rows: Tensor) -> Tensor:
 
 def normal(keys: Tensor, dim: int) -> Tensor:
     """As `diffusion.noise.normal`."""
-    drawn: Tensor = _compiled(_normal)(_open(keys[..., None]), dim)
+    # The channels are given: numbers that the compiler makes are of 32 bits wherever their range allows it.
+    drawn: Tensor = _compiled(_normal)(_open(keys[..., None]), channels(dim, keys.device), dim)
     return drawn.view(*keys.shape, dim)
 
 
-def _normal(keys: Tensor, dim: int) -> Tensor:
-    return plain_normal(keys[:, 0], dim)
+def _normal(keys: Tensor, raised: Tensor, dim: int) -> Tensor:
+    return polar(keys[:, 0], raised)[:, :dim]
 
 
 def _surprises(logits: Tensor, tokens: Tensor, vocabulary: int) -> tuple[Tensor, Tensor]:
