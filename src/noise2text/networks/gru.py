@@ -17,7 +17,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from noise2text.diffusion.denoiser import Memory
 from noise2text.diffusion.space import Space
-from noise2text.networks.layers import visible
+from noise2text.networks.layers import added
 from noise2text.networks.writer import Writer
 from noise2text.text.canvas import Source
 
@@ -105,7 +105,7 @@ class GRU(Writer):
             x.unsqueeze(1),
             memory.keys.unsqueeze(1).to(x.dtype),
             memory.values.unsqueeze(1).to(x.dtype),
-            attn_mask=visible(memory.padding, x),
+            attn_mask=added(memory.padding[:, None, None, :], x),
             scale=1.0,
         )
         both = torch.cat([x, context.squeeze(1)], dim=-1)

@@ -1,6 +1,8 @@
 """GPU kernels in Triton, which comes with torch's CUDA builds; imported only where they run.
 
-Adding a residual and normalising is bound by memory: as one kernel it moves half of what two do.
+Adding a residual and normalising is bound by memory: as one kernel it moves half of what two do. Attention
+to few keys fits into one tile: there is no pass over blocks of them, heads are read where they lie, and
+padding is read as it is.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-__all__ = ["add_norm"]
+__all__ = ["add_norm", "attend"]
 
 
 @triton.jit
@@ -38,4 +40,45 @@ def add_norm(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float) -> 
     rows, others = (tensor.numel() // width for tensor in (x, y))
     block = triton.next_power_of_2(width)
     _add_norm[(rows,)](x, y, weight, bias, out, width, others, eps, block=block, num_warps=4)
+    return out
+
+
+@triton.jit(do_not_specialize=["queries", "keys", "hidden_row"])
+def _attend(  # type: ignore[no-untyped-def]
+    q, k, v, hidden, out, queries, keys, scale,
+    q_row, q_head, q_place, k_row, k_head, k_place, v_row, v_head, v_place, hidden_row, out_row, out_place,
+    heads: tl.constexpr, dim: tl.constexpr, block_q: tl.constexpr, block_k: tl.constexpr,
+):  # fmt: skip
+    row, head = (tl.program_id(0) // heads).to(tl.int64), tl.program_id(0) % heads
+    at = tl.program_id(1) * block_q + tl.arange(0, block_q)
+    other, channel = tl.arange(0, block_k), tl.arange(0, dim)
+    asked, there = (at < queries)[:, None], other < keys
+    ours = tl.load(q + row * q_row + head * q_head + at[:, None] * q_place + channel, mask=asked, other=0.0)
+    theirs = tl.load(
+        k + row * k_row + head * k_head + other[:, None] * k_place + channel, mask=there[:, None], other=0.0
+    )
+    values = tl.load(
+        v + row * v_row + head * v_head + other[:, None] * v_place + channel, mask=there[:, None], other=0.0
+    )
+    seen = tl.load(hidden + row * hidden_row + other, mask=there, other=1) == 0
+    scores = tl.where(seen[None, :], tl.dot(ours, tl.trans(theirs)) * scale, -1e30)
+    raised = tl.exp(scores - tl.max(scores, axis=1)[:, None])
+    shares = raised / tl.sum(raised, axis=1)[:, None]
+    result = tl.dot(shares.to(values.dtype), values)
+    place = out + row * out_row + at[:, None] * out_place + head * dim + channel
+    tl.store(place, result.to(ours.dtype), mask=asked)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor) -> Tensor:
+    """softmax(q·kᵀ / √d)·v for heads (B, H, L, d), as (B, L, H·d); bytes (B, 1, 1, S) hide keys."""
+    rows, heads, queries, dim = q.shape
+    keys = k.shape[2]
+    out = q.new_empty(rows, queries, heads * dim)
+    block_q = min(64, max(16, triton.next_power_of_2(queries)))
+    block_k = max(16, triton.next_power_of_2(keys))
+    _attend[(rows * heads, triton.cdiv(queries, block_q))](
+        q, k, v, hidden, out, queries, keys, dim**-0.5,
+        *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], hidden.stride(0), *out.stride()[:2],
+        heads=heads, dim=dim, block_q=block_q, block_k=block_k, num_warps=4,
+    )  # fmt: skip
     return out

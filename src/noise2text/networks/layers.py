@@ -21,9 +21,13 @@ __all__ = [
     "Stack",
     "TimeEmbedding",
     "added",
+    "attend",
     "start",
     "visible",
 ]
+
+
+FEW = 64  # keys that one tile of our own kernel holds
 
 
 def added(hidden: Tensor, like: Tensor) -> Tensor:
@@ -37,8 +41,11 @@ def visible(padding: Tensor, like: Tensor, *, together: int = 1, queries: int = 
 
     Made once for all layers, in the type of the states: attention would make this of a mask each time.
     Where rows of so many queries lie side by side, (B / together, 1, together·queries, together·S), none
-    sees another's.
+    sees another's. Our own kernel reads the padding itself, as bytes: torch's attention means by booleans
+    what is seen (`attend`).
     """
+    if together == 1 and padding.shape[1] <= FEW and _halves(like) and _only_generates(like) and _triton():
+        return padding.view(torch.uint8)[:, None, None, :]
     mask = added(padding, like)
     if together == 1:
         return mask[:, None, None, :]
@@ -73,6 +80,10 @@ def _only_generates(x: Tensor) -> bool:
     return x.is_cuda and torch.is_inference_mode_enabled() and not torch.is_autocast_enabled()
 
 
+def _halves(x: Tensor) -> bool:
+    return x.dtype in (torch.bfloat16, torch.float16)
+
+
 @functools.cache
 def _triton() -> bool:
     return importlib.util.find_spec("triton") is not None
@@ -93,6 +104,19 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
+def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+    """What heads (B, heads, L, ·) take from the keys that a mask of `visible` lets through, as (B, L, W)."""
+    if mask is not None and mask.dtype == torch.uint8:
+        dim = queries.shape[-1]
+        if 16 <= dim <= 128 and dim.bit_count() == 1:
+            from noise2text.networks import kernels
+
+            return kernels.attend(queries, keys, values, mask)
+        mask = added(mask.bool(), queries)
+    seen = scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
+    return seen.transpose(1, 2).flatten(2)
+
+
 class SelfAttention(nn.Module):
     """Every position looks at every visible position."""
 
@@ -110,8 +134,8 @@ class SelfAttention(nn.Module):
         projected = multiplied(self.project, x, fused=self.fused)
         parts = projected.reshape(x.shape[0] // together, -1, 3 * x.shape[2]).chunk(3, dim=-1)
         queries, keys, values = (split_heads(part, self.heads) for part in parts)
-        seen = scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
-        return multiplied(self.merge, seen.transpose(1, 2).reshape(x.shape), fused=self.fused)
+        seen = attend(queries, keys, values, mask).reshape(x.shape)
+        return multiplied(self.merge, seen, fused=self.fused)
 
 
 class CrossAttention(nn.Module):
@@ -131,8 +155,8 @@ class CrossAttention(nn.Module):
         # sentences that lie side by side.
         projected = multiplied(self.project, x, fused=self.fused)
         queries = projected.reshape(sentences, -1, x.shape[-1])  # (S, C·L, W)
-        seen = scaled_dot_product_attention(split_heads(queries, self.heads), keys, values, attn_mask=mask)
-        return multiplied(self.merge, seen.transpose(1, 2).reshape(x.shape), fused=self.fused)
+        seen = attend(split_heads(queries, self.heads), keys, values, mask).reshape(x.shape)
+        return multiplied(self.merge, seen, fused=self.fused)
 
 
 class FeedForward(nn.Sequential):

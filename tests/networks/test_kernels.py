@@ -1,0 +1,43 @@
+"""Our own kernels are torch's operations; they need a GPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn.functional import layer_norm, scaled_dot_product_attention
+
+from noise2text.networks.layers import added, split_heads, visible
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+@pytest.mark.parametrize(
+    ("rows", "heads", "queries", "keys", "dim"),
+    [(3, 2, 7, 7, 16), (10, 8, 28, 28, 64), (1, 8, 280, 28, 64), (2, 4, 100, 13, 32), (300, 4, 64, 64, 128)],
+)
+def test_attention_is_torchs(rows: int, heads: int, queries: int, keys: int, dim: int) -> None:
+    from noise2text.networks.kernels import attend
+
+    torch.manual_seed(0)
+    q = torch.randn(rows, queries, heads * dim, device="cuda", dtype=torch.bfloat16)
+    both = torch.randn(rows, keys, 2 * heads * dim, device="cuda", dtype=torch.bfloat16).chunk(2, dim=-1)
+    padding = torch.arange(keys, device="cuda") >= torch.randint(1, keys + 1, (rows, 1), device="cuda")
+    parts = [split_heads(part, heads) for part in (q, *both)]
+    with torch.inference_mode():
+        hidden = visible(padding, q)
+        assert hidden.dtype == torch.uint8
+        ours = attend(*parts, hidden)
+    mask = added(padding, q.float())[:, None, None]
+    full = [part.float() for part in parts]
+    theirs = scaled_dot_product_attention(full[0], full[1], full[2], attn_mask=mask)
+    torch.testing.assert_close(ours.float(), theirs.transpose(1, 2).flatten(2), atol=0.03, rtol=0.02)
+
+
+def test_adding_and_normalising_is_torchs() -> None:
+    from noise2text.networks.kernels import add_norm
+
+    torch.manual_seed(0)
+    x, y = torch.randn(2, 7, 28, 96, device="cuda", dtype=torch.bfloat16)
+    weight, bias = torch.randn(2, 96, device="cuda", dtype=torch.bfloat16)
+    theirs = layer_norm((x + y).float(), (96,), weight.float(), bias.float(), 1e-5)
+    torch.testing.assert_close(add_norm(x, y, weight, bias, 1e-5).float(), theirs, atol=0.03, rtol=0.02)
