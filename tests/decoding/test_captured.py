@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from noise2text.decoding import autoregressive, captured
-from noise2text.decoding.captured import Captures, batch_size, width
+from noise2text.decoding.captured import AHEAD, LEAP, Captures, batch_size, width
 from noise2text.diffusion.adaptive import Adaptive
 from noise2text.diffusion.denoiser import Clamped
 from noise2text.diffusion.noise import key
@@ -56,7 +56,15 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> Captures:
     return Captures()
 
 
-def states(system: LengthDiffusion, captures: Captures | None, *, steps: int, seed: int, order: int) -> Any:
+def states(
+    system: LengthDiffusion,
+    captures: Captures | None,
+    *,
+    steps: int,
+    seed: int,
+    order: int,
+    through: bool = False,
+) -> Any:
     with torch.inference_mode():
         source = system.layout.source(Rows.of([[8, 9, 10], [13, 14 + seed, 15]]))
         denoiser = Clamped(system.denoiser) if seed == 3 else system.denoiser
@@ -73,6 +81,7 @@ def states(system: LengthDiffusion, captures: Captures | None, *, steps: int, se
             strided(steps, resolution=2000),
             lay=captures.lay(new, order) if captures else new,
             prepare=captures.prepare if captures else eager,
+            through=through,
         )
         return [(s.time, s.z.clone(), s.estimate.mean.clone(), s.estimate.hidden.clone()) for s in walked]
 
@@ -92,6 +101,33 @@ def test_one_recording_serves_walks_of_any_length_and_any_canvas_of_its_shape(
     kinds = [name[0] for name in replays.graphs]  # type: ignore[index]
     assert kinds.count("walk") == 2  # the plain denoiser's and the clamped one's
     assert kinds.count("read") == 2
+
+
+@pytest.mark.parametrize("steps", [1, LEAP, LEAP + 2, AHEAD + LEAP + 3])
+def test_a_walk_straight_through_ends_where_single_steps_do(
+    small: Make, replays: Captures, steps: int
+) -> None:
+    system = small()
+    *_, last = states(system, None, steps=steps, seed=0, order=2)
+    for captures in (None, replays):
+        (end,) = states(system, captures, steps=steps, seed=0, order=2, through=True)
+        assert end[0] == last[0]
+        assert all(torch.allclose(x, y, atol=1e-4) for x, y in zip(end[1:], last[1:], strict=True))
+
+
+def test_a_walk_straight_through_replays_few_graphs(
+    small: Make, replays: Captures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    class Counted(Replayed):
+        def __call__(self) -> Any:
+            calls.append(self.function.__name__)
+            return super().__call__()
+
+    monkeypatch.setattr(captured, "Graph", Counted)
+    states(small(), replays, steps=2 * LEAP + 1, seed=0, order=1, through=True)
+    assert [name for name in calls if name in ("_go", "_leap")] == ["_leap", "_leap", "_go"]
 
 
 def test_other_weights_and_other_shapes_are_recorded_anew(small: Make, replays: Captures) -> None:

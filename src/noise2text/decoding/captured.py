@@ -27,7 +27,8 @@ from noise2text.text.canvas import Source
 __all__ = ["Captures", "Graph", "batch_size", "copied", "fill", "shapes", "which", "who", "width"]
 
 KEPT = 64  # graphs, and paths, after which the one not used for longest is forgotten
-AHEAD = 16  # steps whose noise is drawn at once,
+LEAP = 5  # steps that one graph takes, where so many are asked for: between two graphs a GPU rests a while
+AHEAD = 4 * LEAP  # steps whose noise is drawn at once,
 NOISE = 1 << 26  # unless these are more numbers than this
 LONGEST = 2048  # steps that a recorded walk has room for, unless more are asked for
 MANY = 64  # rows from which attention takes another kernel
@@ -109,7 +110,7 @@ class _Walk:
         self.ahead = max(1, min(AHEAD, NOISE // held.given.numel()))
         self.taken = 0
         self.draw = Graph(self._draw, pool=pool)
-        self.step = Graph(self._go, pool=pool)
+        self.step, self.leap = Graph(self._go, pool=pool), Graph(self._leap, pool=pool)
 
     def _draw(self) -> Tensor:
         """The noise of the next steps."""
@@ -123,9 +124,14 @@ class _Walk:
         with sdpa_kernel(_attention(len(self.keys))):
             spot = go(self.denoiser, self.memory, self.held, noise, row, self.spot)
         self.spot.before.copy_(spot.before)  # first: it is the estimate that is now overwritten
-        torch._foreach_copy_([self.spot.estimate.mean, self.spot.z], [spot.estimate.mean, spot.z])
+        self.spot.estimate.mean.copy_(spot.estimate.mean)
+        self.spot.z.copy_(spot.z)
         self.number.add_(1)
         return spot.estimate.hidden
+
+    def _leap(self) -> Tensor:
+        """Several steps."""
+        return [self._go() for _ in range(LEAP)][-1]
 
     def begin(self, memory: Memory, held: Held, keys: Tensor, path: Path) -> Stepper:
         """Put a new walk in the place of the last one."""
@@ -137,11 +143,15 @@ class _Walk:
         self.last, self.taken = path, 0
         return self._step
 
-    def _step(self) -> Spot:
-        if self.taken % self.ahead == 0:
-            self.draw()
-        self.taken += 1
-        hidden = self.step()
+    def _step(self, count: int) -> Spot:
+        end = self.taken + count
+        while self.taken < end:
+            if self.taken % self.ahead == 0:
+                self.draw()
+            drawn = self.ahead - self.taken % self.ahead
+            leaps = min(drawn, end - self.taken) >= LEAP
+            hidden = self.leap() if leaps else self.step()
+            self.taken += LEAP if leaps else 1
         return Spot(self.spot.z, Estimate(self.spot.estimate.mean, hidden), self.spot.before)
 
 

@@ -54,7 +54,7 @@ class Growing(Parallel, ABC):
         total = torch.zeros_like(prompt.scores)
         count = torch.zeros_like(total)
         while bool(open_places(canvas).any()):  # the host waits once a walk
-            for state in self._walk(prompt, canvas, how, seed=seed, number=number):
+            for state in self._walk(prompt, canvas, how, seed=seed, through=not trace, number=number):
                 if trace:
                     rounded = self._round(canvas, state.estimate)[0]
                     steps.append((state.time, self.denoiser.space.nearest(state.z), rounded))

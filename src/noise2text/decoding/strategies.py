@@ -101,7 +101,7 @@ class Parallel:
         """
         prompt = yield from self._prompt(source, how, propose, given=given, seed=seed, places=places)
         canvas, steps = prompt.spread(), []
-        for state in self._walk(prompt, canvas, how, seed=seed):
+        for state in self._walk(prompt, canvas, how, seed=seed, through=not trace):
             if trace:
                 rounded = self._round(canvas, state.estimate)[0]
                 steps.append((state.time, self.denoiser.space.nearest(state.z), rounded))
@@ -138,7 +138,14 @@ class Parallel:
         return Prompt(memory, there, canvas, empty.scored, send(keys, device), scores)
 
     def _walk(
-        self, prompt: Prompt, canvas: Canvas, how: DiffusionSettings, *, seed: int, number: int = 0
+        self,
+        prompt: Prompt,
+        canvas: Canvas,
+        how: DiffusionSettings,
+        *,
+        seed: int,
+        through: bool,
+        number: int = 0,
     ) -> Iterator[State]:
         """A walk on the canvas, which is on the device, with the noise of its number."""
         return walk(
@@ -150,6 +157,7 @@ class Parallel:
             strided(how.steps, resolution=self.resolution, stop_early=how.stop_early),
             lay=self._lay(how, seed),
             prepare=self._prepare(prompt.text),
+            through=through,
         )
 
     def _drafts(

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 from torch import Tensor, nn
@@ -105,8 +106,8 @@ class Spot:
     before: Tensor  # (B, L, D)
 
 
-Stepper = Callable[[], Spot]
-"""Goes one step further down with each call."""
+Stepper = Callable[[int], Spot]
+"""Goes so many steps further down with each call."""
 Prepare = Callable[[Denoiser, Memory, Held, Tensor, Path], Stepper]
 Lay = Callable[[Denoiser, nn.Module, Tensor, int, torch.device], Path]
 """A denoiser's path down a schedule by the given times, for canvases of a length, on a device."""
@@ -244,11 +245,11 @@ def eager(
     """Steps that are computed one operation after another."""
     spot, numbers = start(held), iter(torch.arange(len(path), device=keys.device).split(1))
 
-    def step() -> Spot:
+    def step(count: int) -> Spot:
         nonlocal spot
-        number = next(numbers)
-        noise = gaussian(keys, number, *held.given.shape[1:])
-        spot = go(denoiser, memory, held, noise, path.at(number), spot, steer=steer)
+        for number in islice(numbers, count):
+            noise = gaussian(keys, number, *held.given.shape[1:])
+            spot = go(denoiser, memory, held, noise, path.at(number), spot, steer=steer)
         return spot
 
     return step
@@ -264,13 +265,15 @@ def walk(
     *,
     lay: Lay = lay,
     prepare: Prepare = eager,
+    through: bool = False,
 ) -> Iterator[State]:
     """The states at the given falling times, from pure noise; the last estimate is the answer.
 
-    A state may be overwritten by the next one.
+    A state may be overwritten by the next one. A walk straight `through` has only the last.
     """
     path = lay(denoiser, schedule, times, held.given.shape[1], keys.device)
     step = prepare(denoiser, memory, held, keys, path)
-    for number, time in enumerate(times.tolist()):
-        spot = step()
+    count = len(times) if through else 1
+    for number, time in list(enumerate(times.tolist()))[count - 1 :: count]:
+        spot = step(count)
         yield State(number, time, spot.z, spot.estimate)
