@@ -26,7 +26,7 @@ def test_attention_is_torchs(rows: int, heads: int, queries: int, keys: int, dim
     with torch.inference_mode():
         hidden = visible(padding, q)
         assert hidden.dtype == torch.uint8
-        ours = attend(*parts, hidden)
+        ours = attend(parts[0], parts[1], parts[2], hidden)
     mask = added(padding, q.float())[:, None, None]
     full = [part.float() for part in parts]
     theirs = scaled_dot_product_attention(full[0], full[1], full[2], attn_mask=mask)
