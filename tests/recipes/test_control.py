@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import Any
 
@@ -14,7 +13,7 @@ from noise2text.recipes import RECIPES
 from noise2text.system import System
 from noise2text.text.tokenizer import Tokenizer
 
-from ..conftest import SMALL, lively
+from ..conftest import lively, shrunk
 from .test_recipes import known_to
 
 TEXTS = ["sunday, 7 april 1957", "12. mai 2001"]
@@ -23,11 +22,8 @@ FEW: dict[str, Any] = {"steps": 3, "stop_early": 0, "iterations": 3}
 
 def system_of(name: str, tokenizer: Tokenizer) -> System:
     recipe = RECIPES[name]
-    tiny = recipe.settings("tiny")
-    known = {field.name for field in dataclasses.fields(tiny)}
-    changes = {key: value for key, value in (SMALL | {"factor": 2.0}).items() if key in known}
     torch.manual_seed(0)
-    system: System = recipe.build(dataclasses.replace(tiny, **changes), tokenizer)
+    system: System = recipe.build(shrunk(recipe.settings("tiny")), tokenizer)
     return lively(system)
 
 

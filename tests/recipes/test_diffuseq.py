@@ -26,7 +26,7 @@ from noise2text.text.rows import Rows
 from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.objective import DiffusionObjective
 
-from ..conftest import SMALL
+from ..conftest import SMALL, shrunk
 
 COLUMNS = ["qqp", "quasar-t", "wiki-auto", "ccd"]
 SECTION_4_1: dict[str, list[Any]] = {  # typed from the paper, and from the released scripts for the training
@@ -50,6 +50,8 @@ SECTION_4_1: dict[str, list[Any]] = {  # typed from the paper, and from the rele
     "dropout": [0.1] * 4,
     "times": ["loss-aware"] * 4,
     "coverage": ["equation-2"] * 4,
+    "factor": [1.0] * 4,
+    "anchor": [0.0] * 4,
 }
 SOURCES = [[8, 9, 10, 11], [12, 13], [14, 15, 16]]
 TARGETS = [[20, 21, 22], [23, 24, 25, 26, 27], [28]]
@@ -175,6 +177,33 @@ def test_the_surprise_is_watched_with_and_without_padding(tokenizer: Tokenizer) 
     assert not {"nll", "nll_text"} & set(objective.weights)
 
 
+def test_the_noise_factor_multiplies_the_noise_of_training_alone(tokenizer: Tokenizer) -> None:
+    system, objective = make(tokenizer, factor=4.0)
+    t = torch.tensor([0.3, 1.0], dtype=torch.float64)
+    plain, noisier = system.schedule(t, 5), objective.schedule(t, 5)
+    assert torch.allclose(noisier.sigma, 4 * plain.sigma)
+    assert torch.equal(noisier.alpha, plain.alpha)
+    assert system.down(system.how) is system.schedule
+
+
+@pytest.mark.parametrize(
+    "name", ["diffuseq", "diffuseq-guided", "diffuseq-kernel", "diffusion-lm", "word-by-word"]
+)
+def test_the_anchor_adds_the_surprise_at_the_estimate_to_the_loss(name: str, tokenizer: Tokenizer) -> None:
+    recipe = RECIPES[name]
+    torch.manual_seed(0)
+    chosen = shrunk(recipe.settings("tiny"), layers=2)
+    system = recipe.build(chosen, tokenizer)
+    canvas = batch(system)
+    losses = []
+    for anchor in (0.0, 0.5):
+        objective = recipe.objective(dataclasses.replace(chosen, anchor=anchor), system).eval()
+        tallies = objective(canvas, objective.draw(canvas, key(0, torch.arange(3)), key(0)))
+        means = {term: tally.total() / tally.mask.sum() for term, tally in tallies.items()}
+        losses.append(objective.loss(means))
+    assert losses[1].item() == pytest.approx((losses[0] + 0.5 * means["nll"]).item(), rel=1e-5)
+
+
 def test_weights_start_as_berts_and_embeddings_at_unit_variance(tokenizer: Tokenizer) -> None:
     system = make(tokenizer, width=128, ffn=256, heads=4, embedding=64)[0]
     weights = [module.weight for module in system.denoiser.modules() if isinstance(module, torch.nn.Linear)]
@@ -282,6 +311,8 @@ def test_equation_8_is_equation_9_on_two_words() -> None:
         ({"times": "often"}, "times"),
         ({"layers": 0}, "layers"),
         ({"dropout": -0.1}, "dropout"),
+        ({"factor": 0.0}, "factor"),
+        ({"anchor": -1.0}, "anchor"),
     ],
 )
 def test_impossible_settings_are_named(changes: dict[str, Any], named: str) -> None:

@@ -168,6 +168,7 @@ def test_the_preset_of_the_thesis_is_diffuseq_s_but_for_its_part(name: str, part
         ({"least_signal": 1.0}, "least_signal"),
         ({"predict": "mean", "order": "staggered"}, "predict=mean"),
         ({"predict": "mean", "least_signal": 0.01}, "predict=mean"),
+        ({"predict": "mean", "factor": 2.0}, "predict=mean"),
     ],
 )
 def test_impossible_settings_are_named(changes: dict[str, Any], named: str) -> None:

@@ -20,7 +20,7 @@ from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.dropping import Dropping
 from noise2text.training.objective import DiffusionObjective
 
-from ..conftest import SMALL
+from ..conftest import shrunk
 
 SOURCES = [[8, 9, 10, 11], [12, 13], [14, 15, 16]]
 TARGETS = [[20, 21, 22], [23, 24, 25, 26, 27], [28, 29]]
@@ -29,10 +29,7 @@ TARGETS = [[20, 21, 22], [23, 24, 25, 26, 27], [28, 29]]
 def made(name: str, tokenizer: Tokenizer) -> tuple[Diffusion, DiffusionObjective] | None:
     """A small untrained system and its objective, if it is a diffusion."""
     recipe = RECIPES[name]
-    tiny = recipe.settings("tiny")
-    known = {field.name for field in dataclasses.fields(tiny)}
-    changes = {key: value for key, value in (SMALL | {"factor": 2.0}).items() if key in known}
-    settings = dataclasses.replace(tiny, **changes)
+    settings = shrunk(recipe.settings("tiny"))
     torch.manual_seed(0)
     system = recipe.build(settings, tokenizer).eval()
     if not isinstance(system, Diffusion):

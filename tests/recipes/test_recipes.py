@@ -21,7 +21,7 @@ from noise2text.text.plan import Plan
 from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.optimiser import adamw
 
-from ..conftest import SMALL
+from ..conftest import SMALL, shrunk
 
 TEXTS = ["sunday, 7 april 1957", "12. mai 2001"]
 FEW: dict[str, Any] = {"steps": 3, "stop_early": 0, "iterations": 3}
@@ -53,10 +53,7 @@ def test_every_recipe_trains_generates_and_survives_its_folder(
 @pytest.mark.parametrize("name", [name for name, recipe in RECIPES.items() if recipe.fit is None])
 def test_what_is_generated_between_training_steps_is_free_of_dropout(name: str, tokenizer: Tokenizer) -> None:
     recipe = RECIPES[name]
-    plain = recipe.settings("tiny")
-    wanted = SMALL | {"dropout": 0.9, "factor": 2.0}
-    changes = {key: value for key, value in wanted.items() if hasattr(plain, key)}
-    settings = recipe.resolve(dataclasses.replace(plain, **changes), tokenizer)
+    settings = recipe.resolve(shrunk(recipe.settings("tiny"), dropout=0.9), tokenizer)
     torch.manual_seed(0)
     system: System = recipe.build(settings, tokenizer)
     fast = known_to(system, **FEW)

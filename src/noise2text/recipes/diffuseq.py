@@ -10,19 +10,20 @@ In generation the source is held at each step (anchoring) and every estimate is 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from noise2text.decoding.settings import DiffusionSettings
 from noise2text.diffusion.loss_aware import LossAware
 from noise2text.diffusion.losses import Mse, Nll, Prior, Rounding, Tally, Term, everything, scored, unweighed
-from noise2text.diffusion.schedules import SCHEDULES, Level, Schedule, betas
+from noise2text.diffusion.schedules import SCHEDULES, Level, Rescaled, Schedule, betas
 from noise2text.diffusion.space import Space
 from noise2text.diffusion.times import Times, Uniform
 from noise2text.networks.joint import JointTransformer
+from noise2text.problem import Problem
 from noise2text.recipes.recipe import Recipe, unchanged
 from noise2text.settings import option, require_choice, require_heads, require_least, require_share
 from noise2text.system import Diffusion
@@ -86,6 +87,8 @@ class JointSettings(TrainingSettings):
 
     diffusion_steps: int = option(2000, "T, the resolution of time in training")
     schedule: str = option("sqrt", "sqrt, linear or cosine")
+    factor: float = option(1.0, "F, what multiplies the noise of training (Difformer); 1 as in the paper")
+    anchor: float = option(0.0, "weight of Difformer's anchor loss, the estimate's nll; 0 as in the paper")
     generation_steps: int = option(2000, "K, the steps of generation, as the model's default")
     noise_beam: int = option(10, "candidates a sentence, as the model's default")
     clamp: bool = option(True, "round every estimate to an embedding in generation, as the model's default")
@@ -98,6 +101,17 @@ class JointSettings(TrainingSettings):
             self, 1, "layers", "embedding", "ffn", "diffusion_steps", "generation_steps", "noise_beam"
         )
         require_share(self, "dropout")
+        require_least(self, 0, "anchor")
+        if not self.factor > 0:
+            raise Problem(f"The setting factor must be above 0, not {self.factor}.")
+
+    def noised(self, schedule: Schedule) -> nn.Module:
+        """The schedule that training goes by."""
+        return schedule if self.factor == 1 else Rescaled(schedule, self.factor)
+
+    def weighed(self, terms: Iterable[str]) -> dict[str, float]:
+        """The weights of the paper's terms, and of the anchor, if it has one."""
+        return dict.fromkeys(terms, 1.0) | ({"nll": self.anchor} if self.anchor else {})
 
 
 @dataclass(frozen=True)
@@ -247,10 +261,10 @@ def objective(
     watched = {"nll": Nll(), "nll_text": Nll(over=system.layout.spoken)}
     return Importance(
         system.denoiser,
-        system.schedule,
+        settings.noised(system.schedule),
         _TIMES[settings.times](steps).to(system.device),
         terms={name: known[name](counted) for name, counted in over.items()} | watched,
-        weights=dict.fromkeys(over, 1.0),
+        weights=settings.weighed(over),
         self_conditioning=0.0,
         blur=blur,
     )

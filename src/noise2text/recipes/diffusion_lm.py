@@ -134,10 +134,10 @@ def objective(settings: DiffusionLmSettings, system: Diffusion) -> DiffusionObje
     terms: dict[str, Term] = {"vlb": Mse(), "rounding": Rounding(), "prior": Prior(remains=remains)}
     return DiffusionObjective(
         system.denoiser,
-        system.schedule,
+        settings.noised(system.schedule),
         Uniform(settings.diffusion_steps),
         terms=terms | {"nll": Nll()},
-        weights=dict.fromkeys(terms, 1.0),
+        weights=settings.weighed(terms),
         self_conditioning=0.0,
         blur=blur,
     )
