@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from noise2text.problem import Problem
 
-__all__ = ["autocast", "find_device", "find_dtype", "send", "tensor_cores"]
+__all__ = ["autocast", "find_device", "find_dtype", "packed", "send", "send_all", "tensor_cores", "unpacked"]
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
@@ -40,6 +40,34 @@ def send(tensor: Tensor, device: torch.device | str) -> Tensor:
     if tensor.device.type == "cpu" and torch.device(device).type == "cuda":
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)
+
+
+def send_all(tensors: Sequence[Tensor], device: torch.device | str) -> list[Tensor]:
+    """The tensors on a device; those that the host has go there in one piece, and stay parts of it."""
+    here = [tensor for tensor in tensors if tensor.device.type == "cpu"]
+    if torch.device(device).type == "cpu" or not here:
+        return [send(tensor, device) for tensor in tensors]
+    there = iter(unpacked(send(packed(here), device), here))
+    return [next(there) if tensor.device.type == "cpu" else send(tensor, device) for tensor in tensors]
+
+
+def packed(tensors: Sequence[Tensor]) -> Tensor:
+    """The bytes of all tensors, one after another; the widest types come first, so that all are aligned."""
+    widest_first = sorted(tensors, key=_narrowness)
+    return torch.cat([tensor.contiguous().view(-1).view(torch.uint8) for tensor in widest_first])
+
+
+def unpacked(piece: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The parts of a packed piece, with the types and shapes of the tensors that it was packed from."""
+    order = sorted(range(len(tensors)), key=lambda i: _narrowness(tensors[i]))
+    parts = list(tensors)
+    for i, part in zip(order, piece.split([tensors[i].nbytes for i in order]), strict=True):
+        parts[i] = part.view(tensors[i].dtype).view(tensors[i].shape)
+    return parts
+
+
+def _narrowness(tensor: Tensor) -> int:
+    return -tensor.itemsize
 
 
 def find_device(name: str | torch.device | None) -> torch.device:
