@@ -27,6 +27,7 @@ __all__ = ["Tokenizer", "learn_bpe", "learn_characters", "load_wordpiece"]
 
 SPECIALS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]", "[SEP]", "[MASK]")
 BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+FEW = 64  # texts that are decoded sooner than the threads are awake that would share the work
 GPT2_SPECIAL = "<|endoftext|>"  # begins and ends; T5, BART and Marian have <pad>, </s> and perhaps <s>
 
 
@@ -73,6 +74,8 @@ class Tokenizer:
 
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """The text of each row of tokens, special ones left out."""
+        if len(rows) <= FEW:
+            return [self._inner.decode(list(row)) for row in rows]
         return [str(text) for text in self._inner.decode_batch([list(row) for row in rows])]
 
     @property
