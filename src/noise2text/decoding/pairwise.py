@@ -7,7 +7,7 @@ Two texts that have an n-gram a and b times share it min(a, b) times, and
 so with a row for each n-gram, and X_k[g, i] = 1 where text i has it at least k times, the shared n-grams of
 all pairs are matrix products, Σ_k X_kᵀX_k. The rows come from sorting: an n-gram is a number whose digits
 are its symbols, so one sort brings equal n-grams together, and those of every lower order with them. Nothing
-is hashed, so nothing collides. An n-gram that only one text has is left out, and so is all that starts so.
+is hashed, so nothing collides. An n-gram that occurs only once is left out, and so is all that starts so.
 
 The formulas turn these counts into utilities. They are those of `selection`, for whole arrays, and equal to
 them but for rounding.
@@ -87,9 +87,10 @@ def bleu(pairs: Pairs) -> Floats:
     """sacrebleu's sentence BLEU."""
     product = half = np.ones(pairs.shared.shape[1:])
     for n, matches in enumerate(pairs.shared):
-        half = np.where(matches > 0, half, half / 2)
-        counted = np.where(matches > 0, matches, half)
-        product = np.where(pairs.ours > n, product * counted / np.maximum(pairs.ours - n, 1), product)
+        has, left = matches > 0, pairs.ours - n
+        half = np.where(has, half, half / 2)
+        counted = np.where(has, matches, half)
+        product = np.where(left > 0, product * counted / np.maximum(left, 1), product)
     orders = np.clip(pairs.ours, 1, len(pairs.shared))
     return 100 * _where_shared(pairs, _brevity(pairs) * np.exp(np.log(product) / orders))
 
@@ -148,25 +149,25 @@ def _shared(symbols: Keys, lengths: Integers, order: int) -> Counts:
     """The shared n-grams (order, S, C, C), from the symbols of all texts and the texts' lengths (S, C)."""
     sentences, width = lengths.shape
     shared = np.zeros((order, sentences, width, width), np.float32)
-    sentence, column = np.divmod(np.repeat(np.arange(lengths.size), lengths.ravel()), width)  # of each symbol
-    left = np.repeat(lengths.cumsum(), lengths.ravel()) - np.arange(len(symbols))  # symbols to its text's end
-    symbols = np.append(symbols, np.zeros(order, np.uint64))
-    places, grams = np.arange(len(left)), sentence.astype(np.uint64)  # sentences have no gram in common
-    n = 0
-    while n < order:
-        places, keys, shifts = _sorted(places, grams, symbols, range(n, order))
+    sizes = lengths.ravel() + 1  # a mark ends each text: what reaches beyond it equals no gram within a text
+    places = np.arange(len(symbols) + len(sizes))
+    sentence, column = np.divmod(np.repeat(np.arange(len(sizes)), sizes), width)  # of each symbol
+    left = np.repeat(sizes.cumsum() - 1, sizes) - places  # symbols to its text's end
+    marked = np.zeros(len(places) + order, np.uint64)
+    marked[:-order][left > 0] = symbols + np.uint64(1)
+    grams, n = sentence.astype(np.uint64), 0  # sentences have no gram in common
+    while n < order and len(places):
+        places, keys, shifts = _sorted(places, grams, marked, range(n, order))
         for shift in shifts:
-            fits = left[places] > n
-            places, keys = places[fits], keys[fits]
-            first, last = _ends(keys >> shift)
-            twice = ~(first & last)
-            places, keys, first = places[twice], keys[twice], first[twice]
+            first, several = _runs(keys >> shift)
+            several &= left[places] > n
+            places, keys, first = places[several], keys[several], first[several]
             group = np.cumsum(first) - 1
             owner = sentence[places[first]]
             counts = np.bincount(group * width + column[places], minlength=len(owner) * width)
-            common = _multiply(counts.reshape(-1, width), owner, out=shared[n])[group]
-            places, keys, grams = places[common], keys[common], group[common].astype(np.uint64)
+            _multiply(counts.reshape(-1, width), owner, out=shared[n])
             n += 1
+        grams = group.astype(np.uint64)
     own = np.arange(width)
     shared[:, :, own, own] = np.maximum(lengths - np.arange(order)[:, None, None], 0)
     return shared
@@ -179,13 +180,14 @@ def _sorted(
 
     A key is a gram's number and as many of the next symbols as there are bits for.
     """
-    digit, tail = _bits(symbols), _bits(places)
-    taken = min(len(orders), max(1, (BITS - _bits(grams) - tail) // digit))
-    keys = grams
+    digit, number, tail = _bits(symbols), _bits(grams), len(symbols).bit_length()
+    taken = min(len(orders), max(1, (BITS - number - tail) // digit))
+    digits = np.zeros(len(symbols) - orders.stop, np.uint64)  # of the key at every place
     for n in orders[:taken]:
-        keys = (keys << np.uint64(digit)) | symbols[places + n]
+        digits = (digits << np.uint64(digit)) | symbols[n : n + len(digits)]
+    keys = (grams << np.uint64(digit * taken)) | digits[places]
     shifts = [np.uint64(digit * (taken - 1 - n)) for n in range(taken)]
-    if _bits(keys) + tail > BITS:
+    if number + digit * taken + tail > BITS:
         order = np.argsort(keys)
         return places[order], keys[order], shifts
     packed = (keys << np.uint64(tail)) | places.astype(np.uint64)  # sorting values is faster than argsort
@@ -197,36 +199,30 @@ def _bits(values: NDArray[Any]) -> int:
     return max(1, int(values.max(initial=0)).bit_length())
 
 
-def _ends(keys: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which of the sorted keys are the first, and which the last, of their equals."""
-    first, last = np.ones((2, len(keys)), bool)
-    first[1:] = keys[1:] != keys[:-1]
-    last[:-1] = first[1:]
-    return first, last
+def _runs(keys: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which of the sorted keys are the first of their equals, and which have any equals."""
+    ends = np.ones(len(keys) + 1, bool)
+    np.not_equal(keys[1:], keys[:-1], out=ends[1:-1])
+    return ends[:-1], ~(ends[:-1] & ends[1:])
 
 
-def _multiply(counts: Integers, owner: Integers, *, out: Counts) -> NDArray[np.bool_]:
-    """Which of the grams two texts have; puts Σ_k X_kᵀX_k of each sentence's grams into `out` (S, C, C).
+def _multiply(counts: Integers, owner: Integers, *, out: Counts) -> None:
+    """Puts Σ_k X_kᵀX_k of each sentence's grams into `out` (S, C, C).
 
-    The counts are (G, C); the owner of a gram is its sentence.
+    The counts are (G, C); the owner of a gram is its sentence, and they are sorted by it.
     """
-    k, rows, owners = 1, [], []
-    common = kept = _several(counts >= k)
-    while kept.any():
-        counts, owner = counts[kept], owner[kept]
-        rows.append(counts >= k)
+    rows, owners = [], []
+    while counts.max(initial=0) > len(rows):
+        x = (counts > len(rows)).astype(np.float32)
+        several = np.einsum("gc->g", x) > 1  # what a single text has adds to no pair
+        counts, owner = counts[several], owner[several]
+        rows.append(x[several])
         owners.append(owner)
-        k += 1
-        kept = _several(counts >= k)
-    if rows:
+    if len(rows) > 1:
         owner = np.concatenate(owners)
         order = np.argsort(owner, kind="stable")
-        x, owner = np.concatenate(rows)[order].astype(np.float32), owner[order]
-        ends = np.flatnonzero(_ends(owner)[1]) + 1
-        for start, end in pairwise([0, *ends.tolist()]):
+        rows, owner = [np.concatenate(rows)[order]], owner[order]
+    starts = np.flatnonzero(_runs(owner)[0]).tolist()
+    for x in rows:
+        for start, end in pairwise([*starts, len(x)]):
             np.matmul(x[start:end].T, x[start:end], out=out[owner[start]])
-    return common
-
-
-def _several(has: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    return has.sum(1) > 1

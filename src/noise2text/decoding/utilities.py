@@ -82,9 +82,11 @@ class NgramUtility:
 
     def _exact(self, pairs: Pairs, sentence: int, row: int) -> list[float]:
         shared = pairs.shared[:, sentence, row]  # (order, C)
-        ours, theirs = np.broadcast_arrays(pairs.ours[sentence], pairs.theirs[sentence])
-        counts = np.stack([ours[row], theirs[row], *shared]).astype(int).T.tolist()
-        return [_defined(self.formula, *pair) for pair in counts]
+        counts = np.empty((2 + len(shared), shared.shape[1]), int)
+        for place, lengths in enumerate((pairs.ours[sentence], pairs.theirs[sentence])):
+            counts[place] = lengths[row % len(lengths)]  # (C, 1) has this row's length, (1, C) all columns'
+        counts[2:] = shared
+        return [_defined(self.formula, *pair) for pair in counts.T.tolist()]
 
     def _grams(self, symbols: Sequence[Any]) -> Grams:
         return tuple(
