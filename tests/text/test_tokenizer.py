@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import BertWordPieceTokenizer
 
 from noise2text.problem import Problem
-from noise2text.text.tokenizer import Tokenizer, learn_bpe, learn_characters, load_wordpiece
+from noise2text.text.tokenizer import FEW, Tokenizer, learn_bpe, learn_characters, load_wordpiece
 
 from ..folders import SPECIALS, foreign_tokenizer
 
@@ -139,6 +139,11 @@ def test_special_tokens_are_not_decoded(tokenizer: Tokenizer) -> None:
     framed = [tokenizer.bos, *row, tokenizer.eos, tokenizer.mask, tokenizer.unk, tokenizer.pad, tokenizer.pad]
     assert tokenizer.decode([framed, [tokenizer.pad], []]) == ["the cat", "", ""]
     assert tokenizer.decode([list(np.array(framed))]) == ["the cat"]
+
+
+def test_many_texts_are_decoded_as_each_of_them_is(tokenizer: Tokenizer) -> None:
+    rows = [[number % len(tokenizer), (7 * number) % len(tokenizer)] for number in range(3 * FEW)]
+    assert tokenizer.decode(rows) == [tokenizer.decode([row])[0] for row in rows]
 
 
 def test_nothing_is_cut_padded_or_added(tokenizer: Tokenizer) -> None:

@@ -211,7 +211,8 @@ def _multiply(counts: Integers, owner: Integers, *, out: Counts) -> None:
 
     The counts are (G, C); the owner of a gram is its sentence, and they are sorted by it.
     """
-    rows, owners = [], []
+    rows: list[Counts] = []
+    owners: list[Integers] = []
     while counts.max(initial=0) > len(rows):
         x = (counts > len(rows)).astype(np.float32)
         several = np.einsum("gc->g", x) > 1  # what a single text has adds to no pair
