@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from noise2text.hardware import packed, send_all, unpacked
+from noise2text.hardware import ALIGNED, packed, send_all, unpacked
 
 TYPES = (torch.bool, torch.uint8, torch.bfloat16, torch.float32, torch.int64, torch.float64, torch.complex128)
 
@@ -34,12 +34,13 @@ def test_what_was_packed_comes_back_with_its_type_shape_and_values(
     tensors = [filled(*each) for each in several]
     piece = packed(tensors)
     assert piece.dtype == torch.uint8
-    assert len(piece) == sum(tensor.nbytes for tensor in tensors)
+    assert len(piece) < sum(tensor.nbytes + ALIGNED for tensor in tensors)
     for before, after in zip(tensors, unpacked(piece, tensors), strict=True):
         assert after.dtype == before.dtype
         assert after.shape == before.shape
         assert torch.equal(after, before)
         assert after.untyped_storage().data_ptr() == piece.untyped_storage().data_ptr()
+        assert after.storage_offset() * after.itemsize % ALIGNED == 0
 
 
 def test_a_tensor_with_gaps_in_memory_is_packed_too() -> None:

@@ -13,6 +13,8 @@ from noise2text.problem import Problem
 
 __all__ = ["autocast", "find_device", "find_dtype", "packed", "send", "send_all", "tensor_cores", "unpacked"]
 
+ALIGNED = 16  # bytes that a kernel may want to read at once
+
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
     """Within, products are computed in the precision, the weights staying as they are."""
@@ -52,22 +54,16 @@ def send_all(tensors: Sequence[Tensor], device: torch.device | str) -> list[Tens
 
 
 def packed(tensors: Sequence[Tensor]) -> Tensor:
-    """The bytes of all tensors, one after another; the widest types come first, so that all are aligned."""
-    widest_first = sorted(tensors, key=_narrowness)
-    return torch.cat([tensor.contiguous().view(-1).view(torch.uint8) for tensor in widest_first])
+    """The bytes of all tensors, one after another, each from a multiple of ALIGNED on."""
+    parts = [tensor.contiguous().view(-1).view(torch.uint8) for tensor in tensors]
+    return torch.cat([each for part in parts for each in (part, part.new_zeros(-len(part) % ALIGNED))])
 
 
 def unpacked(piece: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
     """The parts of a packed piece, with the types and shapes of the tensors that it was packed from."""
-    order = sorted(range(len(tensors)), key=lambda i: _narrowness(tensors[i]))
-    parts = list(tensors)
-    for i, part in zip(order, piece.split([tensors[i].nbytes for i in order]), strict=True):
-        parts[i] = part.view(tensors[i].dtype).view(tensors[i].shape)
-    return parts
-
-
-def _narrowness(tensor: Tensor) -> int:
-    return -tensor.itemsize
+    sizes = [size for tensor in tensors for size in (tensor.nbytes, -tensor.nbytes % ALIGNED)]
+    parts = piece.split(sizes)[::2]
+    return [part.view(like.dtype).view(like.shape) for part, like in zip(parts, tensors, strict=True)]
 
 
 def find_device(name: str | torch.device | None) -> torch.device:
