@@ -122,6 +122,8 @@ def _words(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 16)
 def _word_13a(word: str) -> tuple[str, ...]:
+    if word.isalnum() and word.isascii():  # every rule is about some other character
+        return (word,)
     return tuple(_sacrebleu().tokenizer(word).split())
 
 
