@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -11,9 +11,7 @@ from torch import Tensor
 
 from noise2text.problem import Problem
 
-__all__ = ["autocast", "find_device", "find_dtype", "packed", "send", "send_all", "tensor_cores", "unpacked"]
-
-ALIGNED = 16  # bytes that a kernel may want to read at once
+__all__ = ["autocast", "find_device", "find_dtype", "send", "tensor_cores"]
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
@@ -42,28 +40,6 @@ def send(tensor: Tensor, device: torch.device | str) -> Tensor:
     if tensor.device.type == "cpu" and torch.device(device).type == "cuda":
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)
-
-
-def send_all(tensors: Sequence[Tensor], device: torch.device | str) -> list[Tensor]:
-    """The tensors on a device; those that the host has go there in one piece, and stay parts of it."""
-    here = [tensor for tensor in tensors if tensor.device.type == "cpu"]
-    if torch.device(device).type == "cpu" or not here:
-        return [send(tensor, device) for tensor in tensors]
-    there = iter(unpacked(send(packed(here), device), here))
-    return [next(there) if tensor.device.type == "cpu" else send(tensor, device) for tensor in tensors]
-
-
-def packed(tensors: Sequence[Tensor]) -> Tensor:
-    """The bytes of all tensors, one after another, each from a multiple of ALIGNED on."""
-    parts = [tensor.contiguous().view(-1).view(torch.uint8) for tensor in tensors]
-    return torch.cat([each for part in parts for each in (part, part.new_zeros(-len(part) % ALIGNED))])
-
-
-def unpacked(piece: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The parts of a packed piece, with the types and shapes of the tensors that it was packed from."""
-    sizes = [size for tensor in tensors for size in (tensor.nbytes, -tensor.nbytes % ALIGNED)]
-    parts = piece.split(sizes)[::2]
-    return [part.view(like.dtype).view(like.shape) for part, like in zip(parts, tensors, strict=True)]
 
 
 def find_device(name: str | torch.device | None) -> torch.device:

@@ -50,7 +50,7 @@ class Growing(Parallel, ABC):
     ) -> Course:
         """The drafts of each sentence; a trace has the steps of all the walks, one after another."""
         prompt = yield from self._prompt(source, how, propose, given=given, seed=seed, places=places)
-        canvas, steps, number = prompt.canvas, [], 0
+        canvas, steps, number = prompt.spread(), [], 0
         total = torch.zeros_like(prompt.scores)
         count = torch.zeros_like(total)
         while bool(open_places(canvas).any()):  # the host waits once a walk
@@ -62,7 +62,7 @@ class Growing(Parallel, ABC):
             kept, over = self.part(canvas, tokens)
             total, count = total + (scores * kept).sum(1), count + kept.sum(1)
             canvas, number = self.grow(canvas, tokens, kept, over), number + 1
-        drafts = yield from self._drafts(prompt.here, canvas.tokens, total / count + prompt.scores, steps)
+        drafts = yield from self._drafts(prompt.canvas, canvas.tokens, total / count + prompt.scores, steps)
         return drafts
 
 

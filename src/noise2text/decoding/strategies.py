@@ -8,7 +8,7 @@ depends on them is then made on the host and sent over in one piece.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -20,7 +20,7 @@ from noise2text.diffusion.denoiser import Denoiser, Estimate, Memory
 from noise2text.diffusion.noise import key
 from noise2text.diffusion.steering import Guidance
 from noise2text.diffusion.walk import Lay, Prepare, State, eager, lay, strided, walk
-from noise2text.hardware import send, send_all
+from noise2text.hardware import send
 from noise2text.text.canvas import Canvas, Layout, Source
 from noise2text.text.template import OPEN, Template
 
@@ -58,11 +58,15 @@ class Prompt:
     """Where the candidates of a batch start: a row a candidate, but for the memory."""
 
     memory: Memory
-    here: Canvas  # on the host
-    canvas: Canvas  # the same on the device
+    source: Source
+    canvas: Canvas  # on the host
     text: Tensor  # (B·b₁·b₂, L), where the target is, given parts of it too; on the host
-    keys: Tensor  # (B·b₁·b₂,), on the device
-    scores: Tensor  # (B·b₁·b₂,), the lengths' log-probabilities; on the device
+    keys: Tensor  # (B·b₁·b₂,)
+    scores: Tensor  # (B·b₁·b₂,), the lengths' log-probabilities
+
+    def spread(self) -> Canvas:
+        """The canvas on the device, where its source is already."""
+        return replace(self.canvas, source=self.source).to(self.keys.device)
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ class Parallel:
         Pauses when the lengths, and when the walk, have been asked for.
         """
         prompt = yield from self._prompt(source, how, propose, given=given, seed=seed, places=places)
-        canvas, steps = prompt.canvas, []
+        canvas, steps = prompt.spread(), []
         for state in self._walk(prompt, canvas, how, seed=seed, through=not trace):
             if trace:
                 rounded = self._round(canvas, state.estimate)[0]
@@ -104,7 +108,7 @@ class Parallel:
         tokens, scores = self._round(canvas, state.estimate)  # (B·C, L)
         kept = ~(canvas.padding | canvas.frozen)
         scores = (scores * kept).sum(1) / kept.sum(1) + prompt.scores
-        drafts = yield from self._drafts(prompt.here, tokens, scores, steps)
+        drafts = yield from self._drafts(prompt.canvas, tokens, scores, steps)
         return drafts
 
     def _prompt(
@@ -129,10 +133,9 @@ class Parallel:
         lengths = given.fit(proposed)
         empty = self._empty(source, lengths.repeat_interleave(how.noise_beam, dim=1))
         keys = self._keys(source, lengths, seed=seed, places=places, noises=how.noise_beam)
-        scores = length_scores.repeat_interleave(how.noise_beam, dim=1).flatten()
-        here = self.layout.give(empty, given)
-        keys, scores, *parts = send_all([keys, scores, *here.parts], device)
-        return Prompt(memory, here, Canvas.of(parts, there), empty.scored, keys, scores)
+        scores = send(length_scores.repeat_interleave(how.noise_beam, dim=1).flatten(), device)
+        canvas = self.layout.give(empty, given)
+        return Prompt(memory, there, canvas, empty.scored, send(keys, device), scores)
 
     def _walk(
         self,

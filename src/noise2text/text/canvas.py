@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noise2text.hardware import send_all
+from noise2text.hardware import send
 from noise2text.problem import Problem
 from noise2text.text.plan import FEW, ladder
 from noise2text.text.rows import Rows
@@ -32,7 +32,7 @@ class Source:
 
     def to(self, device: torch.device | str) -> Source:
         """The same source on a device."""
-        return Source(*send_all([self.tokens, self.padding], device))
+        return Source(send(self.tokens, device), send(self.padding, device))
 
 
 @dataclass(frozen=True)
@@ -45,21 +45,13 @@ class Canvas:
     scored: Tensor  # (B, L), counted by the losses
     source: Source
 
-    @classmethod
-    def of(cls, parts: Sequence[Tensor], source: Source) -> Canvas:
-        """A canvas of these `parts`."""
-        tokens, frozen, padding, scored = parts
-        return cls(tokens, frozen, padding, scored, source)
-
-    @property
-    def parts(self) -> tuple[Tensor, ...]:
-        """All but the source."""
-        return self.tokens, self.frozen, self.padding, self.scored
-
     def to(self, device: torch.device | str) -> Canvas:
         """The same canvas on a device."""
-        *parts, tokens, padding = send_all([*self.parts, self.source.tokens, self.source.padding], device)
-        return Canvas.of(parts, Source(tokens, padding))
+        moved = {name: send(getattr(self, name), device) for name in _ON_CANVAS}
+        return replace(self, source=self.source.to(device), **moved)
+
+
+_ON_CANVAS = ("tokens", "frozen", "padding", "scored")
 
 
 @dataclass(frozen=True)
