@@ -13,6 +13,8 @@ from noise2text.problem import Problem
 
 __all__ = ["autocast", "find_device", "find_dtype", "send", "tensor_cores"]
 
+SMALL = 1 << 16  # bytes
+
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
     """Within, products are computed in the precision, the weights staying as they are."""
@@ -36,8 +38,12 @@ def tensor_cores(weights: Tensor) -> Iterator[None]:
 
 
 def send(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """The tensor on a device; neither the host nor what the device is doing waits for it."""
-    if tensor.device.type == "cpu" and torch.device(device).type == "cuda":
+    """The tensor on a device; neither the host nor what the device is doing waits for it.
+
+    CUDA sends up to 64 KiB from anywhere without waiting; for more, the memory has to be pinned.
+    """
+    large = tensor.nbytes > SMALL
+    if large and tensor.device.type == "cpu" and torch.device(device).type == "cuda":
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)
 
