@@ -1,6 +1,6 @@
 """The denoising step as a CUDA graph: recorded once for each set of shapes, replayed for any number of steps.
 
-A step is about two hundred small kernels, and launching one costs more than running it. Since a step needs
+A step is about a hundred small kernels, and launching one costs more than running it. Since a step needs
 only its number, and finds its factors, its noise and its canvas on the device (`diffusion/walk.py`), the very
 function that runs elsewhere is recorded here; nothing is written twice. Batches and lengths are rounded up to
 few values (`batch_size`, `width`), so that few graphs serve all texts.
