@@ -18,18 +18,15 @@ from noise2text.text.canvas import Canvas
 from noise2text.text.rows import Rows
 from noise2text.text.tokenizer import Tokenizer
 
-from ..conftest import SMALL
+from ..conftest import shrunk
 
 SOURCES = [[8, 9, 10, 11], [12, 13], [14, 15, 16]]
 CANDIDATES = 2
 
 
 def system_of(name: str, tokenizer: Tokenizer) -> Diffusion:
-    tiny = RECIPES[name].settings("tiny")
-    known = {field.name for field in dataclasses.fields(tiny)}
-    changes = {field: value for field, value in (SMALL | {"factor": 2.0}).items() if field in known}
     torch.manual_seed(0)
-    system: Diffusion = RECIPES[name].build(dataclasses.replace(tiny, **changes), tokenizer)
+    system: Diffusion = RECIPES[name].build(shrunk(RECIPES[name].settings("tiny")), tokenizer)
     for parameter in system.denoiser.parameters():  # untrained weights hardly look at the source
         if parameter.dim() > 1:
             torch.nn.init.normal_(parameter, std=0.2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +21,7 @@ from noise2text.text.dates import write_days
 from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.classifier import fingerprint, load_classifier
 
-from ..conftest import SMALL
+from ..conftest import shrunk
 
 QUICK = {"steps": 3, "batch": 4, "width": 16, "ffn": 16, "heads": 2, "layers": 1, "warmup": 1}
 TEXTS = ["1957", "2001", "1987"]
@@ -42,10 +41,7 @@ def make(days: Path, tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFact
 
     def made(name: str) -> Made:
         recipe, folder = RECIPES[name], tmp_path_factory.mktemp(name)
-        tiny = recipe.settings("tiny")
-        known = {field.name for field in dataclasses.fields(tiny)}
-        changes = {key: value for key, value in (SMALL | {"factor": 2.0}).items() if key in known}
-        settings = dataclasses.replace(tiny, **changes)
+        settings = shrunk(recipe.settings("tiny"))
         torch.manual_seed(0)
         save(folder / "model", recipe.build(settings, tokenizer), recipe=name, settings=settings)
         files: dict[str, Any] = {split: str(days / f"{split}.jsonl") for split in ("train", "valid")}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 import torch
 
@@ -14,7 +12,7 @@ from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.dropping import Dropping
 from noise2text.training.objective import Objective
 
-from ..conftest import SMALL
+from ..conftest import shrunk
 
 SOURCES = [[8, 9, 10, 11], [12, 13], [14, 15, 16]] * 20
 TARGETS = [[20, 21, 22], [23, 24, 25, 26, 27], [28]] * 20
@@ -23,11 +21,7 @@ KEYS = key(0, torch.arange(len(SOURCES)))
 
 def make(name: str, tokenizer: Tokenizer, rate: float):  # type: ignore[no-untyped-def]
     """The system, its plain objective, and the objective that drops sources."""
-    tiny = RECIPES[name].settings("tiny")
-    known = {field.name for field in dataclasses.fields(tiny)}
-    changes = {field: value for field, value in (SMALL | {"factor": 2.0}).items() if field in known}
-    changes |= {"unconditional": 0.0, "guidance": 0.0} if "guidance" in known else {}
-    settings = dataclasses.replace(tiny, **(changes | {"dropout": 0.0}))
+    settings = shrunk(RECIPES[name].settings("tiny"), unconditional=0.0, guidance=0.0, dropout=0.0)
     torch.manual_seed(0)
     system = RECIPES[name].build(settings, tokenizer)
     for parameter in system.denoiser.parameters():  # untrained weights hardly look at the source
