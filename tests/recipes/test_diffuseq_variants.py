@@ -169,6 +169,8 @@ def test_the_preset_of_the_thesis_is_diffuseq_s_but_for_its_part(name: str, part
         ({"predict": "mean", "order": "staggered"}, "predict=mean"),
         ({"predict": "mean", "least_signal": 0.01}, "predict=mean"),
         ({"predict": "mean", "factor": 2.0}, "predict=mean"),
+        ({"predict": "epsilon", "factor": 2.0}, "predict=epsilon"),
+        ({"predict": "score", "factor": 2.0}, "predict=score"),
     ],
 )
 def test_impossible_settings_are_named(changes: dict[str, Any], named: str) -> None:

@@ -103,8 +103,11 @@ class VariantSettings(diffuseq.DiffuseqSettings):
                 "The setting predict=mean takes neither order=staggered nor least_signal: where the noise "
                 "stands still for a step, the next mean is z itself and says nothing of z0."
             )
-        if self.predict == "mean" and self.factor != 1:
-            raise Problem("The setting predict=mean takes no factor: the next mean is that of one schedule.")
+        if self.predict != "z0" and self.factor != 1:
+            raise Problem(
+                f"The setting predict={self.predict} takes no factor: how the output is read depends on the "
+                "noise, and generation does not have that of training."
+            )
         if self.guidance and not self.unconditional:
             raise Problem("The setting guidance needs unconditional above 0: both ways have to be learned.")
 
