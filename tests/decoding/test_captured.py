@@ -103,16 +103,29 @@ def test_one_recording_serves_walks_of_any_length_and_any_canvas_of_its_shape(
     assert kinds.count("read") == 2
 
 
+@pytest.mark.parametrize("order", [1, 2])  # the first has fresh noise at each step
 @pytest.mark.parametrize("steps", [1, LEAP, LEAP + 2, AHEAD + LEAP + 3])
 def test_a_walk_straight_through_ends_where_single_steps_do(
-    small: Make, replays: Captures, steps: int
+    small: Make, replays: Captures, steps: int, order: int
 ) -> None:
     system = small()
-    *_, last = states(system, None, steps=steps, seed=0, order=2)
+    *_, last = states(system, None, steps=steps, seed=0, order=order)
     for captures in (None, replays):
-        (end,) = states(system, captures, steps=steps, seed=0, order=2, through=True)
+        (end,) = states(system, captures, steps=steps, seed=0, order=order, through=True)
         assert end[0] == last[0]
         assert all(torch.allclose(x, y, atol=1e-4) for x, y in zip(end[1:], last[1:], strict=True))
+
+
+@pytest.mark.parametrize("ahead", [1, LEAP - 1, LEAP + 2])
+def test_a_walk_straight_through_never_leaps_beyond_the_noise_that_was_drawn(
+    small: Make, replays: Captures, monkeypatch: pytest.MonkeyPatch, ahead: int
+) -> None:
+    """Wide canvases have room for the noise of few steps; their number need not be one of leaps."""
+    system, steps = small(), 2 * LEAP + 4
+    *_, last = states(system, None, steps=steps, seed=0, order=1)
+    monkeypatch.setattr(captured, "AHEAD", ahead)
+    (end,) = states(system, replays, steps=steps, seed=0, order=1, through=True)
+    assert all(torch.allclose(x, y, atol=1e-4) for x, y in zip(end[1:], last[1:], strict=True))
 
 
 def test_a_walk_straight_through_replays_few_graphs(
