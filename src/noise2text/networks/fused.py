@@ -58,7 +58,7 @@ def surprises(logits: Tensor, tokens: Tensor, *, vocabulary: int | None = None) 
 
 def activated(activation: nn.Module, x: Tensor) -> Tensor:
     """What the activation makes of x."""
-    if type(activation) not in _ACTIVATIONS:
+    if type(activation) not in _ACTIVATIONS or getattr(activation, "approximate", "none") != "none":
         out: Tensor = activation(x)
         return out
     made: Tensor = _compiled(_ACTIVATIONS[type(activation)])(_open(x))

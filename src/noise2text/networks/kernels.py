@@ -73,6 +73,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor) -> Tensor:
     """softmax(q·kᵀ / √d)·v for heads (B, H, L, d), as (B, L, H·d); bytes (B, 1, 1, S) hide keys."""
     rows, heads, queries, dim = q.shape
     keys = k.shape[2]
+    assert {x.stride(-1) for x in (q, k, v, hidden)} == {1}
+    assert len(hidden) == rows
     out = q.new_empty(rows, queries, heads * dim)
     block_q = min(64, max(16, triton.next_power_of_2(queries)))
     block_k = max(16, triton.next_power_of_2(keys))

@@ -252,7 +252,7 @@ class Stack(nn.ModuleList):
         return next(together for together in range(most, 0, -1) if rows % together == 0)
 
     def mask(self, padding: Tensor, like: Tensor) -> Tensor | None:
-        """What self-attention adds to its scores, if anything."""
+        """What self-attention is told about the padding, if anything (`visible`)."""
         together = self.together(padding)
         if self.full and together == 1:
             return None
