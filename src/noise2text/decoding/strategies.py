@@ -2,7 +2,7 @@
 
 A sentence is tried at b₁ lengths, each from b₂ noises; all candidates of all sentences of a batch go down
 together, and share their sentence's encoding. The host waits once, for the lengths; what is small and
-depends on them is then made on the host and sent over in one piece.
+depends on them is then made on the host and sent over.
 """
 
 from __future__ import annotations

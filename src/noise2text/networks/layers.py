@@ -37,9 +37,9 @@ def added(hidden: Tensor, like: Tensor) -> Tensor:
 
 
 def visible(padding: Tensor, like: Tensor, *, together: int = 1, queries: int = 1) -> Tensor:
-    """What to add to the attention's scores (B, 1, 1, S), so that every query sees all but the padding.
+    """What attention is told (B, 1, 1, S), so that every query sees all but the padding.
 
-    Made once for all layers, in the type of the states: attention would make this of a mask each time.
+    It is added to the scores, and made once for all layers: attention would make this of a mask each time.
     Where rows of so many queries lie side by side, (B / together, 1, together·queries, together·S), none
     sees another's. Our own kernel reads the padding itself, as bytes: torch's attention means by booleans
     what is seen (`attend`).
@@ -192,8 +192,10 @@ class FeedForward(nn.Sequential):
         if self.fused and self.training:
             from noise2text.networks.fused import activated
 
-            return multiplied(last, drop(activated(activation, hidden)), fused=True)
-        return multiplied(last, drop(activation(hidden)), fused=False)
+            hidden = activated(activation, hidden)
+        else:
+            hidden = activation(hidden)
+        return multiplied(last, drop(hidden), fused=self.fused)
 
 
 class EncoderLayer(nn.Module):
