@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributions import MultivariateNormal
 
 from noise2text.diffusion.bounds import mean_weight, noise_weight, posterior, z0_weight
 from noise2text.diffusion.denoiser import Denoiser, Estimate, Held, Memory
-from noise2text.diffusion.heads import HEADS, Z0, Floored, Mean, Noise, Reading, Score
+from noise2text.diffusion.heads import HEADS, Z0, Floored, Mean, Noise, Reading, Score, Skipped
 from noise2text.diffusion.losses import Mse, Trace
 from noise2text.diffusion.noise import key
-from noise2text.diffusion.schedules import SCHEDULES, Level, Schedule, Sqrt
+from noise2text.diffusion.schedules import SCHEDULES, Level, Rescaled, Sqrt
 from noise2text.diffusion.space import Space
 from noise2text.diffusion.staggered import Staggered
 from noise2text.diffusion.walk import strided, walk
@@ -41,7 +41,7 @@ class Answers(Denoiser):
         return Estimate(self.answer, self.answer)
 
 
-def noised(schedule: Schedule) -> tuple[Tensor, Tensor, Tensor, Level]:
+def noised(schedule: nn.Module) -> tuple[Tensor, Tensor, Tensor, Level]:
     """z₀, ε and z at the four times, in float64."""
     torch.manual_seed(0)
     z0, noise = torch.randn(2, len(TIMES), LENGTH, DIM, dtype=torch.float64)
@@ -101,6 +101,38 @@ def test_the_weighed_error_is_that_of_the_output(name: str) -> None:
     trace = Trace(None, z0, z0, estimate, None, None, level)  # type: ignore[arg-type]
     expected = (output - head.target(z0, z, level)).square().mean(-1)
     assert torch.allclose(Mse(weigh=head.weight).value(trace), expected)
+
+
+@pytest.mark.parametrize("kind", [Noise, Score])
+def test_a_head_goes_by_the_noise_of_training_wherever_it_reads(kind: type[Noise | Score]) -> None:
+    """ε and the score are those of F times the noise, and generation's level reads them alike."""
+    factor, schedule = 4.0, Sqrt(T)
+    z0, noise, z, level = noised(Rescaled(schedule, factor))
+    head = kind(schedule, factor=factor)
+    expected = noise if kind is Noise else -noise / level.sigma
+    assert torch.allclose(head.target(z0, z, level), expected, atol=1e-9)
+    generation: Level = schedule(TIMES, LENGTH)
+    assert not torch.allclose(generation.sigma, level.sigma)
+    for seen in (level, generation):
+        assert torch.allclose(head.clean(expected, z, seen), z0, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [Noise, Score])
+@pytest.mark.parametrize("factor", [1.0, 4.0])
+def test_a_skip_leaves_the_network_what_noise_alone_does_not_say(
+    kind: type[Noise | Score], factor: float
+) -> None:
+    schedule = Sqrt(T)
+    z0, _, z, level = noised(Rescaled(schedule, factor))
+    plain = kind(schedule, factor=factor)
+    skipped = Skipped(plain, schedule)
+    rest = skipped.target(z0, z, level)
+    assert torch.allclose(rest + plain.alone * z, plain.target(z0, z, level), atol=1e-9)
+    assert torch.allclose(skipped.clean(rest, z, level), z0, atol=1e-9)
+    assert torch.equal(skipped.weight(level), plain.weight(level))
+    end = Level(*torch.tensor([[1e-6, factor, 1.0]], dtype=torch.float64).T[:, None, None])
+    noise = factor * torch.randn(1, LENGTH, DIM, dtype=torch.float64)  # all of z: nothing is left to say
+    assert torch.allclose(skipped.target(torch.zeros_like(noise), noise, end), torch.zeros(()).double())
 
 
 def test_the_error_of_epsilon_is_the_snr_times_that_of_z0_by_hand() -> None:

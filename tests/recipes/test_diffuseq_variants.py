@@ -85,6 +85,20 @@ def test_an_output_is_read_weighed_and_kept_from_the_end(
     assert torch.allclose(weighed, factor * plain, rtol=1e-4)
 
 
+@pytest.mark.parametrize("predict", ["epsilon", "score"])
+def test_a_skip_adds_what_is_mostly_the_answer(predict: str, tokenizer: Tokenizer) -> None:
+    """Of the same weights, the answer with a skip is the one without, and z over F or over F² beside it."""
+    systems = [make(tokenizer, predict=predict, factor=4.0, skip=skip)[0] for skip in (False, True)]
+    plain, skipped = (system.denoiser for system in systems)
+    assert isinstance(plain, Reading)
+    assert isinstance(skipped, Reading)
+    level = systems[0].schedule(torch.tensor([0.7], dtype=torch.float64), 1)
+    output, z = torch.randn(2, 1, 3, 16, dtype=torch.float64)
+    alone = 1 / 4 if predict == "epsilon" else -1 / 16
+    expected = plain.head.clean(output + alone * z, z, level)
+    assert torch.allclose(skipped.head.clean(output, z, level), expected)
+
+
 def test_the_score_can_be_weighed_as_the_noise(tokenizer: Tokenizer) -> None:
     """Score matching's own loss times σ² is the loss of ε."""
     system, trained = make(tokenizer, predict="score")
@@ -101,6 +115,7 @@ def test_the_score_can_be_weighed_as_the_noise(tokenizer: Tokenizer) -> None:
         {"predict": "epsilon"},
         {"predict": "score"},
         {"predict": "mean"},
+        {"predict": "epsilon", "factor": 4.0, "skip": True},
         {"order": "staggered"},
         {"unconditional": 0.5},
         {"order": "staggered", "predict": "score", "unconditional": 0.5},  # the thesis's fifth model
@@ -169,8 +184,8 @@ def test_the_preset_of_the_thesis_is_diffuseq_s_but_for_its_part(name: str, part
         ({"predict": "mean", "order": "staggered"}, "predict=mean"),
         ({"predict": "mean", "least_signal": 0.01}, "predict=mean"),
         ({"predict": "mean", "factor": 2.0}, "predict=mean"),
-        ({"predict": "epsilon", "factor": 2.0}, "predict=epsilon"),
-        ({"predict": "score", "factor": 2.0}, "predict=score"),
+        ({"skip": True}, "skip is for predict=epsilon"),
+        ({"predict": "mean", "skip": True}, "skip is for predict=epsilon"),
     ],
 )
 def test_impossible_settings_are_named(changes: dict[str, Any], named: str) -> None:

@@ -12,6 +12,10 @@ b² for μ.
 The mean needs levels that fall: where a step changes nothing, b = 0. ε and the score divide by α, which is 0
 in the end: what they get wrong there comes back σ/α times as large.
 `least` is the least ᾱ that a reading is fit for; `Floored` keeps a schedule above it.
+
+Trained with F times the noise (Difformer), a network answers for z = α·z₀ + Fσ·ε, and its ε and its score are
+read with that σ in generation, too, which has less noise. Near the end ε is almost z, and what is asked
+of the network is the small rest; `Skipped` adds z to its answer, so that the rest is all that it has to find.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from noise2text.diffusion.denoiser import Denoiser, Estimate, Held, Memory, Wrap
 from noise2text.diffusion.schedules import Level, Schedule
 from noise2text.diffusion.walk import coefficients
 
-__all__ = ["HEADS", "Z0", "Floored", "Head", "Mean", "Noise", "Reading", "Score"]
+__all__ = ["HEADS", "Z0", "Floored", "Head", "Mean", "Noise", "Reading", "Score", "Skipped"]
 
 
 class Head(nn.Module, ABC):
@@ -33,13 +37,23 @@ class Head(nn.Module, ABC):
 
     least = 0.0  # of ᾱ, for which the reading is fit
 
-    def __init__(self, schedule: Schedule) -> None:
-        """A reading for a schedule; most need only the level."""
+    def __init__(self, schedule: Schedule, *, factor: float = 1.0) -> None:
+        """A reading for a schedule whose noise training multiplies; most need only the level."""
         super().__init__()
+        self.factor = factor
 
     @abstractmethod
     def factors(self, level: Level) -> tuple[Tensor, Tensor]:
         """p and q at a level, in its precision."""
+
+    @property
+    def alone(self) -> float:
+        """The output as a multiple of z, where z is noise alone; 0 where it is none."""
+        return 0.0
+
+    def sigma(self, level: Level) -> Tensor:
+        """The noise that training has at the level's α, whose own may be generation's."""
+        return self.factor * (1 - level.alpha.square()).clamp(min=0).sqrt()
 
     def clean(self, output: Tensor, z: Tensor, level: Level) -> Tensor:
         """ẑ₀, given the output and the noisy z."""
@@ -76,8 +90,12 @@ class Noise(Head):
 
     least = 0.01
 
+    @property
+    def alone(self) -> float:
+        return 1 / self.factor
+
     def factors(self, level: Level) -> tuple[Tensor, Tensor]:
-        return 1 / level.alpha, -level.sigma / level.alpha
+        return 1 / level.alpha, -self.sigma(level) / level.alpha
 
 
 class Score(Head):
@@ -85,21 +103,37 @@ class Score(Head):
 
     least = 0.01
 
+    @property
+    def alone(self) -> float:
+        return -1 / self.factor**2
+
     def factors(self, level: Level) -> tuple[Tensor, Tensor]:
-        return 1 / level.alpha, level.sigma**2 / level.alpha
+        return 1 / level.alpha, self.sigma(level).square() / level.alpha
 
 
 class Mean(Head):
     """The output is the mean of z one step further down; the network's clock is the time there."""
 
-    def __init__(self, schedule: Schedule) -> None:
-        super().__init__(schedule)
+    def __init__(self, schedule: Schedule, *, factor: float = 1.0) -> None:
+        super().__init__(schedule, factor=factor)
         self.schedule = schedule
 
     def factors(self, level: Level) -> tuple[Tensor, Tensor]:
         before: Level = self.schedule(level.clock[:, 0], level.alpha.shape[1])
         on_z, on_z0, _ = coefficients(level, before)
         return -on_z / on_z0, 1 / on_z0
+
+
+class Skipped(Head):
+    """Another reading, of an output from which the network leaves out what it would be of noise alone."""
+
+    def __init__(self, head: Head, schedule: Schedule) -> None:
+        super().__init__(schedule, factor=head.factor)
+        self.head = head
+
+    def factors(self, level: Level) -> tuple[Tensor, Tensor]:
+        on_z, on_output = self.head.factors(level)
+        return on_z + self.head.alone * on_output, on_output
 
 
 class Reading(Wrapped):

@@ -19,7 +19,7 @@ from typing import Any
 from torch import Tensor
 
 from noise2text.decoding.settings import DiffusionSettings, GuidanceSettings
-from noise2text.diffusion.heads import HEADS, Floored, Head
+from noise2text.diffusion.heads import HEADS, Floored, Head, Skipped
 from noise2text.diffusion.losses import unweighed
 from noise2text.diffusion.schedules import SCHEDULES, Level, Schedule
 from noise2text.diffusion.staggered import CUT_OFF, Staggered
@@ -82,6 +82,7 @@ class VariantSettings(diffuseq.DiffuseqSettings):
     least_signal: float | None = option(
         None, "the least ᾱ: generation starts from its time; none is 0, or 0.01 for epsilon and score"
     )
+    skip: bool = option(False, "add z to the network's answer, which for epsilon and score is mostly z")
     order: str = option("together", "all positions noised together, or staggered: one by one from the right")
     unconditional: float = option(0.0, "share of the pairs that are trained on without their source")
     guidance: float = option(0.0, "w of guidance, as the model's default; it needs unconditional above 0")
@@ -103,10 +104,14 @@ class VariantSettings(diffuseq.DiffuseqSettings):
                 "The setting predict=mean takes neither order=staggered nor least_signal: where the noise "
                 "stands still for a step, the next mean is z itself and says nothing of z0."
             )
-        if self.predict != "z0" and self.factor != 1:
+        if self.predict == "mean" and self.factor != 1:
             raise Problem(
-                f"The setting predict={self.predict} takes no factor: how the output is read depends on the "
-                "noise, and generation does not have that of training."
+                "The setting predict=mean takes no factor: the next mean depends on generation's noise, "
+                "which then is not that of training."
+            )
+        if self.skip and self.predict not in ("epsilon", "score"):
+            raise Problem(
+                f"The setting skip is for predict=epsilon and predict=score: {self.predict} is not mostly z."
             )
         if self.guidance and not self.unconditional:
             raise Problem("The setting guidance needs unconditional above 0: both ways have to be learned.")
@@ -115,6 +120,11 @@ class VariantSettings(diffuseq.DiffuseqSettings):
     def least(self) -> float:
         """The least ᾱ that the schedule keeps."""
         return HEADS[self.predict].least if self.least_signal is None else self.least_signal
+
+    def head(self, schedule: Schedule) -> Head:
+        """How the network's output is read."""
+        plain = HEADS[self.predict](schedule, factor=self.factor)
+        return Skipped(plain, schedule) if self.skip else plain
 
 
 def build(settings: VariantSettings, tokenizer: Tokenizer) -> Diffusion:
@@ -132,7 +142,7 @@ def build(settings: VariantSettings, tokenizer: Tokenizer) -> Diffusion:
     }
     parts: dict[str, Any] = {
         "layout": order.layout(settings, {"pad": tokenizer.pad, **marks, "width": width}),
-        "denoiser": HEADS[settings.predict](schedule).around(diffuseq.network(settings, tokenizer)),
+        "denoiser": settings.head(schedule).around(diffuseq.network(settings, tokenizer)),
         "schedule": schedule,
         "max_source": settings.max_source,
         "max_target": settings.max_target,
@@ -145,7 +155,7 @@ def build(settings: VariantSettings, tokenizer: Tokenizer) -> Diffusion:
 
 def objective(settings: VariantSettings, system: Diffusion) -> Objective:
     """DiffuSeq's, weighed, and for guidance on some pairs without their source."""
-    head = HEADS[settings.predict](system.schedule)
+    head = settings.head(system.schedule)
     plain = diffuseq.objective(
         settings, system, weigh=WEIGHTS[settings.weigh](head), ends=ORDERS[settings.order].ends
     )
