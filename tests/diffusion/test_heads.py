@@ -117,6 +117,14 @@ def test_a_head_goes_by_the_noise_of_training_wherever_it_reads(kind: type[Noise
         assert torch.allclose(head.clean(expected, z, seen), z0, atol=1e-9)
 
 
+def test_a_mean_is_read_alike_whatever_the_noise_of_generation() -> None:
+    schedule = Sqrt(T)
+    _, _, z, level = noised(schedule)
+    head, output = Mean(schedule), torch.randn_like(z)
+    hotter: Level = Rescaled(schedule, 3.0)(TIMES, LENGTH)
+    assert torch.allclose(head.clean(output, z, hotter), head.clean(output, z, level))
+
+
 @pytest.mark.parametrize("kind", [Noise, Score])
 @pytest.mark.parametrize("factor", [1.0, 4.0])
 def test_a_skip_leaves_the_network_what_noise_alone_does_not_say(

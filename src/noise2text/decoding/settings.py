@@ -26,6 +26,7 @@ class DiffusionSettings:
     solver: str = option(
         "single", "how a step is made: single (by eta), or multistep (second order, no fresh noise)"
     )
+    factor: float = option(1.0, "multiply the noise on the way down, too (Difformer, C.7)")
     clamp: bool = option(False, "move every estimate to the nearest embedding")
     select: str = option(
         "mbr", "which candidate: mbr, or score (its tokens' mean log-probability, its length's)"
@@ -55,6 +56,8 @@ class DiffusionSettings:
                 f"{self.steps}: change one of them."
             )
         require_share(self, "eta")
+        if not self.factor > 0:
+            raise Problem(f"The setting factor must be above 0, not {self.factor}.")
         require_least(self, 0, "guide_steps", "guide_rate", "fluency")
         if bool(self.guide) != bool(self.guide_class):
             raise Problem("A guide and a class need each other: give both --guide and --class, or neither.")
@@ -102,13 +105,10 @@ class LengthSettings(DiffusionSettings):
     length_beam: int = option(5, "lengths tried a sentence")
     lengths: str = option("top", "which lengths: the likeliest (top), or the likeliest's neighbours (around)")
     length: int | None = option(None, "write exactly so many tokens; none predicts the length")
-    factor: float = option(1.0, "multiply the noise on the way down, too (Difformer, C.7)")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_least(self, 1, "length_beam", *(["length"] if self.length is not None else []))
-        if not self.factor > 0:
-            raise Problem(f"The setting factor must be above 0, not {self.factor}.")
         require_choice(self, "lengths", ("top", "around"))
 
 

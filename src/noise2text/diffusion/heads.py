@@ -13,14 +13,15 @@ The mean needs levels that fall: where a step changes nothing, b = 0. ε and the
 in the end: what they get wrong there comes back σ/α times as large.
 `least` is the least ᾱ that a reading is fit for; `Floored` keeps a schedule above it.
 
-Trained with F times the noise (Difformer), a network answers for z = α·z₀ + Fσ·ε, and its ε and its score are
-read with that σ in generation, too, which has less noise. Near the end ε is almost z, and what is asked
+Trained with F times the noise (Difformer), a network answers for z = α·z₀ + Fσ·ε, and what it says is read
+with that σ in generation, too, whose noise may be another. Near the end ε is almost z, and what is asked
 of the network is the small rest; `Skipped` adds z to its answer, so that the rest is all that it has to find.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -120,7 +121,7 @@ class Mean(Head):
 
     def factors(self, level: Level) -> tuple[Tensor, Tensor]:
         before: Level = self.schedule(level.clock[:, 0], level.alpha.shape[1])
-        on_z, on_z0, _ = coefficients(level, before)
+        on_z, on_z0, _ = coefficients(replace(level, sigma=self.sigma(level)), before)
         return -on_z / on_z0, 1 / on_z0
 
 

@@ -130,7 +130,7 @@ class Diffusion(System):
 
     def down(self, how: Any) -> nn.Module:
         """The schedule that generation goes down by."""
-        return self.schedule
+        return self.schedule if how.factor == 1 else Rescaled(self.schedule, how.factor)
 
     def room(self, how: Any) -> int:
         """The longest target that can be written."""
@@ -159,9 +159,6 @@ class LengthDiffusion(Diffusion):
 
     def room(self, how: LengthSettings) -> int:
         return how.length or self.max_target
-
-    def down(self, how: LengthSettings) -> nn.Module:
-        return self.schedule if how.factor == 1 else Rescaled(self.schedule, how.factor)
 
     def propose(self, memory: Memory, how: LengthSettings, given: Template) -> tuple[Tensor, Tensor]:
         if how.length is None:
