@@ -7,7 +7,7 @@
 A network that finds its source on the canvas has nothing to read; one that rounds by its embeddings needs no
 graph for it. Sentences S, their candidates C, the lengths of source and target stay open. The rows of a step
 come as (S, C, …), so that the graph knows whose candidates they are. Layers of `int8` become products of
-whole numbers, a unit a row, as in torch; the engine's own rounding would have one unit for a whole batch.
+whole numbers, a unit a row, as in torch (`nodes`); the engine's own rounding would have one a batch.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from noise2text.diffusion.denoiser import Denoiser, Estimate, Held, Memory
 from noise2text.diffusion.schedules import Level
+from noise2text.networks.nodes import call_by_name, translations
 from noise2text.problem import Problem
 from noise2text.text.canvas import Source
 
 __all__ = ["Graph", "graphs", "onnx_of"]
 
 LARGEST = 2_000_000_000  # bytes of weights that one ONNX file can hold, with some room
-ZERO = 128  # what stands for 0 where whole numbers have no sign
 
 Axes = dict[int, str]
 """The open axes of an input, and what they count."""
@@ -159,6 +159,7 @@ def onnx_of(graph: Graph) -> bytes:
     weights = (*graph.module.parameters(), *graph.module.buffers())
     if sum(weight.nbytes for weight in weights) > LARGEST:
         raise Problem("This model is too large to be exported: an ONNX file holds at most 2 GB of weights.")
+    call_by_name(graph.module)
     with _quiet():
         program = torch.onnx.export(
             graph.module.eval(),
@@ -166,7 +167,7 @@ def onnx_of(graph: Graph) -> bytes:
             input_names=list(graph.inputs),
             output_names=list(graph.outputs),
             dynamic_shapes=tuple(axes for _, axes in graph.inputs.values()),
-            custom_translation_table={torch.ops.aten._int_mm.default: _whole_product},
+            custom_translation_table=translations(),
             dynamo=True,
             verbose=False,
         )
@@ -183,17 +184,6 @@ def _plain(model: Any) -> bytes:
         value.ClearField("metadata_props")
     written: bytes = model.SerializeToString(deterministic=True)
     return written
-
-
-def _whole_product(counts: Any, weights: Any) -> Any:
-    """A product of 8-bit numbers; the left ones lose their sign, since engines are fast only without it."""
-    import onnx
-    import onnxscript
-
-    kind, op = onnx.TensorProto, cast(Any, onnxscript).opset18
-    zero = op.Constant(value=onnx.helper.make_tensor("zero", kind.UINT8, [], [ZERO]))
-    moved = op.Add(op.Cast(counts, to=kind.FLOAT), op.Constant(value_float=float(ZERO)))
-    return op.MatMulInteger(op.Cast(moved, to=kind.UINT8), weights, zero)
 
 
 @contextmanager

@@ -8,12 +8,14 @@ rounding to ±127 leaves an error of about 1 %, which the next steps of a walk m
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
 from noise2text.problem import Problem
 
-__all__ = ["Int8Linear", "has_int8", "quantise", "round_weights"]
+__all__ = ["LARGEST", "Int8Linear", "has_int8", "least", "multiply", "quantise", "round_weights"]
 
 LARGEST = 127
 WORTH = 1 << 17  # weights from which on rounding a layer gains much; smaller models stay as they are
@@ -32,22 +34,32 @@ class Int8Linear(nn.Module):
         self.register_buffer("unit", unit[:, 0])
         bias = torch.zeros(len(weight)) if linear.bias is None else linear.bias.detach().float()
         self.bias = nn.Parameter(bias, requires_grad=False)
+        self.multiply: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] = multiply
 
     weight: Tensor
     unit: Tensor
 
     def forward(self, x: Tensor) -> Tensor:
-        rows = x.flatten(0, -2)  # (R, in)
-        unit = _unit(rows)
-        counts = (rows / unit).round_().to(torch.int8)
-        products = torch._int_mm(counts, self.weight) * unit
-        return torch.addcmul(self.bias, products, self.unit).unflatten(0, x.shape[:-1])
+        return self.multiply(x, self.weight, self.unit, self.bias)
+
+
+def multiply(x: Tensor, weight: Tensor, unit: Tensor, bias: Tensor) -> Tensor:
+    """The module's equation, for whole weights (in, out) and their units (out,)."""
+    rows = x.flatten(0, -2)  # (R, in)
+    own = _unit(rows)
+    counts = (rows / own).round_().to(torch.int8)
+    return torch.addcmul(bias, torch._int_mm(counts, weight) * own, unit).unflatten(0, x.shape[:-1])
 
 
 def _unit(rows: Tensor) -> Tensor:
     """What one count is worth in each row (R, 1); the largest entry is 127 of them."""
     # The maximum norm says the same, but takes ten times as long.
-    return rows.abs().amax(1, keepdim=True).clamp_(min=torch.finfo(rows.dtype).tiny * LARGEST) / LARGEST
+    return rows.abs().amax(1, keepdim=True).clamp_(min=least(rows.dtype)) / LARGEST
+
+
+def least(dtype: torch.dtype) -> float:
+    """The smallest largest entry of a row: a row of zeros stays one."""
+    return torch.finfo(dtype).tiny * LARGEST
 
 
 def has_int8() -> bool:

@@ -56,8 +56,10 @@ class Session:
         library = _onnxruntime()
         options = library.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
-        # Between two steps torch computes: threads that wait for work by spinning would take its time.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        # Threads wait for each other at every node, and sleep would cost them more than most nodes take. But
+        # between two steps torch computes: threads that go on spinning would take its time.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "1")
+        options.add_session_config_entry("session.force_spinning_stop", "1")
         options.log_severity_level = 3
         self.session = library.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
         self.inputs = {each.name: each.shape for each in self.session.get_inputs()}

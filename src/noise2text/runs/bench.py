@@ -28,7 +28,18 @@ from noise2text.recipes import settings_of
 from noise2text.system import System
 from noise2text.text.corpus import read_sources
 
-__all__ = ["Row", "bench", "growth", "made_up_texts", "median_seconds", "peer_rows", "report", "sized"]
+__all__ = [
+    "Row",
+    "bench",
+    "growth",
+    "made_up_texts",
+    "median_seconds",
+    "peer_call",
+    "peer_model",
+    "peer_rows",
+    "report",
+    "sized",
+]
 
 STREAM = 4  # batches in a timed call, unless the batch is one sentence
 
@@ -261,17 +272,25 @@ def peer_rows(
     system: System,
     *,
     batches: Iterable[int],
-    width: int,
-    ffn: int,
-    heads: int,
-    layers: int,
     length: int = 25,
     dtype: torch.dtype | None = None,
+    **shape: int,
 ) -> Iterator[Row]:
     """Hugging Face's `generate` with a Marian model of this shape and random weights, from tensors on.
 
     Its weights are of the system's type, unless `dtype` says otherwise.
     """
+    model = peer_model(system, length=length, dtype=dtype or _dtype(system), **shape)
+    for batch in batches:
+        for name, beams in (("greedy", 1), ("beam 5", 5)):
+            call = peer_call(model, batch, length=length, beams=beams)
+            yield Row(f"transformers, {name}", batch, median_seconds(call, system.device, repeats=5))
+
+
+def peer_model(
+    system: System, *, width: int, ffn: int, heads: int, layers: int, length: int, dtype: torch.dtype
+) -> Any:
+    """A Marian model of this shape, with random weights and the system's number of tokens."""
     try:
         from transformers import MarianConfig, MarianMTModel
     except ImportError as error:
@@ -287,16 +306,12 @@ def peer_rows(
         **{f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in sides.items()},
     )
     model: Any = MarianMTModel(config)
-    model = model.to(system.device, dtype=dtype or _dtype(system)).eval()
-    for batch in batches:
-        tokens = torch.randint(2, len(system.tokenizer), (batch, length), device=system.device)
-        for name, beams in (("greedy", 1), ("beam 5", 5)):
-            how: dict[str, Any] = {
-                "num_beams": beams,
-                "do_sample": False,
-                "max_new_tokens": length,
-                "min_new_tokens": length,
-            }
-            call = partial(model.generate, input_ids=tokens, attention_mask=torch.ones_like(tokens), **how)
-            with torch.inference_mode():
-                yield Row(f"transformers, {name}", batch, median_seconds(call, system.device, repeats=5))
+    return model.to(system.device, dtype=dtype).eval()
+
+
+def peer_call(model: Any, batch: int, *, length: int, beams: int) -> Callable[[], object]:
+    """What has the peer read rows of so many tokens and write as many."""
+    tokens = torch.randint(2, model.config.vocab_size, (batch, length), device=model.device)
+    how: dict[str, Any] = {"num_beams": beams, "max_new_tokens": length, "min_new_tokens": length}
+    call = partial(model.generate, tokens, attention_mask=torch.ones_like(tokens), do_sample=False, **how)
+    return torch.inference_mode()(call)
