@@ -1,21 +1,26 @@
 """An exported model with onnxruntime beside the same model with torch, on a CPU, in one run.
 
-    python benchmarks/exported.py [--threads 1] [--width 512] [--layers 6] [--rounds 9]
+    python benchmarks/exported.py [--threads 1] [--width 512] [--layers 6] [--rounds 9] [--peer] [--only int8]
 
 A Difformer with random weights reads 25 tokens and writes 25: one sentence, one candidate, 10 steps, timed
 whole (tokenizing, reading, walking, rounding). The engines take turns in every round; times and ratios are
-medians over the rounds. With one thread the processor's time is taken, which other programs disturb less;
-else the clock's. The last column counts the texts of 8 sentences that are the same as float32's with torch.
+medians over the rounds, with the ratios' quartiles. With one thread the processor's time is taken, which
+other programs disturb less; else the clock's. The last column counts the texts of 8 sentences that are the
+same as float32's with torch. With `--peer` the ratios are to transformers' greedy `generate` with a Marian
+model of the same shape in bfloat16, which takes its turns too, from token tensors on.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import random
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +28,14 @@ import torch
 
 from noise2text import load
 from noise2text.recipes import RECIPES, save
-from noise2text.runs.bench import made_up_texts
+from noise2text.runs.bench import made_up_texts, peer_call, peer_model
 from noise2text.runs.export import PRECISIONS, export
 from noise2text.system import System
 from noise2text.text.tokenizer import learn_bpe
 
 TOKENS, TEXTS = 25, 8
 HOW: dict[str, Any] = {"steps": 10, "stop_early": 0, "length": TOKENS, "length_beam": 1, "noise_beam": 1}
-BASE = "torch, float32"
+BASE, PEER = "torch, float32", "transformers, bfloat16"
 
 
 def made(folder: Path, *, width: int, layers: int) -> Path:
@@ -52,31 +57,46 @@ def made(folder: Path, *, width: int, layers: int) -> Path:
     return folder
 
 
-def engines(folder: Path) -> dict[str, System]:
-    """The model with each engine, in each precision."""
+def engines(folder: Path, only: str | None) -> dict[str, System]:
+    """The model with each engine, in each precision or in one, beside torch in float32."""
+    wanted = [only] if only else ["float32", "bfloat16", "int8"]
     found = {
         f"torch, {precision}": load(folder, device="cpu", precision=precision)
-        for precision in ("float32", "bfloat16", "int8")
+        for precision in dict.fromkeys(("float32", *wanted))
     }
-    for precision in PRECISIONS:
+    for precision in (each for each in PRECISIONS if each in wanted):
         out = folder.parent / precision
         export(folder, out, precision=precision)
         found[f"onnxruntime, {precision}"] = load(out)
     return found
 
 
-def timed(systems: dict[str, System], *, rounds: int, threads: int) -> dict[str, list[float]]:
-    """The seconds of each engine in each round, after one that is not counted."""
+def timed(calls: dict[str, Callable[[], object]], *, rounds: int, threads: int) -> dict[str, list[float]]:
+    """The seconds of each call in each round, after two that are not counted."""
     clock = time.process_time if threads == 1 else time.perf_counter
-    (text,) = made_up_texts(systems[BASE], 1, TOKENS)
-    seconds: dict[str, list[float]] = {name: [] for name in systems}
-    for number in range(rounds + 1):
-        for name, system in systems.items():
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for number in range(rounds + 2):
+        for name, call in calls.items():
             begin = clock()
-            system.generate([text], **HOW)
-            if number:
+            call()
+            if number > 1:
                 seconds[name].append(clock() - begin)
     return seconds
+
+
+def same(system: System, expected: System) -> str:
+    """How many texts of one system are those of the other."""
+    texts = made_up_texts(expected, TEXTS, TOKENS)
+    pairs = zip(system.generate(texts, **HOW).texts, expected.generate(texts, **HOW).texts, strict=True)
+    return f"{sum(a == b for a, b in pairs):>4} of {TEXTS} texts the same"
+
+
+def line(name: str, own: list[float], base: list[float]) -> str:
+    """A line of the table."""
+    ratios = [other / mine for mine, other in zip(own, base, strict=True)]
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    took = f"{name:<22} {1000 * statistics.median(own):8.1f} ms"
+    return f"{took} {middle:6.2f} times ({low:.2f} to {high:.2f})"
 
 
 def main() -> None:
@@ -85,19 +105,27 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--peer", action="store_true", help="time transformers, too")
+    parser.add_argument("--only", help="a precision: time no other beside torch's float32")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
+    width, layers = arguments.width, arguments.layers
     with tempfile.TemporaryDirectory() as folder:
-        systems = engines(made(Path(folder) / "model", width=arguments.width, layers=arguments.layers))
-    seconds = timed(systems, rounds=arguments.rounds, threads=arguments.threads)
-    texts = made_up_texts(systems[BASE], TEXTS, TOKENS)
-    base, expected = seconds[BASE], systems[BASE].generate(texts, **HOW).texts
-    print(f"torch {torch.__version__}, {arguments.threads} thread(s), {arguments.rounds} rounds")
+        systems = engines(made(Path(folder) / "model", width=width, layers=layers), arguments.only)
+    base = systems[BASE]
+    calls: dict[str, Callable[[], object]] = {
+        name: partial(system.generate, made_up_texts(base, 1, TOKENS), **HOW)
+        for name, system in systems.items()
+    }
+    if arguments.peer:
+        shape = {"width": width, "ffn": 4 * width, "heads": 8, "layers": layers, "length": TOKENS}
+        calls[PEER] = peer_call(peer_model(base, dtype=torch.bfloat16, **shape), 1, length=TOKENS, beams=1)
+    seconds = timed(calls, rounds=arguments.rounds, threads=arguments.threads)
+    spin = os.environ.get("GOMP_SPINCOUNT", "unset")
+    print(f"torch {torch.__version__}, {arguments.threads} thread(s), {arguments.rounds} rounds, spin {spin}")
     for name, own in seconds.items():
-        ratio = statistics.median(mine / other for mine, other in zip(base, own, strict=True))
-        same = sum(a == b for a, b in zip(systems[name].generate(texts, **HOW).texts, expected, strict=True))
-        time_taken = f"{1000 * statistics.median(own):8.1f} ms {ratio:6.2f} times"
-        print(f"{name:<22} {time_taken} {same:>4} of {TEXTS} texts the same")
+        note = same(systems[name], base) if name in systems else ""
+        print(line(name, own, seconds[PEER if arguments.peer else BASE]), note)
 
 
 if __name__ == "__main__":

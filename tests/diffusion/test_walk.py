@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from noise2text.diffusion.denoiser import Clamped, Denoiser, Estimate, Held, Memory
-from noise2text.diffusion.noise import key
+from noise2text.diffusion.noise import gaussian, key
 from noise2text.diffusion.schedules import SCHEDULES, Level, Rescaled, VariancePreserving, betas
 from noise2text.diffusion.space import Space
 from noise2text.diffusion.walk import ancestral, coefficients, ddim, pave, strided, walk
@@ -154,6 +154,22 @@ def test_a_walk_tells_the_clock_one_step_less_and_ends_near_the_answer(space: Sp
     assert [clock for clock, _, _ in oracle.asked] == pytest.approx([s.time - 1 / T for s in states])
     assert (states[-1].z - answer).abs().mean() < 0.2
     assert (states[0].z - answer).abs().mean() > 0.5
+
+
+@pytest.mark.parametrize("drawn", [1, 3 * 5 * 6 * 4, 10**6])
+def test_noise_is_a_steps_own_however_many_steps_it_is_drawn_for(
+    space: Space, drawn: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("noise2text.diffusion.walk.DRAWN", drawn)
+    keys, answer, times = key(0, torch.arange(3)), torch.zeros(3, 5, 6), strided(10, resolution=T)
+    levels = SCHEDULES["sqrt"](T)(times, 1)
+    rows = pave(levels).table[:, 3:, 0]  # the factors of z, ẑ₀, the estimate before and noise
+    z = torch.zeros_like(answer)
+    states = walk(Oracle(answer, space), SCHEDULES["sqrt"](T), NOBODY, held_of(answer), keys, times)
+    for number, (state, (on_z, _, _, on_noise)) in enumerate(zip(states, rows, strict=True)):
+        z = on_z * z + on_noise * gaussian(keys, number, 5, 6)
+        torch.testing.assert_close(state.z, z)
+        z = state.z
 
 
 def test_the_guess_is_the_previous_estimate(space: Space) -> None:

@@ -50,6 +50,8 @@ __all__ = [
     "walk",
 ]
 
+DRAWN = 1 << 16  # numbers of noise that are drawn at once, for as many steps as they last
+
 Fresh = Callable[[Tensor], Tensor]
 """The share c² of the noise that is drawn afresh, given ρ."""
 
@@ -243,16 +245,23 @@ def eager(
     denoiser: Denoiser, memory: Memory, held: Held, keys: Tensor, path: Path, *, steer: Steer = straight
 ) -> Stepper:
     """Steps that are computed one operation after another."""
-    spot, numbers = start(held), iter(torch.arange(len(path), device=keys.device).split(1))
+    spot, noises = start(held), _drawn(keys, len(path), held.given)
 
     def step(count: int) -> Spot:
         nonlocal spot
-        for number in islice(numbers, count):
-            noise = gaussian(keys, number, *held.given.shape[1:])
+        for number, noise in islice(noises, count):
             spot = go(denoiser, memory, held, noise, path.at(number), spot, steer=steer)
         return spot
 
     return step
+
+
+def _drawn(keys: Tensor, steps: int, like: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """The number of every step and its noise; what is small is drawn for several steps at once."""
+    ahead = max(1, DRAWN // max(1, like.numel()))
+    for numbers in torch.arange(steps, device=keys.device).split(ahead):
+        noises = gaussian(keys, numbers[:, None], *like.shape[1:])  # (K, B, L, D)
+        yield from zip(numbers.split(1), noises, strict=True)
 
 
 def walk(
