@@ -1,12 +1,10 @@
 """Generation beside Hugging Face's `generate` with a Marian model of the same shape, in one run.
 
     python benchmarks/decoding.py [--device cuda] [--batches 1,64,256] [--layers 6] [--width 512]
-    python benchmarks/decoding.py --device cpu --engine onnxruntime
 
 Both models have random weights, the same width, layers, heads and vocabulary, read 25 tokens and write 25.
 Ours is timed whole: tokenizing, reading, walking, rounding, choosing; the peer from token tensors on. A batch
-of one is timed alone, larger ones in a stream of four. With onnxruntime ours is an exported model, in int8
-where the CPU is fast with it.
+of one is timed alone, larger ones in a stream of four.
 """
 
 from __future__ import annotations
@@ -14,19 +12,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import random
-import tempfile
-from pathlib import Path
-from typing import Any
 
 import torch
 
 from noise2text.hardware import find_device, find_dtype
-from noise2text.networks.int8 import has_int8
-from noise2text.networks.sessions import ENGINE
-from noise2text.recipes import RECIPES, load, save
+from noise2text.recipes import RECIPES
 from noise2text.runs.bench import Row, bench, growth, peer_rows
-from noise2text.runs.export import export
-from noise2text.system import System
+from noise2text.system import LengthDiffusion
 from noise2text.text.tokenizer import Tokenizer, learn_bpe
 
 TOKENS = 25
@@ -54,7 +46,7 @@ def sentences(tokenizer: Tokenizer, count: int) -> list[str]:
     return found
 
 
-def ours(tokenizer: Tokenizer, arguments: argparse.Namespace) -> System:
+def ours(tokenizer: Tokenizer, arguments: argparse.Namespace) -> LengthDiffusion:
     """A Difformer with random weights."""
     recipe = RECIPES["difformer"]
     settings = dataclasses.replace(
@@ -66,20 +58,8 @@ def ours(tokenizer: Tokenizer, arguments: argparse.Namespace) -> System:
         factor=4.0,
     )
     device = find_device(arguments.device)
-    system: System = recipe.build(settings, tokenizer)
-    if arguments.engine == ENGINE:
-        return exported(system, settings, arguments)
+    system: LengthDiffusion = recipe.build(settings, tokenizer)
     return system.place(device, arguments.precision).eval()
-
-
-def exported(system: System, settings: Any, arguments: argparse.Namespace) -> System:
-    """The same, exported and loaded again."""
-    fastest = "int8" if has_int8() else "float32"
-    with tempfile.TemporaryDirectory() as folder:
-        model, out = Path(folder) / "model", Path(folder) / "exported"
-        save(model, system, recipe="difformer", settings=settings)
-        export(model, out, precision=fastest if arguments.precision == "auto" else arguments.precision)
-        return load(out, device=arguments.device)
 
 
 def show(row: Row) -> None:
@@ -100,7 +80,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default=None)
     parser.add_argument("--precision", default="auto")
-    parser.add_argument("--engine", choices=("torch", ENGINE), default="torch")
     parser.add_argument("--peer-precision", default=None, help="float32 or bfloat16; ours without it")
     parser.add_argument("--batches", type=numbers, default=[1, 64, 256])
     parser.add_argument("--steps", type=numbers, default=[2, 15])
@@ -115,8 +94,7 @@ def main() -> None:
     tokenizer = learn_bpe([" ".join(made_up(60_000, seed=0))], size=10_000)
     system = ours(tokenizer, arguments)
     where = torch.cuda.get_device_name() if system.device.type == "cuda" else "CPU"
-    what = f"torch {torch.__version__}, {next(system.parameters()).dtype}, engine {arguments.engine}"
-    print(f"{where}, {what}, {len(tokenizer)} tokens")
+    print(f"{where}, torch {torch.__version__}, {next(system.parameters()).dtype}, {len(tokenizer)} tokens")
     shape = {"width": arguments.width, "ffn": 4 * arguments.width, "heads": 8, "layers": arguments.layers}
     if not arguments.no_peer:
         wanted = arguments.peer_precision

@@ -28,14 +28,16 @@ import torch
 
 from noise2text import load
 from noise2text.recipes import RECIPES, save
-from noise2text.runs.bench import made_up_texts, peer_call, peer_model
+from noise2text.runs.bench import made_up_texts
 from noise2text.runs.export import PRECISIONS, export
+from noise2text.runs.peer import peer_call, peer_model
 from noise2text.system import System
 from noise2text.text.tokenizer import learn_bpe
 
 TOKENS, TEXTS = 25, 8
 HOW: dict[str, Any] = {"steps": 10, "stop_early": 0, "length": TOKENS, "length_beam": 1, "noise_beam": 1}
 BASE, PEER = "torch, float32", "transformers, bfloat16"
+PRECISE = ("float32", "bfloat16", "int8")
 
 
 def made(folder: Path, *, width: int, layers: int) -> Path:
@@ -59,7 +61,7 @@ def made(folder: Path, *, width: int, layers: int) -> Path:
 
 def engines(folder: Path, only: str | None) -> dict[str, System]:
     """The model with each engine, in each precision or in one, beside torch in float32."""
-    wanted = [only] if only else ["float32", "bfloat16", "int8"]
+    wanted = [only] if only else PRECISE
     found = {
         f"torch, {precision}": load(folder, device="cpu", precision=precision)
         for precision in dict.fromkeys(("float32", *wanted))
@@ -106,8 +108,10 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--peer", action="store_true", help="time transformers, too")
-    parser.add_argument("--only", help="a precision: time no other beside torch's float32")
+    parser.add_argument("--only", choices=PRECISE, help="time no other precision beside torch's float32")
     arguments = parser.parse_args()
+    if arguments.rounds < 2:
+        parser.error("quartiles need two rounds or more")
     torch.set_num_threads(arguments.threads)
     width, layers = arguments.width, arguments.layers
     with tempfile.TemporaryDirectory() as folder:

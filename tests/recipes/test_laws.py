@@ -128,3 +128,21 @@ def test_padding_changes_no_text(name: str, tokenizer: Tokenizer) -> None:
     alone = system.generate(texts[:1], **how)
     assert together.candidates[0] == alone.candidates[0]
     assert together.scores[0] == pytest.approx(alone.scores[0], abs=1e-4)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_generation_can_have_more_noise(name: str, tokenizer: Tokenizer) -> None:
+    """The first canvas is noise, `factor` times as large."""
+    parts = made(name, tokenizer)
+    if parts is None:
+        return
+    system, _ = parts
+    seen: list[torch.Tensor] = []
+    system.denoiser.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
+    first = []
+    for factor in (1, 4):
+        seen.clear()
+        system.generate(["7 april 1957"], steps=2, stop_early=0, clamp=False, seed=1, factor=factor)
+        first.append(seen[0][0, -1])  # the last place of a canvas is never given
+    assert torch.allclose(first[1], 4 * first[0])
+    assert first[0].abs().max() > 0

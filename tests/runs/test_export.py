@@ -235,6 +235,13 @@ def test_the_same_model_gives_the_same_files(model: Path, exported: Path, tmp_pa
     assert export(model, tmp_path / "out") == engine_of(exported)
 
 
+def test_what_embeds_its_source_by_another_table_is_refused(tmp_path: Path) -> None:
+    model = trained("diffuseq-decoupled", tmp_path / "model")
+    with pytest.raises(Problem, match="a table of its own"):
+        export(model, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     "name, settings",
@@ -247,6 +254,9 @@ def test_the_same_model_gives_the_same_files(model: Path, exported: Path, tmp_pa
         ("diffuseq-kernel", {}),
         ("diffuseq-epsilon", {}),
         ("diffuseq-guided", {"guidance": 0.5}),
+        ("diffuseq-mean", {}),
+        ("diffuseq-staggered", {"factor": 2.0}),
+        ("word-by-word", {}),
         ("diffusion-lm", {}),
     ],
 )

@@ -21,7 +21,6 @@ of the network is the small rest; `Skipped` adds z to its answer, so that the re
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -116,12 +115,14 @@ class Mean(Head):
     """The output is the mean of z one step further down; the network's clock is the time there."""
 
     def __init__(self, schedule: Schedule, *, factor: float = 1.0) -> None:
-        super().__init__(schedule, factor=factor)
+        assert factor == 1  # the mean would be that of other noise than generation has
+        super().__init__(schedule)
         self.schedule = schedule
 
     def factors(self, level: Level) -> tuple[Tensor, Tensor]:
-        before: Level = self.schedule(level.clock[:, 0], level.alpha.shape[1])
-        on_z, on_z0, _ = coefficients(replace(level, sigma=self.sigma(level)), before)
+        clock, length = level.clock[:, 0], level.alpha.shape[1]
+        now, before = (self.schedule(t, length) for t in (clock + 1 / self.schedule.steps, clock))
+        on_z, on_z0, _ = coefficients(now, before)
         return -on_z / on_z0, 1 / on_z0
 
 

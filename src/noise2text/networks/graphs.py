@@ -148,7 +148,7 @@ def graphs(network: Denoiser, *, clocks: bool) -> dict[str, Graph]:
 
 
 def onnx_of(graph: Graph) -> bytes:
-    """The graph as ONNX, its weights within."""
+    """The graph as ONNX, its weights within; the module's 8-bit layers then multiply by name (`nodes`)."""
     try:
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401

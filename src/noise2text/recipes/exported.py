@@ -32,6 +32,11 @@ def network_of(system: System) -> Denoiser:
     network = system.denoiser
     while isinstance(network, Wrapped):
         network = network.denoiser
+    if type(network).hold is not Denoiser.hold:
+        raise Problem(
+            f"{type(network).__name__} cannot be exported: it embeds what is given by a table of its own, "
+            "which graphs do not hold; use the model as it is."
+        )
     return network
 
 
