@@ -20,6 +20,7 @@ from noise2text.networks.sessions import Sessions
 from noise2text.problem import Problem
 from noise2text.recipes import RECIPES, engine_of, save
 from noise2text.recipes.exported import network_of
+from noise2text.runs.bench import bench, report
 from noise2text.runs.export import check, export, require_room
 from noise2text.runs.looks import look
 from noise2text.system import Diffusion, System
@@ -233,6 +234,16 @@ def test_int8_writes_what_torch_writes_in_int8_in_any_batch(model: Path, tmp_pat
 @pytest.mark.long
 def test_the_same_model_gives_the_same_files(model: Path, exported: Path, tmp_path: Path) -> None:
     assert export(model, tmp_path / "out") == engine_of(exported)
+
+
+def test_the_products_of_an_exported_model_are_not_counted(exported: Path) -> None:
+    system = load(exported)
+    few = {"batches": "1", "steps": "1", "candidates": "1", "length": 5, "input": None, "peer": None}
+    lines = list(report(system, exported, **few, as_json=False))  # type: ignore[arg-type]
+    assert lines[2].endswith("–")
+    plain = load(exported.parent / "model", device="cpu")
+    (row,) = bench(plain, batches=[1], steps=[1], candidates=[1], length=5)
+    assert row.share > 0
 
 
 def test_what_embeds_its_source_by_another_table_is_refused(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.networks.int8 import Int8Linear
+from noise2text.networks.sessions import Sessions
 from noise2text.problem import Problem
 from noise2text.recipes import settings_of
 from noise2text.runs.peer import peer_call, peer_model
@@ -52,7 +53,7 @@ class Row:
     seconds: float  # a batch
     first: float = 0.0  # of the first call, which may have to prepare
     memory: float = 0.0  # at the most, in MiB; of a GPU
-    share: float = 0.0  # of the machine's rate of multiplication
+    share: float = 0.0  # of the machine's rate of multiplication; 0 where products cannot be counted
 
     @property
     def rate(self) -> float:
@@ -129,7 +130,7 @@ def report(
     for row in rows:
         yield (
             f"{row.batch:>5}  {row.what:<26} {1000 * row.seconds:>10.2f} {row.rate:>12.1f} "
-            f"{row.first:>8.2f} {row.memory:>7.0f} {row.share:>8.1%}"
+            f"{row.first:>8.2f} {row.memory:>7.0f} {f'{row.share:.1%}' if row.share else '–':>8}"
         )
     for name, power in growth(system).items():
         yield f"twice the {name}: {2**power:.2f} times the time"
@@ -229,7 +230,9 @@ def peak_rate(device: torch.device, dtype: torch.dtype) -> float:
 
 
 def _products(system: System, call: Callable[[], object]) -> float:
-    """How many operations the products with weights take in a call."""
+    """How many operations the products with weights take in a call; 0 if other engines hide them."""
+    if any(isinstance(module, Sessions) for module in system.modules()):
+        return 0.0
     with _counted(system) as total:
         call()
     return float(total[0])
