@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -11,7 +13,7 @@ from torch import Tensor
 
 from noise2text.problem import Problem
 
-__all__ = ["autocast", "find_device", "find_dtype", "send", "tensor_cores"]
+__all__ = ["autocast", "find_device", "find_dtype", "has_triton", "send", "tensor_cores"]
 
 SMALL = 1 << 16  # bytes
 
@@ -23,6 +25,12 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any
         return nullcontext()
     # No cache: the guess of self-conditioning runs without gradients, and its cast weights must not stay.
     return torch.autocast(device.type, dtype, cache_enabled=False)
+
+
+@functools.cache
+def has_triton() -> bool:
+    """Whether our own kernels can be compiled; torch's CUDA builds for Linux bring Triton along."""
+    return importlib.util.find_spec("triton") is not None
 
 
 @contextmanager

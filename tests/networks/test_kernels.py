@@ -41,3 +41,35 @@ def test_adding_and_normalising_is_torchs() -> None:
     weight, bias = torch.randn(2, 96, device="cuda", dtype=torch.bfloat16)
     theirs = layer_norm((x + y).float(), (96,), weight.float(), bias.float(), 1e-5)
     torch.testing.assert_close(add_norm(x, y, weight, bias, 1e-5).float(), theirs, atol=0.03, rtol=0.02)
+
+
+@pytest.mark.parametrize("precision", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize(("rows", "width"), [(1, 1), (70, 5), (3001, 130), (40_000, 768), (600_000, 3)])
+def test_columns_are_summed_as_in_float64(rows: int, width: int, precision: torch.dtype) -> None:
+    from noise2text.networks.kernels import column_sums
+
+    torch.manual_seed(0)
+    x = torch.randn(rows, width, device="cuda").to(precision)
+    ours = column_sums(x)
+    assert ours.dtype == torch.float32
+    torch.testing.assert_close(ours.double(), x.double().sum(0), atol=1e-6 * rows**0.5 * 10, rtol=1e-5)
+    assert torch.equal(ours, column_sums(x))  # added in the same order
+    wide = torch.randn(rows, 2 * width, device="cuda").to(precision)
+    for part in (wide[:, :width], wide[:, ::2], x[:1].expand(rows, width)):
+        torch.testing.assert_close(
+            column_sums(part).double(), part.double().sum(0), atol=1e-6 * rows**0.5 * 10, rtol=1e-5
+        )
+
+
+def test_the_gradient_of_a_bias_is_the_sum_of_all_rows() -> None:
+    from noise2text.networks.fused import linear
+
+    torch.manual_seed(0)
+    x = torch.randn(5, 700, 64, device="cuda")
+    weight, bias = (torch.randn(shape, device="cuda", requires_grad=True) for shape in ((96, 64), (96,)))
+    toward = torch.randn(5, 700, 96, device="cuda", dtype=torch.bfloat16)
+    with torch.autocast("cuda", torch.bfloat16):
+        out = linear(x, weight, bias)
+    out.backward(toward)
+    assert bias.grad is not None
+    torch.testing.assert_close(bias.grad.double(), toward.double().sum((0, 1)), atol=1e-3, rtol=1e-5)

@@ -29,6 +29,9 @@ from noise2text.runs.kernels import OTHERS, by_kind, kind
         ("Memset (Device)", "copies"),
         ("aten::addmm", "products"),
         ("aten::gather", "vocabulary"),
+        ("_vocabulary_loss", "vocabulary"),
+        ("_vocabulary_gradient", "vocabulary"),
+        ("_column_sums", "sums"),
         ("something new", OTHERS),
     ],
 )

@@ -10,7 +10,8 @@ Only the number of rows is left open to the compiler, so that each is compiled o
 
 With s = log Σ exp(logits), both surprises are s less a sum over the vocabulary, so that one reading of the
 logits gives all of them; and the gradient, (g₁ + g₂)·p − g₁·[w = y] − g₂/V, is one reading and one writing.
-The right token is found by comparing, because a gather would be a scatter on the way back.
+The right token is found by comparing, because a gather would be a scatter on the way back. Where a GPU has
+enough rows of few channels to do, no logits are written at all (`vocabulary_kernels.py`).
 """
 
 from __future__ import annotations
@@ -25,12 +26,17 @@ from torch.nn.functional import layer_norm
 from torch.nn.functional import linear as plain_linear
 
 from noise2text.diffusion.noise import channels, polar
-from noise2text.diffusion.space import Scores
+from noise2text.diffusion.space import Product, Scores
+from noise2text.hardware import has_triton
 
 __all__ = ["ALIGNED", "activated", "add_norm", "kept", "linear", "normal", "spell", "surprises"]
 
 ALIGNED = 64
 """Tensor cores are slow where a row is no multiple of 8 numbers; whole tiles of a product have 64 or more."""
+
+WIDEST, FEWEST = 256, 8192
+"""The most channels, and the fewest rows, for which surprises are computed without writing logits: a tile has
+room for no more, and fewer do not keep a GPU busy."""
 
 VARIANTS = 256
 """How often one function is compiled at the most."""
@@ -46,7 +52,28 @@ def add_norm(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, *, eps: float, 
 
 def spell(scores: Scores, tokens: Tensor) -> tuple[Tensor, Tensor]:
     """As `diffusion.losses.spell`; what aligns the product has no part in any surprise, and no gradient."""
+    if isinstance(scores, Product) and _tiled(scores):
+        from noise2text.networks import vocabulary_kernels
+
+        rows, dtype = scores.states.flatten(0, -2), _product_type(scores.weight)
+        at, mean = vocabulary_kernels.surprises(
+            rows, scores.weight, scores.bias, tokens=tokens.flatten(), dtype=dtype
+        )
+        return at.view_as(tokens), mean.view_as(tokens)
     return surprises(scores.aligned(ALIGNED, linear), tokens, vocabulary=scores.vocabulary)
+
+
+def _tiled(scores: Product) -> bool:
+    """Whether these scores suit the kernels that never write them down."""
+    states = scores.states
+    return (
+        states.is_cuda
+        and has_triton()
+        and _product_type(scores.weight) == torch.bfloat16
+        and states.shape[-1] <= WIDEST
+        and states.shape[:-1].numel() >= FEWEST
+        and torch.cuda.get_device_capability(states.device) >= (8, 0)
+    )
 
 
 def surprises(logits: Tensor, tokens: Tensor, *, vocabulary: int | None = None) -> tuple[Tensor, Tensor]:
@@ -86,7 +113,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 class _Linear(torch.autograd.Function):
-    """Its bias is summed by a compiled kernel: torch's own reads at half of the memory's speed."""
+    """Its bias is summed by our kernel or a compiled one: torch's reads at half of the memory's speed."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -101,8 +128,17 @@ class _Linear(torch.autograd.Function):
         return (
             (rows @ weight).view_as(x) if on_x else None,
             rows.t() @ x.flatten(0, -2) if on_weight else None,
-            _compiled(_summed)(_open(rows)) if on_bias else None,
+            _column_sums(rows) if on_bias else None,
         )
+
+
+def _column_sums(rows: Tensor) -> Tensor:
+    if rows.is_cuda and has_triton():
+        from noise2text.networks.kernels import column_sums
+
+        return column_sums(rows)
+    out: Tensor = _compiled(_summed)(_open(rows))
+    return out
 
 
 def _summed(rows: Tensor) -> Tensor:

@@ -2,7 +2,8 @@
 
 Adding a residual and normalising is bound by memory: as one kernel it moves half of what two do. Attention
 to few keys fits into one tile: there is no pass over blocks of them, heads are read where they lie, and
-padding is read as it is.
+padding is read as it is. Columns are summed in two stages, blocks of rows and then their sums, always in the
+same order, so that the same numbers give the same bits.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-__all__ = ["add_norm", "attend"]
+__all__ = ["add_norm", "attend", "column_sums"]
+
+SUMMED, REPEATS = 64, 4
+"""Rows that are summed at once, and how many times in a row: enough to be read while others are awaited."""
 
 
 @triton.jit
@@ -84,3 +88,32 @@ def attend(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor) -> Tensor:
         heads=heads, dim=dim, block_q=block_q, block_k=block_k, num_warps=4,
     )  # fmt: skip
     return out
+
+
+@triton.jit(do_not_specialize=["rows"])
+def _column_sums(  # type: ignore[no-untyped-def]
+    x, out, rows, width, step,
+    repeats: tl.constexpr, block_n: tl.constexpr, block_w: tl.constexpr,
+):  # fmt: skip
+    column = tl.program_id(0) * block_w + tl.arange(0, block_w)
+    first = tl.program_id(1) * (repeats * block_n)
+    total = tl.zeros((block_n, block_w), tl.float32)
+    for number in range(repeats):
+        row = first + number * block_n + tl.arange(0, block_n)
+        inside = (row < rows)[:, None] & (column < width)[None, :]
+        total += tl.load(x + row.to(tl.int64)[:, None] * step + column[None, :], mask=inside, other=0.0)
+    tl.store(out + tl.program_id(1) * width + column, tl.sum(total, axis=0), mask=column < width)
+
+
+def column_sums(x: Tensor) -> Tensor:
+    """The sum of all rows (N, W), in float32."""
+    x = x if x.stride(1) == 1 else x.contiguous()
+    rows, width = x.shape
+    tiles = triton.cdiv(rows, SUMMED)
+    repeats = tiles if tiles <= 2 * REPEATS else REPEATS
+    blocks = triton.cdiv(tiles, repeats)
+    out = torch.empty(blocks, width, dtype=torch.float32, device=x.device)
+    _column_sums[(triton.cdiv(width, 128), blocks)](
+        x, out, rows, width, x.stride(0), repeats=repeats, block_n=SUMMED, block_w=128, num_warps=4
+    )
+    return out[0] if blocks == 1 else column_sums(out)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-import importlib.util
 import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, scaled_dot_product_attention
+
+from noise2text.hardware import has_triton
 
 __all__ = [
     "AddNorm",
@@ -44,7 +44,7 @@ def visible(padding: Tensor, like: Tensor, *, together: int = 1, queries: int = 
     sees another's. Our own kernel reads the padding itself, as bytes: torch's attention means by booleans
     what is seen (`attend`).
     """
-    if together == 1 and padding.shape[1] <= FEW and _halves(like) and _only_generates(like) and _triton():
+    if together == 1 and padding.shape[1] <= FEW and _halves(like) and _only_generates(like) and has_triton():
         return padding.view(torch.uint8)[:, None, None, :]
     mask = added(padding, like)
     if together == 1:
@@ -64,7 +64,7 @@ class AddNorm(nn.LayerNorm):
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:  # type: ignore[override]
         alike = x.dtype == y.dtype == self.weight.dtype and x.shape[1:] == y.shape[1:]
-        if _only_generates(x) and alike and _triton():
+        if _only_generates(x) and alike and has_triton():
             from noise2text.networks.kernels import add_norm
 
             return add_norm(x, y, self.weight, self.bias, self.eps)
@@ -82,11 +82,6 @@ def _only_generates(x: Tensor) -> bool:
 
 def _halves(x: Tensor) -> bool:
     return x.dtype in (torch.bfloat16, torch.float16)
-
-
-@functools.cache
-def _triton() -> bool:
-    return importlib.util.find_spec("triton") is not None
 
 
 def multiplied(linear: nn.Module, x: Tensor, *, fused: bool) -> Tensor:

@@ -19,13 +19,13 @@ __all__ = ["KINDS", "by_kind", "kernel_times", "kind", "lines"]
 KINDS = {
     "attention": r"fmha|flash|attention|sdpa",
     "products": r"gemm|gemv|nvjet|cutlass|xmma|cublas|splitK|aten::(add|b|ba)?(mm|mv)\b",
-    "vocabulary": r"arange_(\w+_)?eq_|softmax|SoftMax|nll_loss|scatter_gather|aten::(gather|scatter)",
+    "vocabulary": r"_vocabulary|arange_(\w+_)?eq_|[sS]oft[mM]ax|nll_loss|scatter_gather|aten::(gather|scatter)",
     "norms": r"layer_norm|LayerNorm|GammaBeta|shift.*_ge_",
     "noise": r"cos|bitwise|shift",
     "activations": r"gelu|erf|Gelu|GELU|threshold|relu|tanh",
     "optimiser": r"multi_tensor|FusedAdam|_fused_adam|foreach|lpnorm",
     "embedding": r"embedding|radix|RadixSort",
-    "sums": r"reduce_kernel|aten::(sum|mean)\b|(?<!mix_order_)red_fused|per_fused",
+    "sums": r"_column_sums|reduce_kernel|aten::(sum|mean)\b|(?<!mix_order_)red_fused|per_fused",
     "copies": r"copy|Copy|Memcpy|Memset|aten::(cat|fill_|zero_)|CatArray|FillFunctor",
 }
 """Kinds of kernels by what their names contain, the first that fits."""
