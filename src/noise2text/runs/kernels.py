@@ -19,7 +19,8 @@ __all__ = ["KINDS", "by_kind", "kernel_times", "kind", "lines"]
 KINDS = {
     "attention": r"fmha|flash|attention|sdpa",
     "products": r"gemm|gemv|nvjet|cutlass|xmma|cublas|splitK|aten::(add|b|ba)?(mm|mv)\b",
-    "vocabulary": r"_vocabulary|arange_(\w+_)?eq_|[sS]oft[mM]ax|nll_loss|scatter_gather|aten::(gather|scatter)",
+    "vocabulary": r"_vocabulary|"
+    r"arange_(\w+_)?eq_|softmax|SoftMax|nll_loss|scatter_gather|aten::(gather|scatter)",
     "norms": r"layer_norm|LayerNorm|GammaBeta|shift.*_ge_",
     "noise": r"cos|bitwise|shift",
     "activations": r"gelu|erf|Gelu|GELU|threshold|relu|tanh",
