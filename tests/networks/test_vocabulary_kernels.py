@@ -162,6 +162,16 @@ def test_rows_that_do_not_count_give_no_gradient() -> None:
     alike([found[2][counted], *found[3:]], expected[2:])
 
 
+def test_what_is_no_number_stays_none() -> None:
+    factors, tokens = given(70, 101, 16)
+    assert factors[0] is not None
+    factors[0][5, 3] = torch.nan
+    found = learned(ours, factors, tokens, torch.ones(2, 70, device=DEVICE), torch.float32)
+    for rows in found[:2]:
+        assert rows.isnan().nonzero().tolist() == [[5]]
+    assert found[2][5].isnan().all()
+
+
 def test_without_gradients_the_surprises_are_the_same_bits() -> None:
     factors, tokens = given(70, 101, 16)
     x, weight, bias = factors

@@ -96,7 +96,9 @@ def _vocabulary_loss(  # type: ignore[no-untyped-def]
     average = tl.sum(states.to(tl.float32) * middle, axis=1)
     if bias is not None:
         average += tl.load(level)
-    tl.store(at + row, tl.maximum(log_sum - right, 0.0), mask=there)  # two products may be rounded apart
+    surprise = log_sum - right
+    surprise = tl.where(surprise < 0.0, 0.0, surprise)  # two products may be rounded apart; NaN stays NaN
+    tl.store(at + row, surprise, mask=there)
     tl.store(mean + row, log_sum - average, mask=there)
     if learns:
         tl.store(whole + row, log_sum, mask=there)
@@ -260,7 +262,7 @@ def _backward(
     on_both = spread = level = None
     if on_mean is not None:
         on_both = on_at + on_mean
-        spread = (on_mean[:, None] * given.x.float()).sum(0) / words
+        spread = column_sums(on_mean[:, None] * given.x) / words
         level = on_mean.sum() / words
     on_table = torch.empty_like(table, dtype=torch.float32)
     on_bias = None if bias is None else torch.empty_like(bias)
