@@ -25,6 +25,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.nn.functional import pad
 
 from noise2text.networks.kernels import column_sums
 
@@ -32,6 +33,8 @@ __all__ = ["surprises"]
 
 NEGLIGIBLE = 28.0
 """By how much the likeliest has to outscore a word that is left out."""
+
+LOG2E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
@@ -42,16 +45,13 @@ def _take(matrix, row, there, dim: tl.constexpr, block_d: tl.constexpr):  # type
 
 
 @triton.jit
-def _shifts(bias, word, known):  # type: ignore[no-untyped-def]
-    shift = tl.where(known, 0.0, -float("inf"))
-    if bias is not None:
-        shift += tl.load(bias + word, mask=known, other=0.0)
-    return shift
+def _exp(x):  # type: ignore[no-untyped-def]
+    return tl.exp2(x * LOG2E)  # half of the instructions of tl.exp, which does not flush the smallest numbers
 
 
 @triton.jit(do_not_specialize=["rows"])
 def _vocabulary_loss(  # type: ignore[no-untyped-def]
-    x, table, bias, tokens, centre, level, at, mean, whole, to_right, to_mean, visited, rows, vocabulary,
+    x, table, shifts, tokens, centre, level, at, mean, whole, to_right, to_mean, visited, rows, vocabulary,
     learns: tl.constexpr, negligible: tl.constexpr, dim: tl.constexpr,
     block_d: tl.constexpr, block_n: tl.constexpr, block_v: tl.constexpr,
 ):  # fmt: skip
@@ -62,19 +62,18 @@ def _vocabulary_loss(  # type: ignore[no-untyped-def]
     token = tl.load(tokens + row, mask=there, other=-1).to(tl.int32)
     spelled = (token >= 0) & (token < vocabulary)
     right = tl.sum(states.to(tl.float32) * _take(table, token, spelled, dim, block_d).to(tl.float32), axis=1)
-    if bias is not None:
-        right += tl.load(bias + token, mask=spelled, other=0.0)
+    right += tl.load(shifts + token, mask=spelled, other=0.0)
     # The right word is likely the likeliest: what it scores shows from the start what is negligible. It is
     # taken a little lower, so that the maximum is a product of the loop, which the way back computes again.
     peak = tl.where(spelled, right - 1.0, -float("inf"))
     total = tl.zeros((block_n,), tl.float32)
     mixed = tl.zeros((block_n, block_d), tl.float32)
+    shift = tl.load(shifts + tl.arange(0, block_v))
     for start in range(0, vocabulary, block_v):
         word = start + tl.arange(0, block_v)
-        known = word < vocabulary
-        weights = _take(table, word, known, dim, block_d)
-        shift = tl.broadcast_to(_shifts(bias, word, known)[None, :], (block_n, block_v))
-        logits = tl.dot(states, tl.trans(weights), shift, input_precision="ieee")
+        weights = _take(table, word, word < vocabulary, dim, block_d)
+        logits = tl.dot(states, tl.trans(weights), input_precision="ieee") + shift[None, :]
+        shift = tl.load(shifts + word + block_v)  # of the next block: nobody fetches it ahead otherwise
         highest = tl.max(logits, axis=1)
         here = (token >= start) & (token < start + block_v)
         above = tl.where(here, 0.0, tl.where(there, highest - peak, -float("inf")))
@@ -83,8 +82,8 @@ def _vocabulary_loss(  # type: ignore[no-untyped-def]
             tl.store(visited + (start // block_v) * tl.num_programs(0) + block, matters.to(tl.int8))
         if matters:
             higher = tl.maximum(peak, highest)
-            shares = tl.exp(logits - higher[:, None])
-            fade = tl.exp(peak - higher)
+            shares = _exp(logits - higher[:, None])
+            fade = _exp(peak - higher)
             total = total * fade + tl.sum(shares, axis=1)
             if learns:
                 faded = mixed * fade[:, None]
@@ -94,7 +93,7 @@ def _vocabulary_loss(  # type: ignore[no-untyped-def]
     channel = tl.arange(0, block_d)
     middle = tl.load(centre + channel, mask=channel < dim, other=0.0)[None, :]
     average = tl.sum(states.to(tl.float32) * middle, axis=1)
-    if bias is not None:
+    if level is not None:
         average += tl.load(level)
     surprise = log_sum - right
     surprise = tl.where(surprise < 0.0, 0.0, surprise)  # two products may be rounded apart; NaN stays NaN
@@ -113,7 +112,7 @@ def _vocabulary_loss(  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=["rows"])
 def _vocabulary_gradient(  # type: ignore[no-untyped-def]
-    x, table, bias, tokens, whole, on_at, on_both, counts, order, spread, level,
+    x, table, shifts, tokens, whole, on_at, on_both, counts, order, spread, level,
     on_table, on_bias, rows, vocabulary, row_blocks,
     part: tl.constexpr, dim: tl.constexpr,
     block_d: tl.constexpr, block_n: tl.constexpr, block_v: tl.constexpr,
@@ -121,7 +120,7 @@ def _vocabulary_gradient(  # type: ignore[no-untyped-def]
     block = tl.program_id(0)
     word = block * block_v + tl.arange(0, block_v)
     known = word < vocabulary
-    weights, shift = _take(table, word, known, dim, block_d), _shifts(bias, word, known)
+    weights, shift = _take(table, word, known, dim, block_d), tl.load(shifts + word)
     gathered = tl.zeros((block_v, block_d), tl.float32)
     summed = tl.zeros((block_v,), tl.float32)
     parts: tl.constexpr = block_n // part  # of a block of rows: all of it at once takes too many registers
@@ -135,19 +134,19 @@ def _vocabulary_gradient(  # type: ignore[no-untyped-def]
         one = tl.load(on_at + row, mask=there, other=0.0)
         both = one if on_both is None else tl.load(on_both + row, mask=there, other=0.0)
         logits = tl.dot(weights, tl.trans(states), input_precision="ieee") + shift[:, None]
-        gradient = tl.exp(logits - log_sum[None, :]) * both[None, :]
+        gradient = _exp(logits - log_sum[None, :]) * both[None, :]
         gradient = tl.where(word[:, None] == token[None, :], gradient - one[None, :], gradient)
         gathered = tl.dot(gradient.to(states.dtype), states, gathered, input_precision="ieee")
-        if bias is not None:
+        if on_bias is not None:
             summed += tl.sum(gradient, axis=1)
     channel = tl.arange(0, block_d)
     if spread is not None:
         gathered -= tl.load(spread + channel, mask=channel < dim, other=0.0)[None, :]
-        if bias is not None:
+        if on_bias is not None:
             summed -= tl.load(level)
     place = word[:, None] * dim + channel[None, :]
     tl.store(on_table + place, gathered, mask=known[:, None] & (channel < dim)[None, :])
-    if bias is not None:
+    if on_bias is not None:
         tl.store(on_bias + word, summed, mask=known)
 
 
@@ -183,6 +182,13 @@ class _Given:
     table: Tensor  # (V, D)
     bias: Tensor | None  # (V,), in float32
     tokens: Tensor  # (N,)
+
+    @property
+    def shifts(self) -> Tensor:
+        """The bias, or zeros, and −∞ for words that are none, a block of them more than there are."""
+        words = len(self.table)
+        bias = self.x.new_zeros(words, dtype=torch.float32) if self.bias is None else self.bias
+        return pad(bias, (0, (self.blocks[1] + 1) * self.tiles.words - words), value=-torch.inf)
 
     @property
     def channels(self) -> int:
@@ -248,8 +254,8 @@ def _forward(given: _Given, *, learns: bool) -> tuple[Tensor, Tensor, _Learned |
     kept = (learned.whole, learned.to_right, learned.to_mean, learned.visited) if learned else (None,) * 4
     level = None if bias is None else bias.mean()
     _vocabulary_loss[(blocks,)](
-        x, table, bias, given.tokens, column_sums(table) / words, level, at, mean, *kept, len(x), words,
-        learns=learns, negligible=NEGLIGIBLE, **given.options(),
+        x, table, given.shifts, given.tokens, column_sums(table) / words, level, at, mean, *kept, len(x),
+        words, learns=learns, negligible=NEGLIGIBLE, **given.options(),
     )  # fmt: skip
     return at, mean, learned
 
@@ -270,8 +276,9 @@ def _backward(
     counts = learned.visited.sum(1, dtype=torch.int32)
     order = learned.visited.argsort(dim=1, descending=True, stable=True).int()
     _vocabulary_gradient[(word_blocks,)](
-        given.x, table, bias, given.tokens, learned.whole, on_at.contiguous(), on_both, counts, order, spread,
-        level, on_table, on_bias, len(given.x), words, blocks, part=given.tiles.part, **given.options(),
+        given.x, table, given.shifts, given.tokens, learned.whole, on_at.contiguous(), on_both, counts,
+        order, spread, level, on_table, on_bias, len(given.x), words, blocks, part=given.tiles.part,
+        **given.options(),
     )  # fmt: skip
     return on_table, on_bias
 
