@@ -114,19 +114,20 @@ def _vocabulary_loss(  # type: ignore[no-untyped-def]
 def _vocabulary_gradient(  # type: ignore[no-untyped-def]
     x, table, shifts, tokens, whole, on_at, on_both, counts, order, spread, level,
     on_table, on_bias, rows, vocabulary, row_blocks,
-    part: tl.constexpr, dim: tl.constexpr,
+    parts: tl.constexpr, pieces: tl.constexpr, dim: tl.constexpr,
     block_d: tl.constexpr, block_n: tl.constexpr, block_v: tl.constexpr,
 ):  # fmt: skip
+    # A tile of the way forward is seen in parts of its rows, and by a program for each piece of its words.
     block = tl.program_id(0)
     word = block * block_v + tl.arange(0, block_v)
     known = word < vocabulary
     weights, shift = _take(table, word, known, dim, block_d), tl.load(shifts + word)
     gathered = tl.zeros((block_v, block_d), tl.float32)
     summed = tl.zeros((block_v,), tl.float32)
-    parts: tl.constexpr = block_n // part  # of a block of rows: all of it at once takes too many registers
-    for number in range(tl.load(counts + block) * parts):
-        first = tl.load(order + block * row_blocks + number // parts) * block_n + (number % parts) * part
-        row = first + tl.arange(0, part)
+    above = block // pieces
+    for number in range(tl.load(counts + above) * parts):
+        first = (tl.load(order + above * row_blocks + number // parts) * parts + number % parts) * block_n
+        row = first + tl.arange(0, block_n)
         there = row < rows
         states = _take(x, row.to(tl.int64), there, dim, block_d)
         log_sum = tl.load(whole + row, mask=there, other=float("inf"))
@@ -155,23 +156,31 @@ class _Tiles:
     """How many rows and words are multiplied at once, and by how much of a multiprocessor."""
 
     rows: int
-    part: int  # of the rows, on the way back
     words: int
     warps: int
     stages: int
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """The tiles of each kernel; those of the way back divide those of the way forward."""
+
+    learning: _Tiles
+    watching: _Tiles  # forward where nothing is learned
+    back: _Tiles
+
+
 @functools.cache
-def _tiles(channels: int, device: torch.device) -> _Tiles:
+def _plan(channels: int, device: torch.device) -> _Plan:
     """The tiles for so many channels, a power of two; the compiler keeps all of their sums in registers."""
     if device.type != "cuda":
-        return _Tiles(rows=32, part=16, words=32, warps=4, stages=1)
+        return _Plan(_Tiles(32, 32, 4, 1), _Tiles(32, 32, 4, 1), _Tiles(16, 16, 4, 1))
     if torch.cuda.get_device_capability(device)[0] not in (9, 10):  # less shared memory
         size = 64 if channels <= 64 else 32
-        return _Tiles(rows=size, part=32, words=size, warps=4, stages=2)
+        return _Plan(_Tiles(size, size, 4, 2), _Tiles(size, size, 4, 2), _Tiles(32, size, 4, 2))
     if channels > 128:
-        return _Tiles(rows=64, part=64, words=64, warps=8, stages=3)
-    return _Tiles(rows=128, part=64, words=128, warps=8, stages=3)
+        return _Plan(_Tiles(64, 64, 8, 3), _Tiles(64, 64, 8, 3), _Tiles(64, 64, 8, 3))
+    return _Plan(_Tiles(128, 128, 8, 3), _Tiles(128, 128, 8, 3), _Tiles(64, 128, 8, 3))
 
 
 @dataclass(frozen=True)
@@ -184,29 +193,26 @@ class _Given:
     tokens: Tensor  # (N,)
 
     @property
-    def shifts(self) -> Tensor:
-        """The bias, or zeros, and −∞ for words that are none, a block of them more than there are."""
-        words = len(self.table)
-        bias = self.x.new_zeros(words, dtype=torch.float32) if self.bias is None else self.bias
-        return pad(bias, (0, (self.blocks[1] + 1) * self.tiles.words - words), value=-torch.inf)
-
-    @property
     def channels(self) -> int:
         """D, rounded up to what a tile can have."""
         return max(16, int(triton.next_power_of_2(self.x.shape[1])))
 
     @property
-    def tiles(self) -> _Tiles:
-        return _tiles(self.channels, self.x.device)
+    def plan(self) -> _Plan:
+        return _plan(self.channels, self.x.device)
 
-    @property
-    def blocks(self) -> tuple[int, int]:
+    def blocks(self, tiles: _Tiles) -> tuple[int, int]:
         """The number of blocks of rows and of words."""
-        return triton.cdiv(len(self.x), self.tiles.rows), triton.cdiv(len(self.table), self.tiles.words)
+        return triton.cdiv(len(self.x), tiles.rows), triton.cdiv(len(self.table), tiles.words)
 
-    def options(self) -> dict[str, int]:
-        """What both kernels are compiled for."""
-        tiles = self.tiles
+    def shifts(self, tiles: _Tiles) -> Tensor:
+        """The bias, or zeros, and −∞ for words that are none, a block of them more than there are."""
+        words = len(self.table)
+        bias = self.x.new_zeros(words, dtype=torch.float32) if self.bias is None else self.bias
+        return pad(bias, (0, (self.blocks(tiles)[1] + 1) * tiles.words - words), value=-torch.inf)
+
+    def options(self, tiles: _Tiles) -> dict[str, int]:
+        """What a kernel is compiled for."""
         sizes = {"block_d": self.channels, "block_n": tiles.rows, "block_v": tiles.words}
         return sizes | {"dim": self.x.shape[1], "num_warps": tiles.warps, "num_stages": tiles.stages}
 
@@ -245,7 +251,8 @@ def _given(x: Tensor, weight: Tensor, bias: Tensor | None, tokens: Tensor, dtype
 
 def _forward(given: _Given, *, learns: bool) -> tuple[Tensor, Tensor, _Learned | None]:
     x, table, bias, words = given.x, given.table, given.bias, len(given.table)
-    blocks, word_blocks = given.blocks
+    tiles = given.plan.learning if learns else given.plan.watching
+    blocks, word_blocks = given.blocks(tiles)
     at, mean = (torch.empty(len(x), dtype=torch.float32, device=x.device) for _ in range(2))
     learned = None
     if learns:
@@ -254,8 +261,8 @@ def _forward(given: _Given, *, learns: bool) -> tuple[Tensor, Tensor, _Learned |
     kept = (learned.whole, learned.to_right, learned.to_mean, learned.visited) if learned else (None,) * 4
     level = None if bias is None else bias.mean()
     _vocabulary_loss[(blocks,)](
-        x, table, given.shifts, given.tokens, column_sums(table) / words, level, at, mean, *kept, len(x),
-        words, learns=learns, negligible=NEGLIGIBLE, **given.options(),
+        x, table, given.shifts(tiles), given.tokens, column_sums(table) / words, level, at, mean, *kept,
+        len(x), words, learns=learns, negligible=NEGLIGIBLE, **given.options(tiles),
     )  # fmt: skip
     return at, mean, learned
 
@@ -272,13 +279,13 @@ def _backward(
         level = on_mean.sum() / words
     on_table = torch.empty_like(table, dtype=torch.float32)
     on_bias = None if bias is None else torch.empty_like(bias)
-    blocks, word_blocks = given.blocks
+    tiles, forward = given.plan.back, given.plan.learning
     counts = learned.visited.sum(1, dtype=torch.int32)
     order = learned.visited.argsort(dim=1, descending=True, stable=True).int()
-    _vocabulary_gradient[(word_blocks,)](
-        given.x, table, given.shifts, given.tokens, learned.whole, on_at.contiguous(), on_both, counts,
-        order, spread, level, on_table, on_bias, len(given.x), words, blocks, part=given.tiles.part,
-        **given.options(),
+    _vocabulary_gradient[(given.blocks(tiles)[1],)](
+        given.x, table, given.shifts(tiles), given.tokens, learned.whole, on_at.contiguous(), on_both, counts,
+        order, spread, level, on_table, on_bias, len(given.x), words, given.blocks(forward)[0],
+        parts=forward.rows // tiles.rows, pieces=forward.words // tiles.words, **given.options(tiles),
     )  # fmt: skip
     return on_table, on_bias
 
