@@ -24,6 +24,7 @@ from noise2text.networks.lengths import LengthNll, Lengths
 from noise2text.problem import Problem
 from noise2text.recipes.pretrained_embeddings import place_embeddings
 from noise2text.recipes.recipe import Recipe
+from noise2text.recipes.teachers_layers import take_layers
 from noise2text.settings import option, require_choice, require_heads, require_least, require_share
 from noise2text.system import LengthDiffusion
 from noise2text.text.canvas import Split
@@ -57,6 +58,8 @@ class DifformerSettings(TrainingSettings):
         "", "start from these embeddings: a model folder of the same tokens, or a .npy table (V, d)"
     )
     freeze_embeddings: bool = option(False, "do not train the embeddings (C.3)")
+    from_folder: str = option("", "start from the layers and embeddings of this trained transformer")
+    tokenizer: str = option("bpe", "bpe, characters, wordpiece, or folder (the tokens of from_folder)")
     losses: str = option("vlb+anchor", "terms joined by +: vlb, anchor, rounding")
     label_smoothing: float = option(0.1, "of the anchor loss")
     length_factor: float = option(0.1, "weight of the length loss")
@@ -82,8 +85,14 @@ class DifformerSettings(TrainingSettings):
                 f"The setting generation_stop_early must be between 0 and generation_steps - 1, not "
                 f"{self.generation_stop_early}."
             )
+        if self.from_folder and self.embeddings_from:
+            raise Problem("Embeddings come from one model: set from_folder or embeddings_from, not both.")
         if self.factor is not None and not self.factor > 0:
             raise Problem(f"The setting factor must be above 0, not {self.factor}.")
+
+    @property
+    def tokenizers(self) -> tuple[str, ...]:
+        return (*super().tokenizers, "folder")
 
 
 _TERMS = ("vlb", "anchor", "rounding")
@@ -168,7 +177,10 @@ def build(settings: DifformerSettings, tokenizer: Tokenizer) -> LengthDiffusion:
 
 
 def begin(settings: DifformerSettings, system: LengthDiffusion) -> None:
-    """Give the embeddings those of another model, where that is asked for."""
+    """Take the embeddings of another model, or a teacher's layers, where that is asked for."""
+    if settings.from_folder:
+        assert isinstance(system.denoiser, EncoderDecoder)
+        take_layers(system.denoiser, system.tokenizer, Path(settings.from_folder))
     if settings.embeddings_from:
         place_embeddings(system.denoiser.space, system.tokenizer, Path(settings.embeddings_from))
 

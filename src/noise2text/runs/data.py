@@ -160,13 +160,13 @@ def _folder(texts: Iterator[str], settings: DataSettings) -> Tokenizer:
     folder: str = getattr(settings, "from_folder", "")
     if not folder:
         raise Problem(
-            "This recipe starts from a pre-trained model: name its folder in the setting from_folder, or set "
-            "scratch to true and tokenizer to bpe to start from chance."
+            "The tokenizer folder is that of a trained model: name its folder in the setting from_folder, or "
+            "set tokenizer to bpe (and scratch to true, for a recipe of pre-trained models)."
         )
     if not (Path(folder) / "tokenizer.json").is_file():
         raise Problem(
-            f"There is no tokenizer.json in {folder}; let transformers write one, by its AutoTokenizer's "
-            f"save_pretrained."
+            f"There is no tokenizer.json in {folder}; name the folder of a trained model, or let "
+            f"transformers write one, by its AutoTokenizer's save_pretrained."
         )
     return Tokenizer.load(Path(folder) / "tokenizer.json")
 

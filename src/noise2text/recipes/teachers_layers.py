@@ -1,0 +1,109 @@
+"""A trained Transformer to start from: its layers, and its embeddings in the diffusion's dimension.
+
+Difformer's encoder and decoder consist of the Transformer's layers, so that a student can start from its
+teacher's. Only their embeddings differ: the Transformer's are as wide as its states, the diffusion's have d
+channels. With √W·E = U·diag(s)·Rᵀ, E the teacher's table (V, W), and the d largest of the singular values s,
+
+    z₀ = √V · U,     P = P′ = R · diag(s) / √V,     Q ∝ Pᵀ,
+
+so that P·z₀ is as near to √W·E as d channels allow, and is it for d = W: there the encoder says what the
+teacher's says. The channels of z₀ have unit mean squares and do not correlate, as if drawn by chance, which
+the schedules and the noise factor count on. Q's rows have unit norm on average. What the teacher has not (the
+clock, the guess, the lengths) starts from chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from noise2text.networks.encoder_decoder import EncoderDecoder
+from noise2text.problem import Problem
+from noise2text.text.tokenizer import Tokenizer
+
+__all__ = ["take_layers"]
+
+WRITER = "writer."  # how the names of a Transformer's weights begin
+POSITIONS = "encoder.positions.weight", "positions.weight"
+
+
+@torch.no_grad()
+def take_layers(denoiser: EncoderDecoder, tokenizer: Tokenizer, folder: Path) -> None:
+    """Let the denoiser start from the Transformer in the folder."""
+    taught = _read(folder)
+    if Tokenizer.load(folder / "tokenizer.json").fingerprint != tokenizer.fingerprint:
+        raise Problem(
+            f"The model in {folder} has other tokens than this corpus: set tokenizer to folder to take its."
+        )
+    own = denoiser.state_dict()
+    for name in filter(_is_of_layers, own):
+        _place(own[name], taught, name, folder)
+    if any(_is_of_layers(name) and name not in own for name in taught):
+        raise _unlike(folder, "more layers than this model")
+    for name in POSITIONS:  # the teacher's state at a position writes the token that is the student's there
+        rows = taught[name][: len(own[name])]
+        own[name][: len(rows)].copy_(rows)
+    _take_embeddings(denoiser, taught["space.table"], folder)
+
+
+def _take_embeddings(denoiser: EncoderDecoder, table: Tensor, folder: Path) -> None:
+    """Place the table (V, W) in d channels, and lead from there to the states and back."""
+    vocabulary, width = table.shape
+    dim = denoiser.space.dim
+    if dim > min(vocabulary, width):
+        raise Problem(
+            f"The embeddings of {folder} have {min(vocabulary, width)} channels at the most: set embedding "
+            f"to no more, not {dim}."
+        )
+    left, sizes, right = torch.linalg.svd(width**0.5 * table.double(), full_matrices=False)
+    into = right[:dim].T * sizes[:dim] / vocabulary**0.5  # (W, d)
+    denoiser.space.table.copy_(vocabulary**0.5 * left[:, :dim] / denoiser.space.scale)
+    for project in (denoiser.encoder.project, denoiser.project):
+        _weight(project).copy_(into)
+    _weight(denoiser.out).copy_(into.T / into.square().sum(0).mean().sqrt())
+
+
+def _read(folder: Path) -> Mapping[str, Tensor]:
+    """The weights of a Transformer by the names that they have in its writer."""
+    path = folder / "model.safetensors"
+    try:
+        weights = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise Problem(
+            f"There is no whole model in {folder} ({error}); name the folder of a trained transformer."
+        ) from error
+    taught = {name.removeprefix(WRITER): weight for name, weight in weights.items()}
+    if not {"cross.weight", "space.table", *POSITIONS} <= taught.keys():
+        raise Problem(f"The model in {folder} is no transformer with an encoder: name the folder of one.")
+    return taught
+
+
+def _place(own: Tensor, taught: Mapping[str, Tensor], name: str, folder: Path) -> None:
+    if name not in taught:
+        raise _unlike(folder, "fewer layers than this model")
+    if taught[name].shape != own.shape:
+        shapes = (" × ".join(map(str, weight.shape)) for weight in (taught[name], own))
+        raise _unlike(folder, f"{next(shapes)} for {name} where this model has {next(shapes)}")
+    own.copy_(taught[name])
+
+
+def _unlike(folder: Path, how: str) -> Problem:
+    return Problem(
+        f"The transformer in {folder} has {how}: set width, ffn, heads, encoder_layers and decoder_layers "
+        f"as it has them."
+    )
+
+
+def _is_of_layers(name: str) -> bool:
+    return name.startswith(("encoder.layers.", "layers.", "cross."))
+
+
+def _weight(linear: nn.Module) -> Tensor:
+    weight = linear.weight
+    assert isinstance(weight, Tensor)
+    return weight

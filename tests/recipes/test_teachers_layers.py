@@ -1,0 +1,151 @@
+"""A student that starts from its teacher: the same layers, and embeddings that say the same."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from noise2text import load
+from noise2text.networks.encoder_decoder import EncoderDecoder
+from noise2text.problem import Problem
+from noise2text.recipes import RECIPES
+from noise2text.runs.train import train
+from noise2text.settings import change
+from noise2text.system import Autoregressive, LengthDiffusion
+from noise2text.text.canvas import Source
+
+from ..conftest import SMALL
+
+SHAPE = {"width": 16, "ffn": 24, "heads": 2, "encoder_layers": 2, "decoder_layers": 1}
+SHORT = SMALL | SHAPE | {"steps": 2, "validate_every": 2, "save_every": 2}
+STUDENT = SHORT | {"factor": 2.0, "embedding": 16, "tokenizer": "folder"}
+
+
+def files(dates: Path) -> dict[str, Any]:
+    return {split: str(dates / f"{split}.jsonl") for split in ("train", "valid")}
+
+
+@pytest.fixture(scope="module")
+def teacher(dates: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("taught") / "teacher"
+    fields = set(vars(RECIPES["transformer"].settings("tiny")))
+    changes = {name: value for name, value in SHORT.items() if name in fields}
+    train("transformer", out=folder, preset="tiny", changes=changes, device="cpu", **files(dates))
+    return folder
+
+
+def begun(teacher: Path, **changes: Any) -> LengthDiffusion:
+    """An untrained student that has started from the teacher."""
+    recipe = RECIPES["difformer"]
+    wanted = STUDENT | {"from_folder": str(teacher)} | changes
+    settings = change(recipe.settings("tiny"), wanted, where="the test")
+    system: LengthDiffusion = recipe.build(settings, load(teacher, device="cpu").tokenizer)
+    recipe.start(settings, system)
+    return system.eval()
+
+
+def source_of(system: Any, texts: list[str]) -> Source:
+    rows = system.tokenizer.encode(texts)
+    longest = max(map(len, rows))
+    tokens = torch.tensor([row + [system.tokenizer.pad] * (longest - len(row)) for row in rows])
+    return Source(tokens, torch.tensor([[at >= len(row) for at in range(longest)] for row in rows]))
+
+
+def test_with_as_many_channels_the_encoder_says_what_the_teachers_says(teacher: Path) -> None:
+    master, student = load(teacher, device="cpu"), begun(teacher)
+    assert isinstance(master, Autoregressive)
+    source = source_of(master, ["12 March 1999", "May 3, 2001"])
+    with torch.no_grad():
+        expected, found = master.writer.read(source), student.denoiser.read(source)
+    seen = ~source.padding
+    assert torch.allclose(found.states[seen], expected.states[seen], atol=1e-4)
+    assert torch.allclose(found.keys, expected.keys, atol=1e-4)
+
+
+def test_with_fewer_channels_the_states_are_the_nearest_of_that_rank(teacher: Path) -> None:
+    master, student = load(teacher, device="cpu"), begun(teacher, embedding=6).denoiser
+    assert isinstance(master, Autoregressive)
+    assert isinstance(student, EncoderDecoder)
+    table = master.writer.space.embeddings.double()
+    read = student.encoder.project.double()(student.space.embeddings.double())
+    left, sizes, right = torch.linalg.svd(table, full_matrices=False)
+    nearest = left[:, :6] * sizes[:6] @ right[:6]
+    assert torch.allclose(read, nearest, atol=1e-5)
+
+
+def test_the_channels_are_as_large_as_chance_has_them_and_do_not_correlate(teacher: Path) -> None:
+    z0 = begun(teacher, embedding=6).denoiser.space.embeddings.double()
+    assert torch.allclose(z0.T @ z0 / len(z0), torch.eye(6, dtype=torch.double), atol=1e-5)
+
+
+def test_a_student_trains_on_its_teachers_tokens_and_goes_on_without_it(
+    dates: Path, teacher: Path, tmp_path: Path
+) -> None:
+    home = shutil.copytree(teacher, tmp_path / "teacher")
+    changes = STUDENT | {"from_folder": str(home)}
+    student = train(
+        "difformer", out=tmp_path / "student", preset="tiny", changes=changes, device="cpu", **files(dates)
+    )
+    assert student.tokenizer.fingerprint == load(teacher, device="cpu").tokenizer.fingerprint
+    shutil.rmtree(home)
+    after = train(
+        "difformer",
+        out=tmp_path / "student",
+        changes={"steps": 4},
+        resume=True,
+        device="cpu",
+        **files(dates),
+    )
+    assert load(tmp_path / "student", device="cpu").generate(["12 March 1999"], seed=1) == after.generate(
+        ["12 March 1999"], seed=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"width": 32, "heads": 2}, "where this model has"),
+        ({"encoder_layers": 3}, "fewer layers"),
+        ({"encoder_layers": 1}, "more layers"),
+        ({"embedding": 64}, "channels at the most"),
+    ],
+)
+def test_another_shape_is_refused(teacher: Path, changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(Problem, match=words):
+        begun(teacher, **changes)
+
+
+def test_what_is_no_transformer_is_refused(dates: Path, teacher: Path, tmp_path: Path) -> None:
+    with pytest.raises(Problem, match="no whole model"):
+        begun(teacher, from_folder=str(tmp_path))
+    train(
+        "difformer",
+        out=tmp_path / "other",
+        preset="tiny",
+        changes=STUDENT | {"tokenizer": "characters"},
+        device="cpu",
+        **files(dates),
+    )
+    with pytest.raises(Problem, match="no transformer"):
+        begun(teacher, from_folder=str(tmp_path / "other"))
+
+
+def test_other_tokens_are_refused(dates: Path, teacher: Path, tmp_path: Path) -> None:
+    changes = STUDENT | {"from_folder": str(teacher), "tokenizer": "bpe", "vocabulary": 300}
+    with pytest.raises(Problem, match="set tokenizer to folder"):
+        train("difformer", out=tmp_path / "x", preset="tiny", changes=changes, device="cpu", **files(dates))
+
+
+def test_a_folder_of_tokens_needs_a_name_and_embeddings_one_origin(dates: Path, tmp_path: Path) -> None:
+    with pytest.raises(Problem, match="from_folder"):
+        train("difformer", out=tmp_path / "x", preset="tiny", changes=STUDENT, device="cpu", **files(dates))
+    with pytest.raises(Problem, match="not both"):
+        change(
+            RECIPES["difformer"].settings("tiny"),
+            {"from_folder": "a", "embeddings_from": "b"},
+            where="the test",
+        )
