@@ -41,11 +41,14 @@ def torchs(x: Tensor, weight: Tensor, bias: Tensor | None, tokens: Tensor) -> tu
 
 
 def given(
-    rows: int, words: int, dim: int, *, bias: bool = True, peaked: float = 0.0
+    rows: int, words: int, dim: int, *, bias: bool = True, peaked: float = 0.0, right: int | None = None
 ) -> tuple[list[Tensor | None], Tensor]:
-    """Factors that rounding leaves as they are, and tokens; peaked states lie near their token's row."""
+    """Factors that rounding leaves as they are, and tokens; peaked states lie near their token's row.
+
+    Tokens are drawn from all words, or from the first `right` of them.
+    """
     torch.manual_seed(rows + words + dim)
-    tokens = torch.randint(words, (rows,))
+    tokens = torch.randint(right or words, (rows,))
     weight, shift = torch.randn(words, dim), torch.randn(words) if bias else None
     x = torch.randn(rows, dim) / dim**0.25 + peaked * weight[tokens]
     factors = [tensor.to(DTYPE).float() for tensor in (x, weight)]
@@ -125,7 +128,7 @@ def test_what_is_left_out_of_sure_predictions_is_missed_nowhere(peaked: float) -
 def test_a_tile_is_left_out_only_where_nothing_in_it_is_likely_or_right() -> None:
     from noise2text.networks.vocabulary_kernels import NEGLIGIBLE, _forward, _given
 
-    factors, tokens = given(200, 700, 32, peaked=8.0)
+    factors, tokens = given(200, 700, 32, peaked=8.0, right=9)  # within the first tile, however large
     x, weight, bias = factors
     assert x is not None
     assert weight is not None
@@ -140,6 +143,7 @@ def test_a_tile_is_left_out_only_where_nothing_in_it_is_likely_or_right() -> Non
     matters[word // tiles.words, row // tiles.rows] = True
     assert (kept.visited.bool() | ~matters).all()
     assert kept.visited.float().mean() < 1
+    assert not kept.visited[1:].any()  # all later words are wrong, and far from likely
 
 
 def test_the_gradient_of_a_nearly_certain_word_is_not_rounded_away() -> None:
