@@ -50,6 +50,9 @@ class Passed:
     means: Mapping[str, Tensor]
 
 
+_Run = Callable[[Objective, MicroBatch], Passed]
+
+
 class Pass(Protocol):
     """How a micro-batch is passed through an objective."""
 
@@ -87,47 +90,75 @@ class Plain:
 
 
 class Recorded:
-    """Another pass as CUDA graphs, whose gradients keep their places in memory."""
+    """Another pass as CUDA graphs, whose gradients keep their places in memory.
+
+    A step's first micro-batch writes there, so that nothing has to be cleared before; the others add.
+    """
 
     def __init__(self, plain: Plain) -> None:
         self.plain = plain
         self.parameters: Sequence[nn.Parameter] = ()
+        self.places: dict[nn.Parameter, Tensor] = {}  # of gradients, in the order in which they were met
+        self.begins = False
         self.graphs: dict[Hashable, _Recording] = {}
         self.pool = torch.cuda.graph_pool_handle()  # no two of them run at once: they share memory
 
     def clear(self, parameters: Sequence[nn.Parameter]) -> None:
-        self.parameters = parameters
-        kept = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        if kept:
-            torch._foreach_zero_(kept)
+        self.parameters, self.begins = parameters, True
 
     def __call__(self, objective: Objective, given: MicroBatch) -> Passed:
-        name = (objective.coin(given.step_key), *shapes(given.canvas))
+        writes, self.begins = self.begins, False
+        name = (writes, objective.coin(given.step_key), *shapes(given.canvas))
         if name not in self.graphs:
-            self.graphs[name] = self._record(objective, given)
-        return self.graphs[name](given)
+            self.graphs[name] = self._record(self._write if writes else self.plain, objective, given)
+        recording = self.graphs[name]
+        unknown = list(self.places.values())[recording.known :] if writes else []
+        if unknown:
+            torch._foreach_zero_(unknown)
+        return recording(given)
 
-    def _record(self, objective: Objective, given: MicroBatch) -> _Recording:
+    def _write(self, objective: Objective, given: MicroBatch) -> Passed:
+        """The pass, whose gradients, made elsewhere, are put over those of the step before."""
+        places = [(parameter, parameter.grad) for parameter in self.parameters]
+        for parameter in self.parameters:
+            parameter.grad = None
+        passed = self.plain(objective, given)
+        # In a first trial run the new gradient itself becomes the place.
+        known = [(parameter, place) for parameter, place in places if place is not None]
+        fresh = {place: parameter.grad for parameter, place in known if parameter.grad is not None}
+        unused = [place for _, place in known if place not in fresh]
+        if fresh:
+            torch._foreach_copy_(list(fresh), list(fresh.values()))
+        if unused:
+            torch._foreach_zero_(unused)
+        for parameter, place in known:
+            parameter.grad = place
+        return passed
+
+    def _record(self, run: _Run, objective: Objective, given: MicroBatch) -> _Recording:
         """A new recording; its trial runs leave the gradients, and dropout's generator, as they were."""
         before = [(p.grad, p.grad.clone()) for p in self.parameters if p.grad is not None]
         device = given.keys.device
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            recording = _Recording(self.plain, self.pool, objective, given)
+            recording = _Recording(run, self.pool, objective, given)
         for parameter in self.parameters:
             if parameter.grad is not None:  # made by the trial runs, where there was none: it keeps its place
-                parameter.grad.zero_()
+                self.places[parameter] = parameter.grad.zero_()
         for gradient, value in before:
             gradient.copy_(value)
+        recording.known = len(self.places)
         return recording
 
 
 class _Recording:
-    """One graph, and the places where it finds its batch."""
+    """One graph, and the places where it finds its batch; it knows that many places of gradients."""
 
-    def __init__(self, plain: Plain, pool: Any, objective: Objective, given: MicroBatch) -> None:
+    known: int
+
+    def __init__(self, run: _Run, pool: Any, objective: Objective, given: MicroBatch) -> None:
         counts = {name: count.clone() for name, count in given.counts.items()}
         self.own = MicroBatch(copied(given.canvas), given.keys.clone(), given.step_key, counts)
-        self.graph: Graph[Passed] = Graph(lambda: plain(objective, self.own), pool=pool)
+        self.graph: Graph[Passed] = Graph(lambda: run(objective, self.own), pool=pool)
 
     def __call__(self, given: MicroBatch) -> Passed:
         fill(self.own.canvas, given.canvas)
