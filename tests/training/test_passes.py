@@ -25,7 +25,7 @@ from noise2text.text.canvas import Canvas, Split
 from noise2text.text.rows import Rows
 from noise2text.text.tokenizer import Tokenizer
 from noise2text.training import passes
-from noise2text.training.loop import train_steps
+from noise2text.training.loop import evaluate_loss, train_steps
 from noise2text.training.objective import Objective
 from noise2text.training.passes import MicroBatch, Pass, Plain, Recorded
 
@@ -106,7 +106,14 @@ def _feed(system: System, device: str) -> Callable[[int], Sequence[Canvas]]:
 
 
 def _trained(
-    name: str, tokenizer: Tokenizer, run: Pass, device: str, *, compiled: bool = False, dropout: float = 0.0
+    name: str,
+    tokenizer: Tokenizer,
+    run: Pass,
+    device: str,
+    *,
+    compiled: bool = False,
+    dropout: float = 0.0,
+    looked: Callable[[int], bool] = lambda step: step % 3 == 0,
 ) -> tuple[list[float], dict[str, Any]]:
     system, objective = _made(name, tokenizer, device, dropout)
     if compiled:
@@ -122,9 +129,11 @@ def _trained(
         clip=1.0,
         seed=0,
         run=run,
+        looked=looked,
     )
     losses = [float(tick.loss) for tick in ticks]
-    return losses, {key: value.cpu() for key, value in system.state_dict().items()}
+    state = system.state_dict() | objective.state_dict()
+    return losses, {key: value.cpu() for key, value in state.items()}
 
 
 @pytest.mark.parametrize("name", LEARNED)
@@ -142,6 +151,20 @@ def test_recorded_passes_train_as_plain_ones(
     assert len(recorded.graphs) >= 1
 
 
+@pytest.mark.parametrize("name", LEARNED)
+def test_who_looks_changes_nothing_that_is_learned(name: str, tokenizer: Tokenizer) -> None:
+    """Not a bit of the weights, the times' history or the schedule, with dropout."""
+
+    def trained(looked: Callable[[int], bool]) -> tuple[list[float], dict[str, Any]]:
+        return _trained(name, tokenizer, Plain(nullcontext), "cpu", dropout=0.3, looked=looked)
+
+    losses, state = trained(lambda step: True)
+    for looked in (lambda step: False, lambda step: step % 3 == 0):
+        found, others = trained(looked)
+        assert found == losses
+        assert all(torch.equal(others[key], value) for key, value in state.items())
+
+
 def test_recording_leaves_dropout_as_it_was(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a step would depend on whether its shape was met before, and a resumed run would end elsewhere."""
     monkeypatch.setattr(passes, "Graph", Replayed)
@@ -156,7 +179,7 @@ class Halves(Objective):
     """Learns one of two tables, or both, as the step's coin says."""
 
     def __init__(self) -> None:
-        super().__init__({"error": Mse()}, {"error": 1.0})
+        super().__init__({"error": Mse(), "size": Mse()}, {"error": 1.0})
         torch.manual_seed(0)
         self.tables = nn.ParameterList([nn.Parameter(torch.randn(9)) for _ in range(3)])  # the last is unused
 
@@ -168,7 +191,9 @@ class Halves(Objective):
 
     def forward(self, canvas: Canvas, draws: int) -> dict[str, Tally]:
         chosen = [self.tables[0], self.tables[1], self.tables[0] * self.tables[1]][draws]
-        return {"error": Tally((chosen[canvas.tokens] - canvas.tokens).square(), canvas.scored)}
+        read = chosen[canvas.tokens]
+        values = {"error": (read - canvas.tokens).square(), "size": read.detach().square()}
+        return {name: Tally(values[name], canvas.scored) for name in values if name not in self.idle}
 
 
 def _halves(run: Pass, coins: Sequence[Sequence[int]], *, spoilt: bool = False) -> list[list[torch.Tensor]]:
@@ -180,7 +205,7 @@ def _halves(run: Pass, coins: Sequence[Sequence[int]], *, spoilt: bool = False) 
         for number, coin in enumerate(fallen):
             rows = Rows.of([[step % 9, number, 4], [coin, 5]])
             canvas = Split(8).canvas(rows, rows, shape=(3, 3))
-            counts = {"error": torch.tensor(3.0 + number)}
+            counts = dict.fromkeys(objective.terms, torch.tensor(3.0 + number))
             run(objective, MicroBatch(canvas, torch.arange(2), torch.tensor(coin), counts))
         gradients.append([torch.zeros(9) if p.grad is None else p.grad.clone() for p in parameters])
         for parameter in parameters if spoilt else ():
@@ -215,6 +240,23 @@ def test_gradients_keep_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
             run(objective, MicroBatch(canvas, torch.arange(1), torch.tensor(coin), objective.counts(canvas)))
         places.append([p.grad.data_ptr() for p in objective.parameters() if p.grad is not None])
     assert all(place == places[0] for place in places)
+
+
+def test_a_recording_has_the_terms_that_somebody_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passes, "Graph", Taped)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
+    objective, run = Halves(), Recorded(Plain(nullcontext))
+    canvas = Split(8).canvas(Rows.of([[1, 2]]), Rows.of([[1, 2]]))
+    given = MicroBatch(canvas, torch.arange(1), torch.tensor(0), objective.counts(canvas))
+    for looked in (False, True, True, False, True):
+        objective.watch(looked)
+        run.clear(list(objective.parameters()))
+        means = run(objective, given).means
+        assert means.keys() == ({"error", "size"} if looked else {"error"})
+        gradient = objective.tables[0].grad
+        assert gradient is not None
+        error = objective.tables[0].detach() - torch.arange(9)  # half the gradient of its square, of two
+        assert torch.allclose(gradient, error * torch.tensor([0, 1, 1, 0, 0, 0, 0, 0, 0]), atol=1e-6)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -353,6 +395,37 @@ def test_what_is_only_watched_leaves_nothing_for_gradients(tokenizer: Tokenizer)
     tallies = objective(canvas, objective.draw(canvas, torch.arange(4), torch.tensor(3)))
     assert {name for name, tally in tallies.items() if tally.value.requires_grad} == set(objective.weights)
     assert {"nll", "nll_text"} == tallies.keys() - objective.weights.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "left_out"),
+    [
+        ("diffuseq", {"nll", "nll_text"}),
+        ("diffuseq-guided", {"nll", "nll_text"}),  # one objective within another
+        ("dinoiser", {"nll"}),
+        ("difformer", set()),  # the anchor's surprises are there already
+        ("seqdiffuseq", set()),  # the schedule follows the difficulty
+        ("cdcd", set()),
+        ("transformer", set()),
+    ],
+)
+def test_where_nobody_looks_only_what_costs_and_teaches_nothing_is_left_out(
+    name: str, left_out: set[str], tokenizer: Tokenizer
+) -> None:
+    system, objective = _made(name, tokenizer, "cpu")
+    canvas = _feed(system, "cpu")(1)[0]
+    valid = evaluate_loss(objective, [canvas], seed=0)
+    objective.train()
+
+    def terms() -> set[str]:
+        return set(objective(canvas, objective.draw(canvas, torch.arange(4), torch.tensor(3))))
+
+    everything = terms()
+    assert everything == set(objective.counts(canvas))
+    objective.watch(False)
+    assert objective.idle == left_out
+    assert terms() == everything - left_out
+    assert evaluate_loss(objective, [canvas], seed=0) == valid  # validation looks
 
 
 def test_what_is_compiled_is_what_it_stands_for(monkeypatch: pytest.MonkeyPatch) -> None:

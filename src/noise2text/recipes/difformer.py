@@ -202,6 +202,7 @@ def objective(settings: DifformerSettings, system: LengthDiffusion) -> Diffusion
         terms={name: known[name] for name in chosen} | {"length": LengthNll(system.lengths), "nll": Nll()},
         weights=dict.fromkeys(chosen, 1.0) | {"length": settings.length_factor},
         self_conditioning=settings.self_conditioning,
+        always=["nll"] if "anchor" in chosen else [],  # beside the anchor it comes for nothing
     )
 
 

@@ -164,7 +164,7 @@ class AdaptiveObjective(DiffusionObjective):
     schedule: Adaptive
 
     def __init__(self, *parts: Any, refit_every: int, refit_first: int, **more: Any) -> None:
-        super().__init__(*parts, **more)
+        super().__init__(*parts, always=["difficulty"], **more)
         self.refit_every, self.refit_first = refit_every, refit_first
 
     def seen(self, draws: Draws, tallies: Mapping[str, Tally]) -> tuple[Tensor, Tensor, Tensor]:
@@ -189,7 +189,7 @@ class AdaptiveObjective(DiffusionObjective):
 
 
 def objective(settings: SeqDiffuSeqSettings, system: Diffusion) -> AdaptiveObjective:
-    """What the system is trained on: eq. 6; the difficulty of what is not padding is only watched."""
+    """What the system is trained on: eq. 6; the difficulty of what is not padding moves the schedule only."""
     assert isinstance(system.layout, Filled)
     beta = betas(Sqrt(settings.diffusion_steps), settings.diffusion_steps)
     return AdaptiveObjective(

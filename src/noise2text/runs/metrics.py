@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,18 +31,16 @@ class Metrics:
 
     def _reset(self) -> None:
         self._sums: dict[str, Tensor] = {}
-        self._count = 0
+        self._counts: Counter[str] = Counter()  # a term that is there for looking alone is not in every step
         self._rate = 0.0
         self._since = time.monotonic()
 
     def add(self, tick: Tick) -> None:
         """Take in one step."""
         values = {"loss": tick.loss, **tick.means, "gradient": tick.gradient, "tokens": tick.tokens}
-        for name, value in values.items():
-            self._sums[name] = (
-                self._sums[name] + value.detach() if name in self._sums else value.detach().clone()
-            )
-        self._count += 1
+        sums = {name: value.detach() + self._sums.pop(name, 0) for name, value in values.items()}
+        self._sums = sums | self._sums  # in the newest step's order
+        self._counts.update(values.keys())
         self._rate = tick.rate
         finite = torch.isfinite(tick.loss) & torch.isfinite(tick.gradient)
         before = torch.zeros_like(tick.loss) if self._bad is None else self._bad
@@ -52,11 +51,11 @@ class Metrics:
         return 0 if self._bad is None else int(self._bad)
 
     def log(self, step: int) -> str:
-        """Write the means since the last line; returns them in short for a person."""
+        """Write the means over those steps since the last line that have them; returns them in short."""
         seconds = time.monotonic() - self._since
         sums = {name: value.item() for name, value in self._sums.items()}
         tokens_per_second = sums.pop("tokens") / max(seconds, 1e-9)
-        means = {name: value / self._count for name, value in sums.items()}
+        means = {name: value / self._counts[name] for name, value in sums.items()}
         speed = {"rate": self._rate, "tokens_per_second": round(tokens_per_second)}
         self._write({"step": step, **means, **speed})
         self._reset()

@@ -192,6 +192,7 @@ class _Steps:
             clip=1.0,
             seed=0,
             run=run,
+            looked=lambda step: False,  # as are all but few steps of a run
         ):
             pass
         self.done += steps
@@ -220,6 +221,7 @@ def _products(plain: Plain, objective: Objective, canvas: Canvas) -> float:
     from torch.utils.flop_counter import FlopCounterMode
 
     objective.train()
+    objective.watch(False)
     keys = torch.arange(len(canvas.tokens), device=canvas.tokens.device)
     given = MicroBatch(canvas, keys, torch.tensor(0), objective.counts(canvas))
     with _unguessed(objective), FlopCounterMode(display=False) as counter:

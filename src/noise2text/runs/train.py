@@ -148,6 +148,7 @@ class Run:
                 seed=self.settings.seed,
                 run=self._pass(),
                 engine=self.engine,
+                looked=self._logs,
             )
             for tick in ticks:
                 self._after(tick, stop)
@@ -160,7 +161,7 @@ class Run:
             self.ema.update()
         self.metrics.add(tick)
         ended = step == settings.steps
-        if step % settings.log_every == 0 or ended:
+        if self._logs(step):
             self._check()
             self.display.progress(step, self.metrics.log(step))
         if step % settings.validate_every == 0 or ended:
@@ -172,6 +173,10 @@ class Run:
             self._save(step)
         if stopping and not ended:
             raise Stopped(f"Stopped after step {step:,}; --resume goes on from there.")
+
+    def _logs(self, step: int) -> bool:
+        """Whether a line is logged after this step."""
+        return step % self.settings.log_every == 0 or step == self.settings.steps
 
     def _check(self) -> None:
         """Refuse to go on, or to save, once a loss was not a number."""

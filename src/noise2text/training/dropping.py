@@ -35,8 +35,12 @@ class Dropping(Objective):
     """Another objective that sees some rows without their source."""
 
     def __init__(self, objective: Objective, layout: Layout, rate: float) -> None:
-        super().__init__(objective.terms, objective.weights)
+        super().__init__(objective.terms, objective.weights, always=objective.always)
         self.objective, self.layout, self.rate = objective, layout, rate
+
+    def watch(self, watched: bool) -> None:
+        super().watch(watched)
+        self.objective.watch(watched)
 
     def coin(self, step_key: Tensor) -> Hashable:
         return self.objective.coin(step_key)

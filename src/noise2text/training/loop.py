@@ -51,16 +51,19 @@ def train_steps(
     seed: int,
     run: Pass,
     engine: Alone | None = None,
+    looked: Callable[[int], bool] = lambda step: True,
 ) -> Iterator[Tick]:
     """Train from step `first` to step `last`, both done; `feed` gives a step's micro-batches.
 
-    Of several processes, each feeds its share of the rows; `engine` holds the model together.
+    Of several processes, each feeds its share of the rows; `engine` holds the model together. The means of
+    a step that nobody has `looked` at are without the terms that would be there for looking alone.
     """
     engine = engine or Alone(objective, objective, Team())
     team = engine.team
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     for step in range(first, last + 1):
         objective.train()
+        objective.watch(looked(step))
         run.clear(parameters)
         torch.manual_seed(int(key(seed, _DROPOUT, step)) ^ team.rank)
         canvases = feed(step)

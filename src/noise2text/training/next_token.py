@@ -30,7 +30,7 @@ class NextToken(Objective):
 
     def __init__(self, writer: Writer, *, bos: int, label_smoothing: float) -> None:
         smoothed, plain = Anchor(smoothing=label_smoothing), Nll()
-        super().__init__({"smoothed": smoothed, "nll": plain}, {"smoothed": 1.0})
+        super().__init__({"smoothed": smoothed, "nll": plain}, {"smoothed": 1.0}, always=["nll"])
         self.writer, self.bos = writer, bos
         self.recordable = writer.recordable
         self.tokens_of = {"smoothed": smoothed, "nll": plain}

@@ -7,7 +7,7 @@ that neither the order of work nor the number of processes changes it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -40,11 +40,16 @@ class Objective(nn.Module, ABC):
     """Weighted terms over what a system's forward pass leaves behind; diffusion and baselines alike.
 
     What it learns of the losses on the way (`observe`, `settle`) is kept in buffers, for the checkpoints.
+    A term without a weight is only watched; of those, training computes the ones that it has to know
+    (`always`: `seen` looks at them, or they come for nothing), and the others where somebody looks (`watch`).
     """
 
-    def __init__(self, terms: Mapping[str, Term], weights: Mapping[str, float]) -> None:
+    def __init__(
+        self, terms: Mapping[str, Term], weights: Mapping[str, float], *, always: Collection[str] = ()
+    ) -> None:
         super().__init__()
-        self.terms, self.weights = dict(terms), dict(weights)
+        self.terms, self.weights, self.always = dict(terms), dict(weights), frozenset(always)
+        self.watched = True  # whether somebody looks at what training does
         self.fused_spelling: Spell = spell
         self.fused_normal: Normal = normal
         self.recordable = True  # whether a pass is the same operations each time, without the host
@@ -58,6 +63,17 @@ class Objective(nn.Module, ABC):
     def normal(self) -> Normal:
         """How noise is computed."""
         return self.fused_normal if self.training else normal
+
+    @property
+    def idle(self) -> frozenset[str]:
+        """The terms that are left out now: nothing is learned from them, and nobody looks."""
+        if self.watched or not self.training:
+            return frozenset()
+        return frozenset(self.terms).difference(self.weights, self.always)
+
+    def watch(self, watched: bool) -> None:
+        """Say whether somebody looks at the passes that come next; it changes nothing that is learned."""
+        self.watched = watched
 
     def counts(self, canvas: Canvas) -> dict[str, Tensor]:
         """How many places each term counts on this canvas."""
@@ -73,7 +89,7 @@ class Objective(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, canvas: Canvas, draws: Any) -> dict[str, Tally]:
-        """Every term's values for a batch of pairs."""
+        """Every term's values for a batch of pairs, but for those that are idle."""
 
     def seen(self, draws: Any, tallies: Mapping[str, Tally]) -> tuple[Tensor, ...]:
         """What `observe` wants to know of a batch, a row a pair, so that rows of all processes are joined."""
@@ -86,14 +102,15 @@ class Objective(nn.Module, ABC):
         """Adapt to what was observed, if it is time to; decided by the step's number alone."""
 
     def values(self, trace: Any) -> dict[str, Tensor]:
-        """Every term's values; terms without a weight come last and leave nothing behind for gradients."""
-        trained = {name: self.terms[name].value(trace) for name in self.terms if name in self.weights}
+        """The terms' values; terms without a weight come last and leave nothing behind for gradients."""
+        wanted = [name for name in self.terms if name not in self.idle]
+        trained = {name: self.terms[name].value(trace) for name in wanted if name in self.weights}
         with torch.no_grad():
-            watched = {name: self.terms[name].value(trace) for name in self.terms if name not in trained}
-        return {name: (trained | watched)[name] for name in self.terms}
+            others = {name: self.terms[name].value(trace) for name in wanted if name not in trained}
+        return {name: (trained | others)[name] for name in wanted}
 
     def loss(self, means: Mapping[str, Tensor]) -> Tensor:
-        """The weighted sum of the terms' means; a term without a weight is only watched."""
+        """The weighted sum of the terms' means."""
         return torch.stack([weight * means[name] for name, weight in self.weights.items()]).sum()
 
 
@@ -110,9 +127,10 @@ class DiffusionObjective(Objective):
         weights: Mapping[str, float],
         self_conditioning: float = 0.5,
         blur: float = 0.0,
+        always: Collection[str] = (),
     ) -> None:
         """`blur` is the standard deviation of z₀ around the embedding, √β₀ in the papers."""
-        super().__init__(terms, weights)
+        super().__init__(terms, weights, always=always)
         self.denoiser, self.schedule, self.times = denoiser, schedule, times
         self.self_conditioning, self.blur = self_conditioning, blur
 

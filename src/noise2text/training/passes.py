@@ -1,10 +1,11 @@
 """A pass over one micro-batch, forward and backward, which leaves gradients behind.
 
 `Plain` runs it operation by operation. On a GPU most of the host's time goes into launching kernels, so
-`Recorded` records the very same pass as a CUDA graph, once for each shape of a batch and each fall of the
-step's coin, and replays it: draws, guess, forward and backward, with no host in between. A recording has
-no memory of a step: all that a pass needs is copied to where it looks, and dropout's generator is seeded by
-the loop at each step, so that a run ends the same whether it was stopped in between or not.
+`Recorded` records the very same pass as a CUDA graph, once for each shape of a batch, each fall of the
+step's coin and each set of terms, and replays it: draws, guess, forward and backward, with no host in
+between. A recording has no memory of a step: all that a pass needs is copied to where it looks, and
+dropout's generator is seeded by the loop at each step, so that a run ends the same whether it was stopped
+in between or not.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class Recorded:
 
     def __call__(self, objective: Objective, given: MicroBatch) -> Passed:
         writes, self.begins = self.begins, False
-        name = (writes, objective.coin(given.step_key), *shapes(given.canvas))
+        name = (writes, objective.coin(given.step_key), objective.idle, *shapes(given.canvas))
         if name not in self.graphs:
             self.graphs[name] = self._record(self._write if writes else self.plain, objective, given)
         recording = self.graphs[name]
