@@ -1,28 +1,39 @@
-"""Selection by a teacher: the candidate that another model finds likeliest (Difformer's released code).
+"""Selection by likelihood: the candidate that another model finds likeliest (Difformer's released code).
 
     s* = argmax_{s ∈ C} log p_teacher(s | x) / |s|        (mean, the default)
     s* = argmax_{s ∈ C} log p_teacher(s | x)              (sum, which favours short texts)
 
-|s| counts the teacher's tokens and the end.
+|s| counts the teacher's tokens and the end. Or MBR in which a candidate counts by its likelihood, instead of
+once for each time that it was drawn; the judge may be the model itself (`noised.py`):
+
+    s* = argmax_{s ∈ C} Σ_{s′ ∈ C} p(s′ | x) · u(s, s′)
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from noise2text.decoding.selection import Candidate
+from noise2text.decoding.selection import MBR, Candidate
+from noise2text.decoding.utilities import UTILITIES
 from noise2text.networks.writer import Writer, shifted
 from noise2text.problem import Problem
 from noise2text.text.canvas import Canvas, Layout
 from noise2text.text.rows import Rows
 
-__all__ = ["Likelihood", "Teacher", "log_likelihood", "log_likelihoods"]
+__all__ = ["Likelihood", "Measure", "Teacher", "Weighed", "log_likelihood", "log_likelihoods"]
+
+Measure = Callable[[Canvas], Tensor]
+"""What a model makes of given pairs of source and target: a value a pair, (B,)."""
 
 
 class Teacher(Protocol):
@@ -35,29 +46,28 @@ class Teacher(Protocol):
 
 
 def log_likelihoods(
-    writer: Writer,
+    measure: Measure,
     layout: Layout,
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
     *,
-    bos: int,
+    shortest: int = 0,
     longest: int,
-    per_token: bool,
     batch: int,
+    device: torch.device,
 ) -> list[float]:
     """log p of each target, in batches of like lengths; −∞ for what cannot be written.
 
-    That is a target above the longest, and all but nothing in answer to nothing.
+    That is a target below the shortest or above the longest, and all but nothing in answer to nothing.
     """
-    device = next(writer.parameters()).device
     result = [-math.inf if source or target else 0.0 for source, target in zip(sources, targets, strict=True)]
-    order = [i for i, target in enumerate(targets) if sources[i] and len(target) <= longest]
+    order = [i for i, target in enumerate(targets) if sources[i] and shortest <= len(target) <= longest]
     order.sort(key=lambda i: (len(targets[i]), len(sources[i])))
     for start in range(0, len(order), batch):
         chosen = order[start : start + batch]
         pairs = (Rows.of([rows[i] for i in chosen]) for rows in (sources, targets))
-        values = log_likelihood(writer, layout.canvas(*pairs).to(device), bos=bos, per_token=per_token)
-        for i, value in zip(chosen, values.tolist(), strict=True):
+        values = measure(layout.canvas(*pairs).to(device)).tolist()
+        for i, value in zip(chosen, values, strict=True):
             result[i] = value
     return result
 
@@ -93,12 +103,63 @@ class Likelihood:
 
     def choose_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
         """The place of each sentence's likeliest candidate; equal texts are scored once."""
-        pairs = {(each.source, each.text): 0.0 for candidates in sentences for each in candidates}
-        sources, texts = zip(*pairs, strict=True) if pairs else ((), ())
-        values = self.teacher.likelihood(sources, texts, per_token=self.by == "mean")
-        pairs.update(zip(pairs, values, strict=True))
-        chosen = []
-        for candidates in sentences:
-            scores = [pairs[each.source, each.text] for each in candidates]
-            chosen.append(scores.index(max(scores)))
-        return chosen
+        values = _values(self.teacher, sentences, per_token=self.by == "mean")
+        return [scores.index(max(scores)) for scores in values]
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """MBR in which every candidate counts by how likely the judge finds it; of equals, the first."""
+
+    judge: Teacher
+    inner: MBR = field(default_factory=MBR)
+
+    @property
+    def signature(self) -> str:
+        """The rule, and MBR's own signature."""
+        return f"weighed|{self.inner.signature}"
+
+    def __call__(self, candidates: Sequence[Candidate]) -> int:
+        """The place of the candidate with the highest expected utility."""
+        return self.choose_all([candidates])[0]
+
+    def choose_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
+        """The same for each sentence; equal texts are scored once, and count as often as they are there."""
+        values = _values(self.judge, sentences, per_token=False)
+        texts = [[each.text for each in candidates] for candidates in sentences]
+        tables = UTILITIES[self.inner.utility].tables(
+            [list(dict.fromkeys(own)) for own in texts], candidate_is=self.inner.candidate_is
+        )
+        agreed = chain.from_iterable(_squares(block.values, block.sizes) for block in tables)
+        return [
+            own.index(list(dict.fromkeys(own))[_best(square, own, scores, self_pair=self.inner.self_pair)])
+            for square, own, scores in zip(agreed, texts, values, strict=True)
+        ]
+
+
+def _best(
+    square: NDArray[np.float64], texts: Sequence[str], scores: Sequence[float], *, self_pair: bool
+) -> int:
+    """The row of the different texts' utilities that is best where each counts by its likelihood."""
+    known = dict(zip(texts, scores, strict=True))
+    logs = np.array(list(known.values()))
+    chances = np.exp(logs - logs.max()) if np.isfinite(logs.max()) else np.ones(len(logs))
+    counts = Counter(texts)
+    sums = square @ (chances * [counts[text] for text in known])
+    if not self_pair:
+        sums -= square.diagonal() * chances
+    return int(sums.argmax())
+
+
+def _squares(values: NDArray[np.float64], sizes: NDArray[np.int64]) -> list[NDArray[np.float64]]:
+    return [square[:size, :size] for square, size in zip(values, sizes.tolist(), strict=True)]
+
+
+def _values(
+    teacher: Teacher, sentences: Sequence[Sequence[Candidate]], *, per_token: bool
+) -> list[list[float]]:
+    """What the teacher says of every candidate; it is asked once about equal ones."""
+    pairs = {(each.source, each.text): 0.0 for candidates in sentences for each in candidates}
+    sources, texts = zip(*pairs, strict=True) if pairs else ((), ())
+    pairs.update(zip(pairs, teacher.likelihood(sources, texts, per_token=per_token), strict=True))
+    return [[pairs[each.source, each.text] for each in candidates] for candidates in sentences]

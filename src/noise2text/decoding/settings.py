@@ -66,7 +66,7 @@ class DiffusionSettings:
                 "A guide needs fresh noise to weigh its fluency: set eta above 0 and solver to single, or "
                 "fluency to 0."
             )
-        for name, allowed in (_CHOICES | {"strategy": self.strategies}).items():
+        for name, allowed in (_CHOICES | {"strategy": self.strategies, "select": self.selections}).items():
             require_choice(self, name, allowed)
         if self.template and (self.prefix or self.suffix):
             raise Problem("A template says how a text begins and ends: give it without a prefix or suffix.")
@@ -75,6 +75,11 @@ class DiffusionSettings:
     def strategies(self) -> tuple[str, ...]:
         """The strategies that this family knows."""
         return ("parallel", "token-by-token")
+
+    @property
+    def selections(self) -> tuple[str, ...]:
+        """The ways to select that this family knows."""
+        return ("mbr", "score")
 
     def fresh(self, seed: int) -> Fresh:
         """How much of each step's noise is drawn afresh."""
@@ -89,7 +94,6 @@ class DiffusionSettings:
 _ORDERS = {"single": 1, "multistep": 2}
 _CHOICES = {
     "solver": tuple(_ORDERS),
-    "select": ("mbr", "score"),
     "utility": ("bleu", "bleu-nltk4", "chrf", "unigram"),
     "candidate_is": ("hypothesis", "reference"),
 }
@@ -105,6 +109,15 @@ class LengthSettings(DiffusionSettings):
     length_beam: int = option(5, "lengths tried a sentence")
     lengths: str = option("top", "which lengths: the likeliest (top), or the likeliest's neighbours (around)")
     length: int | None = option(None, "write exactly so many tokens; none predicts the length")
+    select: str = option(
+        "mbr",
+        "which candidate: mbr, weighed (mbr that counts each by the model's own likelihood of it), or score "
+        "(its tokens' mean log-probability, its length's)",
+    )
+
+    @property
+    def selections(self) -> tuple[str, ...]:
+        return ("mbr", "weighed", "score")
 
     def __post_init__(self) -> None:
         super().__post_init__()

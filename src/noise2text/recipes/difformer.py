@@ -13,10 +13,12 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
+from torch import nn
+
 from noise2text.decoding.settings import LengthSettings
 from noise2text.diffusion.losses import Anchor, Mse, Nll, Rounding, Term
 from noise2text.diffusion.rescaling import find_factor, random_embeddings, rescale_plain, rescale_preserving
-from noise2text.diffusion.schedules import SCHEDULES
+from noise2text.diffusion.schedules import SCHEDULES, Schedule
 from noise2text.diffusion.space import Space
 from noise2text.diffusion.times import Uniform
 from noise2text.networks.encoder_decoder import EncoderDecoder
@@ -148,6 +150,7 @@ def build(settings: DifformerSettings, tokenizer: Tokenizer) -> LengthDiffusion:
     """The untrained system."""
     space = Space(len(tokenizer), settings.embedding)
     space.table.requires_grad_(not settings.freeze_embeddings)
+    schedule = SCHEDULES[settings.schedule](settings.diffusion_steps)
     denoiser = EncoderDecoder(
         space,
         width=settings.width,
@@ -163,7 +166,8 @@ def build(settings: DifformerSettings, tokenizer: Tokenizer) -> LengthDiffusion:
         tokenizer,
         layout=Split(tokenizer.pad),
         denoiser=denoiser,
-        schedule=SCHEDULES[settings.schedule](settings.diffusion_steps),
+        schedule=schedule,
+        training=_rescaled(settings, schedule),
         lengths=Lengths(settings.width, longest=settings.max_target),
         how=LengthSettings(
             steps=settings.generation_steps,
@@ -174,6 +178,13 @@ def build(settings: DifformerSettings, tokenizer: Tokenizer) -> LengthDiffusion:
         max_source=settings.max_source,
         max_target=settings.max_target,
     )
+
+
+def _rescaled(settings: DifformerSettings, schedule: Schedule) -> nn.Module:
+    """The schedule of training."""
+    assert settings.factor is not None, "resolve the settings first"
+    rescale = rescale_preserving if settings.variance_preserving else rescale_plain
+    return rescale(schedule, settings.factor)
 
 
 def begin(settings: DifformerSettings, system: LengthDiffusion) -> None:
@@ -187,8 +198,6 @@ def begin(settings: DifformerSettings, system: LengthDiffusion) -> None:
 
 def objective(settings: DifformerSettings, system: LengthDiffusion) -> DiffusionObjective:
     """What the system is trained on: eq. 2, and the length."""
-    assert settings.factor is not None, "resolve the settings first"
-    rescale = rescale_preserving if settings.variance_preserving else rescale_plain
     known: dict[str, Term] = {
         "vlb": Mse(),
         "anchor": Anchor(smoothing=settings.label_smoothing),
@@ -197,7 +206,7 @@ def objective(settings: DifformerSettings, system: LengthDiffusion) -> Diffusion
     chosen = settings.losses.split("+")
     return DiffusionObjective(
         system.denoiser,
-        rescale(system.schedule, settings.factor),
+        system.learned_from,
         Uniform(settings.diffusion_steps),
         terms={name: known[name] for name in chosen} | {"length": LengthNll(system.lengths), "nll": Nll()},
         weights=dict.fromkeys(chosen, 1.0) | {"length": settings.length_factor},

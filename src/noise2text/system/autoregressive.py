@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
 from noise2text.decoding.autoregressive import AutoregressiveSettings, LeftToRight
-from noise2text.decoding.likelihood import log_likelihoods
+from noise2text.decoding.likelihood import log_likelihood, log_likelihoods
 from noise2text.decoding.search import Rules
 from noise2text.decoding.selection import Selector
 from noise2text.decoding.strategies import Draft
@@ -88,12 +89,11 @@ class Autoregressive(System):
         self.rest()
         sources = [row[: self.max_source] for row in self.tokenizer.encode(texts)]
         return log_likelihoods(
-            self.writer,
+            partial(log_likelihood, self.writer, bos=self.tokenizer.bos, per_token=per_token),
             self.layout,
             sources,
             self.tokenizer.encode(targets),
-            bos=self.tokenizer.bos,
             longest=self.max_target,
-            per_token=per_token,
             batch=batch,
+            device=self.device,
         )

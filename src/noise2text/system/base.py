@@ -27,7 +27,7 @@ from noise2text.text.canvas import Layout, Source
 from noise2text.text.rows import Rows
 from noise2text.text.tokenizer import Tokenizer
 
-__all__ = ["SELECTORS", "Generated", "Stop", "System"]
+__all__ = ["SELECTORS", "Generated", "Stop", "System", "mbr"]
 
 
 @dataclass(frozen=True)
@@ -239,8 +239,13 @@ def _current(device: torch.device) -> AbstractContextManager[Any]:
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
+def mbr(how: Any) -> MBR:
+    """Minimum Bayes risk, as the settings have it."""
+    return MBR(utility=how.utility, candidate_is=how.candidate_is, self_pair=how.self_pair)
+
+
 SELECTORS: dict[str, Callable[[Any], Selector]] = {
-    "mbr": lambda how: MBR(utility=how.utility, candidate_is=how.candidate_is, self_pair=how.self_pair),
+    "mbr": mbr,
     "score": lambda how: BestScore(),
 }
 """Selectors by the setting `select`."""

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from noise2text.decoding.likelihood import Weighed, log_likelihoods
+from noise2text.decoding.noised import Noised
 from noise2text.decoding.selection import Selector
 from noise2text.decoding.settings import DiffusionSettings, GuidanceSettings, LengthSettings
 from noise2text.decoding.strategies import Course, Draft, Parallel, finish
@@ -20,7 +22,7 @@ from noise2text.diffusion.schedules import Rescaled, Schedule
 from noise2text.diffusion.steering import Guidance
 from noise2text.networks.lengths import PROPOSALS, Lengths
 from noise2text.problem import Problem
-from noise2text.system.base import SELECTORS, System
+from noise2text.system.base import SELECTORS, System, mbr
 from noise2text.text.canvas import Layout
 from noise2text.text.template import Template, find_template
 from noise2text.text.tokenizer import Tokenizer
@@ -153,9 +155,44 @@ class GuidedDiffusion(Diffusion):
 class LengthDiffusion(Diffusion):
     """A diffusion model that predicts the length of the target first."""
 
-    def __init__(self, tokenizer: Tokenizer, *, lengths: Lengths, how: LengthSettings, **parts: Any) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        lengths: Lengths,
+        how: LengthSettings,
+        training: nn.Module | None = None,
+        **parts: Any,
+    ) -> None:
+        """`training` is the schedule that the denoiser learned from, if not that of generation."""
         super().__init__(tokenizer, how=how, **parts)
-        self.lengths = lengths
+        self.lengths, self.learned_from = lengths, training or self.schedule
+
+    def likelihood(
+        self, texts: Sequence[str], targets: Sequence[str], *, per_token: bool = False, batch: int = 64
+    ) -> list[float]:
+        """How likely each target is, as this model reads it through noise; or the mean over its tokens.
+
+        A target that this model cannot write has −∞. A text that is too long is cut, as for `generate`.
+        """
+        self.rest()
+        rows = self.tokenizer.encode(targets)
+        found = log_likelihoods(
+            Noised(self.denoiser, self.learned_from, self.lengths),
+            self.layout,
+            [row[: self.max_source] for row in self.tokenizer.encode(texts)],
+            rows,
+            shortest=1,
+            longest=self.max_target,
+            batch=batch,
+            device=self.device,
+        )
+        return (
+            [value / max(1, len(row)) for value, row in zip(found, rows, strict=True)] if per_token else found
+        )
+
+    def selector(self, how: LengthSettings) -> Selector:
+        return Weighed(self, mbr(how)) if how.select == "weighed" else super().selector(how)
 
     def room(self, how: LengthSettings) -> int:
         return how.length or self.max_target

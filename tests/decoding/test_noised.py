@@ -1,0 +1,84 @@
+"""A diffusion model judges a text by how well it reads it through noise, whatever else is judged with it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+import noise2text
+from noise2text.decoding.likelihood import Weighed
+from noise2text.decoding.noised import TIMES
+from noise2text.decoding.selection import Candidate
+from noise2text.decoding.settings import DiffusionSettings
+from noise2text.diffusion.noise import gaussian, key
+from noise2text.problem import Problem
+from noise2text.system import LengthDiffusion
+from noise2text.text.rows import Rows
+
+from ..conftest import Make
+
+SOURCES = ["sunday, 7 april 1957", "12. mai 2001", "a"]
+TARGETS = ["1957-04-07", "2001", "0123456789"]
+
+
+def by_hand(system: LengthDiffusion, source: str, target: str, *, factor: float) -> float:
+    """The formula, a pair and a time at a time."""
+    (row,), (written,) = system.tokenizer.encode([source]), system.tokenizer.encode([target])
+    canvas = system.layout.canvas(Rows.of([row]), Rows.of([written]))
+    memory, held = system.denoiser.read(canvas.source), system.denoiser.hold(canvas)
+    z0 = system.denoiser.space.embed(torch.tensor([written]))
+    offsets = system.lengths.log_probabilities(memory)
+    total = offsets[0, len(written) - len(row) + system.lengths.reach].item()
+    for number, time in enumerate(TIMES):
+        level = system.schedule(torch.tensor([time]), len(written))
+        alpha_bar = 1 - math.sqrt(time + 1e-4)
+        assert level.alpha.item() == pytest.approx(math.sqrt(alpha_bar), rel=1e-2)
+        noise = gaussian(key(torch.zeros(1, dtype=torch.long)), number, *z0.shape[1:])
+        z = level.alpha.float() * z0 + factor * level.sigma.float() * noise
+        estimate = system.denoiser(z, level, memory, held, None)
+        chances = system.denoiser.logits(estimate).log_softmax(-1)
+        total += sum(chances[0, at, token].item() for at, token in enumerate(written)) / len(TIMES)
+    return total
+
+
+@torch.no_grad()
+def test_the_likelihood_is_the_formula_whatever_is_judged_with_it(small: Make) -> None:
+    system = small(factor=3.0)
+    expected = [by_hand(system, *pair, factor=3.0) for pair in zip(SOURCES, TARGETS, strict=True)]
+    assert system.likelihood(SOURCES, TARGETS) == pytest.approx(expected, rel=1e-4)
+    assert system.likelihood(SOURCES, TARGETS, batch=1) == pytest.approx(expected, rel=1e-4)
+    counts = [len(row) for row in system.tokenizer.encode(TARGETS)]
+    means = [total / count for total, count in zip(expected, counts, strict=True)]
+    assert system.likelihood(SOURCES, TARGETS, per_token=True) == pytest.approx(means, rel=1e-4)
+
+
+def test_what_cannot_be_written_has_no_likelihood(small: Make) -> None:
+    assert small().likelihood(["a", "a", ""], ["1" * 17, "", "1"]) == [-math.inf] * 3
+
+
+def test_weighed_selection_is_made_by_the_model_itself(small: Make) -> None:
+    system = small()
+    how: dict[str, Any] = {"steps": 3, "stop_early": 0, "length_beam": 4, "noise_beam": 2}
+    made = system.generate(SOURCES, select="weighed", **how)
+    for source, text, candidates in zip(SOURCES, made.texts, made.candidates, strict=True):
+        chosen = Weighed(system)([Candidate(each, (), 0.0, source) for each in candidates])
+        assert text == candidates[chosen]
+
+
+def test_what_predicts_no_length_cannot_weigh() -> None:
+    with pytest.raises(Problem, match="select"):
+        DiffusionSettings(select="weighed")
+
+
+def test_the_shipped_model_finds_a_translation_likelier_than_another_text() -> None:
+    model = noise2text.load("de-en", device="cpu", precision="float32")
+    assert isinstance(model, LengthDiffusion)
+    source = "Ich habe gestern ein Buch gekauft."
+    right, other, turned = model.likelihood(
+        [source] * 3,
+        ["I bought a book yesterday.", "She never eats meat at home.", "Book yesterday bought a I."],
+    )
+    assert right > max(other, turned)
