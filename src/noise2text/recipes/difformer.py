@@ -181,10 +181,9 @@ def build(settings: DifformerSettings, tokenizer: Tokenizer) -> LengthDiffusion:
 
 
 def _rescaled(settings: DifformerSettings, schedule: Schedule) -> nn.Module:
-    """The schedule of training."""
-    assert settings.factor is not None, "resolve the settings first"
+    """The schedule of training; settings that were not resolved have no factor yet."""
     rescale = rescale_preserving if settings.variance_preserving else rescale_plain
-    return rescale(schedule, settings.factor)
+    return rescale(schedule, settings.factor or 1.0)
 
 
 def begin(settings: DifformerSettings, system: LengthDiffusion) -> None:
@@ -198,6 +197,7 @@ def begin(settings: DifformerSettings, system: LengthDiffusion) -> None:
 
 def objective(settings: DifformerSettings, system: LengthDiffusion) -> DiffusionObjective:
     """What the system is trained on: eq. 2, and the length."""
+    assert settings.factor is not None, "resolve the settings first"
     known: dict[str, Term] = {
         "vlb": Mse(),
         "anchor": Anchor(smoothing=settings.label_smoothing),
@@ -206,7 +206,7 @@ def objective(settings: DifformerSettings, system: LengthDiffusion) -> Diffusion
     chosen = settings.losses.split("+")
     return DiffusionObjective(
         system.denoiser,
-        system.learned_from,
+        _rescaled(settings, system.schedule),
         Uniform(settings.diffusion_steps),
         terms={name: known[name] for name in chosen} | {"length": LengthNll(system.lengths), "nll": Nll()},
         weights=dict.fromkeys(chosen, 1.0) | {"length": settings.length_factor},
