@@ -9,8 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from noise2text.networks import fused
 from noise2text.networks.encoder_decoder import remember
 from noise2text.networks.layers import (
+    AddNorm,
     DecoderLayer,
     EncoderLayer,
     Stack,
@@ -116,3 +118,79 @@ def test_short_rows_lie_side_by_side_only_in_training_and_only_where_they_come_o
     stack.tile = 25
     assert stack.together(padding) == 4  # five would fit, but twelve rows do not go by five
     assert stack.eval().together(padding) == 1
+
+
+def fused_layer() -> EncoderLayer:
+    torch.manual_seed(0)
+    layer = EncoderLayer(8, 16, 2, dropout=0.0, activation=nn.GELU)
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter)
+    for part in layer.children():
+        part.fused = True  # type: ignore[assignment]
+    return layer
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> list[nn.Module]:
+    """The layers whose biases what follows had to add, as on a GPU; nothing is compiled."""
+    found: list[nn.Module] = []
+
+    def postponed(linear: nn.Module, x: Tensor) -> Tensor | None:
+        found.append(linear)
+        bias = linear.bias
+        return bias if isinstance(bias, Tensor) else None
+
+    monkeypatch.setattr(fused, "postponed", postponed)
+    monkeypatch.setattr(fused, "_compiled", lambda function: function)
+    return found
+
+
+def test_a_bias_that_is_added_later_is_added_once_and_learns(later: list[nn.Module]) -> None:
+    layer, x = fused_layer(), torch.randn(2, 5, 8)
+    passed: dict[bool, list[Tensor]] = {}
+    for fast in (True, False):
+        for part in layer.children():
+            part.fused = fast  # type: ignore[assignment]
+        layer.zero_grad()
+        out = layer(x, None)
+        (out * torch.arange(80).view(2, 5, 8)).sum().backward()
+        passed[fast] = [out.detach(), *(p.grad.clone() for p in layer.parameters() if p.grad is not None)]
+    assert later == [layer.attention.merge, layer.feed[3], layer.feed[0]]
+    assert len(passed[True]) == 1 + len(list(layer.parameters()))
+    for mine, theirs in zip(passed[True], passed[False], strict=True):
+        assert torch.allclose(mine, theirs, atol=1e-4 * float(theirs.abs().max()))
+
+
+def test_who_looks_at_a_part_sees_its_bias(later: list[nn.Module]) -> None:
+    layer, x, seen = fused_layer(), torch.randn(2, 5, 8), []
+    expected = layer(x, None)
+    layer.feed.register_forward_hook(lambda module, given, out: seen.append((given[0], out)))
+    assert torch.allclose(layer(x, None), expected, atol=1e-5)
+    assert later.count(layer.feed[3]) == 1  # before somebody looked
+    ((given, out),) = seen
+    assert torch.allclose(out, nn.Sequential.forward(layer.feed, given), atol=1e-5)
+
+
+def test_only_plain_layers_in_training_leave_their_bias_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Adapted(nn.Linear):
+        def forward(self, input: Tensor) -> Tensor:
+            return 2 * super().forward(input)
+
+    x, plain = torch.randn(3, 8), nn.Linear(8, 8)
+    assert fused.postponed(plain, x) is None  # on a CPU
+    monkeypatch.setattr(fused, "_has_epilogues", lambda x: True)
+    assert fused.postponed(plain, x) is plain.bias
+    for other in (Adapted(8, 8), nn.Linear(8, 8, bias=False), nn.Linear(8, 8).eval(), nn.Identity()):
+        assert fused.postponed(other, x) is None
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_a_norm_adds_the_bias_before_dropout(fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused, "_compiled", lambda function: function)
+    norm, (x, y, shift) = AddNorm(8, 0.5), torch.randn(3, 4, 8)
+    norm.fused = fast
+    with torch.autocast("cpu", torch.bfloat16, enabled=fast):
+        torch.manual_seed(1)
+        found = norm(x, y, shift[0])
+        torch.manual_seed(1)
+        assert torch.equal(found, norm(x, y + shift[0]))

@@ -32,6 +32,8 @@ from noise2text.runs.kernels import OTHERS, by_kind, kind
         ("_vocabulary_loss", "vocabulary"),
         ("_vocabulary_gradient", "vocabulary"),
         ("_column_sums", "sums"),
+        ("_activated_back", "activations"),
+        ("_add_norm_back", "norms"),
         ("something new", OTHERS),
     ],
 )

@@ -1,8 +1,8 @@
 """What memory bounds in training, compiled to as few kernels as it can be; for any number of rows at once.
 
-    residual    LayerNorm(x + dropout(y)), which also rounds to the type of products
+    residual    LayerNorm(x + dropout(y + b)), which also rounds to the type of products
     surprises   −log p(y | logits) and its mean over the whole vocabulary
-    activated   an activation, which the way back computes from its input again
+    activated   an activation of x + b, which the way back computes from its input again
     linear      x · Wᵀ + b, whose gradient for b is the sum of all rows
     normal      noise, by the same hash
 
@@ -11,7 +11,8 @@ Only the number of rows is left open to the compiler, so that each is compiled o
 With s = log Σ exp(logits), both surprises are s less a sum over the vocabulary, so that one reading of the
 logits gives all of them; and the gradient, (g₁ + g₂)·p − g₁·[w = y] − g₂/V, is one reading and one writing.
 The right token is found by comparing, because a gather would be a scatter on the way back. Where a GPU has
-enough rows of few channels to do, no logits are written at all (`vocabulary_kernels.py`).
+enough rows of few channels to do, no logits are written at all (`vocabulary_kernels.py`); and
+where our kernels follow a product, they add its bias (`activation_kernels.py`, `norm_kernels.py`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,18 @@ from noise2text.diffusion.noise import channels, polar
 from noise2text.diffusion.space import Product, Scores
 from noise2text.hardware import has_triton
 
-__all__ = ["ALIGNED", "activated", "add_norm", "kept", "linear", "normal", "spell", "surprises"]
+__all__ = [
+    "ALIGNED",
+    "activated",
+    "add_norm",
+    "is_fused",
+    "kept",
+    "linear",
+    "normal",
+    "postponed",
+    "spell",
+    "surprises",
+]
 
 ALIGNED = 64
 """Tensor cores are slow where a row is no multiple of 8 numbers; whole tiles of a product have 64 or more."""
@@ -38,15 +50,51 @@ WIDEST, FEWEST = 256, 8192
 """The most channels, and the fewest rows, for which surprises are computed without writing logits: a tile has
 room for no more, and fewer do not keep a GPU busy."""
 
+WIDEST_NORM = 1024
+"""The widest rows that our own kernel normalises: they are to fit into its registers."""
+
 VARIANTS = 256
 """How often one function is compiled at the most."""
 
 
-def add_norm(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, *, eps: float, rate: float) -> Tensor:
-    """LayerNorm(x + dropout(y)) over the last dimension, in the type that products have here."""
+def postponed(linear: nn.Module, x: Tensor) -> Tensor | None:
+    """The bias of a linear layer, if its product with x may be made without it, for what follows to add."""
+    if not (type(linear).forward is nn.Linear.forward and linear.training and _has_epilogues(x)):
+        return None
+    bias = linear.bias
+    return bias if isinstance(bias, Tensor) else None
+
+
+def _has_epilogues(x: Tensor) -> bool:
+    """Whether our kernels follow products with x, and add their biases."""
+    return (
+        x.is_cuda
+        and has_triton()
+        and _product_type(x) == torch.bfloat16
+        and torch.cuda.get_device_capability(x.device) >= (8, 0)
+    )
+
+
+def add_norm(
+    x: Tensor,
+    y: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    *,
+    eps: float,
+    rate: float,
+    shift: Tensor | None = None,
+) -> Tensor:
+    """LayerNorm(x + dropout(y + shift)) over the last dimension, in the type that products have here."""
     seeds = torch.randint(-(2**31), 2**31, (2,), dtype=torch.int32, device=x.device) if rate else None
-    rows = _open(x), _open(y.expand_as(x))
-    out: Tensor = _compiled(_add_norm)(*rows, weight, bias, seeds, eps, rate, _product_type(y))
+    dtype, width = _product_type(y), x.shape[-1]
+    if width <= WIDEST_NORM and _has_epilogues(x):
+        from noise2text.networks import norm_kernels as ours
+
+        given, dropout = (x, y.expand_as(x), shift), ours.Dropout(rate, seeds)
+        return ours.add_norm(*given, weight=weight, bias=bias, eps=eps, dropout=dropout, dtype=dtype)
+    rows = _open(x), _open((y if shift is None else y + shift).expand_as(x))
+    out: Tensor = _compiled(_add_norm)(*rows, weight, bias, seeds, eps, rate, dtype)
     return out.view_as(x)
 
 
@@ -83,13 +131,23 @@ def surprises(logits: Tensor, tokens: Tensor, *, vocabulary: int | None = None) 
     return at.view_as(tokens), mean.view_as(tokens)
 
 
-def activated(activation: nn.Module, x: Tensor) -> Tensor:
-    """What the activation makes of x."""
-    if type(activation) not in _ACTIVATIONS or getattr(activation, "approximate", "none") != "none":
-        out: Tensor = activation(x)
+def activated(activation: nn.Module, x: Tensor, shift: Tensor | None = None) -> Tensor:
+    """What the activation makes of x + shift."""
+    if not is_fused(activation):
+        out: Tensor = activation(x if shift is None else x + shift)
         return out
-    made: Tensor = _compiled(_ACTIVATIONS[type(activation)])(_open(x))
+    name = type(activation)
+    if shift is not None and _has_epilogues(x):
+        from noise2text.networks import activation_kernels
+
+        return activation_kernels.activated(name.__name__.lower(), x, shift)
+    made: Tensor = _compiled(_ACTIVATIONS[name])(_open(x if shift is None else x + shift))
     return made.view_as(x)
+
+
+def is_fused(activation: nn.Module) -> bool:
+    """Whether there is a kernel for this activation."""
+    return type(activation) in _ACTIVATIONS and getattr(activation, "approximate", "none") == "none"
 
 
 def _gelu(x: Tensor) -> Tensor:
@@ -105,8 +163,6 @@ _ACTIVATIONS: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {nn.GELU: _gel
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """As torch's; the gradient of the bias comes in the bias's own precision."""
-    if bias is None:
-        return plain_linear(x, weight)
     dtype = _product_type(x)
     out: Tensor = _Linear.apply(x.to(dtype), weight.to(dtype), bias)
     return out
@@ -116,9 +172,9 @@ class _Linear(torch.autograd.Function):
     """Its bias is summed by our kernel or a compiled one: torch's reads at half of the memory's speed."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return plain_linear(x, weight, bias.to(x.dtype))
+        return plain_linear(x, weight, None if bias is None else bias.to(x.dtype))
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:

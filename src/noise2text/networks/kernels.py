@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-__all__ = ["add_norm", "attend", "column_sums"]
+__all__ = ["add_norm", "attend", "column_sums", "shared"]
 
 SUMMED, REPEATS = 64, 4
 """Rows that are summed at once, and how many times in a row: enough to be read while others are awaited."""
@@ -117,3 +117,9 @@ def column_sums(x: Tensor) -> Tensor:
         x, out, rows, width, x.stride(0), repeats=repeats, block_n=SUMMED, block_w=128, num_warps=4
     )
     return out[0] if blocks == 1 else column_sums(out)
+
+
+def shared(rows: int, tile: int, shares: int) -> tuple[int, int]:
+    """How many tiles of rows each program takes, and how many programs that makes, about so many."""
+    repeats = triton.cdiv(triton.cdiv(rows, tile), shares)
+    return repeats, triton.cdiv(rows, repeats * tile)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +23,7 @@ __all__ = [
     "TimeEmbedding",
     "added",
     "attend",
+    "residual",
     "start",
     "visible",
 ]
@@ -55,23 +57,27 @@ def visible(padding: Tensor, like: Tensor, *, together: int = 1, queries: int = 
 
 
 class AddNorm(nn.LayerNorm):
-    """LayerNorm(x + dropout(y)): how every part of a layer ends; y may be the same for all rows."""
+    """LayerNorm(x + dropout(y + shift)): how every part of a layer ends; y may be the same for all rows.
+
+    The shift is the bias of the product that y is, where that was left to its norm (`residual`).
+    """
 
     def __init__(self, width: int, dropout: float) -> None:
         super().__init__(width)
         self.rate = dropout
         self.fused = False  # whether training compiles it (`training/passes.py`)
 
-    def forward(self, x: Tensor, y: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(self, x: Tensor, y: Tensor, shift: Tensor | None = None) -> Tensor:  # type: ignore[override]
         alike = x.dtype == y.dtype == self.weight.dtype and x.shape[1:] == y.shape[1:]
-        if _only_generates(x) and alike and has_triton():
+        if _only_generates(x) and alike and shift is None and has_triton():
             from noise2text.networks.kernels import add_norm
 
             return add_norm(x, y, self.weight, self.bias, self.eps)
         if self.fused and self.training and torch.is_autocast_enabled(x.device.type):
             from noise2text.networks.fused import add_norm as fused
 
-            return fused(x, y, self.weight, self.bias, eps=self.eps, rate=self.rate)
+            return fused(x, y, self.weight, self.bias, eps=self.eps, rate=self.rate, shift=shift)
+        y = y if shift is None else y + shift
         return super().forward(x + dropout(y, self.rate, self.training))
 
 
@@ -84,14 +90,28 @@ def _halves(x: Tensor) -> bool:
     return x.dtype in (torch.bfloat16, torch.float16)
 
 
-def multiplied(linear: nn.Module, x: Tensor, *, fused: bool) -> Tensor:
-    """What a linear layer makes of x."""
+def multiplied(linear: nn.Module, x: Tensor, *, fused: bool, biased: bool = True) -> Tensor:
+    """What a linear layer makes of x; without its bias, where that was `postponed`."""
     if fused and linear.training and isinstance(linear, nn.Linear):
         from noise2text.networks.fused import linear as fast
 
-        return fast(x, linear.weight, linear.bias)
+        return fast(x, linear.weight, linear.bias if biased else None)
+    assert biased
     out: Tensor = linear(x)
     return out
+
+
+def residual(
+    norm: AddNorm, x: Tensor, part: SelfAttention | CrossAttention | FeedForward, *given: Any
+) -> Tensor:
+    """LayerNorm(x + dropout(part(x, …))); in fused training the norm adds the part's last bias."""
+    if norm.fused and part.fused and norm.training and not part._forward_hooks:
+        from noise2text.networks.fused import postponed
+
+        shift = postponed(part.last, x)
+        if shift is not None:
+            return cast(Tensor, norm(x, part(x, *given, biased=False), shift))
+    return cast(Tensor, norm(x, part(x, *given)))
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -123,14 +143,18 @@ class SelfAttention(nn.Module):
         self.project = nn.Linear(width, 3 * width)
         self.merge = nn.Linear(width, width)
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+    @property
+    def last(self) -> nn.Module:
+        return self.merge
+
+    def forward(self, x: Tensor, mask: Tensor | None, *, biased: bool = True) -> Tensor:
         """What each position takes from all that are visible; without a mask, all are."""
         together = 1 if mask is None else max(1, mask.shape[-2] // x.shape[1])
         projected = multiplied(self.project, x, fused=self.fused)
         parts = projected.reshape(x.shape[0] // together, -1, 3 * x.shape[2]).chunk(3, dim=-1)
         queries, keys, values = (split_heads(part, self.heads) for part in parts)
         seen = attend(queries, keys, values, mask).reshape(x.shape)
-        return multiplied(self.merge, seen, fused=self.fused)
+        return multiplied(self.merge, seen, fused=self.fused, biased=biased)
 
 
 class CrossAttention(nn.Module):
@@ -144,14 +168,20 @@ class CrossAttention(nn.Module):
         self.project = nn.Linear(width, width)
         self.merge = nn.Linear(width, width)
 
-    def forward(self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+    @property
+    def last(self) -> nn.Module:
+        return self.merge
+
+    def forward(
+        self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor, *, biased: bool = True
+    ) -> Tensor:
         sentences = keys.shape[0]
         # The candidates of a sentence share its keys: they are folded into the query's length, and so are
         # sentences that lie side by side.
         projected = multiplied(self.project, x, fused=self.fused)
         queries = projected.reshape(sentences, -1, x.shape[-1])  # (S, C·L, W)
         seen = attend(split_heads(queries, self.heads), keys, values, mask).reshape(x.shape)
-        return multiplied(self.merge, seen, fused=self.fused)
+        return multiplied(self.merge, seen, fused=self.fused, biased=biased)
 
 
 class FeedForward(nn.Sequential):
@@ -170,7 +200,11 @@ class FeedForward(nn.Sequential):
     ) -> None:
         super().__init__(nn.Linear(into, hidden), activation(), nn.Dropout(dropout), nn.Linear(hidden, out))
 
-    def forward(self, x: Tensor) -> Tensor:
+    @property
+    def last(self) -> nn.Module:
+        return self[-1]
+
+    def forward(self, x: Tensor, *, biased: bool = True) -> Tensor:
         first, activation, drop, last = self
         hooked = first._forward_hooks  # a hook wants the layer to be called
         if (
@@ -183,14 +217,18 @@ class FeedForward(nn.Sequential):
             hidden = torch._addmm_activation(first.bias, x.flatten(0, -2), first.weight.t())
             out: Tensor = last(hidden.unflatten(0, x.shape[:-1]))
             return out
-        hidden = multiplied(first, x, fused=self.fused)
         if self.fused and self.training:
-            from noise2text.networks.fused import activated
+            from noise2text.networks.fused import activated, is_fused, postponed
 
-            hidden = activated(activation, hidden)
+            shift = postponed(first, x) if is_fused(activation) else None
+            product = multiplied(first, x, fused=True, biased=shift is None)
+            hidden = activated(activation, product, shift)
         else:
-            hidden = activation(hidden)
-        return multiplied(last, drop(hidden), fused=self.fused)
+            hidden = activation(first(x))
+        return multiplied(last, drop(hidden), fused=self.fused, biased=biased)
+
+
+Part = SelfAttention | CrossAttention | FeedForward
 
 
 class EncoderLayer(nn.Module):
@@ -211,8 +249,8 @@ class EncoderLayer(nn.Module):
         self.feed_norm = AddNorm(width, dropout)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        x = self.attention_norm(x, self.attention(x, mask))
-        return self.feed_norm(x, self.feed(x))
+        x = residual(self.attention_norm, x, self.attention, mask)
+        return residual(self.feed_norm, x, self.feed)
 
 
 class DecoderLayer(nn.Module):
@@ -227,9 +265,9 @@ class DecoderLayer(nn.Module):
     def forward(
         self, x: Tensor, mask: Tensor | None, keys: Tensor, values: Tensor, source_mask: Tensor
     ) -> Tensor:
-        x = self.attention_norm(x, self.attention(x, mask))
-        x = self.cross_norm(x, self.cross(x, keys, values, source_mask))
-        return self.feed_norm(x, self.feed(x))
+        x = residual(self.attention_norm, x, self.attention, mask)
+        x = residual(self.cross_norm, x, self.cross, keys, values, source_mask)
+        return residual(self.feed_norm, x, self.feed)
 
 
 class Stack(nn.ModuleList):

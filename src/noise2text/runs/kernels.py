@@ -21,9 +21,9 @@ KINDS = {
     "products": r"gemm|gemv|nvjet|cutlass|xmma|cublas|splitK|aten::(add|b|ba)?(mm|mv)\b",
     "vocabulary": r"_vocabulary|"
     r"arange_(\w+_)?eq_|softmax|SoftMax|nll_loss|scatter_gather|aten::(gather|scatter)",
-    "norms": r"layer_norm|LayerNorm|GammaBeta|shift.*_ge_",
+    "norms": r"layer_norm|LayerNorm|_add_norm|GammaBeta|shift.*_ge_",
     "noise": r"cos|bitwise|shift",
-    "activations": r"gelu|erf|Gelu|GELU|threshold|relu|tanh",
+    "activations": r"_activated|gelu|erf|Gelu|GELU|threshold|relu|tanh",
     "optimiser": r"multi_tensor|FusedAdam|_fused_adam|foreach|lpnorm",
     "embedding": r"embedding|radix|RadixSort",
     "sums": r"_column_sums|reduce_kernel|aten::(sum|mean)\b|(?<!mix_order_)red_fused|per_fused",
