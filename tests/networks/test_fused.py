@@ -197,6 +197,21 @@ def test_a_fused_product_is_torchs_and_has_its_gradients(precision: torch.dtype)
         assert torch.allclose(mine, theirs, atol=close * float(theirs.abs().max()))
 
 
+@pytest.mark.usefixtures("uncompiled")
+def test_a_product_in_thirds_is_torchs_in_parts_and_has_its_gradients() -> None:
+    def learned(how: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]]) -> list[Tensor]:
+        torch.manual_seed(2)
+        given = [torch.randn(shape, requires_grad=True) for shape in ((3, 4, 8), (18, 8), (18,))]
+        parts = how(*given)
+        first, second, _ = (part * torch.randn(part.shape) for part in parts)  # one is asked for nothing
+        (first.sum() + second.sum()).backward()
+        return [part.detach() for part in parts] + [t.grad for t in given if t.grad is not None]
+
+    expected = learned(lambda x, weight, bias: linear(x, weight, bias).chunk(3, dim=-1))
+    for mine, theirs in zip(learned(fused.thirds), expected, strict=True):
+        assert torch.allclose(mine, theirs, atol=1e-5)
+
+
 def test_a_function_can_be_compiled_for_many_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch gives up after eight variants, unless it is told to be patient."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))

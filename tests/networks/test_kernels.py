@@ -1,6 +1,12 @@
-"""Our own kernels are torch's operations; they need a GPU."""
+"""Our own kernels are torch's operations; they need a GPU.
+
+Without one, TRITON_INTERPRET=1 runs the sums operation by operation where triton is installed.
+"""
 
 from __future__ import annotations
+
+import importlib.util
+import os
 
 import pytest
 import torch
@@ -8,9 +14,16 @@ from torch.nn.functional import layer_norm, scaled_dot_product_attention
 
 from noise2text.networks.layers import added, split_heads, visible
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+GPU = torch.cuda.is_available()
+INTERPRETED = not GPU and "TRITON_INTERPRET" in os.environ and importlib.util.find_spec("triton") is not None
+DEVICE = "cuda" if GPU else "cpu"
+
+pytestmark = pytest.mark.skipif(not (GPU or INTERPRETED), reason="needs a GPU")
+SIZES = [(1, 1), (70, 5), (3001, 130), *([(40_000, 768), (600_000, 3)] if GPU else [])]
+on_a_gpu = pytest.mark.skipif(not GPU, reason="needs a GPU")
 
 
+@on_a_gpu
 @pytest.mark.parametrize(
     ("rows", "heads", "queries", "keys", "dim"),
     [(3, 2, 7, 7, 16), (10, 8, 28, 28, 64), (1, 8, 280, 28, 64), (2, 4, 100, 13, 32), (300, 4, 64, 64, 128)],
@@ -33,6 +46,7 @@ def test_attention_is_torchs(rows: int, heads: int, queries: int, keys: int, dim
     torch.testing.assert_close(ours.float(), theirs.transpose(1, 2).flatten(2), atol=0.03, rtol=0.02)
 
 
+@on_a_gpu
 def test_adding_and_normalising_is_torchs() -> None:
     from noise2text.networks.kernels import add_norm
 
@@ -44,23 +58,40 @@ def test_adding_and_normalising_is_torchs() -> None:
 
 
 @pytest.mark.parametrize("precision", [torch.bfloat16, torch.float32])
-@pytest.mark.parametrize(("rows", "width"), [(1, 1), (70, 5), (3001, 130), (40_000, 768), (600_000, 3)])
+@pytest.mark.parametrize(("rows", "width"), SIZES)
 def test_columns_are_summed_as_in_float64(rows: int, width: int, precision: torch.dtype) -> None:
     from noise2text.networks.kernels import column_sums
 
     torch.manual_seed(0)
-    x = torch.randn(rows, width, device="cuda").to(precision)
+    x = torch.randn(rows, width, device=DEVICE).to(precision)
     ours = column_sums(x)
     assert ours.dtype == torch.float32
     torch.testing.assert_close(ours.double(), x.double().sum(0), atol=1e-6 * rows**0.5 * 10, rtol=1e-5)
     assert torch.equal(ours, column_sums(x))  # added in the same order
-    wide = torch.randn(rows, 2 * width, device="cuda").to(precision)
+    wide = torch.randn(rows, 2 * width, device=DEVICE).to(precision)
     for part in (wide[:, :width], wide[:, ::2], x[:1].expand(rows, width)):
         torch.testing.assert_close(
             column_sums(part).double(), part.double().sum(0), atol=1e-6 * rows**0.5 * 10, rtol=1e-5
         )
 
 
+@pytest.mark.parametrize("precision", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize(("rows", "width"), [(1, 8), (70, 5), (601, 130), (3000, 320)])
+def test_what_is_laid_side_by_side_is_there_and_summed(rows: int, width: int, precision: torch.dtype) -> None:
+    from noise2text.networks.kernels import side_by_side
+
+    torch.manual_seed(0)
+    one, two = torch.randn(rows, width), torch.randn(rows, 2 * width)[:, width:]
+    three = torch.randn(width, rows).t()
+    parts = [part.to(DEVICE, precision) for part in (one, two, three)]
+    laid, sums = side_by_side(*parts)
+    assert torch.equal(laid, torch.cat(parts, dim=1))
+    assert sums.dtype == torch.float32
+    torch.testing.assert_close(sums.double(), laid.double().sum(0), atol=1e-5 * rows**0.5, rtol=1e-5)
+    assert torch.equal(sums, side_by_side(*parts)[1])
+
+
+@on_a_gpu
 def test_the_gradient_of_a_bias_is_the_sum_of_all_rows() -> None:
     from noise2text.networks.fused import linear
 

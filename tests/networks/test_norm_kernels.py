@@ -143,7 +143,10 @@ def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused, "_has_epilogues", lambda x: True)
     monkeypatch.setattr(fused, "_compiled", None)
     if not GPU:
-        monkeypatch.setattr(fused, "_column_sums", lambda rows: rows.sum(0, dtype=torch.float32))
+        from noise2text.networks import kernels
+
+        monkeypatch.setattr(fused, "_column_sums", kernels.column_sums)
+        monkeypatch.setattr(fused, "_side_by_side", lambda parts: kernels.side_by_side(*parts))
 
 
 @pytest.mark.usefixtures("everywhere")

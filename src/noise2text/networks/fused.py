@@ -3,7 +3,7 @@
     residual    LayerNorm(x + dropout(y + b)), which also rounds to the type of products
     surprises   −log p(y | logits) and its mean over the whole vocabulary
     activated   an activation of x + b, which the way back computes from its input again
-    linear      x · Wᵀ + b, whose gradient for b is the sum of all rows
+    linear      x · Wᵀ + b, whose gradient for b is the sum of all rows; also in three parts
     normal      noise, by the same hash
 
 Only the number of rows is left open to the compiler, so that each is compiled once for all shapes of a run.
@@ -41,6 +41,7 @@ __all__ = [
     "postponed",
     "spell",
     "surprises",
+    "thirds",
 ]
 
 ALIGNED = 64
@@ -186,6 +187,42 @@ class _Linear(torch.autograd.Function):
             rows.t() @ x.flatten(0, -2) if on_weight else None,
             _column_sums(rows) if on_bias else None,
         )
+
+
+def thirds(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """x · Wᵀ + b in three equal parts of its last dimension."""
+    dtype = _product_type(x)
+    out: tuple[Tensor, Tensor, Tensor] = _Thirds.apply(x.to(dtype), weight.to(dtype), bias)
+    return out
+
+
+class _Thirds(torch.autograd.Function):
+    """The gradients of the parts are laid side by side, and summed for the bias on the way."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
+        ctx.save_for_backward(x, weight)
+        return plain_linear(x, weight, bias.to(x.dtype)).chunk(3, dim=-1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor]:
+        x, weight = ctx.saved_tensors
+        rows, sums = _side_by_side([gradient.flatten(0, -2) for gradient in gradients])
+        on_x, on_weight, _ = ctx.needs_input_grad
+        return (
+            (rows @ weight).view_as(x) if on_x else None,
+            rows.t() @ x.flatten(0, -2) if on_weight else None,
+            sums,
+        )
+
+
+def _side_by_side(parts: list[Tensor]) -> tuple[Tensor, Tensor]:
+    if parts[0].is_cuda and has_triton():
+        from noise2text.networks.kernels import side_by_side
+
+        return side_by_side(*parts)
+    rows = torch.cat(parts, dim=-1)
+    return rows, _column_sums(rows)
 
 
 def _column_sums(rows: Tensor) -> Tensor:

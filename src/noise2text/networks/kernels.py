@@ -3,7 +3,7 @@
 Adding a residual and normalising is bound by memory: as one kernel it moves half of what two do. Attention
 to few keys fits into one tile: there is no pass over blocks of them, heads are read where they lie, and
 padding is read as it is. Columns are summed in two stages, blocks of rows and then their sums, always in the
-same order, so that the same numbers give the same bits.
+same order, so that the same numbers give the same bits; and on the way, where they are laid side by side.
 """
 
 from __future__ import annotations
@@ -13,10 +13,18 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-__all__ = ["add_norm", "attend", "column_sums", "shared"]
+__all__ = ["add_norm", "attend", "column_sums", "shared", "side_by_side"]
 
-SUMMED, REPEATS = 64, 4
-"""Rows that are summed at once, and how many times in a row: enough to be read while others are awaited."""
+SUMMED, REPEATS, COLUMNS = 64, 4, 128
+"""Rows that are summed at once, how many times in a row, and of how many columns: enough to be read while
+others are awaited."""
+
+FEW_ROWS = 1024
+SUMMED_LAST, COLUMNS_LAST = 256, 16
+"""So few rows are summed in one go, of fewer columns at once, so that there are programs enough."""
+
+LAID = {"rows": 16, "columns": 256, "warps": 4, "shares": 128}
+"""The tile of what is laid side by side, and about how many programs share its rows."""
 
 
 @triton.jit
@@ -109,14 +117,53 @@ def column_sums(x: Tensor) -> Tensor:
     """The sum of all rows (N, W), in float32."""
     x = x if x.stride(1) == 1 else x.contiguous()
     rows, width = x.shape
-    tiles = triton.cdiv(rows, SUMMED)
-    repeats = tiles if tiles <= 2 * REPEATS else REPEATS
-    blocks = triton.cdiv(tiles, repeats)
+    last = rows <= FEW_ROWS
+    block_n, block_w = (SUMMED_LAST, COLUMNS_LAST) if last else (SUMMED, COLUMNS)
+    repeats = triton.cdiv(rows, block_n) if last else REPEATS
+    blocks = triton.cdiv(rows, block_n * repeats)
     out = torch.empty(blocks, width, dtype=torch.float32, device=x.device)
-    _column_sums[(triton.cdiv(width, 128), blocks)](
-        x, out, rows, width, x.stride(0), repeats=repeats, block_n=SUMMED, block_w=128, num_warps=4
+    _column_sums[(triton.cdiv(width, block_w), blocks)](
+        x, out, rows, width, x.stride(0), repeats=repeats, block_n=block_n, block_w=block_w, num_warps=4
     )
     return out[0] if blocks == 1 else column_sums(out)
+
+
+@triton.jit(do_not_specialize=["rows", "repeats"])
+def _laid_column_sums(  # type: ignore[no-untyped-def]
+    one, two, three, out, sums, rows, width, step_one, step_two, step_three, repeats,
+    block_n: tl.constexpr, block_w: tl.constexpr,
+):  # fmt: skip
+    part = tl.program_id(1)
+    column = tl.program_id(0) * block_w + tl.arange(0, block_w)
+    source, step = one, step_one
+    if part == 1:
+        source, step = two, step_two
+    elif part == 2:
+        source, step = three, step_three
+    total = tl.zeros((block_n, block_w), tl.float32)
+    for number in range(repeats):
+        row = (tl.program_id(2) * repeats + number) * block_n + tl.arange(0, block_n)
+        inside = (row < rows)[:, None] & (column < width)[None, :]
+        taken = tl.load(source + row.to(tl.int64)[:, None] * step + column[None, :], mask=inside, other=0.0)
+        place = row.to(tl.int64)[:, None] * (3 * width) + part * width + column[None, :]
+        tl.store(out + place, taken, mask=inside)
+        total += taken.to(tl.float32)
+    share = sums + (tl.program_id(2) * 3 + part) * width + column
+    tl.store(share, tl.sum(total, axis=0), mask=column < width)
+
+
+def side_by_side(one: Tensor, two: Tensor, three: Tensor) -> tuple[Tensor, Tensor]:
+    """Three matrices (N, W) as one (N, 3·W), and the sum of its rows, in float32."""
+    parts = [part if part.stride(1) == 1 else part.contiguous() for part in (one, two, three)]
+    rows, width = one.shape
+    out = one.new_empty(rows, 3 * width)
+    repeats, shares = shared(rows, LAID["rows"], LAID["shares"])
+    sums = torch.empty(shares, 3 * width, dtype=torch.float32, device=one.device)
+    _laid_column_sums[(triton.cdiv(width, LAID["columns"]), 3, shares)](
+        *parts, out, sums, rows, width, *(part.stride(0) for part in parts), repeats,
+        block_n=LAID["rows"], block_w=LAID["columns"], num_warps=LAID["warps"],
+    )  # fmt: skip
+    return out, column_sums(sums)
 
 
 def shared(rows: int, tile: int, shares: int) -> tuple[int, int]:

@@ -150,11 +150,20 @@ class SelfAttention(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None, *, biased: bool = True) -> Tensor:
         """What each position takes from all that are visible; without a mask, all are."""
         together = 1 if mask is None else max(1, mask.shape[-2] // x.shape[1])
-        projected = multiplied(self.project, x, fused=self.fused)
-        parts = projected.reshape(x.shape[0] // together, -1, 3 * x.shape[2]).chunk(3, dim=-1)
+        parts = (part.reshape(x.shape[0] // together, -1, x.shape[2]) for part in self._thirds(x))
         queries, keys, values = (split_heads(part, self.heads) for part in parts)
         seen = attend(queries, keys, values, mask).reshape(x.shape)
         return multiplied(self.merge, seen, fused=self.fused, biased=biased)
+
+    def _thirds(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Queries, keys and values, heads side by side."""
+        project = self.project
+        if self.fused and project.training and isinstance(project, nn.Linear):
+            from noise2text.networks.fused import thirds
+
+            return thirds(x, project.weight, project.bias)
+        projected: Tensor = project(x)
+        return projected.chunk(3, dim=-1)
 
 
 class CrossAttention(nn.Module):
