@@ -27,7 +27,7 @@ Activate = Callable[[Tensor, Tensor], Tensor]
 def ours(name: str) -> Activate:
     from noise2text.networks.activation_kernels import activated
 
-    return lambda x, shift: activated(name, x, shift)
+    return lambda x, shift: activated(x, shift, smooth=name == "gelu")
 
 
 def torchs(name: str) -> Activate:

@@ -38,44 +38,44 @@ def _tail(x):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _gelu(x):  # type: ignore[no-untyped-def]
-    below, _ = _tail(x)
-    return x * tl.where(x < 0.0, below, 1.0 - below)
+def _value(x, smooth: tl.constexpr):  # type: ignore[no-untyped-def]
+    """GELU, or ReLU."""
+    if smooth:
+        below, _ = _tail(x)
+        result = x * tl.where(x < 0.0, below, 1.0 - below)
+    else:
+        result = tl.where(x < 0.0, 0.0, x)
+    return result
 
 
 @triton.jit
-def _gelu_slope(x):  # type: ignore[no-untyped-def]
-    below, fall = _tail(x)
-    return tl.where(x < 0.0, below, 1.0 - below) + x * fall * 0.3989422804014327
-
-
-@triton.jit
-def _relu(x):  # type: ignore[no-untyped-def]
-    return tl.where(x < 0.0, 0.0, x)
-
-
-@triton.jit
-def _relu_slope(x):  # type: ignore[no-untyped-def]
-    return tl.where(x > 0.0, 1.0, 0.0)
+def _slope(x, smooth: tl.constexpr):  # type: ignore[no-untyped-def]
+    if smooth:
+        below, fall = _tail(x)
+        result = tl.where(x < 0.0, below, 1.0 - below) + x * fall * 0.3989422804014327
+    else:
+        result = tl.where(x > 0.0, 1.0, 0.0)
+    return result
 
 
 @triton.jit(do_not_specialize=["rows"])
 def _activated(  # type: ignore[no-untyped-def]
-    x, shift, out, rows, width, function: tl.constexpr, block_n: tl.constexpr, block_w: tl.constexpr,
+    x, shift, out, rows, width, smooth: tl.constexpr, block_n: tl.constexpr, block_w: tl.constexpr,
 ):  # fmt: skip
-    column = tl.program_id(0) * block_w + tl.arange(0, block_w)
-    row = tl.program_id(1) * block_n + tl.arange(0, block_n)
+    blocks = tl.cdiv(width, block_w)  # rows are too many for a grid's second dimension
+    column = tl.program_id(0) % blocks * block_w + tl.arange(0, block_w)
+    row = tl.program_id(0) // blocks * block_n + tl.arange(0, block_n)
     inside = (row < rows)[:, None] & (column < width)[None, :]
     place = row.to(tl.int64)[:, None] * width + column[None, :]
     total = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
     total += tl.load(shift + column, mask=column < width, other=0.0).to(tl.float32)[None, :]
-    tl.store(out + place, function(total).to(out.dtype.element_ty), mask=inside)
+    tl.store(out + place, _value(total, smooth).to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit(do_not_specialize=["rows", "repeats"])
 def _activated_back(  # type: ignore[no-untyped-def]
     gradient, x, shift, on_x, sums, rows, width, repeats,
-    slope: tl.constexpr, block_n: tl.constexpr, block_w: tl.constexpr,
+    smooth: tl.constexpr, block_n: tl.constexpr, block_w: tl.constexpr,
 ):  # fmt: skip
     column = tl.program_id(0) * block_w + tl.arange(0, block_w)
     first = tl.program_id(1) * repeats * block_n
@@ -87,33 +87,30 @@ def _activated_back(  # type: ignore[no-untyped-def]
         place = row.to(tl.int64)[:, None] * width + column[None, :]
         g = tl.load(gradient + place, mask=inside, other=0.0).to(tl.float32)
         total = tl.load(x + place, mask=inside, other=0.0).to(tl.float32) + bias
-        g *= slope(total)
+        g *= _slope(total, smooth)
         tl.store(on_x + place, g.to(on_x.dtype.element_ty), mask=inside)
         summed += g
     tl.store(sums + tl.program_id(1) * width + column, tl.sum(summed, axis=0), mask=column < width)
 
 
-_FUNCTIONS = {"relu": (_relu, _relu_slope), "gelu": (_gelu, _gelu_slope)}
-
-
-def activated(name: str, x: Tensor, shift: Tensor) -> Tensor:
-    """f(x + shift) for the activation of this name, relu or gelu, in x's type; the shift (W,) is a bias."""
+def activated(x: Tensor, shift: Tensor, *, smooth: bool) -> Tensor:
+    """GELU(x + shift) where it is to be smooth, else ReLU, in x's type; the shift (W,) is a bias."""
     with torch.cuda.device_of(x):
-        out: Tensor = _Activated.apply(x, shift, name)
+        out: Tensor = _Activated.apply(x, shift, smooth)
         return out
 
 
 class _Activated(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, shift: Tensor, name: str) -> Tensor:
+    def forward(ctx: Any, x: Tensor, shift: Tensor, smooth: bool) -> Tensor:
         x = x.contiguous()
         ctx.save_for_backward(x, shift)
-        ctx.name = name
+        ctx.smooth = smooth
         out, width = torch.empty_like(x), x.shape[-1]
         rows, tile = x.numel() // width, FORWARD
-        grid = triton.cdiv(width, tile["columns"]), triton.cdiv(rows, tile["rows"])
-        _activated[grid](
-            x, shift, out, rows, width, function=_FUNCTIONS[name][0],
+        grid = triton.cdiv(width, tile["columns"]) * triton.cdiv(rows, tile["rows"])
+        _activated[(grid,)](
+            x, shift, out, rows, width, smooth=smooth,
             block_n=tile["rows"], block_w=tile["columns"], num_warps=tile["warps"],
         )  # fmt: skip
         return out
@@ -126,7 +123,7 @@ class _Activated(torch.autograd.Function):
         repeats, shares = shared(rows, tile["rows"], tile["shares"])
         sums = torch.empty(shares, width, dtype=torch.float32, device=x.device)
         _activated_back[(triton.cdiv(width, tile["columns"]), shares)](
-            gradient, x, shift, on_x, sums, rows, width, repeats, slope=_FUNCTIONS[ctx.name][1],
+            gradient, x, shift, on_x, sums, rows, width, repeats, smooth=ctx.smooth,
             block_n=tile["rows"], block_w=tile["columns"], num_warps=tile["warps"],
         )  # fmt: skip
         return on_x, column_sums(sums).to(shift.dtype), None

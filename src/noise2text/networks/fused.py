@@ -137,12 +137,11 @@ def activated(activation: nn.Module, x: Tensor, shift: Tensor | None = None) -> 
     if not is_fused(activation):
         out: Tensor = activation(x if shift is None else x + shift)
         return out
-    name = type(activation)
     if shift is not None and _has_epilogues(x):
         from noise2text.networks import activation_kernels
 
-        return activation_kernels.activated(name.__name__.lower(), x, shift)
-    made: Tensor = _compiled(_ACTIVATIONS[name])(_open(x if shift is None else x + shift))
+        return activation_kernels.activated(x, shift, smooth=isinstance(activation, nn.GELU))
+    made: Tensor = _compiled(_ACTIVATIONS[type(activation)])(_open(x if shift is None else x + shift))
     return made.view_as(x)
 
 
