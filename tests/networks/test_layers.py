@@ -171,6 +171,21 @@ def test_who_looks_at_a_part_sees_its_bias(later: list[nn.Module]) -> None:
     assert torch.allclose(out, nn.Sequential.forward(layer.feed, given), atol=1e-5)
 
 
+def test_what_is_too_wide_for_our_kernel_adds_its_own_bias(
+    later: list[nn.Module], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fused, "WIDEST_NORM", 7)
+    monkeypatch.setattr(fused, "_has_epilogues", lambda x: True)
+    norm = fused_layer().attention_norm
+    x, y, shift = torch.randn(3, 2, 5, 8)
+    found = fused.add_norm(x, y, norm.weight, norm.bias, eps=norm.eps, rate=0.0, shift=shift[0, 0])
+    assert torch.allclose(found, nn.LayerNorm.forward(norm, x + y + shift[0, 0]), atol=1e-5)
+    monkeypatch.setattr(fused, "_has_epilogues", lambda x: False)
+    layer = fused_layer()
+    layer(x, None)
+    assert later == [layer.feed[0]]
+
+
 def test_only_plain_layers_in_training_leave_their_bias_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     class Adapted(nn.Linear):
         def forward(self, input: Tensor) -> Tensor:

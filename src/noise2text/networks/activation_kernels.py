@@ -23,7 +23,7 @@ from noise2text.networks.kernels import column_sums, shared
 __all__ = ["activated"]
 
 FORWARD = {"rows": 16, "columns": 256, "warps": 4}
-BACK = {"rows": 8, "columns": 256, "warps": 4, "shares": 128}
+BACK = {"rows": 8, "columns": 256, "warps": 4, "shares": 256}
 """The tiles there and back, and about how many programs share the rows on the way back."""
 
 

@@ -32,6 +32,7 @@ from noise2text.hardware import has_triton
 
 __all__ = [
     "ALIGNED",
+    "WIDEST_NORM",
     "activated",
     "add_norm",
     "is_fused",

@@ -23,7 +23,7 @@ FEW_ROWS = 1024
 SUMMED_LAST, COLUMNS_LAST = 256, 16
 """So few rows are summed in one go, of fewer columns at once, so that there are programs enough."""
 
-LAID = {"rows": 16, "columns": 256, "warps": 4, "shares": 128}
+LAID = {"rows": 16, "columns": 256, "warps": 4, "shares": 256}
 """The tile of what is laid side by side, and about how many programs share its rows."""
 
 

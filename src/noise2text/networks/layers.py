@@ -101,14 +101,12 @@ def multiplied(linear: nn.Module, x: Tensor, *, fused: bool, biased: bool = True
     return out
 
 
-def residual(
-    norm: AddNorm, x: Tensor, part: SelfAttention | CrossAttention | FeedForward, *given: Any
-) -> Tensor:
+def residual(norm: AddNorm, x: Tensor, part: Part, *given: Any) -> Tensor:
     """LayerNorm(x + dropout(part(x, …))); in fused training the norm adds the part's last bias."""
     if norm.fused and part.fused and norm.training and not part._forward_hooks:
-        from noise2text.networks.fused import postponed
+        from noise2text.networks.fused import WIDEST_NORM, postponed
 
-        shift = postponed(part.last, x)
+        shift = postponed(part.last, x) if x.shape[-1] <= WIDEST_NORM else None
         if shift is not None:
             return cast(Tensor, norm(x, part(x, *given, biased=False), shift))
     return cast(Tensor, norm(x, part(x, *given)))

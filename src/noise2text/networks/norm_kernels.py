@@ -24,7 +24,7 @@ from noise2text.networks.kernels import column_sums, shared
 
 __all__ = ["Dropout", "add_norm"]
 
-FORWARD = {"numbers": 1024, "warps": 4, "shares": 2048}
+FORWARD = {"numbers": 1024, "warps": 4, "shares": 4096}
 BACK = {"numbers": 1024, "warps": 4, "shares": 640}
 """The numbers that are taken at once, in whole rows, and about how many programs share the rows: on the way
 back few enough for sums that are quickly added up."""
