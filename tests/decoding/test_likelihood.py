@@ -109,7 +109,7 @@ class Judge:
         self.spread = spread
 
     def likelihood(self, texts: Any, targets: Any, *, per_token: bool = False) -> list[float]:
-        assert not per_token
+        assert per_token
         return [
             -self.spread * (sum(map(ord, source + target)) % 17)
             for source, target in zip(texts, targets, strict=True)
@@ -128,7 +128,8 @@ def test_the_chosen_candidate_has_the_highest_expected_bleu(self_pair: bool) -> 
     chosen = Weighed(judge, MBR(self_pair=self_pair)).choose_all(sentences)
     for candidates, place in zip(sentences, chosen, strict=True):
         texts = [each.text for each in candidates]
-        chances = [math.exp(x) for x in judge.likelihood([candidates[0].source] * len(texts), texts)]
+        sources = [each.source for each in candidates]
+        chances = [math.exp(x) for x in judge.likelihood(sources, texts, per_token=True)]
         worth = [
             sum(
                 chance * sentence_bleu(text, [other]).score
@@ -153,4 +154,4 @@ class Speechless(Judge):
 def test_where_no_candidate_can_be_judged_all_count_alike() -> None:
     sentences = sentences_of(10)
     assert Weighed(Speechless(1.0)).choose_all(sentences) == MBR().choose_all(sentences)
-    assert Weighed(Speechless(1.0)).signature.startswith("weighed|mbr|")
+    assert Weighed(Speechless(1.0)).signature.startswith("weighed|likelihood:mean|mbr|")

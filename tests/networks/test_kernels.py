@@ -92,6 +92,7 @@ def test_what_is_laid_side_by_side_is_there_and_summed(rows: int, width: int, pr
 
 
 @on_a_gpu
+@pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS")  # the first product of autograd's own thread
 def test_the_gradient_of_a_bias_is_the_sum_of_all_rows() -> None:
     from noise2text.networks.fused import linear
 

@@ -6,7 +6,7 @@
 |s| counts the teacher's tokens and the end. Or MBR in which a candidate counts by its likelihood, instead of
 once for each time that it was drawn; the judge may be the model itself (`noised.py`):
 
-    s* = argmax_{s ∈ C} Σ_{s′ ∈ C} p(s′ | x) · u(s, s′)
+    s* = argmax_{s ∈ C} Σ_{s′ ∈ C} p(s′ | x)^(1/|s′|) · u(s, s′)
 """
 
 from __future__ import annotations
@@ -109,7 +109,10 @@ class Likelihood:
 
 @dataclass(frozen=True)
 class Weighed:
-    """MBR in which every candidate counts by how likely the judge finds it; of equals, the first."""
+    """MBR in which every candidate counts by how likely the judge finds it, a token; of equals, the first.
+
+    By the whole text's likelihood one candidate would decide alone: judges are surer than they are right.
+    """
 
     judge: Teacher
     inner: MBR = field(default_factory=MBR)
@@ -117,7 +120,7 @@ class Weighed:
     @property
     def signature(self) -> str:
         """The rule, and MBR's own signature."""
-        return f"weighed|{self.inner.signature}"
+        return f"weighed|likelihood:mean|{self.inner.signature}"
 
     def __call__(self, candidates: Sequence[Candidate]) -> int:
         """The place of the candidate with the highest expected utility."""
@@ -125,7 +128,7 @@ class Weighed:
 
     def choose_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
         """The same for each sentence; equal texts are scored once, and count as often as they are there."""
-        values = _values(self.judge, sentences, per_token=False)
+        values = _values(self.judge, sentences, per_token=True)
         texts = [[each.text for each in candidates] for candidates in sentences]
         tables = UTILITIES[self.inner.utility].tables(
             [list(dict.fromkeys(own)) for own in texts], candidate_is=self.inner.candidate_is
