@@ -154,4 +154,10 @@ class Speechless(Judge):
 def test_where_no_candidate_can_be_judged_all_count_alike() -> None:
     sentences = sentences_of(10)
     assert Weighed(Speechless(1.0)).choose_all(sentences) == MBR().choose_all(sentences)
-    assert Weighed(Speechless(1.0)).signature.startswith("weighed|likelihood:mean|mbr|")
+    assert Weighed(Speechless(1.0)).signature.startswith("weighed|by:judge|likelihood:mean|mbr|")
+
+
+def test_nobody_is_asked_where_all_candidates_are_the_same() -> None:
+    teacher, same = Fixed({}), [Candidate("one", (), 0.0, "s")] * 3
+    assert Weighed(teacher).choose_all([same, same[:1]]) == [0, 0]  # type: ignore[arg-type]
+    assert teacher.asked == 0

@@ -15,6 +15,7 @@ from noise2text.decoding.selection import Candidate
 from noise2text.decoding.settings import DiffusionSettings
 from noise2text.diffusion.noise import gaussian, key
 from noise2text.problem import Problem
+from noise2text.recipes.dinoiser import ToldSettings
 from noise2text.system import LengthDiffusion
 from noise2text.text.rows import Rows
 
@@ -57,6 +58,8 @@ def test_the_likelihood_is_the_formula_whatever_is_judged_with_it(small: Make) -
 
 def test_what_cannot_be_written_has_no_likelihood(small: Make) -> None:
     assert small().likelihood(["a", "a", ""], ["1" * 17, "", "1"]) == [-math.inf] * 3
+    with pytest.raises(Problem, match="at least 1 pair"):
+        small().likelihood(["a"], ["1"], batch=0)
 
 
 def test_weighed_selection_is_made_by_the_model_itself(small: Make) -> None:
@@ -71,6 +74,8 @@ def test_weighed_selection_is_made_by_the_model_itself(small: Make) -> None:
 def test_what_predicts_no_length_cannot_weigh() -> None:
     with pytest.raises(Problem, match="select"):
         DiffusionSettings(select="weighed")
+    with pytest.raises(Problem, match="select"):  # it may not have learned from so little noise
+        ToldSettings(select="weighed")
 
 
 def test_the_shipped_model_finds_a_translation_likelier_than_another_text() -> None:

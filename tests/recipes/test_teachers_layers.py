@@ -82,6 +82,25 @@ def test_the_channels_are_as_large_as_chance_has_them_and_do_not_correlate(teach
     assert torch.allclose(z0.T @ z0 / len(z0), torch.eye(6, dtype=torch.double), atol=1e-5)
 
 
+def test_the_decoder_has_the_teachers_layers_and_places_and_reads_z_as_the_encoder_does(
+    teacher: Path,
+) -> None:
+    master, student = load(teacher, device="cpu"), begun(teacher, embedding=6).denoiser
+    assert isinstance(master, Autoregressive)
+    assert isinstance(student, EncoderDecoder)
+    own, taught = student.state_dict(), master.writer.state_dict()
+    layers = [name for name in own if ".layers." in name or name.startswith(("layers.", "cross."))]
+    assert sum(name.startswith("layers.") for name in layers) > 10
+    for name in (*layers, "encoder.positions.weight"):
+        assert torch.equal(own[name], taught[name]), name
+    length = len(own["positions.weight"])
+    assert torch.equal(own["positions.weight"], taught["positions.weight"][:length])
+    into, out = own["project.weight"], own["out.weight"]
+    assert torch.equal(into, own["encoder.project.weight"])
+    assert torch.allclose(out / out.norm(), into.T / into.norm(), atol=1e-6)
+    assert out.square().sum(1).mean().item() == pytest.approx(1, rel=1e-5)
+
+
 def test_a_student_trains_on_its_teachers_tokens_and_goes_on_without_it(
     dates: Path, teacher: Path, tmp_path: Path
 ) -> None:
@@ -109,6 +128,7 @@ def test_a_student_trains_on_its_teachers_tokens_and_goes_on_without_it(
     ("changes", "words"),
     [
         ({"width": 32, "heads": 2}, "where this model has"),
+        ({"heads": 4}, "2 heads where this model has 4"),
         ({"encoder_layers": 3}, "fewer layers"),
         ({"encoder_layers": 1}, "more layers"),
         ({"embedding": 64}, "channels at the most"),
@@ -138,6 +158,7 @@ def test_other_tokens_are_refused(dates: Path, teacher: Path, tmp_path: Path) ->
     changes = STUDENT | {"from_folder": str(teacher), "tokenizer": "bpe", "vocabulary": 300}
     with pytest.raises(Problem, match="set tokenizer to folder"):
         train("difformer", out=tmp_path / "x", preset="tiny", changes=changes, device="cpu", **files(dates))
+    assert not (tmp_path / "x").exists(), "so that it can be done as the message says"
 
 
 def test_a_folder_of_tokens_needs_a_name_and_embeddings_one_origin(dates: Path, tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
     s* = argmax_{s ∈ C} log p_teacher(s | x) / |s|        (mean, the default)
     s* = argmax_{s ∈ C} log p_teacher(s | x)              (sum, which favours short texts)
 
-|s| counts the teacher's tokens and the end. Or MBR in which a candidate counts by its likelihood, instead of
-once for each time that it was drawn; the judge may be the model itself (`noised.py`):
+|s| counts the teacher's tokens and the end. Or MBR in which every candidate counts by its likelihood a token,
+instead of by 1; the judge may be the model itself (`noised.py`), which has no end to count:
 
     s* = argmax_{s ∈ C} Σ_{s′ ∈ C} p(s′ | x)^(1/|s′|) · u(s, s′)
 """
@@ -60,6 +60,8 @@ def log_likelihoods(
 
     That is a target below the shortest or above the longest, and all but nothing in answer to nothing.
     """
+    if batch < 1:
+        raise Problem(f"The batch must hold at least 1 pair, not {batch}.")
     result = [-math.inf if source or target else 0.0 for source, target in zip(sources, targets, strict=True)]
     order = [i for i, target in enumerate(targets) if sources[i] and shortest <= len(target) <= longest]
     order.sort(key=lambda i: (len(targets[i]), len(sources[i])))
@@ -116,11 +118,12 @@ class Weighed:
 
     judge: Teacher
     inner: MBR = field(default_factory=MBR)
+    by: str = "judge"  # what the signature calls the judge
 
     @property
     def signature(self) -> str:
-        """The rule, and MBR's own signature."""
-        return f"weighed|likelihood:mean|{self.inner.signature}"
+        """The rule, the judge, and MBR's own signature."""
+        return f"weighed|by:{self.by}|likelihood:mean|{self.inner.signature}"
 
     def __call__(self, candidates: Sequence[Candidate]) -> int:
         """The place of the candidate with the highest expected utility."""
@@ -128,16 +131,17 @@ class Weighed:
 
     def choose_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
         """The same for each sentence; equal texts are scored once, and count as often as they are there."""
-        values = _values(self.judge, sentences, per_token=True)
         texts = [[each.text for each in candidates] for candidates in sentences]
-        tables = UTILITIES[self.inner.utility].tables(
-            [list(dict.fromkeys(own)) for own in texts], candidate_is=self.inner.candidate_is
-        )
+        chosen = [0] * len(texts)
+        divided = [at for at, own in enumerate(texts) if len(set(own)) > 1]
+        values = _values(self.judge, [sentences[at] for at in divided], per_token=True)
+        different = [list(dict.fromkeys(texts[at])) for at in divided]
+        tables = UTILITIES[self.inner.utility].tables(different, candidate_is=self.inner.candidate_is)
         agreed = chain.from_iterable(_squares(block.values, block.sizes) for block in tables)
-        return [
-            own.index(list(dict.fromkeys(own))[_best(square, own, scores, self_pair=self.inner.self_pair)])
-            for square, own, scores in zip(agreed, texts, values, strict=True)
-        ]
+        for at, own, square, scores in zip(divided, different, agreed, values, strict=True):
+            best = _best(square, texts[at], scores, self_pair=self.inner.self_pair)
+            chosen[at] = texts[at].index(own[best])
+        return chosen
 
 
 def _best(

@@ -61,7 +61,7 @@ class DifformerSettings(TrainingSettings):
     )
     freeze_embeddings: bool = option(False, "do not train the embeddings (C.3)")
     from_folder: str = option("", "start from the layers and embeddings of this trained transformer")
-    tokenizer: str = option("bpe", "bpe, characters, wordpiece, or folder (the tokens of from_folder)")
+    tokenizer: str = option("bpe", "bpe, characters, wordpiece, or folder (from_folder's, as it is)")
     losses: str = option("vlb+anchor", "terms joined by +: vlb, anchor, rounding")
     label_smoothing: float = option(0.1, "of the anchor loss")
     length_factor: float = option(0.1, "weight of the length loss")

@@ -49,6 +49,10 @@ class ToldSettings(LengthSettings):
     eta: float = option(0.0, "share of fresh noise a step: 1 is ancestral, 0 is DDIM")
     told: float = option(0.99, "least time that the network is told, whatever the noise; 0 tells the truth")
 
+    @property
+    def selections(self) -> tuple[str, ...]:
+        return ("mbr", "score")  # the times at which texts are weighed may be below any that it learned
+
     def __post_init__(self) -> None:
         super().__post_init__()
         require_share(self, "told")

@@ -14,6 +14,7 @@ clock, the guess, the lengths) starts from chance.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -35,11 +36,15 @@ POSITIONS = "encoder.positions.weight", "positions.weight"
 @torch.no_grad()
 def take_layers(denoiser: EncoderDecoder, tokenizer: Tokenizer, folder: Path) -> None:
     """Let the denoiser start from the Transformer in the folder."""
+    heads = _heads(folder)
     taught = _read(folder)
     if Tokenizer.load(folder / "tokenizer.json").fingerprint != tokenizer.fingerprint:
         raise Problem(
-            f"The model in {folder} has other tokens than this corpus: set tokenizer to folder to take its."
+            f"The model in {folder} has other tokens than this corpus: set tokenizer to folder to take its, "
+            f"and in `prepare`, too, if the corpus was prepared."
         )
+    if heads != denoiser.heads:  # which no weight shows
+        raise _unlike(folder, f"{heads} heads where this model has {denoiser.heads}")
     own = denoiser.state_dict()
     for name in filter(_is_of_layers, own):
         _place(own[name], taught, name, folder)
@@ -68,6 +73,21 @@ def _take_embeddings(denoiser: EncoderDecoder, table: Tensor, folder: Path) -> N
     _weight(denoiser.out).copy_(into.T / into.square().sum(0).mean().sqrt())
 
 
+def _heads(folder: Path) -> int:
+    """The number of attention heads of a Transformer."""
+    try:
+        config = json.loads((folder / "config.json").read_text())
+        if config["recipe"] != "transformer":
+            raise Problem(
+                f"The model in {folder} is no transformer, but {config['recipe']}: name the folder of one."
+            )
+        return int(config["settings"]["heads"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Problem(
+            f"There is no whole model in {folder} ({error}); name the folder of a trained transformer."
+        ) from error
+
+
 def _read(folder: Path) -> Mapping[str, Tensor]:
     """The weights of a Transformer by the names that they have in its writer."""
     path = folder / "model.safetensors"
@@ -77,10 +97,7 @@ def _read(folder: Path) -> Mapping[str, Tensor]:
         raise Problem(
             f"There is no whole model in {folder} ({error}); name the folder of a trained transformer."
         ) from error
-    taught = {name.removeprefix(WRITER): weight for name, weight in weights.items()}
-    if not {"cross.weight", "space.table", *POSITIONS} <= taught.keys():
-        raise Problem(f"The model in {folder} is no transformer with an encoder: name the folder of one.")
-    return taught
+    return {name.removeprefix(WRITER): weight for name, weight in weights.items()}
 
 
 def _place(own: Tensor, taught: Mapping[str, Tensor], name: str, folder: Path) -> None:

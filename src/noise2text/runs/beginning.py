@@ -21,7 +21,16 @@ from noise2text.settings import change, read_config
 from noise2text.training import checkpoint
 from noise2text.training.processes import Team
 
-__all__ = ["as_before", "begin", "first_before_others", "named", "refuse_another", "require_free", "settle"]
+__all__ = [
+    "as_before",
+    "begin",
+    "first_before_others",
+    "forgotten_if_refused",
+    "named",
+    "refuse_another",
+    "require_free",
+    "settle",
+]
 
 CHANGEABLE = {"steps", "log_every", "validate_every", "save_every", "tensorboard", "sharded"}
 """Settings that a resumed run may change."""
@@ -65,16 +74,23 @@ def begin(
     """The settings, complete, and the data, prepared; the folder knows what the run is."""
     if team.is_first:
         _note(out, recipe.name, settings, **files)
-    try:
+    with forgotten_if_refused(out, resume=resume, team=team):
         data = open_data(**files, folder=out / "data", settings=settings, skip_bad=skip_bad, say=display.say)
         settings = recipe.resolve(settings, data.tokenizer)
+    if team.is_first:
+        _note(out, recipe.name, settings, **files)
+    return settings, data
+
+
+@contextmanager
+def forgotten_if_refused(out: Path, *, resume: bool, team: Team) -> Iterator[None]:
+    """Within, a problem leaves no trace of a new run, so that it can be started again without it."""
+    try:
+        yield
     except Problem:
         if not resume and team.is_first:
             _forget(out)
         raise
-    if team.is_first:
-        _note(out, recipe.name, settings, **files)
-    return settings, data
 
 
 def settle(

@@ -165,8 +165,8 @@ def _folder(texts: Iterator[str], settings: DataSettings) -> Tokenizer:
         )
     if not (Path(folder) / "tokenizer.json").is_file():
         raise Problem(
-            f"There is no tokenizer.json in {folder}; name the folder of a trained model, or let "
-            f"transformers write one, by its AutoTokenizer's save_pretrained."
+            f"There is no tokenizer.json in {folder}; name the folder of a trained model (for a model of "
+            f"transformers, its AutoTokenizer's save_pretrained writes one)."
         )
     return Tokenizer.load(Path(folder) / "tokenizer.json")
 

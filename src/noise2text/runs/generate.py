@@ -76,7 +76,7 @@ def _teacher(
     own = "auto" if precision == "int8" else precision
     model = load(teacher, device=device, precision=own)
     if not isinstance(model, Autoregressive):
-        raise Problem(f"{teacher} cannot say how likely a text is: train a transformer or a gru as teacher.")
+        raise Problem(f"{teacher} is no teacher: name the folder of a transformer or a gru.")
     return Likelihood(model, by=by)
 
 

@@ -21,7 +21,15 @@ from noise2text.problem import Problem, Stopped
 from noise2text.recipes import Recipe, find_recipe, load, save
 from noise2text.runs.at_once import learn_at_once
 from noise2text.runs.averaged import average_folders
-from noise2text.runs.beginning import as_before, begin, first_before_others, named, refuse_another, settle
+from noise2text.runs.beginning import (
+    as_before,
+    begin,
+    first_before_others,
+    forgotten_if_refused,
+    named,
+    refuse_another,
+    settle,
+)
 from noise2text.runs.data import Data
 from noise2text.runs.display import Display, Quiet
 from noise2text.runs.metrics import Metrics, Unwritten
@@ -80,7 +88,9 @@ def train(
                 found, settings, files, out, resume=resume, skip_bad=skip_bad, display=display, team=team
             )
         if found.fit is None:
-            Run(found, settings, data, out, place, display, team=team).go()
+            with forgotten_if_refused(out, resume=resume, team=team):
+                run = Run(found, settings, data, out, place, display, team=team)
+            run.go()
         elif team.is_first:
             learn_at_once(found, found.fit, settings, data, out, display)
         team.wait()

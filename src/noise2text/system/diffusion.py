@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.decoding.likelihood import Weighed, log_likelihoods
-from noise2text.decoding.noised import Noised
+from noise2text.decoding.noised import TIMES, Noised
 from noise2text.decoding.selection import Selector
 from noise2text.decoding.settings import DiffusionSettings, GuidanceSettings, LengthSettings
 from noise2text.decoding.strategies import Course, Draft, Parallel, finish
@@ -192,7 +192,8 @@ class LengthDiffusion(Diffusion):
         )
 
     def selector(self, how: LengthSettings) -> Selector:
-        return Weighed(self, mbr(how)) if how.select == "weighed" else super().selector(how)
+        by = f"own,times:{','.join(map(str, TIMES))}"
+        return Weighed(self, mbr(how), by) if how.select == "weighed" else super().selector(how)
 
     def room(self, how: LengthSettings) -> int:
         return how.length or self.max_target
