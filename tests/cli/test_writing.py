@@ -134,7 +134,7 @@ def test_int8_is_for_the_model_and_not_for_its_teacher(
         (["--teacher", "T"], "--select teacher"),
         (["--likelihood", "sum"], "--select teacher"),
         (["--select", "mbr", "--teacher", "T"], "--select teacher"),
-        (["--select", "teacher", "--teacher", "M"], "cannot say how likely"),
+        (["--select", "teacher", "--teacher", "M"], "is no teacher"),
         (["--select", "teacher", "--teacher", "nowhere"], "nowhere"),
         (["--select", "teacher", "--teacher", "T", "--likelihood", "median"], "median"),
     ],
