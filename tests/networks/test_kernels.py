@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.nn.functional import layer_norm, scaled_dot_product_attention
 
-from noise2text.networks.layers import added, split_heads, visible
+from noise2text.networks.attention import added, split_heads, visible
 
 GPU = torch.cuda.is_available()
 INTERPRETED = not GPU and "TRITON_INTERPRET" in os.environ and importlib.util.find_spec("triton") is not None

@@ -10,17 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.networks import fused
+from noise2text.networks.attention import split_heads, visible
 from noise2text.networks.encoder_decoder import remember
-from noise2text.networks.layers import (
-    AddNorm,
-    DecoderLayer,
-    EncoderLayer,
-    Stack,
-    TimeEmbedding,
-    attend,
-    split_heads,
-    visible,
-)
+from noise2text.networks.layers import AddNorm, DecoderLayer, EncoderLayer, Stack, TimeEmbedding
 
 PADDING = torch.tensor([[False] * 5, [False, False, False, True, True]])
 
@@ -70,15 +62,6 @@ def test_a_decoder_layer_is_torchs_post_norm_one() -> None:
     everything = torch.ones(1, 1, 1, 4, dtype=torch.bool)
     expected = oracle(x, memory, memory_key_padding_mask=PADDING)
     assert torch.allclose(ours(x, everything, *seen, visible(PADDING, x)), expected, atol=1e-5)
-
-
-def test_bytes_hide_keys_where_our_kernel_cannot_attend() -> None:
-    torch.manual_seed(0)
-    queries, keys, values = torch.randn(3, 2, 2, 5, 4)
-    hidden = PADDING[:, None, None]
-    plain = attend(queries, keys, values, visible(PADDING, queries))
-    assert torch.equal(attend(queries, keys, values, hidden.view(torch.uint8)), plain)
-    assert torch.equal(attend(queries, keys, values, ~hidden), plain)
 
 
 def test_the_clock_is_a_thousandfold_cosines_first_then_a_network_of_two_layers() -> None:

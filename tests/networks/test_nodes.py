@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from noise2text.networks.attention import visible
 from noise2text.networks.graphs import Graph, graphs, onnx_of
 from noise2text.networks.int8 import Int8Linear, has_int8
-from noise2text.networks.layers import CrossAttention, SelfAttention, visible
+from noise2text.networks.layers import CrossAttention, SelfAttention
 from noise2text.networks.sessions import Session
 
 from ..conftest import Make

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
 from noise2text.networks import fused
-from noise2text.networks.layers import DecoderLayer, EncoderLayer, split_heads, visible
+from noise2text.networks.attention import split_heads, visible
+from noise2text.networks.layers import DecoderLayer, EncoderLayer
 
 GPU = torch.cuda.is_available()
 INTERPRETED = not GPU and "TRITON_INTERPRET" in os.environ and importlib.util.find_spec("triton") is not None

@@ -20,16 +20,9 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from noise2text.diffusion.denoiser import Memory
 from noise2text.diffusion.space import Scores, Space
+from noise2text.networks.attention import added, split_heads, visible
 from noise2text.networks.encoder_decoder import Encoder, remember
-from noise2text.networks.layers import (
-    CrossAttention,
-    DecoderLayer,
-    SelfAttention,
-    Stack,
-    added,
-    split_heads,
-    visible,
-)
+from noise2text.networks.layers import CrossAttention, DecoderLayer, SelfAttention, Stack
 from noise2text.networks.writer import Writer
 from noise2text.text.canvas import Source
 

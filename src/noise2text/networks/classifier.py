@@ -11,7 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from noise2text.networks.layers import EncoderLayer, TimeEmbedding, start, visible
+from noise2text.networks.attention import visible
+from noise2text.networks.layers import EncoderLayer, TimeEmbedding, start
 
 __all__ = ["Classifier"]
 

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from noise2text.diffusion.denoiser import Memory
 from noise2text.diffusion.space import Space
+from noise2text.networks.attention import visible
 from noise2text.networks.encoder_decoder import Encoder, remember
-from noise2text.networks.layers import DecoderLayer, start, visible
+from noise2text.networks.layers import DecoderLayer, start
 from noise2text.text.canvas import Source
 
 __all__ = ["Editor"]

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from noise2text.diffusion.denoiser import Denoiser, Estimate, Held, Memory
 from noise2text.diffusion.schedules import Level
 from noise2text.diffusion.space import Space
+from noise2text.networks.attention import split_heads, visible
 from noise2text.networks.layers import (
     AddNorm,
     DecoderLayer,
@@ -20,9 +21,7 @@ from noise2text.networks.layers import (
     FeedForward,
     Stack,
     TimeEmbedding,
-    split_heads,
     start,
-    visible,
 )
 from noise2text.text.canvas import Source
 
@@ -34,7 +33,7 @@ def remember(
 ) -> Memory:
     """The memory of encoded sources, given every layer's keys and values side by side (B, S, 2·layers·W).
 
-    So many sources can share a row of keys and values, if the mask keeps them apart (`layers.visible`).
+    So many sources can share a row of keys and values, if the mask keeps them apart (`attention.visible`).
     """
     rows = both.reshape(len(both) // together, -1, both.shape[2])
     split = split_heads(rows, 2 * layers * heads)  # (B, 2·layers·heads, S, ·)

@@ -17,7 +17,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from noise2text.diffusion.denoiser import Memory
 from noise2text.diffusion.space import Space
-from noise2text.networks.layers import added
+from noise2text.networks.attention import added
 from noise2text.networks.writer import Writer
 from noise2text.text.canvas import Source
 

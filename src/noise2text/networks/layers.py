@@ -8,9 +8,10 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout, scaled_dot_product_attention
+from torch.nn.functional import dropout
 
 from noise2text.hardware import has_triton
+from noise2text.networks.attention import attend, only_generates, split_heads, visible
 
 __all__ = [
     "AddNorm",
@@ -21,39 +22,9 @@ __all__ = [
     "SelfAttention",
     "Stack",
     "TimeEmbedding",
-    "added",
-    "attend",
     "residual",
     "start",
-    "visible",
 ]
-
-
-FEW = 64  # keys that one tile of our own kernel holds
-
-
-def added(hidden: Tensor, like: Tensor) -> Tensor:
-    """0 where something is seen and −∞ where it is hidden, in the type that attention computes in."""
-    dtype = torch.get_autocast_dtype(like.device.type) if torch.is_autocast_enabled() else like.dtype
-    return torch.zeros_like(hidden, dtype=dtype).masked_fill_(hidden, -torch.inf)
-
-
-def visible(padding: Tensor, like: Tensor, *, together: int = 1, queries: int = 1) -> Tensor:
-    """What attention is told (B, 1, 1, S), so that every query sees all but the padding.
-
-    It is added to the scores, and made once for all layers: attention would make this of a mask each time.
-    Where rows of so many queries lie side by side, (B / together, 1, together·queries, together·S), none
-    sees another's. Our own kernel reads the padding itself, as bytes: torch's attention means by booleans
-    what is seen (`attend`).
-    """
-    if together == 1 and padding.shape[1] <= FEW and _halves(like) and _only_generates(like) and has_triton():
-        return padding.view(torch.uint8)[:, None, None, :]
-    mask = added(padding, like)
-    if together == 1:
-        return mask[:, None, None, :]
-    apart = added(~torch.eye(together, dtype=torch.bool, device=like.device), like)
-    rows = mask.view(-1, 1, 1, together, padding.shape[1]) + apart[:, None, :, None]  # (R, p, 1, p, S)
-    return rows.expand(-1, -1, queries, -1, -1).reshape(len(rows), 1, together * queries, -1)
 
 
 class AddNorm(nn.LayerNorm):
@@ -69,7 +40,7 @@ class AddNorm(nn.LayerNorm):
 
     def forward(self, x: Tensor, y: Tensor, shift: Tensor | None = None) -> Tensor:  # type: ignore[override]
         alike = x.dtype == y.dtype == self.weight.dtype and x.shape[1:] == y.shape[1:]
-        if _only_generates(x) and alike and shift is None and has_triton():
+        if only_generates(x) and alike and shift is None and has_triton():
             from noise2text.networks.kernels import add_norm
 
             return add_norm(x, y, self.weight, self.bias, self.eps)
@@ -79,15 +50,6 @@ class AddNorm(nn.LayerNorm):
             return fused(x, y, self.weight, self.bias, eps=self.eps, rate=self.rate, shift=shift)
         y = y if shift is None else y + shift
         return super().forward(x + dropout(y, self.rate, self.training))
-
-
-def _only_generates(x: Tensor) -> bool:
-    """Whether a GPU computes this, and nobody will ask for gradients."""
-    return x.is_cuda and torch.is_inference_mode_enabled() and not torch.is_autocast_enabled()
-
-
-def _halves(x: Tensor) -> bool:
-    return x.dtype in (torch.bfloat16, torch.float16)
 
 
 def multiplied(linear: nn.Module, x: Tensor, *, fused: bool, biased: bool = True) -> Tensor:
@@ -110,24 +72,6 @@ def residual(norm: AddNorm, x: Tensor, part: Part, *given: Any) -> Tensor:
         if shift is not None:
             return cast(Tensor, norm(x, part(x, *given, biased=False), shift))
     return cast(Tensor, norm(x, part(x, *given)))
-
-
-def split_heads(x: Tensor, heads: int) -> Tensor:
-    """(B, L, W) → (B, heads, L, W / heads)."""
-    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
-
-
-def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-    """What heads (B, heads, L, ·) take from the keys that a mask of `visible` lets through, as (B, L, W)."""
-    if mask is not None and mask.dtype == torch.uint8:
-        dim = queries.shape[-1]
-        if 16 <= dim <= 128 and dim.bit_count() == 1:
-            from noise2text.networks import kernels
-
-            return kernels.attend(queries, keys, values, mask)
-        mask = added(mask.bool(), queries)
-    seen = scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
-    return seen.transpose(1, 2).flatten(2)
 
 
 class SelfAttention(nn.Module):
@@ -215,7 +159,7 @@ class FeedForward(nn.Sequential):
         first, activation, drop, last = self
         hooked = first._forward_hooks  # a hook wants the layer to be called
         if (
-            _only_generates(x)
+            only_generates(x)
             and isinstance(activation, nn.ReLU)
             and isinstance(first, nn.Linear)
             and not hooked

@@ -77,11 +77,11 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """One node for attention of heads (B, heads, L, ·); its mask has a row a sentence (`layers.visible`).
+    """One node for attention of heads (B, heads, L, ·); its mask has a row a sentence (`attention.visible`).
 
     Where all keys are hidden torch answers with 0 and the engine with their mean; no text comes to that.
     """
-    assert (is_causal, scale, enable_gqa) == (False, None, False)  # `layers.attend` asks for nothing else
+    assert (is_causal, scale, enable_gqa) == (False, None, False)  # `attention.attend` asks for nothing else
     assert attn_mask is None or tuple(attn_mask.shape[1:3]) == (1, 1)
     import onnx
 
