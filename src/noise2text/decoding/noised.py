@@ -24,6 +24,7 @@ from noise2text.text.canvas import Canvas
 __all__ = ["TIMES", "Noised"]
 
 TIMES = (0.9, 0.75, 0.6)
+"""T: at these times a text is looked at."""
 
 
 @dataclass(frozen=True)
