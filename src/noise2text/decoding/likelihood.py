@@ -23,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from noise2text.decoding.captured import batch_size, width
 from noise2text.decoding.selection import MBR, Candidate
 from noise2text.decoding.utilities import UTILITIES
 from noise2text.networks.writer import Writer, shifted
@@ -31,6 +32,9 @@ from noise2text.text.canvas import Canvas, Layout
 from noise2text.text.rows import Rows
 
 __all__ = ["Likelihood", "Measure", "Teacher", "Weighed", "log_likelihood", "log_likelihoods"]
+
+FEWEST = 16
+"""Rows of a rounded shape, at least: ten candidates, however many of them are equal, are one shape."""
 
 Measure = Callable[[Canvas], Tensor]
 """What a model makes of given pairs of source and target: a value a pair, (B,)."""
@@ -55,23 +59,36 @@ def log_likelihoods(
     longest: int,
     batch: int,
     device: torch.device,
+    most: tuple[int, int] | None = None,
 ) -> list[float]:
     """log p of each target, in batches of like lengths; −∞ for what cannot be written.
 
     That is a target below the shortest or above the longest, and all but nothing in answer to nothing.
+    Recorded graphs want few shapes: with the `most` tokens of a source and of a target, shapes are rounded
+    up, and the last pair of a batch stands in for missing ones.
     """
     if batch < 1:
         raise Problem(f"The batch must hold at least 1 pair, not {batch}.")
     result = [-math.inf if source or target else 0.0 for source, target in zip(sources, targets, strict=True)]
     order = [i for i, target in enumerate(targets) if sources[i] and shortest <= len(target) <= longest]
     order.sort(key=lambda i: (len(targets[i]), len(sources[i])))
+    found = []  # on the device, which is not waited for until it has been asked everything
     for start in range(0, len(order), batch):
         chosen = order[start : start + batch]
-        pairs = (Rows.of([rows[i] for i in chosen]) for rows in (sources, targets))
-        values = measure(layout.canvas(*pairs).to(device)).tolist()
-        for i, value in zip(chosen, values, strict=True):
-            result[i] = value
+        pairs = [[rows[i] for i in chosen] for rows in (sources, targets)]
+        canvas = layout.canvas(*map(Rows.of, pairs)) if most is None else _rounded_up(layout, pairs, most)
+        found.append(measure(canvas.to(device))[: len(chosen)])
+    for i, value in zip(order, torch.cat(found).tolist() if found else [], strict=True):
+        result[i] = value
     return result
+
+
+def _rounded_up(layout: Layout, pairs: Sequence[list[Sequence[int]]], most: tuple[int, int]) -> Canvas:
+    """The canvas of the pairs, of one of few shapes."""
+    more = batch_size(max(FEWEST, len(pairs[0]))) - len(pairs[0])
+    sources, targets = (Rows.of([*rows, *[rows[-1]] * more]) for rows in pairs)
+    wide, long = (width(max(map(len, rows)), limit) for rows, limit in zip(pairs, most, strict=True))
+    return layout.canvas(sources, targets, shape=(wide, long))
 
 
 @torch.inference_mode()

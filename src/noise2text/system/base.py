@@ -27,7 +27,7 @@ from noise2text.text.canvas import Layout, Source
 from noise2text.text.rows import Rows
 from noise2text.text.tokenizer import Tokenizer
 
-__all__ = ["SELECTORS", "Generated", "Stop", "System", "mbr"]
+__all__ = ["SELECTORS", "Generated", "Stop", "System", "current", "mbr"]
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class System(nn.Module, ABC):
         if batch < 1:
             raise Problem(f"The batch must hold at least 1 sentence, not {batch}.")
         self.rest()
-        with _current(self.device):
+        with current(self.device):
             return self._generate(texts, settings, seed, batch, places, trace, selector)
 
     def _generate(
@@ -234,7 +234,7 @@ class System(nn.Module, ABC):
         ]
 
 
-def _current(device: torch.device) -> AbstractContextManager[Any]:
+def current(device: torch.device) -> AbstractContextManager[Any]:
     """Within, events, streams and kernels are this device's, also where it is not the first GPU."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 

@@ -22,7 +22,7 @@ from noise2text.diffusion.schedules import Rescaled, Schedule
 from noise2text.diffusion.steering import Guidance
 from noise2text.networks.lengths import PROPOSALS, Lengths
 from noise2text.problem import Problem
-from noise2text.system.base import SELECTORS, System, mbr
+from noise2text.system.base import SELECTORS, System, current, mbr
 from noise2text.text.canvas import Layout
 from noise2text.text.template import Template, find_template
 from noise2text.text.tokenizer import Tokenizer
@@ -176,17 +176,19 @@ class LengthDiffusion(Diffusion):
         A target that this model cannot write has −∞. A text that is too long is cut, as for `generate`.
         """
         self.rest()
-        rows = self.tokenizer.encode(targets)
-        found = log_likelihoods(
-            Noised(self.denoiser, self.learned_from, self.lengths),
-            self.layout,
-            [row[: self.max_source] for row in self.tokenizer.encode(texts)],
-            rows,
-            shortest=1,
-            longest=self.max_target,
-            batch=batch,
-            device=self.device,
-        )
+        rows, captures = self.tokenizer.encode(targets), self.recorded()
+        with current(self.device):
+            found = log_likelihoods(
+                Noised(self.denoiser, self.learned_from, self.lengths, captures),
+                self.layout,
+                [row[: self.max_source] for row in self.tokenizer.encode(texts)],
+                rows,
+                shortest=1,
+                longest=self.max_target,
+                batch=batch,
+                device=self.device,
+                most=(self.max_source, self.max_target) if captures else None,
+            )
         return (
             [value / max(1, len(row)) for value, row in zip(found, rows, strict=True)] if per_token else found
         )
