@@ -26,19 +26,18 @@ from noise2text.networks.lengths import LengthNll, Lengths
 from noise2text.problem import Problem
 from noise2text.recipes.pretrained_embeddings import place_embeddings
 from noise2text.recipes.recipe import Recipe
-from noise2text.recipes.teachers_layers import take_layers
+from noise2text.recipes.teachers_layers import StudentSettings, start_from_teacher
 from noise2text.settings import option, require_choice, require_heads, require_least, require_share
 from noise2text.system import LengthDiffusion
 from noise2text.text.canvas import Split
 from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.objective import DiffusionObjective
-from noise2text.training.settings import TrainingSettings
 
 __all__ = ["PRESETS", "RECIPE", "DifformerSettings", "begin", "build", "objective", "resolve"]
 
 
 @dataclass(frozen=True)
-class DifformerSettings(TrainingSettings):
+class DifformerSettings(StudentSettings):
     """Table 21's rows; the defaults are its IWSLT14 column."""
 
     width: int = option(512, "d_model")
@@ -60,8 +59,6 @@ class DifformerSettings(TrainingSettings):
         "", "start from these embeddings: a model folder of the same tokens, or a .npy table (V, d)"
     )
     freeze_embeddings: bool = option(False, "do not train the embeddings (C.3)")
-    from_folder: str = option("", "start from the layers and embeddings of this trained transformer")
-    tokenizer: str = option("bpe", "bpe, characters, wordpiece, or folder (from_folder's, as it is)")
     losses: str = option("vlb+anchor", "terms joined by +: vlb, anchor, rounding")
     label_smoothing: float = option(0.1, "of the anchor loss")
     length_factor: float = option(0.1, "weight of the length loss")
@@ -91,10 +88,6 @@ class DifformerSettings(TrainingSettings):
             raise Problem("Embeddings come from one model: set from_folder or embeddings_from, not both.")
         if self.factor is not None and not self.factor > 0:
             raise Problem(f"The setting factor must be above 0, not {self.factor}.")
-
-    @property
-    def tokenizers(self) -> tuple[str, ...]:
-        return (*super().tokenizers, "folder")
 
 
 _TERMS = ("vlb", "anchor", "rounding")
@@ -188,9 +181,7 @@ def _rescaled(settings: DifformerSettings, schedule: Schedule) -> nn.Module:
 
 def begin(settings: DifformerSettings, system: LengthDiffusion) -> None:
     """Take the embeddings of another model, or a teacher's layers, where that is asked for."""
-    if settings.from_folder:
-        assert isinstance(system.denoiser, EncoderDecoder)
-        take_layers(system.denoiser, system.tokenizer, Path(settings.from_folder))
+    start_from_teacher(settings, system)
     if settings.embeddings_from:
         place_embeddings(system.denoiser.space, system.tokenizer, Path(settings.embeddings_from))
 

@@ -25,18 +25,18 @@ from noise2text.diffusion.times import Uniform
 from noise2text.networks.encoder_decoder import EncoderDecoder
 from noise2text.problem import Problem
 from noise2text.recipes.recipe import Recipe, unchanged
+from noise2text.recipes.teachers_layers import StudentSettings, start_from_teacher
 from noise2text.settings import option, require_heads, require_least, require_share
 from noise2text.system import Diffusion
 from noise2text.text.filled import Filled
 from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.objective import DiffusionObjective, Draws
-from noise2text.training.settings import TrainingSettings
 
 __all__ = ["PRESETS", "RECIPE", "AdaptiveObjective", "SeqDiffuSeqSettings", "build", "objective"]
 
 
 @dataclass(frozen=True)
-class SeqDiffuSeqSettings(TrainingSettings):
+class SeqDiffuSeqSettings(StudentSettings):
     """Section 5.3, appendix D and table 6; the defaults are its translation column."""
 
     max_target: int = option(63, "longest target in tokens; its canvas has one place more, for the end")
@@ -220,4 +220,5 @@ RECIPE = Recipe(
     resolve=unchanged,
     build=build,
     objective=objective,
+    start=start_from_teacher,
 )

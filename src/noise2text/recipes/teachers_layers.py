@@ -1,8 +1,9 @@
 """A trained Transformer to start from: its layers, and its embeddings in the diffusion's dimension.
 
-Difformer's encoder and decoder consist of the Transformer's layers, so that a student can start from its
-teacher's. Only their embeddings differ: the Transformer's are as wide as its states, the diffusion's have d
-channels. With √W·E = U·diag(s)·Rᵀ, E the teacher's table (V, W), and the d largest of the singular values s,
+The encoder and the decoder of Difformer and SeqDiffuSeq consist of the Transformer's layers, so that a
+student can start from its teacher's. Only their embeddings differ: the Transformer's are as wide as its
+states, the diffusion's have d channels. With √W·E = U·diag(s)·Rᵀ, E the teacher's table (V, W), and the d
+largest of the singular values s,
 
     z₀ = √V · U,     P = P′ = R · diag(s) / √V,     Q ∝ Pᵀ,
 
@@ -10,31 +11,65 @@ so that P·z₀ is as near to √W·E as d channels allow, and is it for d = W: 
 teacher's says. The channels of z₀ have unit mean squares and do not correlate, as if drawn by chance, which
 the schedules and the noise factor count on. Q's rows have unit norm on average. What the teacher has not (the
 clock, the guess, the lengths) starts from chance.
+
+So does padding where a canvas is filled with it. A teacher neither reads nor writes it, and lets it fall
+together with all else that it never writes: most places of such a canvas would be one small z₀, and another
+token's, too. It keeps the direction that it has by chance, and gets the size √d that tokens have on average.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from noise2text.networks.encoder_decoder import EncoderDecoder
 from noise2text.problem import Problem
+from noise2text.settings import option
+from noise2text.system import Diffusion
 from noise2text.text.tokenizer import Tokenizer
+from noise2text.training.settings import TrainingSettings
 
-__all__ = ["take_layers"]
+__all__ = ["StudentSettings", "start_from_teacher"]
 
 WRITER = "writer."  # how the names of a Transformer's weights begin
 POSITIONS = "encoder.positions.weight", "positions.weight"
 
 
+@dataclass(frozen=True)
+class StudentSettings(TrainingSettings):
+    """What a recipe needs whose network can start from a Transformer's."""
+
+    from_folder: str = option("", "start from the layers and embeddings of this trained transformer")
+    tokenizer: str = option("bpe", "bpe, characters, wordpiece, or folder (from_folder's, as it is)")
+
+    @property
+    def tokenizers(self) -> tuple[str, ...]:
+        return (*super().tokenizers, "folder")
+
+
 @torch.no_grad()
-def take_layers(denoiser: EncoderDecoder, tokenizer: Tokenizer, folder: Path) -> None:
+def start_from_teacher(settings: StudentSettings, system: Diffusion) -> None:
+    """Let the system start from the Transformer that its settings name, if they name one."""
+    if not settings.from_folder:
+        return
+    assert isinstance(system.denoiser, EncoderDecoder)
+    space, tokenizer = system.denoiser.space, system.tokenizer
+    untaught = sorted(set(system.layout.ends) - {tokenizer.eos})  # what fills a canvas after the end
+    directions = normalize(space.table[untaught], dim=1)
+    _take_layers(system.denoiser, tokenizer, Path(settings.from_folder))
+    space.table[untaught] = directions * space.dim**0.5 / space.scale
+
+
+@torch.no_grad()
+def _take_layers(denoiser: EncoderDecoder, tokenizer: Tokenizer, folder: Path) -> None:
     """Let the denoiser start from the Transformer in the folder."""
     heads = _heads(folder)
     taught = _read(folder)
