@@ -24,8 +24,8 @@ from noise2text.networks.kernels import column_sums, shared
 
 __all__ = ["Dropout", "add_norm"]
 
-FORWARD = {"numbers": 1024, "warps": 4, "shares": 4096}
-BACK = {"numbers": 1024, "warps": 4, "shares": 640}
+FORWARD = {"numbers": 1024, "warps": 4, "shares": 8192}
+BACK = {"numbers": 4096, "warps": 8, "shares": 264}
 """The numbers that are taken at once, in whole rows, and about how many programs share the rows: on the way
 back few enough for sums that are quickly added up."""
 
