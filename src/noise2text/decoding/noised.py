@@ -1,11 +1,11 @@
 """How likely a diffusion model itself finds a given text: how well it reads the text through noise.
 
-    ℓ(y | x) = 1/|T| · Σ_{t ∈ T} Σ_i log p(y_i | z_t, x) + log p(|y| | x),     z_t = α_t·z₀(y) + σ_t·ε
+    ℓ(y | x) = Σ_i log p(y_i | z_t, x) + log p(|y| | x),     z_t = α_t·z₀(y) + σ_t·ε
 
 A diffusion model has no likelihood that one pass computes, only bounds that take many. This stands in for
-one: at a few times T at which words are half hidden, p(y_i | z_t, x) comes from the source and from what is
-seen of the other words. The noise is that of training, and ε is the same for all texts, position by position,
-so that what sets candidates apart is what they say. On a GPU all of it is one recorded graph.
+one: at a time t at which words are half hidden, p(y_i | z_t, x) comes from the source and from what is seen
+of the other words. The noise is that of training, and ε is the same for all texts, position by position, so
+that what sets candidates apart is what they say. On a GPU all of it is one recorded graph.
 """
 
 from __future__ import annotations
@@ -23,23 +23,20 @@ from noise2text.hardware import send
 from noise2text.networks.lengths import Lengths
 from noise2text.text.canvas import Canvas
 
-__all__ = ["TIMES", "Noised"]
+__all__ = ["TIME", "Noised"]
 
-TIMES = (0.9, 0.75, 0.6)
-"""T: at these times a text is looked at."""
+TIME = 0.8
+"""t: when a text is looked at. Looks at several times were no better (docs/difformer.md)."""
 
 
 @dataclass(frozen=True)
 class _Given:
-    """The texts, and the levels at the times T, a row each."""
+    """The texts, and how noisy they are looked at."""
 
     canvas: Canvas
-    alpha: Tensor  # (T, 1 or L, 1)
-    sigma: Tensor  # (T, 1 or L, 1)
-    clock: Tensor  # (T, 1 or L)
-
-    def level(self, number: int) -> Level:
-        return Level(*(each[number, None] for each in (self.alpha, self.sigma, self.clock)))
+    alpha: Tensor  # (1, 1 or L, 1)
+    sigma: Tensor  # (1, 1 or L, 1)
+    clock: Tensor  # (1, 1 or L)
 
 
 @dataclass(frozen=True)
@@ -54,25 +51,24 @@ class Noised:
     @torch.inference_mode()
     def __call__(self, canvas: Canvas) -> Tensor:
         """ℓ of every row's target, (B,)."""
-        level: Level = self.schedule(torch.tensor(TIMES, dtype=torch.float64), canvas.tokens.shape[1])
-        levels = (level.alpha, level.sigma, level.clock)
-        given = _Given(canvas, *(send(each.float(), canvas.tokens.device) for each in levels))
+        level: Level = self.schedule(torch.tensor([TIME], dtype=torch.float64), canvas.tokens.shape[1])
+        parts = (level.alpha, level.sigma, level.clock)
+        given = _Given(canvas, *(send(part.float(), canvas.tokens.device) for part in parts))
         if self.captures is None:
             return self._measure(given)[0]
         name = ("noised", who(self.denoiser), self.lengths.classes.weight.data_ptr())
         return self.captures.call(name, self._measure, given)[0]
 
     def _measure(self, given: _Given) -> tuple[Tensor]:
-        canvas = given.canvas
+        canvas, level = given.canvas, Level(given.alpha, given.sigma, given.clock)
         memory, held = self.denoiser.read(canvas.source), self.denoiser.hold(canvas)
-        total = -self.lengths.surprise(memory, canvas.padding)[:, 0]
-        for number in range(len(TIMES)):
-            level, noise = given.level(number), self._noise(number, held.given)
-            z = level.alpha * held.given + level.sigma * noise
-            logits = self.denoiser.logits(self.denoiser(z, level, memory, held, None)).float()
-            right = logits.gather(-1, canvas.tokens[..., None])[..., 0] - logits.logsumexp(-1)  # (B, L)
-            total = total + torch.where(canvas.scored, right, 0.0).sum(1) / len(TIMES)
-        return (total,)
+        z = level.alpha * held.given + level.sigma * _noise(held.given)
+        logits = self.denoiser.logits(self.denoiser(z, level, memory, held, None)).float()
+        right = logits.gather(-1, canvas.tokens[..., None])[..., 0] - logits.logsumexp(-1)  # (B, L)
+        length = -self.lengths.surprise(memory, canvas.padding)[:, 0]
+        return (torch.where(canvas.scored, right, 0.0).sum(1) + length,)
 
-    def _noise(self, number: int, like: Tensor) -> Tensor:
-        return gaussian(key(torch.zeros(1, dtype=torch.long, device=like.device)), number, *like.shape[1:])
+
+def _noise(like: Tensor) -> Tensor:
+    """The noise of every text, (1, L, D)."""
+    return gaussian(key(torch.zeros(1, dtype=torch.long, device=like.device)), 0, *like.shape[1:])

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.decoding.likelihood import Weighed, log_likelihoods
-from noise2text.decoding.noised import TIMES, Noised
+from noise2text.decoding.noised import TIME, Noised
 from noise2text.decoding.selection import Selector
 from noise2text.decoding.settings import DiffusionSettings, GuidanceSettings, LengthSettings
 from noise2text.decoding.strategies import Course, Draft, Parallel, finish
@@ -194,7 +194,7 @@ class LengthDiffusion(Diffusion):
         )
 
     def selector(self, how: LengthSettings) -> Selector:
-        by = f"own,times:{','.join(map(str, TIMES))}"
+        by = f"own,time:{TIME}"
         return Weighed(self, mbr(how), by) if how.select == "weighed" else super().selector(how)
 
     def room(self, how: LengthSettings) -> int:
