@@ -42,6 +42,8 @@ def test_what_cannot_be_written_has_no_likelihood(tokenizer: Tokenizer) -> None:
     system = system_of("gru", tokenizer)
     assert system.likelihood(["a", "", ""], ["1" * 17, "1", ""]) == [-math.inf, -math.inf, 0.0]
     assert system.likelihood([], []) == []
+    with pytest.raises(Problem, match="list of texts"):
+        system.likelihood(["a"], "1")
 
 
 class Fixed:

@@ -58,6 +58,8 @@ def test_what_cannot_be_written_has_no_likelihood(small: Make) -> None:
     assert small().likelihood(["a", "a", ""], ["1" * 17, "", "1"]) == [-math.inf] * 3
     with pytest.raises(Problem, match="at least 1 pair"):
         small().likelihood(["a"], ["1"], batch=0)
+    with pytest.raises(Problem, match="list of texts"):
+        small().likelihood("a", ["1"])
 
 
 def test_weighed_selection_is_made_by_the_model_itself(small: Make) -> None:

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from noise2text.decoding.captured import Captures, who
+from noise2text.decoding.captured import Captures, which, who
 from noise2text.diffusion.denoiser import Denoiser
 from noise2text.diffusion.noise import gaussian, key
 from noise2text.diffusion.schedules import Level
-from noise2text.hardware import send
 from noise2text.networks.lengths import Lengths
 from noise2text.text.canvas import Canvas
 
@@ -27,16 +26,6 @@ __all__ = ["TIME", "Noised"]
 
 TIME = 0.8
 """t: when a text is looked at. Looks at several times were no better (docs/difformer.md)."""
-
-
-@dataclass(frozen=True)
-class _Given:
-    """The texts, and how noisy they are looked at."""
-
-    canvas: Canvas
-    alpha: Tensor  # (1, 1 or L, 1)
-    sigma: Tensor  # (1, 1 or L, 1)
-    clock: Tensor  # (1, 1 or L)
 
 
 @dataclass(frozen=True)
@@ -51,22 +40,25 @@ class Noised:
     @torch.inference_mode()
     def __call__(self, canvas: Canvas) -> Tensor:
         """ℓ of every row's target, (B,)."""
-        level: Level = self.schedule(torch.tensor([TIME], dtype=torch.float64), canvas.tokens.shape[1])
-        parts = (level.alpha, level.sigma, level.clock)
-        given = _Given(canvas, *(send(part.float(), canvas.tokens.device) for part in parts))
         if self.captures is None:
-            return self._measure(given)[0]
-        name = ("noised", who(self.denoiser), self.lengths.classes.weight.data_ptr())
-        return self.captures.call(name, self._measure, given)[0]
+            return self._measure(canvas)[0]
+        name = ("noised", who(self.denoiser), *which(self.schedule), self.lengths.classes.weight.data_ptr())
+        return self.captures.call(name, self._measure, canvas)[0]
 
-    def _measure(self, given: _Given) -> tuple[Tensor]:
-        canvas, level = given.canvas, Level(given.alpha, given.sigma, given.clock)
+    def _measure(self, canvas: Canvas) -> tuple[Tensor]:
         memory, held = self.denoiser.read(canvas.source), self.denoiser.hold(canvas)
+        level = self._level(held.given)
         z = level.alpha * held.given + level.sigma * _noise(held.given)
         logits = self.denoiser.logits(self.denoiser(z, level, memory, held, None)).float()
         right = logits.gather(-1, canvas.tokens[..., None])[..., 0] - logits.logsumexp(-1)  # (B, L)
         length = -self.lengths.surprise(memory, canvas.padding)[:, 0]
         return (torch.where(canvas.scored, right, 0.0).sum(1) + length,)
+
+    def _level(self, like: Tensor) -> Level:
+        """How noisy the texts are looked at; made where they are, so that it can be recorded."""
+        time = torch.full((1,), TIME, dtype=torch.float64, device=like.device)
+        level: Level = self.schedule(time, like.shape[1])
+        return Level(*(part.to(like) for part in (level.alpha, level.sigma, level.clock)))
 
 
 def _noise(like: Tensor) -> Tensor:

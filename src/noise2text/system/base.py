@@ -27,7 +27,7 @@ from noise2text.text.canvas import Layout, Source
 from noise2text.text.rows import Rows
 from noise2text.text.tokenizer import Tokenizer
 
-__all__ = ["SELECTORS", "Generated", "Stop", "System", "current", "mbr"]
+__all__ = ["SELECTORS", "Generated", "Stop", "System", "current", "mbr", "refuse_one"]
 
 
 @dataclass(frozen=True)
@@ -134,8 +134,7 @@ class System(nn.Module, ABC):
         otherwise), not on the batch. An empty text, or one of spaces, gives an empty text. A `selector` takes
         the place of the one that the settings name.
         """
-        if isinstance(texts, str):
-            raise Problem("generate takes a list of texts; put the one text into a list.")
+        refuse_one("generate", texts)
         if batch < 1:
             raise Problem(f"The batch must hold at least 1 sentence, not {batch}.")
         self.rest()
@@ -237,6 +236,12 @@ class System(nn.Module, ABC):
 def current(device: torch.device) -> AbstractContextManager[Any]:
     """Within, events, streams and kernels are this device's, also where it is not the first GPU."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+
+
+def refuse_one(name: str, *texts: Sequence[str]) -> None:
+    """Refuse a text where a list of texts is wanted: it would be taken for a list of letters."""
+    if any(isinstance(each, str) for each in texts):
+        raise Problem(f"{name} takes a list of texts; put the one text into a list.")
 
 
 def mbr(how: Any) -> MBR:

@@ -22,7 +22,7 @@ from noise2text.diffusion.schedules import Rescaled, Schedule
 from noise2text.diffusion.steering import Guidance
 from noise2text.networks.lengths import PROPOSALS, Lengths
 from noise2text.problem import Problem
-from noise2text.system.base import SELECTORS, System, current, mbr
+from noise2text.system.base import SELECTORS, System, current, mbr, refuse_one
 from noise2text.text.canvas import Layout
 from noise2text.text.template import Template, find_template
 from noise2text.text.tokenizer import Tokenizer
@@ -175,13 +175,16 @@ class LengthDiffusion(Diffusion):
 
         A target that this model cannot write has −∞. A text that is too long is cut, as for `generate`.
         """
+        refuse_one("likelihood", texts, targets)
         self.rest()
+        different = list(dict.fromkeys(texts))  # candidates share their source
+        sources = dict(zip(different, self.tokenizer.encode(different), strict=True))
         rows, captures = self.tokenizer.encode(targets), self.recorded()
         with current(self.device):
             found = log_likelihoods(
                 Noised(self.denoiser, self.learned_from, self.lengths, captures),
                 self.layout,
-                [row[: self.max_source] for row in self.tokenizer.encode(texts)],
+                [sources[text][: self.max_source] for text in texts],
                 rows,
                 shortest=1,
                 longest=self.max_target,
