@@ -21,6 +21,11 @@ def test_the_shipped_model_translates_sentences_that_were_written_for_this_test(
     assert len(made.candidates[0]) == 10
 
 
+def test_its_candidates_count_by_how_likely_it_finds_them() -> None:
+    how = noise2text.load("de-en", device="cpu").how
+    assert (how.select, how.factor) == ("weighed", 4.0)
+
+
 def test_its_length_can_be_chosen() -> None:
     model = noise2text.load("de-en", device="cpu")
     words = [len(model.generate(SOURCES[:1], length=length).texts[0].split()) for length in (4, 8, 12)]

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# The German→English tables of docs/results.md: a teacher, its corpus, students that start from it, their texts.
+#
+#     bash benchmarks/german_english.sh DATA OUT
+#
+# DATA holds tatoeba/ and multi30k/ as `noise2text data` writes them (train.jsonl, valid.jsonl); further folders with
+# a valid.jsonl, named in ELSEWHERE, are translated, too. Stop it and start it again as you like: it goes on where it
+# was. MORE is added to every training command, such as MORE="--set steps=20" to try it. About 12 minutes on an H200.
+set -euo pipefail
+DATA=$1 OUT=$2 PYTHON=${PYTHON:-python}
+N="$PYTHON -m noise2text" HERE=$(dirname "$0")
+SHAPE="width=512 ffn=2048 heads=8 encoder_layers=6 decoder_layers=6 max_source=64"
+mkdir -p "$OUT"
+
+train() { # RECIPE FOLDER CORPUS SETTING...
+  local recipe=$1 folder=$2 corpus=$3 sets=() setting
+  shift 3
+  for setting in "$@"; do sets+=(--set "$setting"); done
+  # shellcheck disable=SC2086
+  $N train "$recipe" --preset iwslt14-de-en --train "$corpus" --valid "$DATA/tatoeba/valid.jsonl" --out "$OUT/$folder" \
+    --resume "${sets[@]}" --set validation_sentences=300 ${MORE:-}
+}
+
+both=$OUT/both.jsonl
+[ -e "$both" ] || cat "$DATA/tatoeba/train.jsonl" "$DATA/multi30k/train.jsonl" > "$both"
+train transformer teacher "$both" $SHAPE max_target=64 tokenizer=bpe vocabulary=10000 dropout=0.2 tokens=32768 warmup=800 \
+  learning_rate=7e-4 clip=1.0 decay=cosine steps=2300 validate_every=2300
+[ -e "$OUT/distilled.jsonl" ] || $N distill "$OUT/teacher" --input "$both" --output "$OUT/distilled.jsonl" --beam 5 --batch 512
+[ -e "$OUT/mixed.jsonl" ] || cat "$both" "$OUT/distilled.jsonl" > "$OUT/mixed.jsonl"
+START="tokenizer=folder from_folder=$OUT/teacher"
+train difformer student "$OUT/mixed.jsonl" $SHAPE $START max_target=64 dropout=0.3 tokens=16384 warmup=500 learning_rate=7e-4 \
+  decay=cosine steps=20000 validate_every=5000
+train seqdiffuseq seqdiffuseq "$OUT/distilled.jsonl" $SHAPE $START max_target=47 embedding=64 dropout=0.1 tokens=16384 warmup=400 \
+  learning_rate=5e-4 clip=1.0 ema=0.999 decay=cosine refit_first=1500 refit_every=1000 steps=4000 validate_every=4000 \
+  generation_steps=50
+
+few="steps=5 stop_early=0 eta=0 solver=multistep"
+for set in tatoeba multi30k ${ELSEWHERE:-}; do
+  pairs=$DATA/$set/valid.jsonl texts=$OUT/texts/$set
+  echo "$set: the teacher"
+  echo "beam beam=5" | $PYTHON "$HERE/ways.py" "$OUT/teacher" "$pairs" "$texts"
+  echo "$set: Difformer, and the difference to the teacher's beam"
+  $PYTHON "$HERE/ways.py" "$OUT/student" "$pairs" "$texts" --against "$texts/beam.jsonl" --teacher "$OUT/teacher" << WAYS
+one length_beam=1 noise_beam=1
+mbr
+mbr-few $few
+mbr-4 factor=4
+weighed select=weighed
+weighed-2 factor=2 select=weighed
+weighed-4 factor=4 select=weighed
+weighed-few factor=4 select=weighed $few
+weighed-21 factor=4 select=weighed length_beam=7 noise_beam=3
+teacher select=teacher
+WAYS
+  echo "$set: SeqDiffuSeq"
+  printf 'seq-one noise_beam=1\nseq-mbr noise_beam=10\n' |
+    $PYTHON "$HERE/ways.py" "$OUT/seqdiffuseq" "$pairs" "$texts" --against "$texts/beam.jsonl"
+done
+$PYTHON "$HERE/latency.py" "$OUT/student" "$OUT/teacher" "$DATA/tatoeba/valid.jsonl" --way "" --way "$few" \
+  --way "select=weighed" --way "factor=4 select=weighed $few" --way "length_beam=1 noise_beam=1 steps=1 stop_early=0"
