@@ -5,7 +5,7 @@
 #
 # DATA holds tatoeba/ and multi30k/ as `noise2text data` writes them (train.jsonl, valid.jsonl); further folders with
 # a valid.jsonl, named in ELSEWHERE, are translated, too. Stop it and start it again as you like: it goes on where it
-# was. MORE is added to every training command, such as MORE="--set steps=20" to try it. About 12 minutes on an H200.
+# was. MORE is added to every training command: MORE="--set steps=20" tries it, in an OUT of its own.
 set -euo pipefail
 DATA=$1 OUT=$2 PYTHON=${PYTHON:-python}
 N="$PYTHON -m noise2text" HERE=$(dirname "$0")
@@ -22,11 +22,12 @@ train() { # RECIPE FOLDER CORPUS SETTING...
 }
 
 both=$OUT/both.jsonl
-[ -e "$both" ] || cat "$DATA/tatoeba/train.jsonl" "$DATA/multi30k/train.jsonl" > "$both"
+whole() { [ -e "$1" ] || { cat "${@:2}" > "$1.draft" && mv "$1.draft" "$1"; }; }
+whole "$both" "$DATA/tatoeba/train.jsonl" "$DATA/multi30k/train.jsonl"
 train transformer teacher "$both" $SHAPE max_target=64 tokenizer=bpe vocabulary=10000 dropout=0.2 tokens=32768 warmup=800 \
   learning_rate=7e-4 clip=1.0 decay=cosine steps=2300 validate_every=2300
 [ -e "$OUT/distilled.jsonl" ] || $N distill "$OUT/teacher" --input "$both" --output "$OUT/distilled.jsonl" --beam 5 --batch 512
-[ -e "$OUT/mixed.jsonl" ] || cat "$both" "$OUT/distilled.jsonl" > "$OUT/mixed.jsonl"
+whole "$OUT/mixed.jsonl" "$both" "$OUT/distilled.jsonl"
 START="tokenizer=folder from_folder=$OUT/teacher"
 train difformer student "$OUT/mixed.jsonl" $SHAPE $START max_target=64 dropout=0.3 tokens=16384 warmup=500 learning_rate=7e-4 \
   decay=cosine steps=20000 validate_every=5000
@@ -57,4 +58,5 @@ WAYS
     $PYTHON "$HERE/ways.py" "$OUT/seqdiffuseq" "$pairs" "$texts" --against "$texts/beam.jsonl"
 done
 $PYTHON "$HERE/latency.py" "$OUT/student" "$OUT/teacher" "$DATA/tatoeba/valid.jsonl" --way "" --way "$few" \
-  --way "select=weighed" --way "factor=4 select=weighed $few" --way "length_beam=1 noise_beam=1 steps=1 stop_early=0"
+  --way "factor=4 select=weighed" --way "factor=4 select=weighed $few" \
+  --way "length_beam=1 noise_beam=1 steps=2 stop_early=0" --way "length_beam=1 noise_beam=1 steps=1 stop_early=0"

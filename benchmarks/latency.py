@@ -3,8 +3,9 @@
     python benchmarks/latency.py MODEL TEACHER INPUT [--sentences 60] [--way "steps=5 factor=4"]...
 
 Each way is settings of generation; without one the model's own are timed. Every sentence is answered once
-before the clock runs, so that its shapes are known. Transformers' `generate` has a Marian model of the
-teacher's shape with random weights; it starts from tokens and writes as many as the teacher does.
+before the clock runs, so that its shapes are known. All are compared with transformers' `generate`, which has
+a Marian model of the teacher's shape with random weights, and starts from tokens; it reads and writes as many
+as the teacher writes.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from noise2text.system import System
 from noise2text.text.corpus import read_sources
 
 
-def medians(calls: Sequence[Callable[[], object]], device: torch.device) -> tuple[float, float]:
+def measured(calls: Sequence[Callable[[], object]], device: torch.device) -> tuple[float, float]:
     """The median and the ninth decile of the calls' milliseconds, after a round that does not count."""
     times = []
     for call in (*calls, *calls):
@@ -43,7 +44,7 @@ def medians(calls: Sequence[Callable[[], object]], device: torch.device) -> tupl
 def peer_calls(
     teacher: System, folder: Path, texts: Sequence[str], *, beams: int
 ) -> list[Callable[[], object]]:
-    """Transformers' `generate`, with as many tokens a sentence as the teacher reads and writes."""
+    """Transformers' `generate`, which reads and writes as many tokens a sentence as the teacher writes."""
     _, settings = settings_of(folder)
     shape = {"width": settings.width, "ffn": settings.ffn, "heads": settings.heads}
     dtype = next(teacher.parameters()).dtype
@@ -63,6 +64,8 @@ def main() -> None:
     parser.add_argument("--device", default=None)
     arguments = parser.parse_args()
     texts = list(islice(read_sources(arguments.input), arguments.sentences))
+    if len(texts) < 2:
+        parser.error("a median needs at least two sentences")
     teacher, beam = load(arguments.teacher, device=arguments.device), arguments.beam
     model = load(arguments.model, device=arguments.device)
     rows: dict[str, Sequence[Callable[[], object]]] = {
@@ -75,7 +78,7 @@ def main() -> None:
     first = 0.0
     print(f"{len(texts)} sentences, one at a time, ms: median, ninth decile, how many times as fast")
     for name, calls in rows.items():
-        median, slow = medians(calls, model.device)
+        median, slow = measured(calls, model.device)
         first = first or median
         print(f"{median:>8.2f} {slow:>8.2f} {first / median:>6.1f}  {name}", flush=True)
 

@@ -4,7 +4,8 @@
 #     bash benchmarks/paraphrase.sh DATA OUT
 #
 # DATA holds qqp/train.jsonl and qqp/valid.jsonl, as `noise2text data qqp` writes them. Each pair is learned in both
-# directions. Stop it and start it again as you like: it goes on where it was. MORE is added to every training command.
+# directions. Stop it and start it again as you like: it goes on where it was. MORE is added to every training command:
+# MORE="--set steps=20" tries it, in an OUT of its own.
 set -euo pipefail
 DATA=$1 OUT=$2 PYTHON=${PYTHON:-python}
 N="$PYTHON -m noise2text" HERE=$(dirname "$0")
@@ -17,13 +18,14 @@ import sys
 from pathlib import Path
 
 data, out = map(Path, sys.argv[1:])
-for name in ("train", "valid"):
+for name in ("valid", "train"):  # the last to be written is the one that is looked for
     lines = (data / f"{name}.jsonl").read_text(encoding="utf-8").lower().splitlines()
     pairs = [(pair["src"], pair["trg"]) for pair in map(json.loads, lines)]
     turned = [(b, a) for a, b in pairs] if name == "train" else []
     written = [json.dumps({"src": a, "trg": b}, ensure_ascii=False) for a, b in dict.fromkeys(pairs + turned)]
     path = out / ("pairs.jsonl" if turned else "valid.jsonl")
-    path.write_text("".join(f"{line}\n" for line in written), encoding="utf-8")
+    path.with_suffix(".draft").write_text("".join(f"{line}\n" for line in written), encoding="utf-8")
+    path.with_suffix(".draft").rename(path)
 CODE
 
 train() { # RECIPE PRESET FOLDER SETTING...

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import noise2text
-from noise2text.decoding.likelihood import Weighed
 from noise2text.decoding.noised import TIME
 from noise2text.decoding.selection import Candidate
 from noise2text.decoding.settings import DiffusionSettings
+from noise2text.decoding.weighed import Weighed
 from noise2text.diffusion.noise import gaussian, key
 from noise2text.problem import Problem
 from noise2text.recipes.dinoiser import ToldSettings
@@ -60,15 +60,39 @@ def test_what_cannot_be_written_has_no_likelihood(small: Make) -> None:
         small().likelihood(["a"], ["1"], batch=0)
     with pytest.raises(Problem, match="list of texts"):
         small().likelihood("a", ["1"])
+    with pytest.raises(Problem, match="1 and 2"):
+        small().likelihood(["a"], ["1", "2"])
 
 
-def test_weighed_selection_is_made_by_the_model_itself(small: Make) -> None:
-    system = small()
-    how: dict[str, Any] = {"steps": 3, "stop_early": 0, "length_beam": 4, "noise_beam": 2}
-    made = system.generate(SOURCES, select="weighed", **how)
-    for source, text, candidates in zip(SOURCES, made.texts, made.candidates, strict=True):
-        chosen = Weighed(system)([Candidate(each, (), 0.0, source) for each in candidates])
-        assert text == candidates[chosen]
+HOW: dict[str, Any] = {"select": "weighed", "steps": 3, "stop_early": 0, "length_beam": 4, "noise_beam": 2}
+
+
+@pytest.mark.parametrize("strategy", ["parallel", "token-by-token"])
+def test_weighed_candidates_are_scored_and_chosen_by_the_model_itself(small: Make, strategy: str) -> None:
+    """These tokens are letters, so that a text is written in one way only, as the likelihood takes it."""
+    system = small(factor=3.0)
+    made = system.generate(SOURCES, strategy=strategy, **HOW)
+    for source, text, candidates, scores in zip(
+        SOURCES, made.texts, made.candidates, made.scores, strict=True
+    ):
+        expected = system.likelihood([source] * len(candidates), candidates, per_token=True)
+        assert scores == pytest.approx(expected, rel=1e-4)
+        pairs = zip(candidates, scores, strict=True)
+        assert text == candidates[Weighed()([Candidate(each, (), score) for each, score in pairs])]
+
+
+def test_what_is_given_is_judged_with_the_rest(small: Make) -> None:
+    system = small(factor=3.0)
+    made = system.generate(SOURCES[:1], prefix="19", length=6, **HOW)
+    expected = system.likelihood(SOURCES[:1] * 2, made.candidates[0], per_token=True)
+    lengths = system.lengths.log_probabilities(system.denoiser.read(source_of(system, SOURCES[0])))
+    offset = 6 - len(system.tokenizer.encode(SOURCES[:1])[0]) + system.lengths.reach
+    asked = lengths[0, offset].item() / 6  # a length that was asked for is not judged
+    assert [score + asked for score in made.scores[0]] == pytest.approx(expected, rel=1e-4)
+
+
+def source_of(system: LengthDiffusion, text: str) -> Any:
+    return system.layout.source(Rows.of(system.tokenizer.encode([text])))
 
 
 def test_what_predicts_no_length_cannot_weigh() -> None:

@@ -10,6 +10,7 @@ import pytest
 import noise2text
 from noise2text.problem import Problem
 from noise2text.recipes import folder_of, settings_of, shipped
+from noise2text.system import LengthDiffusion
 
 SOURCES = ["Der Hund schläft unter dem Tisch.", "Ich habe gestern ein gutes Buch gelesen."]
 TARGETS = ["The dog is sleeping under the table.", "I read a good book yesterday."]
@@ -22,8 +23,13 @@ def test_the_shipped_model_translates_sentences_that_were_written_for_this_test(
 
 
 def test_its_candidates_count_by_how_likely_it_finds_them() -> None:
-    how = noise2text.load("de-en", device="cpu").how
-    assert (how.select, how.factor) == ("weighed", 4.0)
+    model, question = noise2text.load("de-en", device="cpu"), ["Wo ist der nächste Bahnhof?"]
+    assert isinstance(model, LengthDiffusion)
+    made = model.generate(question)
+    assert made.texts == model.generate(question, select="weighed", factor=4.0).texts
+    means = model.likelihood(question * 10, made.candidates[0], per_token=True)
+    assert made.scores[0] == pytest.approx(means, abs=0.5)  # in int8, and of texts in other tokens, maybe
+    assert made.scores[0] != model.generate(question, select="mbr").scores[0]
 
 
 def test_its_length_can_be_chosen() -> None:

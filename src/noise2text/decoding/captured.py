@@ -26,7 +26,7 @@ from noise2text.text.canvas import Source
 
 __all__ = ["Captures", "Graph", "batch_size", "copied", "fill", "shapes", "which", "who", "width"]
 
-KEPT = 64  # graphs, and paths, after which the one not used for longest is forgotten
+KEPT = 96  # graphs, and paths, after which the one not used for longest is forgotten
 LEAP = 5  # steps that one graph takes, where so many are asked for: between two graphs a GPU rests a while
 AHEAD = 4 * LEAP  # steps whose noise is drawn at once,
 NOISE = 1 << 26  # unless these are more numbers than this

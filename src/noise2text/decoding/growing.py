@@ -62,7 +62,8 @@ class Growing(Parallel, ABC):
             kept, over = self.part(canvas, tokens)
             total, count = total + (scores * kept).sum(1), count + kept.sum(1)
             canvas, number = self.grow(canvas, tokens, kept, over), number + 1
-        drafts = yield from self._drafts(prompt.canvas, canvas.tokens, total / count + prompt.scores, steps)
+        scores = total / count + prompt.scores
+        drafts = yield from self._drafts(prompt, canvas, canvas.tokens, scores, steps)
         return drafts
 
 

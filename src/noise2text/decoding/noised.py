@@ -5,7 +5,7 @@
 A diffusion model has no likelihood that one pass computes, only bounds that take many. This stands in for
 one: at a time t at which words are half hidden, p(y_i | z_t, x) comes from the source and from what is seen
 of the other words. The noise is that of training, and ε is the same for all texts, position by position, so
-that what sets candidates apart is what they say. On a GPU all of it is one recorded graph.
+that what sets candidates apart is what they say. It is one step more after a walk, and recorded like one.
 """
 
 from __future__ import annotations
@@ -16,43 +16,41 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.decoding.captured import Captures, which, who
-from noise2text.diffusion.denoiser import Denoiser
+from noise2text.diffusion.denoiser import Denoiser, Memory
 from noise2text.diffusion.noise import gaussian, key
 from noise2text.diffusion.schedules import Level
-from noise2text.networks.lengths import Lengths
 from noise2text.text.canvas import Canvas
 
 __all__ = ["TIME", "Noised"]
 
 TIME = 0.8
-"""t: when a text is looked at. Looks at several times were no better (docs/difformer.md)."""
+"""t: when a text is looked at. Looks at several times are hardly better (docs/difformer.md)."""
 
 
 @dataclass(frozen=True)
 class Noised:
-    """The parts of a model that predicts lengths, as a judge of given texts."""
+    """A denoiser as a judge of given texts."""
 
     denoiser: Denoiser
     schedule: nn.Module  # that of training
-    lengths: Lengths
     captures: Captures | None = None  # recorded graphs, where there are any
 
     @torch.inference_mode()
-    def __call__(self, canvas: Canvas) -> Tensor:
-        """ℓ of every row's target, (B,)."""
+    def __call__(self, memory: Memory, canvas: Canvas) -> Tensor:
+        """Σ_i log p(y_i | z_t, x) of every row of a canvas of texts, (B·C,); the memory has B rows."""
         if self.captures is None:
-            return self._measure(canvas)[0]
-        name = ("noised", who(self.denoiser), *which(self.schedule), self.lengths.classes.weight.data_ptr())
-        return self.captures.call(name, self._measure, canvas)[0]
+            return self._measure((memory, canvas))[0]
+        name = ("noised", who(self.denoiser), *which(self.schedule))
+        return self.captures.call(name, self._measure, (memory, canvas))[0]
 
-    def _measure(self, canvas: Canvas) -> tuple[Tensor]:
-        memory, held = self.denoiser.read(canvas.source), self.denoiser.hold(canvas)
+    def _measure(self, given: tuple[Memory, Canvas]) -> tuple[Tensor]:
+        memory, canvas = given
+        held = self.denoiser.hold(canvas)
         level = self._level(held.given)
         z = level.alpha * held.given + level.sigma * _noise(held.given)
         logits = self.denoiser.logits(self.denoiser(z, level, memory, held, None)).float()
-        right = logits.gather(-1, canvas.tokens[..., None])[..., 0] - logits.logsumexp(-1)  # (B, L)
-        length = -self.lengths.surprise(memory, canvas.padding)[:, 0]
-        return (torch.where(canvas.scored, right, 0.0).sum(1) + length,)
+        right = logits.gather(-1, canvas.tokens[..., None])[..., 0] - logits.logsumexp(-1)  # (B·C, L)
+        return (torch.where(canvas.scored, right, 0.0).sum(1),)
 
     def _level(self, like: Tensor) -> Level:
         """How noisy the texts are looked at; made where they are, so that it can be recorded."""

@@ -31,7 +31,10 @@ __all__ = ["MBR", "BestScore", "Candidate", "Novel", "Selector"]
 
 @dataclass(frozen=True)
 class Candidate:
-    """One finished text of a sentence; its score is the mean token log-probability plus the length's."""
+    """One finished text of a sentence; its score is the mean token log-probability plus the length's.
+
+    Where candidates are weighed, it is their judge's: the mean of all of these.
+    """
 
     text: str
     tokens: tuple[int, ...]

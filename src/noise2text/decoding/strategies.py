@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.decoding.captured import Captures, width
+from noise2text.decoding.noised import Noised
 from noise2text.decoding.settings import DiffusionSettings
 from noise2text.diffusion.denoiser import Denoiser, Estimate, Memory
 from noise2text.diffusion.noise import key
@@ -82,6 +83,7 @@ class Parallel:
     longest: int  # target that the model can write
     captures: Captures | None = None  # recorded graphs, where there are any
     guidance: Guidance | None = None
+    judge: Noised | None = None  # what scores the texts, if not the walk that wrote them
 
     @torch.inference_mode()
     def course(
@@ -108,7 +110,7 @@ class Parallel:
         tokens, scores = self._round(canvas, state.estimate)  # (B·C, L)
         kept = ~(canvas.padding | canvas.frozen)
         scores = (scores * kept).sum(1) / kept.sum(1) + prompt.scores
-        drafts = yield from self._drafts(prompt.canvas, tokens, scores, steps)
+        drafts = yield from self._drafts(prompt, canvas, tokens, scores, steps)
         return drafts
 
     def _prompt(
@@ -161,17 +163,25 @@ class Parallel:
         )
 
     def _drafts(
-        self, canvas: Canvas, tokens: Tensor, scores: Tensor, steps: Sequence[tuple[float, Tensor, Tensor]]
+        self,
+        prompt: Prompt,
+        canvas: Canvas,
+        tokens: Tensor,
+        scores: Tensor,
+        steps: Sequence[tuple[float, Tensor, Tensor]],
     ) -> Course:
         """What was written, sentence by sentence, and the rounded steps there; pauses for the device."""
         device = self.forbidden.device
+        if self.judge:
+            scores = _judged(self.judge, prompt, canvas, tokens)
         tokens, scores = (each.to("cpu", non_blocking=True) for each in (tokens, scores))
         done = _mark(device)
         yield
         done()
-        rows = self._read(canvas, tokens)
+        rows = self._read(prompt.canvas, tokens)
         traced = [
-            (time, self._read(canvas, noisy), self._read(canvas, clean)) for time, noisy, clean in steps
+            (time, self._read(prompt.canvas, noisy), self._read(prompt.canvas, clean))
+            for time, noisy, clean in steps
         ]
         return [
             Draft(rows[i], scored, [Step(time, noisy[i], clean[i]) for time, noisy, clean in traced])
@@ -230,6 +240,13 @@ def finish(course: Course) -> list[Draft]:
         except StopIteration as end:
             drafts: list[Draft] = end.value
             return drafts
+
+
+def _judged(judge: Noised, prompt: Prompt, canvas: Canvas, tokens: Tensor) -> Tensor:
+    """How likely the judge finds the texts (B·C, L) and their lengths, a token: (B·C,)."""
+    text = ~canvas.padding
+    written = replace(canvas, tokens=tokens, frozen=torch.zeros_like(text), scored=text)
+    return (judge(prompt.memory, written) + prompt.scores) / text.sum(1)
 
 
 def _mark(device: torch.device) -> Callable[[], None]:

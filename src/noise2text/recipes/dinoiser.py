@@ -51,7 +51,7 @@ class ToldSettings(LengthSettings):
 
     @property
     def selections(self) -> tuple[str, ...]:
-        return ("mbr", "score")  # the times at which texts are weighed may be below any that it learned
+        return ("mbr", "score")  # the time at which texts are looked at may be below any that it learned
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -15,7 +15,7 @@ from noise2text.decoding.selection import Selector
 from noise2text.decoding.strategies import Draft
 from noise2text.hardware import send
 from noise2text.networks.writer import Writer
-from noise2text.system.base import SELECTORS, System, refuse_one
+from noise2text.system.base import SELECTORS, System, require_lists
 from noise2text.text.ended import Ended
 from noise2text.text.template import encode_pieces
 from noise2text.text.tokenizer import Tokenizer
@@ -86,7 +86,7 @@ class Autoregressive(System):
         A target that this model cannot write has −∞: one that is too long, or any but the empty one
         to an empty text. A text that is too long is cut, as for `generate`.
         """
-        refuse_one("likelihood", texts, targets)
+        require_lists("likelihood", texts, targets)
         self.rest()
         sources = [row[: self.max_source] for row in self.tokenizer.encode(texts)]
         return log_likelihoods(

@@ -27,7 +27,7 @@ from noise2text.text.canvas import Layout, Source
 from noise2text.text.rows import Rows
 from noise2text.text.tokenizer import Tokenizer
 
-__all__ = ["SELECTORS", "Generated", "Stop", "System", "current", "mbr", "refuse_one"]
+__all__ = ["SELECTORS", "Generated", "Stop", "System", "current", "mbr", "require_lists"]
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class System(nn.Module, ABC):
         otherwise), not on the batch. An empty text, or one of spaces, gives an empty text. A `selector` takes
         the place of the one that the settings name.
         """
-        refuse_one("generate", texts)
+        require_lists("generate", texts)
         if batch < 1:
             raise Problem(f"The batch must hold at least 1 sentence, not {batch}.")
         self.rest()
@@ -238,10 +238,13 @@ def current(device: torch.device) -> AbstractContextManager[Any]:
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
-def refuse_one(name: str, *texts: Sequence[str]) -> None:
-    """Refuse a text where a list of texts is wanted: it would be taken for a list of letters."""
-    if any(isinstance(each, str) for each in texts):
+def require_lists(name: str, *lists: Sequence[str]) -> None:
+    """Refuse lists that do not pair up, and a text in place of a list: it would be taken for its letters."""
+    if any(isinstance(texts, str) for texts in lists):
         raise Problem(f"{name} takes a list of texts; put the one text into a list.")
+    if len(set(map(len, lists))) > 1:
+        counts = " and ".join(str(len(texts)) for texts in lists)
+        raise Problem(f"{name} takes lists that pair up, not {counts} texts.")
 
 
 def mbr(how: Any) -> MBR:

@@ -9,12 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noise2text.decoding.likelihood import Weighed, log_likelihoods
+from noise2text.decoding.likelihood import log_likelihoods
 from noise2text.decoding.noised import TIME, Noised
 from noise2text.decoding.selection import Selector
 from noise2text.decoding.settings import DiffusionSettings, GuidanceSettings, LengthSettings
 from noise2text.decoding.strategies import Course, Draft, Parallel, finish
 from noise2text.decoding.token_by_token import TokenByToken
+from noise2text.decoding.weighed import Weighed
 from noise2text.decoding.word_by_word import WordByWord
 from noise2text.diffusion.denoiser import Clamped, Denoiser, Memory
 from noise2text.diffusion.guidance import Guided
@@ -22,8 +23,8 @@ from noise2text.diffusion.schedules import Rescaled, Schedule
 from noise2text.diffusion.steering import Guidance
 from noise2text.networks.lengths import PROPOSALS, Lengths
 from noise2text.problem import Problem
-from noise2text.system.base import SELECTORS, System, current, mbr, refuse_one
-from noise2text.text.canvas import Layout
+from noise2text.system.base import SELECTORS, System, current, mbr, require_lists
+from noise2text.text.canvas import Canvas, Layout
 from noise2text.text.template import Template, find_template
 from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.classifier import load_classifier
@@ -106,7 +107,12 @@ class Diffusion(System):
             longest=self.max_target,
             captures=self.recorded(),
             guidance=self.guidance(how),
+            judge=self.judge(how),
         )
+
+    def judge(self, how: Any) -> Noised | None:
+        """What scores the candidates, if not the walk that wrote them."""
+        return None
 
     def guided(self, how: Any) -> Denoiser:
         """The denoiser with what the settings wrap around it."""
@@ -175,30 +181,38 @@ class LengthDiffusion(Diffusion):
 
         A target that this model cannot write has −∞. A text that is too long is cut, as for `generate`.
         """
-        refuse_one("likelihood", texts, targets)
+        require_lists("likelihood", texts, targets)
         self.rest()
-        different = list(dict.fromkeys(texts))  # candidates share their source
-        sources = dict(zip(different, self.tokenizer.encode(different), strict=True))
-        rows, captures = self.tokenizer.encode(targets), self.recorded()
+        rows = self.tokenizer.encode(targets)
         with current(self.device):
             found = log_likelihoods(
-                Noised(self.denoiser, self.learned_from, self.lengths, captures),
+                self._likely_pairs,
                 self.layout,
-                [sources[text][: self.max_source] for text in texts],
+                [row[: self.max_source] for row in self.tokenizer.encode(texts)],
                 rows,
                 shortest=1,
                 longest=self.max_target,
                 batch=batch,
                 device=self.device,
-                most=(self.max_source, self.max_target) if captures else None,
             )
         return (
             [value / max(1, len(row)) for value, row in zip(found, rows, strict=True)] if per_token else found
         )
 
+    @torch.inference_mode()
+    def _likely_pairs(self, canvas: Canvas) -> Tensor:
+        """How likely the target of each row is, (B,)."""
+        memory = self.denoiser.read(canvas.source)
+        tokens = Noised(self.denoiser, self.learned_from)(memory, canvas)
+        return tokens - self.lengths.surprise(memory, canvas.padding)[:, 0]
+
+    def judge(self, how: LengthSettings) -> Noised | None:
+        weighed = how.select == "weighed"
+        return Noised(self.denoiser, self.learned_from, self.recorded()) if weighed else None
+
     def selector(self, how: LengthSettings) -> Selector:
         by = f"own,time:{TIME}"
-        return Weighed(self, mbr(how), by) if how.select == "weighed" else super().selector(how)
+        return Weighed(mbr(how), by) if how.select == "weighed" else super().selector(how)
 
     def room(self, how: LengthSettings) -> int:
         return how.length or self.max_target
