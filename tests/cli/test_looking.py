@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -105,6 +106,7 @@ def test_a_mistake_is_one_sentence_and_a_failure(
     ("arguments", "message"),
     [
         (["--batches", "8"], "--train times training steps"),
+        (["--set", "select=mbr"], "--train times training steps"),
         (["--precision", "int4"], "precision"),
         (["--rows", "-3"], "not 25 and -3"),
     ],
@@ -117,6 +119,21 @@ def test_what_training_is_not_timed_by_is_refused(
     assert message in outcome.err
 
 
+def test_bench_times_the_settings_that_it_is_told(
+    run: Callable[..., Outcome], model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed: list[str] = []
+
+    def report(system: Any, *given: Any, **more: Any) -> list[str]:
+        timed.append(system.how.select)
+        return []
+
+    monkeypatch.setattr("noise2text.runs.bench.report", report)
+    for settings in ((), ("--set", "select=score")):
+        assert run("bench", model, "--device", "cpu", *settings).code == 0
+    assert timed == ["mbr", "score"]
+
+
 @pytest.mark.parametrize("ignored", [("--vocab", 20), ("--dim", 3), ("--schedule", "linear")])
 def test_rescale_refuses_what_a_model_decides_itself(
     run: Callable[..., Outcome], model: Path, ignored: tuple[object, ...]
@@ -127,7 +144,12 @@ def test_rescale_refuses_what_a_model_decides_itself(
 
 
 @pytest.mark.parametrize(
-    ("given", "said"), [(("--rows", 4), "give --train"), (("--length", 0), "at least 1 token, not 0")]
+    ("given", "said"),
+    [
+        (("--rows", 4), "give --train"),
+        (("--length", 0), "at least 1 token, not 0"),
+        (("--set", "selected=mbr"), "there is no setting 'selected'"),
+    ],
 )
 def test_bench_refuses_what_it_would_not_time(
     run: Callable[..., Outcome], model: Path, given: tuple[object, ...], said: str

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from noise2text.cli.options import PAIRS, Device, Json, app
+from noise2text.cli.options import PAIRS, Device, Json, Sets, app
 from noise2text.problem import Problem
 
 __all__ = ["bench", "compare", "inspect", "published", "recipes", "rescale", "settings"]
@@ -143,6 +143,7 @@ def bench(
     length: Annotated[int, typer.Option(help="Tokens of the made-up sources, and of the targets.")] = 25,
     input: Annotated[str | None, typer.Option(help="Time these texts instead of made-up ones.")] = None,
     peer: Annotated[str | None, typer.Option(help="hf: time a Marian model of the same shape, too.")] = None,
+    sets: Sets = None,
     train: Annotated[
         bool, typer.Option("--train", help="Time training steps instead: plain, recorded and compiled.")
     ] = False,
@@ -155,7 +156,7 @@ def bench(
     if train:
         from noise2text.runs.pace import report_training
 
-        if (batches, steps, candidates, input, peer) != (BATCHES, STEPS, CANDIDATES, None, None):
+        if (batches, steps, candidates, input, peer, sets) != (BATCHES, STEPS, CANDIDATES, None, None, None):
             raise Problem("--train times training steps: it takes --rows, --length and --precision alone.")
         for line in report_training(
             model, device=device, precision=precision, length=length, rows=rows, as_json=as_json
@@ -168,8 +169,10 @@ def bench(
         raise Problem(f"The length must be at least 1 token, not {length}.")
     from noise2text.recipes import load
     from noise2text.runs.bench import report
+    from noise2text.settings import change, parse_assignments
 
     system = load(model, device=device, precision=precision)
+    system.how = change(system.how, parse_assignments(sets), where="bench")
     for line in report(
         system,
         model,
