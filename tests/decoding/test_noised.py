@@ -13,6 +13,7 @@ from noise2text.decoding.noised import TIME
 from noise2text.decoding.selection import Candidate
 from noise2text.decoding.settings import DiffusionSettings
 from noise2text.decoding.weighed import Weighed
+from noise2text.diffusion import denoiser
 from noise2text.diffusion.noise import gaussian, key
 from noise2text.problem import Problem
 from noise2text.recipes.dinoiser import ToldSettings
@@ -79,6 +80,18 @@ def test_weighed_candidates_are_scored_and_chosen_by_the_model_itself(small: Mak
         assert scores == pytest.approx(expected, rel=1e-4)
         pairs = zip(candidates, scores, strict=True)
         assert text == candidates[Weighed()([Candidate(each, (), score) for each, score in pairs])]
+
+
+def test_texts_and_judgements_do_not_depend_on_how_many_scores_there_is_room_for(
+    small: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system = small(factor=3.0)
+    together = system.generate(SOURCES, **HOW)
+    monkeypatch.setattr(denoiser, "LOGITS", 1)
+    one_by_one = system.generate(SOURCES, **HOW)
+    assert one_by_one.candidates == together.candidates
+    for a, b in zip(one_by_one.scores, together.scores, strict=True):
+        assert a == pytest.approx(b, rel=1e-4)
 
 
 def test_what_is_given_is_judged_with_the_rest(small: Make) -> None:

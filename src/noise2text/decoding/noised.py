@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.decoding.captured import Captures, which, who
-from noise2text.diffusion.denoiser import Denoiser, Memory
+from noise2text.diffusion.denoiser import Denoiser, Estimate, Memory, rows_at_once
 from noise2text.diffusion.noise import gaussian, key
 from noise2text.diffusion.schedules import Level
 from noise2text.text.canvas import Canvas
@@ -48,9 +48,17 @@ class Noised:
         held = self.denoiser.hold(canvas)
         level = self._level(held.given)
         z = level.alpha * held.given + level.sigma * _noise(held.given)
-        logits = self.denoiser.logits(self.denoiser(z, level, memory, held, None)).float()
-        right = logits.gather(-1, canvas.tokens[..., None])[..., 0] - logits.logsumexp(-1)  # (B·C, L)
+        right = self._right(self.denoiser(z, level, memory, held, None), canvas.tokens)  # (B·C, L)
         return (torch.where(canvas.scored, right, 0.0).sum(1),)
+
+    def _right(self, estimate: Estimate, tokens: Tensor) -> Tensor:
+        """The log-probabilities of these tokens (B·C, L)."""
+        size, found = rows_at_once(estimate, len(self.denoiser.space.table)), []
+        parts = (each.split(size) for each in (estimate.mean, estimate.hidden, tokens))
+        for mean, hidden, own in zip(*parts, strict=True):
+            logits = self.denoiser.logits(Estimate(mean, hidden)).float()
+            found.append(logits.gather(-1, own[..., None])[..., 0] - logits.logsumexp(-1))
+        return torch.cat(found)
 
     def _level(self, like: Tensor) -> Level:
         """How noisy the texts are looked at; made where they are, so that it can be recorded."""

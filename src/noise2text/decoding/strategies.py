@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from noise2text.decoding.captured import Captures, width
 from noise2text.decoding.noised import Noised
 from noise2text.decoding.settings import DiffusionSettings
-from noise2text.diffusion.denoiser import Denoiser, Estimate, Memory
+from noise2text.diffusion.denoiser import Denoiser, Estimate, Memory, rows_at_once
 from noise2text.diffusion.noise import key
 from noise2text.diffusion.steering import Guidance
 from noise2text.diffusion.walk import Lay, Prepare, State, eager, lay, strided, walk
@@ -26,8 +26,6 @@ from noise2text.text.canvas import Canvas, Layout, Source
 from noise2text.text.template import OPEN, Template
 
 __all__ = ["Course", "Draft", "Parallel", "Prompt", "Propose", "Step", "finish"]
-
-LOGITS = 1 << 28  # scores of tokens that are held at once
 
 Rows = list[list[int]]
 Propose = Callable[[Memory], tuple[Tensor, Tensor]]
@@ -218,7 +216,7 @@ class Parallel:
 
     def _round(self, canvas: Canvas, estimate: Estimate) -> tuple[Tensor, Tensor]:
         """The likeliest token at each place, or the given one, and its log-probability."""
-        size = max(1, LOGITS // (canvas.tokens.shape[1] * len(self.forbidden)))  # rows at once
+        size = rows_at_once(estimate, len(self.forbidden))
         inner = canvas.frozen.flip(1).cumsum(1).flip(1) > 0  # before what is given a text cannot end
         parts = zip(*(each.split(size) for each in (estimate.mean, estimate.hidden, inner)), strict=True)
         best = [self._best(Estimate(mean, hidden), within) for mean, hidden, within in parts]

@@ -17,7 +17,9 @@ from noise2text.diffusion.schedules import Level
 from noise2text.diffusion.space import Scores, Space
 from noise2text.text.canvas import Canvas, Source
 
-__all__ = ["Clamped", "Denoiser", "Estimate", "Held", "Memory", "Wrapped"]
+__all__ = ["Clamped", "Denoiser", "Estimate", "Held", "Memory", "Wrapped", "rows_at_once"]
+
+LOGITS = 1 << 28  # scores of tokens that are held at once
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,11 @@ class Estimate:
 
     mean: Tensor  # (B, L, D), float32
     hidden: Tensor  # (B, L, W)
+
+
+def rows_at_once(estimate: Estimate, vocabulary: int) -> int:
+    """The rows of an estimate whose scores there is room for at the same time."""
+    return max(1, LOGITS // (estimate.mean.shape[1] * vocabulary))
 
 
 class Denoiser(nn.Module, ABC):
