@@ -186,7 +186,7 @@ class LengthDiffusion(Diffusion):
         rows = self.tokenizer.encode(targets)
         with current(self.device):
             found = log_likelihoods(
-                self._likely_pairs,
+                self._measure,
                 self.layout,
                 [row[: self.max_source] for row in self.tokenizer.encode(texts)],
                 rows,
@@ -200,7 +200,7 @@ class LengthDiffusion(Diffusion):
         )
 
     @torch.inference_mode()
-    def _likely_pairs(self, canvas: Canvas) -> Tensor:
+    def _measure(self, canvas: Canvas) -> Tensor:
         """How likely the target of each row is, (B,)."""
         memory = self.denoiser.read(canvas.source)
         tokens = Noised(self.denoiser, self.learned_from)(memory, canvas)
