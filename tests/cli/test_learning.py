@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -41,6 +42,26 @@ def test_help_and_import_come_without_torch() -> None:
         "report",
     ):
         assert command in done.stdout
+
+
+@pytest.mark.parametrize(("argument", "code"), [("--version", 0), ("--nonsense", 2)])
+def test_one_of_several_processes_leaves_before_the_interpreter_ends(argument: str, code: int) -> None:
+    """Threads of gloo that let go of a tensor while the interpreter ends would abort it."""
+    program = (
+        "import atexit, sys, noise2text.cli\n"
+        f"atexit.register(print, 'the end', flush=True); sys.argv = ['noise2text', {argument!r}]\n"
+        "noise2text.cli.main()\n"
+    )
+    ends = {}
+    for world in ("1", "2"):
+        environment = os.environ | {"RANK": "0", "WORLD_SIZE": world}
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code
+        assert ("noise2text" in done.stdout) == (code == 0)
+        ends[world] = "the end" in done.stdout
+    assert ends == {"1": True, "2": False}
 
 
 def test_train_by_command_leaves_a_run(run: Callable[..., Outcome], dates: Path, tmp_path: Path) -> None:

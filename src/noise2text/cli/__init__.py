@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from contextlib import suppress
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -40,6 +41,24 @@ __all__ = [
 
 def main() -> None:
     """Run a command; a user's mistake is one sentence and exit code 1."""
+    try:
+        _run()
+    except SystemExit as end:
+        if os.environ.get("WORLD_SIZE", "1") != "1":
+            _leave(end)
+        raise
+
+
+def _leave(end: SystemExit) -> NoReturn:
+    """End one of several processes at once: gloo's threads may still hold tensors of the last exchange, and
+    abort the process if they let them go while the interpreter ends."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # closed, or nobody reads it any more
+            stream.flush()
+    os._exit(end.code if isinstance(end.code, int) else int(end.code is not None))
+
+
+def _run() -> None:
     # Waiting threads that spin for long slow a run down many times over when other programs are busy, too.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     try:

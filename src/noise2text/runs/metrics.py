@@ -85,6 +85,7 @@ class Metrics:
         if self.board is not None:
             for name, value in record.items():
                 self.board.add_scalar(name, value, record["step"])
+            self.board.flush()  # however the run ends, what it has logged is there
 
 
 class Unwritten(Metrics):
