@@ -52,6 +52,7 @@ SECTION_4_1: dict[str, list[Any]] = {  # typed from the paper, and from the rele
     "coverage": ["equation-2"] * 4,
     "factor": [1.0] * 4,
     "anchor": [0.0] * 4,
+    "aligned": [False] * 4,
 }
 SOURCES = [[8, 9, 10, 11], [12, 13], [14, 15, 16]]
 TARGETS = [[20, 21, 22], [23, 24, 25, 26, 27], [28]]
@@ -108,6 +109,25 @@ def test_in_training_the_source_is_not_noised_and_the_target_is(tokenizer: Token
     level = system.schedule(draws.t, canvas.tokens.shape[1])
     noisy = (level.alpha * z0 + level.sigma * draws.noise).float()
     assert torch.allclose(seen[0][~canvas.frozen], noisy[~canvas.frozen], atol=1e-5)
+
+
+def test_aligned_targets_begin_at_one_place_whatever_their_sources(tokenizer: Tokenizer) -> None:
+    """That of the longest source, so that the n-th words of both sides are always equally far apart."""
+    system = make(tokenizer, aligned=True)[0]
+    canvas = batch(system)
+    assert canvas.scored.int().argmax(1).tolist() == [8 + 2] * 3
+    assert system.layout.read(canvas, canvas.tokens) == TARGETS
+    apart = batch(make(tokenizer)[0])
+    assert apart.scored.int().argmax(1).tolist() == [len(source) + 2 for source in SOURCES]
+    texts = ["7 april", "12. mai", "3 june"]
+    together, alone = (system.generate(texts, batch=size, steps=4).candidates for size in (3, 1))
+    assert together == alone
+
+
+@pytest.mark.parametrize("recipe", ["word-by-word", "diffuseq-decoupled"])
+def test_what_has_no_place_for_filled_up_sources_says_so(recipe: str) -> None:
+    with pytest.raises(Problem, match=f"aligned is not for {recipe}"):
+        dataclasses.replace(RECIPES[recipe].presets["tiny"], aligned=True)
 
 
 @pytest.mark.parametrize("clamp", [False, True])

@@ -67,6 +67,11 @@ def test_without_a_variant_it_is_diffuseq(tokenizer: Tokenizer) -> None:
     assert system.generate(texts, steps=4).texts == plain.generate(texts, steps=4).texts
 
 
+def test_a_variant_can_be_aligned(tokenizer: Tokenizer) -> None:
+    assert isinstance(make(tokenizer, aligned=True)[0].layout, Fixed)
+    assert not isinstance(make(tokenizer)[0].layout, Fixed)
+
+
 @pytest.mark.parametrize(("predict", "head"), [("epsilon", Noise), ("score", Score), ("mean", Mean)])
 def test_an_output_is_read_weighed_and_kept_from_the_end(
     predict: str, head: type, tokenizer: Tokenizer

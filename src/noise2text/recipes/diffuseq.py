@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +29,7 @@ from noise2text.recipes.recipe import Recipe, unchanged
 from noise2text.settings import option, require_choice, require_heads, require_least, require_share
 from noise2text.system import Diffusion
 from noise2text.text.canvas import Canvas
+from noise2text.text.fixed import Fixed
 from noise2text.text.joint import MARKS, Joint
 from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.objective import DiffusionObjective, Draws
@@ -42,6 +44,8 @@ __all__ = [
     "JointSettings",
     "build",
     "ends",
+    "laid_out",
+    "layout",
     "network",
     "objective",
 ]
@@ -123,6 +127,9 @@ class DiffuseqSettings(JointSettings):
         "equation-2",
         "what the losses count: equation-2 (error on the target, rounding everywhere), algorithm-6 (error "
         "everywhere, rounding on the target), released (everything everywhere) or target (nothing else)",
+    )
+    aligned: bool = option(
+        False, "begin all targets at the same place, after the longest source; false as in the paper"
     )
 
     def __post_init__(self) -> None:
@@ -210,13 +217,23 @@ def network(
     )
 
 
-def build(
+def layout(settings: DiffuseqSettings) -> Callable[..., Joint]:
+    """What puts source and target on the canvas."""
+    return partial(Fixed, room=settings.max_source) if settings.aligned else Joint
+
+
+def build(settings: DiffuseqSettings, tokenizer: Tokenizer) -> Diffusion:
+    """The untrained system."""
+    return laid_out(settings, tokenizer, layout(settings))
+
+
+def laid_out(
     settings: JointSettings,
     tokenizer: Tokenizer,
-    layout: Callable[..., Joint] = Joint,
+    layout: Callable[..., Joint],
     system: type[Diffusion] = Diffusion,
 ) -> Diffusion:
-    """The untrained system."""
+    """The untrained system with this layout."""
     canvas = settings.max_source + settings.max_target + MARKS
     laid = layout(
         tokenizer.pad, begin=tokenizer.bos, separator=tokenizer.sep, end=tokenizer.eos, width=canvas

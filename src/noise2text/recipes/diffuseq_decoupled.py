@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from noise2text.networks.decoupled import DecoupledTransformer
+from noise2text.problem import Problem
 from noise2text.recipes import diffuseq
 from noise2text.recipes.diffuseq import DiffuseqSettings, objective
 from noise2text.recipes.pretrained_embeddings import place_embeddings
@@ -34,6 +35,11 @@ class DecoupledSettings(DiffuseqSettings):
     embeddings_from: str = option(
         "", "the source's embeddings: a model folder of the same tokens, or a .npy table (V, d); none: random"
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.aligned:
+            raise Problem("The setting aligned is not for diffuseq-decoupled: padding is no word there.")
 
 
 PRESETS: dict[str, DecoupledSettings] = {

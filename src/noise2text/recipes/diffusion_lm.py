@@ -125,7 +125,7 @@ class PairDiffusion(Diffusion):
 
 def build(settings: DiffusionLmSettings, tokenizer: Tokenizer) -> Diffusion:
     """The untrained system."""
-    return diffuseq.build(settings, tokenizer, Infilled, PairDiffusion)
+    return diffuseq.laid_out(settings, tokenizer, Infilled, PairDiffusion)
 
 
 def objective(settings: DiffusionLmSettings, system: Diffusion) -> DiffusionObjective:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from noise2text.decoding.settings import WordSettings
+from noise2text.problem import Problem
 from noise2text.recipes import diffuseq
 from noise2text.recipes.diffuseq import DiffuseqSettings
 from noise2text.recipes.recipe import Recipe, unchanged
@@ -43,6 +44,8 @@ class WordByWordSettings(DiffuseqSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_choice(self, "words", WORDS)
+        if self.aligned:
+            raise Problem("The setting aligned is not for word-by-word: its canvas ends with the next word.")
         if self.reach is not None:
             require_least(self, 1, "reach")
 
@@ -66,7 +69,7 @@ def build(settings: WordByWordSettings, tokenizer: Tokenizer) -> Diffusion:
     """The untrained system."""
     whole = settings.max_source + settings.max_target
     begins = tuple(WORDS[settings.words](tokenizer))
-    system = diffuseq.build(
+    system = diffuseq.laid_out(
         settings, tokenizer, partial(NextWord, begins=begins, reach=settings.reach or whole)
     )
     system.how = WordSettings(

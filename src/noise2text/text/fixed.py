@@ -3,7 +3,8 @@
     [BOS] source [PAD] … [PAD] [SEP] target [EOS] [PAD] … [PAD]
 
 The source is filled up to its greatest length before the target begins, so a place on the canvas is always
-the same place of the target: what a schedule by position needs. The source's padding is given, never noised.
+the same place of the target: what a schedule by position needs, and what makes it easy to find the words of
+the source that a word of the target goes with. The source's padding is given, never noised.
 """
 
 from __future__ import annotations
