@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The paraphrase tables of docs/results.md: a Transformer, Difformer and SeqDiffuSeq that start from it, and DiffuSeq.
+# The paraphrase table of docs/results.md: a Transformer, its corpus, Difformer and SeqDiffuSeq that start from it, and DiffuSeq.
 #
 #     bash benchmarks/paraphrase.sh DATA OUT
 #
@@ -18,57 +18,69 @@ import sys
 from pathlib import Path
 
 data, out = map(Path, sys.argv[1:])
-for name in ("valid", "train"):  # the last to be written is the one that is looked for
-    lines = (data / f"{name}.jsonl").read_text(encoding="utf-8").lower().splitlines()
-    pairs = [(pair["src"], pair["trg"]) for pair in map(json.loads, lines)]
-    turned = [(b, a) for a, b in pairs] if name == "train" else []
-    written = [json.dumps({"src": a, "trg": b}, ensure_ascii=False) for a, b in dict.fromkeys(pairs + turned)]
-    path = out / ("pairs.jsonl" if turned else "valid.jsonl")
-    path.with_suffix(".draft").write_text("".join(f"{line}\n" for line in written), encoding="utf-8")
-    path.with_suffix(".draft").rename(path)
+
+
+def read(name: str) -> list[tuple[str, str]]:
+    with (data / f"{name}.jsonl").open(encoding="utf-8") as lines:
+        return [(pair["src"].lower(), pair["trg"].lower()) for pair in map(json.loads, lines)]
+
+
+def write(name: str, pairs: list[tuple[str, str]]) -> None:
+    draft = out / f"{name}.draft"
+    draft.write_text("".join(json.dumps({"src": a, "trg": b}, ensure_ascii=False) + "\n" for a, b in pairs), encoding="utf-8")
+    draft.rename(out / f"{name}.jsonl")
+
+
+valid = read("valid")
+known = {(b, a) for a, b in valid}  # a pair of validation turned round is not learned
+write("valid", valid)
+write("pairs", [pair for a, b in read("train") for pair in ((a, b), (b, a)) if pair not in known])
 CODE
 
-train() { # RECIPE PRESET FOLDER SETTING...
-  local recipe=$1 preset=$2 folder=$3 sets=() setting
-  shift 3
+train() { # RECIPE PRESET FOLDER CORPUS SETTING...
+  local recipe=$1 preset=$2 folder=$3 corpus=$4 sets=() setting
+  shift 4
   for setting in "$@"; do sets+=(--set "$setting"); done
   # shellcheck disable=SC2086
-  $N train "$recipe" --preset "$preset" --train "$OUT/pairs.jsonl" --valid "$OUT/valid.jsonl" --out "$OUT/$folder" \
-    --resume "${sets[@]}" --set validation_sentences=300 ${MORE:-}
+  $N train "$recipe" --preset "$preset" --train "$corpus" --valid "$OUT/valid.jsonl" --out "$OUT/$folder" \
+    --resume "${sets[@]}" --set validation_sentences=2048 ${MORE:-}
 }
 
-WORDS="tokenizer=bpe vocabulary=8000" START="tokenizer=folder from_folder=$OUT/teacher"
-train transformer iwslt14-de-en teacher $SHAPE $WORDS max_target=40 dropout=0.3 tokens=16384 warmup=800 learning_rate=7e-4 \
+pairs=$OUT/pairs.jsonl WORDS="tokenizer=bpe vocabulary=8000" START="tokenizer=folder from_folder=$OUT/teacher"
+train transformer iwslt14-de-en teacher "$pairs" $SHAPE $WORDS max_target=40 dropout=0.3 tokens=16384 warmup=800 learning_rate=7e-4 \
   decay=cosine steps=5000 validate_every=5000
-train difformer iwslt14-de-en difformer $SHAPE $START max_target=40 dropout=0.3 tokens=16384 warmup=500 learning_rate=8e-4 \
-  decay=cosine steps=18000 validate_every=6000
-train seqdiffuseq qqp seqdiffuseq $SHAPE $START max_target=39 embedding=64 dropout=0.1 tokens=16384 warmup=400 learning_rate=5e-4 \
+[ -e "$OUT/distilled.jsonl" ] || $N distill "$OUT/teacher" --input "$pairs" --output "$OUT/distilled.jsonl" --beam 5 --batch 512
+[ -e "$OUT/mixed.jsonl" ] || { cat "$pairs" "$OUT/distilled.jsonl" > "$OUT/mixed.draft" && mv "$OUT/mixed.draft" "$OUT/mixed.jsonl"; }
+for corpus in mixed pairs; do
+  train difformer iwslt14-de-en "difformer-$corpus" "$OUT/$corpus.jsonl" $SHAPE $START max_target=40 dropout=0.2 tokens=16384 warmup=500 \
+    learning_rate=8e-4 decay=cosine steps=18000 validate_every=6000
+done
+train seqdiffuseq qqp seqdiffuseq "$pairs" $SHAPE $START max_target=39 embedding=64 dropout=0.1 tokens=16384 warmup=400 learning_rate=5e-4 \
   clip=1.0 ema=0.999 decay=cosine refit_first=2000 refit_every=1500 steps=6000 validate_every=6000 generation_steps=50
-train diffuseq qqp diffuseq $WORDS max_source=40 max_target=40 width=384 ffn=1536 heads=6 layers=6 accumulate=1 embedding=64 \
-  factor=4 anchor=1 clamp=false dropout=0.1 tokens=16384 warmup=500 learning_rate=1e-3 clip=1.0 decay=cosine ema=0.999 \
-  steps=12000 validate_every=12000 generation_steps=20
+train diffuseq qqp diffuseq "$pairs" $WORDS max_source=40 max_target=40 width=384 ffn=1536 heads=6 layers=6 accumulate=1 embedding=64 \
+  factor=4 anchor=1 aligned=true clamp=false dropout=0.1 tokens=16384 warmup=500 learning_rate=1e-3 clip=1.0 decay=cosine ema=0.999 \
+  steps=20000 validate_every=20000 generation_steps=20
 
 ways() { $PYTHON "$HERE/ways.py" "$OUT/$1" "$OUT/valid.jsonl" "$OUT/texts" "${@:2}"; }
 printf 'beam beam=5\nbeam-10 beam=10\nsamples samples=10\n' | ways teacher
-ways difformer --against "$OUT/texts/beam.jsonl" --teacher "$OUT/teacher" << 'WAYS'
-one length_beam=1 noise_beam=1
-mbr
-mbr-new copies=no
-mbr-2 factor=2
-mbr-2-new factor=2 copies=no
-mbr-4 factor=4
-mbr-21 factor=4 length_beam=7 noise_beam=3
-weighed select=weighed
-weighed-2 factor=2 select=weighed
-weighed-2-new factor=2 select=weighed copies=no
-teacher factor=2 select=teacher
+for corpus in mixed pairs; do
+  ways "difformer-$corpus" --against "$OUT/texts/beam.jsonl" --teacher "$OUT/teacher" << WAYS
+$corpus-one length_beam=1 noise_beam=1
+$corpus-mbr
+$corpus-mbr-new copies=no
+$corpus-mbr-2 factor=2
+$corpus-mbr-4 factor=4
+$corpus-weighed select=weighed
+$corpus-weighed-2-new factor=2 select=weighed copies=no
+$corpus-weighed-21 factor=2 select=weighed length_beam=7 noise_beam=3
+$corpus-teacher factor=2 select=teacher
 WAYS
+done
 for name in seqdiffuseq diffuseq; do
-  printf "$name-one noise_beam=1\n$name-mbr noise_beam=10\n$name-new noise_beam=10 copies=no\n" |
+  printf "$name-one noise_beam=1\n$name-mbr noise_beam=10\n$name-mbr-new noise_beam=10 copies=no\n" |
     ways $name --against "$OUT/texts/beam.jsonl"
 done
-for name in beam beam-10 samples mbr mbr-new mbr-2 mbr-4 mbr-21 weighed weighed-2-new teacher seqdiffuseq-mbr diffuseq-mbr; do
-  echo "$name"
-  $N evaluate --hyp "$OUT/texts/$name.jsonl" --ref "$OUT/valid.jsonl" --src "$OUT/valid.jsonl" --confidence \
-    --metrics "${METRICS:-bleu,bleu-diffuseq,rouge-l}"
+for texts in "$OUT"/texts/*.jsonl; do
+  echo "$texts"
+  $N evaluate --hyp "$texts" --ref "$OUT/valid.jsonl" --src "$OUT/valid.jsonl" --confidence --metrics "${METRICS:-bleu,bleu-diffuseq,rouge-l}"
 done
