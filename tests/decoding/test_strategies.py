@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from noise2text.decoding.settings import LengthSettings
-from noise2text.decoding.strategies import Draft
+from noise2text.decoding.strategies import Draft, finish
 from noise2text.problem import Problem
 from noise2text.system import LengthDiffusion
 from noise2text.text.rows import Rows
@@ -69,6 +69,27 @@ def test_a_candidate_depends_on_its_place_and_length_not_on_the_beam(
     assert wide[:2] == narrow
     elsewhere = decode(system, [ROWS[0]], [6], length_beam=1)[0]
     assert elsewhere.scores != decode(system, [ROWS[0]], [5], length_beam=1)[0].scores
+
+
+def test_a_length_that_comes_again_has_other_noise_and_changes_nothing_else(small: Make) -> None:
+    system = small()
+    strategy = system.strategy(LengthSettings(steps=3, stop_early=0, noise_beam=2))
+
+    def noises(*lengths: int) -> list[list[list[int]]]:
+        """What the canvas of each candidate starts as."""
+        course = strategy.course(
+            system.layout.source(Rows.of([ROWS[0]])),
+            LengthSettings(steps=3, stop_early=0, noise_beam=2),
+            lambda memory: (torch.tensor([lengths]), torch.zeros(1, len(lengths))),
+            seed=0,
+            places=torch.tensor([0]),
+            trace=True,
+        )
+        return finish(course)[0].steps[0].noisy  # type: ignore[return-value]
+
+    once, again = noises(6, 7), noises(6, 7, 6)
+    assert again[:4] == once
+    assert len({tuple(row) for row in again}) == 6
 
 
 def test_ddim_and_clamping_are_other_walks(small: Make) -> None:

@@ -119,6 +119,15 @@ def test_a_prefix_is_a_template_with_an_open_end(name: str, tokenizer: Tokenizer
     assert prefixed.scores == templated.scores
 
 
+def test_a_prefix_beyond_the_expected_lengths_still_has_several(tokenizer: Tokenizer) -> None:
+    """13 of 16 tokens are given where mostly fewer were expected."""
+    how: dict[str, Any] = HOW | {"length_beam": 5}
+    (texts,) = (
+        system_of("difformer", tokenizer).generate(["12. mai"], prefix="1957-04-07-19", **how).candidates
+    )
+    assert {len(text) for text in texts} == {14, 15, 16}
+
+
 @pytest.mark.parametrize("name", KNOWS_LENGTHS)
 def test_a_suffix_is_a_template_with_an_open_beginning(name: str, tokenizer: Tokenizer) -> None:
     system = system_of(name, tokenizer)

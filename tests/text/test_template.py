@@ -55,9 +55,19 @@ TEMPLATES = st.lists(st.integers(0, 3), min_size=2, max_size=6).flatmap(
 )
 
 
+def test_too_short_lengths_become_different_ones_that_fit() -> None:
+    """Else a prefix that is longer than what was expected would get the same candidate many times."""
+    prefix = Template(((7,) * 8, ()), (None,))
+    wished = torch.tensor([[5, 6, 12, 4, 9], [20, 21, 19, 22, 18]])
+    assert prefix.fit(wished, 30).tolist() == [[9, 10, 12, 11, 9], [20, 21, 19, 22, 18]]
+    assert prefix.fit(wished, 10).tolist()[0] == [9, 10, 12, 10, 9]  # what was possible before stays
+    exact = Template(((7,), (8,)), (3,))
+    assert exact.fit(wished, 30).tolist() == [[5] * 5] * 2
+
+
 @given(TEMPLATES, st.integers(0, 40))
 def test_pieces_and_gaps_fill_the_length_exactly(template: Template, length: int) -> None:
-    (fitted,) = template.fit(torch.tensor([length])).tolist()
+    ((fitted,),) = template.fit(torch.tensor([[length]]), 60).tolist()
     assert fitted >= template.least
     assert fitted == max(length, template.least) or template.is_exact
     assert not template.is_exact or fitted == template.least

@@ -120,7 +120,7 @@ class MaskPredict:
     ) -> list[Draft]:
         """The drafts of each sentence, likeliest length first."""
         memory = self.editor.read(source)
-        lengths = given.fit(propose(memory)[0])
+        lengths = given.fit(propose(memory)[0], self.editor.positions.num_embeddings)
         canvas = self.layout.give(self.layout.prompt(source, lengths, width=int(lengths.max())), given)
         writable = ~(canvas.padding | canvas.frozen)
 

@@ -130,7 +130,7 @@ class Parallel:
             proposed, ready = proposed.to("cpu", non_blocking=True), _mark(device)
             yield
             ready()
-        lengths = given.fit(proposed)
+        lengths = given.fit(proposed, self.longest)
         empty = self._empty(source, lengths.repeat_interleave(how.noise_beam, dim=1))
         keys = self._keys(source, lengths, seed=seed, places=places, noises=how.noise_beam)
         scores = send(length_scores.repeat_interleave(how.noise_beam, dim=1).flatten(), device)
@@ -204,9 +204,11 @@ class Parallel:
         return self.layout.prompt(source, lengths, width=room)
 
     def _keys(self, source: Source, lengths: Tensor, *, seed: int, places: Tensor, noises: int) -> Tensor:
-        """The keys (B·b₁·b₂,) of the candidates' noise."""
+        """The keys (B·b₁·b₂,) of the candidates' noise; where a length comes again, its noise is new."""
         offsets = lengths - (~source.padding).sum(1, keepdim=True)  # (B, b₁)
-        return key(seed, places[:, None, None], offsets[:, :, None], torch.arange(noises)).flatten()
+        again = (lengths[:, :, None] == lengths[:, None, :]).tril(-1).sum(2)  # (B, b₁)
+        numbers = again[:, :, None] * noises + torch.arange(noises)
+        return key(seed, places[:, None, None], offsets[:, :, None], numbers).flatten()
 
     def _read(self, canvas: Canvas, tokens: Tensor) -> list[Rows]:
         """The rows of each sentence's candidates."""

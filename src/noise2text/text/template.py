@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from noise2text.problem import Problem
@@ -51,9 +52,12 @@ class Template:
         """Whether the place of every piece is known without the length: only the very end may be open."""
         return None not in self.gaps[:-1] and (self.is_exact or not self.pieces[-1])
 
-    def fit(self, lengths: Tensor) -> Tensor:
-        """The nearest lengths that the template can have."""
-        return lengths.clamp(min=self.least, max=self.least if self.is_exact else None)
+    def fit(self, lengths: Tensor, room: int) -> Tensor:
+        """Lengths (B, C) that the template can have: instead of too short ones the least, the next, …"""
+        if self.is_exact:
+            return torch.full_like(lengths, self.least)
+        short = lengths < self.least
+        return torch.where(short, (self.least - 1 + short.cumsum(1)).clamp(max=room), lengths)
 
     def placed(self, lengths: Tensor) -> Iterator[tuple[tuple[int, ...], Tensor]]:
         """Each piece and where it starts in texts of these lengths (B,); open gaps share what is left evenly,
