@@ -104,10 +104,13 @@ def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
 def test_mistakes_are_told_in_a_sentence(runs: list[Path], tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     log(broken, end="nonsense\n{}\n")
+    damaged = log(tmp_path / "damaged", end="{}\n")
+    (damaged / "metrics.jsonl").write_bytes(b"\xff\n{}\n")
     for inputs, words in (
         (Inputs(models=[tmp_path]), "has no metrics.jsonl"),
         (Inputs(models=[log(tmp_path / "empty")]), "no numbers yet"),
         (Inputs(models=[broken]), "line 1"),
+        (Inputs(models=[damaged]), "line 1"),
         (Inputs(models=runs, options={"only": "los"}), "No run has logged 'los'"),
         (Inputs(models=runs, options={"smoothing": 1}), "below 1"),
     ):

@@ -228,3 +228,29 @@ def test_resume_without_a_run_starts_one_and_says_so(dates: Path, whole: Path, t
     run(dates, tmp_path / "new", resume=True, display=display)
     assert "no run in" in display.said[0]
     same_ending(whole, tmp_path / "new")
+
+
+def test_a_refused_run_without_a_step_can_be_started_otherwise(dates: Path, tmp_path: Path) -> None:
+    """Also where it was called a resumed one, as scripts do."""
+    out, empty = tmp_path / "run", tmp_path / "empty.jsonl"
+    empty.touch()
+    with pytest.raises(Problem, match="holds no pair"):
+        train("difformer", train=str(empty), valid=str(dates / "valid.jsonl"), out=out, resume=True)
+    assert not out.exists()
+    run(dates, out, resume=True, changes={"steps": 4})
+    with pytest.raises(Problem, match="with --train"):  # nothing of a run with steps is lost
+        train("difformer", train=str(empty), valid=str(dates / "valid.jsonl"), out=out, resume=True)
+    assert latest(out) == out / "checkpoint-00000004"
+
+
+def test_damaged_files_of_a_run_are_one_sentence_or_left_out(dates: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    run(dates, out, changes={"steps": 4, "log_every": 1})
+    with (out / "metrics.jsonl").open("ab") as file:
+        file.write(b"\xff\xfe\n")
+    run(dates, out, resume=True, changes={"steps": 8, "log_every": 1})
+    steps = [json.loads(line)["step"] for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert sorted(set(steps)) == list(range(1, 9))
+    (out / "run.json").write_text('{"recipe": ')
+    with pytest.raises(Problem, match="is damaged"):
+        run(dates, out, resume=True)

@@ -85,7 +85,7 @@ def read_metrics(folder: Path) -> dict[str, Curve]:
     path = folder / "metrics.jsonl"
     if not path.is_file():
         raise Problem(f"{folder} has no metrics.jsonl: name the folder of a training run.")
-    lines = path.read_text("utf-8").splitlines()
+    lines = path.read_text("utf-8", errors="replace").splitlines()
     points: dict[str, dict[int, float | None]] = {}
     for number, line in enumerate(lines, 1):
         record = _record(line, f"{path}, line {number}", last=number == len(lines))

@@ -66,7 +66,6 @@ def begin(
     files: Mapping[str, str],
     out: Path,
     *,
-    resume: bool,
     skip_bad: bool,
     display: Display,
     team: Team,
@@ -74,7 +73,7 @@ def begin(
     """The settings, complete, and the data, prepared; the folder knows what the run is."""
     if team.is_first:
         _note(out, recipe.name, settings, **files)
-    with forgotten_if_refused(out, resume=resume, team=team):
+    with forgotten_if_refused(out, team=team):
         data = open_data(**files, folder=out / "data", settings=settings, skip_bad=skip_bad, say=display.say)
         settings = recipe.resolve(settings, data.tokenizer)
     if team.is_first:
@@ -83,12 +82,12 @@ def begin(
 
 
 @contextmanager
-def forgotten_if_refused(out: Path, *, resume: bool, team: Team) -> Iterator[None]:
-    """Within, a problem leaves no trace of a new run, so that it can be started again without it."""
+def forgotten_if_refused(out: Path, *, team: Team) -> Iterator[None]:
+    """Within, a problem leaves no trace of a run without a step, so that it can be started otherwise."""
     try:
         yield
     except Problem:
-        if not resume and team.is_first:
+        if team.is_first and checkpoint.latest(out) is None:
             _forget(out)
         raise
 
@@ -134,7 +133,10 @@ def as_before(out: Path, recipe: Recipe, wanted: Any, *, explicit: set[str], fil
     path = out / "run.json"
     if not path.exists():
         return wanted  # killed before its first step
-    facts = json.loads(path.read_text())
+    try:
+        facts = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise Problem(f"{path} is damaged, so the run cannot go on: choose another folder.") from error
     if facts["recipe"] != recipe.name:
         raise Problem(f"{out} holds a run of {facts['recipe']}, not of {recipe.name}.")
     for name, file in files.items():

@@ -76,7 +76,8 @@ class Metrics:
     def rewind(self, step: int) -> None:
         """Forget what was written after this step: it will be done again."""
         if self.path.exists():
-            lines = [line for line in self.path.read_text().splitlines() if _step(line) <= step]
+            text = self.path.read_text("utf-8", errors="replace")  # a damaged line belongs to no step
+            lines = [line for line in text.splitlines() if _step(line) <= step]
             write_whole(self.path, lambda path: path.write_text("".join(f"{line}\n" for line in lines)))
 
     def _write(self, record: dict[str, Any]) -> None:

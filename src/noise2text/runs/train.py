@@ -84,11 +84,9 @@ def train(
                 settings = as_before(out, found, settings, explicit=named(config, changes), files=files)
             elif team.is_first:
                 refuse_another(out)
-            settings, data = begin(
-                found, settings, files, out, resume=resume, skip_bad=skip_bad, display=display, team=team
-            )
+            settings, data = begin(found, settings, files, out, skip_bad=skip_bad, display=display, team=team)
         if found.fit is None:
-            with forgotten_if_refused(out, resume=resume, team=team):
+            with forgotten_if_refused(out, team=team):
                 run = Run(found, settings, data, out, place, display, team=team)
             run.go()
         elif team.is_first:
