@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from noise2text.cli import main
+
 from .conftest import SETS, Outcome
 
 
@@ -62,6 +64,17 @@ def test_one_of_several_processes_leaves_before_the_interpreter_ends(argument: s
         assert ("noise2text" in done.stdout) == (code == 0)
         ends[world] = "the end" in done.stdout
     assert ends == {"1": True, "2": False}
+
+
+def test_one_of_several_processes_can_leave_without_an_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes: list[int] = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(sys, "argv", ["noise2text", "--version"])
+    monkeypatch.setattr(sys, "stdout", None)  # as `>&-` leaves it
+    with pytest.raises(SystemExit):
+        main()
+    assert codes == [0]
 
 
 def test_train_by_command_leaves_a_run(run: Callable[..., Outcome], dates: Path, tmp_path: Path) -> None:

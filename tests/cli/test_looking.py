@@ -134,6 +134,17 @@ def test_bench_times_the_settings_that_it_is_told(
     assert timed == ["mbr", "score"]
 
 
+@pytest.mark.parametrize(
+    ("setting", "option"), [("steps", "--steps"), ("noise_beam", "--candidates"), ("length", "--length")]
+)
+def test_bench_refuses_as_a_setting_what_it_has_an_option_for(
+    run: Callable[..., Outcome], model: Path, setting: str, option: str
+) -> None:
+    done = run("bench", model, "--device", "cpu", "--set", f"{setting}=3")
+    assert done.code == 1
+    assert f"The setting {setting} is what {option} says" in done.err
+
+
 @pytest.mark.parametrize("ignored", [("--vocab", 20), ("--dim", 3), ("--schedule", "linear")])
 def test_rescale_refuses_what_a_model_decides_itself(
     run: Callable[..., Outcome], model: Path, ignored: tuple[object, ...]

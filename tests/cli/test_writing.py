@@ -186,6 +186,16 @@ def test_a_trace_does_not_mix_with_json(run: Callable[..., Outcome], model: Path
     assert trace[-1]["text"] == plain["text"]
 
 
+def test_an_empty_input_gives_an_empty_output_and_says_so(
+    run: Callable[..., Outcome], model: Path, tmp_path: Path
+) -> None:
+    source, output = tmp_path / "empty.txt", tmp_path / "out.txt"
+    source.touch()
+    done = run("generate", model, "--input", source, "--output", output)
+    assert (done.code, output.read_text()) == (0, "")
+    assert f"{source} holds no line" in done.err
+
+
 def test_an_input_that_is_too_long_is_cut_and_said(run: Callable[..., Outcome], model: Path) -> None:
     done = run("generate", model, "--input", "-", "--steps", 2, "--stop-early", 0, stdin=b"1" * 200 + b"\n")
     assert done.code == 0

@@ -42,7 +42,7 @@ def test_a_pair_fits_if_each_side_does() -> None:
     with pytest.raises(Problem, match="needs 12 positions, but the canvas has 11"):
         LAYOUT.canvas(Rows.of([[5]]), Rows.of([[9] * 5]))
     with pytest.raises(Problem, match="needs 12 positions, but the canvas has 11"):
-        LAYOUT.canvas(Rows.of([[5] * 5]), Rows.of([[9] * 4]))
+        LAYOUT.canvas(Rows.of([[5] * 5]), Rows.of([[9]]))  # a target has its place, too
 
 
 @pytest.mark.parametrize("layout", [LAYOUT, Joint(PAD, begin=BOS, separator=SEP, end=EOS, width=11)])

@@ -120,6 +120,16 @@ def alone(dates: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[st
     return run
 
 
+@pytest.mark.parametrize("said", [{"WORLD_SIZE": "4"}, {"WORLD_SIZE": "2", "RANK": "first"}])
+def test_an_environment_that_does_not_say_which_process_this_is_is_refused(
+    said: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in said.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(Problem, match=f"WORLD_SIZE={said['WORLD_SIZE']}.*torchrun"):
+        Team.here()
+
+
 @pytest.mark.parametrize("sharded", [False, True], ids=["replicated", "sharded"])
 @pytest.mark.parametrize("recipe", CASES)
 def test_two_processes_train_what_one_does_with_the_whole_batch(

@@ -53,7 +53,7 @@ def _leave(end: SystemExit) -> NoReturn:
     """End one of several processes at once: gloo's threads may still hold tensors of the last exchange, and
     abort the process if they let them go while the interpreter ends."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # closed, or nobody reads it any more
+        with suppress(OSError, ValueError, AttributeError):  # closed, or there never was any
             stream.flush()
     os._exit(end.code if isinstance(end.code, int) else int(end.code is not None))
 

@@ -16,6 +16,8 @@ __all__ = ["bench", "compare", "inspect", "published", "recipes", "rescale", "se
 
 
 BATCHES, STEPS, CANDIDATES = "1,32", "5,15", "1,10"  # that `bench` times, unless told
+OPTIONS = {"steps": "--steps", "noise_beam": "--candidates", "length": "--length"}
+"""The options of `bench` that decide what else is a setting of generation."""
 VOCABULARY, DIMENSION = 10_000, 128  # of the embeddings that `rescale` draws, unless told
 
 
@@ -172,7 +174,10 @@ def bench(
     from noise2text.settings import change, parse_assignments
 
     system = load(model, device=device, precision=precision)
-    system.how = change(system.how, parse_assignments(sets), where="bench")
+    wanted = parse_assignments(sets)
+    for name in OPTIONS.keys() & wanted.keys():
+        raise Problem(f"The setting {name} is what {OPTIONS[name]} says: give that instead of --set {name}.")
+    system.how = change(system.how, wanted, where="bench")
     for line in report(
         system,
         model,

@@ -73,8 +73,9 @@ def generate(
         system, settings, teacher, by=likelihood, device=device, precision=precision, copies=copies
     )
     _require_another(output, input)
+    number = 0
     with _opened(output) as write, counted("sentences") as count:
-        for line in generate_lines(
+        lines = generate_lines(
             system,
             texts,
             seed=seed,
@@ -83,11 +84,14 @@ def generate(
             settings=settings,
             selector=selector,
             say=_complain,
-        ):
+        )
+        for number, line in enumerate(lines, 1):  # noqa: B007
             for stop in () if as_json else line.trace:
                 print(f"  t={stop.time:.3f}  {stop.text}")
             write(line.as_json() if as_json else line.text)
             count()
+    if not number:
+        _complain(f"{input} holds no line, so there is nothing to write.")
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

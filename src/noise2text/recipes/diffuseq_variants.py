@@ -83,7 +83,9 @@ class VariantSettings(diffuseq.DiffuseqSettings):
         None, "the least ᾱ: generation starts from its time; none is 0, or 0.01 for epsilon and score"
     )
     skip: bool = option(False, "add z to the network's answer, which for epsilon and score is mostly z")
-    order: str = option("together", "all positions noised together, or staggered: one by one from the right")
+    order: str = option(
+        "together", "all noised together, or staggered: one by one from the right, always aligned"
+    )
     unconditional: float = option(0.0, "share of the pairs that are trained on without their source")
     guidance: float = option(0.0, "w of guidance, as the model's default; it needs unconditional above 0")
 

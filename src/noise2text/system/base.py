@@ -137,6 +137,8 @@ class System(nn.Module, ABC):
         require_lists("generate", texts)
         if batch < 1:
             raise Problem(f"The batch must hold at least 1 sentence, not {batch}.")
+        if places is not None and len(places) != len(texts):
+            raise Problem(f"generate takes a place for each of {len(texts)} texts, not {len(places)}.")
         self.rest()
         with current(self.device):
             return self._generate(texts, settings, seed, batch, places, trace, selector)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 from torch import Tensor
 
 from noise2text.text.canvas import Source
@@ -36,4 +35,5 @@ class Fixed(Joint):
         return source.tokens.new_full((len(source.tokens), 1), self.room + 1)
 
     def needs(self, sources: Rows, targets: Rows) -> int:
-        return int(max(self.room, sources.lengths.max()) + np.max(targets.lengths)) + MARKS
+        source, target = int(sources.lengths.max()), int(targets.lengths.max())
+        return max(self.room + target + MARKS, self.width + source - self.room)

@@ -62,7 +62,13 @@ class Team:
     def here(cls) -> Self:
         """This process, as torchrun's environment says."""
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
-        return cls(*(int(os.environ.get(name, default)) for name, default in zip(names, "010", strict=True)))
+        said = [os.environ.get(name, default) for name, default in zip(names, "010", strict=True)]
+        if not all(map(str.isdecimal, said)) or (said[1] != "1" and "RANK" not in os.environ):
+            raise Problem(
+                f"The environment has WORLD_SIZE={said[1]} and RANK={os.environ.get('RANK', '')}, which does "
+                f"not say which of several processes this is: start them by torchrun, or unset WORLD_SIZE."
+            )
+        return cls(*map(int, said))
 
     @property
     def is_first(self) -> bool:
