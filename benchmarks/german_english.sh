@@ -5,7 +5,7 @@
 #
 # DATA holds tatoeba/ and multi30k/ as `noise2text data` writes them (train.jsonl, valid.jsonl); further folders with
 # a valid.jsonl, named in ELSEWHERE, are translated, too. Stop it and start it again as you like: it goes on where it
-# was. MORE is added to every training command: MORE="--set steps=20" tries it, in an OUT of its own.
+# was. MORE is added to every training command: MORE="--set steps=20" tries it, in an OUT of its own and with few pairs.
 set -euo pipefail
 DATA=$1 OUT=$2 PYTHON=${PYTHON:-python}
 N="$PYTHON -m noise2text" HERE=$(dirname "$0")
