@@ -32,11 +32,13 @@ def test_mistakes_are_one_sentence_and_write_nothing(
 ) -> None:
     out, texts = tmp_path / "exported", tmp_path / "texts.txt"
     texts.write_text("7 april 1957\n")
+    (tmp_path / "empty.txt").touch()
     for arguments, message in (
         ((teacher, "--out", out), "cannot be exported"),
         ((model, "--out", model), "holds something else"),
         ((model, "--out", out, "--precision", "int4"), "float32 or int8"),
         ((model, "--out", out, "--check", tmp_path / "none.txt"), "none.txt"),
+        ((model, "--out", out, "--check", tmp_path / "empty.txt"), "holds no texts"),
         ((model, "--out", out, "--set", "steps=3"), "name a file with --check"),
         ((model, "--out", out, "--check", texts, "--set", "stepz=3"), "stepz"),
         ((model, "--out", texts / "in"), "cannot be written"),

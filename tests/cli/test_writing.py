@@ -103,6 +103,12 @@ def test_without_copies_a_text_is_never_its_source_again(
         assert made["text"] != source or not others
 
 
+def test_an_answer_is_one_line_and_keeps_its_other_characters() -> None:
+    line = Line("a\r\nb\u2028c\x85d\n", [], [], [])
+    assert line.as_text() == "a b\u2028c\x85d"
+    assert json.loads(line.as_json())["text"] == line.text
+
+
 def test_a_score_that_is_not_finite_is_null_in_json() -> None:
     """A length that the model cannot predict from so long a source has the probability 0."""
 

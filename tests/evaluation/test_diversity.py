@@ -67,6 +67,7 @@ def test_candidates_that_are_all_alike_have_self_bleu_100() -> None:
 def test_a_lone_candidate_or_an_empty_text_is_not_counted() -> None:
     assert div_4([["a b c d e"], ["f g h i j"]]) is None
     assert self_bleu([["a b c d e"], []]) is None
+    assert self_bleu([["", " "], ["a b c d", "a b c d"]]) == self_bleu([["a b c d", "a b c d"]])
     assert dist_1(["", " "]) is None
     assert div_4([["short", "text"], ["a b c d", "a b c d"]]) == div_4([["a b c d", "a b c d"]])
 
@@ -91,7 +92,8 @@ def naive(candidates: list[list[str]]) -> dict[str, float | None]:
         for place, text in enumerate(texts):
             others = [other for k, other in enumerate(texts) if k != place]
             overlaps.append(BLEU(effective_order=True).sentence_score(text, others).score)
-        found["self_bleu"].append(sum(overlaps) / len(overlaps))
+        if any(text.strip() for text in texts):
+            found["self_bleu"].append(sum(overlaps) / len(overlaps))
     return {name: sum(values) / len(values) if values else None for name, values in found.items()}
 
 

@@ -103,6 +103,10 @@ def test_a_folder_without_a_model_is_named_and_nothing_is_downloaded(tmp_path: P
             bert_score(Path(name))
     broken = tmp_path / "broken"
     broken.mkdir()
+    for odd in ("[1]", '{"max_position_embeddings": null}'):
+        (broken / "config.json").write_text(odd)
+        with pytest.raises(Problem, match=r"config\.json is of none"):
+            bert_score(broken)
     (broken / "config.json").write_text('{"model_type": "bert", "num_hidden_layers": 2}')
     with pytest.raises(Problem, match="broken cannot be loaded for BERTScore"):
         bert_score(broken)(["a"], [["a"]])

@@ -189,8 +189,11 @@ def test_what_belongs_to_another_run_is_refused_and_kept(
             distill(teacher, input=str(name), output=output, settings=settings, batch=1, device="cpu")
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(Problem, match="begun by 1 processes: go on with as many, not 2"):
-        distill(teacher, input=str(corpus), output=output, settings=HOW, device="cpu")
+    bracketed = tmp_path / "[out].jsonl"
+    bracketed.with_name(part.name.replace(output.name, bracketed.name)).write_bytes(kept)
+    for other in (output, bracketed):
+        with pytest.raises(Problem, match="begun by 1 processes: go on with as many, not 2"):
+            distill(teacher, input=str(corpus), output=other, settings=HOW, device="cpu")
     assert part.read_bytes() == kept
 
 

@@ -300,5 +300,11 @@ def test_json_lines_of_another_name_are_not_taken_for_texts(tmp_path: Path) -> N
     part = tmp_path / "part.00"
     part.write_text('{"src": "a", "trg": "b"}\n{"src": "c", "trg": "d"}\n')
     assert list(read_sources(str(part))) == ["a", "c"]
+    part.write_text('{"hyp": "a"}\n{"hyp": "b"}\n')
+    assert read_texts(str(part)) == ["a", "b"]
+    part.write_text('{"refs": ["a", "b"]}\n{"refs": ["c"]}\n')
+    assert read_references(str(part)) == [("a", "b"), ("c",)]
+    part.write_text('{"candidates": ["a", "b"]}\n')
+    assert read_candidates(str(part)) == [["a", "b"]]
     part.write_text("{curly} brackets\nplain\n")
     assert list(read_sources(str(part))) == ["{curly} brackets", "plain"]

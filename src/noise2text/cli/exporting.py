@@ -39,6 +39,8 @@ def export(
     if check is None and settings:
         raise Problem("--set changes how --check generates: name a file with --check, or leave --set out.")
     texts = None if check is None else list(read_sources(check))
+    if texts == []:
+        raise Problem(f"{check} holds no texts to check the export with.")
     change(load(model, device="cpu").how, settings, where="export --check")
     engine = write(model, out, precision=precision)
     print(f"{out}: {engine.parameters:,} parameters, {engine.precision}, {', '.join(engine.graphs)}")

@@ -88,7 +88,7 @@ def generate(
         for number, line in enumerate(lines, 1):  # noqa: B007
             for stop in () if as_json else line.trace:
                 print(f"  t={stop.time:.3f}  {stop.text}")
-            write(line.as_json() if as_json else line.text)
+            write(line.as_json() if as_json else line.as_text())
             count()
     if not number:
         _complain(f"{input} holds no line, so there is nothing to write.")

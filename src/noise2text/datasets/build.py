@@ -1,8 +1,8 @@
 """From a folder of raw files to train.jsonl, valid.jsonl and test.jsonl, all three or none.
 
-Everything is written to a draft beside the folder, which takes its name at the very end; a run that is
-stopped leaves nothing. dataset.json says which raw files it was (SHA-256), what was done to them, and how
-many pairs came out.
+Everything is written to a draft beside the folder, which takes its name at the very end; a mistake or Ctrl-C
+leaves nothing, a kill the hidden draft. dataset.json says which raw files it was (SHA-256), what was done to
+them, and how many pairs came out.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from noise2text.problem import Problem
 from noise2text.text.canvas import Canvas, Layout
 from noise2text.text.rows import Rows
 
-__all__ = ["Likelihood", "Measure", "Teacher", "log_likelihood", "log_likelihoods"]
+__all__ = ["Likelihood", "Measure", "Teacher", "log_likelihood", "log_likelihoods", "require_likelihood"]
 
 Measure = Callable[[Canvas], Tensor]
 """What a model makes of given pairs of source and target: a value a pair, (B,)."""
@@ -76,6 +76,12 @@ def log_likelihood(writer: Writer, canvas: Canvas, *, bos: int, per_token: bool)
     return total / canvas.scored.sum(1) if per_token else total
 
 
+def require_likelihood(by: str) -> None:
+    """Refuse what is no way to take a likelihood."""
+    if by not in ("mean", "sum"):
+        raise Problem(f"A likelihood is taken by mean or by sum, not by {by!r}.")
+
+
 @dataclass(frozen=True)
 class Likelihood:
     """The candidate that the teacher finds likeliest; of equals, the first."""
@@ -84,8 +90,7 @@ class Likelihood:
     by: str = "mean"
 
     def __post_init__(self) -> None:
-        if self.by not in ("mean", "sum"):
-            raise Problem(f"A likelihood is taken by mean or by sum, not by {self.by!r}.")
+        require_likelihood(self.by)
 
     @property
     def signature(self) -> str:

@@ -80,7 +80,7 @@ def _shared(texts: Sequence[str], words: Words) -> float | None:
 
 
 def _overlap(texts: Sequence[str]) -> float | None:
-    if len(texts) < 2:
+    if len(texts) < 2 or not any(map(str.strip, texts)):
         return None
     others = ([*texts[:place], *texts[place + 1 :]] for place in range(len(texts)))
     scores = (_sentence_bleu().sentence_score(text, rest) for text, rest in zip(texts, others, strict=True))

@@ -40,7 +40,11 @@ def _config(folder: Path) -> dict[str, Any]:
         raise Problem(
             f"BERTScore needs the folder of a model of transformers, and {folder} holds no config.json."
         ) from error
-    return dict(config)
+    if not isinstance(config, dict) or not isinstance(config.get("max_position_embeddings", 0), int):
+        raise Problem(
+            f"BERTScore needs the folder of a model of transformers; {folder}/config.json is of none."
+        )
+    return config
 
 
 def _bert_score(texts: Texts, *, folder: Path, config: dict[str, Any]) -> Statistics:

@@ -5,6 +5,7 @@ A contestant is a model folder and its generation settings; a YAML file may name
     fast:                    # the name of a row
       model: runs/difformer  # whose folder; the name itself without it
       steps: 5               # any generation setting; also teacher: DIR and likelihood: sum
+      stop_early: 0
     transformer:             # settings for a MODEL of the command line, by its path or its last part
       beam: 1
 
@@ -33,7 +34,7 @@ from noise2text.hardware import find_device
 from noise2text.problem import Problem
 from noise2text.recipes import load
 from noise2text.runs.display import Display, Quiet
-from noise2text.runs.generate import WINDOW, choose_selector
+from noise2text.runs.generate import WINDOW, choose_selector, require_teacher
 from noise2text.runs.identity import identity
 from noise2text.runs.pages import write_page
 from noise2text.settings import change, read_config
@@ -172,11 +173,12 @@ def _all_answers(
         for each in contestants
     }
     late = [each for each in contestants if missing[each.name]]
-    for each in late:  # a mistyped setting of the last model must not cost the time of the others
-        plain = {
-            name: value for name, value in each.settings.items() if (name, value) != ("select", "teacher")
-        }
-        change(load(each.folder, device="cpu").how, plain, where=each.name)
+    for each in late:  # a mistake about the last model must not cost the time of the others
+        settings = dict(each.settings)
+        require_teacher(settings, each.teacher, by=each.likelihood)
+        if each.teacher is not None:
+            del settings["select"]
+        change(load(each.folder, device="cpu").how, settings, where=each.name)
     display.start(sum(len(window) for own in missing.values() for window in own))
     done = 0
     for each in late:

@@ -11,6 +11,7 @@ OUTPUT. Nothing depends on n but the speed: the noise of a text comes from its p
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -116,7 +117,7 @@ def _check_output(output: Path, share: Share) -> None:
     if output.exists():
         raise Problem(f"{output} is already there: name another file, or delete it.")
     own = {path.name for path in share.parts(output)}
-    for path in sorted(output.parent.glob(f"{output.name}.part-*-of-*")):
+    for path in sorted(output.parent.glob(f"{glob.escape(output.name)}.part-*-of-*")):
         if path.name not in own:
             world = f"{path.name.rsplit('-', 1)[1]} processes: go on with as many, not {share.world}"
             raise Problem(f"{path} was begun by {world}, or delete the parts.")

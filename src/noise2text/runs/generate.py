@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from noise2text.decoding.likelihood import Likelihood
+from noise2text.decoding.likelihood import Likelihood, require_likelihood
 from noise2text.decoding.selection import Novel, Selector
 from noise2text.problem import Problem
 from noise2text.recipes import load
 from noise2text.settings import change
 from noise2text.system import Autoregressive, Stop, System
 
-__all__ = ["Line", "choose_selector", "generate_lines"]
+__all__ = ["Line", "choose_selector", "generate_lines", "require_teacher"]
 
 WINDOW = 16  # batches that are packed by length together
 
@@ -30,6 +31,10 @@ class Line:
     candidates: list[str]
     scores: list[float]
     trace: list[Stop]
+
+    def as_text(self) -> str:
+        """The answer on one line: where it breaks, there are spaces."""
+        return re.sub(r"[\r\n]+", " ", self.text.rstrip("\r\n"))
 
     def as_json(self) -> str:
         """The answer, its candidates and any trace as a line of JSON Lines, which `evaluate` reads."""
@@ -61,15 +66,20 @@ def choose_selector(
     return chosen if copies else Novel(chosen)
 
 
+def require_teacher(settings: Mapping[str, Any], teacher: Path | None, *, by: str) -> None:
+    """Refuse half of what it takes to select by a teacher."""
+    if (settings.get("select") == "teacher") != (teacher is not None):
+        raise Problem("To select by a teacher, give both --select teacher and --teacher DIR.")
+    if teacher is None and by != "mean":
+        raise Problem("The likelihood is a teacher's: give --select teacher and --teacher DIR, too.")
+    require_likelihood(by)
+
+
 def _teacher(
     settings: dict[str, str], teacher: Path | None, *, by: str, device: str | None, precision: str
 ) -> Selector | None:
-    wanted = settings.get("select")
-    if (wanted == "teacher") != (teacher is not None):
-        raise Problem("To select by a teacher, give both --select teacher and --teacher DIR.")
+    require_teacher(settings, teacher, by=by)
     if teacher is None:
-        if by != "mean":
-            raise Problem("The likelihood is a teacher's: give --select teacher and --teacher DIR, too.")
         return None
     del settings["select"]
     # No later steps would mend int8's errors in a teacher.
@@ -91,7 +101,7 @@ def generate_lines(
     selector: Selector | None = None,
     say: Callable[[str], None],
 ) -> Iterator[Line]:
-    """A line for each text; line breaks inside an answer become spaces, so that lines stay aligned."""
+    """A line for each text."""
     if batch < 1:
         raise Problem(f"The batch must hold at least 1 sentence, not {batch}.")
     stream, place, truncated = iter(texts), 0, 0
@@ -102,7 +112,7 @@ def generate_lines(
         )
         answers = zip(made.texts, made.candidates, made.scores, made.traces, strict=True)
         for text, candidates, scores, steps in answers:
-            yield Line(" ".join(text.splitlines()), candidates, scores, steps)
+            yield Line(text, candidates, scores, steps)
         place, truncated = place + len(window), truncated + made.truncated
     if truncated:
         say(f"{truncated:,} of {place:,} inputs were longer than {system.max_source} tokens and were cut.")

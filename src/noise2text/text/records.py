@@ -147,7 +147,8 @@ FORMATS = {".jsonl": from_json, ".ndjson": from_json, ".tsv": from_tsv}
 
 def is_record(line: Line) -> bool:
     """Whether a line is a JSON object with a text in it, which nobody would want to be taken for a text."""
+    known = {"src", "trg", "text", "hyp", "refs", "candidates"}
     try:
-        return not {"src", "trg", "text"}.isdisjoint(from_json(line).fields) and line.data.startswith(b"{")
+        return not known.isdisjoint(from_json(line).fields) and line.data.startswith(b"{")
     except LineError:
         return False
