@@ -70,6 +70,7 @@ def test_published_is_a_table_or_json(run: Callable[..., Outcome]) -> None:
         (["generate", "M", "--input", "T", "--batch", "0"], "batch"),
         (["generate", "M", "--input", "T", "--device", "abacus"], "abacus"),
         (["generate", "M", "--input", "T", "--output", "missing/folder/out.txt"], "cannot be written"),
+        (["sample", "M", "--count", "0"], "at least 1 pair"),
         (["evaluate", "--hyp", "T", "--ref", "E"], "E"),
         (["inspect", "nowhere"], "nowhere"),
         (["rescale", "--target", "0"], "target"),

@@ -100,6 +100,13 @@ def test_sqrt_has_the_published_first_step() -> None:
     assert math.sqrt(1 - alpha_bar) == pytest.approx(0.1210, abs=5e-5)
 
 
+@pytest.mark.parametrize("steps", [9_999, 10_000, 20_000])
+def test_however_many_steps_each_has_its_noise(steps: int) -> None:
+    """From 10,000 on sqrt has no signal left before its last step."""
+    noise = betas(Sqrt(), steps)
+    assert ((noise > 0) & (noise <= 0.999)).all()
+
+
 @pytest.mark.parametrize(("steps", "close"), [(1000, 0.015), (2000, 0.01), (4000, 0.005)])
 def test_linear_is_ddpms_in_the_limit(steps: int, close: float) -> None:
     ddpm = torch.linspace(1e-4 * 1000 / steps, 0.02 * 1000 / steps, steps, dtype=torch.float64)

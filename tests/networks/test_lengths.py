@@ -45,6 +45,13 @@ def test_no_length_is_below_one_or_beyond_the_longest() -> None:
     assert predictor.propose(memory_of([2]), 1, top)[0].tolist() == [[1]]
 
 
+def test_every_length_can_be_proposed_for_the_longest_source() -> None:
+    torch.manual_seed(1)
+    lengths, scores = Lengths(4, longest=5, source=400).propose(memory_of([400, 2]), 5, top)
+    assert lengths.sort(1).values.tolist() == [[1, 2, 3, 4, 5]] * 2
+    assert scores.isfinite().all()
+
+
 def test_padding_does_not_change_the_lengths() -> None:
     torch.manual_seed(1)
     predictor = Lengths(4, longest=50)

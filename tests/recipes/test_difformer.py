@@ -107,6 +107,7 @@ def test_weights_start_small_positions_larger_and_embeddings_at_unit_variance(to
         ({"ema": 1.0}, "ema"),
         ({"tokenizer": "wordpiece"}, "vocabulary_file"),
         ({"activation": "gelu"}, "activation"),
+        ({"length_factor": -1.0}, "length_factor"),
     ],
 )
 def test_impossible_settings_are_named(changes: dict[str, Any], named: str) -> None:

@@ -189,6 +189,8 @@ def test_the_preset_of_the_thesis_is_diffuseq_s_but_for_its_part(name: str, part
         ({"predict": "mean", "order": "staggered"}, "predict=mean"),
         ({"predict": "mean", "least_signal": 0.01}, "predict=mean"),
         ({"predict": "mean", "factor": 2.0}, "predict=mean"),
+        ({"predict": "mean", "diffusion_steps": 12_000}, "fewer diffusion_steps than 12,000"),
+        ({"order": "staggered", "schedule": "cosine"}, "schedule is not for order=staggered"),
         ({"skip": True}, "skip is for predict=epsilon"),
         ({"predict": "mean", "skip": True}, "skip is for predict=epsilon"),
     ],

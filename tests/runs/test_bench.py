@@ -58,6 +58,12 @@ def test_growth_names_each_cause(small: Make) -> None:
     assert set(growth(small(), length=4, steps=2, repeats=1)) == {"length", "steps", "candidates", "batch"}
 
 
+def test_growth_leaves_out_a_length_that_cannot_double(small: Make) -> None:
+    system = small()
+    system.max_target = 1
+    assert set(growth(system, length=4, steps=2, repeats=1)) == {"steps", "candidates", "batch"}
+
+
 def test_made_up_texts_are_as_long_as_asked(small: Make) -> None:
     system = small()
     texts = made_up_texts(system, 3, 9)

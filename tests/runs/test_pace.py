@@ -13,7 +13,7 @@ from noise2text.cli import app
 from noise2text.problem import Problem
 from noise2text.recipes import RECIPES, save
 from noise2text.runs.kernels import by_kind, lines
-from noise2text.runs.pace import paces
+from noise2text.runs.pace import paces, report_training
 from noise2text.text.tokenizer import Tokenizer
 
 from ..conftest import SMALL, Make
@@ -55,10 +55,13 @@ def test_a_pace_can_say_what_the_device_did(tokenizer: Tokenizer) -> None:
     assert "products" in shown[0]
 
 
-def test_what_takes_its_corpus_in_at_once_has_no_pace(tokenizer: Tokenizer) -> None:
-    recipe = RECIPES["copy"]
+def test_what_takes_its_corpus_in_at_once_has_no_pace(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    recipe, copied = RECIPES["copy"], tmp_path / "copied"
+    save(copied, recipe.build(recipe.settings(), tokenizer), recipe="copy", settings=recipe.settings())
     with pytest.raises(Problem, match="no training steps to time"):
         next(paces(recipe, recipe.settings(), tokenizer, device=torch.device("cpu"), length=6))
+    with pytest.raises(Problem, match="no training steps to time"):
+        next(report_training(copied, device="cpu", precision="auto", length=6, rows=0, as_json=False))
 
 
 def test_the_command_times_the_training_of_a_model_like_this_one(tmp_path: Path, small: Make) -> None:

@@ -117,6 +117,8 @@ def sample(
     from noise2text.recipes import load
     from noise2text.settings import parse_assignments, parse_options
 
+    if count < 1:
+        raise Problem(f"The count must be at least 1 pair, not {count}.")
     system = load(model, device=device, precision=precision)
     settings = parse_options(context.args) | parse_assignments(sets)
     made = system.pairs(count, source=source, target=target, seed=seed, batch=batch, **settings)

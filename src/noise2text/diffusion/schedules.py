@@ -127,7 +127,8 @@ class VariancePreserving(nn.Module):
 def betas(schedule: Schedule, steps: int) -> Tensor:
     """The papers' β₁ … β_T: 1 − ᾱ(i/T)/ᾱ((i−1)/T), at most 0.999, in float64."""
     alpha_bar = schedule.alpha_bar(torch.linspace(0, 1, steps + 1, dtype=torch.float64))
-    return (1 - alpha_bar[1:] / alpha_bar[:-1]).clamp(max=0.999)
+    kept = (alpha_bar[1:] / alpha_bar[:-1]).nan_to_num(0)  # of nothing, nothing
+    return (1 - kept).clamp(max=0.999)
 
 
 SCHEDULES: dict[str, type[Schedule]] = {"sqrt": Sqrt, "linear": Linear, "cosine": Cosine}

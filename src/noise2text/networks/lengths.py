@@ -19,12 +19,13 @@ def _count(padding: Tensor) -> Tensor:
 
 
 class Lengths(nn.Module):
-    """p(n | x) over the offsets −reach … reach from the source's length."""
+    """p(n | x) over the offsets −reach … reach from the source's length, so far that each source has all."""
 
-    def __init__(self, width: int, *, longest: int, reach: int = 128) -> None:
+    def __init__(self, width: int, *, longest: int, source: int = 0, reach: int = 128) -> None:
+        """The longest target, and the longest source, which the offsets reach back from."""
         super().__init__()
-        self.longest, self.reach = longest, reach
-        self.classes = nn.Linear(width, 2 * reach + 1, bias=False)
+        self.longest, self.reach = longest, max(reach, source)
+        self.classes = nn.Linear(width, 2 * self.reach + 1, bias=False)
         nn.init.normal_(self.classes.weight, std=0.02)
 
     def log_probabilities(self, memory: Memory) -> Tensor:

@@ -81,6 +81,7 @@ class CmlmSettings(EditorSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_least(self, 1, "iterations", "length_beam")
+        require_least(self, 0, "length_factor")
 
 
 _WMT = CmlmSettings()
@@ -129,7 +130,7 @@ class Cmlm(System):
         self.max_source, self.max_target = settings.max_source, settings.max_target
         self.how = MaskPredictSettings(iterations=settings.iterations, length_beam=settings.length_beam)
         self.editor = editor_of(settings, tokenizer, target_positions=settings.max_target)
-        self.lengths = Lengths(settings.width, longest=settings.max_target)
+        self.lengths = Lengths(settings.width, longest=settings.max_target, source=settings.max_source)
         self.register_buffer("forbidden", never_written(tokenizer), persistent=False)
 
     forbidden: Tensor

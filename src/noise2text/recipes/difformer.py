@@ -79,6 +79,7 @@ class DifformerSettings(StudentSettings):
         require_share(self, "dropout", "label_smoothing", "self_conditioning")
         require_least(self, 1, "embedding", "ffn", "encoder_layers", "decoder_layers", "diffusion_steps")
         require_least(self, 1, "generation_steps", "length_beam", "noise_beam")
+        require_least(self, 0, "length_factor")
         if not 0 <= self.generation_stop_early < self.generation_steps:
             raise Problem(
                 f"The setting generation_stop_early must be between 0 and generation_steps - 1, not "
@@ -161,7 +162,7 @@ def build(settings: DifformerSettings, tokenizer: Tokenizer) -> LengthDiffusion:
         denoiser=denoiser,
         schedule=schedule,
         training=_rescaled(settings, schedule),
-        lengths=Lengths(settings.width, longest=settings.max_target),
+        lengths=Lengths(settings.width, longest=settings.max_target, source=settings.max_source),
         how=LengthSettings(
             steps=settings.generation_steps,
             stop_early=settings.generation_stop_early,

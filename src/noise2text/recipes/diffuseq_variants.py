@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from noise2text.decoding.settings import DiffusionSettings, GuidanceSettings
@@ -105,6 +106,14 @@ class VariantSettings(diffuseq.DiffuseqSettings):
             raise Problem(
                 "The setting predict=mean takes neither order=staggered nor least_signal: where the noise "
                 "stands still for a step, the next mean is z itself and says nothing of z0."
+            )
+        if self.order == "staggered" and self.schedule != "sqrt":
+            raise Problem("The setting schedule is not for order=staggered, which is a schedule of its own.")
+        last = torch.tensor(1 - 1 / self.diffusion_steps, dtype=torch.float64)
+        if self.predict == "mean" and not SCHEDULES[self.schedule](self.diffusion_steps).alpha_bar(last):
+            raise Problem(
+                f"The setting predict=mean takes fewer diffusion_steps than {self.diffusion_steps:,}: before "
+                f"the last of them there is no signal left."
             )
         if self.predict == "mean" and self.factor != 1:
             raise Problem(

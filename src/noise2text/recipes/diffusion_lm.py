@@ -82,6 +82,8 @@ class PairDiffusion(Diffusion):
         self.rest()
         if batch < 1:
             raise Problem(f"The batch must hold at least 1 pair, not {batch}.")
+        for name in settings.keys() & {"noise_beam", "select", "utility", "candidate_is", "self_pair"}:
+            raise Problem(f"Every pair is one candidate: there is nothing for the setting {name} to choose.")
         how = dataclasses.replace(change(self.how, settings, where="sample"), noise_beam=1)
         if how.prefix or how.suffix or how.template:
             raise Problem("Pairs take the templates source and target, no prefix, suffix or template.")

@@ -123,7 +123,7 @@ def build(settings: DinoiserSettings, tokenizer: Tokenizer) -> Dinoiser:
         layout=Split(tokenizer.pad),
         denoiser=network(settings, Sphere(len(tokenizer), settings.embedding), positions=settings.max_target),
         schedule=Quadratic(settings.diffusion_steps),
-        lengths=Lengths(settings.width, longest=settings.max_target),
+        lengths=Lengths(settings.width, longest=settings.max_target, source=settings.max_source),
         how=ToldSettings(
             steps=settings.generation_steps,
             noise_beam=settings.noise_beam,

@@ -176,7 +176,8 @@ def sized(
 
 def growth(system: System, *, length: int = 16, steps: int = 8, repeats: int = 5) -> dict[str, float]:
     """How cost grows with each of its causes: log₂ of the time when it doubles (1 is linear, 0 is free)."""
-    length = min(length, getattr(system, "max_target", length) // 2)
+    room = getattr(system, "max_target", 2 * length)
+    length = max(1, min(length, room // 2))
     base = {"length": length, "steps": steps, "candidates": 4, "batch": 16}
     if "its own settings" in sized(system, [steps], [4], length):
         return {}
@@ -184,7 +185,7 @@ def growth(system: System, *, length: int = 16, steps: int = 8, repeats: int = 5
     return {
         name: _log2(_timed(system, base | {name: 2 * value}, repeats) / before)
         for name, value in base.items()
-        if name != "length" or hasattr(system.how, "length")
+        if name != "length" or (hasattr(system.how, "length") and 2 * length <= room)
     }
 
 

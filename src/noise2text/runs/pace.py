@@ -95,8 +95,7 @@ def paces(
     kernels: bool = False,
 ) -> Iterator[Pace]:
     """The pace of every acceleration that the device has, each from fresh weights; with `kernels`, theirs."""
-    if recipe.fit is not None:
-        raise Problem(f"{recipe.name} takes its corpus in at once: it has no training steps to time.")
+    _require_steps(recipe)
     rows = rows or max(1, settings.tokens // length)
     for acceleration in ("none", "recorded", "compiled") if device.type == "cuda" else ("none",):
         yield pace(
@@ -112,6 +111,11 @@ def paces(
         )
 
 
+def _require_steps(recipe: Recipe) -> None:
+    if recipe.fit is not None:
+        raise Problem(f"{recipe.name} takes its corpus in at once: it has no training steps to time.")
+
+
 def report_training(
     model: str | Path, *, device: str | None, precision: str, length: int, rows: int, as_json: bool
 ) -> Iterator[str]:
@@ -119,6 +123,7 @@ def report_training(
     if length < 1 or rows < 0:
         raise Problem(f"A batch has at least 1 token a row and 0 rows, not {length} and {rows}.")
     recipe, settings = settings_of(folder_of(model))
+    _require_steps(recipe)
     settings = change(settings, {"precision": precision}, where="bench --train")
     tokenizer = Tokenizer.load(folder_of(model) / "tokenizer.json")
     length = min(length, settings.max_source, settings.max_target)
