@@ -79,6 +79,18 @@ def test_a_table_of_numpy_is_placed_with_unit_mean_square(small: Make, tmp_path:
     assert np.allclose(system.denoiser.space.embeddings.detach(), expected, atol=1e-5)
 
 
+def test_embeddings_on_a_sphere_stay_on_one(small: Make, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """The table of such a model has rows of any length: only their directions count."""
+    recipe = RECIPES["dinoiser"]
+    settings = dataclasses.replace(recipe.settings("tiny"), **SMALL)
+    theirs = recipe.build(settings, tokenizer)
+    theirs.denoiser.space.table.data *= torch.linspace(0.5, 2, len(tokenizer))[:, None]
+    save(tmp_path / "sphere", theirs, recipe="dinoiser", settings=settings)
+    space = small().denoiser.space
+    place_embeddings(space, tokenizer, tmp_path / "sphere")
+    torch.testing.assert_close(space.embeddings, theirs.denoiser.space.embeddings)
+
+
 def test_embeddings_that_do_not_fit_are_named(small: Make, tokenizer: Tokenizer, tmp_path: Path) -> None:
     system = small()
     space, (vocab, dim) = system.denoiser.space, table_of(system).shape

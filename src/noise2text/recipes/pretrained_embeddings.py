@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from noise2text.diffusion.space import Space
@@ -18,8 +17,6 @@ from noise2text.problem import Problem
 from noise2text.text.tokenizer import Tokenizer
 
 __all__ = ["place_embeddings", "read_embeddings"]
-
-TABLE = "space.table"  # how the name of the embeddings ends in a model folder
 
 
 @torch.no_grad()
@@ -45,7 +42,7 @@ def read_embeddings(path: Path, tokenizer: Tokenizer) -> Tensor:
             raise Problem(
                 f"The model in {path} has other tokens than this corpus; train it with the same tokenizer."
             )
-        return _from_weights(path / "model.safetensors")
+        return _of_model(path)
     try:
         table = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
@@ -57,13 +54,12 @@ def read_embeddings(path: Path, tokenizer: Tokenizer) -> Tensor:
     return torch.from_numpy(table.astype(np.float32))
 
 
-def _from_weights(path: Path) -> Tensor:
-    try:
-        with safe_open(path, framework="pt") as weights:
-            names = [name for name in weights.keys() if name.endswith(TABLE)]  # noqa: SIM118
-            if not names:
-                raise Problem(f"{path} holds no embeddings ({TABLE}); give another model, or a .npy file.")
-            table: Tensor = weights.get_tensor(names[0])
-    except (OSError, SafetensorError) as error:
-        raise Problem(f"{path} is not a whole safetensors file ({error}); copy it again.") from error
-    return table.float()
+def _of_model(folder: Path) -> Tensor:
+    """The embeddings of a trained model, which on a sphere are not its table."""
+    from noise2text.recipes import load  # which needs this module
+
+    system = load(folder, device="cpu", precision="float32")
+    spaces = [part for part in system.modules() if isinstance(part, Space)]
+    if not spaces:
+        raise Problem(f"The model in {folder} holds no embeddings; give another model, or a .npy file.")
+    return spaces[0].embeddings.detach()
