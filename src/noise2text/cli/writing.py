@@ -73,7 +73,7 @@ def generate(
         system, settings, teacher, by=likelihood, device=device, precision=precision, copies=copies
     )
     _require_another(output, input)
-    number = 0
+    empty = True
     with _opened(output) as write, counted("sentences") as count:
         lines = generate_lines(
             system,
@@ -85,12 +85,13 @@ def generate(
             selector=selector,
             say=_complain,
         )
-        for number, line in enumerate(lines, 1):  # noqa: B007
+        for line in lines:
+            empty = False
             for stop in () if as_json else line.trace:
                 print(f"  t={stop.time:.3f}  {stop.text}")
             write(line.as_json() if as_json else line.as_text())
             count()
-    if not number:
+    if empty:
         _complain(f"{input} holds no line, so there is nothing to write.")
 
 
