@@ -73,9 +73,8 @@ def generate(
         system, settings, teacher, by=likelihood, device=device, precision=precision, copies=copies
     )
     _require_another(output, input)
-    empty = True
     with _opened(output) as write, counted("sentences") as count:
-        lines = generate_lines(
+        for line in generate_lines(
             system,
             texts,
             seed=seed,
@@ -84,15 +83,11 @@ def generate(
             settings=settings,
             selector=selector,
             say=_complain,
-        )
-        for line in lines:
-            empty = False
+        ):
             for stop in () if as_json else line.trace:
                 print(f"  t={stop.time:.3f}  {stop.text}")
             write(line.as_json() if as_json else line.as_text())
             count()
-    if empty:
-        _complain(f"{input} holds no line, so there is nothing to write.")
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

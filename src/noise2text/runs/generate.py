@@ -114,5 +114,7 @@ def generate_lines(
         for text, candidates, scores, steps in answers:
             yield Line(text, candidates, scores, steps)
         place, truncated = place + len(window), truncated + made.truncated
+    if not place:
+        say("The input holds no line, so there is nothing to write.")
     if truncated:
         say(f"{truncated:,} of {place:,} inputs were longer than {system.max_source} tokens and were cut.")
