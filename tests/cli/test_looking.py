@@ -136,7 +136,13 @@ def test_bench_times_the_settings_that_it_is_told(
 
 
 @pytest.mark.parametrize(
-    ("setting", "option"), [("steps", "--steps"), ("noise_beam", "--candidates"), ("length", "--length")]
+    ("setting", "option"),
+    [
+        ("steps", "--steps"),
+        ("stop_early", "--steps"),
+        ("noise_beam", "--candidates"),
+        ("length", "--length"),
+    ],
 )
 def test_bench_refuses_as_a_setting_what_it_has_an_option_for(
     run: Callable[..., Outcome], model: Path, setting: str, option: str

@@ -16,8 +16,13 @@ __all__ = ["bench", "compare", "inspect", "published", "recipes", "rescale", "se
 
 
 BATCHES, STEPS, CANDIDATES = "1,32", "5,15", "1,10"  # that `bench` times, unless told
-OPTIONS = {"steps": "--steps", "noise_beam": "--candidates", "length": "--length"}
-"""The options of `bench` that decide what else is a setting of generation."""
+OPTIONS = {
+    "steps": "--steps",
+    "stop_early": "--steps",
+    "noise_beam": "--candidates",
+    "length": "--length",
+}
+"""The settings of generation that `bench` decides itself, and by which option it is told."""
 VOCABULARY, DIMENSION = 10_000, 128  # of the embeddings that `rescale` draws, unless told
 
 
@@ -175,7 +180,7 @@ def bench(
 
     system = load(model, device=device, precision=precision)
     wanted = parse_assignments(sets)
-    for name in OPTIONS.keys() & wanted.keys():
+    for name in sorted(OPTIONS.keys() & wanted.keys()):
         raise Problem(f"The setting {name} is what {OPTIONS[name]} says: give that instead of --set {name}.")
     system.how = change(system.how, wanted, where="bench")
     for line in report(

@@ -45,7 +45,7 @@ __all__ = [
     "build",
     "ends",
     "laid_out",
-    "layout",
+    "layout_of",
     "network",
     "objective",
 ]
@@ -217,14 +217,14 @@ def network(
     )
 
 
-def layout(settings: DiffuseqSettings) -> Callable[..., Joint]:
+def layout_of(settings: DiffuseqSettings) -> Callable[..., Joint]:
     """What puts source and target on the canvas."""
     return partial(Fixed, room=settings.max_source) if settings.aligned else Joint
 
 
 def build(settings: DiffuseqSettings, tokenizer: Tokenizer) -> Diffusion:
     """The untrained system."""
-    return laid_out(settings, tokenizer, layout(settings))
+    return laid_out(settings, tokenizer, layout_of(settings))
 
 
 def laid_out(

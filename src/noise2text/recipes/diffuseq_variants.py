@@ -58,7 +58,7 @@ class Order:
 
 ORDERS: dict[str, Order] = {
     "together": Order(
-        layout=lambda settings, parts: diffuseq.layout(settings)(**parts),
+        layout=lambda settings, parts: diffuseq.layout_of(settings)(**parts),
         schedule=lambda settings: SCHEDULES[settings.schedule](settings.diffusion_steps),
         ends=diffuseq.ends,
     ),

@@ -60,6 +60,10 @@ PRESETS: dict[str, DiffusionLmSettings] = {
 }
 
 
+CHOOSING = {"noise_beam", "select", "utility", "candidate_is", "self_pair"}
+"""Settings about the choice among candidates."""
+
+
 class PairDiffusion(Diffusion):
     """A diffusion model of whole pairs: it can write the source, too (Diffusion-LM)."""
 
@@ -82,7 +86,7 @@ class PairDiffusion(Diffusion):
         self.rest()
         if batch < 1:
             raise Problem(f"The batch must hold at least 1 pair, not {batch}.")
-        for name in settings.keys() & {"noise_beam", "select", "utility", "candidate_is", "self_pair"}:
+        for name in sorted(settings.keys() & CHOOSING):
             raise Problem(f"Every pair is one candidate: there is nothing for the setting {name} to choose.")
         how = dataclasses.replace(change(self.how, settings, where="sample"), noise_beam=1)
         if how.prefix or how.suffix or how.template:
