@@ -77,6 +77,15 @@ def test_the_class_becomes_likelier_and_fluency_keeps_it_near(guidance: Guidance
     assert (careful - landing.mean).norm() < (landing.z - landing.mean).norm()
 
 
+def test_what_the_step_is_certain_of_stays_where_fluency_counts(guidance: Guidance, landing: Landing) -> None:
+    deviation = torch.tensor([0.3, 0, 0.3, 0, 0.3])[None, :, None]
+    certain = dataclasses.replace(landing, deviation=deviation)
+    moved = (guidance.over(torch.ones_like(WHERE))(certain) != landing.z).all(-1)
+    assert moved.tolist() == [[True, False, True, False, True]] * 3
+    heedless = dataclasses.replace(guidance, fluency=0.0).over(torch.ones_like(WHERE))(certain)
+    assert (heedless != landing.z).all()
+
+
 def test_without_steps_z_stays_to_the_bit(guidance: Guidance, landing: Landing) -> None:
     still = dataclasses.replace(guidance, steps=0).over(WHERE)(landing)
     assert torch.equal(still, landing.z)

@@ -166,6 +166,7 @@ def test_pairs_that_cannot_be_are_refused(tokenizer: Tokenizer) -> None:
         ({"source": "___{16}"}, "leave some to write"),
         ({"source": "7 mai", "target": "___-07"}, "only the last gap of a template may be open"),
         ({"prefix": "19"}, "no prefix, suffix or template"),
+        ({"guide": "a", "guide_class": "b"}, "cannot steer pairs"),
         ({"noise_beam": 5}, "nothing for the setting noise_beam to choose"),
     )
     for settings, said in cases:

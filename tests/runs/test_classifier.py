@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from noise2text.decoding.settings import DiffusionSettings
+from noise2text.diffusion.steering import Guidance
+from noise2text.diffusion.walk import Steer
 from noise2text.problem import Problem
 from noise2text.recipes import RECIPES, load, save
 from noise2text.runs.classifier import train_classifier
@@ -21,7 +24,7 @@ from noise2text.text.dates import write_days
 from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.classifier import fingerprint, load_classifier
 
-from ..conftest import shrunk
+from ..conftest import lively, shrunk
 
 QUICK = {"steps": 3, "batch": 4, "width": 16, "ffn": 16, "heads": 2, "layers": 1, "warmup": 1}
 TEXTS = ["1957", "2001", "1987"]
@@ -36,12 +39,12 @@ def days(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def make(days: Path, tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Made]:
+def make(days: Path, tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Made]:
     """A function that leaves an untrained model and a hardly trained classifier for it."""
 
-    def made(name: str) -> Made:
+    def made(name: str, **changes: Any) -> Made:
         recipe, folder = RECIPES[name], tmp_path_factory.mktemp(name)
-        settings = shrunk(recipe.settings("tiny"))
+        settings = shrunk(recipe.settings("tiny"), **changes)
         torch.manual_seed(0)
         save(folder / "model", recipe.build(settings, tokenizer), recipe=name, settings=settings)
         files: dict[str, Any] = {split: str(days / f"{split}.jsonl") for split in ("train", "valid")}
@@ -57,7 +60,7 @@ def system_of(folder: Path) -> System:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_diffusion_can_be_steered_and_off_is_the_plain_model_to_the_bit(
-    name: str, make: Callable[[str], Made], tokenizer: Tokenizer
+    name: str, make: Callable[..., Made], tokenizer: Tokenizer
 ) -> None:
     with torch.device("meta"):
         diffuses = isinstance(RECIPES[name].build(RECIPES[name].settings("tiny"), tokenizer), Diffusion)
@@ -83,8 +86,27 @@ def test_every_diffusion_can_be_steered_and_off_is_the_plain_model_to_the_bit(
     assert other.scores != on.scores
 
 
+def test_word_by_word_is_steered_where_it_writes(
+    make: Callable[..., Made], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, guide = make("word-by-word", reach=3)
+    steered: list[list[int]] = []
+    over = Guidance.over
+
+    def told(self: Guidance, where: torch.Tensor) -> Steer:
+        steered.append(where.sum(1).tolist())
+        return over(self, where)
+
+    monkeypatch.setattr(Guidance, "over", told)
+    how: dict[str, Any] = {"steps": 2, "stop_early": 0, "guide": str(guide), "guide_class": "may"}
+    lively(system_of(model)).generate(TEXTS[:1], fluency=0.0, **how)
+    assert steered[0] == [3]  # as far as the first walk reaches
+    assert len(steered) > 1
+    assert all(later > before for before, later in itertools.pairwise(steered))
+
+
 @pytest.fixture(scope="module")
-def pair(make: Callable[[str], Made]) -> Made:
+def pair(make: Callable[..., Made]) -> Made:
     return make("seqdiffuseq")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,12 @@ def test_where_words_begin_is_the_vocabularys_rule(tokenizer: Tokenizer, tmp_pat
     vocabulary.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nwalk\n##ing\n##ed\nhome\n")
     assert {"walk", "home"} <= shown("spaces", load_wordpiece(vocabulary))
     assert not {"##ing", "##ed"} & shown("spaces", load_wordpiece(vocabulary))
+
+
+def test_the_text_stands_after_the_separator_for_each_candidate_of_any_layout() -> None:
+    sources = LAYOUT.source(Rows.of([[5, DASH], [5]]))
+    prompt = LAYOUT.prompt(sources, torch.zeros(2, 2), width=0)
+    assert LAYOUT.text(prompt).int().argmax(1).tolist() == [4, 4, 3, 3]
+    held = replace(prompt, frozen=prompt.frozen | (torch.arange(14) < 8))  # words that were written before
+    assert torch.equal(LAYOUT.text(held), LAYOUT.text(prompt))
+    assert torch.equal(LAYOUT.text(LAYOUT.vary(prompt, torch.zeros(4))), LAYOUT.text(prompt))

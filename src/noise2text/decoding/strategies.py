@@ -59,7 +59,6 @@ class Prompt:
     memory: Memory
     source: Source
     canvas: Canvas  # on the host
-    text: Tensor  # (B·b₁·b₂, L), where the target is, given parts of it too; on the host
     keys: Tensor  # (B·b₁·b₂,)
     scores: Tensor  # (B·b₁·b₂,), the lengths' log-probabilities
 
@@ -135,7 +134,7 @@ class Parallel:
         keys = self._keys(source, lengths, seed=seed, places=places, noises=how.noise_beam)
         scores = send(length_scores.repeat_interleave(how.noise_beam, dim=1).flatten(), device)
         canvas = self.layout.give(empty, given)
-        return Prompt(memory, there, canvas, empty.scored, send(keys, device), scores)
+        return Prompt(memory, there, canvas, send(keys, device), scores)
 
     def _walk(
         self,
@@ -156,7 +155,7 @@ class Parallel:
             key(prompt.keys, number) if number else prompt.keys,
             strided(how.steps, resolution=self.resolution, stop_early=how.stop_early),
             lay=self._lay(how, seed),
-            prepare=self._prepare(prompt.text),
+            prepare=self._prepare(canvas),
             through=through,
         )
 
@@ -191,10 +190,10 @@ class Parallel:
         new = partial(lay, fresh=how.fresh(seed), order=how.order)
         return self.captures.lay(new, how, seed) if self.captures else new
 
-    def _prepare(self, text: Tensor) -> Prepare:
+    def _prepare(self, canvas: Canvas) -> Prepare:
         """How the steps are made; steered ones need gradients, which are not recorded."""
         if self.guidance:
-            return partial(eager, steer=self.guidance.over(send(text, self.forbidden.device)))
+            return partial(eager, steer=self.guidance.over(self.layout.text(canvas) & ~canvas.padding))
         return self.captures.prepare if self.captures else eager
 
     def _empty(self, source: Source, lengths: Tensor) -> Canvas:

@@ -42,7 +42,7 @@ class Guidance:
         return steer
 
     def _climb(self, landing: Landing, where: Tensor) -> Tensor:
-        z = nn.Parameter(landing.z)
+        z = nn.Parameter(landing.z.clone())  # Adagrad writes in place
         adagrad = torch.optim.Adagrad([z], lr=self.rate)
         for _ in range(self.steps):
             (slope,) = torch.autograd.grad(-self._height(z, landing, where), [z])

@@ -91,6 +91,8 @@ class PairDiffusion(Diffusion):
         how = dataclasses.replace(change(self.how, settings, where="sample"), noise_beam=1)
         if how.prefix or how.suffix or how.template:
             raise Problem("Pairs take the templates source and target, no prefix, suffix or template.")
+        if how.guide:
+            raise Problem("A guide has learned from targets alone, so it cannot steer pairs; leave it out.")
         given = self._pair(source, target)
         layout = Pairs(**{f.name: getattr(self.layout, f.name) for f in dataclasses.fields(Joint)})
         forbidden = self.forbidden.clone()

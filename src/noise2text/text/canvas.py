@@ -116,6 +116,10 @@ class Layout(ABC):
         """The canvas without its source: its unconditional twin, for guidance."""
         return replace(canvas, source=self.silent(canvas.source))
 
+    def text(self, canvas: Canvas) -> Tensor:
+        """Where the target stands, given parts of it too, (B, L)."""
+        return ~canvas.padding
+
     @abstractmethod
     def read(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:
         """The target tokens of each row."""

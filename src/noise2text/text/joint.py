@@ -91,8 +91,7 @@ class Joint(Layout):
 
     def blank(self, canvas: Canvas) -> Canvas:
         """The canvas with padding between begin and separator; a prefix of the target stays."""
-        candidates = len(canvas.tokens) // len(canvas.source.tokens)
-        ends = self.separators(canvas.source).repeat_interleave(candidates, 0)
+        ends = self._separators(canvas)
         places = torch.arange(self.width, device=ends.device)
         return replace(
             canvas, tokens=canvas.tokens.masked_fill((places > 0) & (places < ends), self.pad)
@@ -101,14 +100,20 @@ class Joint(Layout):
     def close(self, canvas: Canvas, ends: Tensor) -> Canvas:
         return hold_at(canvas, [self.end] + [self.pad] * self.width, ends)
 
+    def text(self, canvas: Canvas) -> Tensor:
+        return torch.arange(canvas.tokens.shape[1], device=canvas.tokens.device) > self._separators(canvas)
+
     def read(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:
-        candidates = len(tokens) // len(canvas.source.tokens)
-        start = (self.separators(canvas.source)[:, 0] + 1).repeat_interleave(candidates)  # (B·C,)
-        places = torch.arange(tokens.shape[1], device=tokens.device)
-        ends = ((tokens == self.end) | (tokens == self.pad)) & (places >= start[:, None])
+        start = self._separators(canvas)[:, 0] + 1
+        ends = ((tokens == self.end) | (tokens == self.pad)) & self.text(canvas)
         stop = torch.where(ends.any(1), ends.int().argmax(1), tokens.shape[1])
         cuts = zip(tokens.tolist(), start.tolist(), stop.tolist(), strict=True)
         return [row[first:last] for row, first, last in cuts]
+
+    def _separators(self, canvas: Canvas) -> Tensor:
+        """Where each candidate's separator stands, (B·C, 1)."""
+        candidates = len(canvas.tokens) // len(canvas.source.tokens)
+        return self.separators(canvas.source).repeat_interleave(candidates, 0)
 
 
 class Infilled(Joint):

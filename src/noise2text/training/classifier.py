@@ -126,9 +126,7 @@ class Teacher:
         """What the classifier says of texts noised to the times t (B,), with the noise of their keys."""
         targets, nothing = Rows.of(texts), Rows.of([[]] * len(texts))
         canvas = self.layout.canvas(nothing, targets)
-        lengths = torch.from_numpy(targets.lengths)[:, None]
-        # A prompt's scored places are where a text will stand; a training canvas may score more than that.
-        where = self.layout.prompt(canvas.source, lengths, width=canvas.tokens.shape[1]).scored
+        where = self.layout.text(canvas)
         device = self.space.table.device
         with torch.no_grad():
             clean = self.space.embed(canvas.tokens.to(device)).float()
