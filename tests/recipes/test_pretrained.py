@@ -127,10 +127,38 @@ def test_no_pickle_is_read(dates: Path, tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.parametrize(("family", "name"), [("t5", "pretrained-causal"), ("gpt2", "gpvae")])
+@pytest.mark.parametrize(
+    ("family", "name"), [("t5", "pretrained-causal"), ("bart", "pretrained-causal"), ("gpt2", "gpvae")]
+)
 def test_a_folder_of_the_other_kind_is_refused(family: str, name: str, dates: Path, tmp_path: Path) -> None:
     folder = write_folder(family, tmp_path / "folder")
     with pytest.raises(Problem, match=f"The {family} of .* is no .*choose the other recipe"):
+        train(name, out=tmp_path / "run", changes=FEW | {"from_folder": str(folder)}, **files(dates))
+
+
+SHAPE: dict[str, Any] = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+SHAPE |= {"intermediate_size": 16, "vocab_size": 80}
+
+
+@pytest.mark.parametrize(
+    ("facts", "name", "said"),
+    [
+        ({"model_type": "bert"} | SHAPE, "pretrained-causal", "bert of .* keeps no keys and values"),
+        ({"model_type": "mamba"} | SHAPE, "pretrained-causal", "mamba of .* keeps no keys and values"),
+        (
+            {"model_type": "encoder-decoder"}
+            | {part: {"model_type": "bert"} for part in ("encoder", "decoder")},
+            "pretrained-seq2seq",
+            "made of two models",
+        ),
+    ],
+)
+def test_a_model_that_is_built_otherwise_is_refused(
+    facts: dict[str, Any], name: str, said: str, dates: Path, tmp_path: Path
+) -> None:
+    folder = write_folder("gpt2", tmp_path / "folder")
+    (folder / "config.json").write_text(json.dumps(facts))
+    with pytest.raises(Problem, match=said):
         train(name, out=tmp_path / "run", changes=FEW | {"from_folder": str(folder)}, **files(dates))
 
 

@@ -21,7 +21,7 @@ from noise2text.networks.writer import Writer
 from noise2text.problem import Problem
 from noise2text.text.canvas import Source
 
-__all__ = ["CausalModel", "Past", "SequenceModel", "library", "remember"]
+__all__ = ["CausalModel", "Past", "SequenceModel", "keeps_past", "library", "remember"]
 
 
 def library() -> Any:
@@ -33,6 +33,18 @@ def library() -> Any:
             "Pre-trained models need the package transformers; install noise2text[pretrained]."
         ) from error
     return transformers
+
+
+@torch.no_grad()
+def keeps_past(model: Any) -> bool:
+    """Whether a decoder alone hands out the keys and values of what it has read; a shape alone is trusted."""
+    if model.device.type == "meta":
+        return True
+    learns = model.training
+    made = model.eval().base_model(input_ids=torch.zeros(1, 1, dtype=torch.long), use_cache=True)
+    model.train(learns)
+    layers = getattr(getattr(made, "past_key_values", None), "layers", ())
+    return bool(layers) and all(getattr(layer, "keys", None) is not None for layer in layers)
 
 
 @dataclass(frozen=True)

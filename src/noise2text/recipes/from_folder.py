@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from noise2text.networks.pretrained import CausalModel, SequenceModel, library
+from noise2text.networks.pretrained import CausalModel, SequenceModel, keeps_past, library
 from noise2text.problem import Problem
 from noise2text.settings import option, require_heads, require_least, require_share
 from noise2text.text.tokenizer import Tokenizer
@@ -165,13 +165,21 @@ SEQUENCE = Family(
 def network(family: Family, settings: PretrainedSettings, tokenizer: Tokenizer) -> Any:
     """The writer of the settings' architecture, its weights left to chance."""
     config = _configuration(family, settings, tokenizer)
+    other = Problem(
+        f"The {config.model_type} of {settings.from_folder} is no {family.name}; choose the other recipe "
+        f"of pre-trained models."
+    )
+    if family is CAUSAL and config.is_encoder_decoder:  # the library would take its decoder alone
+        raise other
     try:
         model = family.models.from_config(config, dtype=torch.float32)
     except ValueError as error:
+        raise other from error
+    if family is CAUSAL and not keeps_past(model):
         raise Problem(
-            f"The {config.model_type} of {settings.from_folder} is no {family.name}; choose the other recipe "
-            f"of pre-trained models."
-        ) from error
+            f"The {config.model_type} of {settings.from_folder} keeps no keys and values of what it has "
+            f"read; use a causal model such as GPT-2."
+        )
     return family.writer(model, tokenizer)
 
 
@@ -212,9 +220,15 @@ def _parsed(text: str, *, where: str) -> Any:
 
 def _check(config: Any, tokenizer: Tokenizer, needed: int) -> None:
     """Refuse what does not fit together, before any weight is made."""
-    if config.vocab_size < len(tokenizer):
+    size = getattr(config, "vocab_size", None)
+    if size is None:
         raise Problem(
-            f"The pre-trained model has {config.vocab_size} tokens, but its tokenizer {len(tokenizer)}; set "
+            f"The pre-trained {config.model_type} is made of two models, each with its own tokens; use one "
+            f"that has one vocabulary, such as T5 or BART."
+        )
+    if size < len(tokenizer):
+        raise Problem(
+            f"The pre-trained model has {size} tokens, but its tokenizer {len(tokenizer)}; set "
             f"tokenizer to folder, or use a folder whose files belong together."
         )
     positions = getattr(config, "max_position_embeddings", None)
