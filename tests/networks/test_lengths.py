@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 import torch
 
 from noise2text.diffusion.denoiser import Estimate, Memory
@@ -18,8 +21,10 @@ def memory_of(lengths: list[int], width: int = 4) -> Memory:
 
 
 def fixed(scores: torch.Tensor, *, longest: int) -> Lengths:
-    """A predictor that gives every sentence these scores."""
+    """A predictor that gives every sentence these scores, of the offsets around 0."""
     lengths = Lengths(4, longest=longest, reach=(len(scores) - 1) // 2)
+    more = lengths.reach - (len(scores) - 1) // 2
+    scores = torch.nn.functional.pad(scores, (more, more), value=-9.0)
     lengths.log_probabilities = lambda memory: scores.log_softmax(-1).expand(len(memory.padding), -1)  # type: ignore[method-assign]
     return lengths
 
@@ -34,6 +39,13 @@ def test_top_takes_the_likeliest_lengths() -> None:
 def test_around_takes_the_likeliest_and_its_neighbours() -> None:
     predictor = fixed(torch.tensor([0.0, 1.0, 5.0, 1.0, 2.0]), longest=20)
     assert predictor.propose(memory_of([7]), 3, around)[0].tolist() == [[6, 7, 8]]
+
+
+def test_around_stays_within_what_is_possible_and_takes_nothing_twice() -> None:
+    predictor = fixed(torch.tensor([0.0, 0.0, 5.0, 0.0, 0.0]), longest=8)
+    lengths, scores = predictor.propose(memory_of([1, 4, 8, 7]), 5, around)
+    assert lengths.tolist() == [[1, 2, 3, 4, 5], [2, 3, 4, 5, 6], [4, 5, 6, 7, 8], [4, 5, 6, 7, 8]]
+    assert scores.isfinite().all()
 
 
 def test_no_length_is_below_one_or_beyond_the_longest() -> None:
@@ -52,6 +64,13 @@ def test_every_length_can_be_proposed_for_the_longest_source() -> None:
     assert scores.isfinite().all()
 
 
+@pytest.mark.parametrize("choose", [top, around])
+def test_every_length_can_be_proposed_for_the_shortest_source(choose: Any) -> None:
+    lengths, scores = Lengths(4, longest=300).propose(memory_of([5, 1]), 300, choose)
+    assert lengths.sort(1).values.tolist() == [list(range(1, 301))] * 2
+    assert scores.isfinite().all()
+
+
 def test_padding_does_not_change_the_lengths() -> None:
     torch.manual_seed(1)
     predictor = Lengths(4, longest=50)
@@ -62,7 +81,7 @@ def test_padding_does_not_change_the_lengths() -> None:
 
 
 def test_the_loss_is_the_surprise_at_the_right_offset_clipped_to_the_reach() -> None:
-    predictor = Lengths(4, longest=50, reach=2)
+    predictor = Lengths(4, longest=2, reach=2)
     canvas = Split(0).canvas(Rows.of([[1, 1, 1], [1]]), Rows.of([[1, 1], [1] * 9]))
     memory = Memory(torch.randn(2, 3, 4), canvas.source.padding, torch.empty(0), torch.empty(0))
     nothing = torch.empty(0)

@@ -22,9 +22,9 @@ class Lengths(nn.Module):
     """p(n | x) over the offsets −reach … reach from the source's length, so far that each source has all."""
 
     def __init__(self, width: int, *, longest: int, source: int = 0, reach: int = 128) -> None:
-        """The longest target, and the longest source, which the offsets reach back from."""
+        """The longest target, and the longest source: from none to that one all offsets are within reach."""
         super().__init__()
-        self.longest, self.reach = longest, max(reach, source)
+        self.longest, self.reach = longest, max(reach, source, longest)
         self.classes = nn.Linear(width, 2 * self.reach + 1, bias=False)
         nn.init.normal_(self.classes.weight, std=0.02)
 
@@ -63,10 +63,12 @@ def top(scores: Tensor, beam: int) -> Tensor:
 
 
 def around(scores: Tensor, beam: int) -> Tensor:
-    """The likeliest class and its neighbours on both sides (Difformer's released code)."""
-    best = scores.argmax(1, keepdim=True)
-    reach = torch.arange(-(beam // 2), beam - beam // 2, device=scores.device)
-    return (best + reach).clamp(0, scores.shape[1] - 1)
+    """The likeliest class and its possible neighbours on both sides (Difformer's released code)."""
+    possible = scores > -torch.inf
+    first, count = possible.int().argmax(1, keepdim=True), possible.sum(1, keepdim=True)
+    start = scores.argmax(1, keepdim=True) - beam // 2
+    start = torch.maximum(torch.minimum(start, first + count - beam), first)
+    return start + torch.arange(beam, device=scores.device)
 
 
 PROPOSALS: dict[str, Callable[[Tensor, int], Tensor]] = {"top": top, "around": around}
