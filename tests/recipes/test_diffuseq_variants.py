@@ -149,6 +149,20 @@ def test_staggered_noise_has_fixed_places(tokenizer: Tokenizer) -> None:
     assert isinstance(floored.schedule, Staggered)
 
 
+@pytest.mark.parametrize("order", ["together", "staggered"])
+def test_the_prior_knows_what_a_floor_leaves(order: str, tokenizer: Tokenizer) -> None:
+    prior = make(tokenizer, order=order, least_signal=0.05)[1].terms["prior"]
+    assert prior.remains == pytest.approx(0.05**0.5, rel=1e-4)
+    assert make(tokenizer, order=order)[1].terms["prior"].remains < 0.01
+
+
+def test_the_mean_is_not_rounded_unless_it_is_asked_for(tokenizer: Tokenizer) -> None:
+    asked = ("auto", "bfloat16", "float32", "int8")
+    mean, plain = (make(tokenizer, predict=predict)[0] for predict in ("mean", "score"))
+    assert [mean.precision(name) for name in asked] == ["float32", *asked[1:]]
+    assert [plain.precision(name) for name in asked] == [*asked]
+
+
 def test_guidance_is_trained_for_and_refused_elsewhere(tokenizer: Tokenizer) -> None:
     system, trained = make(tokenizer, unconditional=0.3, guidance=0.5)
     assert isinstance(trained, Dropping)
@@ -189,6 +203,7 @@ def test_the_preset_of_the_thesis_is_diffuseq_s_but_for_its_part(name: str, part
         ({"predict": "mean", "order": "staggered"}, "predict=mean"),
         ({"predict": "mean", "least_signal": 0.01}, "predict=mean"),
         ({"predict": "mean", "factor": 2.0}, "predict=mean"),
+        ({"predict": "mean", "precision": "bfloat16"}, "predict=mean takes no precision=bfloat16"),
         ({"predict": "mean", "diffusion_steps": 12_000}, "fewer diffusion_steps than 12,000"),
         ({"order": "staggered", "schedule": "cosine"}, "schedule is not for order=staggered"),
         ({"skip": True}, "skip is for predict=epsilon"),

@@ -67,7 +67,10 @@ ORDERS: dict[str, Order] = {
         schedule=lambda settings: Staggered(
             settings.diffusion_steps, first=settings.max_source + 2, positions=settings.max_target + 1
         ),
-        ends=lambda schedule, steps: (math.sqrt(CUT_OFF), 0.0),
+        ends=lambda schedule, steps: (
+            math.sqrt(CUT_OFF),
+            float(schedule.alpha_bar(torch.ones(1, dtype=torch.float64)).max().sqrt()),
+        ),
     ),
 }
 
@@ -114,6 +117,11 @@ class VariantSettings(diffuseq.DiffuseqSettings):
             raise Problem(
                 f"The setting predict=mean takes fewer diffusion_steps than {self.diffusion_steps:,}: before "
                 f"the last of them there is no signal left."
+            )
+        if self.predict == "mean" and self.precision == "bfloat16":
+            raise Problem(
+                "The setting predict=mean takes no precision=bfloat16: z0 is a small part of the next mean, "
+                "and reading it off makes what was rounded as large as z0."
             )
         if self.predict == "mean" and self.factor != 1:
             raise Problem(

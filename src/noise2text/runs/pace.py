@@ -156,7 +156,8 @@ def pace(
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     feed = _made_up(system, rows, length, device)
-    plain = Plain(partial(autocast, settings.precision, device))
+    precision = system.precision(settings.precision)
+    plain = Plain(partial(autocast, precision, device))
     products = _products(plain, objective, feed(0)[0])
     if acceleration == "compiled":
         fuse(objective)
@@ -172,7 +173,7 @@ def pace(
         first,
         step,
         _parts(go, feed, run, device),
-        products / step / peak_rate(device, find_dtype(settings.precision, device)),
+        products / step / peak_rate(device, find_dtype(precision, device)),
         torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else 0.0,
         _kernels(go, feed, run, device) if kernels else {},
     )

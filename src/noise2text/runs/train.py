@@ -298,7 +298,7 @@ class Run:
         return Recorded(plain) if alone else plain
 
     def _autocast(self) -> AbstractContextManager[Any]:
-        return autocast(self.settings.precision, self.device)
+        return autocast(self.system.precision(self.settings.precision), self.device)
 
     def _introduce(self, first: int) -> None:
         shapes = " ".join(f"{source}→{target}" for source, target in self.plan.shapes)

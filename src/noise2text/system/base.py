@@ -72,8 +72,13 @@ class System(nn.Module, ABC):
         """The part whose small errors its own later steps mend; none if there is no such part."""
         return None
 
+    def precision(self, asked: str) -> str:
+        """What is asked for, but float32 for `auto` where rounding would spoil this system's answers."""
+        return asked
+
     def place(self, device: torch.device, precision: str) -> Self:
         """This system on the device, with weights of the precision; what became int8 stays so."""
+        precision = self.precision(precision)
         if device.type != "cpu" and any(isinstance(module, Int8Linear) for module in self.modules()):
             raise Problem(f"This model was rounded to int8 for a CPU; load it again for {device}.")
         own = self.to(device, dtype=find_dtype(precision, device))

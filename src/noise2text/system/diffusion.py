@@ -19,6 +19,7 @@ from noise2text.decoding.weighed import Weighed
 from noise2text.decoding.word_by_word import WordByWord
 from noise2text.diffusion.denoiser import Clamped, Denoiser, Memory
 from noise2text.diffusion.guidance import Guided
+from noise2text.diffusion.heads import Mean, Reading
 from noise2text.diffusion.schedules import Rescaled, Schedule
 from noise2text.diffusion.steering import Guidance
 from noise2text.networks.lengths import PROPOSALS, Lengths
@@ -63,6 +64,10 @@ class Diffusion(System):
     @property
     def repeated(self) -> nn.Module:
         return self.denoiser
+
+    def precision(self, asked: str) -> str:
+        by_mean = isinstance(self.denoiser, Reading) and isinstance(self.denoiser.head, Mean)
+        return "float32" if by_mean and asked == "auto" else asked
 
     def propose(self, memory: Memory, how: Any, given: Template) -> tuple[Tensor, Tensor]:
         """The lengths to try for each sentence, and their log-probabilities."""
