@@ -100,6 +100,7 @@ def test_weights_start_small_positions_larger_and_embeddings_at_unit_variance(to
         ({"heads": 3}, "heads"),
         ({"schedule": "square"}, "schedule"),
         ({"losses": "vlb+ankor"}, "losses"),
+        ({"losses": "rounding"}, "needs vlb or anchor"),
         ({"dropout": 1.5}, "dropout"),
         ({"factor": 0.0}, "factor"),
         ({"decay": "exponential"}, "decay"),

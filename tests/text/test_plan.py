@@ -25,6 +25,11 @@ def test_pairs_fit_their_shape_and_batches_their_budget() -> None:
         assert len(batch.pairs) * max(batch.shape) <= 1000
 
 
+def test_the_fewest_rows_are_known_before_they_come() -> None:
+    plan = Plan(LENGTHS, tokens=1000, seed=0)
+    assert plan.fewest == min(len(batch.pairs) for batch in plan.epoch(0)) == 1000 // 59
+
+
 def test_there_are_few_shapes_and_each_has_one_number_of_rows() -> None:
     plan = Plan(LENGTHS, tokens=1000, seed=0)
     seen = {(batch.shape, len(batch.pairs)) for epoch in range(3) for batch in plan.epoch(epoch)}

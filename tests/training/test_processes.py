@@ -120,7 +120,16 @@ def alone(dates: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[st
     return run
 
 
-@pytest.mark.parametrize("said", [{"WORLD_SIZE": "4"}, {"WORLD_SIZE": "2", "RANK": "first"}])
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"WORLD_SIZE": "4"},
+        {"WORLD_SIZE": "2", "RANK": "first"},
+        {"WORLD_SIZE": "2", "RANK": "2"},
+        {"WORLD_SIZE": "1", "RANK": "1"},
+        {"WORLD_SIZE": "0", "RANK": "0"},
+    ],
+)
 def test_an_environment_that_does_not_say_which_process_this_is_is_refused(
     said: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,6 +76,10 @@ class DifformerSettings(StudentSettings):
         unknown = set(self.losses.split("+")) - set(_TERMS)
         if unknown:
             raise Problem(f"The setting losses joins {', '.join(_TERMS)} with +, not {self.losses!r}.")
+        if self.losses == "rounding":
+            raise Problem(
+                "The setting losses needs vlb or anchor: rounding alone teaches the denoiser nothing."
+            )
         require_share(self, "dropout", "label_smoothing", "self_conditioning")
         require_least(self, 1, "embedding", "ffn", "encoder_layers", "decoder_layers", "diffusion_steps")
         require_least(self, 1, "generation_steps", "length_beam", "noise_beam")

@@ -121,6 +121,7 @@ class Run:
         lengths = data.train.lengths
         shapes = self.system.layout.shapes(lengths, rungs=FEW if device.type == "cuda" else MANY)
         self.plan = Plan(lengths, tokens=settings.tokens, seed=settings.seed, shapes=shapes)
+        team.share(self.plan.fewest)  # what is too small is told now, not when its turn comes
         self.metrics = Metrics(out, tensorboard=settings.tensorboard) if team.is_first else Unwritten(out)
         self.best: list[tuple[float, int]] = []  # (goodness, step), best first
 

@@ -63,6 +63,11 @@ class Plan:
         self.batches_per_epoch = self._count()
         self._open: tuple[int, list[Batch]] = (-1, [])
 
+    @property
+    def fewest(self) -> int:
+        """The rows of the smallest batch, that of the longest pairs."""
+        return min(self._rows)
+
     def _count(self) -> int:
         batches, waiting = 0, 0
         for rung, rows in enumerate(self._rows):

@@ -63,12 +63,13 @@ class Team:
         """This process, as torchrun's environment says."""
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
         said = [os.environ.get(name, default) for name, default in zip(names, "010", strict=True)]
-        if not all(map(str.isdecimal, said)) or (said[1] != "1" and "RANK" not in os.environ):
+        numbers = list(map(int, said)) if all(map(str.isdecimal, said)) else [0, 0, 0]
+        if numbers[0] >= numbers[1] or (numbers[1] != 1 and "RANK" not in os.environ):
             raise Problem(
                 f"The environment has WORLD_SIZE={said[1]} and RANK={os.environ.get('RANK', '')}, which does "
-                f"not say which of several processes this is: start them by torchrun, or unset WORLD_SIZE."
+                f"not say which of several processes this is: start them by torchrun, or unset both."
             )
-        return cls(*map(int, said))
+        return cls(*numbers)
 
     @property
     def is_first(self) -> bool:
