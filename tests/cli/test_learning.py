@@ -322,3 +322,11 @@ def test_an_empty_line_among_pairs_is_called_so(run: Callable[..., Outcome], tmp
 def test_others_may_read_a_model_as_its_owner_lets_them(model: Path) -> None:
     rights = {path.name: path.stat().st_mode for path in model.rglob("*") if path.is_file()}
     assert {rights["model.safetensors"], rights["training.safetensors"]} == {rights["config.json"]}
+
+
+def test_standard_input_is_not_both_corpora(run: Callable[..., Outcome], tmp_path: Path) -> None:
+    files = ["--train", "-", "--valid", "-", "--out", tmp_path / "run"]
+    done = run("train", "difformer", "--preset", "tiny", *files, stdin=b'{"src": "a", "trg": "b"}\n')
+    assert done.code == 1
+    assert "not both" in done.err
+    assert not (tmp_path / "run").exists()

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -101,6 +105,33 @@ def test_without_copies_a_text_is_never_its_source_again(
         made = json.loads(line)
         others = [each["text"] for each in made["candidates"] if each["text"] != source]
         assert made["text"] != source or not others
+
+
+def test_texts_are_utf_8_whatever_the_terminal_speaks() -> None:
+    command = [sys.executable, "-m", "noise2text", "recipes"]
+    said = [
+        subprocess.run(command, env=os.environ | {"PYTHONIOENCODING": name}, capture_output=True, check=True)
+        for name in ("utf-8", "ascii")
+    ]
+    assert said[0].stdout == said[1].stdout
+    assert not said[0].stdout.isascii()
+
+
+def test_what_cannot_be_read_back_is_not_written(
+    run: Callable[..., Outcome], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "out.txt.gz"
+    done = run("generate", model, "--input", "-", "--output", output, stdin=b"7 april 1957\n")
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert "leave out the .gz" in done.err
+    assert not output.exists()
+
+
+def test_no_standard_input_is_one_sentence(model: Path) -> None:
+    command = f"{shlex.quote(sys.executable)} -m noise2text generate {shlex.quote(str(model))} --input - <&-"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "noise2text: There is no standard input to read; name a file instead of -.\n"
 
 
 def test_an_answer_is_one_line_and_keeps_its_other_characters() -> None:

@@ -209,6 +209,9 @@ def test_mistakes_are_named(teacher: Path, corpus: Path, tmp_path: Path) -> None
     problem("no file", input=tmp_path / "nowhere.txt")
     problem("nothing to distil", input=empty)
     problem("at least 1 sentence", batch=0)
+    for name in ("out.jsonl.gz", "out.tsv"):
+        with pytest.raises(Problem, match=r"name a file that ends in \.jsonl"):
+            distill(teacher, input=str(corpus), output=tmp_path / name, device="cpu")
     assert not list(tmp_path.glob("*.part-*"))
     output.write_text("mine\n")
     problem("already there")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,9 @@ import torch
 
 from noise2text.problem import Problem, Stopped
 from noise2text.runs.display import Quiet
+from noise2text.runs.sharing import alone_in
 from noise2text.runs.train import train
+from noise2text.runs.validation import Validation
 from noise2text.training.checkpoint import latest
 
 from ..conftest import SMALL
@@ -95,8 +98,62 @@ def test_only_the_models_that_are_averaged_are_kept(dates: Path, tmp_path: Path)
     out = tmp_path / "run"
     run(dates, out, changes={"best_by": "loss", "learning_rate": 0.01, "ema": 0.0})  # each is the best so far
     best = json.loads((out / "checkpoint-00000012" / "training.json").read_text())["best"]
-    assert [step for _, step in best] == [12, 10]
+    assert [step for *_, step in best] == [12, 10]
     assert {folder.name for folder in (out / "kept").iterdir()} == {"00000010", "00000012"}
+
+
+def test_of_equally_good_models_the_one_of_the_least_loss_is_kept(
+    dates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = iter([4.0, 2.0, 3.0])
+    monkeypatch.setattr(Validation, "__call__", lambda self: {"loss": next(losses), "bleu": 0.0})
+    run(dates, tmp_path / "run", changes={"average": 1})
+    best = json.loads((latest(tmp_path / "run") or tmp_path).joinpath("training.json").read_text())["best"]
+    assert best == [[0.0, 2.0, 10]]
+
+
+def test_a_checkpoint_from_before_losses_were_kept_goes_on(dates: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    run(dates, out, changes={"steps": 8})
+    facts = out / "checkpoint-00000008" / "training.json"
+    old = json.loads(facts.read_text())
+    facts.write_text(json.dumps(old | {"best": [[goodness, step] for goodness, _, step in old["best"]]}))
+    run(dates, out, resume=True, changes={"steps": 12})
+    assert latest(out) == out / "checkpoint-00000012"
+
+
+@pytest.mark.parametrize(
+    "name", ["kept/mine/thesis.txt", "metrics.jsonl", "model.safetensors", "checkpoint-00000200/a", "data/a"]
+)
+def test_a_folder_with_something_that_a_run_writes_is_refused(name: str, dates: Path, tmp_path: Path) -> None:
+    file = tmp_path / "run" / name
+    file.parent.mkdir(parents=True)
+    file.write_text("mine")
+    with pytest.raises(Problem, match="holds a run already"):
+        run(dates, tmp_path / "run")
+    assert file.read_text() == "mine"
+    assert [path for path in (tmp_path / "run").rglob("*") if path.is_file()] == [file]
+
+
+def test_a_run_whose_checkpoints_are_gone_keeps_its_model(dates: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    run(dates, out)
+    shutil.rmtree(out / "checkpoint-00000012")
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    with pytest.raises(Problem, match=r"checkpoints of the run in .* are gone"):
+        run(dates, out, resume=True)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+def test_one_folder_has_one_run_at_a_time(dates: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with alone_in(out):
+        for resume in (False, True):
+            with pytest.raises(Problem, match="Another process is at work in"):
+                run(dates, out, resume=resume)
+        assert not any(out.iterdir())
+    assert not out.exists()
+    run(dates, out)
 
 
 def test_a_second_resume_of_a_finished_run_changes_nothing(dates: Path, whole: Path) -> None:

@@ -14,10 +14,10 @@ import pytest
 
 from noise2text.problem import Problem, Stopped
 from noise2text.runs.display import Quiet
+from noise2text.runs.sharing import held
 from noise2text.studies import grid
 from noise2text.studies.corpora import Files
 from noise2text.studies.grid import run_study
-from noise2text.studies.sharing import held
 from noise2text.studies.study import Arm, Model, Own, Study
 
 from ..conftest import SMALL

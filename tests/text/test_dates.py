@@ -99,6 +99,10 @@ def test_what_is_written_are_the_splits(tmp_path: Path) -> None:
     first = (tmp_path / "a" / "b" / "train.jsonl").read_bytes()
     write_dates(tmp_path / "a" / "b", pairs=20, seed=3)
     assert (tmp_path / "a" / "b" / "train.jsonl").read_bytes() == first
+    with pytest.raises(Problem, match=r"train\.jsonl is there already, with other pairs"):
+        write_dates(tmp_path / "a" / "b", pairs=10, seed=3)
+    assert (tmp_path / "a" / "b" / "train.jsonl").read_bytes() == first
+    assert len(list((tmp_path / "a" / "b").iterdir())) == 3
     (tmp_path / "file").write_text("")
     with pytest.raises(Problem, match="cannot be written"):
         write_dates(tmp_path / "file", pairs=20, seed=3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from contextlib import suppress
@@ -61,6 +62,8 @@ def _leave(end: SystemExit) -> NoReturn:
 def _run() -> None:
     # Waiting threads that spin for long slow a run down many times over when other programs are busy, too.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # as all files are, whatever the terminal's language
     try:
         app()
     except Problem as problem:

@@ -146,6 +146,8 @@ def _opened(output: Path | None) -> Iterator[Any]:
     if output is None:
         yield lambda text: print(text, flush=True)
         return
+    if output.suffix == ".gz":
+        raise Problem(f"{output} would be plain text under another name: leave out the .gz.")
     try:
         file = output.open("a", encoding="utf-8", newline="\n")
     except OSError as error:

@@ -17,6 +17,7 @@ from noise2text.problem import Problem
 from noise2text.recipes import Recipe
 from noise2text.runs.data import Data, open_data
 from noise2text.runs.display import Display
+from noise2text.runs.metrics import last_step
 from noise2text.settings import change, read_config
 from noise2text.training import checkpoint
 from noise2text.training.processes import Team
@@ -54,10 +55,18 @@ def first_before_others(team: Team, out: Path) -> Iterator[None]:
         team.any(False)
 
 
+WRITTEN = ("run.json", "config.json", "data", "model.safetensors", "metrics.jsonl", "kept", "checkpoint-*")
+"""What a run writes: where some of it is, a new one would take its place."""
+
+
 def refuse_another(out: Path) -> None:
-    """Refuse a folder that holds a run."""
-    if any((out / name).exists() for name in ("run.json", "config.json", "data")):
-        raise Problem(f"{out} holds a run already: pass --resume to go on with it, or choose another folder.")
+    """Refuse a folder that holds a run, or what looks like one."""
+    for name in WRITTEN:
+        for found in out.glob(name):
+            raise Problem(
+                f"{out} holds a run already ({found.name}): pass --resume to go on with it, or choose "
+                f"another folder."
+            )
 
 
 def begin(
@@ -145,6 +154,11 @@ def as_before(out: Path, recipe: Recipe, wanted: Any, *, explicit: set[str], fil
                 f"The run in {out} was started with --{name} {facts[name]}; resume it with the same."
             )
     before = change(recipe.settings(), facts["settings"], where=str(path))
+    if recipe.fit is None and checkpoint.latest(out) is None and last_step(out) > before.save_every:
+        raise Problem(
+            f"The checkpoints of the run in {out} are gone, so it cannot go on; its model is there as it "
+            f"was. Train another in another folder."
+        )
     for name in sorted(explicit - CHANGEABLE):
         if getattr(before, name) != getattr(wanted, name):
             raise Problem(

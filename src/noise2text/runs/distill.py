@@ -116,6 +116,8 @@ class _Sources:
 def _check_output(output: Path, share: Share) -> None:
     if output.exists():
         raise Problem(f"{output} is already there: name another file, or delete it.")
+    if output.suffix != ".jsonl":
+        raise Problem(f"The pairs are written as JSON Lines: name a file that ends in .jsonl, not {output}.")
     own = {path.name for path in share.parts(output)}
     for path in sorted(output.parent.glob(f"{glob.escape(output.name)}.part-*-of-*")):
         if path.name not in own:

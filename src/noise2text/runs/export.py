@@ -44,12 +44,11 @@ def export(model: Path, out: Path, *, precision: str = "float32") -> Engine:
     parameters = sum(parameter.numel() for parameter in system.parameters())
     system.place(torch.device("cpu"), precision)
     try:
+        made = {name: onnx_of(graph) for name, graph in graphs(network, clocks=_clocks(system)).items()}
         out.mkdir(parents=True, exist_ok=True)
-        written: dict[str, str] = {}
-        for name, graph in graphs(network, clocks=_clocks(system)).items():
-            content = onnx_of(graph)
+        for name, content in made.items():  # all at once: what is in the folder stays until the new is made
             write_whole(out / f"{name}.onnx", lambda path, content=content: path.write_bytes(content))  # type: ignore[misc]
-            written[name] = fingerprint(content)
+        written = {name: fingerprint(content) for name, content in made.items()}
         engine = Engine(precision=precision, parameters=parameters, graphs=written)
         put(system, Sessions(network.space, {}))
         save(out, system, recipe=recipe.name, settings=settings, engine=engine)

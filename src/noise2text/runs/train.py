@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from noise2text.runs.beginning import (
 from noise2text.runs.data import Data
 from noise2text.runs.display import Display, Quiet
 from noise2text.runs.metrics import Metrics, Unwritten
+from noise2text.runs.sharing import alone_in
 from noise2text.runs.stopping import stoppable
 from noise2text.runs.validation import Validation
 from noise2text.system import System
@@ -70,16 +71,20 @@ def train(
     display: Display | None = None,
 ) -> System:
     """Train a recipe on pairs and return the best model; what `noise2text train` does."""
+    if train == valid == "-":
+        raise Problem("Standard input can be the training pairs or the validation pairs, not both.")
     team = Team.here()
     out, display = Path(out), (display if team.is_first else None) or Quiet()
     place = find_device(team.device(device))
     found = find_recipe(recipe)
     settings = settle(found, preset, config, changes)
     files = {"train": train, "valid": valid}
-    with team.meeting(place):
+    with team.meeting(place), ExitStack() as work:
         with first_before_others(team, out):
             if resume and not out.exists():
                 display.say(f"There is no run in {out} to go on with: this is a new one.")
+            if team.is_first:
+                work.enter_context(alone_in(out))
             if resume:
                 settings = as_before(out, found, settings, explicit=named(config, changes), files=files)
             elif team.is_first:
@@ -113,7 +118,8 @@ class Run:
         self.device, self.display, self.team = device, display, team
         torch.manual_seed(settings.seed)
         self.system: System = recipe.build(settings, data.tokenizer).to(device)
-        self._start(checkpoint.latest(out))
+        self.point = checkpoint.latest(out)  # where the run goes on
+        self._start()
         self.objective = recipe.objective(settings, self.system)
         self.engine = engage(self.objective, self.system, team, sharded=settings.sharded, twin=self._twin)
         self.optimiser = adamw(self.system, settings, device)
@@ -123,14 +129,14 @@ class Run:
         self.plan = Plan(lengths, tokens=settings.tokens, seed=settings.seed, shapes=shapes)
         team.share(self.plan.fewest)  # what is too small is told now, not when its turn comes
         self.metrics = Metrics(out, tensorboard=settings.tensorboard) if team.is_first else Unwritten(out)
-        self.best: list[tuple[float, int]] = []  # (goodness, step), best first
+        self.best: list[tuple[float, float, int]] = []  # (goodness, loss, step), best first
 
-    def _start(self, folder: Path | None) -> None:
-        """Give the system the weights of a checkpoint, or those that its recipe starts from."""
-        if folder is None:
+    def _start(self) -> None:
+        """Give the system the weights of the checkpoint, or those that its recipe starts from."""
+        if self.point is None:
             self.recipe.start(self.settings, self.system)
         else:
-            saved = load(folder, device=self.device, precision="float32")
+            saved = load(self.point, device=self.device, precision="float32")
             self.system.load_state_dict(saved.state_dict())
 
     def _twin(self) -> tuple[System, Any]:
@@ -211,20 +217,21 @@ class Run:
             goodness = scores["bleu"] if self.settings.best_by == "bleu" else -scores["loss"]
             if not math.isfinite(goodness):
                 return
-            self.best = sorted([*self.best, (goodness, step)], key=lambda pair: (-pair[0], pair[1]))
-            self.best = self.best[: self.settings.average]
-            if self.best[0][1] == step:
+            seen = [*self.best, (goodness, scores["loss"], step)]
+            # Where all are equally good, such as single words by BLEU, the loss decides.
+            self.best = sorted(seen, key=lambda each: (-each[0], each[1], each[2]))[: self.settings.average]
+            if self.best[0][-1] == step:
                 self._write_model(self.out)
-            if self.settings.average > 1 and step in {s for _, s in self.best}:
-                self._write_model(self.out / "kept" / f"{step:08d}")
+            if self.settings.average > 1 and step in self._best_steps():
+                self._write_model(self._kept(step))
 
     def _finish(self) -> None:
         """Make the root the average of the best models, where that was asked for."""
         if not self.team.is_first:
             return
         if self.settings.average > 1 and self.best:
-            average_folders([self.out / "kept" / f"{step:08d}" for _, step in self.best], self.out)
-        goodness, step = self.best[0] if self.best else (math.nan, 0)
+            average_folders(list(map(self._kept, self._best_steps())), self.out)
+        goodness, _, step = self.best[0] if self.best else (math.nan, math.nan, 0)
         shown = f"{self.settings.best_by} {abs(goodness):.3f} at step {step:,}"
         self.display.say(f"done: the best model ({shown}) is {self.out}")
 
@@ -246,26 +253,32 @@ class Run:
 
     def _forget_worse(self) -> None:
         """Remove models that are no longer to be averaged; not before a checkpoint says so, too."""
-        wanted = {f"{step:08d}" for _, step in self.best}
+        wanted = set(map(self._kept, self._best_steps()))
         for folder in (self.out / "kept").glob("*"):
-            if folder.name not in wanted:
+            if folder not in wanted:
                 shutil.rmtree(folder, ignore_errors=True)
+
+    def _best_steps(self) -> list[int]:
+        return [step for *_, step in self.best]
+
+    def _kept(self, step: int) -> Path:
+        """The folder of a model that will be averaged."""
+        return self.out / "kept" / f"{step:08d}"
 
     def _restore(self) -> int:
         """Go back to the newest checkpoint; returns its step, 0 without one."""
-        folder = checkpoint.latest(self.out)
-        if folder is None:
+        if self.point is None:
             self.metrics.rewind(0)
             return 0
         facts = checkpoint.restore(
-            folder,
+            self.point,
             optimiser=self.optimiser,
             module=self.system,
             objective=self.objective,
             ema=self.ema,
             team=self.team,
         )
-        self.best = [(goodness, step) for goodness, step in facts["best"]]
+        self.best = [(goodness, *(loss or [math.inf]), step) for goodness, *loss, step in facts["best"]]
         self.metrics.rewind(facts["step"])
         return int(facts["step"])
 

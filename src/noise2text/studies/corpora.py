@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from noise2text.problem import Problem
-from noise2text.studies.sharing import held
+from noise2text.runs.sharing import held
 from noise2text.text.dates import write_dates
 from noise2text.text.lines import parts_of
 

@@ -29,10 +29,10 @@ from noise2text.recipes import load, settings_of
 from noise2text.runs.display import Display, Quiet
 from noise2text.runs.distill import distill
 from noise2text.runs.pages import write_page
+from noise2text.runs.sharing import held
 from noise2text.runs.train import train
 from noise2text.studies.corpora import Files, content, dates
 from noise2text.studies.measures import measure_model, measure_texts
-from noise2text.studies.sharing import held
 from noise2text.studies.study import Arm, Model, Own, Study, fingerprint
 from noise2text.studies.table import latex, markdown, tabulate
 from noise2text.system import System

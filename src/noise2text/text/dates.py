@@ -15,7 +15,9 @@ import json
 import random
 from collections.abc import Callable
 from datetime import date, timedelta
+from filecmp import cmp
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from noise2text.problem import Problem
 from noise2text.text.corpus import Pair, write_pairs
@@ -93,10 +95,17 @@ def write_days(out: Path, *, pairs: int, seed: int) -> None:
 
 
 def _write(out: Path, splits: dict[str, list[Pair]], write: Callable[[Path, list[Pair]], None]) -> None:
+    files = [Path(out) / f"{name}.jsonl" for name in splits]
     try:
         Path(out).mkdir(parents=True, exist_ok=True)
-        for name, split in splits.items():
-            write(Path(out) / f"{name}.jsonl", split)
+        with TemporaryDirectory(dir=out) as draft:
+            for file, split in zip(files, splits.values(), strict=True):
+                write(Path(draft) / file.name, split)
+            for file in files:
+                if file.exists() and not cmp(file, Path(draft) / file.name, shallow=False):
+                    raise Problem(f"{file} is there already, with other pairs: choose another folder.")
+            for file in files:
+                (Path(draft) / file.name).replace(file)
     except OSError as error:
         raise Problem(f"{out} cannot be written ({error}); choose another folder or make room.") from error
 

@@ -44,6 +44,8 @@ def check_file(path: str) -> None:
 
 
 def _open(path: str) -> BinaryIO:
+    if path == "-" and sys.stdin is None:
+        raise Problem("There is no standard input to read; name a file instead of -.")
     if path == "-":
         return sys.stdin.buffer
     return cast(BinaryIO, gzip.open(path) if path.lower().endswith(".gz") else open(path, "rb"))
