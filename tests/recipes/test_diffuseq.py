@@ -14,11 +14,11 @@ from safetensors.torch import load_file
 from noise2text.diffusion.denoiser import Clamped
 from noise2text.diffusion.loss_aware import LossAware
 from noise2text.diffusion.noise import key
-from noise2text.diffusion.schedules import Sqrt
+from noise2text.diffusion.schedules import Sqrt, ends
 from noise2text.diffusion.walk import strided, walk
 from noise2text.problem import Problem
 from noise2text.recipes import RECIPES
-from noise2text.recipes.diffuseq import COVERAGES, PRESETS, DiffuseqSettings, ends
+from noise2text.recipes.diffuseq import COVERAGES, PRESETS, DiffuseqSettings
 from noise2text.runs.display import Quiet
 from noise2text.runs.train import train
 from noise2text.system import Diffusion

@@ -58,12 +58,7 @@ class Adaptive(Schedule):
 
     def forward(self, t: Tensor, length: int) -> Level:
         """The level of each row at its time t (B,), for each of the first `length` positions."""
-        alpha_bar = self.alpha_bar(t)[:, :length, None]  # (B, L, 1)
-        return Level(
-            alpha=alpha_bar.sqrt(),
-            sigma=(1 - alpha_bar).sqrt(),
-            clock=(t - 1 / self.steps).clamp(min=0)[:, None],
-        )
+        return self.level(self.alpha_bar(t)[:, :length], t[:, None])
 
     @torch.no_grad()
     def observe(self, t: Tensor, losses: Tensor, mask: Tensor) -> None:

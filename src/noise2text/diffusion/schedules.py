@@ -30,6 +30,7 @@ __all__ = [
     "Sqrt",
     "VariancePreserving",
     "betas",
+    "ends",
 ]
 
 
@@ -61,12 +62,12 @@ class Schedule(nn.Module, ABC):
 
     def forward(self, t: Tensor, length: int) -> Level:
         """The level of each row at its time t (B,); the same at all `length` positions."""
-        alpha_bar = self.alpha_bar(t.double())
-        return Level(
-            alpha=alpha_bar.sqrt()[:, None, None],
-            sigma=(1 - alpha_bar).sqrt()[:, None, None],
-            clock=(t - 1 / self.steps).clamp(min=0)[:, None],
-        )
+        return self.level(self.alpha_bar(t.double())[:, None], t[:, None])
+
+    def level(self, alpha_bar: Tensor, t: Tensor) -> Level:
+        """The level of ᾱ (B, 1 or L) at the times t (B, 1 or L); the network is told of the step before."""
+        signal = alpha_bar[..., None]
+        return Level(signal.sqrt(), (1 - signal).sqrt(), (t - 1 / self.steps).clamp(min=0))
 
 
 class Sqrt(Schedule):
@@ -129,6 +130,12 @@ def betas(schedule: Schedule, steps: int) -> Tensor:
     alpha_bar = schedule.alpha_bar(torch.linspace(0, 1, steps + 1, dtype=torch.float64))
     kept = (alpha_bar[1:] / alpha_bar[:-1]).nan_to_num(0)  # of nothing, nothing
     return (1 - kept).clamp(max=0.999)
+
+
+def ends(schedule: Schedule, steps: int) -> tuple[float, float]:
+    """√β₁, the noise between the embedding and z₀, and √ᾱ_T, what is left of z₀ in the end."""
+    noise = betas(schedule, steps)
+    return float(noise[0].sqrt()), float((1 - noise).prod().sqrt())
 
 
 SCHEDULES: dict[str, type[Schedule]] = {"sqrt": Sqrt, "linear": Linear, "cosine": Cosine}

@@ -48,9 +48,4 @@ class Speeds(Schedule):
     def forward(self, t: Tensor, length: int) -> Level:
         """The level of each row at its time t (B,), for each of the first `length` positions."""
         moved = self.moved(t)[:, :length]
-        alpha_bar = self.schedule.alpha_bar(moved)[..., None]  # (B, L, 1)
-        return Level(
-            alpha=alpha_bar.sqrt(),
-            sigma=(1 - alpha_bar).sqrt(),
-            clock=(moved - 1 / self.steps).clamp(min=0),
-        )
+        return self.level(self.schedule.alpha_bar(moved), moved)

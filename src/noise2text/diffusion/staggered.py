@@ -46,9 +46,4 @@ class Staggered(Schedule):
     def forward(self, t: Tensor, length: int) -> Level:
         """The level of each row at its time t (B,), for each of the first `length` places of a canvas."""
         places = (torch.arange(length, device=t.device) - self.first).clamp(0, self.positions - 1)
-        alpha_bar = self.alpha_bar(t)[:, places, None]  # (B, L, 1)
-        return Level(
-            alpha=alpha_bar.sqrt(),
-            sigma=(1 - alpha_bar).sqrt(),
-            clock=(t - 1 / self.steps).clamp(min=0)[:, None],
-        )
+        return self.level(self.alpha_bar(t)[:, places], t[:, None])

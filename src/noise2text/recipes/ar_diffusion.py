@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from noise2text.decoding.settings import DiffusionSettings
 from noise2text.diffusion.losses import Mse, Nll, Prior, Rounding
-from noise2text.diffusion.schedules import Sqrt, betas
+from noise2text.diffusion.schedules import Sqrt, ends
 from noise2text.diffusion.space import Space
 from noise2text.diffusion.speeds import Speeds
 from noise2text.diffusion.times import Uniform
@@ -98,7 +98,7 @@ def build(settings: ArDiffusionSettings, tokenizer: Tokenizer) -> Diffusion:
 
 def objective(settings: ArDiffusionSettings, system: Diffusion) -> DiffusionObjective:
     """What the system is trained on: Diffusion-LM's terms, at a time of its own for each position."""
-    beta = betas(Sqrt(settings.diffusion_steps), settings.diffusion_steps)
+    blur, remains = ends(Sqrt(settings.diffusion_steps), settings.diffusion_steps)
     return DiffusionObjective(
         system.denoiser,
         system.schedule,
@@ -106,12 +106,12 @@ def objective(settings: ArDiffusionSettings, system: Diffusion) -> DiffusionObje
         terms={
             "vlb": Mse(),
             "rounding": Rounding(),
-            "prior": Prior(remains=(1 - beta).prod().sqrt().item()),
+            "prior": Prior(remains=remains),
             "nll": Nll(),
         },
         weights={"vlb": 1.0, "rounding": 1.0, "prior": 1.0},
         self_conditioning=settings.self_conditioning,
-        blur=beta[0].sqrt().item(),
+        blur=blur,
     )
 
 

@@ -21,11 +21,11 @@ from noise2text.diffusion.rescaling import find_factor, random_embeddings, resca
 from noise2text.diffusion.schedules import SCHEDULES, Schedule
 from noise2text.diffusion.space import Space
 from noise2text.diffusion.times import Uniform
-from noise2text.networks.encoder_decoder import EncoderDecoder
 from noise2text.networks.lengths import LengthNll, Lengths
 from noise2text.problem import Problem
 from noise2text.recipes.pretrained_embeddings import place_embeddings
 from noise2text.recipes.recipe import Recipe
+from noise2text.recipes.shape import network
 from noise2text.recipes.teachers_layers import StudentSettings, start_from_teacher
 from noise2text.settings import option, require_choice, require_heads, require_least, require_share
 from noise2text.system import LengthDiffusion
@@ -149,17 +149,7 @@ def build(settings: DifformerSettings, tokenizer: Tokenizer) -> LengthDiffusion:
     space = Space(len(tokenizer), settings.embedding)
     space.table.requires_grad_(not settings.freeze_embeddings)
     schedule = SCHEDULES[settings.schedule](settings.diffusion_steps)
-    denoiser = EncoderDecoder(
-        space,
-        width=settings.width,
-        ffn=settings.ffn,
-        heads=settings.heads,
-        encoder_layers=settings.encoder_layers,
-        decoder_layers=settings.decoder_layers,
-        dropout=settings.dropout,
-        source_positions=settings.max_source,
-        target_positions=settings.max_target,
-    )
+    denoiser = network(settings, space, positions=settings.max_target)
     return LengthDiffusion(
         tokenizer,
         layout=Split(tokenizer.pad),

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from noise2text.decoding.settings import DiffusionSettings
 from noise2text.diffusion.loss_aware import LossAware
 from noise2text.diffusion.losses import Mse, Nll, Prior, Rounding, Tally, Term, everything, scored, unweighed
-from noise2text.diffusion.schedules import SCHEDULES, Level, Rescaled, Schedule, betas
+from noise2text.diffusion.schedules import SCHEDULES, Level, Rescaled, Schedule, ends
 from noise2text.diffusion.space import Space
 from noise2text.diffusion.times import Times, Uniform
 from noise2text.networks.joint import JointTransformer
@@ -43,7 +43,6 @@ __all__ = [
     "Importance",
     "JointSettings",
     "build",
-    "ends",
     "laid_out",
     "layout_of",
     "network",
@@ -250,12 +249,6 @@ def laid_out(
         max_target=settings.max_target,
         written=(tokenizer.eos, tokenizer.pad),
     )
-
-
-def ends(schedule: Schedule, steps: int) -> tuple[float, float]:
-    """√β₁, the noise between the embedding and z₀, and √ᾱ_T, what is left of z₀ in the end."""
-    noise = betas(schedule, steps)
-    return float(noise[0].sqrt()), float((1 - noise).prod().sqrt())
 
 
 def objective(

@@ -22,7 +22,7 @@ from torch import Tensor
 from noise2text.decoding.settings import DiffusionSettings, GuidanceSettings
 from noise2text.diffusion.heads import HEADS, Floored, Head, Skipped
 from noise2text.diffusion.losses import unweighed
-from noise2text.diffusion.schedules import SCHEDULES, Level, Schedule
+from noise2text.diffusion.schedules import SCHEDULES, Level, Schedule, ends
 from noise2text.diffusion.staggered import CUT_OFF, Staggered
 from noise2text.problem import Problem
 from noise2text.recipes import diffuseq
@@ -60,7 +60,7 @@ ORDERS: dict[str, Order] = {
     "together": Order(
         layout=lambda settings, parts: diffuseq.layout_of(settings)(**parts),
         schedule=lambda settings: SCHEDULES[settings.schedule](settings.diffusion_steps),
-        ends=diffuseq.ends,
+        ends=ends,
     ),
     "staggered": Order(
         layout=lambda settings, parts: Fixed(**parts, room=settings.max_source),

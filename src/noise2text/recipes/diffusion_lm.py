@@ -17,6 +17,7 @@ import torch
 
 from noise2text.decoding.strategies import finish
 from noise2text.diffusion.losses import Mse, Nll, Prior, Rounding, Term
+from noise2text.diffusion.schedules import ends
 from noise2text.diffusion.times import Uniform
 from noise2text.problem import Problem
 from noise2text.recipes import diffuseq
@@ -138,7 +139,7 @@ def build(settings: DiffusionLmSettings, tokenizer: Tokenizer) -> Diffusion:
 
 def objective(settings: DiffusionLmSettings, system: Diffusion) -> DiffusionObjective:
     """What the system is trained on: error, rounding and prior of the whole canvas."""
-    blur, remains = diffuseq.ends(system.schedule, settings.diffusion_steps)
+    blur, remains = ends(system.schedule, settings.diffusion_steps)
     terms: dict[str, Term] = {"vlb": Mse(), "rounding": Rounding(), "prior": Prior(remains=remains)}
     return DiffusionObjective(
         system.denoiser,

@@ -19,12 +19,12 @@ from torch import Tensor
 from noise2text.decoding.settings import PriorSettings
 from noise2text.diffusion.adaptive import Adaptive
 from noise2text.diffusion.losses import Mse, Prior, Rounding, Tally
-from noise2text.diffusion.schedules import Sqrt, betas
+from noise2text.diffusion.schedules import Sqrt, ends
 from noise2text.diffusion.space import Space
 from noise2text.diffusion.times import Uniform
-from noise2text.networks.encoder_decoder import EncoderDecoder
 from noise2text.problem import Problem
 from noise2text.recipes.recipe import Recipe, unchanged
+from noise2text.recipes.shape import network
 from noise2text.recipes.teachers_layers import StudentSettings, start_from_teacher
 from noise2text.settings import option, require_heads, require_least, require_share
 from noise2text.system import Diffusion
@@ -134,16 +134,8 @@ def build(settings: SeqDiffuSeqSettings, tokenizer: Tokenizer) -> Diffusion:
     return Diffusion(
         tokenizer,
         layout=Filled(tokenizer.pad, eos=tokenizer.eos, width=canvas),
-        denoiser=EncoderDecoder(
-            Space(len(tokenizer), settings.embedding, scale=1.0, bias=True),
-            width=settings.width,
-            ffn=settings.ffn,
-            heads=settings.heads,
-            encoder_layers=settings.encoder_layers,
-            decoder_layers=settings.decoder_layers,
-            dropout=settings.dropout,
-            source_positions=settings.max_source,
-            target_positions=canvas,
+        denoiser=network(
+            settings, Space(len(tokenizer), settings.embedding, scale=1.0, bias=True), positions=canvas
         ),
         schedule=Adaptive(
             Sqrt(settings.diffusion_steps),
@@ -191,7 +183,7 @@ class AdaptiveObjective(DiffusionObjective):
 def objective(settings: SeqDiffuSeqSettings, system: Diffusion) -> AdaptiveObjective:
     """What the system is trained on: eq. 6; the difficulty of what is not padding moves the schedule only."""
     assert isinstance(system.layout, Filled)
-    beta = betas(Sqrt(settings.diffusion_steps), settings.diffusion_steps)
+    blur, remains = ends(Sqrt(settings.diffusion_steps), settings.diffusion_steps)
     return AdaptiveObjective(
         system.denoiser,
         system.schedule,
@@ -199,12 +191,12 @@ def objective(settings: SeqDiffuSeqSettings, system: Diffusion) -> AdaptiveObjec
         terms={
             "vlb": Mse(),
             "rounding": Rounding(),
-            "prior": Prior(remains=(1 - beta).prod().sqrt().item()),
+            "prior": Prior(remains=remains),
             "difficulty": Mse(over=system.layout.spoken),
         },
         weights={"vlb": 1.0, "rounding": 1.0, "prior": 1.0},
         self_conditioning=settings.self_conditioning,
-        blur=beta[0].sqrt().item(),
+        blur=blur,
         refit_every=settings.refit_every,
         refit_first=settings.refit_first,
     )

@@ -68,7 +68,7 @@ TINY: dict[str, Any] = {
 
 
 def network(
-    settings: EncoderDecoderSettings,
+    settings: Any,
     space: Space,
     *,
     positions: int,
