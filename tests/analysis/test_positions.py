@@ -13,6 +13,7 @@ from noise2text.analysis.positions import learned_schedule, losses_by_position, 
 from noise2text.diffusion.adaptive import Adaptive
 from noise2text.diffusion.noise import key
 from noise2text.diffusion.schedules import Sqrt
+from noise2text.diffusion.staggered import Staggered
 from noise2text.problem import Problem
 from noise2text.recipes import RECIPES
 from noise2text.system import Diffusion
@@ -108,6 +109,16 @@ def test_a_schedule_without_positions_is_one_curve() -> None:
     times = torch.tensor([row["time"] for row in found.rows], dtype=torch.float64)
     assert [row["position"] for row in found.rows] == [0] * 5
     assert [row["alpha_bar"] for row in found.rows] == pytest.approx(Sqrt().alpha_bar(times).tolist())
+
+
+def test_positions_are_counted_from_the_target_s_start() -> None:
+    system = model("diffuseq-staggered")
+    assert isinstance(system.schedule, Staggered)
+    found = learned_schedule(system, points=4)
+    assert {row["position"] for row in found.rows} == set(range(system.schedule.positions))
+    middle = [float(row["alpha_bar"]) for row in found.rows if row["time"] == 0.5]  # type: ignore[arg-type]
+    assert middle == sorted(middle, reverse=True)  # the last is noised first
+    assert middle[0] > middle[-1]
 
 
 def test_each_model_gives_its_losses_and_its_schedule(tmp_path: Path) -> None:

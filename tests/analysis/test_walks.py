@@ -92,6 +92,15 @@ def test_the_network_sees_the_same_pure_noise_whatever_time_it_is_told() -> None
     assert seen[0][0].std() == pytest.approx(1, abs=0.1)  # σ(1) = 1, whatever t is told
 
 
+def test_no_judge_is_told_a_time() -> None:
+    system = tiny("difformer")
+    plain, weighed = (
+        from_pure_noise({"d": system}, PAIRS, points=3, settings={"select": select}).rows
+        for select in ("mbr", "weighed")
+    )
+    assert plain == weighed
+
+
 def test_a_system_is_itself_again_after_it_was_told_a_time() -> None:
     system = tiny("seqdiffuseq")
     assert isinstance(system, Diffusion)

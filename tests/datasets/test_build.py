@@ -112,6 +112,20 @@ def test_a_folder_with_something_in_it_is_not_touched(raw: Path, tmp_path: Path)
     assert build(LETTERS, raw, out=tmp_path / "empty").pairs["train"] == 2
 
 
+def test_a_link_is_followed_and_the_working_folder_refused(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "far")
+    build(LETTERS, raw, out=tmp_path / "link")
+    assert (tmp_path / "far" / "train.jsonl").exists()
+    assert (tmp_path / "link").is_symlink()
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(Problem, match="name one in it"):
+        build(LETTERS, raw, out=Path())
+
+
 def test_progress_counts_lines_and_ends_with_all_of_them(raw: Path, tmp_path: Path) -> None:
     write_files(raw, {"raw.txt": "a\nb\nc\n" * 800})
     told: list[int] = []

@@ -139,10 +139,36 @@ def test_a_run_whose_checkpoints_are_gone_keeps_its_model(dates: Path, tmp_path:
     out = tmp_path / "run"
     run(dates, out)
     shutil.rmtree(out / "checkpoint-00000012")
+    (out / "thesis.txt").write_text("mine")
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-    with pytest.raises(Problem, match=r"checkpoints of the run in .* are gone"):
-        run(dates, out, resume=True)
+    for changes in ({}, {"steps": 3}, {"save_every": 1000}):
+        with pytest.raises(Problem, match=r"checkpoints of the run in .* are gone"):
+            run(dates, out, resume=True, changes=changes)
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+def test_a_run_killed_before_its_first_checkpoint_begins_again_and_may_save_oftener(
+    dates: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    with pytest.raises(Killed):
+        run(dates, out, display=Trap(6), changes={"save_every": 100, "log_every": 2})
+    assert latest(out) is None
+    with pytest.raises(Killed):
+        run(dates, out, display=Trap(2), resume=True, changes={"save_every": 4, "log_every": 2})
+    run(dates, out, resume=True, changes={"save_every": 4})
+    assert latest(out) == out / "checkpoint-00000012"
+
+
+def test_a_refused_run_leaves_the_folder_that_was_there(dates: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_text("")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "mine")
+    for out in (tmp_path / "mine", tmp_path / "link", tmp_path / "new"):
+        with pytest.raises(Problem, match="holds no pair"):
+            train("difformer", train=str(tmp_path / "empty.jsonl"), valid=str(dates / "valid.jsonl"), out=out)
+    assert not any((tmp_path / "mine").iterdir())
+    assert not (tmp_path / "new").exists()
 
 
 def test_one_folder_has_one_run_at_a_time(dates: Path, tmp_path: Path) -> None:

@@ -48,6 +48,18 @@ def records(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in sorted(folder.glob("trial/*/arms/*.json"))]
 
 
+def test_other_pairs_are_another_experiment_at_any_scale(dates: Path, tmp_path: Path) -> None:
+    run(tmp_path / "out", dates)
+    models = set(tmp_path.glob("out/models/*/config.json"))
+    other = tmp_path / "other"
+    other.mkdir()
+    for split in ("train", "valid", "test"):
+        lines = (dates / f"{split}.jsonl").read_text().splitlines(keepends=True)
+        (other / f"{split}.jsonl").write_text("".join(lines[::-1]))
+    run(tmp_path / "out", other)
+    assert set(tmp_path.glob("out/models/*/config.json")) > models
+
+
 class StopAt(Quiet):
     """Presses Ctrl-C at a step of a training."""
 

@@ -30,6 +30,7 @@ from noise2text.settings import option, require_least
 from noise2text.system import Diffusion
 from noise2text.text.canvas import Canvas
 from noise2text.text.corpus import Pair
+from noise2text.text.fixed import Fixed
 from noise2text.text.rows import Rows
 from noise2text.training.dropping import Dropping
 from noise2text.training.objective import DiffusionObjective, Objective
@@ -196,6 +197,8 @@ def learned_schedule(system: Diffusion, *, name: str = "model", points: int = 20
     times = torch.arange(points + 1, dtype=torch.float64) / points
     width = getattr(system.layout, "width", system.max_target)
     learned = system.schedule(times.to(system.device), width).alpha.square()[..., 0].cpu()  # (times, L)
+    if isinstance(system.layout, Fixed) and learned.shape[1] > 1:
+        learned = learned[:, system.layout.first :]  # positions are counted from the target's start
     sqrt = Sqrt(system.schedule.steps).alpha_bar(times)
     rows: list[Row] = [
         {"time": time, "position": place, "alpha_bar": learned[row, place].item(), "sqrt": sqrt[row].item()}

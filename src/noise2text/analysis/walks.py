@@ -182,9 +182,11 @@ def from_pure_noise(
     rows: list[Row] = []
     for name, system in systems.items():
         model = as_diffusion(system, name, wanted="The estimate from pure noise")
+        weighed = once.get("select", model.how.select) == "weighed"  # the judge would be told the time, too
+        how = once | ({"select": "mbr"} if weighed else {})
         for time in sorted(strided(points, resolution=model.schedule.steps).tolist()):
             with told(model, time):
-                [made] = draw_samples(model, pairs, seed=seed, batch=batch, settings=once)
+                [made] = draw_samples(model, pairs, seed=seed, batch=batch, settings=how)
             rows.append({"model": name, "time": time, "bleu": judge([made.texts], pairs)["bleu"]})
 
     def draw(figure: Any) -> None:

@@ -97,6 +97,9 @@ def _draft(out: Path) -> Iterator[Path]:
     """A folder that becomes `out` if all goes well, and else is gone."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise Problem(f"{out} is there already; choose another folder for --out.")
+    out = out.resolve()  # what a link names is replaced, not the link
+    if out.is_mount() or out == Path.cwd():
+        raise Problem(f"{out} cannot be replaced by a new folder: name one in it for --out.")
     out.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(mkdtemp(prefix=f".{out.name}-", dir=out.parent))
     try:

@@ -17,7 +17,6 @@ from noise2text.problem import Problem
 from noise2text.recipes import Recipe
 from noise2text.runs.data import Data, open_data
 from noise2text.runs.display import Display
-from noise2text.runs.metrics import last_step
 from noise2text.settings import change, read_config
 from noise2text.training import checkpoint
 from noise2text.training.processes import Team
@@ -28,6 +27,7 @@ __all__ = [
     "first_before_others",
     "forgotten_if_refused",
     "named",
+    "note_saved",
     "refuse_another",
     "require_free",
     "settle",
@@ -121,6 +121,17 @@ def _note(out: Path, recipe: str, settings: Any, *, train: str, valid: str) -> N
     """Write down what the run is, for whoever resumes it."""
     out.mkdir(parents=True, exist_ok=True)
     facts = {"recipe": recipe, "settings": dataclasses.asdict(settings), "train": train, "valid": valid}
+    _write_note(out, facts | {"saved": checkpoint.latest(out) is not None})
+
+
+def note_saved(out: Path) -> None:
+    """Write down that the run has a checkpoint: one that has lost it must not begin again unnoticed."""
+    facts = json.loads((out / "run.json").read_text("utf-8"))
+    if not facts.get("saved"):
+        _write_note(out, facts | {"saved": True})
+
+
+def _write_note(out: Path, facts: dict[str, Any]) -> None:
     checkpoint.write_whole(out / "run.json", lambda path: path.write_text(json.dumps(facts, indent=2)))
 
 
@@ -128,8 +139,6 @@ def _forget(out: Path) -> None:
     """Remove the traces of a run whose corpus or settings were refused, so that it can be started again."""
     (out / "run.json").unlink()
     shutil.rmtree(out / "data", ignore_errors=True)
-    if not any(out.iterdir()):
-        out.rmdir()
 
 
 def named(config: str | Path | None, changes: Mapping[str, Any] | None) -> set[str]:
@@ -154,7 +163,7 @@ def as_before(out: Path, recipe: Recipe, wanted: Any, *, explicit: set[str], fil
                 f"The run in {out} was started with --{name} {facts[name]}; resume it with the same."
             )
     before = change(recipe.settings(), facts["settings"], where=str(path))
-    if recipe.fit is None and checkpoint.latest(out) is None and last_step(out) > before.save_every:
+    if facts.get("saved") and checkpoint.latest(out) is None:
         raise Problem(
             f"The checkpoints of the run in {out} are gone, so it cannot go on; its model is there as it "
             f"was. Train another in another folder."

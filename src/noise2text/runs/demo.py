@@ -31,7 +31,7 @@ PAIRS, SHOWN = 20_000, 3
 MARK = "made-by-demo.txt"
 EMERGING = "Kannst du mir bitte das Salz geben?"
 VARIED = "Sie möchte heute Abend mit uns ins Kino gehen."
-LENGTHS = (6, 8, 11)
+LENGTHS = (6, 9, 12)
 SETTINGS: dict[str, Any] = {
     "tokenizer": "characters",
     "max_source": 48,
@@ -103,10 +103,11 @@ def translate(console: Console) -> None:
     for stop in stops[::2]:
         noisy = " ".join(stop.noisy.split())
         console.print(f"    t={stop.time:.2f}  {noisy:<44} → {stop.text}", markup=False)
-    (candidates,) = model.generate([VARIED], noise_beam=3).candidates
-    console.print(f"\n  {VARIED}  (its candidates)", markup=False)
-    for candidate in dict.fromkeys(candidates):
-        console.print(f"    {candidate}", markup=False)
+    made = model.generate([VARIED], noise_beam=3)
+    console.print(f"\n  {VARIED}  (its candidates, and log p a token)", markup=False)
+    found = dict(zip(made.candidates[0], made.scores[0], strict=True))
+    for candidate, score in sorted(found.items(), key=lambda each: -each[1]):
+        console.print(f"    {score:.1f}  {candidate}", markup=False)
     console.print("\n  The same in exactly so many tokens:", markup=False)
     for length in LENGTHS:
         (text,) = model.generate([VARIED], length=length).texts

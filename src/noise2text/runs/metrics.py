@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from noise2text.problem import Problem
 from noise2text.training.checkpoint import write_whole
 from noise2text.training.loop import Tick
 
-__all__ = ["Metrics", "Unwritten", "last_step"]
+__all__ = ["Metrics", "Unwritten"]
 
 
 class Metrics:
@@ -101,13 +100,6 @@ class Unwritten(Metrics):
 
     def _write(self, record: dict[str, Any]) -> None:
         pass
-
-
-def last_step(run: Path) -> float:
-    """The last step of which the run's metrics tell; 0 without any."""
-    path = run / "metrics.jsonl"
-    lines = path.read_text("utf-8", errors="replace").splitlines() if path.exists() else []
-    return max((step for step in map(_step, lines) if math.isfinite(step)), default=0.0)
 
 
 def _step(line: str) -> float:

@@ -32,7 +32,8 @@ def held(path: Path, *, wait: bool) -> Iterator[bool]:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Within, no other run is at work in the folder; one that was made for nothing is removed again."""
+    """Within, no other run is at work in the folder; one that is made here, for nothing, is removed again."""
+    new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     with _opened(folder) as handle:
         if handle is not None and not _lock(handle, wait=False):
@@ -40,8 +41,9 @@ def alone_in(folder: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            with suppress(OSError):
-                folder.rmdir()  # which fails where there is something
+            if new:
+                with suppress(OSError):
+                    folder.rmdir()  # which fails where there is something
 
 
 @contextmanager

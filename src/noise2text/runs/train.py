@@ -27,6 +27,7 @@ from noise2text.runs.beginning import (
     first_before_others,
     forgotten_if_refused,
     named,
+    note_saved,
     refuse_another,
     settle,
 )
@@ -249,6 +250,7 @@ class Run:
                 team=self.team,
             )
         if self.team.is_first:
+            note_saved(self.out)
             self._forget_worse()
 
     def _forget_worse(self) -> None:

@@ -254,15 +254,15 @@ class Grid:
     def _facts(self, model: Model, seed: int) -> list[Any]:
         """All that decides a model."""
         needed = [other and self._facts(other, seed) for other in (model.teacher, model.embeddings)]
-        files = ("train", "valid")
-        corpus: Any = "dates" if self.scale == "tiny" else [self.contents[name] for name in files]
+        corpus = [self.contents[name] for name in ("train", "valid")]
         preset = self.study.preset(model, self.scale)
         return [model.recipe, preset, self._changes(model, seed), corpus, needed]
 
     def _identity(self, arm: Arm, seed: int) -> str:
-        test = "dates" if self.scale == "tiny" else self.contents["test"]
         how = {name: str(value) for name, value in arm.generation(self.scale).items()}
-        return fingerprint([self._facts(arm.model, seed), how, test, self.sentences, self.study.batch])
+        return fingerprint(
+            [self._facts(arm.model, seed), how, self.contents["test"], self.sentences, self.study.batch]
+        )
 
     def _file(self, arm: Arm, seed: int) -> Path:
         number = self.study.arms.index(arm) + 1

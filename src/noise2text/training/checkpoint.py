@@ -96,7 +96,7 @@ def restore(
         moments = _read_state(folder, module, _ema_tensors(ema), _observed(objective), team)
     except (OSError, ValueError, SafetensorError) as error:
         raise Problem(
-            f"The checkpoint {folder} cannot be read ({error}): remove it and resume again."
+            f"The checkpoint {folder} cannot be read ({error}): copy it again, or train in another folder."
         ) from error
     state = optimiser.state_dict()
     state["state"] = dict(enumerate(moments))
