@@ -18,22 +18,22 @@ train() { # RECIPE FOLDER CORPUS SETTING...
   for setting in "$@"; do sets+=(--set "$setting"); done
   # shellcheck disable=SC2086
   $N train "$recipe" --preset iwslt14-de-en --train "$corpus" --valid "$DATA/tatoeba/valid.jsonl" --out "$OUT/$folder" \
-    --resume "${sets[@]}" --set validation_sentences=300 ${MORE:-}
+    --resume "${sets[@]}" ${MORE:-}
 }
 
 both=$OUT/both.jsonl
 whole() { [ -e "$1" ] || { cat "${@:2}" > "$1.draft" && mv "$1.draft" "$1"; }; }
 whole "$both" "$DATA/tatoeba/train.jsonl" "$DATA/multi30k/train.jsonl"
 train transformer teacher "$both" $SHAPE max_target=64 tokenizer=bpe vocabulary=10000 dropout=0.2 tokens=32768 warmup=800 \
-  learning_rate=7e-4 clip=1.0 decay=cosine steps=2300 validate_every=2300
+  learning_rate=7e-4 clip=1.0 decay=cosine steps=2300 validate_every=2300 validation_sentences=300
 [ -e "$OUT/distilled.jsonl" ] || $N distill "$OUT/teacher" --input "$both" --output "$OUT/distilled.jsonl" --beam 5 --batch 512
 whole "$OUT/mixed.jsonl" "$both" "$OUT/distilled.jsonl"
 START="tokenizer=folder from_folder=$OUT/teacher"
 train difformer student "$OUT/mixed.jsonl" $SHAPE $START max_target=64 dropout=0.3 tokens=16384 warmup=500 learning_rate=7e-4 \
-  decay=cosine steps=20000 validate_every=5000
-train seqdiffuseq seqdiffuseq "$OUT/distilled.jsonl" $SHAPE $START max_target=47 embedding=64 dropout=0.1 tokens=16384 warmup=400 \
-  learning_rate=5e-4 clip=1.0 ema=0.999 decay=cosine refit_first=1500 refit_every=1000 steps=4000 validate_every=4000 \
-  generation_steps=50
+  decay=cosine steps=18000 validate_every=3000 validation_sentences=2000
+train seqdiffuseq seqdiffuseq "$OUT/mixed.jsonl" $SHAPE $START max_target=47 embedding=64 dropout=0.2 tokens=16384 warmup=400 \
+  learning_rate=5e-4 clip=1.0 ema=0.999 decay=cosine refit_first=1500 refit_every=1000 steps=6500 validate_every=6500 \
+  validation_sentences=300 generation_steps=50
 
 few="steps=5 stop_early=0 eta=0 solver=multistep"
 for set in tatoeba multi30k ${ELSEWHERE:-}; do
@@ -47,9 +47,11 @@ mbr
 mbr-few $few
 mbr-4 factor=4
 weighed select=weighed
+weighed-few select=weighed $few
 weighed-2 factor=2 select=weighed
+weighed-2-few factor=2 select=weighed $few
 weighed-4 factor=4 select=weighed
-weighed-few factor=4 select=weighed $few
+weighed-4-few factor=4 select=weighed $few
 weighed-21 factor=4 select=weighed length_beam=7 noise_beam=3
 teacher select=teacher
 WAYS
@@ -58,5 +60,5 @@ WAYS
     $PYTHON "$HERE/ways.py" "$OUT/seqdiffuseq" "$pairs" "$texts" --against "$texts/beam.jsonl"
 done
 $PYTHON "$HERE/latency.py" "$OUT/student" "$OUT/teacher" "$DATA/tatoeba/valid.jsonl" --way "" --way "$few" \
-  --way "factor=4 select=weighed" --way "factor=4 select=weighed $few" \
+  --way "select=weighed" --way "select=weighed $few" --way "factor=4 select=weighed $few" \
   --way "length_beam=1 noise_beam=1 steps=2 stop_early=0" --way "length_beam=1 noise_beam=1 steps=1 stop_early=0"

