@@ -65,6 +65,6 @@ def _lock(handle: int, *, wait: bool) -> bool:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
-    except (OSError, AttributeError):
-        return True
+    except (OSError, AttributeError):  # no such locks here
+        pass
     return True
