@@ -181,9 +181,8 @@ def _canvases(
         source = Rows.of([row[: system.max_source] for row in sources[chosen]])
         target = Rows.of([row[: system.max_target] for row in targets[chosen]])
         lengths = torch.from_numpy(target.lengths)[:, None]
-        empty = layout.prompt(layout.source(source), lengths, width=int(lengths.max()))
         canvas = layout.canvas(source, target)
-        place = torch.arange(canvas.tokens.shape[1]) - empty.scored.int().argmax(1, keepdim=True)
+        place = torch.arange(canvas.tokens.shape[1]) - layout.text(canvas).int().argmax(1, keepdim=True)
         place = torch.where((place >= 0) & (place < lengths + ended), place, -1)
         u = uniform(key(seed, _LAYOUT, torch.arange(start, start + len(place))))
         yield layout.vary(canvas, u).to(system.device), place.to(system.device)

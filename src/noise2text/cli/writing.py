@@ -117,9 +117,8 @@ def sample(
         raise Problem(f"The count must be at least 1 pair, not {count}.")
     system = load(model, device=device, precision=precision)
     settings = parse_options(context.args) | parse_assignments(sets)
-    made = system.pairs(count, source=source, target=target, seed=seed, batch=batch, **settings)
     with _opened(output) as write:
-        for src, trg in made:
+        for src, trg in system.pairs(count, source=source, target=target, seed=seed, batch=batch, **settings):
             write(json.dumps({"src": src, "trg": trg}, ensure_ascii=False))
 
 
