@@ -64,9 +64,13 @@ def test_sample_writes_pairs_as_a_corpus(
     records = [json.loads(line) for line in pairs.read_text().splitlines()]
     assert len(records) == 3
     assert all(record["src"] == "7 mai" and record["trg"].startswith("19") for record in records)
-    refused = run("sample", model, "--count", 3)
+    refused = run("sample", model, "--count", 3, "--output", tmp_path / "none.jsonl")
     assert refused.code == 1
     assert "writes targets, not sources" in refused.err
+    packed = run("sample", out, "--count", 3, "--steps", 2, "--output", tmp_path / "none.jsonl.gz")
+    assert packed.code == 1
+    assert "leave out the .gz" in packed.err
+    assert not list(tmp_path.glob("none.*"))
 
 
 def test_a_teacher_picks_the_candidate_it_finds_likeliest(
@@ -118,7 +122,7 @@ def test_texts_are_utf_8_whatever_the_terminal_speaks() -> None:
 
 
 def test_what_cannot_be_read_back_is_not_written(
-    run: Callable[..., Outcome], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Callable[..., Outcome], model: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "out.txt.gz"
     done = run("generate", model, "--input", "-", "--output", output, stdin=b"7 april 1957\n")

@@ -140,13 +140,15 @@ def _require_another(output: Path | None, input: str) -> None:
 def _opened(output: Path | None) -> Iterator[Any]:
     """A function that writes one line, flushed, so that what is done is not lost.
 
-    What the file held before goes with the first line, or at the end: a mistake found before costs nothing.
+    What the file held before goes with the first line, or at the end: a mistake found before costs nothing,
+    and leaves no empty file.
     """
     if output is None:
         yield lambda text: print(text, flush=True)
         return
     if output.suffix == ".gz":
         raise Problem(f"{output} would be plain text under another name: leave out the .gz.")
+    new = not output.exists()
     try:
         file = output.open("a", encoding="utf-8", newline="\n")
     except OSError as error:
@@ -160,7 +162,12 @@ def _opened(output: Path | None) -> Iterator[Any]:
             old = False
         print(text, file=file, flush=True)
 
-    with file:
-        yield write
-        if old:
-            file.truncate(0)
+    try:
+        with file:
+            yield write
+            if old:
+                file.truncate(0)
+    except BaseException:
+        if new and old:  # nothing was written
+            output.unlink()
+        raise
