@@ -18,10 +18,10 @@ from typing import Any
 
 import torch
 
-from noise2text.hardware import find_device, find_dtype
-from noise2text.recipes import RECIPES
-from noise2text.system import Autoregressive
-from noise2text.text.tokenizer import learn_characters
+from noise2text.core.devices import find_device, find_dtype
+from noise2text.data.tokenizer import learn_characters
+from noise2text.models import Autoregressive
+from noise2text.models.registry import find_recipe
 
 VOCABULARY, LENGTH = 10_000, 25
 SHAPE = {"width": 512, "ffn": 2048, "heads": 8, "encoder_layers": 6, "decoder_layers": 6}
@@ -43,7 +43,7 @@ def median_seconds(work: Callable[[], object], *, repeats: int, device: torch.de
 def ours(device: torch.device, dtype: torch.dtype) -> Work:
     """Our Transformer's search with so many hypotheses."""
     tokenizer = learn_characters(["".join(chr(0x4E00 + i) for i in range(VOCABULARY - 6))])
-    recipe = RECIPES["transformer"]
+    recipe = find_recipe("transformer")
     settings = dataclasses.replace(recipe.settings("wmt14-en-de"), **SHAPE)
     system: Autoregressive = recipe.build(settings, tokenizer).to(device, dtype=dtype).eval()
 

@@ -23,16 +23,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from noise2text.data.corpus import Pair
+from noise2text.data.dates import dates
+from noise2text.data.layouts.canvas import Canvas
+from noise2text.data.ragged import Rows
+from noise2text.data.tokenizer import Tokenizer, learn_characters
 from noise2text.diffusion.losses import Mse, Nll, scored
 from noise2text.recipes.diffuseq import PRESETS, build, objective
-from noise2text.text.canvas import Canvas
-from noise2text.text.corpus import Pair
-from noise2text.text.dates import dates
-from noise2text.text.rows import Rows
-from noise2text.text.tokenizer import Tokenizer, learn_characters
 from noise2text.training.loop import train_steps
-from noise2text.training.passes import Plain
-from noise2text.training.rates import cosine
+from noise2text.training.lr_schedules import cosine
+from noise2text.training.step_runner import Plain
 
 PAIRS, TESTED, WINDOW, SEED = 20_000, 50, 100, 0
 

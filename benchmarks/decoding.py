@@ -15,11 +15,11 @@ import random
 
 import torch
 
-from noise2text.hardware import find_device, find_dtype
-from noise2text.recipes import RECIPES
-from noise2text.runs.bench import Row, bench, growth, peer_rows
-from noise2text.system import LengthDiffusion
-from noise2text.text.tokenizer import Tokenizer, learn_bpe
+from noise2text.commands.bench import Row, bench, growth, peer_rows
+from noise2text.core.devices import find_device, find_dtype
+from noise2text.data.tokenizer import Tokenizer, learn_bpe
+from noise2text.models import LengthDiffusion
+from noise2text.models.registry import find_recipe
 
 TOKENS = 25
 
@@ -48,7 +48,7 @@ def sentences(tokenizer: Tokenizer, count: int) -> list[str]:
 
 def ours(tokenizer: Tokenizer, arguments: argparse.Namespace) -> LengthDiffusion:
     """A Difformer with random weights."""
-    recipe = RECIPES["difformer"]
+    recipe = find_recipe("difformer")
     settings = dataclasses.replace(
         recipe.settings("wmt14-en-de"),
         width=arguments.width,

@@ -27,12 +27,13 @@ from typing import Any
 import torch
 
 from noise2text import load
-from noise2text.recipes import RECIPES, save
-from noise2text.runs.bench import made_up_texts
-from noise2text.runs.export import PRECISIONS, export
-from noise2text.runs.peer import peer_call, peer_model
-from noise2text.system import System
-from noise2text.text.tokenizer import learn_bpe
+from noise2text.commands.bench import made_up_texts
+from noise2text.commands.export import PRECISIONS, export
+from noise2text.commands.transformers_baseline import peer_call, peer_model
+from noise2text.data.tokenizer import learn_bpe
+from noise2text.models import System
+from noise2text.models.folder import save
+from noise2text.models.registry import find_recipe
 
 TOKENS, TEXTS = 25, 8
 HOW: dict[str, Any] = {"steps": 10, "stop_early": 0, "length": TOKENS, "length_beam": 1, "noise_beam": 1}
@@ -45,7 +46,7 @@ def made(folder: Path, *, width: int, layers: int) -> Path:
     chance = random.Random(0)
     words = (chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(2, 7)) for _ in range(60_000))
     tokenizer = learn_bpe([" ".join(map("".join, words))], size=10_000)
-    recipe = RECIPES["difformer"]
+    recipe = find_recipe("difformer")
     settings = dataclasses.replace(
         recipe.settings("wmt14-en-de"),
         width=width,

@@ -17,13 +17,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from noise2text.decoding.settings import LengthSettings
-from noise2text.diffusion.denoiser import Denoiser, Estimate, Held, Memory
-from noise2text.diffusion.schedules import Level
-from noise2text.recipes import RECIPES
-from noise2text.system import LengthDiffusion
-from noise2text.text.canvas import Source
-from noise2text.text.tokenizer import learn_characters
+from noise2text.data.layouts.canvas import Source
+from noise2text.data.tokenizer import learn_characters
+from noise2text.generation.config import LengthSettings
+from noise2text.models import LengthDiffusion
+from noise2text.models.registry import find_recipe
+from noise2text.nn.denoiser import Denoiser, Estimate, Held, Level, Memory
 
 
 class Rereading(Denoiser):
@@ -62,7 +61,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.manual_seed(0)
     tokenizer = learn_characters(["abcdefghijklmnopqrstuvwxyz"])
-    recipe = RECIPES["difformer"]
+    recipe = find_recipe("difformer")
     settings = dataclasses.replace(
         recipe.settings("iwslt14-de-en"), width=arguments.width, ffn=4 * arguments.width, factor=4.0
     )

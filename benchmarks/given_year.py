@@ -21,8 +21,8 @@ from random import Random
 from scipy.stats import binomtest
 
 import noise2text
-from noise2text.system import System
-from noise2text.text.corpus import Pair, read_pairs, write_pairs
+from noise2text.data.corpus import Pair, read_pairs, write_pairs
+from noise2text.models import System
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ import time
 from itertools import islice
 
 import noise2text
-from noise2text.text.corpus import read_sources
+from noise2text.data.corpus import read_sources
 
 
 def main() -> None:

@@ -21,11 +21,11 @@ from typing import Any
 
 import torch
 
-from noise2text.recipes import load, settings_of
-from noise2text.runs.peer import peer_call, peer_model
-from noise2text.settings import parse_assignments
-from noise2text.system import System
-from noise2text.text.corpus import read_sources
+from noise2text.commands.transformers_baseline import peer_call, peer_model
+from noise2text.core.config import parse_assignments
+from noise2text.data.corpus import read_sources
+from noise2text.models import System
+from noise2text.models.folder import load, settings_of
 
 
 def measured(calls: Sequence[Callable[[], object]], device: torch.device) -> tuple[float, float]:

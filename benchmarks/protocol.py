@@ -22,11 +22,11 @@ from typing import Any
 
 import torch
 
-from noise2text.hardware import find_device
-from noise2text.recipes import RECIPES
-from noise2text.runs.bench import STREAM, made_up_texts, median_seconds
-from noise2text.system import Diffusion
-from noise2text.text.tokenizer import Tokenizer, learn_bpe
+from noise2text.commands.bench import STREAM, made_up_texts, median_seconds
+from noise2text.core.devices import find_device
+from noise2text.data.tokenizer import Tokenizer, learn_bpe
+from noise2text.models import Diffusion
+from noise2text.models.registry import find_recipe
 
 STEPS = 2000
 HONEST = 50.0  # ms a step on an H200, where the published code takes 45
@@ -91,7 +91,7 @@ def learn_words(size: Size) -> Tokenizer:
 def build(name: str, preset: str, tokenizer: Tokenizer, **changes: Any) -> Diffusion:
     """An untrained system of a recipe."""
     torch.manual_seed(0)
-    recipe = RECIPES[name]
+    recipe = find_recipe(name)
     system: Diffusion = recipe.build(dataclasses.replace(recipe.settings(preset), **changes), tokenizer)
     return system.eval()
 

@@ -21,9 +21,9 @@ from typing import Any
 import torch
 
 from noise2text import load
-from noise2text.evaluation.metrics import bleu, exact_match
-from noise2text.system import Diffusion
-from noise2text.text.corpus import read_references, read_sources
+from noise2text.data.corpus import read_references, read_sources
+from noise2text.metrics.metrics import bleu, exact_match
+from noise2text.models import Diffusion
 
 WAYS: dict[str, dict[str, Any]] = {
     "ancestral": {"eta": 1.0, "solver": "single"},

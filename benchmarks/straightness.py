@@ -21,11 +21,11 @@ import numpy as np
 import torch
 
 from noise2text.analysis.positions import position_losses
-from noise2text.diffusion.adaptive import Adaptive
+from noise2text.data.corpus import Pair, read_pairs
+from noise2text.diffusion.adaptive_schedule import Adaptive
 from noise2text.diffusion.schedules import Sqrt
-from noise2text.recipes import load, settings_of
-from noise2text.system import Diffusion
-from noise2text.text.corpus import Pair, read_pairs
+from noise2text.models import Diffusion
+from noise2text.models.folder import load, settings_of
 
 LEAST_SHARE = 1 / 3
 TERM = "difficulty"

@@ -15,12 +15,12 @@ import argparse
 from tokenizers import Tokenizer as Inner
 from tokenizers.models import WordLevel
 
-from noise2text.hardware import find_device
-from noise2text.recipes import find_recipe
-from noise2text.runs.kernels import lines
-from noise2text.runs.pace import paces
-from noise2text.settings import change, parse_assignments
-from noise2text.text.tokenizer import Tokenizer
+from noise2text.commands.bench_training import paces
+from noise2text.commands.profile_kernels import lines
+from noise2text.core.config import change, parse_assignments
+from noise2text.core.devices import find_device
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.models.registry import find_recipe
 
 VOCABULARY = 30_522
 

@@ -15,13 +15,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from noise2text.evaluation.metrics import References, bleu, chrf
-from noise2text.evaluation.significance import paired_bootstrap
-from noise2text.recipes import load
-from noise2text.runs.generate import choose_selector, generate_lines
-from noise2text.settings import parse_assignments
-from noise2text.system import System
-from noise2text.text.corpus import read_references, read_sources, read_texts
+from noise2text.commands.generate import choose_selector, generate_lines
+from noise2text.core.config import parse_assignments
+from noise2text.data.corpus import read_references, read_sources, read_texts
+from noise2text.metrics.metrics import References, bleu, chrf
+from noise2text.metrics.significance import paired_bootstrap
+from noise2text.models import System
+from noise2text.models.folder import load
 
 
 def write(

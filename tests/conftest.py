@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from noise2text.recipes import RECIPES
-from noise2text.system import LengthDiffusion, System
-from noise2text.text.dates import write_dates
-from noise2text.text.tokenizer import Tokenizer, learn_characters
+from noise2text.data.dates import write_dates
+from noise2text.data.tokenizer import Tokenizer, learn_characters
+from noise2text.models import LengthDiffusion, System
+from noise2text.models.registry import find_recipe
 
 torch.set_num_threads(1)
 
@@ -58,7 +58,7 @@ def small(tokenizer: Tokenizer) -> Make:
     def make(**changes: Any) -> LengthDiffusion:
         import dataclasses
 
-        recipe = RECIPES["difformer"]
+        recipe = find_recipe("difformer")
         torch.manual_seed(0)
         settings = dataclasses.replace(recipe.settings("tiny"), **(SMALL | {"factor": 2.0} | changes))
         system: LengthDiffusion = recipe.build(settings, tokenizer)

@@ -16,7 +16,7 @@ from typing import Any
 from torch import distributed
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["noise2text.runs.train", "torch.distributed.checkpoint"])
+_CONTEXT.set_forkserver_preload(["noise2text.commands.train", "torch.distributed.checkpoint"])
 
 PATIENCE = 300.0  # seconds after which members that have not ended say where they are, and are ended
 

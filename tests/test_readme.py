@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import noise2text
-from noise2text.recipes import RECIPES
-from noise2text.runs.train import train
+from noise2text.commands.train import train
+from noise2text.models.registry import recipes
 
 from .conftest import SMALL
 
@@ -31,7 +31,7 @@ def test_every_command_of_the_readme_parses(
     from typer.testing import CliRunner
 
     from noise2text.cli import app
-    from noise2text.problem import Problem
+    from noise2text.core.errors import Problem
 
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, command[1:], catch_exceptions=True)
@@ -56,7 +56,7 @@ def test_the_python_of_the_readme_runs(dates: Path, tmp_path: Path, monkeypatch:
 
 
 def test_the_readme_lists_every_system() -> None:
-    for name in RECIPES:
+    for name in recipes():
         assert f"`{name}`" in README
 
 

@@ -11,15 +11,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from noise2text.recipes import load
-    from noise2text.runs.train import train
+    from noise2text.commands.train import train
+    from noise2text.models.folder import load
 
-__version__ = "0.1.0"
 __all__ = ["Problem", "__version__", "load", "train"]
 
-from noise2text.problem import Problem
+from noise2text.core.errors import Problem
+from noise2text.core.version import __version__
 
-_PLACES = {"load": "noise2text.recipes", "train": "noise2text.runs.train"}
+_PLACES = {"load": "noise2text.models.folder", "train": "noise2text.commands.train"}
 
 
 def __getattr__(name: str) -> Any:

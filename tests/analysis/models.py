@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 
-from noise2text.recipes import RECIPES, save
-from noise2text.system import System
-from noise2text.text.corpus import Pair
-from noise2text.text.tokenizer import learn_characters
+from noise2text.data.corpus import Pair
+from noise2text.data.tokenizer import learn_characters
+from noise2text.models import System
+from noise2text.models.folder import save
+from noise2text.models.registry import find_recipe
 
 from ..conftest import SMALL, lively
 
@@ -31,7 +32,7 @@ TOKENIZER = learn_characters(["?!=;"])  # to sacrebleu each of them is a word
 
 def settings_for(name: str, **changes: Any) -> Any:
     """The tiny settings of a recipe, made smaller."""
-    settings = RECIPES[name].settings("tiny")
+    settings = find_recipe(name).settings("tiny")
     fields = {field.name for field in dataclasses.fields(settings)}
     wanted = SMALL | {"factor": 2.0} | changes
     return dataclasses.replace(settings, **{key: value for key, value in wanted.items() if key in fields})
@@ -40,7 +41,7 @@ def settings_for(name: str, **changes: Any) -> Any:
 def tiny(name: str, **changes: Any) -> System:
     """A small untrained system of the recipe."""
     torch.manual_seed(0)
-    system: System = RECIPES[name].build(settings_for(name, **changes), TOKENIZER)
+    system: System = find_recipe(name).build(settings_for(name, **changes), TOKENIZER)
     with torch.no_grad():
         for part, parameter in system.named_parameters():
             if part.startswith(("denoiser.project", "denoiser.combine")) and parameter.ndim == 2:

@@ -10,9 +10,9 @@ import pytest
 import noise2text
 from noise2text.analysis.catalogue import ANALYSES, find_analysis
 from noise2text.analysis.inputs import OUTPUTS, RUNS, Analysis, Inputs
-from noise2text.problem import Problem
-from noise2text.settings import describe
-from noise2text.text.corpus import Pair
+from noise2text.core.config import describe
+from noise2text.core.errors import Problem
+from noise2text.data.corpus import Pair
 
 PAGE = Path(noise2text.__file__).parents[2] / "docs" / "analyses.md"
 EACH = pytest.mark.parametrize("analysis", ANALYSES.values(), ids=list(ANALYSES))

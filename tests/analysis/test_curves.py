@@ -14,7 +14,7 @@ from scipy.signal import lfilter
 from noise2text.analysis.curves import curves, read_metrics, smoothed
 from noise2text.analysis.finding import to_svg
 from noise2text.analysis.inputs import Inputs
-from noise2text.problem import Problem
+from noise2text.core.errors import Problem
 
 
 def log(folder: Path, *records: dict[str, float], end: str = "") -> Path:

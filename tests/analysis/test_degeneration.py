@@ -21,9 +21,9 @@ from noise2text.analysis.degeneration import (
     rescaled_schedules,
 )
 from noise2text.analysis.inputs import Inputs
+from noise2text.core.errors import Problem
 from noise2text.diffusion.rescaling import random_embeddings
 from noise2text.diffusion.schedules import Linear, Rescaled, Sqrt
-from noise2text.problem import Problem
 
 from .models import folder_of
 
@@ -121,8 +121,8 @@ def test_a_baseline_has_no_schedule_to_look_at(tmp_path: Path) -> None:
 def test_the_rescaling_of_training_is_that_of_the_settings(tmp_path: Path) -> None:
     folder = folder_of("difformer", tmp_path / "own")
     found = degenerate(Inputs(models=[folder], options={"samples": "50", "cells": "4"}))[0]
-    from noise2text.recipes import load
-    from noise2text.system import Diffusion
+    from noise2text.models import Diffusion
+    from noise2text.models.folder import load
 
     system = load(folder, device="cpu", precision="float32")
     assert isinstance(system, Diffusion)

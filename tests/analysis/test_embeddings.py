@@ -19,10 +19,10 @@ from noise2text.analysis.embeddings import (
     neighbours,
 )
 from noise2text.analysis.inputs import Inputs
-from noise2text.problem import Problem
-from noise2text.recipes import load
-from noise2text.runs.train import train
-from noise2text.system import Diffusion
+from noise2text.commands.train import train
+from noise2text.core.errors import Problem
+from noise2text.models import Diffusion
+from noise2text.models.folder import load
 
 from ..conftest import SMALL
 from .models import TOKENIZER, folder_of, tiny

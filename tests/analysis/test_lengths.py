@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from noise2text.analysis.finding import to_svg
 from noise2text.analysis.inputs import Inputs
 from noise2text.analysis.lengths import buckets, lengths
-from noise2text.problem import Problem
-from noise2text.text.corpus import Pair
-from noise2text.text.tokenizer import learn_characters
+from noise2text.core.errors import Problem
+from noise2text.data.corpus import Pair
+from noise2text.data.tokenizer import learn_characters
 
 PAIRS = [
     Pair("a " * length, f"the {length} cats sat on the mat today") for length in (1, 1, 2, 3, 4, 5, 6, 7)

@@ -10,15 +10,15 @@ import torch
 
 from noise2text.analysis.inputs import Inputs
 from noise2text.analysis.positions import learned_schedule, losses_by_position, position_losses, positions
-from noise2text.diffusion.adaptive import Adaptive
-from noise2text.diffusion.noise import key
+from noise2text.core.errors import Problem
+from noise2text.core.random import key
+from noise2text.data.corpus import Pair
+from noise2text.data.ragged import Rows
+from noise2text.diffusion.adaptive_schedule import Adaptive
+from noise2text.diffusion.position_sigmoid import Staggered
 from noise2text.diffusion.schedules import Sqrt
-from noise2text.diffusion.staggered import Staggered
-from noise2text.problem import Problem
-from noise2text.recipes import RECIPES
-from noise2text.system import Diffusion
-from noise2text.text.corpus import Pair
-from noise2text.text.rows import Rows
+from noise2text.models import Diffusion
+from noise2text.models.registry import find_recipe
 
 from .models import DIFFUSION, PAIRS, SOURCES, TOKENIZER, folder_of, settings_for, tiny
 
@@ -36,7 +36,7 @@ def model(name: str) -> Diffusion:
 )
 def test_every_diffusion_model_has_a_loss_at_each_time_and_position(name: str) -> None:
     system = model(name)
-    objective = RECIPES[name].objective(settings_for(name), system)
+    objective = find_recipe(name).objective(settings_for(name), system)
     found = losses_by_position(system, objective, PAIRS, points=3, batch=2)
     assert {row["time"] for row in found.rows} == {1 / 3, 2 / 3, 1}
     assert all(row["loss"] >= 0 for row in found.rows)  # type: ignore[operator]
@@ -48,7 +48,7 @@ def test_every_diffusion_model_has_a_loss_at_each_time_and_position(name: str) -
 
 def test_the_losses_are_the_objectives_own_at_the_times_asked_for() -> None:
     system = model("difformer")
-    objective = RECIPES["difformer"].objective(settings_for("difformer"), system).eval()
+    objective = find_recipe("difformer").objective(settings_for("difformer"), system).eval()
     sums, counts = position_losses(system, objective, PAIRS, times=[0.5], seed=4)
     sources, targets = (Rows.of(TOKENIZER.encode(texts)) for texts in (SOURCES, [pair.trg for pair in PAIRS]))
     canvas = system.layout.canvas(sources, targets)
@@ -61,7 +61,7 @@ def test_the_losses_are_the_objectives_own_at_the_times_asked_for() -> None:
 
 def test_neither_the_batch_nor_the_weights_of_the_times_change_the_losses() -> None:
     system = model("diffuseq")
-    objective = RECIPES["diffuseq"].objective(settings_for("diffuseq"), system)
+    objective = find_recipe("diffuseq").objective(settings_for("diffuseq"), system)
     together, counts = position_losses(system, objective, PAIRS, times=[0.2, 1.0], batch=64)
     alone, same = position_losses(system, objective, PAIRS, times=[0.2, 1.0], batch=1)
     assert torch.allclose(together, alone, rtol=1e-4)
@@ -70,7 +70,7 @@ def test_neither_the_batch_nor_the_weights_of_the_times_change_the_losses() -> N
 
 def test_an_unknown_term_is_named() -> None:
     system = model("difformer")
-    objective = RECIPES["difformer"].objective(settings_for("difformer"), system)
+    objective = find_recipe("difformer").objective(settings_for("difformer"), system)
     with pytest.raises(Problem, match="no term 'vib'; it has vlb"):
         losses_by_position(system, objective, PAIRS, term="vib")
     with pytest.raises(Problem, match="'length' has one value a sentence"):
@@ -79,7 +79,7 @@ def test_an_unknown_term_is_named() -> None:
 
 def test_positions_after_one_that_was_never_counted_are_not_lost() -> None:
     system = model("word-by-word")
-    objective = RECIPES["word-by-word"].objective(settings_for("word-by-word"), system)
+    objective = find_recipe("word-by-word").objective(settings_for("word-by-word"), system)
     pair = Pair("?!", "=" * 12)  # no letter: every token begins a word, and one word is written
     counted = [position_losses(system, objective, [pair], times=[1.0], seed=seed)[1][0] for seed in range(6)]
     assert {len(counts) for counts in counted} != {1}

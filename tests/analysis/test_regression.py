@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from noise2text.analysis.regression import critical, fit
-from noise2text.problem import Problem
+from noise2text.core.errors import Problem
 
 NUMBERS = st.floats(-100, 100).map(lambda value: round(value, 3))
 POINTS = st.lists(st.tuples(st.integers(0, 60), NUMBERS), min_size=3, max_size=30).filter(

@@ -10,7 +10,7 @@ from noise2text.analysis.catalogue import ANALYSES
 from noise2text.analysis.finding import write
 from noise2text.analysis.inputs import Inputs
 from noise2text.analysis.samples import GenerationOptions, draw_samples, judge, references_of
-from noise2text.problem import Problem
+from noise2text.core.errors import Problem
 
 from .models import PAIRS, SOURCES, folder_of, tiny
 

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from noise2text.analysis.inputs import Inputs
 from noise2text.analysis.traces import evenly, trace_table, traces
-from noise2text.problem import Problem
-from noise2text.recipes import RECIPES, load, save
-from noise2text.system import Generated, Stop
-from noise2text.text.corpus import Pair
-from noise2text.text.tokenizer import Tokenizer
+from noise2text.core.errors import Problem
+from noise2text.data.corpus import Pair
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.models import Generated, Stop
+from noise2text.models.folder import load, save
+from noise2text.models.registry import find_recipe
 
 from ..conftest import SMALL
 
@@ -54,12 +55,12 @@ def test_a_table_by_hand() -> None:
 
 def keep(name: str, folder: Path, tokenizer: Tokenizer) -> Path:
     """A small untrained model's folder."""
-    settings = RECIPES[name].settings("tiny")
+    settings = find_recipe(name).settings("tiny")
     known = {field.name for field in dataclasses.fields(settings)}
     changes = {setting: value for setting, value in SMALL.items() if setting in known}
     settings = dataclasses.replace(settings, **changes)
     torch.manual_seed(0)
-    save(folder, RECIPES[name].build(settings, tokenizer), recipe=name, settings=settings)
+    save(folder, find_recipe(name).build(settings, tokenizer), recipe=name, settings=settings)
     return folder
 
 

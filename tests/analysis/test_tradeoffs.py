@@ -16,8 +16,8 @@ from noise2text.analysis.tradeoffs import (
     against_diversity,
     against_steps,
 )
-from noise2text.problem import Problem
-from noise2text.text.corpus import Pair
+from noise2text.core.errors import Problem
+from noise2text.data.corpus import Pair
 
 from .models import DIFFUSION, PAIRS, SOURCES, tiny
 from .test_walks import oracle

@@ -10,9 +10,9 @@ import sacrebleu
 import torch
 
 from noise2text.analysis.walks import along_the_walk, from_pure_noise, told, walk_of
-from noise2text.diffusion.denoiser import Estimate
-from noise2text.problem import Problem
-from noise2text.system import Diffusion
+from noise2text.core.errors import Problem
+from noise2text.models import Diffusion
+from noise2text.nn.denoiser import Estimate
 
 from .models import DIFFUSION, PAIRS, SOURCES, tiny
 

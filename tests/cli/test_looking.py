@@ -129,7 +129,7 @@ def test_bench_times_the_settings_that_it_is_told(
         timed.append(system.how.select)
         return []
 
-    monkeypatch.setattr("noise2text.runs.bench.report", report)
+    monkeypatch.setattr("noise2text.commands.bench.report", report)
     for settings in ((), ("--set", "select=score")):
         assert run("bench", model, "--device", "cpu", *settings).code == 0
     assert timed == ["mbr", "score"]

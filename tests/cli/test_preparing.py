@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from noise2text.cli import preparing
-from noise2text.datasets.dataset import Sizes
-from noise2text.datasets.parallel import MULTI30K_NAMES
-from noise2text.datasets.registry import DATASETS
+from noise2text.data.builders.dataset import Sizes
+from noise2text.data.builders.parallel import MULTI30K_NAMES
+from noise2text.data.builders.registry import DATASETS
 
 from .conftest import Outcome
 

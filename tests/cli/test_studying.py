@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from noise2text.studies import STUDIES
+from noise2text.experiments import STUDIES
 
 from .conftest import SETS, Outcome
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from noise2text.recipes import save, settings_of
-from noise2text.runs.generate import Line
+from noise2text.commands.generate import Line
+from noise2text.models.folder import save, settings_of
 
 from ..conftest import SMALL
 from .conftest import Outcome
@@ -77,7 +77,7 @@ def test_a_teacher_picks_the_candidate_it_finds_likeliest(
     run: Callable[..., Outcome], model: Path, teacher: Path
 ) -> None:
     import noise2text
-    from noise2text.system import Autoregressive
+    from noise2text.models import Autoregressive
 
     fast = ["--steps", 3, "--stop-early", 1, "--length-beam", 6, "--noise-beam", 2, "--device", "cpu"]
     ask = ["generate", model, "--input", "-", *fast]

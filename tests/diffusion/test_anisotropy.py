@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
+from noise2text.core.errors import Problem
 from noise2text.diffusion.anisotropy import anisotropy
-from noise2text.problem import Problem
 
 
 def double_sum(embeddings: Tensor) -> float:

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, mse_loss
 
-from noise2text.diffusion.denoiser import Estimate
+from noise2text.data.ragged import Rows
 from noise2text.diffusion.losses import Anchor, Mse, Nll, Rounding, Tally, Trace
-from noise2text.text.rows import Rows
+from noise2text.nn.denoiser import Estimate
 
 from ..conftest import Make
 

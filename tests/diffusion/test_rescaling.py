@@ -11,6 +11,7 @@ from hypothesis import strategies as some
 from scipy import integrate, stats
 from torch import Tensor, nn
 
+from noise2text.core.errors import Problem
 from noise2text.diffusion import rescaling
 from noise2text.diffusion.rescaling import (
     accuracies,
@@ -23,8 +24,8 @@ from noise2text.diffusion.rescaling import (
     rescale_plain,
     rescale_preserving,
 )
-from noise2text.diffusion.schedules import SCHEDULES, Cosine, Level, Rescaled, Sqrt
-from noise2text.problem import Problem
+from noise2text.diffusion.schedules import SCHEDULES, Cosine, Rescaled, Sqrt
+from noise2text.nn.denoiser import Level
 
 # Difformer's table 19: DGS_MAX -> F for vocabularies of 10, 20 and 40 thousand words.
 VOCABULARIES = (10_000, 20_000, 40_000)

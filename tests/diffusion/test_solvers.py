@@ -14,12 +14,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from noise2text.diffusion.denoiser import Denoiser, Estimate, Held, Memory
-from noise2text.diffusion.heads import Floored
-from noise2text.diffusion.noise import gaussian, key
-from noise2text.diffusion.schedules import SCHEDULES, Level
-from noise2text.diffusion.walk import Fresh, ancestral, ddim, lay, pave, walk
-from noise2text.text.canvas import Source
+from noise2text.core.random import gaussian, key
+from noise2text.data.layouts.canvas import Source
+from noise2text.diffusion.parameterization import Floored
+from noise2text.diffusion.sampler import Fresh, ancestral, ddim, lay, pave, walk
+from noise2text.diffusion.schedules import SCHEDULES
+from noise2text.nn.denoiser import Denoiser, Estimate, Held, Level, Memory
 
 MEAN, VARIANCE, END = 0.7, 0.25, 0.3
 NOBODY = Memory(*(torch.empty(0) for _ in range(4)))

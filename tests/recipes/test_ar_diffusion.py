@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from noise2text.diffusion.noise import key
-from noise2text.diffusion.schedules import Level
-from noise2text.problem import Problem
+from noise2text.core.errors import Problem
+from noise2text.core.random import key
+from noise2text.data.ragged import Rows
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.models import Diffusion
+from noise2text.nn.denoiser import Level
 from noise2text.recipes.ar_diffusion import PRESETS, ArDiffusionSettings, build, objective
-from noise2text.system import Diffusion
-from noise2text.text.rows import Rows
-from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.objective import DiffusionObjective
 
 from ..conftest import SMALL

@@ -10,16 +10,16 @@ import pytest
 import torch
 
 from noise2text import load
-from noise2text.diffusion.noise import key
-from noise2text.diffusion.sphere import Sphere
-from noise2text.diffusion.warping import Warped
-from noise2text.problem import Problem
+from noise2text.commands.train import train
+from noise2text.core.errors import Problem
+from noise2text.core.random import key
+from noise2text.data.ragged import Rows
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.time_warping import Warped
+from noise2text.models import Diffusion
+from noise2text.nn.spherical_embeddings import Sphere
 from noise2text.recipes.cdcd import PRESETS, CdcdSettings, build, objective
 from noise2text.recipes.seqdiffuseq import AdaptiveObjective
-from noise2text.runs.train import train
-from noise2text.system import Diffusion
-from noise2text.text.rows import Rows
-from noise2text.text.tokenizer import Tokenizer
 
 from ..conftest import SMALL
 

@@ -7,11 +7,11 @@ import dataclasses
 import pytest
 import torch
 
-from noise2text.diffusion.noise import key
-from noise2text.problem import Problem
+from noise2text.core.errors import Problem
+from noise2text.core.random import key
+from noise2text.data.ragged import Rows
+from noise2text.data.tokenizer import Tokenizer
 from noise2text.recipes.cmlm import PRESETS, Cmlm, CmlmSettings, build, objective
-from noise2text.text.rows import Rows
-from noise2text.text.tokenizer import Tokenizer
 
 from ..conftest import SMALL
 

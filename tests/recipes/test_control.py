@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from noise2text.problem import Problem
-from noise2text.recipes import RECIPES
-from noise2text.system import System
-from noise2text.text.tokenizer import Tokenizer
+from noise2text.core.errors import Problem
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.models import System
+from noise2text.models.registry import find_recipe, recipes
 
 from ..conftest import lively, shrunk
 from .test_recipes import known_to
@@ -21,13 +21,13 @@ FEW: dict[str, Any] = {"steps": 3, "stop_early": 0, "iterations": 3}
 
 
 def system_of(name: str, tokenizer: Tokenizer) -> System:
-    recipe = RECIPES[name]
+    recipe = find_recipe(name)
     torch.manual_seed(0)
     system: System = recipe.build(shrunk(recipe.settings("tiny")), tokenizer)
     return lively(system)
 
 
-WRITERS = [name for name, recipe in RECIPES.items() if recipe.fit is None]
+WRITERS = [name for name, recipe in recipes().items() if recipe.fit is None]
 
 
 @pytest.mark.parametrize("name", WRITERS)

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from noise2text import load
-from noise2text.problem import Problem
-from noise2text.recipes import RECIPES
-from noise2text.runs.looks import look
-from noise2text.runs.train import train
-from noise2text.system import System
-from noise2text.text.corpus import read_pairs
+from noise2text.commands.inspect import look
+from noise2text.commands.train import train
+from noise2text.core.errors import Problem
+from noise2text.data.corpus import read_pairs
+from noise2text.models import System
+from noise2text.models.registry import find_recipe
 
 
 def trained(name: str, dates: Path, out: Path, **options: Any) -> System:
@@ -67,4 +67,4 @@ def test_there_is_no_objective_and_no_training_setting(dates: Path, tmp_path: Pa
     with pytest.raises(Problem, match="no setting 'learning_rate'"):
         trained("copy", dates, tmp_path / "run", changes={"learning_rate": 1})
     with pytest.raises(Problem, match="at once"):
-        RECIPES["nearest"].objective(None, None)
+        find_recipe("nearest").objective(None, None)

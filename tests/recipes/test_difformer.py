@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
+from noise2text.core.errors import Problem
+from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.schedules import Rescaled, Sqrt, VariancePreserving
-from noise2text.problem import Problem
-from noise2text.recipes import RECIPES
+from noise2text.models.registry import find_recipe
 from noise2text.recipes.difformer import PRESETS, DifformerSettings, resolve
-from noise2text.text.tokenizer import Tokenizer
 
 from ..conftest import Make
 
@@ -67,17 +67,17 @@ def test_the_noise_factor_comes_from_the_vocabulary_and_the_dimension(tokenizer:
 def test_rescaling_is_for_training_only(small: Make) -> None:
     system = small()
     settings = dataclasses.replace(PRESETS["tiny"], factor=3.0)
-    objective = RECIPES["difformer"].objective(settings, system)
+    objective = find_recipe("difformer").objective(settings, system)
     assert isinstance(objective.schedule, Rescaled)
     assert isinstance(system.schedule, Sqrt)
     preserving = dataclasses.replace(settings, variance_preserving=True)
-    assert isinstance(RECIPES["difformer"].objective(preserving, system).schedule, VariancePreserving)
+    assert isinstance(find_recipe("difformer").objective(preserving, system).schedule, VariancePreserving)
 
 
 def test_the_smallest_published_model_has_its_size(tokenizer: Tokenizer) -> None:
     """transformer-iwslt-de-en without its embeddings: 6 · (4W² + 2WF) + 6 · (8W² + 2WF) and a little."""
     with torch.device("meta"):
-        system = RECIPES["difformer"].build(PRESETS["iwslt14-de-en"], tokenizer)
+        system = find_recipe("difformer").build(PRESETS["iwslt14-de-en"], tokenizer)
     layers = 6 * (4 * 512**2 + 2 * 512 * 1024) + 6 * (8 * 512**2 + 2 * 512 * 1024)
     count = sum(parameter.numel() for parameter in system.parameters())
     assert layers < count < 1.15 * layers
@@ -85,7 +85,7 @@ def test_the_smallest_published_model_has_its_size(tokenizer: Tokenizer) -> None
 
 def test_weights_start_small_positions_larger_and_embeddings_at_unit_variance(tokenizer: Tokenizer) -> None:
     torch.manual_seed(0)
-    system = RECIPES["difformer"].build(dataclasses.replace(PRESETS["tiny"], factor=1.0), tokenizer)
+    system = find_recipe("difformer").build(dataclasses.replace(PRESETS["tiny"], factor=1.0), tokenizer)
     denoiser, width = system.denoiser, PRESETS["tiny"].width
     assert denoiser.project.weight.std().item() == pytest.approx(0.02, rel=0.1)
     assert denoiser.positions.weight.std().item() == pytest.approx(width**-0.5, rel=0.1)

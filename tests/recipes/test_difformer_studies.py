@@ -12,14 +12,15 @@ import pytest
 import torch
 
 from noise2text import load
+from noise2text.commands.train import train
+from noise2text.core.config import change
+from noise2text.core.errors import Problem
+from noise2text.data.tokenizer import Tokenizer, learn_characters
 from noise2text.diffusion.schedules import Rescaled
-from noise2text.problem import Problem
-from noise2text.recipes import RECIPES, save
-from noise2text.recipes.pretrained_embeddings import place_embeddings
-from noise2text.runs.train import train
-from noise2text.settings import change
-from noise2text.system import LengthDiffusion
-from noise2text.text.tokenizer import Tokenizer, learn_characters
+from noise2text.models import LengthDiffusion
+from noise2text.models.folder import save
+from noise2text.models.init_embeddings import place_embeddings
+from noise2text.models.registry import find_recipe
 
 from ..conftest import SMALL, Make
 
@@ -81,7 +82,7 @@ def test_a_table_of_numpy_is_placed_with_unit_mean_square(small: Make, tmp_path:
 
 def test_embeddings_on_a_sphere_stay_on_one(small: Make, tokenizer: Tokenizer, tmp_path: Path) -> None:
     """The table of such a model has rows of any length: only their directions count."""
-    recipe = RECIPES["dinoiser"]
+    recipe = find_recipe("dinoiser")
     settings = dataclasses.replace(recipe.settings("tiny"), **SMALL)
     theirs = recipe.build(settings, tokenizer)
     theirs.denoiser.space.table.data *= torch.linspace(0.5, 2, len(tokenizer))[:, None]
@@ -100,7 +101,7 @@ def test_embeddings_that_do_not_fit_are_named(small: Make, tokenizer: Tokenizer,
     (tmp_path / "broken.npy").write_bytes(b"\x93NUMPY")
     other = small()
     other.tokenizer = learn_characters(["another alphabet 012"])
-    recipe = RECIPES["difformer"]
+    recipe = find_recipe("difformer")
     settings = dataclasses.replace(recipe.settings("tiny"), **SMALL)
     save(tmp_path / "model", other, recipe="difformer", settings=settings)
     for name, said in [

@@ -11,19 +11,19 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from noise2text.diffusion.denoiser import Clamped
-from noise2text.diffusion.loss_aware import LossAware
-from noise2text.diffusion.noise import key
+from noise2text.commands.display import Quiet
+from noise2text.commands.train import train
+from noise2text.core.errors import Problem
+from noise2text.core.random import key
+from noise2text.data.ragged import Rows
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.loss_aware_times import LossAware
+from noise2text.diffusion.sampler import strided, walk
 from noise2text.diffusion.schedules import Sqrt, ends
-from noise2text.diffusion.walk import strided, walk
-from noise2text.problem import Problem
-from noise2text.recipes import RECIPES
+from noise2text.models import Diffusion
+from noise2text.models.registry import find_recipe
+from noise2text.nn.denoiser import Clamped
 from noise2text.recipes.diffuseq import COVERAGES, PRESETS, DiffuseqSettings
-from noise2text.runs.display import Quiet
-from noise2text.runs.train import train
-from noise2text.system import Diffusion
-from noise2text.text.rows import Rows
-from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.objective import DiffusionObjective
 
 from ..conftest import SMALL, shrunk
@@ -65,8 +65,8 @@ def settings(**changes: Any) -> DiffuseqSettings:
 
 def make(tokenizer: Tokenizer, **changes: Any) -> tuple[Diffusion, DiffusionObjective]:
     torch.manual_seed(0)
-    system = RECIPES["diffuseq"].build(settings(**changes), tokenizer)
-    return system, RECIPES["diffuseq"].objective(settings(**changes), system)
+    system = find_recipe("diffuseq").build(settings(**changes), tokenizer)
+    return system, find_recipe("diffuseq").objective(settings(**changes), system)
 
 
 def batch(system: Diffusion) -> Any:
@@ -82,7 +82,7 @@ def test_presets_are_section_4_1(row: str) -> None:
 def test_a_canvas_has_128_positions_and_a_step_2048_pairs(column: str, tokenizer: Tokenizer) -> None:
     preset = PRESETS[column]
     with torch.device("meta"):
-        system = RECIPES["diffuseq"].build(preset, tokenizer)
+        system = find_recipe("diffuseq").build(preset, tokenizer)
     assert system.layout.width == 128
     assert preset.accumulate * (preset.tokens // max(preset.max_source, preset.max_target)) == 2048
     assert preset.tokens // max(preset.max_source, preset.max_target) == 64  # a micro-batch
@@ -127,7 +127,7 @@ def test_aligned_targets_begin_at_one_place_whatever_their_sources(tokenizer: To
 @pytest.mark.parametrize("recipe", ["word-by-word", "diffuseq-decoupled"])
 def test_what_has_no_place_for_filled_up_sources_says_so(recipe: str) -> None:
     with pytest.raises(Problem, match=f"aligned is not for {recipe}"):
-        dataclasses.replace(RECIPES[recipe].presets["tiny"], aligned=True)
+        dataclasses.replace(find_recipe(recipe).presets["tiny"], aligned=True)
 
 
 @pytest.mark.parametrize("clamp", [False, True])
@@ -210,7 +210,7 @@ def test_the_noise_factor_multiplies_the_noise_of_training_alone(tokenizer: Toke
     "name", ["diffuseq", "diffuseq-guided", "diffuseq-kernel", "diffusion-lm", "word-by-word"]
 )
 def test_the_anchor_adds_the_surprise_at_the_estimate_to_the_loss(name: str, tokenizer: Tokenizer) -> None:
-    recipe = RECIPES[name]
+    recipe = find_recipe(name)
     torch.manual_seed(0)
     chosen = shrunk(recipe.settings("tiny"), layers=2)
     system = recipe.build(chosen, tokenizer)

@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from noise2text import load
-from noise2text.diffusion.noise import key
-from noise2text.networks.decoupled import DecoupledTransformer
-from noise2text.problem import Problem
+from noise2text.commands.train import train
+from noise2text.core.errors import Problem
+from noise2text.core.random import key
+from noise2text.data.ragged import Rows
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.models import Autoregressive, Diffusion
+from noise2text.nn.decoupled_joint import DecoupledTransformer
 from noise2text.recipes.diffuseq_decoupled import PRESETS, RECIPE, build
-from noise2text.runs.train import train
-from noise2text.system import Autoregressive, Diffusion
-from noise2text.text.rows import Rows
-from noise2text.text.tokenizer import Tokenizer
 
 SHAPE: dict[str, Any] = {"width": 16, "ffn": 32, "heads": 2}
 STEPS: dict[str, Any] = {"steps": 3, "validation_sentences": 2, "tokens": 256}

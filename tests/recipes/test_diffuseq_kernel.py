@@ -6,13 +6,13 @@ import dataclasses
 
 import torch
 
-from noise2text.diffusion.noise import key
-from noise2text.networks.vocabulary import KernelTransformer
-from noise2text.recipes import RECIPES
+from noise2text.core.random import key
+from noise2text.data.ragged import Rows
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.models import Diffusion
+from noise2text.models.registry import find_recipe
+from noise2text.nn.vocabulary_head import KernelTransformer
 from noise2text.recipes.diffuseq_kernel import PRESETS, build, objective
-from noise2text.system import Diffusion
-from noise2text.text.rows import Rows
-from noise2text.text.tokenizer import Tokenizer
 
 
 def made(tokenizer: Tokenizer) -> Diffusion:
@@ -30,7 +30,7 @@ def test_the_preset_is_the_thesiss() -> None:
 
 def test_it_is_trained_and_sampled_as_diffuseq_is(tokenizer: Tokenizer) -> None:
     system = made(tokenizer)
-    plain = RECIPES["diffuseq"].build(RECIPES["diffuseq"].settings("tiny"), tokenizer)
+    plain = find_recipe("diffuseq").build(find_recipe("diffuseq").settings("tiny"), tokenizer)
     assert type(system.layout) is type(plain.layout)
     assert type(system.schedule) is type(plain.schedule)
     assert system.how.clamp == plain.how.clamp

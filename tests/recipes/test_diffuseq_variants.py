@@ -8,18 +8,19 @@ from typing import Any
 import pytest
 import torch
 
-from noise2text.diffusion.guidance import Guided
-from noise2text.diffusion.heads import Floored, Mean, Noise, Reading, Score
-from noise2text.diffusion.noise import key
-from noise2text.diffusion.staggered import Staggered
-from noise2text.problem import Problem
-from noise2text.recipes import RECIPES, diffuseq
+from noise2text.core.errors import Problem
+from noise2text.core.random import key
+from noise2text.data.layouts.joint_aligned import Fixed
+from noise2text.data.ragged import Rows
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.classifier_free_guidance import Guided
+from noise2text.diffusion.parameterization import Floored, Mean, Noise, Reading, Score
+from noise2text.diffusion.position_sigmoid import Staggered
+from noise2text.models import Diffusion
+from noise2text.models.registry import find_recipe
+from noise2text.recipes import diffuseq
 from noise2text.recipes.diffuseq_variants import VariantSettings, build, objective
-from noise2text.system import Diffusion
-from noise2text.text.fixed import Fixed
-from noise2text.text.rows import Rows
-from noise2text.text.tokenizer import Tokenizer
-from noise2text.training.dropping import Dropping
+from noise2text.training.source_dropout import Dropping
 
 from ..conftest import SMALL
 
@@ -184,7 +185,7 @@ def test_guidance_is_trained_for_and_refused_elsewhere(tokenizer: Tokenizer) -> 
     ],
 )
 def test_the_preset_of_the_thesis_is_diffuseq_s_but_for_its_part(name: str, part: dict[str, Any]) -> None:
-    preset, plain = RECIPES[name].settings("covost-de-en"), diffuseq.PRESETS["covost-de-en"]
+    preset, plain = find_recipe(name).settings("covost-de-en"), diffuseq.PRESETS["covost-de-en"]
     assert {field: getattr(preset, field) for field in part} == part
     assert all(getattr(preset, field) == getattr(plain, field) for field in TINY)
 

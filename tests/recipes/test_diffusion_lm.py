@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from noise2text.diffusion.noise import key
-from noise2text.diffusion.times import Uniform
-from noise2text.diffusion.walk import strided, walk
-from noise2text.problem import Problem
-from noise2text.recipes import RECIPES
+from noise2text.core.errors import Problem
+from noise2text.core.random import key
+from noise2text.data.layouts.joint import Pairs
+from noise2text.data.ragged import Rows
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.sampler import strided, walk
+from noise2text.diffusion.time_samplers import Uniform
+from noise2text.models.registry import find_recipe
 from noise2text.recipes.diffusion_lm import PRESETS, PairDiffusion
-from noise2text.text.joint import Pairs
-from noise2text.text.rows import Rows
-from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.objective import DiffusionObjective
 
 from ..conftest import lively
@@ -42,8 +42,8 @@ def make(tokenizer: Tokenizer) -> tuple[PairDiffusion, DiffusionObjective]:
     torch.manual_seed(0)
     small: dict[str, Any] = {"width": 32, "ffn": 64, "heads": 2, "layers": 2, "embedding": 8}
     settings = dataclasses.replace(PRESETS["tiny"], max_source=8, max_target=6, **small)
-    system = RECIPES["diffusion-lm"].build(settings, tokenizer)
-    return system, RECIPES["diffusion-lm"].objective(settings, system)
+    system = find_recipe("diffusion-lm").build(settings, tokenizer)
+    return system, find_recipe("diffusion-lm").objective(settings, system)
 
 
 @pytest.mark.parametrize("row", THESIS_4_1_2)
@@ -54,7 +54,7 @@ def test_the_preset_is_the_thesis(row: str) -> None:
 def test_a_canvas_has_64_positions_and_a_step_128_pairs(tokenizer: Tokenizer) -> None:
     preset = PRESETS["covost-de-en"]
     with torch.device("meta"):
-        assert RECIPES["diffusion-lm"].build(preset, tokenizer).layout.width == 64
+        assert find_recipe("diffusion-lm").build(preset, tokenizer).layout.width == 64
     assert preset.accumulate * (preset.tokens // max(preset.max_source, preset.max_target)) == 128
 
 
@@ -172,6 +172,6 @@ def test_pairs_that_cannot_be_are_refused(tokenizer: Tokenizer) -> None:
     for settings, said in cases:
         with pytest.raises(Problem, match=said):
             system.pairs(2, steps=2, **settings)
-    plain = RECIPES["diffuseq"].build(RECIPES["diffuseq"].settings("tiny"), tokenizer)
+    plain = find_recipe("diffuseq").build(find_recipe("diffuseq").settings("tiny"), tokenizer)
     with pytest.raises(Problem, match="writes targets, not sources"):
         plain.pairs(2)

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from noise2text.diffusion.clipping import neighbour_distance
-from noise2text.diffusion.noise import key
-from noise2text.diffusion.schedules import Level
-from noise2text.problem import Problem
+from noise2text.core.config import change
+from noise2text.core.errors import Problem
+from noise2text.core.random import key
+from noise2text.data.ragged import Rows
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.noise_clipping import neighbour_distance
+from noise2text.nn.denoiser import Level
 from noise2text.recipes.dinoiser import (
     PRESETS,
     ClippedObjective,
@@ -20,9 +23,6 @@ from noise2text.recipes.dinoiser import (
     build,
     objective,
 )
-from noise2text.settings import change
-from noise2text.text.rows import Rows
-from noise2text.text.tokenizer import Tokenizer
 
 from ..conftest import SMALL
 

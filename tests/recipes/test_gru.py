@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 import torch
 
-from noise2text.problem import Problem
+from noise2text.core.errors import Problem
+from noise2text.data.tokenizer import learn_characters
 from noise2text.recipes.gru import PRESETS, build
-from noise2text.text.tokenizer import learn_characters
 
 
 def test_qqp_has_65_million_parameters_with_berts_vocabulary() -> None:

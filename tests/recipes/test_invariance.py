@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 import torch
 
-from noise2text.recipes import RECIPES
-from noise2text.text.tokenizer import Tokenizer
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.models.registry import find_recipe
 
 from ..conftest import SMALL
 
@@ -17,7 +17,7 @@ TEXTS = ["sunday, 7 april 1957", "12. mai 2001", "1 june 1999, a long way to wri
 
 @pytest.mark.parametrize("name", ["diffuseq-kernel", "dinoiser", "cdcd", "ar-diffusion"])
 def test_a_text_is_the_same_alone_and_in_company(name: str, tokenizer: Tokenizer) -> None:
-    recipe = RECIPES[name]
+    recipe = find_recipe(name)
     tiny = recipe.settings("tiny")
     known = {field.name for field in dataclasses.fields(tiny)}
     torch.manual_seed(0)

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 import torch
 
-from noise2text.diffusion.noise import key
-from noise2text.diffusion.walk import strided, walk
-from noise2text.networks.decoupled import DecoupledTransformer
-from noise2text.recipes import RECIPES
-from noise2text.system import Diffusion
-from noise2text.text.canvas import Canvas
-from noise2text.text.rows import Rows
-from noise2text.text.template import Template
-from noise2text.text.tokenizer import Tokenizer
-from noise2text.training.dropping import Dropping
+from noise2text.core.random import key
+from noise2text.data.layouts.canvas import Canvas
+from noise2text.data.layouts.template import Template
+from noise2text.data.ragged import Rows
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.sampler import strided, walk
+from noise2text.models import Diffusion
+from noise2text.models.registry import find_recipe, recipes
+from noise2text.nn.decoupled_joint import DecoupledTransformer
 from noise2text.training.objective import DiffusionObjective
+from noise2text.training.source_dropout import Dropping
 
 from ..conftest import shrunk
 
@@ -28,7 +28,7 @@ TARGETS = [[20, 21, 22], [23, 24, 25, 26, 27], [28, 29]]
 
 def made(name: str, tokenizer: Tokenizer) -> tuple[Diffusion, DiffusionObjective] | None:
     """A small untrained system and its objective, if it is a diffusion."""
-    recipe = RECIPES[name]
+    recipe = find_recipe(name)
     settings = shrunk(recipe.settings("tiny"))
     torch.manual_seed(0)
     system = recipe.build(settings, tokenizer).eval()
@@ -51,7 +51,7 @@ def embedded(system: Diffusion, canvas: Canvas) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("guessed", [False, True])
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", recipes())
 def test_in_training_what_is_frozen_is_not_noised(name: str, guessed: bool, tokenizer: Tokenizer) -> None:
     parts = made(name, tokenizer)
     if parts is None:
@@ -73,7 +73,7 @@ def test_in_training_what_is_frozen_is_not_noised(name: str, guessed: bool, toke
         assert not torch.isclose(z_t[~canvas.frozen], z0[~canvas.frozen], atol=1e-4).all(-1).any()
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", recipes())
 def test_in_sampling_what_is_given_is_its_embedding_at_every_step(name: str, tokenizer: Tokenizer) -> None:
     parts = made(name, tokenizer)
     if parts is None:
@@ -96,7 +96,7 @@ def test_in_sampling_what_is_given_is_its_embedding_at_every_step(name: str, tok
     assert steps == 5
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", recipes())
 def test_padding_changes_no_term_of_the_loss(name: str, tokenizer: Tokenizer) -> None:
     """A canvas that is always full has no padding to change: what it fills up with are tokens."""
     parts = made(name, tokenizer)
@@ -115,7 +115,7 @@ def test_padding_changes_no_term_of_the_loss(name: str, tokenizer: Tokenizer) ->
         assert torch.allclose(value, wide[term], rtol=1e-5), term
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", recipes())
 def test_padding_changes_no_text(name: str, tokenizer: Tokenizer) -> None:
     """A short text beside a long one, and alone."""
     parts = made(name, tokenizer)
@@ -130,7 +130,7 @@ def test_padding_changes_no_text(name: str, tokenizer: Tokenizer) -> None:
     assert together.scores[0] == pytest.approx(alone.scores[0], abs=1e-4)
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", recipes())
 def test_generation_can_have_more_noise(name: str, tokenizer: Tokenizer) -> None:
     """The first canvas is noise, `factor` times as large."""
     parts = made(name, tokenizer)

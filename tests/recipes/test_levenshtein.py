@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 import torch
 
+from noise2text.data.tokenizer import Tokenizer
 from noise2text.recipes.levenshtein import PRESETS, Levenshtein, build
-from noise2text.text.tokenizer import Tokenizer
 
 from ..conftest import SMALL
 

@@ -13,10 +13,10 @@ import torch
 import transformers
 
 from noise2text import load
-from noise2text.problem import Problem
-from noise2text.recipes import RECIPES
-from noise2text.runs.train import train
-from noise2text.text.tokenizer import Tokenizer
+from noise2text.commands.train import train
+from noise2text.core.errors import Problem
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.models.registry import find_recipe
 
 from ..folders import FAMILIES, SEQUENCES, write_folder
 
@@ -59,7 +59,7 @@ def test_a_folder_is_fine_tuned_saved_and_needed_no_more(
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_training_starts_from_the_weights_of_the_folder(family: str, tmp_path: Path) -> None:
-    recipe, folder = RECIPES[NAMES[family]], write_folder(family, tmp_path)
+    recipe, folder = find_recipe(NAMES[family]), write_folder(family, tmp_path)
     settings = dataclasses.replace(recipe.settings(), from_folder=str(folder), max_source=40, max_target=16)
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     system = recipe.build(settings, tokenizer)
@@ -212,7 +212,7 @@ def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(dates: Path, tmp
 def test_the_presets_have_the_sizes_of_diffuseqs_table_4(
     name: str, preset: str, vocabulary: int, millions: int, tokenizer: Tokenizer
 ) -> None:
-    recipe = RECIPES[name]
+    recipe = find_recipe(name)
     with torch.device("meta"):
         system = recipe.build(recipe.settings(preset), tokenizer)
     missing = (vocabulary - len(tokenizer)) * recipe.settings(preset).width

@@ -12,14 +12,15 @@ import pytest
 import torch
 
 from noise2text import load
-from noise2text.problem import Problem
-from noise2text.recipes import RECIPES, find_recipe, save
-from noise2text.runs.train import train
-from noise2text.settings import change
-from noise2text.system import System
-from noise2text.text.plan import Plan
-from noise2text.text.tokenizer import Tokenizer
-from noise2text.training.optimiser import adamw
+from noise2text.commands.train import train
+from noise2text.core.config import change
+from noise2text.core.errors import Problem
+from noise2text.data.batching import Plan
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.models import System
+from noise2text.models.folder import save
+from noise2text.models.registry import find_recipe, recipes
+from noise2text.training.optimizer import adamw
 
 from ..conftest import SMALL, shrunk
 
@@ -32,12 +33,12 @@ def known_to(system: System, **settings: Any) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if hasattr(system.how, name)}
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", recipes())
 def test_every_recipe_trains_generates_and_survives_its_folder(
     name: str, dates: Path, tmp_path: Path
 ) -> None:
     files: dict[str, Any] = {split: str(dates / f"{split}.jsonl") for split in ("train", "valid")}
-    known = {field.name for field in dataclasses.fields(RECIPES[name].settings("tiny"))}
+    known = {field.name for field in dataclasses.fields(find_recipe(name).settings("tiny"))}
     wanted = SMALL | {"steps": 2, "log_every": 1}
     changes = {key: value for key, value in wanted.items() if key in known}
     system = train(name, out=tmp_path / "run", preset="tiny", changes=changes, device="cpu", **files)
@@ -50,9 +51,9 @@ def test_every_recipe_trains_generates_and_survives_its_folder(
     assert all(record["loss"] > 0 for record in losses if "loss" in record)
 
 
-@pytest.mark.parametrize("name", [name for name, recipe in RECIPES.items() if recipe.fit is None])
+@pytest.mark.parametrize("name", [name for name, recipe in recipes().items() if recipe.fit is None])
 def test_what_is_generated_between_training_steps_is_free_of_dropout(name: str, tokenizer: Tokenizer) -> None:
-    recipe = RECIPES[name]
+    recipe = find_recipe(name)
     settings = recipe.resolve(shrunk(recipe.settings("tiny"), dropout=0.9), tokenizer)
     torch.manual_seed(0)
     system: System = recipe.build(settings, tokenizer)
@@ -71,10 +72,10 @@ def out_of_range(value: Any) -> list[Any]:
     return [0, -1] if type(value) is int else [-1.0, float("nan")] if type(value) is float else []
 
 
-@pytest.mark.parametrize("name", [name for name, recipe in RECIPES.items() if recipe.fit is None])
+@pytest.mark.parametrize("name", [name for name, recipe in recipes().items() if recipe.fit is None])
 def test_a_number_out_of_range_is_refused_before_a_model_is_made(name: str, tokenizer: Tokenizer) -> None:
     """Or it is none; but neither torch nor numpy is the one to refuse it, in words of their own."""
-    recipe = RECIPES[name]
+    recipe = find_recipe(name)
     plain = recipe.settings("tiny")
     given = [
         (field.name, bad)
@@ -92,9 +93,9 @@ def test_a_number_out_of_range_is_refused_before_a_model_is_made(name: str, toke
         Plan(np.array([[3, 4]]), tokens=settings.tokens, seed=settings.seed).epoch(0)
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", recipes())
 def test_every_preset_of_every_recipe_builds_and_names_its_fields(name: str, tokenizer: Tokenizer) -> None:
-    recipe = RECIPES[name]
+    recipe = find_recipe(name)
     for preset in recipe.presets:
         settings = recipe.settings(preset)
         with torch.device("meta"):
@@ -117,7 +118,7 @@ def test_every_preset_of_every_recipe_builds_and_names_its_fields(name: str, tok
 )
 def test_presets_have_the_vocabularies_of_the_papers(name: str, vocabularies: dict[str, int]) -> None:
     for preset, size in vocabularies.items():
-        settings = RECIPES[name].settings(preset)
+        settings = find_recipe(name).settings(preset)
         assert (settings.tokenizer, settings.vocabulary) == ("bpe", size)
 
 
@@ -130,7 +131,7 @@ def test_a_mistyped_recipe_or_preset_is_named() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, tokenizer: Tokenizer) -> Path:
-    recipe = RECIPES["difformer"]
+    recipe = find_recipe("difformer")
     settings = dataclasses.replace(recipe.settings("tiny"), **(SMALL | {"factor": 2.0}))
     save(tmp_path / "model", recipe.build(settings, tokenizer), recipe="difformer", settings=settings)
     return tmp_path / "model"
@@ -171,7 +172,7 @@ def test_weights_of_another_shape_are_refused(folder: Path) -> None:
 
 
 def test_a_vocabulary_of_another_size_is_refused(folder: Path) -> None:
-    from noise2text.text.tokenizer import learn_characters
+    from noise2text.data.tokenizer import learn_characters
 
     learn_characters(["abc"]).save(folder / "tokenizer.json")
     with pytest.raises(Problem, match=r"tokenizer\.json"):

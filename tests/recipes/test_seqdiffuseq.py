@@ -11,12 +11,18 @@ import torch
 from safetensors.torch import load_file
 
 from noise2text import load
-from noise2text.decoding.settings import DiffusionSettings, PriorSettings
-from noise2text.diffusion.adaptive import Adaptive
-from noise2text.diffusion.noise import key
+from noise2text.commands.display import Quiet
+from noise2text.commands.train import train
+from noise2text.core.config import change
+from noise2text.core.errors import Problem
+from noise2text.core.random import key
+from noise2text.data.ragged import Rows
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.adaptive_schedule import Adaptive
+from noise2text.diffusion.sampler import ancestral
 from noise2text.diffusion.schedules import Sqrt
-from noise2text.diffusion.walk import ancestral
-from noise2text.problem import Problem
+from noise2text.generation.config import DiffusionSettings, PriorSettings
+from noise2text.models import Diffusion
 from noise2text.recipes.seqdiffuseq import (
     PRESETS,
     AdaptiveObjective,
@@ -24,12 +30,6 @@ from noise2text.recipes.seqdiffuseq import (
     build,
     objective,
 )
-from noise2text.runs.display import Quiet
-from noise2text.runs.train import train
-from noise2text.settings import change
-from noise2text.system import Diffusion
-from noise2text.text.rows import Rows
-from noise2text.text.tokenizer import Tokenizer
 
 from ..conftest import SMALL
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from noise2text.analysis.positions import position_losses
-from noise2text.recipes import settings_of
-from noise2text.runs.train import train
-from noise2text.system import Diffusion
-from noise2text.text.corpus import Pair, read_pairs, write_pairs
+from noise2text.commands.train import train
+from noise2text.data.corpus import Pair, read_pairs, write_pairs
+from noise2text.models import Diffusion
+from noise2text.models.folder import settings_of
 
 from ..conftest import SMALL
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from noise2text.recipes import RECIPES, difformer
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.models.registry import find_recipe
+from noise2text.recipes import difformer
 from noise2text.recipes.transformer import PRESETS
-from noise2text.text.tokenizer import Tokenizer
 
 SHARED = ("width", "ffn", "heads", "encoder_layers", "decoder_layers", "dropout", "label_smoothing")
 TRAINED = ("steps", "tokens", "learning_rate", "warmup", "betas", "weight_decay", "clip", "vocabulary")
@@ -27,7 +28,7 @@ def test_the_thesiss_model_is_its_section_4_1_3() -> None:
 
 
 def test_source_target_and_output_share_their_embeddings(tokenizer: Tokenizer) -> None:
-    recipe = RECIPES["transformer"]
+    recipe = find_recipe("transformer")
     with torch.device("meta"):
         system = recipe.build(PRESETS["iwslt14-de-en"], tokenizer)
     tables = [name for name, value in system.named_parameters() if value.shape[0] == len(tokenizer)]

@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 import torch
 
-from noise2text.diffusion.noise import key
-from noise2text.diffusion.times import Uniform
-from noise2text.problem import Problem
-from noise2text.recipes import RECIPES, diffuseq, diffuseq_autoregressive
+from noise2text.commands.display import Quiet
+from noise2text.commands.run_data import open_data
+from noise2text.commands.train import Run
+from noise2text.core.errors import Problem
+from noise2text.core.random import key
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.time_samplers import Uniform
+from noise2text.models.registry import find_recipe
+from noise2text.recipes import diffuseq, diffuseq_autoregressive
 from noise2text.recipes.word_by_word import PRESETS, WordByWordSettings
-from noise2text.runs.data import open_data
-from noise2text.runs.display import Quiet
-from noise2text.runs.train import Run
-from noise2text.text.tokenizer import Tokenizer
 
 from ..conftest import SMALL
 
@@ -42,7 +43,7 @@ def test_all_else_is_diffuseqs(tokenizer: Tokenizer) -> None:
     for preset in ("covost-de-en", "tiny"):
         theirs, ours = (dataclasses.asdict(presets[preset]) for presets in (diffuseq.PRESETS, PRESETS))
         assert {name for name in ours if name not in own and ours[name] != theirs[name]} == set()
-    recipe = RECIPES["word-by-word"]
+    recipe = find_recipe("word-by-word")
     objective = recipe.objective(PRESETS["tiny"], recipe.build(PRESETS["tiny"], tokenizer))
     assert isinstance(objective.times, Uniform)
 
@@ -50,7 +51,7 @@ def test_all_else_is_diffuseqs(tokenizer: Tokenizer) -> None:
 def test_autoregressive_sampling_has_the_same_model_and_another_strategy(tokenizer: Tokenizer) -> None:
     presets = diffuseq_autoregressive.PRESETS
     assert presets["covost-de-en"] == diffuseq.PRESETS["covost-de-en"]
-    system = RECIPES["diffuseq-autoregressive"].build(presets["tiny"], tokenizer)
+    system = find_recipe("diffuseq-autoregressive").build(presets["tiny"], tokenizer)
     assert system.how.strategy == "token-by-token"
 
 
@@ -59,7 +60,7 @@ def canvases(dates: Path, out: Path, step: int, **changes: Any) -> list[torch.Te
     settings = dataclasses.replace(PRESETS["tiny"], **(CHANGES | changes))
     files = str(dates / "train.jsonl"), str(dates / "valid.jsonl")
     data = open_data(*files, out / "data", settings, skip_bad=False, say=lambda line: None)
-    run = Run(RECIPES["word-by-word"], settings, data, out, torch.device("cpu"), Quiet())
+    run = Run(find_recipe("word-by-word"), settings, data, out, torch.device("cpu"), Quiet())
     return [canvas.frozen for canvas in run._feed(step)]
 
 
@@ -72,9 +73,9 @@ def test_the_words_of_a_step_are_a_function_of_seed_step_and_row(dates: Path, tm
 
 
 def test_what_is_out_of_reach_is_not_counted(tokenizer: Tokenizer) -> None:
-    from noise2text.text.rows import Rows
+    from noise2text.data.ragged import Rows
 
-    recipe = RECIPES["word-by-word"]
+    recipe = find_recipe("word-by-word")
     settings = dataclasses.replace(
         PRESETS["tiny"], **(CHANGES | {"max_source": 8, "max_target": 10, "reach": 3})
     )

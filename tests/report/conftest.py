@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from noise2text.recipes import RECIPES
+from noise2text.commands.train import train
+from noise2text.models.registry import find_recipe
 from noise2text.report.evidence import Terms
 from noise2text.report.report import report
-from noise2text.runs.train import train
 
 from ..conftest import SMALL
 
@@ -25,7 +25,7 @@ FEW_STEPS: dict[str, Any] = {
 
 def train_small(recipe: str, dates: Path, out: Path) -> Path:
     """A run of a few steps."""
-    known = {field.name for field in dataclasses.fields(RECIPES[recipe].settings("tiny"))}
+    known = {field.name for field in dataclasses.fields(find_recipe(recipe).settings("tiny"))}
     wanted = SMALL | FEW_STEPS | {"steps": 4, "validate_every": 2}
     changes = {name: value for name, value in wanted.items() if name in known}
     files = {name: str(dates / f"{name}.jsonl") for name in ("train", "valid")}

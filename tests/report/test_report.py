@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from noise2text.problem import Problem
+from noise2text.core.errors import Problem
+from noise2text.data.corpus import Pair, read_pairs, write_pairs
 from noise2text.report.evidence import Terms, pairs_of
 from noise2text.report.report import SECTIONS, report
-from noise2text.text.corpus import Pair, read_pairs, write_pairs
 
 from .parsed import Parsed
 
@@ -72,7 +72,7 @@ def test_the_copies_of_the_run_that_copies_are_flagged(written: str) -> None:
 def test_the_denoising_ends_in_the_text_that_was_chosen(
     runs: dict[str, Path], written: str, dates: Path
 ) -> None:
-    from noise2text.recipes import load
+    from noise2text.models.folder import load
 
     sources = [pair.src for pair in list(read_pairs(str(dates / "valid.jsonl")))[:12]]
     made = load(runs["difformer"], device="cpu").generate(sources, trace=True)

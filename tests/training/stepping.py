@@ -8,21 +8,21 @@ from typing import Any
 
 import torch
 
-from noise2text.recipes import RECIPES
-from noise2text.settings import change
-from noise2text.system import System
-from noise2text.text.canvas import Canvas
-from noise2text.text.rows import Rows
-from noise2text.text.tokenizer import Tokenizer
-from noise2text.training import passes
+from noise2text.core.config import change
+from noise2text.data.layouts.canvas import Canvas
+from noise2text.data.ragged import Rows
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.models import System
+from noise2text.models.registry import find_recipe, recipes
+from noise2text.training import step_runner as passes
 from noise2text.training.loop import train_steps
-from noise2text.training.passes import Pass
+from noise2text.training.step_runner import Pass
 
 from ..conftest import SMALL
 
 LEARNED = [
     name
-    for name, recipe in RECIPES.items()
+    for name, recipe in recipes().items()
     if recipe.fit is None and not name.startswith("pretrained") and name not in ("gpvae", "levenshtein")
 ]
 """Recipes that learn by steps which can be recorded."""
@@ -32,7 +32,7 @@ STEPS = 8
 
 
 def made(name: str, tokenizer: Tokenizer, device: str, dropout: float = 0.0) -> tuple[System, Any]:
-    recipe = RECIPES[name]
+    recipe = find_recipe(name)
     known = {field.name for field in dataclasses.fields(recipe.settings("tiny"))}
     small = {key: value for key, value in (SMALL | {"dropout": dropout}).items() if key in known}
     settings = recipe.resolve(change(recipe.settings("tiny"), small, where="a test"), tokenizer)

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from noise2text.networks import fused
-from noise2text.networks.layers import AddNorm, CrossAttention, FeedForward, SelfAttention, Stack
-from noise2text.system import System
-from noise2text.text.rows import Rows
-from noise2text.text.tokenizer import Tokenizer
-from noise2text.training import passes
-from noise2text.training.passes import MicroBatch, Plain, Recorded
+from noise2text.acceleration import fused
+from noise2text.data.ragged import Rows
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.models import System
+from noise2text.nn.layers import AddNorm, CrossAttention, FeedForward, SelfAttention, Stack
+from noise2text.training import step_runner as passes
+from noise2text.training.step_runner import MicroBatch, Plain, Recorded
 
 from .stepping import LEARNED, made, trained
 

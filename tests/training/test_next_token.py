@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch.nn.functional import cross_entropy
 
-from noise2text.diffusion.space import Space
-from noise2text.networks.gru import GRU
-from noise2text.networks.writer import shifted
-from noise2text.text.ended import Ended
-from noise2text.text.rows import Rows
+from noise2text.data.layouts.split_with_end import Ended
+from noise2text.data.ragged import Rows
+from noise2text.nn.embeddings import Space
+from noise2text.nn.incremental_decoder import shifted
+from noise2text.nn.recurrent import GRU
 from noise2text.training.next_token import NextToken
 
 BOS, EOS = 2, 3

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from noise2text.diffusion.noise import key
-from noise2text.diffusion.schedules import Level
-from noise2text.recipes import RECIPES
-from noise2text.system import LengthDiffusion
-from noise2text.text.rows import Rows
+from noise2text.core.random import key
+from noise2text.data.ragged import Rows
+from noise2text.models import LengthDiffusion
+from noise2text.models.registry import find_recipe
+from noise2text.nn.denoiser import Level
 from noise2text.training.loop import evaluate_loss, train_steps
+from noise2text.training.lr_schedules import constant
 from noise2text.training.objective import DiffusionObjective
-from noise2text.training.passes import Plain
-from noise2text.training.rates import constant
+from noise2text.training.step_runner import Plain
 
 from ..conftest import SMALL, Make
 
@@ -26,7 +26,7 @@ TARGETS = [[20, 21, 22], [23, 24, 25, 26, 27], [28]]
 
 
 def objective_of(system: LengthDiffusion, **changes: Any) -> DiffusionObjective:
-    recipe = RECIPES["difformer"]
+    recipe = find_recipe("difformer")
     settings = dataclasses.replace(recipe.settings("tiny"), **(SMALL | {"factor": 2.0} | changes))
     objective: DiffusionObjective = recipe.objective(settings, system)
     return objective
@@ -117,7 +117,7 @@ def test_times_cover_the_grid_and_the_coin_its_share(small: Make) -> None:
 
 
 def canvas_of_one(small: Make) -> Any:
-    from noise2text.text.canvas import Split
+    from noise2text.data.layouts.canvas import Split
 
     return Split(0).canvas(Rows.of(SOURCES[:1]), Rows.of(TARGETS[:1]))
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from noise2text.text.tokenizer import Tokenizer
+from noise2text.data.tokenizer import Tokenizer
 from noise2text.training.loop import evaluate_loss
-from noise2text.training.passes import Plain
+from noise2text.training.step_runner import Plain
 
 from .stepping import LEARNED, feed_of, made, trained
 

@@ -12,7 +12,7 @@ from noise2text.analysis.curves import CurvesOptions, curves
 from noise2text.analysis.inputs import MODELS, OUTPUTS, PAIRS, RUNS, Analysis
 from noise2text.analysis.lengths import LengthsOptions, lengths
 from noise2text.analysis.traces import TracesOptions, traces
-from noise2text.problem import Problem
+from noise2text.core.errors import Problem
 
 __all__ = ["ANALYSES", "find_analysis"]
 

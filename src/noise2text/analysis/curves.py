@@ -22,8 +22,8 @@ from typing import Any
 
 from noise2text.analysis.finding import LOOKS, Finding, Row
 from noise2text.analysis.inputs import Inputs
-from noise2text.problem import Problem
-from noise2text.settings import option
+from noise2text.core.config import option
+from noise2text.core.errors import Problem
 
 __all__ = ["Curve", "CurvesOptions", "curves", "read_metrics", "smoothed"]
 

@@ -26,11 +26,11 @@ from noise2text.analysis.finding import Finding, Row, plot_lines
 from noise2text.analysis.inputs import Inputs
 from noise2text.analysis.positions import within
 from noise2text.analysis.samples import as_diffusion
+from noise2text.core.config import option, require_least
+from noise2text.core.errors import Problem
 from noise2text.diffusion.rescaling import degeneration, random_embeddings
 from noise2text.diffusion.schedules import SCHEDULES, Rescaled
-from noise2text.problem import Problem
-from noise2text.recipes import load, settings_of
-from noise2text.settings import option, require_least
+from noise2text.models.folder import load, settings_of
 
 __all__ = [
     "Case",

@@ -21,11 +21,11 @@ from noise2text.analysis.curves import read_metrics
 from noise2text.analysis.finding import Finding, Row, plot_lines
 from noise2text.analysis.inputs import Inputs
 from noise2text.analysis.samples import as_diffusion, load_all
+from noise2text.core.config import option, require_least
+from noise2text.core.errors import Problem
 from noise2text.diffusion.anisotropy import anisotropy
-from noise2text.problem import Problem
-from noise2text.recipes import load
-from noise2text.settings import option, require_least
-from noise2text.system import Diffusion, System
+from noise2text.models import Diffusion, System
+from noise2text.models.folder import load
 
 __all__ = [
     "EmbeddingOptions",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from noise2text.problem import Problem
+from noise2text.core.errors import Problem
 
 __all__ = ["LOOKS", "Finding", "Row", "picture", "plot_lines", "to_csv", "to_svg", "write"]
 

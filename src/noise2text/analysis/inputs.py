@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from noise2text.analysis.finding import Finding
-from noise2text.problem import Problem
-from noise2text.settings import change
-from noise2text.text.corpus import Pair
+from noise2text.core.config import change
+from noise2text.core.errors import Problem
+from noise2text.data.corpus import Pair
 
 __all__ = ["MODELS", "OUTPUTS", "PAIRS", "RUNS", "Analysis", "Inputs", "Need", "NoOptions"]
 

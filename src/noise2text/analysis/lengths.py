@@ -15,10 +15,10 @@ import numpy as np
 from noise2text.analysis.finding import Finding, Row, plot_lines
 from noise2text.analysis.inputs import Inputs
 from noise2text.analysis.slopes import compare
-from noise2text.evaluation.metrics import References, bleu
-from noise2text.problem import Problem
-from noise2text.settings import option, require_choice, require_least
-from noise2text.text.tokenizer import Tokenizer
+from noise2text.core.config import option, require_choice, require_least
+from noise2text.core.errors import Problem
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.metrics.metrics import References, bleu
 
 __all__ = ["UNITS", "LengthsOptions", "Measure", "buckets", "lengths"]
 

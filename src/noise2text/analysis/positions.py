@@ -22,18 +22,18 @@ from torch import Tensor
 from noise2text.analysis.finding import Finding, Row, plot_lines
 from noise2text.analysis.inputs import Inputs
 from noise2text.analysis.samples import as_diffusion, references_of
-from noise2text.diffusion.noise import key, uniform
+from noise2text.core.config import option, require_least
+from noise2text.core.errors import Problem
+from noise2text.core.random import key, uniform
+from noise2text.data.corpus import Pair
+from noise2text.data.layouts.canvas import Canvas
+from noise2text.data.layouts.joint_aligned import Fixed
+from noise2text.data.ragged import Rows
 from noise2text.diffusion.schedules import Sqrt
-from noise2text.problem import Problem
-from noise2text.recipes import load, settings_of
-from noise2text.settings import option, require_least
-from noise2text.system import Diffusion
-from noise2text.text.canvas import Canvas
-from noise2text.text.corpus import Pair
-from noise2text.text.fixed import Fixed
-from noise2text.text.rows import Rows
-from noise2text.training.dropping import Dropping
+from noise2text.models import Diffusion
+from noise2text.models.folder import load, settings_of
 from noise2text.training.objective import DiffusionObjective, Objective
+from noise2text.training.source_dropout import Dropping
 
 __all__ = ["PositionOptions", "learned_schedule", "losses_by_position", "position_losses", "positions"]
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from noise2text.problem import Problem
+from noise2text.core.errors import Problem
 
 __all__ = ["Line", "critical", "fit"]
 

@@ -13,13 +13,13 @@ from typing import Any
 
 from noise2text.analysis.finding import Row, plot_lines
 from noise2text.analysis.inputs import Inputs
-from noise2text.evaluation.diversity import div_4, self_bleu
-from noise2text.evaluation.metrics import bleu
-from noise2text.problem import Problem
-from noise2text.recipes import load
-from noise2text.settings import option, parse_assignments, require_least
-from noise2text.system import Diffusion, Generated, System
-from noise2text.text.corpus import Pair
+from noise2text.core.config import option, parse_assignments, require_least
+from noise2text.core.errors import Problem
+from noise2text.data.corpus import Pair
+from noise2text.metrics.diversity import div_4, self_bleu
+from noise2text.metrics.metrics import bleu
+from noise2text.models import Diffusion, Generated, System
+from noise2text.models.folder import load
 
 __all__ = [
     "GenerationOptions",

@@ -17,7 +17,7 @@ import numpy as np
 
 from noise2text.analysis.finding import LOOKS, Finding, Row
 from noise2text.analysis.regression import Line, critical, fit
-from noise2text.evaluation.metrics import References
+from noise2text.metrics.metrics import References
 
 __all__ = ["CORNER", "Comparison", "compare", "relative_difference", "sentence_bleu"]
 

@@ -13,11 +13,11 @@ from typing import TypeVar
 
 from noise2text.analysis.finding import Finding, Row
 from noise2text.analysis.inputs import Inputs
-from noise2text.problem import Problem
-from noise2text.recipes import load
-from noise2text.settings import option, require_least
-from noise2text.system import Generated
-from noise2text.text.corpus import Pair
+from noise2text.core.config import option, require_least
+from noise2text.core.errors import Problem
+from noise2text.data.corpus import Pair
+from noise2text.models import Generated
+from noise2text.models.folder import load
 
 __all__ = ["TracesOptions", "evenly", "trace_table", "traces"]
 

@@ -30,11 +30,11 @@ from noise2text.analysis.samples import (
     signature,
     those_known,
 )
-from noise2text.decoding.selection import Candidate, Selector
-from noise2text.problem import Problem
-from noise2text.settings import change, option, require_least
-from noise2text.system import Generated, System
-from noise2text.text.corpus import Pair
+from noise2text.core.config import change, option, require_least
+from noise2text.core.errors import Problem
+from noise2text.data.corpus import Pair
+from noise2text.generation.selection import Candidate, Selector
+from noise2text.models import Generated, System
 
 __all__ = [
     "CandidateOptions",

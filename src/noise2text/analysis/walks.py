@@ -35,13 +35,12 @@ from noise2text.analysis.samples import (
     signature,
 )
 from noise2text.analysis.traces import evenly
-from noise2text.diffusion.denoiser import Denoiser, Estimate, Held, Memory, Wrapped
-from noise2text.diffusion.schedules import Level
-from noise2text.diffusion.walk import strided
-from noise2text.problem import Problem
-from noise2text.settings import option, require_least
-from noise2text.system import Diffusion, Generated, System
-from noise2text.text.corpus import Pair
+from noise2text.core.config import option, require_least
+from noise2text.core.errors import Problem
+from noise2text.data.corpus import Pair
+from noise2text.diffusion.sampler import strided
+from noise2text.models import Diffusion, Generated, System
+from noise2text.nn.denoiser import Denoiser, Estimate, Held, Level, Memory, Wrapped
 
 __all__ = [
     "NoiseOptions",

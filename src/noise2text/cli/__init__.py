@@ -10,7 +10,6 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from noise2text import Problem, __version__
 from noise2text.cli import (
     analysing,
     exporting,
@@ -23,7 +22,8 @@ from noise2text.cli import (
     writing,
 )
 from noise2text.cli.options import app
-from noise2text.problem import Stopped
+from noise2text.core.errors import Problem, Stopped
+from noise2text.core.version import __version__
 
 __all__ = [
     "analysing",

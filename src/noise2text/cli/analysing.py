@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noise2text import Problem
 from noise2text.cli.options import Device, Json, Sets, app
+from noise2text.core.errors import Problem
 
 if TYPE_CHECKING:
     from noise2text.analysis.finding import Finding
@@ -47,9 +47,9 @@ def analyse(
     from noise2text.analysis.catalogue import find_analysis
     from noise2text.analysis.finding import write
     from noise2text.analysis.inputs import Inputs
-    from noise2text.recipes import folder_of
-    from noise2text.settings import parse_assignments
-    from noise2text.text.corpus import read_pairs
+    from noise2text.core.config import parse_assignments
+    from noise2text.data.corpus import read_pairs
+    from noise2text.models.shipped import folder_of
 
     analysis = find_analysis(name)
     folders = [folder_of(model) for model in models or []]
@@ -77,7 +77,7 @@ def analyse(
 
 def _list(as_json: bool) -> None:
     from noise2text.analysis.catalogue import ANALYSES
-    from noise2text.settings import describe
+    from noise2text.core.config import describe
 
     rows: list[dict[str, Any]] = [
         {
@@ -103,7 +103,7 @@ def _list(as_json: bool) -> None:
 
 def _read_outputs(outputs: Sequence[str]) -> dict[str, list[str]]:
     """The texts of each NAME=FILE; a bare FILE is named after the file."""
-    from noise2text.text.corpus import read_texts
+    from noise2text.data.corpus import read_texts
 
     read: dict[str, list[str]] = {}
     for each in outputs:
@@ -127,7 +127,7 @@ def _check_folders(models: Sequence[Path], out: Path) -> None:
 
 def _page(finding: Finding) -> str:
     """The title, the table if it is short, and how it was made."""
-    from noise2text.evaluation.comparison import aligned
+    from noise2text.metrics.comparison import aligned
 
     columns = list(dict.fromkeys(column for row in finding.rows for column in row))
     cells = [[_cell(row, column) for column in columns] for row in finding.rows]

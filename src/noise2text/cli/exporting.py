@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from noise2text.cli.options import Sets, app
-from noise2text.problem import Problem
+from noise2text.core.errors import Problem
 
 __all__ = ["export"]
 
@@ -29,11 +29,11 @@ def export(
 
     Generation settings, --set steps=10, are those of --check.
     """
-    from noise2text.recipes import load
-    from noise2text.runs.export import check as compare
-    from noise2text.runs.export import export as write
-    from noise2text.settings import change, parse_assignments
-    from noise2text.text.corpus import read_sources
+    from noise2text.commands.export import check as compare
+    from noise2text.commands.export import export as write
+    from noise2text.core.config import change, parse_assignments
+    from noise2text.data.corpus import read_sources
+    from noise2text.models.folder import load
 
     settings = parse_assignments(sets)
     if check is None and settings:

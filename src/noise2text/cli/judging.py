@@ -49,9 +49,9 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Score texts; every score says how it was made."""
-    from noise2text.evaluation import tables
-    from noise2text.evaluation.metrics import METRICS, find_metrics
-    from noise2text.runs.evaluate import Files, evaluate_files
+    from noise2text.commands.evaluate import Files, evaluate_files
+    from noise2text.metrics import tables
+    from noise2text.metrics.metrics import METRICS, find_metrics
 
     chosen = METRICS if metrics is None else find_metrics(metrics)
     files = Files(hyp, ref, src, against=against, candidates=candidates)

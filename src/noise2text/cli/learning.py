@@ -28,9 +28,9 @@ def train(
     device: Device = None,
 ) -> None:
     """Train a system on pairs."""
-    from noise2text.runs.display import Terminal
-    from noise2text.runs.train import train as run
-    from noise2text.settings import parse_assignments
+    from noise2text.commands.display import Terminal
+    from noise2text.commands.train import train as run
+    from noise2text.core.config import parse_assignments
 
     with Terminal.open() as display:
         run(
@@ -58,9 +58,9 @@ def train_classifier(
     device: Device = None,
 ) -> None:
     """Train a classifier of a model's noisy texts, for generate --guide."""
-    from noise2text.runs.classifier import train_classifier as run
-    from noise2text.runs.display import Terminal
-    from noise2text.settings import parse_assignments
+    from noise2text.commands.display import Terminal
+    from noise2text.commands.train_classifier import train_classifier as run
+    from noise2text.core.config import parse_assignments
 
     with Terminal.open() as display:
         run(
@@ -86,10 +86,10 @@ def prepare(
     skip_bad: Skip = False,
 ) -> None:
     """Tokenise pairs into memory-mapped files, once for many runs."""
-    from noise2text.recipes import find_recipe
-    from noise2text.runs.beginning import require_free, settle
-    from noise2text.runs.data import open_data
-    from noise2text.settings import parse_assignments
+    from noise2text.commands.run_data import open_data
+    from noise2text.commands.run_setup import require_free, settle
+    from noise2text.core.config import parse_assignments
+    from noise2text.models.registry import find_recipe
 
     settings = settle(find_recipe(recipe), preset, config, parse_assignments(sets))
     require_free(out)
@@ -114,10 +114,10 @@ def distill(
     Every generation setting of the teacher is an option, e.g. --beam 5. Under torchrun each process takes its
     part.
     """
-    from noise2text.runs.display import Quiet, Terminal
-    from noise2text.runs.distill import Share
-    from noise2text.runs.distill import distill as run
-    from noise2text.settings import parse_assignments, parse_options
+    from noise2text.commands.display import Quiet, Terminal
+    from noise2text.commands.distill import Share
+    from noise2text.commands.distill import distill as run
+    from noise2text.core.config import parse_assignments, parse_options
 
     with Terminal.open() as display:
         run(
@@ -140,7 +140,7 @@ def dates(
     seed: Annotated[int, typer.Option(help="Decides which dates.")] = 0,
 ) -> None:
     """Written-out dates in several formats and languages, and their ISO form."""
-    from noise2text.text.dates import write_dates
+    from noise2text.data.dates import write_dates
 
     write_dates(out, pairs=pairs, seed=seed)
     print(f"{out}: {pairs:,} training pairs, and validation and test pairs of other dates")
@@ -153,7 +153,7 @@ def days(
     seed: Annotated[int, typer.Option(help="Decides which days.")] = 0,
 ) -> None:
     """A year and any one of its days, labelled with the month: a task for guidance."""
-    from noise2text.text.dates import write_days
+    from noise2text.data.dates import write_days
 
     write_days(out, pairs=pairs, seed=seed)
     print(f"{out}: {pairs:,} training pairs, and validation and test pairs of other days")
@@ -165,7 +165,7 @@ def demo(
     sets: Sets = None,
 ) -> None:
     """Learn to read dates in a few minutes: synthesise, train, generate, evaluate."""
-    from noise2text.runs.demo import demo as run
-    from noise2text.settings import parse_assignments
+    from noise2text.commands.demo import demo as run
+    from noise2text.core.config import parse_assignments
 
     run(out, changes=parse_assignments(sets))

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from noise2text.cli.options import PAIRS, Device, Json, Sets, app
-from noise2text.problem import Problem
+from noise2text.core.errors import Problem
 
 __all__ = ["bench", "compare", "inspect", "published", "recipes", "rescale", "settings"]
 
@@ -51,9 +51,9 @@ def compare(
     precision: Annotated[str, typer.Option(help="float32, bfloat16 or auto.")] = "auto",
 ) -> None:
     """Set models side by side: speed, quality, diversity, and whether the differences are significant."""
-    from noise2text.runs.compare import Terms
-    from noise2text.runs.compare import compare as run
-    from noise2text.runs.display import Terminal
+    from noise2text.commands.compare import Terms
+    from noise2text.commands.compare import compare as run
+    from noise2text.commands.display import Terminal
 
     terms = Terms(seed=seed, batch=batch, device=device, precision=precision)
     with Terminal.open() as display:
@@ -77,8 +77,8 @@ def published(
     """List results as the papers report them, with the table and the kind of metric."""
     import dataclasses
 
-    from noise2text.evaluation.comparison import reported
-    from noise2text.evaluation.published import published as find
+    from noise2text.metrics.comparison import reported
+    from noise2text.metrics.published import published as find
 
     rows = find(task)
     if as_json:
@@ -103,7 +103,7 @@ def rescale(
     as_json: Json = False,
 ) -> None:
     """Find the noise factor that keeps a schedule from degenerating (Difformer, appendix D)."""
-    from noise2text.runs.looks import rescaling
+    from noise2text.commands.inspect import rescaling
 
     if model is not None and (schedule, vocab, dim) != (ScheduleName.sqrt, VOCABULARY, DIMENSION):
         raise Problem("A model has its own schedule and embeddings: leave --schedule, --vocab and --dim out.")
@@ -129,7 +129,7 @@ def inspect(
     as_json: Json = False,
 ) -> None:
     """Show what a model is: recipe, size, settings, schedule and the anisotropy of its embeddings."""
-    from noise2text.runs.looks import look
+    from noise2text.commands.inspect import look
 
     seen = look(model)
     if as_json:
@@ -161,7 +161,7 @@ def bench(
 ) -> None:
     """Time a model: latency, throughput, memory, share of the machine's peak, and how cost grows."""
     if train:
-        from noise2text.runs.pace import report_training
+        from noise2text.commands.bench_training import report_training
 
         if (batches, steps, candidates, input, peer, sets) != (BATCHES, STEPS, CANDIDATES, None, None, None):
             raise Problem("--train times training steps: it takes --rows, --length and --precision alone.")
@@ -174,9 +174,9 @@ def bench(
         raise Problem("--rows are pairs of a training step: give --train, too, or --batches instead.")
     if length < 1:
         raise Problem(f"The length must be at least 1 token, not {length}.")
-    from noise2text.recipes import load
-    from noise2text.runs.bench import report
-    from noise2text.settings import change, parse_assignments
+    from noise2text.commands.bench import report
+    from noise2text.core.config import change, parse_assignments
+    from noise2text.models.folder import load
 
     system = load(model, device=device, precision=precision)
     wanted = parse_assignments(sets)
@@ -200,11 +200,11 @@ def bench(
 @app.command()
 def recipes(as_json: Json = False) -> None:
     """List the systems, where they are described, and their presets."""
-    from noise2text.recipes import RECIPES
+    from noise2text.models.registry import recipes
 
     rows = [
         {"name": r.name, "paper": r.paper, "section": r.section, "line": r.line, "presets": list(r.presets)}
-        for r in RECIPES.values()
+        for r in recipes().values()
     ]
     if as_json:
         print(json.dumps(rows, indent=2, ensure_ascii=False))
@@ -221,8 +221,8 @@ def settings(
     preset: Annotated[str | None, typer.Option(help="One of its presets.")] = None,
 ) -> None:
     """List a recipe's settings, their values and what they are."""
-    from noise2text.recipes import find_recipe
-    from noise2text.settings import describe
+    from noise2text.core.config import describe
+    from noise2text.models.registry import find_recipe
 
     for name, value, line in describe(find_recipe(recipe).settings(preset)):
         print(f"{name:<22} {value!s:<14} {line}")

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noise2text import Problem
 from noise2text.cli.options import Json, app
+from noise2text.core.errors import Problem
 
 if TYPE_CHECKING:
-    from noise2text.datasets.build import Built
-    from noise2text.datasets.dataset import Dataset
+    from noise2text.data.builders.build import Built
+    from noise2text.data.builders.dataset import Dataset
 
 __all__ = ["data"]
 
@@ -34,8 +34,8 @@ def data(
     as_json: Json = False,
 ) -> None:
     """Turn the raw files of a dataset of the papers into train.jsonl, valid.jsonl and test.jsonl."""
-    from noise2text.datasets.build import build
-    from noise2text.datasets.registry import DATASETS, find_dataset
+    from noise2text.data.builders.build import build
+    from noise2text.data.builders.registry import DATASETS, find_dataset
 
     if list_all:
         chosen = [find_dataset(name)] if name else list(DATASETS.values())

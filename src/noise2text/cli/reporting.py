@@ -33,9 +33,9 @@ def report(
     device: Device = None,
 ) -> None:
     """Write one page about runs: settings, curves, scores, figures, denoising, worst and best cases."""
+    from noise2text.commands.display import Terminal
     from noise2text.report.evidence import Terms
     from noise2text.report.report import report as write
-    from noise2text.runs.display import Terminal
 
     terms = Terms(sentences=sentences, seed=seed, batch=batch, device=device)
     left_out = [name.strip() for name in without.split(",") if name.strip()]

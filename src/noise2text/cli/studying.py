@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from noise2text import Problem
 from noise2text.cli.options import Device, Json, Sets, app
+from noise2text.core.errors import Problem
 
 __all__ = ["experiment"]
 
@@ -47,18 +47,18 @@ def experiment(
 
     --set changes a training setting in all models that have it, e.g. --set steps=1000.
     """
-    from noise2text.studies import STUDIES, find_study
+    from noise2text.experiments import STUDIES, find_study
 
     if listed:
         _list(as_json)
         return
     if name is None:
         raise Problem(f"Name an experiment, or --list them: {', '.join(STUDIES)}.")
-    from noise2text.runs.display import Terminal
-    from noise2text.settings import parse_assignments
-    from noise2text.studies.corpora import Files
-    from noise2text.studies.grid import run_study
-    from noise2text.studies.table import markdown
+    from noise2text.commands.display import Terminal
+    from noise2text.core.config import parse_assignments
+    from noise2text.experiments.corpora import Files
+    from noise2text.experiments.grid import run_study
+    from noise2text.experiments.table import markdown
 
     given = [file for file in (train, valid, test) if file is not None]
     if len(given) != (3 if scale == "full" else 0):
@@ -82,7 +82,7 @@ def experiment(
 
 
 def _list(as_json: bool) -> None:
-    from noise2text.studies import STUDIES
+    from noise2text.experiments import STUDIES
 
     if as_json:
         facts = [

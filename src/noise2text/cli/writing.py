@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from noise2text import Problem
 from noise2text.cli.options import Device, Sets, app
+from noise2text.core.errors import Problem
 
 __all__ = ["generate", "sample"]
 
@@ -59,11 +59,11 @@ def generate(
     Every generation setting of the model is an option, too, e.g. --steps 10 --length-beam 3; `noise2text
     inspect MODEL` lists them.
     """
-    from noise2text.recipes import load
-    from noise2text.runs.display import counted
-    from noise2text.runs.generate import choose_selector, generate_lines
-    from noise2text.settings import parse_assignments, parse_options
-    from noise2text.text.corpus import read_sources
+    from noise2text.commands.display import counted
+    from noise2text.commands.generate import choose_selector, generate_lines
+    from noise2text.core.config import parse_assignments, parse_options
+    from noise2text.data.corpus import read_sources
+    from noise2text.models.folder import load
 
     texts = read_sources(input)
     system = load(model, device=device, precision=precision)
@@ -110,8 +110,8 @@ def sample(
     precision: Annotated[str, typer.Option(help="float32, bfloat16, int8 (on a CPU) or auto.")] = "auto",
 ) -> None:
     """Write pairs of source and target from noise alone, or fill in what templates leave open."""
-    from noise2text.recipes import load
-    from noise2text.settings import parse_assignments, parse_options
+    from noise2text.core.config import parse_assignments, parse_options
+    from noise2text.models.folder import load
 
     if count < 1:
         raise Problem(f"The count must be at least 1 pair, not {count}.")
@@ -128,7 +128,7 @@ def _complain(line: str) -> None:
 
 def _require_another(output: Path | None, input: str) -> None:
     """Refuse to write over what is still to be read."""
-    from noise2text.text.lines import parts_of
+    from noise2text.data.text_files import parts_of
 
     if output is None or not output.exists():
         return

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from noise2text.problem import Problem
+from noise2text.core.errors import Problem
 
 __all__ = ["anisotropy"]
 

@@ -21,13 +21,14 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from noise2text.diffusion.denoiser import Denoiser, Estimate, Memory
-from noise2text.diffusion.schedules import Level
-from noise2text.diffusion.space import Scores
-from noise2text.text.canvas import Canvas
+from noise2text.data.layouts.canvas import Canvas
+from noise2text.nn.denoiser import Denoiser, Estimate, Level, Memory
+from noise2text.nn.embeddings import Scores
+from noise2text.nn.length_predictor import Lengths
 
 __all__ = [
     "Anchor",
+    "LengthNll",
     "Mse",
     "Nll",
     "Prior",
@@ -191,3 +192,16 @@ class Prior(_OverPositions):
 
     def value(self, trace: Trace) -> Tensor:
         return (self.remains * trace.z0).square().mean(-1)
+
+
+class LengthNll:
+    """The surprise at the right length, one value a sentence."""
+
+    def __init__(self, lengths: Lengths) -> None:
+        self.lengths = lengths
+
+    def mask(self, canvas: Canvas) -> Tensor:
+        return torch.ones_like(canvas.padding[:, :1])
+
+    def value(self, trace: Trace) -> Tensor:
+        return self.lengths.surprise(trace.memory, trace.canvas.padding)

@@ -25,8 +25,8 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
+from noise2text.core.errors import Problem
 from noise2text.diffusion.schedules import Rescaled, VariancePreserving
-from noise2text.problem import Problem
 
 __all__ = [
     "Found",

@@ -15,15 +15,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from noise2text.nn.denoiser import Level
+
 __all__ = [
     "SCHEDULES",
     "Cosine",
-    "Level",
     "Linear",
     "Rescaled",
     "Schedule",
@@ -32,21 +32,6 @@ __all__ = [
     "betas",
     "ends",
 ]
-
-
-@dataclass(frozen=True)
-class Level:
-    """The noise at some time: the signal's factor, the noise's, and the time that the network is told."""
-
-    alpha: Tensor  # (B, 1 or L, 1)
-    sigma: Tensor  # (B, 1 or L, 1)
-    clock: Tensor  # (B, 1 or L)
-    ticks: Tensor | None = None  # (B, 1 or L, W), what the network makes of the clock, if it has been asked
-
-    @property
-    def snr(self) -> Tensor:
-        """The signal-to-noise ratio α²/σ²."""
-        return (self.alpha / self.sigma) ** 2
 
 
 class Schedule(nn.Module, ABC):

@@ -11,18 +11,18 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from noise2text.decoding.settings import DiffusionSettings
+from noise2text.core.config import option, require_least
+from noise2text.data.layouts.padded_target import Filled
+from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.losses import Mse, Nll, Prior, Rounding
 from noise2text.diffusion.schedules import Sqrt, ends
-from noise2text.diffusion.space import Space
-from noise2text.diffusion.speeds import Speeds
-from noise2text.diffusion.times import Uniform
-from noise2text.recipes.recipe import Recipe, unchanged
-from noise2text.recipes.shape import TINY, EncoderDecoderSettings, network
-from noise2text.settings import option, require_least
-from noise2text.system import Diffusion
-from noise2text.text.filled import Filled
-from noise2text.text.tokenizer import Tokenizer
+from noise2text.diffusion.time_samplers import Uniform
+from noise2text.diffusion.token_speeds import Speeds
+from noise2text.generation.config import DiffusionSettings
+from noise2text.models import Diffusion
+from noise2text.models.encoder_decoder_config import TINY, EncoderDecoderSettings, network
+from noise2text.models.registry import Recipe, unchanged
+from noise2text.nn.embeddings import Space
 from noise2text.training.objective import DiffusionObjective
 
 __all__ = ["PRESETS", "RECIPE", "ArDiffusionSettings", "build", "objective"]

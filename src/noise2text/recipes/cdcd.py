@@ -12,20 +12,20 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from noise2text.decoding.settings import DiffusionSettings
+from noise2text.core.config import option, require_least
+from noise2text.core.errors import Problem
+from noise2text.data.layouts.padded_target import Filled
+from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.losses import Nll
-from noise2text.diffusion.sphere import Sphere
-from noise2text.diffusion.times import Uniform
-from noise2text.diffusion.warping import Exponential, Warped
-from noise2text.networks.vocabulary import InterpolatingEncoderDecoder
-from noise2text.problem import Problem
-from noise2text.recipes.recipe import Recipe, unchanged
+from noise2text.diffusion.time_samplers import Uniform
+from noise2text.diffusion.time_warping import Exponential, Warped
+from noise2text.generation.config import DiffusionSettings
+from noise2text.models import Diffusion
+from noise2text.models.encoder_decoder_config import TINY, EncoderDecoderSettings, network
+from noise2text.models.registry import Recipe, unchanged
+from noise2text.nn.spherical_embeddings import Sphere
+from noise2text.nn.vocabulary_head import InterpolatingEncoderDecoder
 from noise2text.recipes.seqdiffuseq import AdaptiveObjective
-from noise2text.recipes.shape import TINY, EncoderDecoderSettings, network
-from noise2text.settings import option, require_least
-from noise2text.system import Diffusion
-from noise2text.text.filled import Filled
-from noise2text.text.tokenizer import Tokenizer
 
 __all__ = ["PRESETS", "RECIPE", "CdcdSettings", "build", "objective"]
 

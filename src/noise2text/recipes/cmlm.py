@@ -15,23 +15,23 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from noise2text.baselines.cmlm import MaskedObjective, MaskPredict
-from noise2text.baselines.settings import MaskPredictSettings
-from noise2text.decoding.selection import BestScore, Selector
-from noise2text.decoding.strategies import Draft
-from noise2text.diffusion.denoiser import Memory
-from noise2text.diffusion.space import Space
-from noise2text.networks.editor import Editor
-from noise2text.networks.lengths import Lengths, top
-from noise2text.problem import Problem
-from noise2text.recipes.recipe import Recipe, unchanged
-from noise2text.settings import option, require_heads, require_least, require_share
-from noise2text.system import System
-from noise2text.text.canvas import Split
-from noise2text.text.rows import Rows
-from noise2text.text.template import Template, find_template
-from noise2text.text.tokenizer import Tokenizer
-from noise2text.training.settings import TrainingSettings
+from noise2text.core.config import option, require_heads, require_least, require_share
+from noise2text.core.errors import Problem
+from noise2text.data.layouts.canvas import Split
+from noise2text.data.layouts.template import Template, find_template
+from noise2text.data.ragged import Rows
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.generation.parallel import Draft
+from noise2text.generation.selection import BestScore, Selector
+from noise2text.models import System
+from noise2text.models.baseline_config import MaskPredictSettings
+from noise2text.models.cmlm import MaskedObjective, MaskPredict
+from noise2text.models.registry import Recipe, unchanged
+from noise2text.nn.denoiser import Memory
+from noise2text.nn.draft_transformer import Editor
+from noise2text.nn.embeddings import Space
+from noise2text.nn.length_predictor import Lengths, top
+from noise2text.training.config import TrainingSettings
 
 __all__ = [
     "PRESETS",

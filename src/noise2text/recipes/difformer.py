@@ -15,22 +15,22 @@ from pathlib import Path
 
 from torch import nn
 
-from noise2text.decoding.settings import LengthSettings
-from noise2text.diffusion.losses import Anchor, Mse, Nll, Rounding, Term
+from noise2text.core.config import option, require_choice, require_heads, require_least, require_share
+from noise2text.core.errors import Problem
+from noise2text.data.layouts.canvas import Split
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.losses import Anchor, LengthNll, Mse, Nll, Rounding, Term
 from noise2text.diffusion.rescaling import find_factor, random_embeddings, rescale_plain, rescale_preserving
 from noise2text.diffusion.schedules import SCHEDULES, Schedule
-from noise2text.diffusion.space import Space
-from noise2text.diffusion.times import Uniform
-from noise2text.networks.lengths import LengthNll, Lengths
-from noise2text.problem import Problem
-from noise2text.recipes.pretrained_embeddings import place_embeddings
-from noise2text.recipes.recipe import Recipe
-from noise2text.recipes.shape import network
-from noise2text.recipes.teachers_layers import StudentSettings, start_from_teacher
-from noise2text.settings import option, require_choice, require_heads, require_least, require_share
-from noise2text.system import LengthDiffusion
-from noise2text.text.canvas import Split
-from noise2text.text.tokenizer import Tokenizer
+from noise2text.diffusion.time_samplers import Uniform
+from noise2text.generation.config import LengthSettings
+from noise2text.models import LengthDiffusion
+from noise2text.models.encoder_decoder_config import network
+from noise2text.models.init_embeddings import place_embeddings
+from noise2text.models.init_from_teacher import StudentSettings, start_from_teacher
+from noise2text.models.registry import Recipe
+from noise2text.nn.embeddings import Space
+from noise2text.nn.length_predictor import Lengths
 from noise2text.training.objective import DiffusionObjective
 
 __all__ = ["PRESETS", "RECIPE", "DifformerSettings", "begin", "build", "objective", "resolve"]

@@ -17,23 +17,24 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from noise2text.decoding.settings import DiffusionSettings
-from noise2text.diffusion.loss_aware import LossAware
+from noise2text.core.config import option, require_choice, require_heads, require_least, require_share
+from noise2text.core.errors import Problem
+from noise2text.data.layouts.canvas import Canvas
+from noise2text.data.layouts.joint import MARKS, Joint
+from noise2text.data.layouts.joint_aligned import Fixed
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.loss_aware_times import LossAware
 from noise2text.diffusion.losses import Mse, Nll, Prior, Rounding, Tally, Term, everything, scored, unweighed
-from noise2text.diffusion.schedules import SCHEDULES, Level, Rescaled, Schedule, ends
-from noise2text.diffusion.space import Space
-from noise2text.diffusion.times import Times, Uniform
-from noise2text.networks.joint import JointTransformer
-from noise2text.problem import Problem
-from noise2text.recipes.recipe import Recipe, unchanged
-from noise2text.settings import option, require_choice, require_heads, require_least, require_share
-from noise2text.system import Diffusion
-from noise2text.text.canvas import Canvas
-from noise2text.text.fixed import Fixed
-from noise2text.text.joint import MARKS, Joint
-from noise2text.text.tokenizer import Tokenizer
+from noise2text.diffusion.schedules import SCHEDULES, Rescaled, Schedule, ends
+from noise2text.diffusion.time_samplers import Times, Uniform
+from noise2text.generation.config import DiffusionSettings
+from noise2text.models import Diffusion
+from noise2text.models.registry import Recipe, unchanged
+from noise2text.nn.denoiser import Level
+from noise2text.nn.embeddings import Space
+from noise2text.nn.joint_transformer import JointTransformer
+from noise2text.training.config import TrainingSettings
 from noise2text.training.objective import DiffusionObjective, Draws
-from noise2text.training.settings import TrainingSettings
 
 __all__ = [
     "COVERAGES",

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.models import Diffusion
+from noise2text.models.registry import Recipe, unchanged
 from noise2text.recipes import diffuseq
 from noise2text.recipes.diffuseq import DiffuseqSettings
-from noise2text.recipes.recipe import Recipe, unchanged
-from noise2text.system import Diffusion
-from noise2text.text.tokenizer import Tokenizer
 
 __all__ = ["PRESETS", "RECIPE", "build"]
 

@@ -14,15 +14,15 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
-from noise2text.networks.decoupled import DecoupledTransformer
-from noise2text.problem import Problem
+from noise2text.core.config import option
+from noise2text.core.errors import Problem
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.models import Diffusion
+from noise2text.models.init_embeddings import place_embeddings
+from noise2text.models.registry import Recipe, unchanged
+from noise2text.nn.decoupled_joint import DecoupledTransformer
 from noise2text.recipes import diffuseq
 from noise2text.recipes.diffuseq import DiffuseqSettings, objective
-from noise2text.recipes.pretrained_embeddings import place_embeddings
-from noise2text.recipes.recipe import Recipe, unchanged
-from noise2text.settings import option
-from noise2text.system import Diffusion
-from noise2text.text.tokenizer import Tokenizer
 
 __all__ = ["PRESETS", "RECIPE", "DecoupledSettings", "begin", "build"]
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from noise2text.networks.vocabulary import KernelTransformer
+from noise2text.core.config import option
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.models import Diffusion
+from noise2text.models.registry import Recipe, unchanged
+from noise2text.nn.vocabulary_head import KernelTransformer
 from noise2text.recipes import diffuseq
 from noise2text.recipes.diffuseq import DiffuseqSettings, objective
-from noise2text.recipes.recipe import Recipe, unchanged
-from noise2text.settings import option
-from noise2text.system import Diffusion
-from noise2text.text.tokenizer import Tokenizer
 
 __all__ = ["PRESETS", "RECIPE", "KernelSettings", "build"]
 

@@ -19,21 +19,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noise2text.decoding.settings import DiffusionSettings, GuidanceSettings
-from noise2text.diffusion.heads import HEADS, Floored, Head, Skipped
+from noise2text.core.config import option, require_choice, require_least, require_share
+from noise2text.core.errors import Problem
+from noise2text.data.layouts.joint import MARKS, Joint
+from noise2text.data.layouts.joint_aligned import Fixed
+from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.losses import unweighed
-from noise2text.diffusion.schedules import SCHEDULES, Level, Schedule, ends
-from noise2text.diffusion.staggered import CUT_OFF, Staggered
-from noise2text.problem import Problem
+from noise2text.diffusion.parameterization import HEADS, Floored, Head, Skipped
+from noise2text.diffusion.position_sigmoid import CUT_OFF, Staggered
+from noise2text.diffusion.schedules import SCHEDULES, Schedule, ends
+from noise2text.generation.config import DiffusionSettings, GuidanceSettings
+from noise2text.models import Diffusion, GuidedDiffusion
+from noise2text.models.registry import Recipe, unchanged
+from noise2text.nn.denoiser import Level
 from noise2text.recipes import diffuseq
-from noise2text.recipes.recipe import Recipe, unchanged
-from noise2text.settings import option, require_choice, require_least, require_share
-from noise2text.system import Diffusion, GuidedDiffusion
-from noise2text.text.fixed import Fixed
-from noise2text.text.joint import MARKS, Joint
-from noise2text.text.tokenizer import Tokenizer
-from noise2text.training.dropping import Dropping
 from noise2text.training.objective import Objective
+from noise2text.training.source_dropout import Dropping
 
 __all__ = ["ORDERS", "RECIPES", "WEIGHTS", "Order", "VariantSettings", "build", "objective"]
 

@@ -15,19 +15,19 @@ from typing import Any
 
 import torch
 
-from noise2text.decoding.strategies import finish
+from noise2text.core.config import change, option
+from noise2text.core.errors import Problem
+from noise2text.data.layouts.joint import Infilled, Joint, Pairs
+from noise2text.data.layouts.template import OPEN, Template, parse_template
+from noise2text.data.ragged import Rows
+from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.losses import Mse, Nll, Prior, Rounding, Term
 from noise2text.diffusion.schedules import ends
-from noise2text.diffusion.times import Uniform
-from noise2text.problem import Problem
+from noise2text.diffusion.time_samplers import Uniform
+from noise2text.generation.parallel import finish
+from noise2text.models import Diffusion
+from noise2text.models.registry import Recipe, unchanged
 from noise2text.recipes import diffuseq
-from noise2text.recipes.recipe import Recipe, unchanged
-from noise2text.settings import change, option
-from noise2text.system import Diffusion
-from noise2text.text.joint import Infilled, Joint, Pairs
-from noise2text.text.rows import Rows
-from noise2text.text.template import OPEN, Template, parse_template
-from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.objective import DiffusionObjective
 
 __all__ = ["PRESETS", "RECIPE", "DiffusionLmSettings", "PairDiffusion", "build", "objective"]

@@ -15,17 +15,17 @@ from typing import Any
 
 from torch import nn
 
-from noise2text.decoding.settings import LengthSettings
-from noise2text.diffusion.clipping import Clipped, FixedClock, Quadratic
-from noise2text.diffusion.losses import Mse, Nll, Rounding
-from noise2text.diffusion.sphere import Sphere
-from noise2text.networks.lengths import LengthNll, Lengths
-from noise2text.recipes.recipe import Recipe, unchanged
-from noise2text.recipes.shape import TINY, EncoderDecoderSettings, network
-from noise2text.settings import option, require_least, require_share
-from noise2text.system import LengthDiffusion
-from noise2text.text.canvas import Split
-from noise2text.text.tokenizer import Tokenizer
+from noise2text.core.config import option, require_least, require_share
+from noise2text.data.layouts.canvas import Split
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.losses import LengthNll, Mse, Nll, Rounding
+from noise2text.diffusion.noise_clipping import Clipped, FixedClock, Quadratic
+from noise2text.generation.config import LengthSettings
+from noise2text.models import LengthDiffusion
+from noise2text.models.encoder_decoder_config import TINY, EncoderDecoderSettings, network
+from noise2text.models.registry import Recipe, unchanged
+from noise2text.nn.length_predictor import Lengths
+from noise2text.nn.spherical_embeddings import Sphere
 from noise2text.training.objective import DiffusionObjective
 
 __all__ = [

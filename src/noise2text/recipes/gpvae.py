@@ -16,12 +16,16 @@ from typing import Any
 
 import torch
 
-from noise2text.baselines.gpvae import Drawn, GpvaeObjective, GpvaeWriter
-from noise2text.baselines.settings import GpvaeSettings
-from noise2text.decoding.strategies import Draft, Step
-from noise2text.diffusion.noise import key
-from noise2text.problem import Problem
-from noise2text.recipes.from_folder import (
+from noise2text.core.config import option, require_least
+from noise2text.core.errors import Problem
+from noise2text.core.random import key
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.generation.parallel import Draft, Step
+from noise2text.models import Autoregressive
+from noise2text.models.baseline_config import GpvaeSettings
+from noise2text.models.gpvae import Drawn, GpvaeObjective, GpvaeWriter
+from noise2text.models.registry import Recipe
+from noise2text.models.transformers_folder import (
     SEQUENCE,
     SequenceSettings,
     keep_architecture,
@@ -29,10 +33,6 @@ from noise2text.recipes.from_folder import (
     start_from_folder,
 )
 from noise2text.recipes.pretrained import TINY, framed, unrecorded
-from noise2text.recipes.recipe import Recipe
-from noise2text.settings import option, require_least
-from noise2text.system import Autoregressive
-from noise2text.text.tokenizer import Tokenizer
 
 __all__ = ["PRESETS", "RECIPE", "Gpvae", "GpvaeTraining", "build", "objective"]
 

@@ -12,16 +12,16 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from noise2text.decoding.autoregressive import AutoregressiveSettings
-from noise2text.diffusion.space import Space
-from noise2text.networks.gru import GRU
-from noise2text.problem import Problem
-from noise2text.recipes.recipe import Recipe, unchanged
-from noise2text.settings import option, require_least, require_share
-from noise2text.system import Autoregressive
-from noise2text.text.tokenizer import Tokenizer
+from noise2text.core.config import option, require_least, require_share
+from noise2text.core.errors import Problem
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.generation.autoregressive import AutoregressiveSettings
+from noise2text.models import Autoregressive
+from noise2text.models.registry import Recipe, unchanged
+from noise2text.nn.embeddings import Space
+from noise2text.nn.recurrent import GRU
+from noise2text.training.config import TrainingSettings
 from noise2text.training.next_token import NextToken
-from noise2text.training.settings import TrainingSettings
 
 __all__ = ["PRESETS", "RECIPE", "GruSettings", "build", "objective"]
 

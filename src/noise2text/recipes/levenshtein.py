@@ -15,19 +15,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from noise2text.baselines.levenshtein import EditObjective, Marks, Page, Policies, Refiner
-from noise2text.baselines.settings import LevenshteinSettings
-from noise2text.decoding.selection import BestScore, Selector
-from noise2text.decoding.strategies import Draft, Step
-from noise2text.problem import Problem
+from noise2text.core.config import option, require_least, require_share
+from noise2text.core.errors import Problem
+from noise2text.data.layouts.canvas import Split
+from noise2text.data.layouts.template import encode_pieces
+from noise2text.data.ragged import Rows
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.generation.parallel import Draft, Step
+from noise2text.generation.selection import BestScore, Selector
+from noise2text.models import System
+from noise2text.models.baseline_config import LevenshteinSettings
+from noise2text.models.levenshtein import EditObjective, Marks, Page, Policies, Refiner
+from noise2text.models.registry import Recipe, unchanged
 from noise2text.recipes.cmlm import EditorSettings, editor_of, never_written
-from noise2text.recipes.recipe import Recipe, unchanged
-from noise2text.settings import option, require_least, require_share
-from noise2text.system import System
-from noise2text.text.canvas import Split
-from noise2text.text.rows import Rows
-from noise2text.text.template import encode_pieces
-from noise2text.text.tokenizer import Tokenizer
 
 __all__ = ["PRESETS", "RECIPE", "EditSettings", "Levenshtein", "build", "objective"]
 

@@ -18,17 +18,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noise2text.baselines.neighbours import Neighbours
-from noise2text.baselines.settings import NearestSettings
-from noise2text.decoding.selection import BestScore, Selector
-from noise2text.decoding.strategies import Draft
-from noise2text.recipes.recipe import Recipe, unchanged
-from noise2text.settings import option
-from noise2text.system import System
-from noise2text.text.prepared import Prepared
-from noise2text.text.rows import Rows
-from noise2text.text.tokenizer import Tokenizer
-from noise2text.training.settings import DataSettings
+from noise2text.core.config import option
+from noise2text.data.ragged import Rows
+from noise2text.data.token_store import Prepared
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.generation.parallel import Draft
+from noise2text.generation.selection import BestScore, Selector
+from noise2text.models import System
+from noise2text.models.baseline_config import NearestSettings
+from noise2text.models.nearest_neighbours import Neighbours
+from noise2text.models.registry import Recipe, unchanged
+from noise2text.training.config import DataSettings
 
 __all__ = ["PRESETS", "RECIPE", "Nearest", "RememberedSettings", "build", "fit"]
 

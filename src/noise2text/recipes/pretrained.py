@@ -13,8 +13,12 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from noise2text.decoding.autoregressive import AutoregressiveSettings
-from noise2text.recipes.from_folder import (
+from noise2text.data.layouts.marked_source import Framed
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.generation.autoregressive import AutoregressiveSettings
+from noise2text.models import Autoregressive
+from noise2text.models.registry import Recipe
+from noise2text.models.transformers_folder import (
     CAUSAL,
     SEQUENCE,
     CausalSettings,
@@ -25,10 +29,6 @@ from noise2text.recipes.from_folder import (
     network,
     start_from_folder,
 )
-from noise2text.recipes.recipe import Recipe
-from noise2text.system import Autoregressive
-from noise2text.text.framed import Framed
-from noise2text.text.tokenizer import Tokenizer
 from noise2text.training.next_token import NextToken
 
 __all__ = ["RECIPES", "TINY", "framed", "objective", "unrecorded"]

@@ -16,20 +16,20 @@ from typing import Any
 
 from torch import Tensor
 
-from noise2text.decoding.settings import PriorSettings
-from noise2text.diffusion.adaptive import Adaptive
+from noise2text.core.config import option, require_heads, require_least, require_share
+from noise2text.core.errors import Problem
+from noise2text.data.layouts.padded_target import Filled
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.adaptive_schedule import Adaptive
 from noise2text.diffusion.losses import Mse, Prior, Rounding, Tally
 from noise2text.diffusion.schedules import Sqrt, ends
-from noise2text.diffusion.space import Space
-from noise2text.diffusion.times import Uniform
-from noise2text.problem import Problem
-from noise2text.recipes.recipe import Recipe, unchanged
-from noise2text.recipes.shape import network
-from noise2text.recipes.teachers_layers import StudentSettings, start_from_teacher
-from noise2text.settings import option, require_heads, require_least, require_share
-from noise2text.system import Diffusion
-from noise2text.text.filled import Filled
-from noise2text.text.tokenizer import Tokenizer
+from noise2text.diffusion.time_samplers import Uniform
+from noise2text.generation.config import PriorSettings
+from noise2text.models import Diffusion
+from noise2text.models.encoder_decoder_config import network
+from noise2text.models.init_from_teacher import StudentSettings, start_from_teacher
+from noise2text.models.registry import Recipe, unchanged
+from noise2text.nn.embeddings import Space
 from noise2text.training.objective import DiffusionObjective, Draws
 
 __all__ = ["PRESETS", "RECIPE", "AdaptiveObjective", "SeqDiffuSeqSettings", "build", "objective"]

@@ -13,15 +13,15 @@ import dataclasses
 from dataclasses import dataclass
 from functools import partial
 
-from noise2text.decoding.settings import WordSettings
-from noise2text.problem import Problem
+from noise2text.core.config import option, require_choice, require_least
+from noise2text.core.errors import Problem
+from noise2text.data.layouts.next_word import WORDS, NextWord
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.generation.config import WordSettings
+from noise2text.models import Diffusion
+from noise2text.models.registry import Recipe, unchanged
 from noise2text.recipes import diffuseq
 from noise2text.recipes.diffuseq import DiffuseqSettings
-from noise2text.recipes.recipe import Recipe, unchanged
-from noise2text.settings import option, require_choice, require_least
-from noise2text.system import Diffusion
-from noise2text.text.next_word import WORDS, NextWord
-from noise2text.text.tokenizer import Tokenizer
 
 __all__ = ["PRESETS", "RECIPE", "WordByWordSettings", "build"]
 

@@ -11,8 +11,8 @@ from collections import Counter
 
 import numpy as np
 
-from noise2text.evaluation.chrf import chrf
-from noise2text.evaluation.score import References
+from noise2text.metrics.chrf import chrf
+from noise2text.metrics.score import References
 from noise2text.report.evidence import Evidence, Subject
 from noise2text.report.markup import Html, Section, element, joined, note, text
 

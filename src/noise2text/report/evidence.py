@@ -18,13 +18,13 @@ from typing import Any
 
 from noise2text.analysis.inputs import Inputs
 from noise2text.analysis.samples import draw_samples, references_of, those_known
-from noise2text.problem import Problem
-from noise2text.recipes import load
-from noise2text.runs.looks import look
-from noise2text.settings import change
-from noise2text.system import Generated, System
-from noise2text.text.corpus import Pair, read_pairs
-from noise2text.text.lines import parts_of
+from noise2text.commands.inspect import look
+from noise2text.core.config import change
+from noise2text.core.errors import Problem
+from noise2text.data.corpus import Pair, read_pairs
+from noise2text.data.text_files import parts_of
+from noise2text.models import Generated, System
+from noise2text.models.folder import load
 
 __all__ = [
     "FEW",

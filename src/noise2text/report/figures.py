@@ -14,11 +14,11 @@ from noise2text.analysis.finding import Finding
 from noise2text.analysis.samples import signature
 from noise2text.analysis.tradeoffs import CANDIDATES, against_candidates, diversity_of
 from noise2text.analysis.walks import from_pure_noise, walk_of
-from noise2text.problem import Problem
+from noise2text.core.errors import Problem
+from noise2text.models import Diffusion
 from noise2text.report.drawing import figures
 from noise2text.report.evidence import SAMPLES, Evidence, Subject
 from noise2text.report.markup import Section, joined, note
-from noise2text.system import Diffusion
 
 __all__ = ["FIGURES", "Figure"]
 

@@ -15,9 +15,11 @@ from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 
-import noise2text
-from noise2text.problem import Problem
-from noise2text.recipes import folder_of
+from noise2text.commands.display import Display, Quiet
+from noise2text.core.errors import Problem
+from noise2text.core.files import write_text_file
+from noise2text.core.version import __version__
+from noise2text.models.shipped import folder_of
 from noise2text.report.cases import cases
 from noise2text.report.emergence import emergence
 from noise2text.report.evidence import Evidence, Terms, first_pairs, gather, pairs_of, parts
@@ -27,8 +29,6 @@ from noise2text.report.page import page
 from noise2text.report.scores import differences, scores
 from noise2text.report.settings import settings
 from noise2text.report.training import training
-from noise2text.runs.display import Display, Quiet
-from noise2text.runs.pages import write_page
 
 __all__ = ["SECTIONS", "report"]
 
@@ -66,7 +66,7 @@ def report(
     for name, make in wanted.items():
         sections.append(make(evidence))
         tell(name)
-    write_page(out, _page(evidence, [each for each in sections if each is not None]))
+    write_text_file(out, _page(evidence, [each for each in sections if each is not None]))
     return out
 
 
@@ -98,6 +98,4 @@ def _check(folders: Sequence[Path], out: Path, without: Collection[str]) -> None
 def _page(evidence: Evidence, sections: Sequence[Section]) -> str:
     names = ", ".join(each.name for each in evidence.subjects)
     facts = f"{evidence.counted()} of {evidence.file}, seed {evidence.terms.seed}"
-    return page(
-        f"Report on {names}", note(f"{facts}; made by noise2text {noise2text.__version__}."), sections
-    )
+    return page(f"Report on {names}", note(f"{facts}; made by noise2text {__version__}."), sections)

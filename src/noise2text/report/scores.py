@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from noise2text.evaluation.intervals import DRAWS
-from noise2text.evaluation.metrics import METRICS, diversity, evaluate
-from noise2text.evaluation.rouge import rouge_l
-from noise2text.evaluation.significance import Tested, paired_bootstrap
-from noise2text.evaluation.tables import Line, lines
+from noise2text.metrics.intervals import DRAWS
+from noise2text.metrics.metrics import METRICS, diversity, evaluate
+from noise2text.metrics.rouge import rouge_l
+from noise2text.metrics.significance import Tested, paired_bootstrap
+from noise2text.metrics.tables import Line, lines
 from noise2text.report.evidence import SAMPLES, Evidence, Subject
 from noise2text.report.markup import Html, Section, details, element, joined, note, table
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from noise2text.models.fingerprint import identity
 from noise2text.report.evidence import Evidence
 from noise2text.report.markup import Html, Section, details, element, joined, table
-from noise2text.runs.identity import identity
 
 __all__ = ["settings"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from noise2text.analysis.curves import curves, read_metrics
 from noise2text.analysis.finding import Finding
-from noise2text.problem import Problem
+from noise2text.core.errors import Problem
 from noise2text.report.drawing import figures
 from noise2text.report.evidence import Evidence
 from noise2text.report.markup import Html, Section, details, joined, note

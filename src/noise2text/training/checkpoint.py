@@ -21,14 +21,15 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from noise2text.problem import Problem
+from noise2text.core.errors import Problem
+from noise2text.core.files import flush_to_disk, write_whole
 from noise2text.training.averaging import Ema
-from noise2text.training.processes import Team
+from noise2text.training.process_group import Team
 
 if TYPE_CHECKING:
-    from noise2text.training.parts import Kind
+    from noise2text.training.sharded_checkpoint import Kind
 
-__all__ = ["latest", "restore", "save", "write_whole"]
+__all__ = ["latest", "restore", "save"]
 
 _PATTERN = "checkpoint-[0-9]*[0-9]"
 
@@ -73,7 +74,7 @@ def _put_in_place(draft: Path, folder: Path) -> None:
     """Make a complete draft the newest checkpoint of its run."""
     for file in draft.rglob("*"):  # several processes write theirs into a folder of its own
         if file.is_file():
-            _flush(file)
+            flush_to_disk(file)
     shutil.rmtree(folder, ignore_errors=True)
     os.rename(draft, folder)
     for old in folder.parent.glob(_PATTERN):
@@ -104,28 +105,12 @@ def restore(
     return facts
 
 
-def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` make a file under another name, then put it in its place at once."""
-    draft = path.with_name(path.name + ".draft")
-    draft.touch()  # with the rights that the user gives to new files; safetensors gives others none
-    rights = draft.stat().st_mode
-    write(draft)
-    draft.chmod(rights)
-    _flush(draft)
-    os.replace(draft, path)
-
-
-def _flush(file: Path) -> None:
-    with file.open("rb") as opened:
-        os.fsync(opened.fileno())
-
-
 def _write_state(tensors: dict[str, Tensor], draft: Path, team: Team) -> None:
     if team.is_alone:
         whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
         write_whole(draft / "training.safetensors", lambda path: save_file(whole, path))
         return
-    from noise2text.training import parts
+    from noise2text.training import sharded_checkpoint as parts
 
     parts.write(draft / "training", tensors, team)
 
@@ -134,7 +119,7 @@ def _read_state(
     folder: Path, module: nn.Module, averages: dict[str, Tensor], observed: dict[str, Tensor], team: Team
 ) -> list[dict[str, Tensor]]:
     """The optimiser's state of each parameter; averages and what was observed are filled."""
-    from noise2text.training import parts
+    from noise2text.training import sharded_checkpoint as parts
 
     shared = folder / "training"
     place = shared if shared.is_dir() else folder

@@ -20,16 +20,16 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from noise2text.diffusion.noise import gaussian, key, uniform
-from noise2text.diffusion.schedules import Level
-from noise2text.diffusion.space import Space
-from noise2text.networks.classifier import Classifier
-from noise2text.problem import Problem
-from noise2text.settings import change, option, require_heads, require_least, require_share
-from noise2text.text.canvas import Layout
-from noise2text.text.rows import Rows
-from noise2text.training.checkpoint import write_whole
-from noise2text.training.rates import cosine
+from noise2text.core.config import change, option, require_heads, require_least, require_share
+from noise2text.core.errors import Problem
+from noise2text.core.files import write_whole
+from noise2text.core.random import gaussian, key, uniform
+from noise2text.data.layouts.canvas import Layout
+from noise2text.data.ragged import Rows
+from noise2text.nn.classifier import Classifier
+from noise2text.nn.denoiser import Level
+from noise2text.nn.embeddings import Space
+from noise2text.training.lr_schedules import cosine
 
 __all__ = [
     "ClassifierSettings",

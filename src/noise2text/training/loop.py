@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from noise2text.diffusion.noise import key
-from noise2text.text.canvas import Canvas
-from noise2text.training.engines import Alone
+from noise2text.core.random import key
+from noise2text.data.layouts.canvas import Canvas
+from noise2text.training.distributed import Alone
+from noise2text.training.lr_schedules import Rate
 from noise2text.training.objective import Objective
-from noise2text.training.passes import MicroBatch, Pass
-from noise2text.training.processes import Team
-from noise2text.training.rates import Rate
+from noise2text.training.process_group import Team
+from noise2text.training.step_runner import MicroBatch, Pass
 
 __all__ = ["Tick", "evaluate_loss", "train_steps"]
 

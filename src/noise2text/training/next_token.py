@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from noise2text.diffusion.denoiser import Memory
+from noise2text.data.layouts.canvas import Canvas
 from noise2text.diffusion.losses import Anchor, Nll, Tally
-from noise2text.networks.writer import Writer, shifted
-from noise2text.text.canvas import Canvas
+from noise2text.nn.denoiser import Memory
+from noise2text.nn.incremental_decoder import Writer, shifted
 from noise2text.training.objective import Objective
 
 __all__ = ["NextToken"]

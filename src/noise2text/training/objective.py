@@ -15,12 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noise2text.diffusion.denoiser import Denoiser
+from noise2text.core.random import Normal, gaussian, key, normal, uniform
+from noise2text.data.layouts.canvas import Canvas
 from noise2text.diffusion.losses import Spell, Tally, Term, Trace, spell
-from noise2text.diffusion.noise import Normal, gaussian, key, normal, uniform
-from noise2text.diffusion.schedules import Level
-from noise2text.diffusion.times import Times
-from noise2text.text.canvas import Canvas
+from noise2text.diffusion.time_samplers import Times
+from noise2text.nn.denoiser import Denoiser, Level
 
 __all__ = ["DiffusionObjective", "Draws", "Objective"]
 

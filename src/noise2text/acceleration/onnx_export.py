@@ -1,0 +1,198 @@
+"""A denoiser's network as ONNX graphs, which other engines than torch can run:
+
+    read   tokens, padding                                             → states, keys, values
+    step   z, clock, padding (guess, source_padding, keys, values)     → mean, hidden
+    round  hidden                                                      → logits
+
+A network that finds its source on the canvas has nothing to read; one that rounds by its embeddings needs no
+graph for it. Sentences S, their candidates C, the lengths of source and target stay open. The rows of a step
+come as (S, C, …), so that the graph knows whose candidates they are. Layers of `int8` become products of
+whole numbers, a unit a row, as in torch (`nodes`); the engine's own rounding would have one a batch.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from noise2text.acceleration.onnx_operators import call_by_name, translations
+from noise2text.core.errors import Problem
+from noise2text.data.layouts.canvas import Source
+from noise2text.nn.denoiser import Denoiser, Estimate, Held, Level, Memory
+
+__all__ = ["Graph", "graphs", "onnx_of"]
+
+LARGEST = 2_000_000_000  # bytes of weights that one ONNX file can hold, with some room
+
+Axes = dict[int, str]
+"""The open axes of an input, and what they count."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A function to be written: what computes it, an example of each input, and the names."""
+
+    module: nn.Module
+    inputs: Mapping[str, tuple[Tensor, Axes]]
+    outputs: tuple[str, ...]
+
+
+class _Free(Held):
+    """What holds nothing: a session's z was held before."""
+
+    def hold(self, x: Tensor) -> Tensor:
+        return x
+
+
+class _Part(nn.Module):
+    """A part of a network as a function of tensors alone."""
+
+    def __init__(self, network: Denoiser) -> None:
+        super().__init__()
+        self.network = network
+
+
+class _Read(_Part):
+    def forward(self, tokens: Tensor, padding: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        memory = self.network.read(Source(tokens, padding))
+        return memory.states, memory.keys, memory.values
+
+
+class _CanvasStep(_Part):
+    """A step of a network that finds all on the canvas."""
+
+    def forward(self, z: Tensor, clock: Tensor, padding: Tensor) -> tuple[Tensor, Tensor]:
+        rows, hidden = z.flatten(0, 1), padding.flatten(0, 1)
+        nothing = Memory(rows, hidden, rows, rows)
+        return _step(self.network, rows, clock=clock, memory=nothing, padding=hidden, guess=None)
+
+
+class _SourceStep(_Part):
+    """A step of a network that looks at the source."""
+
+    def forward(
+        self,
+        z: Tensor,
+        clock: Tensor,
+        padding: Tensor,
+        guess: Tensor,
+        source_padding: Tensor,
+        keys: Tensor,
+        values: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        memory = Memory(keys, source_padding, keys, values)
+        rows, before = z.flatten(0, 1), guess.flatten(0, 1)
+        return _step(
+            self.network, rows, clock=clock, memory=memory, padding=padding.flatten(0, 1), guess=before
+        )
+
+
+class _Round(_Part):
+    def forward(self, hidden: Tensor) -> Tensor:
+        return self.network.logits(Estimate(hidden, hidden))
+
+
+def _step(
+    network: Denoiser, z: Tensor, *, clock: Tensor, memory: Memory, padding: Tensor, guess: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """ẑ₀ and the last states; a network looks at nothing of a level but its clock."""
+    estimate: Estimate = network(z, Level(clock, clock, clock), memory, _Free(z, padding, padding), guess)
+    return estimate.mean, estimate.hidden
+
+
+@torch.no_grad()
+def graphs(network: Denoiser, *, clocks: bool) -> dict[str, Graph]:
+    """The graphs of a network by name; `clocks` says whether each position has a clock of its own."""
+    sentences, candidates, length, width = 2, 3, 5, 4  # each axis must be told from the others
+    source = Source(
+        torch.zeros(sentences, width, dtype=torch.long), torch.zeros(sentences, width, dtype=torch.bool)
+    )
+    memory = network.read(source)
+    z = torch.zeros(sentences, candidates, length, network.space.dim)
+    rows, there = {0: "sentences", 1: "candidates", 2: "length"}, {0: "sentences", 1: "source_length"}
+    clock = torch.zeros(1, length if clocks else 1)
+    canvas: dict[str, tuple[Tensor, Axes]] = {
+        "z": (z, rows),
+        "clock": (clock, {1: "length"} if clocks else {}),
+        "padding": (torch.zeros(z.shape[:-1], dtype=torch.bool), rows),
+    }
+    found: dict[str, Graph] = {}
+    if memory.keys.numel():
+        read: dict[str, tuple[Tensor, Axes]] = {
+            "tokens": (source.tokens, there),
+            "padding": (source.padding, there),
+        }
+        found["read"] = Graph(_Read(network), read, ("states", "keys", "values"))
+        open_keys = {1: "sentences", 3: "source_length"}
+        inputs = canvas | {
+            "guess": (z.clone(), rows),
+            "source_padding": (source.padding, there),
+            "keys": (memory.keys, open_keys),
+            "values": (memory.values, open_keys),
+        }
+        found["step"] = Graph(_SourceStep(network), inputs, ("mean", "hidden"))
+    else:
+        found["step"] = Graph(_CanvasStep(network), canvas, ("mean", "hidden"))
+    if type(network).logits is not Denoiser.logits:
+        hidden = torch.zeros(sentences, length, memory.states.shape[-1])
+        found["round"] = Graph(_Round(network), {"hidden": (hidden, {0: "rows", 1: "length"})}, ("logits",))
+    return found
+
+
+def onnx_of(graph: Graph) -> bytes:
+    """The graph as ONNX, its weights within; the module's 8-bit layers then multiply by name (`nodes`)."""
+    try:
+        import onnx  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise Problem(
+            "The export needs the packages onnx and onnxscript: install noise2text[export]."
+        ) from error
+    weights = (*graph.module.parameters(), *graph.module.buffers())
+    if sum(weight.nbytes for weight in weights) > LARGEST:
+        raise Problem("This model is too large to be exported: an ONNX file holds at most 2 GB of weights.")
+    call_by_name(graph.module)
+    with _quiet():
+        program = torch.onnx.export(
+            graph.module.eval(),
+            tuple(example for example, _ in graph.inputs.values()),
+            input_names=list(graph.inputs),
+            output_names=list(graph.outputs),
+            dynamic_shapes=tuple(axes for _, axes in graph.inputs.values()),
+            custom_translation_table=translations(),
+            dynamo=True,
+            verbose=False,
+        )
+    assert program is not None
+    return _plain(program.model_proto)
+
+
+def _plain(model: Any) -> bytes:
+    """The graph without notes on where in which program each node comes from."""
+    for node in (model, model.graph, *model.graph.node, *model.graph.input, *model.graph.output):
+        node.ClearField("metadata_props")
+        node.ClearField("doc_string")
+    for value in (*model.graph.value_info, *model.graph.initializer):
+        value.ClearField("metadata_props")
+    written: bytes = model.SerializeToString(deterministic=True)
+    return written
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Within, torch does not tell of packages that are not needed, or of axes of the same name."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

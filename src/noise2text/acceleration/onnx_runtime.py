@@ -1,0 +1,139 @@
+"""A network that onnxruntime runs: the graphs of `graphs`, behind the protocol of a denoiser.
+
+The walk, the solvers, control and selection do not see the difference. Tensors of torch and arrays of the
+sessions share their memory, so that a step copies nothing. What embeds and rounds, the space, stays torch's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from noise2text.core.errors import Problem
+from noise2text.data.layouts.canvas import Source
+from noise2text.nn.denoiser import Denoiser, Estimate, Held, Level, Memory
+from noise2text.nn.embeddings import Space
+
+__all__ = ["ENGINE", "Engine", "Session", "Sessions", "fingerprint"]
+
+ENGINE = "onnxruntime"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What runs the network of an exported model."""
+
+    precision: str  # float32 or int8
+    parameters: int  # of the whole model, most of which are in the graphs
+    graphs: Mapping[str, str]  # the fingerprint of each graph's file, by its name
+    name: str = ENGINE
+
+    @classmethod
+    def of(cls, value: Any, path: Path) -> Engine:
+        """The engine that a configuration file tells of."""
+        if not isinstance(value, dict) or value.get("name") != ENGINE or set(value) != set(_FIELDS):
+            raise Problem(f"{path} names an engine that is not known here; export the model again.")
+        if "step" not in value["graphs"] or not set(value["graphs"]) <= set(_GRAPHS):
+            raise Problem(f"{path} does not name the graphs of a model; export the model again.")
+        return cls(**value)
+
+
+_FIELDS = ("precision", "parameters", "graphs", "name")
+_GRAPHS = ("read", "step", "round")
+
+
+class Session:
+    """A graph that onnxruntime runs, as a function of tensors by name."""
+
+    def __init__(self, graph: bytes) -> None:
+        library = _onnxruntime()
+        options = library.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        # Threads wait for each other at every node, and sleep would cost them more than most nodes take. But
+        # between two steps torch computes: threads that go on spinning would take its time.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "1")
+        options.add_session_config_entry("session.force_spinning_stop", "1")
+        options.log_severity_level = 3
+        self.session = library.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        self.inputs = {each.name: each.shape for each in self.session.get_inputs()}
+
+    def __call__(self, given: Mapping[str, Tensor]) -> list[Tensor]:
+        """The graph's outputs; what is given and is none of its inputs is left aside."""
+        feed = {name: given[name].detach().contiguous().numpy() for name in self.inputs}
+        return [torch.from_numpy(array) for array in self.session.run(None, feed)]
+
+
+class Sessions(Denoiser):
+    """A denoiser whose network is in sessions; it only generates, and only on the CPU."""
+
+    def __init__(self, space: Space, sessions: Mapping[str, Session]) -> None:
+        """Sessions by name: step, and read and round where the network has them."""
+        super().__init__()
+        self.space, self.sessions = space, dict(sessions)
+
+    @classmethod
+    def open(cls, space: Space, folder: Path, engine: Engine) -> Sessions:
+        """The sessions of an exported folder, whose files must be those that were written."""
+        files = {name: (folder / f"{name}.onnx", known) for name, known in engine.graphs.items()}
+        return cls(space, {name: Session(_whole(path, known)) for name, (path, known) in files.items()})
+
+    def read(self, source: Source) -> Memory:
+        if "read" not in self.sessions:
+            nothing = self.space.table.new_empty(len(source.tokens), 0)
+            return Memory(nothing, source.padding, nothing, nothing)
+        given = {"tokens": source.tokens, "padding": source.padding}
+        states, keys, values = self.sessions["read"](given)
+        return Memory(states, source.padding, keys, values)
+
+    def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
+        step, z = self.sessions["step"], held.hold(z)
+        rows = (len(memory.padding), -1)  # sentences and their candidates
+        shared = step.inputs["clock"][1] == 1
+        given = {
+            "z": z.unflatten(0, rows),
+            "guess": (torch.zeros_like(z) if guess is None else guess).unflatten(0, rows),
+            "clock": level.clock.float().expand(1, -1 if shared else z.shape[1]),
+            "padding": held.padding.unflatten(0, rows),
+            "source_padding": memory.padding,
+            "keys": memory.keys,
+            "values": memory.values,
+        }
+        return Estimate(*step(given))
+
+    def logits(self, estimate: Estimate) -> Tensor:
+        if "round" not in self.sessions:
+            return super().logits(estimate)
+        (logits,) = self.sessions["round"]({"hidden": estimate.hidden})
+        return logits
+
+
+def fingerprint(graph: bytes) -> str:
+    """What no other graph has."""
+    return hashlib.sha256(graph).hexdigest()
+
+
+def _whole(path: Path, known: str) -> bytes:
+    """The bytes of a graph's file, if they are those that were written."""
+    try:
+        graph = path.read_bytes()
+    except OSError as error:
+        raise Problem(f"{path} cannot be read: the folder is not a complete exported model.") from error
+    if fingerprint(graph) != known:
+        raise Problem(f"{path} is not the file that was exported; copy it again, or export the model again.")
+    return graph
+
+
+def _onnxruntime() -> Any:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise Problem(
+            "An exported model needs the package onnxruntime: install noise2text[export]."
+        ) from error
+    return onnxruntime

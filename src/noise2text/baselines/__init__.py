@@ -1,1 +1,0 @@
-"""What diffusion is compared with."""

@@ -1,0 +1,28 @@
+"""The average of several models of one run, as a model folder of its own."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from safetensors.torch import load_file, save_file
+
+from noise2text.core.errors import Problem
+from noise2text.core.files import write_whole
+from noise2text.training.averaging import mean_of
+
+__all__ = ["average_folders"]
+
+
+def average_folders(folders: Sequence[Path], out: Path) -> None:
+    """Write the mean of the folders' weights to `out`, with the first one's other files."""
+    states = [load_file(folder / "model.safetensors") for folder in folders]
+    if len({str({name: value.shape for name, value in state.items()}) for state in states}) != 1:
+        raise Problem(f"{folders[0]} and the others do not have the same shape and cannot be averaged.")
+    out.mkdir(parents=True, exist_ok=True)
+    for name in ("config.json", "generation_config.json", "tokenizer.json"):
+        shutil.copyfile(folders[0] / name, out / name)
+    write_whole(
+        out / "model.safetensors", lambda path: save_file(mean_of(states), path, metadata={"format": "pt"})
+    )

@@ -1,0 +1,250 @@
+"""Distil: the teacher's text for every source of a corpus (Kim and Rush, 2016, sequence-level distillation).
+
+A source has many right answers; a teacher's are more alike, and easier to learn in parallel. What comes out
+is a corpus like any other, in the order of the input.
+
+Process r of n answers the sources r, r + n, r + 2n, … and adds them, a line each, to OUTPUT.part-r-of-n; the
+first line of a part says what made it. A process that was killed finds its whole lines there, checks that
+they belong to the same sources, and goes on behind them. When all are done, process 0 merges the parts into
+OUTPUT. Nothing depends on n but the speed: the noise of a text comes from its place in the input.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from noise2text.commands.display import Display, Quiet
+from noise2text.commands.generate import WINDOW
+from noise2text.core.config import change
+from noise2text.core.errors import Problem, Stopped
+from noise2text.core.files import write_whole
+from noise2text.data.corpus import read_sources
+from noise2text.models import System
+from noise2text.models.fingerprint import identity
+from noise2text.models.folder import load
+from noise2text.training.process_group import Team
+
+__all__ = ["Distilled", "Share", "distill"]
+
+
+class Share(Team):
+    """Which part of the sources this process answers."""
+
+    def part(self, output: Path) -> Path:
+        """The file that this process adds to."""
+        return output.with_name(f"{output.name}.part-{self.rank}-of-{self.world}")
+
+    def parts(self, output: Path) -> list[Path]:
+        """The files of all processes."""
+        return [Share(rank, self.world).part(output) for rank in range(self.world)]
+
+
+@dataclass(frozen=True)
+class Distilled:
+    """How many pairs were written, and how many sources were left out since one side would be empty."""
+
+    pairs: int
+    left_out: int
+
+
+def distill(
+    teacher: Path,
+    *,
+    input: str,
+    output: Path,
+    settings: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    batch: int = 32,
+    device: str | None = None,
+    precision: str = "auto",
+    display: Display | None = None,
+) -> Distilled | None:
+    """Write the corpus; what was done is returned to process 0, and None to the others."""
+    share, display, settings = Share.here(), display or Quiet(), dict(settings or {})
+    if batch < 1:
+        raise Problem(f"The batch must hold at least 1 sentence, not {batch}.")
+    sources = _Sources(input, share)
+    system = load(teacher, device=share.device(device), precision=precision)
+    how = change(system.how, settings, where="distill")
+    _check_output(output, share)
+    guided = identity(teacher, guide=getattr(how, "guide", ""))
+    made_by = {"teacher": guided, "how": str(how), "seed": seed, "precision": precision}
+    with ExitStack() as stack:
+        stack.enter_context(share.meeting())  # without a device: files need no GPU
+        with _open_part(share.part(output)) as part:
+            done = _go_on(part, made_by, sources, share.part(output))
+            try:
+                _answer(system, part, sources, done, settings, seed=seed, batch=batch, display=display)
+            except KeyboardInterrupt as stop:
+                raise Stopped("Stopped; the same command goes on from there.") from stop
+        share.wait()
+        return _merge(output, share, display) if share.is_first else None
+
+
+class _Sources:
+    """The sources of this process and their places in the input; a file is read anew each time."""
+
+    def __init__(self, path: str, share: Share) -> None:
+        if path == "-" and share.world > 1:
+            raise Problem("Several processes cannot share standard input: name a file.")
+        self.path, self.share = path, share
+        self.kept = list(read_sources(path)) if path == "-" else None
+        # A line that cannot be read is better found now than after hours.
+        self.total = sum(1 for _ in self._all())
+        if not self.total:
+            raise Problem(f"{path} holds no line: there is nothing to distil.")
+        self.count = len(range(share.rank, self.total, share.world))
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        return islice(enumerate(self._all()), self.share.rank, None, self.share.world)
+
+    def _all(self) -> Iterator[str]:
+        return iter(self.kept) if self.kept is not None else read_sources(self.path)
+
+
+# The part of one process
+
+
+def _check_output(output: Path, share: Share) -> None:
+    if output.exists():
+        raise Problem(f"{output} is already there: name another file, or delete it.")
+    if output.suffix != ".jsonl":
+        raise Problem(f"The pairs are written as JSON Lines: name a file that ends in .jsonl, not {output}.")
+    own = {path.name for path in share.parts(output)}
+    for path in sorted(output.parent.glob(f"{glob.escape(output.name)}.part-*-of-*")):
+        if path.name not in own:
+            world = f"{path.name.rsplit('-', 1)[1]} processes: go on with as many, not {share.world}"
+            raise Problem(f"{path} was begun by {world}, or delete the parts.")
+
+
+def _open_part(path: Path) -> BinaryIO:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        return path.open("r+b")
+    except OSError as error:
+        raise Problem(f"{path} cannot be written: {error.strerror}.") from error
+
+
+def _go_on(part: BinaryIO, made_by: dict[str, Any], sources: _Sources, path: Path) -> int:
+    """How many answers are there already; a torn last line is cut off, and the file is ready for more."""
+    done, whole = -1, 0
+    own = iter(sources)
+    for line in part:
+        if not line.endswith(b"\n"):
+            break
+        if done < 0:
+            _check_maker(line, made_by, path)
+        else:
+            _check_source(line, next(own, None), path, number=done + 2)
+        done, whole = done + 1, whole + len(line)
+    part.seek(whole)
+    part.truncate()
+    if done < 0:
+        _add(part, [made_by])
+    return max(0, done)
+
+
+def _check_maker(line: bytes, made_by: dict[str, Any], path: Path) -> None:
+    found = _parsed(line)
+    for name, value in made_by.items():
+        if found.get(name) != value:
+            other = f"{found.get(name)!r}, not {value!r}"
+            raise Problem(f"{path} was begun with another {name}: {other}; delete it to begin again.")
+
+
+def _check_source(line: bytes, source: tuple[int, str] | None, path: Path, *, number: int) -> None:
+    if source is None or _parsed(line).get("src") != source[1]:
+        where = "the end" if source is None else f"line {source[0] + 1}"
+        raise Problem(
+            f"{path}, line {number} does not belong to {where} of the input: give the input that it was made "
+            f"from, or delete it to begin again."
+        )
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _add(part: BinaryIO, records: list[dict[str, Any]]) -> None:
+    for record in records:
+        part.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+    part.flush()
+    os.fsync(part.fileno())
+
+
+def _answer(
+    system: System,
+    part: BinaryIO,
+    sources: _Sources,
+    done: int,
+    settings: dict[str, Any],
+    *,
+    seed: int,
+    batch: int,
+    display: Display,
+) -> None:
+    """Add the answers to the sources that have none yet, a window at a time."""
+    display.start(sources.count)
+    if done:
+        display.say(f"{done:,} of {sources.count:,} were there already")
+    rest, truncated = islice(sources, done, None), 0
+    while window := list(islice(rest, batch * WINDOW)):
+        places, texts = [place for place, _ in window], [text for _, text in window]
+        made = system.generate(texts, seed=seed, batch=batch, places=places, **settings)
+        pairs = zip(texts, made.texts, strict=True)
+        _add(part, [{"src": source, "trg": text} for source, text in pairs])
+        done, truncated = done + len(window), truncated + made.truncated
+        display.progress(done, "sources")
+    if truncated:
+        display.say(f"{truncated:,} sources were longer than {system.max_source} tokens and were cut")
+
+
+# All parts
+
+
+def _merge(output: Path, share: Share, display: Display) -> Distilled:
+    """One corpus of all parts in the order of the input, less what training would refuse; then they go."""
+    counts = {True: 0, False: 0}
+
+    def write(draft: Path) -> None:
+        with ExitStack() as stack:
+            merged = stack.enter_context(draft.open("wb"))
+            parts = [stack.enter_context(path.open("rb")) for path in share.parts(output)]
+            for part in parts:
+                part.readline()  # what made it
+            for line in _in_turn(parts):
+                pair = json.loads(line)
+                says_something = bool(pair["src"].strip() and pair["trg"].strip())
+                counts[says_something] += 1
+                if says_something:
+                    merged.write(line)
+
+    write_whole(output, write)
+    for path in share.parts(output):
+        path.unlink()
+    left_out = f"; {counts[False]:,} left out, whose source or text is empty" if counts[False] else ""
+    display.say(f"{output}: {counts[True]:,} pairs{left_out}")
+    return Distilled(counts[True], counts[False])
+
+
+def _in_turn(parts: Sequence[BinaryIO]) -> Iterator[bytes]:
+    """A line of each file, again and again; only the last round may be short."""
+    while True:
+        for part in parts:
+            line = part.readline()
+            if not line:
+                return
+            yield line

@@ -1,0 +1,80 @@
+"""Evaluation of files: texts, their references and whatever else there is, to one result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from noise2text.core.errors import Problem
+from noise2text.data.corpus import read_candidates, read_references, read_sources, read_texts
+from noise2text.metrics.intervals import DRAWS
+from noise2text.metrics.metrics import METRICS, Metric, References, diversity, evaluate
+from noise2text.metrics.significance import paired_bootstrap
+
+__all__ = ["Files", "evaluate_files"]
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where the texts, the references and, if there are any, the other things are."""
+
+    texts: str
+    references: str
+    sources: str | None = None
+    against: str | None = None  # another system's texts
+    candidates: str | None = None  # several texts a source; without it those in the file of the texts, if any
+
+
+def evaluate_files(
+    files: Files, *, metrics: Sequence[Metric] = METRICS, confidence: bool = False
+) -> dict[str, Any]:
+    """What `evaluate` finds, "diversity" where there are candidates, and "against" where there is a rival."""
+    draws = DRAWS if confidence else 0
+    texts, references = read_texts(files.texts), read_references(files.references)
+    sources = None if files.sources is None else list(read_sources(files.sources))
+    candidates = _candidates(files, len(texts))
+    rival = None if files.against is None else read_texts(files.against)
+    result = evaluate(texts, references, sources, metrics=metrics, draws=draws)
+    if candidates is not None:
+        result["diversity"] = diversity(candidates, draws=draws)
+    if files.against is not None and rival is not None:
+        tests = _tests({files.against: rival, files.texts: texts}, references, sources, metrics)
+        result["against"] = {"file": files.against, "tests": tests}
+    return result
+
+
+def _candidates(files: Files, count: int) -> list[list[str]] | None:
+    if files.candidates is None:
+        # Standard input can be read only once, and the texts were.
+        return None if files.texts == "-" else read_candidates(files.texts)
+    found = read_candidates(files.candidates)
+    if found is None:
+        raise Problem(f'{files.candidates} has no candidates: give JSON Lines with a list "candidates".')
+    if len(found) != count:
+        lines = f"{len(found)} lines of candidates and {count} texts"
+        raise Problem(f"The lines do not pair up, {lines}: give one line a sentence, in the same order.")
+    return found
+
+
+def _tests(
+    systems: dict[str, list[str]],
+    references: References,
+    sources: list[str] | None,
+    metrics: Sequence[Metric],
+) -> list[dict[str, Any]]:
+    """For each metric both scores, their difference, and how likely it is by chance."""
+    if len(systems) == 1:
+        raise Problem("The texts cannot be tested against themselves: give another file with --against.")
+    theirs, ours = paired_bootstrap(systems, references, sources, metrics=metrics).values()
+    return [
+        {
+            "metric": own.metric,
+            "score": own.score,
+            "other": other.score,
+            "difference": own.score - other.score,
+            "p": own.p,
+            "signature": own.signature,
+        }
+        for own, other in zip(ours, theirs, strict=True)
+    ]

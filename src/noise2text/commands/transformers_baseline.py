@@ -1,0 +1,44 @@
+"""What `bench` compares with: Hugging Face's `generate` with a Marian model of the same shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+from noise2text.core.errors import Problem
+from noise2text.models import System
+
+__all__ = ["peer_call", "peer_model"]
+
+
+def peer_model(
+    system: System, *, width: int, ffn: int, heads: int, layers: int, length: int, dtype: torch.dtype
+) -> Any:
+    """A Marian model of this shape, with random weights and the system's number of tokens."""
+    try:
+        from transformers import MarianConfig, MarianMTModel
+    except ImportError as error:
+        raise Problem("The peer needs the package transformers; install noise2text[pretrained].") from error
+    sides: dict[str, Any] = {"layers": layers, "ffn_dim": ffn, "attention_heads": heads}
+    config = MarianConfig(
+        vocab_size=len(system.tokenizer),
+        d_model=width,
+        max_position_embeddings=4 * length,
+        pad_token_id=0,
+        eos_token_id=1,
+        decoder_start_token_id=0,
+        **{f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in sides.items()},
+    )
+    model: Any = MarianMTModel(config)
+    return model.to(system.device, dtype=dtype).eval()
+
+
+def peer_call(model: Any, batch: int, *, length: int, beams: int) -> Callable[[], object]:
+    """What has the peer read rows of so many tokens and write as many."""
+    tokens = torch.randint(2, model.config.vocab_size, (batch, length), device=model.device)
+    how: dict[str, Any] = {"num_beams": beams, "max_new_tokens": length, "min_new_tokens": length}
+    call = partial(model.generate, tokens, attention_mask=torch.ones_like(tokens), do_sample=False, **how)
+    return torch.inference_mode()(call)

@@ -1,0 +1,81 @@
+"""Where a model runs: the device by its name, the precision that suits it, and the way there."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from noise2text.core.errors import Problem
+
+__all__ = ["autocast", "find_device", "find_dtype", "has_triton", "send", "tensor_cores"]
+
+SMALL = 1 << 16  # bytes
+
+
+def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
+    """Within, products are computed in the precision, the weights staying as they are."""
+    dtype = find_dtype(precision, device)
+    if dtype == torch.float32:
+        return nullcontext()
+    # No cache: the guess of self-conditioning runs without gradients, and its cast weights must not stay.
+    return torch.autocast(device.type, dtype, cache_enabled=False)
+
+
+@functools.cache
+def has_triton() -> bool:
+    """Whether our own kernels can be compiled; torch's CUDA builds for Linux bring Triton along."""
+    return importlib.util.find_spec("triton") is not None
+
+
+@contextmanager
+def tensor_cores(weights: Tensor) -> Iterator[None]:
+    """Within, a GPU may round factors of float32 products to TF32, if the weights are coarser than that."""
+    before = torch.get_float32_matmul_precision()
+    if weights.is_cuda and weights.dtype in (torch.bfloat16, torch.float16):
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def send(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """The tensor on a device; neither the host nor what the device is doing waits for it.
+
+    CUDA sends up to 64 KiB from anywhere without waiting; for more, the memory has to be pinned.
+    """
+    large = tensor.nbytes > SMALL
+    if large and tensor.device.type == "cpu" and torch.device(device).type == "cuda":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
+
+
+def find_device(name: str | torch.device | None) -> torch.device:
+    """The named device; without a name, the GPU when there is one."""
+    try:
+        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise Problem(f"There is no device {name!r} here; leave it out to use what there is.") from error
+    return device
+
+
+def find_dtype(precision: str, device: torch.device) -> torch.dtype:
+    """The type of the weights: float32, bfloat16, or auto: bfloat16 on a GPU; int8 rounds float32 ones."""
+    if precision not in _DTYPES:
+        raise Problem(f"The precision is one of {', '.join(_DTYPES)}, not {precision!r}.")
+    return _DTYPES[precision](device)
+
+
+_DTYPES: dict[str, Callable[[torch.device], torch.dtype]] = {
+    "auto": lambda device: torch.bfloat16 if device.type == "cuda" else torch.float32,
+    "float32": lambda device: torch.float32,
+    "bfloat16": lambda device: torch.bfloat16,
+    "int8": lambda device: torch.float32,
+}

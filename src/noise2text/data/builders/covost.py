@@ -1,0 +1,78 @@
+"""CoVoST 2, German to English: sentences of Common Voice, cleaned as in the thesis (section 4.1.1).
+
+    ä ö ü ß → ae oe ue ss → no accents → letters, digits and punctuation, without brackets
+
+Common Voice has the sentences, CoVoST their translations and splits; both name the same recordings. The
+thesis keeps the alphabet: letters beyond A to Z and a to z go. Punctuation marks are those of Unicode, so
+typographic quotation marks and dashes stay; symbols such as € go.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+
+from noise2text.data.builders.dataset import Dataset, Row, Sizes, kept, left_out
+from noise2text.data.builders.raw_files import File, Raw
+
+__all__ = ["COVOST", "cleaned", "read_aloud"]
+
+SENTENCES, TRANSLATIONS = "validated.tsv", "covost_v2.de_en.tsv"
+SPELLED = str.maketrans(
+    {"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ẞ": "SS"}
+)
+OPENING_QUOTES = "„‚"  # Unicode files them under brackets
+SPLITS = {"train": "train", "train_covost": "train", "dev": "valid", "test": "test"}
+
+
+def read_aloud(raw: Raw) -> Iterator[Row]:
+    """The sentences of the recordings that have a translation, in the order of Common Voice."""
+    columns = ("path", "translation", "split")
+    translations = {
+        path: (translation, split)
+        for path, translation, split in raw.table(TRANSLATIONS, columns, quoted=False)
+    }
+    for path, sentence in raw.table(SENTENCES, ("path", "sentence"), quoted=False):
+        translation, part = translations.get(path, ("", ""))
+        split = SPLITS.get(part)
+        if split is None:
+            yield left_out("not in a split of CoVoST 2")
+        else:
+            yield kept(split, cleaned(sentence), cleaned(translation))
+
+
+def cleaned(text: str) -> str:
+    """The text in the thesis's characters."""
+    composed = unicodedata.normalize("NFC", text).translate(SPELLED)
+    letters = (letter for letter in unicodedata.normalize("NFKD", composed) if _stays(letter))
+    return " ".join("".join(letters).split())
+
+
+def _stays(letter: str) -> bool:
+    if letter.isascii():
+        return letter.isalnum() or letter.isspace() or _is_mark(letter)
+    return letter in OPENING_QUOTES or _is_mark(letter)
+
+
+def _is_mark(letter: str) -> bool:
+    category = unicodedata.category(letter)
+    return category.startswith("P") and category not in ("Ps", "Pe")
+
+
+COVOST = Dataset(
+    name="covost",
+    task="translation, German to English",
+    papers=("the thesis",),
+    files=(
+        File(SENTENCES, "https://commonvoice.mozilla.org/datasets (German, version 4)"),
+        File(TRANSLATIONS, "https://dl.fbaipublicfiles.com/covost/covost_v2.de_en.tsv.tar.gz"),
+    ),
+    sizes=(Sizes(127_638, 13_510, 13_510, "the thesis, table 4.1"),),
+    licence="CC0",
+    rules=(
+        "the splits of CoVoST 2, training with its own additions (train_covost)",
+        "ä, ö, ü and ß spelled ae, oe, ue and ss; no accents",
+        "only letters, digits and punctuation marks stay, no brackets and no parentheses",
+    ),
+    rows=read_aloud,
+)

@@ -1,0 +1,70 @@
+"""What a dataset is: where its raw files are had, how their lines become pairs, and how many there should be.
+
+    raw files → rows, one at a time → train, valid, test
+
+A row is a pair of one of the splits, or a line that was left out and the reason. Rows come in the order of
+the raw files, so that splits are a matter of counting and nothing has to fit into memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from noise2text.data.builders.raw_files import File, Raw
+from noise2text.data.corpus import Pair
+
+__all__ = ["SPLITS", "Dataset", "Row", "Sizes", "kept", "left_out"]
+
+SPLITS = ("train", "valid", "test")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A pair and its split; or no pair, the split that it would have been in, if that is known, and why."""
+
+    split: str
+    pair: Pair | None
+    why: str = ""
+
+
+def kept(split: str, src: str, trg: str) -> Row:
+    """A row with a pair, or one without where a side says nothing."""
+    if not src.strip() or not trg.strip():
+        return left_out("a side is empty", split)
+    return Row(split, Pair(src, trg))
+
+
+def left_out(why: str, split: str = "") -> Row:
+    """A row without a pair."""
+    return Row(split, None, why)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many pairs each split has, and who says so."""
+
+    train: int
+    valid: int
+    test: int
+    where: str
+    before_cleaning: bool = False  # the number of raw pairs, whichever of them cleaning leaves out
+
+    def of(self, split: str) -> int:
+        """The size of one split."""
+        return {"train": self.train, "valid": self.valid, "test": self.test}[split]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset of the papers."""
+
+    name: str
+    task: str
+    papers: tuple[str, ...]
+    files: tuple[File, ...]
+    sizes: tuple[Sizes, ...]
+    licence: str
+    rules: tuple[str, ...]  # what is done to the raw lines, in words
+    rows: Callable[[Raw], Iterator[Row]]
+    moses: bool = False  # needs the Moses rules of sacremoses

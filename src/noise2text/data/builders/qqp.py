@@ -1,0 +1,46 @@
+"""Quora Question Pairs: the pairs that are marked as duplicates, as paraphrases (DiffuSeq, section 4.1).
+
+All 149,263 of them, in the order of the file: 2,500 for the test, 2,048 for validation, 144,715 to train on.
+Questions recur across these splits, and copying the source scores high: report both beside any result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from noise2text.data.builders.dataset import Dataset, Row, Sizes, kept, left_out
+from noise2text.data.builders.raw_files import File, Raw
+from noise2text.data.builders.splits import in_order
+
+__all__ = ["QQP", "paraphrases"]
+
+NAME = "quora_duplicate_questions.tsv"
+
+
+def paraphrases(raw: Raw, *, test: int, valid: int) -> Iterator[Row]:
+    """The duplicates, the first question as the source."""
+    return in_order(_duplicates(raw), test=test, valid=valid)
+
+
+def _duplicates(raw: Raw) -> Iterator[Row]:
+    for first, second, duplicate in raw.table(NAME, ("question1", "question2", "is_duplicate"), quoted=True):
+        if duplicate == "1":
+            yield kept("", first.replace("\n", " "), second.replace("\n", " "))
+        else:
+            yield left_out("not a duplicate")
+
+
+QQP = Dataset(
+    name="qqp",
+    task="paraphrase",
+    papers=("DiffuSeq", "SeqDiffuSeq", "Difformer"),
+    files=(File(NAME, "http://qim.fs.quoracdn.net/quora_duplicate_questions.tsv"),),
+    sizes=(Sizes(144_715, 2_048, 2_500, "Difformer, table 20, and SeqDiffuSeq, table 4"),),
+    licence="Quora's terms of service, non-commercial use",
+    rules=(
+        "rows with is_duplicate = 1; question1 is the source, question2 the target; case is kept",
+        "by file order: the first 2,500 are the test, the next 2,048 validation, the rest training",
+    ),
+    rows=partial(paraphrases, test=2_500, valid=2_048),
+)

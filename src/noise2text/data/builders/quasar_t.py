@@ -1,0 +1,93 @@
+"""Quasar-T: from a document to the question that it answers (DiffuSeq, section 4.1 and appendix D.1).
+
+Lin et al. (2018) give for each question its answers and some documents. A document counts only if an answer
+occurs in it exactly: letter for letter, as part of the text of its tokens joined by spaces. Answers are lower
+case, so "Chile" alone is no answer "chile", but "www.allchile.com" is.
+
+The papers' 116,953 training and 2,048 validation pairs are the 119K that DiffuSeq takes from the training
+questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import islice, zip_longest
+
+from noise2text.core.errors import Problem
+from noise2text.data.builders.dataset import Dataset, Row, Sizes, kept, left_out
+from noise2text.data.builders.raw_files import File, Raw
+from noise2text.data.builders.splits import in_order
+
+__all__ = ["QUASAR_T", "questions"]
+
+ADDRESS = "https://thunlp.oss-cn-qingdao.aliyuncs.com/OpenQA_data.tar.gz"
+FILES = tuple(f"quasart/{part}.{kind}" for part in ("train", "test") for kind in ("txt", "json"))
+
+
+def questions(raw: Raw, *, valid: int, test: int) -> Iterator[Row]:
+    """Documents with their questions: of the training questions first validation, of the others the test."""
+    yield from in_order(_answered(raw, "train"), test=0, valid=valid)
+    answered = (row for row in _answered(raw, "test") if row.pair is not None)
+    yield from (replace(row, split="test") for row in islice(answered, test))
+
+
+def _answered(raw: Raw, part: str) -> Iterator[Row]:
+    """A row for each document of each question."""
+    for one, other in zip_longest(raw.json(f"quasart/{part}.txt"), raw.json(f"quasart/{part}.json")):
+        if one is None or other is None:
+            raise Problem(
+                f"{part}.txt and {part}.json differ in length; line n of each is about one question."
+            )
+        place, wanted = one[0], _answers(one[1], one[0])
+        for document in _list(other[1], other[0]):
+            src, trg = _words(document, "document", place), _words(document, "question", place)
+            if any(answer in src for answer in wanted):
+                yield kept("", src, trg)
+            else:
+                yield left_out("no answer occurs in the document")
+
+
+def _answers(question: object, place: str) -> list[str]:
+    """The answers of a question, each one a text or a list of words."""
+    if not isinstance(question, dict) or "answers" not in question:
+        raise Problem(f'{place} has no "answers"; is this the file of Lin et al. (2018)?')
+    texts = [_joined(answer) for answer in _list(question["answers"], place)]
+    return [text for text in texts if text.strip()]
+
+
+def _words(document: object, key: str, place: str) -> str:
+    if not isinstance(document, dict) or key not in document:
+        raise Problem(
+            f'A document that belongs to {place} has no "{key}"; is this the file of Lin et al. (2018)?'
+        )
+    return _joined(document[key])
+
+
+def _list(value: object, place: str) -> list[object]:
+    if not isinstance(value, list):
+        raise Problem(
+            f"In {place} there is no list where one belongs; is this the file of Lin et al. (2018)?"
+        )
+    return value
+
+
+def _joined(words: object) -> str:
+    return " ".join(map(str, words)) if isinstance(words, list) else str(words)
+
+
+QUASAR_T = Dataset(
+    name="quasar-t",
+    task="question generation",
+    papers=("DiffuSeq", "SeqDiffuSeq", "Difformer"),
+    files=tuple(File(name, ADDRESS) for name in FILES),
+    sizes=(Sizes(116_953, 2_048, 10_000, "Difformer, table 20, and SeqDiffuSeq, table 4"),),
+    licence="BSD 2-Clause",
+    rules=(
+        "a document is paired with its question if one of the answers occurs in it, letter for letter",
+        "of the training questions' pairs, by file order, the first 2,048 are validation, the rest training",
+        "the first 10,000 pairs of the test questions are the test",
+    ),
+    rows=partial(questions, valid=2_048, test=10_000),
+)

@@ -1,0 +1,117 @@
+"""Raw files as they were published: found in a folder, and read line by line.
+
+Archives put their files into folders of their own, so a file is looked for by its name in the folder and
+below it, plain or compressed (.gz). Where an archive has several of one name, the name includes a folder:
+Giga/input.txt.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+from pathlib import Path
+
+from noise2text.core.errors import Problem
+from noise2text.data.builders.moses import Rules, sacremoses_rules
+from noise2text.data.text_files import lines_of
+
+__all__ = ["File", "Raw", "aligned", "find_files"]
+
+
+@dataclass(frozen=True)
+class File:
+    """A raw file's name, with its folder where others have the same name, and where it is had."""
+
+    name: str
+    address: str
+
+
+def find_files(files: Sequence[File], folder: Path) -> dict[str, Path]:
+    """Where each file is; a Problem with a sentence for each one that is not there."""
+    if not folder.is_dir():
+        raise Problem(f"There is no folder {str(folder)!r}; --raw names the folder of the raw files.")
+    found = {file.name: _candidates(file.name, folder) for file in files}
+    missing = [file for file in files if not found[file.name]]
+    if missing:
+        lines = (f"{file.name} is not in {folder}; it is had from {file.address}." for file in missing)
+        raise Problem("\n".join(lines))
+    for name, paths in found.items():
+        if len(paths) > 1:
+            raise Problem(f"{name} is in {folder} twice ({paths[0]}, {paths[1]}); leave one of them there.")
+    return {name: paths[0] for name, paths in found.items()}
+
+
+def _candidates(name: str, folder: Path) -> list[Path]:
+    """The file in the folder itself, with or without its own folder, or else all of that name below it."""
+    for inside in (folder / name, folder / Path(name).name):
+        for path in (inside, inside.with_name(f"{inside.name}.gz")):
+            if path.is_file():
+                return [path]
+    below = chain(folder.rglob(name), folder.rglob(f"{name}.gz"))
+    return sorted(path for path in below if path.is_file())
+
+
+@dataclass(frozen=True)
+class Raw:
+    """The raw files of a dataset by name, and the Moses rules for a language."""
+
+    files: dict[str, Path]
+    rules: Rules = sacremoses_rules
+
+    def lines(self, name: str) -> Iterator[tuple[str, str]]:
+        """The lines of a file, each after its place for messages."""
+        for line in lines_of(str(self.files[name])):
+            try:
+                yield line.place, line.data.decode()
+            except UnicodeDecodeError as error:
+                raise Problem(f"{line.place} is not valid UTF-8; check that the file is whole.") from error
+
+    def texts(self, name: str) -> Iterator[str]:
+        """The lines of a file."""
+        return (text for _, text in self.lines(name))
+
+    def parallel(self, first: str, second: str) -> Iterator[tuple[str, str]]:
+        """The lines of two files side by side."""
+        return aligned(self.texts(first), self.texts(second), f"{first} and {second}")
+
+    def table(self, name: str, columns: Sequence[str], *, quoted: bool) -> Iterator[list[str]]:
+        """The named columns of a file of tab-separated values whose first line names them."""
+        # A quoted value may hold line ends, so the reader has to see them.
+        lines = (f"{text}\n" for text in self.texts(name))
+        if quoted:
+            reader = csv.reader(lines, delimiter="\t")
+        else:
+            reader = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE, escapechar="\\")
+        header = next(reader, [])
+        absent = [column for column in columns if column not in header]
+        if absent:
+            raise Problem(f"The first line of {name} names no column {absent[0]!r}; is this the raw file?")
+        places = [header.index(column) for column in columns]
+        try:
+            for values in reader:
+                if len(values) <= max(places):
+                    raise Problem(
+                        f"{name}, line {reader.line_num}, has {len(values)} columns of {len(header)}."
+                    )
+                yield [values[place] for place in places]
+        except csv.Error as error:
+            raise Problem(f"{name}, line {reader.line_num}, is no row of the table ({error}).") from error
+
+    def json(self, name: str) -> Iterator[tuple[str, object]]:
+        """The JSON value of each line, after its place for messages."""
+        for place, text in self.lines(name):
+            try:
+                yield place, json.loads(text)
+            except ValueError as error:
+                raise Problem(f"{place} is not JSON; check that the file is whole.") from error
+
+
+def aligned(first: Iterator[str], second: Iterator[str], names: str) -> Iterator[tuple[str, str]]:
+    """Two texts at a time; a Problem if one side ends before the other."""
+    for number, (one, other) in enumerate(zip_longest(first, second), 1):
+        if one is None or other is None:
+            raise Problem(f"{names} are not parallel: one ends before line {number}; fetch both again.")
+        yield one, other

@@ -1,0 +1,127 @@
+"""WMT14 English to German and WMT16 English to Romanian, from their raw corpora by the Moses rules.
+
+    normalise punctuation → drop what cannot be printed → tokenise (compounds, too) → clean
+
+WMT14 is fairseq's preparation with News Commentary 9: every 100th pair is validation, and pairs of more than
+250 words or of a ratio beyond 1.5 are left out. SeqDiffuSeq's table 4 counts the pairs before that (1,920,209
++ 2,399,123 + 201,288 = 4,475,414 + 45,206), so this is what is checked. fairseq cleans after it has cut words
+into subwords; here words are counted, since `train` learns the subwords. WMT16 follows Sennrich et al.
+(2016): 1 to 80 words, ratio 9, Romanian letters with commas and not cedillas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from noise2text.data.builders.dataset import Dataset, Row, Sizes, kept, left_out
+from noise2text.data.builders.marked_segments import segments
+from noise2text.data.builders.moses import Moses, printable, why_unclean
+from noise2text.data.builders.raw_files import File, Raw
+
+__all__ = ["WMT14", "WMT16", "german_news", "romanian_news"]
+
+Names = tuple[str, str]
+COMMAS = str.maketrans("ŞşŢţ", "ȘșȚț")
+
+GERMAN = [
+    (f"{name}.de-en.en", f"{name}.de-en.de") for name in ("europarl-v7", "commoncrawl", "news-commentary-v9")
+]
+GERMAN_ADDRESSES = (
+    "http://statmt.org/wmt13/training-parallel-europarl-v7.tgz",
+    "http://statmt.org/wmt13/training-parallel-commoncrawl.tgz",
+    "http://statmt.org/wmt14/training-parallel-nc-v9.tgz",
+)
+GERMAN_TEST = ("newstest2014-deen-src.en.sgm", "newstest2014-deen-ref.de.sgm")
+
+ROMANIAN = [("europarl-v8.ro-en.en", "europarl-v8.ro-en.ro"), ("SETIMES.en-ro.en", "SETIMES.en-ro.ro")]
+ROMANIAN_ADDRESSES = (
+    "http://data.statmt.org/wmt16/translation-task/training-parallel-ep-v8.tgz",
+    "https://opus.nlpl.eu/SETIMES.php (version 2, Moses format, en-ro)",
+)
+ROMANIAN_VALID = ("newsdev2016-enro-src.en.sgm", "newsdev2016-enro-ref.ro.sgm")
+ROMANIAN_TEST = ("newstest2016-enro-src.en.sgm", "newstest2016-enro-ref.ro.sgm")
+
+
+def german_news(raw: Raw) -> Iterator[Row]:
+    """English with German: the corpora one after another, and then the test."""
+    english, german = raw.rules("en"), raw.rules("de")
+    for number, (src, trg) in enumerate(_corpora(raw, GERMAN), 1):
+        split = "valid" if number % 100 == 0 else "train"
+        yield _clean(split, _plain(english, src), _plain(german, trg), longest=250, ratio=1.5)
+    for src, trg in segments(raw, *GERMAN_TEST):
+        yield kept("test", english.tokenise(src, dashes=True), german.tokenise(trg, dashes=True))
+
+
+def romanian_news(raw: Raw) -> Iterator[Row]:
+    """English with Romanian: the corpora one after another, validation and test."""
+    english, romanian = raw.rules("en"), raw.rules("ro")
+
+    def tokenised(src: str, trg: str) -> tuple[str, str]:
+        return _plain(english, src), _plain(romanian, trg, spell=lambda text: text.translate(COMMAS))
+
+    for src, trg in _corpora(raw, ROMANIAN):
+        yield _clean("train", *tokenised(src, trg), longest=80, ratio=9)
+    for split, names in (("valid", ROMANIAN_VALID), ("test", ROMANIAN_TEST)):
+        for src, trg in segments(raw, *names):
+            yield kept(split, *tokenised(src, trg))
+
+
+def _corpora(raw: Raw, names: Sequence[Names]) -> Iterator[tuple[str, str]]:
+    for source, target in names:
+        yield from raw.parallel(source, target)
+
+
+def _plain(moses: Moses, text: str, *, spell: Callable[[str], str] = str) -> str:
+    return moses.tokenise(spell(printable(moses.normalise(text))), dashes=True)
+
+
+def _clean(split: str, src: str, trg: str, *, longest: int, ratio: float) -> Row:
+    why = why_unclean(src, trg, longest=longest, ratio=ratio)
+    return left_out(why, split) if why else kept(split, src, trg)
+
+
+def _files(names: Sequence[Names], addresses: Sequence[str]) -> list[File]:
+    pairs = zip(names, addresses, strict=True)
+    return [File(name, address) for both, address in pairs for name in both]
+
+
+WMT14 = Dataset(
+    name="wmt14",
+    task="translation, English to German",
+    papers=("SeqDiffuSeq",),
+    files=(
+        *_files(GERMAN, GERMAN_ADDRESSES),
+        *_files([GERMAN_TEST], ["http://statmt.org/wmt14/test-full.tgz"]),
+    ),
+    sizes=(Sizes(4_475_414, 45_206, 3_003, "SeqDiffuSeq, table 4", before_cleaning=True),),
+    licence="unspecified",
+    rules=(
+        "Moses: plain punctuation, printable characters, tokens with compounds parted; case is kept",
+        "every 100th pair of Europarl 7, Common Crawl and News Commentary 9 is validation",
+        "newstest2014 is the test",
+        "training and validation pairs of 1 to 250 words, ratio at most 1.5 (fairseq counts subwords)",
+    ),
+    rows=german_news,
+    moses=True,
+)
+
+WMT16 = Dataset(
+    name="wmt16",
+    task="translation, English to Romanian",
+    papers=("Difformer",),
+    files=(
+        *_files(ROMANIAN, ROMANIAN_ADDRESSES),
+        *_files([ROMANIAN_VALID], ["http://data.statmt.org/wmt16/translation-task/dev.tgz"]),
+        *_files([ROMANIAN_TEST], ["http://data.statmt.org/wmt16/translation-task/test.tgz"]),
+    ),
+    sizes=(Sizes(608_319, 1_999, 1_999, "Difformer, table 20"),),
+    licence="unspecified",
+    rules=(
+        "Moses: plain punctuation, printable characters, tokens with compounds parted; case is kept",
+        "Romanian cedillas become commas",
+        "training pairs of 1 to 80 words, ratio at most 9",
+        "newsdev2016 is validation, newstest2016 the test",
+    ),
+    rows=romanian_news,
+    moses=True,
+)

@@ -1,0 +1,117 @@
+"""A little task with unlimited data: written-out dates into ISO dates.
+
+"sunday, 7 april 1957", "dimanche 7 avril 1957" and "7 de abril de 1957" are all 1957-04-07. Names come from
+Babel; the month is always spelled out, so that no source has two readings, and no two styles write a date
+alike. The days of 1900–2099 are shared out first: valid and test get 500 each, which depend on the seed
+alone, however few pairs are asked for. A training pair is then another day, or a day in another style: no
+date is in two splits, and no pair occurs twice.
+
+Its sister has many right answers: a year into any of its days, labelled with the month, for guidance.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from datetime import date, timedelta
+from filecmp import cmp
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from noise2text.core.errors import Problem
+from noise2text.data.corpus import Pair, write_pairs
+
+__all__ = ["MONTHS", "STYLES", "dates", "days", "write_dates", "write_days"]
+
+STYLES = (  # language and Babel pattern
+    ("en", "EEEE, d MMMM y"),
+    ("en", "d MMMM y"),
+    ("en", "MMMM d, y"),
+    ("de", "EEEE, d. MMMM y"),
+    ("de", "d. MMMM y"),
+    ("fr", "EEEE d MMMM y"),
+    ("fr", "'le' d MMMM y"),
+    ("es", "EEEE, d 'de' MMMM 'de' y"),
+    ("es", "d 'de' MMMM 'de' y"),
+)
+FIRST, LAST = date(1900, 1, 1), date(2099, 12, 31)
+HELD_OUT = 500  # pairs in valid and in test, each of its own date
+MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+
+
+def dates(pairs: int, *, seed: int) -> dict[str, list[Pair]]:
+    """The splits "train" (of `pairs` pairs), "valid" and "test"; the same for the same seed."""
+    days = (LAST - FIRST).days + 1
+    most = (days - 2 * HELD_OUT) * len(STYLES)
+    if not 1 <= pairs <= most:
+        raise Problem(f"{pairs} pairs of dates cannot be made; ask for 1 to {most}.")
+    generator = random.Random(f"dates {seed}")  # a text, since the numbers 1 and -1 would seed alike
+    shuffled = generator.sample(range(days), days)
+    valid, test, train = shuffled[:HELD_OUT], shuffled[HELD_OUT : 2 * HELD_OUT], shuffled[2 * HELD_OUT :]
+    held_out = {
+        "valid": [_pair(day, generator.randrange(len(STYLES))) for day in valid],
+        "test": [_pair(day, generator.randrange(len(STYLES))) for day in test],
+    }
+    chosen = (divmod(number, len(STYLES)) for number in generator.sample(range(most), pairs))
+    return {"train": [_pair(train[place], style) for place, style in chosen], **held_out}
+
+
+def _pair(day: int, style: int) -> Pair:
+    from babel.dates import format_date
+
+    locale, pattern = STYLES[style]
+    when = FIRST + timedelta(days=day)
+    return Pair(format_date(when, pattern, locale=locale).lower(), when.isoformat())
+
+
+def days(pairs: int, *, seed: int) -> dict[str, list[Pair]]:
+    """The splits of another task: a year and any one of its days, none of which occurs twice."""
+    count = (LAST - FIRST).days + 1
+    most = count - 2 * HELD_OUT
+    if not 1 <= pairs <= most:
+        raise Problem(f"{pairs} pairs of days cannot be made; ask for 1 to {most}.")
+    shuffled = random.Random(f"days {seed}").sample(range(count), count)
+    chosen = [FIRST + timedelta(days=day) for day in shuffled[: pairs + 2 * HELD_OUT]]
+    made = [Pair(str(when.year), when.isoformat()) for when in chosen]
+    return {
+        "valid": made[:HELD_OUT],
+        "test": made[HELD_OUT : 2 * HELD_OUT],
+        "train": made[2 * HELD_OUT :],
+    }
+
+
+def write_dates(out: Path, *, pairs: int, seed: int) -> None:
+    """Writes train.jsonl, valid.jsonl and test.jsonl into the folder."""
+    _write(out, dates(pairs, seed=seed), write_pairs)
+
+
+def write_days(out: Path, *, pairs: int, seed: int) -> None:
+    """Writes train.jsonl, valid.jsonl and test.jsonl, whose labels are the months."""
+    _write(out, days(pairs, seed=seed), _write_labelled)
+
+
+def _write(out: Path, splits: dict[str, list[Pair]], write: Callable[[Path, list[Pair]], None]) -> None:
+    files = [Path(out) / f"{name}.jsonl" for name in splits]
+    try:
+        Path(out).mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=out) as draft:
+            for file, split in zip(files, splits.values(), strict=True):
+                write(Path(draft) / file.name, split)
+            for file in files:
+                if file.exists() and not cmp(file, Path(draft) / file.name, shallow=False):
+                    raise Problem(f"{file} is there already, with other pairs: choose another folder.")
+            for file in files:
+                (Path(draft) / file.name).replace(file)
+    except OSError as error:
+        raise Problem(f"{out} cannot be written ({error}); choose another folder or make room.") from error
+
+
+def _write_labelled(path: Path, pairs: list[Pair]) -> None:
+    with open(path, "w", encoding="utf-8", newline="\n") as file:
+        for pair in pairs:
+            label = MONTHS[date.fromisoformat(pair.trg).month - 1]
+            file.write(json.dumps({"src": pair.src, "trg": pair.trg, "label": label}) + "\n")

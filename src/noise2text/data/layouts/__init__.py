@@ -1,0 +1,1 @@
+"""Layouts: how a pair of texts lies on a canvas."""

@@ -1,0 +1,41 @@
+"""A target that says where it ends: its tokens, then [EOS], as what writes token by token wants it.
+
+The padding after the end is neither seen nor scored. What comes before the first [EOS] is the text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from noise2text.data.layouts.canvas import Canvas, Split
+from noise2text.data.ragged import Rows
+
+__all__ = ["Ended"]
+
+
+@dataclass(frozen=True)
+class Ended(Split):
+    """Source and target apart; the target's last token is its end."""
+
+    eos: int
+
+    def canvas(self, sources: Rows, targets: Rows, *, shape: tuple[int, int] = (0, 0)) -> Canvas:
+        """The canvas of training pairs, one wider than the targets."""
+        width = max(shape[1], int(targets.lengths.max())) + 1
+        tokens, _ = targets.padded(width, pad=self.pad)
+        ends = torch.from_numpy(targets.lengths)[:, None]
+        padding = torch.arange(width) > ends
+        return Canvas(
+            tokens=tokens.scatter(1, ends, self.eos),
+            frozen=torch.zeros_like(padding),
+            padding=padding,
+            scored=~padding,
+            source=self.source(sources, width=shape[0]),
+        )
+
+    def read(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:
+        lengths = ((tokens == self.eos).cumsum(1) == 0).sum(1).tolist()
+        return [row[:length] for row, length in zip(tokens.tolist(), lengths, strict=True)]

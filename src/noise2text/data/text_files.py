@@ -1,0 +1,77 @@
+"""Files, line by line: plain or compressed, or standard input, and each line with its place for messages.
+
+Lines end in \\n or \\r\\n and in nothing else.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import sys
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, cast
+
+from noise2text.core.errors import Problem
+
+__all__ = ["Line", "check_file", "lines_of", "name_of", "parts_of"]
+
+
+def name_of(path: str) -> str:
+    """What messages call the file."""
+    return "standard input" if path == "-" else path
+
+
+def parts_of(path: str) -> list[str]:
+    """The one or two files of a corpus; a comma in the name of a file that exists joins nothing."""
+    if "," not in path or os.path.exists(path):
+        return [path]
+    parts = path.split(",")
+    if len(parts) != 2 or not all(parts) or "-" in parts:
+        raise Problem(f"{path!r} does not name two parallel files; write them as SOURCE,TARGET.")
+    return parts
+
+
+def check_file(path: str) -> None:
+    """Fails before anything is read, so that a mistyped name costs no time."""
+    if path == "-":
+        return
+    if not os.path.exists(path):
+        raise Problem(f"There is no file {path!r}; check the name and the folder.")
+    if os.path.isdir(path):
+        raise Problem(f"{path!r} is a folder; name a .jsonl, .tsv or text file in it.")
+
+
+def _open(path: str) -> BinaryIO:
+    if path == "-" and sys.stdin is None:
+        raise Problem("There is no standard input to read; name a file instead of -.")
+    if path == "-":
+        return sys.stdin.buffer
+    return cast(BinaryIO, gzip.open(path) if path.lower().endswith(".gz") else open(path, "rb"))
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line without its end, and where it was read."""
+
+    place: str
+    data: bytes
+
+
+def lines_of(path: str) -> Iterator[Line]:
+    """The lines of a file; a byte-order mark at its start is dropped."""
+    number = 0
+    try:
+        file = _open(path)
+        try:
+            for number, data in enumerate(file, 1):  # binary files are split at \n alone
+                data = data.removesuffix(b"\n").removesuffix(b"\r")
+                data = data.removeprefix(b"\xef\xbb\xbf") if number == 1 else data
+                yield Line(f"{name_of(path)}, line {number}", data)
+        finally:
+            if path != "-":
+                file.close()
+    except (OSError, EOFError, zlib.error) as error:
+        where = f"{name_of(path)} cannot be read beyond line {number}"
+        raise Problem(f"{where} ({error}); check that the file is whole and that you may read it.") from error

@@ -1,0 +1,209 @@
+"""A corpus as token numbers on disk, mapped into memory where it is read: it may be larger than memory.
+
+A folder holds
+
+- tokens.bin      source₀ target₀ source₁ target₁ …, two bytes a token if the vocabulary allows, else four
+- index.npy       (N, 2) the lengths of both sides; all that is held, with the starts 16 bytes a pair
+- prepared.json   what was counted, the limits, and the tokenizer's fingerprint; written last
+
+so that a preparation that was killed is never taken for a whole one. References are not kept.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from noise2text.core.errors import Problem
+from noise2text.data.corpus import Pair, Tally
+from noise2text.data.ragged import Rows
+from noise2text.data.tokenizer import Tokenizer
+
+__all__ = ["Prepared", "Report", "prepare"]
+
+VERSION = 1
+CHUNK = 4096  # pairs that are encoded at once
+DTYPES = ("<u2", "<u4")
+TOKENS, INDEX, ABOUT = "tokens.bin", "index.npy", "prepared.json"
+PARTIAL = ".partial"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What preparing did: pairs kept, lines left out, and sides that were cut to their limit."""
+
+    pairs: int
+    skipped: int
+    truncated_sources: int
+    truncated_targets: int
+
+
+class Prepared:
+    """A prepared corpus; only the lengths and starts of its pairs are in memory."""
+
+    def __init__(
+        self, tokens: np.ndarray, lengths: np.ndarray, report: Report, *, limits: tuple[int, int]
+    ) -> None:
+        self.lengths = lengths  # (N, 2) int32
+        self.report = report
+        self.max_source, self.max_target = limits
+        self._tokens = tokens
+        ends = np.cumsum(lengths.sum(axis=1, dtype=np.int64))
+        self._starts = np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1]])
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def pairs(self, numbers: np.ndarray) -> tuple[Rows, Rows]:
+        """The sources and the targets of the pairs with these numbers."""
+        sources, targets = self.lengths[numbers].T
+        starts = self._starts[numbers]
+        return Rows.cut(self._tokens, starts, sources), Rows.cut(self._tokens, starts + sources, targets)
+
+    @classmethod
+    def open(cls, folder: Path, *, tokenizer: Tokenizer | None = None) -> Prepared:
+        """The corpus in a folder; given a tokenizer, only if that is the one it was prepared with."""
+        folder = Path(folder)
+        about = _about(folder)
+        if tokenizer is not None and about["tokenizer"] != tokenizer.fingerprint:
+            raise Problem(
+                f"{folder} was prepared with another tokenizer; prepare the corpus again with this one."
+            )
+        try:
+            lengths = np.load(folder / INDEX, allow_pickle=False)
+            if lengths.dtype != np.int32 or lengths.shape != (about["report"]["pairs"], 2):
+                raise ValueError(f"{INDEX} does not fit {ABOUT}")
+            if lengths.min(initial=1) < 1 or about["dtype"] not in DTYPES:
+                raise ValueError(f"{INDEX} or {ABOUT} was altered")
+            dtype = np.dtype(about["dtype"])
+            size = (folder / TOKENS).stat().st_size
+            if size != int(lengths.sum(dtype=np.int64)) * dtype.itemsize:
+                raise ValueError(f"{TOKENS} has {size} bytes, which does not fit {INDEX}")
+            tokens = np.memmap(folder / TOKENS, dtype=dtype, mode="r").view(np.ndarray)
+            limits = (int(about["max_source"]), int(about["max_target"]))
+            return cls(tokens, lengths, Report(**about["report"]), limits=limits)
+        except (OSError, EOFError, ValueError, TypeError, KeyError) as error:
+            raise Problem(
+                f"The prepared corpus in {folder} is damaged ({error}); prepare it again."
+            ) from error
+
+
+def prepare(
+    pairs: Iterable[Pair],
+    tokenizer: Tokenizer,
+    folder: Path,
+    *,
+    max_source: int,
+    max_target: int,
+    tally: Tally | None = None,
+) -> Prepared:
+    """The pairs as tokens in `folder`: cut to the limits, left out if a side has no tokens, all counted.
+
+    `tally` is what the reader of the pairs counts in; the lines that it skips meanwhile are in the report.
+    """
+    if max_source < 1 or max_target < 1:
+        raise Problem(f"The limits are {max_source} and {max_target} tokens; both must be at least 1.")
+    folder = Path(folder)
+    skipped_before = tally.skipped if tally else 0
+    dtype = np.dtype(DTYPES[len(tokenizer) > 1 << 16])
+    limits = (max_source, max_target)
+    with _writing(folder):
+        with open(_partial(folder, TOKENS), "wb") as file:
+            lengths, report = _encode(pairs, tokenizer, file, dtype=dtype, limits=limits)
+        report = replace(report, skipped=report.skipped + (tally.skipped - skipped_before if tally else 0))
+        if not len(lengths):
+            raise Problem(
+                f"None of {report.skipped} pairs has tokens on both sides; check the corpus and tokenizer."
+            )
+        with open(_partial(folder, INDEX), "wb") as file:
+            np.save(file, lengths)
+        about = {
+            "format": "noise2text.prepared",
+            "version": VERSION,
+            "dtype": dtype.str,
+            "max_source": max_source,
+            "max_target": max_target,
+            "report": asdict(report),
+            "tokenizer": tokenizer.fingerprint,
+        }
+        _partial(folder, ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+        _publish(folder)
+    return Prepared.open(folder)
+
+
+def _encode(
+    pairs: Iterable[Pair], tokenizer: Tokenizer, file: BinaryIO, *, dtype: np.dtype, limits: tuple[int, int]
+) -> tuple[np.ndarray, Report]:
+    """The lengths of the pairs, whose tokens are written to the file, and what was counted on the way."""
+    index = [np.empty((0, 2), dtype=np.int32)]
+    skipped = 0
+    truncated = np.zeros(2, dtype=np.int64)
+    for chunk in _chunks(pairs):
+        sides = tokenizer.encode([pair.src for pair in chunk]), tokenizer.encode([pair.trg for pair in chunk])
+        kept = [both for both in zip(*sides, strict=True) if all(both)]
+        cut = [side[:limit] for both in kept for side, limit in zip(both, limits, strict=True)]
+        full = np.array([len(side) for both in kept for side in both], dtype=np.int32).reshape(-1, 2)
+        np.fromiter(chain.from_iterable(cut), dtype=dtype).tofile(file)
+        index.append(np.minimum(full, np.array(limits)).astype(np.int32))
+        skipped += len(chunk) - len(kept)
+        truncated += (full > np.array(limits)).sum(axis=0)
+    lengths = np.concatenate(index)
+    return lengths, Report(len(lengths), skipped, int(truncated[0]), int(truncated[1]))
+
+
+def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
+    iterator = iter(pairs)
+    while chunk := list(islice(iterator, CHUNK)):
+        yield chunk
+
+
+# The folder
+
+
+def _partial(folder: Path, name: str) -> Path:
+    return folder / (name + PARTIAL)
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Leaves no partial file behind, and makes a full disk or a forbidden folder a Problem."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise Problem(f"{folder} cannot be written ({error}); choose another folder or make room.") from error
+    finally:
+        for name in (TOKENS, INDEX, ABOUT):
+            if _partial(folder, name).is_file():
+                _partial(folder, name).unlink()
+
+
+def _publish(folder: Path) -> None:
+    """Gives the partial files their names; an older prepared.json goes first, lest a mixture look whole."""
+    (folder / ABOUT).unlink(missing_ok=True)
+    for name in (TOKENS, INDEX, ABOUT):
+        os.replace(_partial(folder, name), folder / name)
+
+
+def _about(folder: Path) -> dict:
+    """What prepared.json says, if this version wrote it."""
+    try:
+        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Problem(
+            f"There is no finished prepared corpus in {folder}; run `noise2text prepare`."
+        ) from error
+    except ValueError as error:
+        raise Problem(f"{folder / ABOUT} is damaged ({error}); prepare the corpus again.") from error
+    known = isinstance(about, dict) and about.get("format") == "noise2text.prepared"
+    if not known or about.get("version") != VERSION or not {"tokenizer", "report", "dtype"} <= about.keys():
+        raise Problem(f"{folder / ABOUT} is not of this version of noise2text; prepare the corpus again.")
+    return about

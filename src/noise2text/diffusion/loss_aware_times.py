@@ -1,0 +1,56 @@
+"""Importance sampling of the time (DiffuSeq, eq. 3; Nichol and Dhariwal, 2021):
+
+    L = E_{t ~ p}[L_t / (T·p_t)],    p_t ∝ √E[L_t²]
+
+The expectation is over the last ten losses of each time. Until every time has ten, and for a small share
+after that, times are uniform. In evaluation they always are, so that validation losses can be compared.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from noise2text.diffusion.time_samplers import Times
+
+__all__ = ["LossAware"]
+
+
+class LossAware(Times):
+    """Each time as often as its losses are large; what was observed is in buffers."""
+
+    def __init__(self, steps: int, *, history: int = 10, uniform: float = 0.001) -> None:
+        super().__init__(steps)
+        self.uniform = uniform
+        self.register_buffer("losses", torch.zeros(steps, history))
+        self.register_buffer("counts", torch.zeros(steps, dtype=torch.long))
+
+    losses: Tensor  # (T, history), the last ones of each time, the oldest overwritten first
+    counts: Tensor  # (T,), how many losses each time has had
+
+    def probabilities(self) -> Tensor:
+        """p over the T times, in float64."""
+        size = self.losses.double().square().mean(1).sqrt()
+        even = torch.full_like(size, 1 / self.steps)
+        aware = (1 - self.uniform) * size / size.sum() + self.uniform * even
+        return torch.where((self.counts >= self.losses.shape[1]).all(), aware, even)
+
+    def forward(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        p = self.probabilities()
+        if not self.training:
+            p = torch.full_like(p, 1 / self.steps)
+        index = torch.searchsorted(p.cumsum(0), u.double(), right=True).clamp(max=self.steps - 1)
+        return (index + 1).double() / self.steps, (1 / (self.steps * p[index])).float()
+
+    @torch.no_grad()
+    def observe(self, t: Tensor, losses: Tensor) -> None:
+        history = self.losses.shape[1]
+        index, order = ((t * self.steps).round().long() - 1).sort(stable=True)
+        here = torch.zeros_like(self.counts).index_add_(0, index, torch.ones_like(index))
+        places = torch.arange(len(index), device=index.device)
+        rank = places - (here.cumsum(0) - here)[index]
+        # Where a batch has more losses of a time than are kept, all that share a slot write the last one.
+        newest = places + (here[index] - 1 - rank) // history * history
+        slot = (self.counts[index] + rank) % history
+        self.losses[index, slot] = losses[order[newest]].to(self.losses.dtype)
+        self.counts += here

@@ -1,0 +1,49 @@
+"""Time warping (CDCD, Dieleman et al., 2022): noise levels are visited as often as the loss rises there.
+
+The noise σ̃ against a signal of 1 runs from σ̃_min to σ̃_max. With the cross-entropy L(σ̃) as the unnormalised
+distribution function of the levels, uniform u ∈ [0, 1] becomes the level
+
+    σ̃ = L⁻¹(L_min + u · (L_max − L_min)),
+
+so that the loss is a line in u. That is SeqDiffuSeq's refit for one position, fed with cross-entropies, and
+u is the time that the network is told. Signal and noise are divided by √(1 + σ̃²), as CDCD scales its
+network's input; DDIM with eta 0 is then Euler's method on its probability flow dz = (z − ẑ₀)/σ̃ dσ̃.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from noise2text.diffusion.adaptive_schedule import Adaptive
+from noise2text.diffusion.schedules import Schedule
+
+__all__ = ["Exponential", "Warped"]
+
+
+class Exponential(Schedule):
+    """σ/α rises from `low` to `high` by equal factors; ᾱ(0) is below 1, since some noise is always there."""
+
+    def __init__(self, steps: int = 2000, *, low: float = 1.0, high: float = 300.0) -> None:
+        super().__init__(steps)
+        self.low, self.high = low, high
+
+    def alpha_bar(self, t: Tensor) -> Tensor:
+        noise = self.low * torch.exp(t * math.log(self.high / self.low))
+        return 1 / (1 + noise.square())
+
+
+class Warped(Adaptive):
+    """A schedule for all positions, refitted so that the mean loss of a row is a line in time."""
+
+    def __init__(self, start: Schedule, *, stride: int = 20, least: int = 100) -> None:
+        super().__init__(start, 1, stride=stride, least=least)
+
+    @torch.no_grad()
+    def observe(self, t: Tensor, losses: Tensor, mask: Tensor) -> None:
+        """Take note of the rows' mean losses, of (B, L) where the mask is true, at the times t."""
+        counts = mask.sum(1, keepdim=True)
+        mean = torch.where(mask, losses, 0).sum(1, keepdim=True) / counts.clamp(min=1)
+        super().observe(t, mean, counts > 0)

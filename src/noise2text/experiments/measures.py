@@ -1,0 +1,78 @@
+"""What is measured of every arm, whatever its table shows: quality, diversity, collapse, length and time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from noise2text.data.corpus import Pair
+from noise2text.diffusion.anisotropy import anisotropy
+from noise2text.metrics.diversity import div_4
+from noise2text.metrics.metrics import Score, bleu, exact_match
+from noise2text.models import Diffusion, System
+from noise2text.models.model import Generated
+
+__all__ = ["MEASURES", "Measure", "measure_model", "measure_texts"]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """The heading of a column, how many digits it shows, and whether less of it is better."""
+
+    label: str
+    digits: int = 2
+    less_is_better: bool = False
+
+
+MEASURES: dict[str, Measure] = {
+    "bleu": Measure("BLEU"),
+    "exact": Measure("exact match", 1),
+    "single": Measure("BLEU of one candidate"),
+    "div_4": Measure("div-4"),
+    "anisotropy": Measure("ANI", less_is_better=True),
+    "target_anisotropy": Measure("ANI of the targets' tokens", less_is_better=True),
+    "factor": Measure("factor", 1),
+    "kept": Measure("% of the asked length", 1),
+    "sentences_per_second": Measure("sentences/s"),
+    "decoding_seconds": Measure("decoding, s", less_is_better=True),
+    "training_seconds": Measure("training, s", 0, less_is_better=True),
+}
+
+
+def measure_texts(
+    made: Generated, pairs: Sequence[Pair], *, system: System, asked: int | None, seconds: float
+) -> tuple[dict[str, float], dict[str, str]]:
+    """The numbers of what was generated for the pairs, and the signatures of those that have one."""
+    references = [(pair.trg, *pair.refs) for pair in pairs]
+    firsts = [own[0] if own else "" for own in made.candidates]
+    scores: dict[str, Score | None] = {
+        "bleu": bleu(made.texts, references),
+        "exact": exact_match(made.texts, references),
+        "single": bleu(firsts, references),
+        "div_4": div_4(made.candidates),
+    }
+    numbers = {name: score.score for name, score in scores.items() if score}
+    numbers |= {"decoding_seconds": seconds, "sentences_per_second": len(pairs) / seconds}
+    if asked is not None:
+        lengths = [len(row) for row in system.tokenizer.encode(made.texts)]
+        numbers["kept"] = 100 * lengths.count(asked) / len(lengths)
+    return numbers, {name: score.signature for name, score in scores.items() if score}
+
+
+def measure_model(
+    system: System, settings: Any, pairs: Sequence[Pair], facts: Mapping[str, float]
+) -> dict[str, float]:
+    """The numbers of a model itself; `facts` are those that its training left.
+
+    Where few tokens stand in targets, the others hide how far these have collapsed; hence ANI of them alone.
+    """
+    numbers = dict(facts)
+    if isinstance(system, Diffusion):
+        table = system.denoiser.space.embeddings.detach()
+        numbers["anisotropy"] = anisotropy(table)
+        written = {token for row in system.tokenizer.encode([pair.trg for pair in pairs]) for token in row}
+        if len(written) > 1:
+            numbers["target_anisotropy"] = anisotropy(table[sorted(written)])
+    factor = getattr(settings, "factor", None)
+    return numbers if factor is None else numbers | {"factor": float(factor)}

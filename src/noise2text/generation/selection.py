@@ -1,0 +1,180 @@
+"""Which of a sentence's candidates is given out: the safest one (MBR), or the likeliest.
+
+Minimum Bayes risk (SeqDiffuSeq, eq. 27; Diffusion-LM) takes from the candidates C the one that the
+others agree with most, the risk r being minus a utility u:
+
+    s* = argmin_{s ∈ C} 1/|C| · Σ_{s′ ∈ C} r(s, s′),     r(s, s′) = −u(s, s′)
+
+The sum runs over all of C, the candidate itself included. BLEU and its kin are not symmetric, so u's
+direction matters: here, as in eq. 27 and DiffuSeq, the candidate s is the hypothesis and s′ the reference;
+Difformer's code has them the other way round. The signature names all of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice, repeat
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noise2text.core.errors import Problem
+from noise2text.metrics.utilities import DIRECTIONS, UTILITIES, Tables
+
+__all__ = ["MBR", "BestScore", "Candidate", "Novel", "Selector"]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One finished text of a sentence; its score is the mean token log-probability plus the length's.
+
+    Where candidates are weighed, it is their judge's: the mean of all of these.
+    """
+
+    text: str
+    tokens: tuple[int, ...]
+    score: float
+    source: str = ""  # what the text is an answer to, for those that judge it by that
+
+
+class Selector(Protocol):
+    """A rule that chooses among a sentence's candidates and can say how."""
+
+    @property
+    def signature(self) -> str:
+        """The rule and everything that changes its choice."""
+        ...
+
+    def __call__(self, candidates: Sequence[Candidate]) -> int:
+        """The place of the chosen candidate."""
+        ...
+
+    def choose_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
+        """The place of each sentence's chosen candidate: the same, and faster than one by one."""
+        ...
+
+
+# Sums this close to the highest, as a share of it, are decided by the definition; arrays err by some 1e-14.
+_NEAR = 1e-9
+
+
+@dataclass(frozen=True)
+class MBR:
+    """The candidate with the least mean risk among all candidates (eq. 27); of equals, the first."""
+
+    utility: str = "bleu"
+    candidate_is: str = "hypothesis"  # "reference" in Difformer's released code
+    self_pair: bool = True  # eq. 27 sums over all of C; False leaves the candidate's pair with itself out
+
+    def __post_init__(self) -> None:
+        _require(self.utility, UTILITIES, "utility")
+        _require(self.candidate_is, DIRECTIONS, "candidate_is")
+
+    @property
+    def signature(self) -> str:
+        """The utility, its direction, the self-pair and the utility's own definition."""
+        own = "yes" if self.self_pair else "no"
+        definition = UTILITIES[self.utility].signature
+        return f"mbr|u:{self.utility}|candidate:{self.candidate_is}|self:{own}|{definition}"
+
+    def __call__(self, candidates: Sequence[Candidate]) -> int:
+        """The place of the candidate with the highest summed utility, which is the one of least mean risk."""
+        return self.choose_all([candidates])[0]
+
+    def choose_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
+        """The same for each sentence, all pairs of many sentences being compared at once."""
+        if not all(sentences):
+            raise ValueError("a sentence has no candidates to choose from")
+        texts = [[candidate.text for candidate in candidates] for candidates in sentences]
+        copies = [Counter(each) for each in texts]
+        chosen = [0] * len(texts)
+        divided = [at for at, counted in enumerate(copies) if len(counted) > 1]
+        tables = UTILITIES[self.utility].tables(
+            [list(copies[at]) for at in divided], candidate_is=self.candidate_is
+        )
+        waiting = iter(divided)
+        for block in tables:
+            places = list(islice(waiting, len(block.sizes)))
+            for at, row in zip(places, self._rows(block, [copies[at] for at in places]), strict=True):
+                chosen[at] = texts[at].index(list(copies[at])[row])
+        return chosen
+
+    def _rows(self, tables: Tables, copies: Sequence[Counter[str]]) -> list[int]:
+        """Each sentence's row with the highest sum, a column counting as often as its text has copies."""
+        width = tables.values.shape[1]
+        real = np.arange(width) < tables.sizes[:, None]  # (S, C)
+        weights = np.zeros((len(copies), 1, width))
+        weights[:, 0][real] = list(chain.from_iterable(counted.values() for counted in copies))
+        weights = weights - (not self.self_pair) * np.eye(width)  # (S, C, C)
+        sums = (tables.values * weights).sum(-1)
+        near = real & (sums >= sums.max(1, keepdims=True) * (1 - _NEAR))
+        rows: list[int] = near.argmax(1).tolist()
+        for at in np.flatnonzero(near.sum(1) > 1).tolist():
+            exact = partial(_exact_sum, tables, weights, at)
+            rows[at] = max(np.flatnonzero(near[at]).tolist(), key=exact)  # of equals, the first
+        return rows
+
+
+def _exact_sum(tables: Tables, weights: NDArray[np.float64], sentence: int, row: int) -> float:
+    counts = weights[sentence, row].astype(int).tolist()
+    return math.fsum(chain.from_iterable(map(repeat, tables.exact(sentence, row), counts)))
+
+
+@dataclass(frozen=True)
+class BestScore:
+    """The candidate that the model itself scores highest; of equals, the first."""
+
+    @property
+    def signature(self) -> str:
+        """The rule's name."""
+        return "score"
+
+    def __call__(self, candidates: Sequence[Candidate]) -> int:
+        """The place of the candidate with the highest score."""
+        scores = [candidate.score for candidate in candidates]
+        return scores.index(max(scores))
+
+    def choose_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
+        """The place of each sentence's candidate with the highest score."""
+        return [self(candidates) for candidates in sentences]
+
+
+@dataclass(frozen=True)
+class Novel:
+    """Another selector that is not shown copies of the source, unless there is nothing else to show."""
+
+    inner: Selector
+
+    @property
+    def signature(self) -> str:
+        """The other's, and what it is not shown."""
+        return f"novel|{self.inner.signature}"
+
+    def __call__(self, candidates: Sequence[Candidate]) -> int:
+        """The place of the chosen candidate among all of them."""
+        return self.choose_all([candidates])[0]
+
+    def choose_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
+        """The place of each sentence's chosen candidate."""
+        places = [_new(candidates) or list(range(len(candidates))) for candidates in sentences]
+        shown = [[each[i] for i in own] for each, own in zip(sentences, places, strict=True)]
+        return [own[at] for own, at in zip(places, self.inner.choose_all(shown), strict=True)]
+
+
+def _new(candidates: Sequence[Candidate]) -> list[int]:
+    """The places of those that say something else than their source; case and spaces are not else."""
+    return [i for i, each in enumerate(candidates) if _plain(each.text) != _plain(each.source)]
+
+
+def _plain(text: str) -> list[str]:
+    return text.casefold().split()
+
+
+def _require(name: str, known: Collection[str], setting: str) -> None:
+    if name not in known:
+        raise Problem(f"{setting} {name!r} is unknown: choose one of {', '.join(known)}")

@@ -1,0 +1,166 @@
+"""Metrics that are models: BERTScore, and COMET with and without a reference.
+
+BERTScore (Zhang et al., 2020) is F₁ of the greedy matches between the contextual embeddings of both texts;
+COMET (Rei et al., 2020) is a regression on human judgements, and COMET-QE one that sees no reference. A
+score of one model says nothing beside that of another. So each is named after the folder of the model that
+made it; models come from local folders only, and nothing is downloaded. Of several references the best
+counts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from importlib.metadata import version
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from noise2text.core.errors import Problem
+from noise2text.metrics.score import Metric, Statistics, Texts, count_references, mean
+
+__all__ = ["LEARNED", "bert_score", "comet", "comet_without_reference"]
+
+UNKNOWN = 1_000_000  # tokens; a folder that does not say how many its model reads has far more
+OFFSET = 2  # RoBERTa and its kin keep two of their positions for themselves
+
+
+def bert_score(folder: Path) -> Metric:
+    """BERTScore by the model of transformers in a folder, unscaled and without idf weights."""
+    config = _config(folder)
+    label = f"BERTScore({_name(folder)})"
+    return Metric(label, label, partial(_bert_score, folder=folder.resolve(), config=config))
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise Problem(
+            f"BERTScore needs the folder of a model of transformers, and {folder} holds no config.json."
+        ) from error
+    if not isinstance(config, dict) or not isinstance(config.get("max_position_embeddings", 0), int):
+        raise Problem(
+            f"BERTScore needs the folder of a model of transformers; {folder}/config.json is of none."
+        )
+    return config
+
+
+def _bert_score(texts: Texts, *, folder: Path, config: dict[str, Any]) -> Statistics:
+    if "t5" in str(folder) and "t5" not in str(config.get("model_type")):
+        raise Problem(f"bert-score takes every path with t5 in it for a T5: give {folder} another name.")
+    try:
+        layer = _layer(folder, config)
+    except ImportError as error:
+        raise Problem("BERTScore needs the package bert-score: install noise2text[bertscore].") from error
+    scorer = _scorer(folder, layer, int(config.get("max_position_embeddings", 512)) - OFFSET)
+    made = f"bert-score:{version('bert-score')}|transformers:{version('transformers')}"
+    how = f"model:{_name(folder)}|layer:{layer}|F1|idf:no|rescaled:no|empty:0"
+    counted = count_references(texts.references)
+    return mean(_best(scorer, texts), f"{how}|nrefs:{counted}|refs:best|{made}")
+
+
+@cache
+def _scorer(folder: Path, layer: int, longest: int) -> Any:
+    """The loaded model, once for the process."""
+    from bert_score import BERTScorer
+
+    try:
+        scorer = BERTScorer(model_type=str(folder), num_layers=layer)
+    except (OSError, ValueError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise Problem(f"The model in {folder} cannot be loaded for BERTScore: {reason}") from error
+    tokenizer = scorer._tokenizer
+    if tokenizer.model_max_length > UNKNOWN:  # which the package cannot digest
+        tokenizer.model_max_length = longest
+    return scorer
+
+
+def _best(scorer: Any, texts: Texts) -> list[float]:
+    """F₁ of each text with its best reference, 0 where one of both is blank: the package may fail on it."""
+    places = [place for place, own in enumerate(texts.references) for _ in own]
+    ours, theirs = [texts.hypotheses[place] for place in places], list(chain(*texts.references))
+    full = [k for k, text in enumerate(ours) if text.strip() and theirs[k].strip()]
+    values = dict.fromkeys(range(len(ours)), 0.0)
+    if full:
+        *_, f1 = scorer.score([ours[k] for k in full], [theirs[k] for k in full])
+        values |= dict(zip(full, f1.tolist(), strict=True))
+    found: list[list[float]] = [[] for _ in texts.hypotheses]
+    for k, place in enumerate(places):
+        found[place].append(values[k])
+    return [max(own) for own in found]
+
+
+def _layer(folder: Path, config: dict[str, Any]) -> int:
+    """The layer that the package was tuned to for a model that it knows by name; the last one of others."""
+    from bert_score.utils import model2layers
+
+    names = (folder.name, str(config.get("_name_or_path", "")), folder.name.replace("--", "/"))
+    tuned = [model2layers[name] for name in names if name in model2layers]
+    found = tuned or [config[key] for key in ("num_hidden_layers", "num_layers", "n_layer") if key in config]
+    if not found:
+        raise Problem(f"{folder / 'config.json'} does not say how many layers the model has.")
+    return int(found[0])
+
+
+def comet(folder: Path) -> Metric:
+    """COMET by the checkpoint in a folder: of source, text and reference."""
+    return _comet_metric(folder, "COMET", _with_reference)
+
+
+def comet_without_reference(folder: Path) -> Metric:
+    """COMET's quality estimation by the checkpoint in a folder: of source and text alone."""
+    return _comet_metric(folder, "COMET-QE", _without_reference)
+
+
+Rows = Callable[[Texts], list[list[dict[str, str]]]]  # what the model reads, for each sentence
+
+
+def _comet_metric(folder: Path, label: str, rows: Rows) -> Metric:
+    checkpoint = folder / "checkpoints" / "model.ckpt"
+    if not checkpoint.is_file():
+        raise Problem(f"{label} needs the folder of a COMET model, and there is no file {checkpoint}.")
+    label = f"{label}({_name(folder)})"
+    return Metric(label, label, partial(_comet, checkpoint=checkpoint, rows=rows), needs_sources=True)
+
+
+def _with_reference(texts: Texts) -> list[list[dict[str, str]]]:
+    sentences = zip(texts.sources or (), texts.hypotheses, texts.references, strict=True)
+    return [[{"src": source, "mt": text, "ref": one} for one in own] for source, text, own in sentences]
+
+
+def _without_reference(texts: Texts) -> list[list[dict[str, str]]]:
+    return [
+        [{"src": source, "mt": text}]
+        for source, text in zip(texts.sources or (), texts.hypotheses, strict=True)
+    ]
+
+
+def _comet(texts: Texts, *, checkpoint: Path, rows: Rows) -> Statistics:
+    try:
+        from comet import load_from_checkpoint
+    except ImportError as error:
+        raise Problem("COMET needs the package unbabel-comet: install it with pip.") from error
+    model = load_from_checkpoint(str(checkpoint), local_files_only=True)
+    sentences = rows(texts)
+    flat = [row for sentence in sentences for row in sentence]
+    scores = iter(model.predict(flat, batch_size=16, gpus=0, progress_bar=False).scores)
+    values = [max(next(scores) for _ in sentence) for sentence in sentences]
+    how = f"model:{checkpoint.parents[1].name}|{_seen(sentences)}"
+    return mean(values, f"{how}|refs:best|unbabel-comet:{version('unbabel-comet')}")
+
+
+def _seen(sentences: Sequence[Sequence[dict[str, str]]]) -> str:
+    return "reads:" + "+".join(sentences[0][0])
+
+
+def _name(folder: Path) -> str:
+    return folder.resolve().name
+
+
+LEARNED: dict[str, Callable[[Path], Metric]] = {
+    "bertscore": bert_score,
+    "comet": comet,
+    "comet-qe": comet_without_reference,
+}

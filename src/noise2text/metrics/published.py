@@ -1,0 +1,81 @@
+"""What the papers report, to be seen beside one's own results and never mixed with them.
+
+published.toml holds the printed tables. Their numbers are no measurement of this package: every row carries
+the paper, the number of its table, and what its metric is, since "BLEU" is a different thing in each of them.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from noise2text.core.errors import Problem
+
+__all__ = ["Published", "Reported", "published", "sheet"]
+
+
+@dataclass(frozen=True)
+class Reported:
+    """One number of a paper in percent (or in its own unit), and what the metric is."""
+
+    metric: str
+    score: float
+    about: str
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a paper's table says about one system on one task."""
+
+    paper: str
+    table: str
+    task: str
+    system: str
+    setting: str  # how it generated, e.g. b = 10; empty if the table does not say
+    scores: tuple[Reported, ...]
+    note: str
+
+
+def published(task: str | None = None) -> list[Published]:
+    """All rows as reported, or those of one task."""
+    rows = _rows()
+    tasks = list(dict.fromkeys(row.task for row in rows))
+    if task is not None and task not in tasks:
+        raise Problem(f"There are no published rows for the task {task!r}; there are for {', '.join(tasks)}.")
+    return [row for row in rows if task in (None, row.task)]
+
+
+def sheet(rows: Sequence[Published]) -> list[list[str]]:
+    """A header and a line of cells a row: one column for each metric that any of them has."""
+    metrics = list(dict.fromkeys(score.metric for row in rows for score in row.scores))
+    lines = [["as reported", "how", *metrics, "where"]]
+    for row in rows:
+        own = {score.metric: f"{score.score:.2f}" for score in row.scores}
+        where = f"{row.paper}, table {row.table}"
+        lines.append([row.system, row.setting, *(own.get(metric, "") for metric in metrics), where])
+    return lines
+
+
+@cache
+def _rows() -> list[Published]:
+    text = files("noise2text.metrics").joinpath("published.toml").read_text(encoding="utf-8")
+    return [row for table in tomllib.loads(text)["table"] for row in _of(table)]
+
+
+def _of(table: dict[str, Any]) -> list[Published]:
+    """The rows of one table; a score that it does not give is left out."""
+    made = []
+    for system, setting, *values in table["rows"]:
+        columns = zip(table["metrics"], values, table["scale"], table["about"], strict=True)
+        scores = tuple(
+            Reported(metric, round(value * scale, 4), about)
+            for metric, value, scale, about in columns
+            if value != "-"
+        )
+        where = (table["paper"], table["number"], table["task"])
+        made.append(Published(*where, system=system, setting=setting, scores=scores, note=table["note"]))
+    return made

@@ -1,0 +1,77 @@
+"""Whether two systems differ by more than the choice of test sentences: paired bootstrap (Koehn, 2004).
+
+The sentences are drawn with replacement a thousand times, for both systems alike. With d the difference of
+the scores and dᵢ that of draw i, p is how often the draws differ by so much more than they do on average,
+
+    p = (1 + #{i : |dᵢ| − mean |d| > |d|}) / (1 + draws),
+
+which is sacrebleu's test, for every metric with statistics a sentence. Where the scores do not differ at
+all, p is 1, not its 1 / (1 + draws).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from noise2text.core.errors import Problem
+from noise2text.metrics.bleu import bleu
+from noise2text.metrics.chrf import chrf
+from noise2text.metrics.intervals import DRAWS, SEED, drawn_scores
+from noise2text.metrics.score import Array, Metric, References
+
+__all__ = ["Tested", "paired_bootstrap"]
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A system's score, the mean and 95 % interval of its resamples, and p of its difference to the first."""
+
+    metric: str
+    score: float
+    mean: float
+    interval: float  # half of its width
+    p: float | None  # none for the first system
+    signature: str
+
+
+def paired_bootstrap(
+    systems: Mapping[str, Sequence[str]],
+    references: References,
+    sources: Sequence[str] | None = None,
+    *,
+    metrics: Sequence[Metric] = (bleu, chrf),
+    draws: int = DRAWS,
+) -> dict[str, list[Tested]]:
+    """Each system's texts tested against the first system's, by each metric."""
+    for name, texts in systems.items():
+        if len(texts) != len(references):
+            counts = f"{len(texts)} texts and {len(references)} references"
+            raise Problem(f"The lines of {name} do not pair up, {counts}: give one line a sentence.")
+    found: dict[str, list[Tested]] = {name: [] for name in systems}
+    for metric in metrics:
+        first: tuple[float, Array] | None = None
+        for name, texts in systems.items():
+            statistics = metric.statistics(texts, references, sources)
+            score, drawn = statistics.score, drawn_scores(statistics, draws=draws)
+            p = None if first is None else _chance(score - first[0], drawn - first[1])
+            numbers = (score, float(drawn.mean()), _half_width(drawn))
+            signature = f"{statistics.signature}|bs:{draws}|seed:{SEED}"
+            found[name].append(Tested(metric.label, *numbers, p=p, signature=signature))
+            first = first or (score, drawn)
+    return found
+
+
+def _chance(difference: float, drawn: Array) -> float:
+    if difference == 0:
+        return 1.0
+    sizes = np.abs(drawn)
+    return float((1 + np.sum(sizes - sizes.mean() > abs(difference))) / (1 + len(sizes)))
+
+
+def _half_width(drawn: Array) -> float:
+    """Half of the way between the scores that leave a fortieth of the draws outside on each side."""
+    ordered, outside = np.sort(drawn), len(drawn) // 40
+    return float(ordered[len(drawn) - outside - 1] - ordered[outside]) / 2

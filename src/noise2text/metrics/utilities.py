@@ -1,0 +1,222 @@
+"""How well one text agrees with another: what MBR sums.
+
+Every utility here is a function of three things: how many n-grams of each order the two texts share
+(clipped), and how many symbols each text has, because a text of L symbols has L − n + 1 n-grams. `pairwise`
+counts them for all pairs of many sentences at once, and has the formulas for whole arrays. The formulas here
+are the definition, to the last bit of sacrebleu and nltk: where two candidates are so close that rounding
+could decide, these choose.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noise2text.metrics import pairwise
+from noise2text.metrics.pairwise import Number, Pairs
+
+__all__ = ["DIRECTIONS", "UTILITIES", "NgramUtility", "Tables"]
+
+DIRECTIONS: dict[str, Callable[[Pairs], Pairs]] = {
+    "hypothesis": lambda pairs: pairs,
+    "reference": lambda pairs: pairs.flipped,
+}
+"""What the candidate is in a pair with another."""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The utilities of all pairs of texts within each of S sentences: a row a candidate, a column another."""
+
+    values: NDArray[np.float64]  # (S, C, C), right but for rounding, and 0 where there is no text
+    sizes: NDArray[np.int64]  # (S,): how many texts each sentence has
+    exact: Callable[[int, int], list[float]]  # by the definition: a row of a sentence
+
+
+Formula = Callable[[list[int], int, int], float]  # of the shared n-grams by order and both texts' symbols
+Grams = tuple[Counter[Hashable], ...]  # one counter an order
+
+
+@dataclass(frozen=True)
+class NgramUtility:
+    """How much a hypothesis is worth if the reference is the truth, seen from shared n-grams and lengths."""
+
+    name: str  # what the settings call it
+    split: Callable[[str], Sequence[Any]]  # into a tuple of words or a string of characters
+    number: Number  # the symbols of many texts as numbers
+    order: int
+    formula: Formula  # the definition, of one pair
+    formulas: Callable[[Pairs], NDArray[np.float64]]  # the same of many pairs
+    describe: Callable[[], str]  # called late, because it may have to import the definition
+
+    @property
+    def signature(self) -> str:
+        """The definition: tokenisation, case, smoothing, version."""
+        return self.describe()
+
+    def __call__(self, hypothesis: str, reference: str) -> float:
+        """The utility of one pair, by the definition."""
+        ours, theirs = self.split(hypothesis), self.split(reference)
+        return self.formula(_shared(self._grams(ours), self._grams(theirs)), len(ours), len(theirs))
+
+    def table(self, texts: Sequence[str]) -> list[list[float]]:
+        """The utility of every pair of texts: a row a hypothesis, a column a reference."""
+        return [row for tables in self.tables([texts]) for row in tables.values[0].tolist()]
+
+    def tables(
+        self, sentences: Sequence[Sequence[str]], *, candidate_is: str = "hypothesis"
+    ) -> Iterator[Tables]:
+        """The tables of all sentences, some sentences at a time; the rows are what `candidate_is` says."""
+        symbols = [[self.split(text) for text in texts] for texts in sentences]
+        for block in pairwise.pairs(symbols, self.order, number=self.number):
+            pairs = DIRECTIONS[candidate_is](block)
+            yield Tables(self.formulas(pairs), pairs.sizes, partial(self._exact, pairs))
+
+    def _exact(self, pairs: Pairs, sentence: int, row: int) -> list[float]:
+        shared = pairs.shared[:, sentence, row]  # (order, C)
+        counts = np.empty((2 + len(shared), shared.shape[1]), int)
+        for place, lengths in enumerate((pairs.ours[sentence], pairs.theirs[sentence])):
+            counts[place] = lengths[row % len(lengths)]  # (C, 1) has this row's length, (1, C) all columns'
+        counts[2:] = shared
+        return [_defined(self.formula, *pair) for pair in counts.T.tolist()]
+
+    def _grams(self, symbols: Sequence[Any]) -> Grams:
+        return tuple(
+            Counter(symbols[start : start + n] for start in range(len(symbols) - n + 1))
+            for n in range(1, self.order + 1)
+        )
+
+
+@lru_cache(maxsize=1 << 14)  # candidates that tie have much in common
+def _defined(formula: Formula, length: int, reference_length: int, *shared: int) -> float:
+    return formula(list(shared), length, reference_length)
+
+
+def _shared(ours: Grams, theirs: Grams) -> list[int]:
+    """The number of common n-grams of each order, each as often as the text that has fewer of it."""
+    return [
+        sum(min(left[gram], right[gram]) for gram in left.keys() & right.keys())
+        for left, right in zip(ours, theirs, strict=True)
+    ]
+
+
+@cache
+def _sacrebleu() -> Any:
+    """sacrebleu's sentence BLEU, one for the process: it keeps the texts that it has tokenised."""
+    from sacrebleu.metrics import BLEU
+
+    return BLEU(effective_order=True)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+@lru_cache(maxsize=1 << 16)
+def _word_13a(word: str) -> tuple[str, ...]:
+    if word.isalnum() and word.isascii():  # every rule is about some other character
+        return (word,)
+    return tuple(_sacrebleu().tokenizer(word).split())
+
+
+def _words_13a(text: str) -> tuple[str, ...]:
+    """sacrebleu's 13a tokens. Its rules look at one neighbour, and never past a space: words go one by one.
+
+    Only a line break can join two, after a hyphen.
+    """
+    if "\n" in text:
+        return tuple(_sacrebleu().tokenizer(text.rstrip()).split())
+    return tuple(chain.from_iterable(map(_word_13a, text.split())))
+
+
+def _characters(text: str) -> str:
+    return "".join(text.split())
+
+
+def _bleu(shared: list[int], length: int, reference_length: int) -> float:
+    """sacrebleu's sentence BLEU, from 0 to 100: exponential smoothing, the orders that the text has."""
+    totals = [max(length - n, 0) for n in range(len(shared))]
+    bleu = _sacrebleu().compute_bleu(
+        shared, totals, length, reference_length, smooth_method="exp", effective_order=True
+    )
+    return float(bleu.score)
+
+
+def _bleu_nltk4(shared: list[int], length: int, reference_length: int) -> float:
+    """nltk's sentence BLEU with smoothing method 4, from 0 to 1.
+
+    The k-th order without a match counts as ln(length) / (2ᵏ · 5) matches (Chen and Cherry, 2014; nltk 3.5
+    and before had another formula). A single word, whose logarithm is 0, has only its unigram.
+    """
+    if not shared[0]:
+        return 0.0
+    logarithms, missed = [], 0
+    for n, matches in enumerate(shared if length > 1 else shared[:1]):
+        missed += not matches
+        counted = matches or 1 / (2**missed * 5 / math.log(length))  # nltk's own order, for its last bit
+        logarithms.append(math.log(counted / max(length - n, 1)) / len(shared))
+    brevity = 1.0 if length > reference_length else math.exp(1 - reference_length / length)
+    return brevity * math.exp(math.fsum(logarithms))
+
+
+def _chrf(shared: list[int], length: int, reference_length: int) -> float:
+    """sacrebleu's chrF, from 0 to 100: F₂ of mean precision and recall over the orders that both have."""
+    if not any(shared):
+        return 0.0
+    orders = min(len(shared), length, reference_length)
+    precision = recall = 0.0
+    for n, matches in enumerate(shared[:orders]):
+        precision += matches / (length - n)
+        recall += matches / (reference_length - n)
+    precision, recall = precision / orders, recall / orders
+    return 100 * (5 * precision * recall / (4 * precision + recall))
+
+
+def _precision(shared: list[int], length: int, reference_length: int) -> float:
+    """The share of the hypothesis's symbols that the reference has too, each as often as it has them."""
+    return shared[0] / length if length else 0.0
+
+
+def _bleu_signature() -> str:
+    bleu = _sacrebleu()
+    bleu.sentence_score("", [""])  # sacrebleu has a signature only once it has seen references
+    return str(bleu.get_signature())
+
+
+def _chrf_signature() -> str:
+    from sacrebleu.metrics import CHRF
+
+    chrf = CHRF()
+    chrf.sentence_score("", [""])
+    return str(chrf.get_signature())
+
+
+def _nltk4_signature() -> str:
+    return "nrefs:1|case:mixed|tok:none|smooth:nltk-method4"
+
+
+def _unigram_signature() -> str:
+    return "nrefs:1|case:mixed|tok:none|clipped:yes"
+
+
+UTILITIES: dict[str, NgramUtility] = {
+    utility.name: utility
+    for utility in (
+        NgramUtility("bleu", _words_13a, pairwise.numbered, 4, _bleu, pairwise.bleu, _bleu_signature),
+        NgramUtility(
+            "bleu-nltk4", _words, pairwise.numbered, 4, _bleu_nltk4, pairwise.bleu_nltk4, _nltk4_signature
+        ),
+        NgramUtility("chrf", _characters, pairwise.code_points, 6, _chrf, pairwise.chrf, _chrf_signature),
+        NgramUtility(
+            "unigram", _words, pairwise.numbered, 1, _precision, pairwise.precision, _unigram_signature
+        ),
+    )
+}

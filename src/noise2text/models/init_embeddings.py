@@ -1,0 +1,65 @@
+"""Embeddings of another model to start from (Difformer, C.3): a table (V, d), a row a token.
+
+One common factor gives them a mean square of 1, which is what the schedules and the noise factor count on;
+angles and the ratios of distances stay.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from noise2text.core.errors import Problem
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.nn.embeddings import Space
+
+__all__ = ["place_embeddings", "read_embeddings"]
+
+
+@torch.no_grad()
+def place_embeddings(space: Space, tokenizer: Tokenizer, path: Path) -> None:
+    """Let the space hold the embeddings at the path, with a mean square of 1."""
+    table = read_embeddings(path, tokenizer)
+    if table.shape != space.table.shape:
+        wanted, found = (" × ".join(map(str, shape)) for shape in (space.table.shape, table.shape))
+        raise Problem(
+            f"The embeddings of {path} are {found}, but this model's {wanted}; "
+            f"use the same tokens and set embedding to their dimension."
+        )
+    size = table.square().mean().sqrt()
+    if not (torch.isfinite(size) and size > 0):
+        raise Problem(f"The embeddings of {path} are all 0 or hold what is not a number; make them again.")
+    space.table.copy_(table / (size * space.scale))
+
+
+def read_embeddings(path: Path, tokenizer: Tokenizer) -> Tensor:
+    """The table in a .npy file, or that of a model folder whose tokens are the tokenizer's."""
+    if path.is_dir():
+        if Tokenizer.load(path / "tokenizer.json").fingerprint != tokenizer.fingerprint:
+            raise Problem(
+                f"The model in {path} has other tokens than this corpus; train it with the same tokenizer."
+            )
+        return _of_model(path)
+    try:
+        table = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise Problem(
+            f"The embeddings {path} cannot be read; give a model folder or a .npy file of a table."
+        ) from error
+    if not isinstance(table, np.ndarray) or table.ndim != 2 or table.dtype.kind not in "fiu":
+        raise Problem(f"{path} does not hold a table of numbers, a row a token.")
+    return torch.from_numpy(table.astype(np.float32))
+
+
+def _of_model(folder: Path) -> Tensor:
+    """The embeddings of a trained model, which on a sphere are not its table."""
+    from noise2text.models.folder import load
+
+    system = load(folder, device="cpu", precision="float32")
+    spaces = [part for part in system.modules() if isinstance(part, Space)]
+    if not spaces:
+        raise Problem(f"The model in {folder} holds no embeddings; give another model, or a .npy file.")
+    return spaces[0].embeddings.detach()

@@ -1,0 +1,68 @@
+"""Which rows of a corpus are nearest to a row: the F-score of their shared n-grams, n = 1 … 4.
+
+    similarity(q, d) = 2 · Σ_g min(count_q(g), count_d(g)) / (|q| + |d|)
+
+g runs over the n-grams of all orders, |·| counts them. An inverted list a n-gram names the rows that have it,
+so that a query touches only rows that share something with it. An n-gram is known by 64 bits of a hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from noise2text.data.ragged import Rows
+
+__all__ = ["Neighbours"]
+
+ORDER = 4
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_SHIFT = np.uint64(29)
+
+
+class Neighbours:
+    """A searchable corpus of token rows."""
+
+    def __init__(self, rows: Rows) -> None:
+        grams, owners = _grams(rows)
+        self.sizes = np.bincount(owners, minlength=len(rows))  # n-grams of each row
+        order = np.lexsort((owners, grams))
+        grams, owners = grams[order], owners[order]
+        new = np.ones(len(grams), dtype=bool)  # where another n-gram or another row begins
+        new[1:] = (grams[1:] != grams[:-1]) | (owners[1:] != owners[:-1])
+        self._owners = owners[new].astype(np.int32)
+        self._counts = np.diff(np.append(np.flatnonzero(new), len(grams))).astype(np.int32)
+        self._grams, starts = np.unique(grams[new], return_index=True)
+        self._bounds = np.append(starts, len(self._owners))
+
+    def nearest(self, row: Sequence[int], count: int) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers of the nearest rows, nearest first, and their similarities; of equal ones the first."""
+        grams, times = np.unique(_grams(Rows.of([row]))[0], return_counts=True)
+        found = np.minimum(np.searchsorted(self._grams, grams), len(self._grams) - 1)
+        known = self._grams[found] == grams
+        shared = np.zeros(len(self.sizes))
+        for place, limit in zip(found[known], times[known], strict=True):
+            listed = slice(self._bounds[place], self._bounds[place + 1])
+            shared[self._owners[listed]] += np.minimum(self._counts[listed], limit)  # each row at most once
+        similarity = 2 * shared / (times.sum() + self.sizes)
+        chosen = np.argsort(-similarity, kind="stable")[:count]
+        return chosen, similarity[chosen]
+
+
+def _grams(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+    """A hash for each n-gram of each order, and the row that it is in."""
+    tokens = rows.tokens.astype(np.uint64)
+    owners = np.repeat(np.arange(len(rows)), rows.lengths)
+    left = np.repeat(np.cumsum(rows.lengths), rows.lengths) - np.arange(
+        len(tokens)
+    )  # tokens to the row's end
+    hashes, found, whose = np.zeros(len(tokens), dtype=np.uint64), [], []
+    for n in range(min(ORDER, len(tokens))):
+        size = len(tokens) - n
+        mixed = (hashes[:size] ^ (tokens[n:] + np.uint64(1))) * _FACTOR
+        hashes = mixed ^ (mixed >> _SHIFT)
+        inside = left[:size] > n
+        found.append(hashes[inside])
+        whose.append(owners[:size][inside])
+    return np.concatenate(found), np.concatenate(whose)

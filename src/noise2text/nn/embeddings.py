@@ -1,0 +1,116 @@
+"""The embedding space: z₀ = s · E[y], and back by logits = ẑ₀ · Eᵀ + b.
+
+E is learned with the model and tied to the rounding. Difformer has s = √d and no bias; Diffusion-LM and its
+heirs have s = 1 and a bias. E starts at N(0, 1/s²), so that z₀ starts with unit variance (σ_e = 1).
+
+Scores are kept as the product that they are (`Product`): training multiplies by a table that is padded to a
+round number of rows, which a GPU multiplies by several times faster.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear, pad
+
+from noise2text.core.devices import tensor_cores
+
+__all__ = ["Known", "Multiply", "Product", "Scores", "Space"]
+
+Multiply = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+"""A linear layer: x · weightᵀ + bias."""
+
+
+class Scores(Protocol):
+    """The unnormalised log-probability of every token at every position."""
+
+    @property
+    def vocabulary(self) -> int:
+        """V, the number of tokens."""
+
+    def logits(self) -> Tensor:
+        """All of them, (…, V)."""
+
+    def aligned(self, multiple: int, multiply: Multiply) -> Tensor:
+        """The same, (…, V′ ≥ V), and if V′ can be chosen then a multiple; what is above V means nothing."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """Scores that were computed before."""
+
+    values: Tensor  # (…, V)
+
+    @property
+    def vocabulary(self) -> int:
+        return self.values.shape[-1]
+
+    def logits(self) -> Tensor:
+        return self.values
+
+    def aligned(self, multiple: int, multiply: Multiply) -> Tensor:
+        return self.values
+
+
+@dataclass(frozen=True)
+class Product:
+    """Scores that are states · weightᵀ + bias."""
+
+    states: Tensor  # (…, d)
+    weight: Tensor  # (V, d)
+    bias: Tensor | None  # (V,)
+
+    @property
+    def vocabulary(self) -> int:
+        return len(self.weight)
+
+    def logits(self) -> Tensor:
+        return linear(self.states.to(self.weight.dtype), self.weight, self.bias)
+
+    def aligned(self, multiple: int, multiply: Multiply) -> Tensor:
+        lacking = -self.vocabulary % multiple
+        bias = None if self.bias is None else pad(self.bias, (0, lacking))
+        return multiply(self.states.to(self.weight.dtype), pad(self.weight, (0, 0, 0, lacking)), bias)
+
+
+class Space(nn.Module):
+    """A learned table of token embeddings."""
+
+    def __init__(self, vocab: int, dim: int, *, scale: float | None = None, bias: bool = False) -> None:
+        super().__init__()
+        self.scale = math.sqrt(dim) if scale is None else scale
+        self.table = nn.Parameter(torch.randn(vocab, dim) / self.scale)
+        self.bias = nn.Parameter(torch.zeros(vocab)) if bias else None
+
+    @property
+    def dim(self) -> int:
+        """The dimension d of an embedding."""
+        return self.table.shape[1]
+
+    @property
+    def embeddings(self) -> Tensor:
+        """The place of every token in z₀'s space, (V, d)."""
+        return self.table * self.scale
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """z₀ of the tokens, one dimension more."""
+        return nn.functional.embedding(tokens, self.table) * self.scale
+
+    def scores(self, x: Tensor) -> Scores:
+        """What every token scores at every position."""
+        return Product(x, self.table, self.bias)
+
+    def logits(self, x: Tensor) -> Tensor:
+        """The scores as a tensor, (…, V)."""
+        return self.scores(x).logits()
+
+    def nearest(self, x: Tensor) -> Tensor:
+        """The token whose embedding is closest to x."""
+        table = self.embeddings.float()
+        with tensor_cores(self.table):
+            return linear(x.float(), table, -table.square().sum(1) / 2).argmax(-1)

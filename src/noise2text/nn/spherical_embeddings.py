@@ -1,0 +1,31 @@
+"""Embeddings on a sphere: z₀ = √d · E[y] / ‖E[y]‖, and back by logits = ẑ₀ · z₀ᵀ over all tokens.
+
+A cross-entropy alone would push the embeddings apart without end, because distance makes noise harmless. On
+the sphere of radius √d their channels have a mean square of 1 whatever training does (CDCD, Dieleman et
+al., 2022; the released DiNoiSer does the same).
+"""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+from torch.nn.functional import embedding, normalize
+
+from noise2text.nn.embeddings import Product, Scores, Space
+
+__all__ = ["Sphere"]
+
+
+class Sphere(Space):
+    """A learned table of directions; every embedding has length √d."""
+
+    @property
+    def embeddings(self) -> Tensor:
+        return normalize(self.table, dim=1) * math.sqrt(self.dim)
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        return embedding(tokens, self.embeddings)
+
+    def scores(self, x: Tensor) -> Scores:
+        return Product(x, self.embeddings, self.bias)

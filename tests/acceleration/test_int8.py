@@ -1,0 +1,119 @@
+"""Layers in int8 say nearly what they said, row by row, and cost nothing where they are not asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from noise2text import load
+from noise2text.acceleration.int8 import Int8Linear, has_int8, quantise
+from noise2text.core.errors import Problem
+from noise2text.data.ragged import Rows
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.models.folder import save
+from noise2text.models.registry import find_recipe
+
+from ..conftest import SMALL, Make
+
+TEXTS = ["sunday, 7 april 1957", "12. mai 2001", "x"]
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_rounded_layer_answers_within_its_rounding(bias: bool) -> None:
+    torch.manual_seed(0)
+    linear = nn.Linear(96, 40, bias=bias)
+    x = torch.randn(3, 7, 96) * torch.logspace(-3, 3, 7)[:, None]
+    with torch.inference_mode():
+        exact, rounded = linear(x), Int8Linear(linear)(x)
+    shift = 0 if linear.bias is None else linear.bias
+    # Half a unit of each factor at every one of the 96 products is the most that rounding can do.
+    unit_x, unit_w = x.abs().amax(-1, keepdim=True) / 127, linear.weight.abs().amax(1) / 127
+    most = (unit_x / 2) * linear.weight.abs().sum(1) + (unit_w / 2) * x.abs().sum(-1, keepdim=True)
+    assert ((exact - rounded).abs() <= most + 96 * unit_x * unit_w / 4 + 1e-5).all()
+    assert (rounded - exact).norm() / (exact - shift).norm() < 0.02
+
+
+def test_whole_numbers_within_127_are_exact() -> None:
+    torch.manual_seed(0)
+    linear = nn.Linear(64, 32)
+    with torch.no_grad():
+        linear.weight.copy_(torch.randint(-127, 128, (32, 64)))
+        linear.weight[:, 0] = 127
+    x = torch.randint(-127, 128, (5, 64)).float()
+    x[:, 1] = -127
+    torch.testing.assert_close(Int8Linear(linear)(x), linear(x), rtol=1e-6, atol=1e-2)
+
+
+def test_a_row_depends_on_no_other_and_zero_stays_zero() -> None:
+    torch.manual_seed(0)
+    layer = Int8Linear(nn.Linear(64, 32, bias=False))
+    x = torch.randn(9, 64)
+    x[4] = 0
+    together = layer(x)
+    x[5] *= 1e6
+    assert torch.equal(layer(x)[:5], together[:5])
+    assert torch.equal(layer(x[:1]), together[:1])
+    assert not together[4].any()
+
+
+def test_only_layers_that_are_large_enough_are_rounded() -> None:
+    module = nn.Sequential(nn.Linear(8, 8), nn.Sequential(nn.ReLU(), nn.Linear(16, 8)), nn.Embedding(64, 64))
+    assert quantise(module, smallest=100) == 1
+    assert [type(each) for each in (module[0], module[1][1])] == [nn.Linear, Int8Linear]  # type: ignore[index]
+
+
+def test_a_system_in_int8_writes_the_same_texts_in_any_batch(small: Make) -> None:
+    system = small().place(CPU, "int8")
+    kinds = {type(each) for each in system.denoiser.modules()}
+    assert Int8Linear in kinds
+    assert nn.Linear not in kinds
+    how: dict[str, Any] = {"steps": 5, "stop_early": 0}
+    together = system.generate(TEXTS, batch=3, **how)
+    assert system.generate(TEXTS, batch=1, **how).texts == together.texts
+    assert system.generate(TEXTS, batch=2, **how).candidates == together.candidates
+
+
+def test_int8_estimates_are_near_those_of_float32(small: Make) -> None:
+    plain, rounded = small(), small().place(CPU, "int8")
+    source = plain.layout.source(Rows.of(plain.tokenizer.encode(TEXTS)))
+    with torch.inference_mode():
+        a, b = plain.denoiser.read(source).keys, rounded.denoiser.read(source).keys
+    assert (a - b).norm() / a.norm() < 0.03
+
+
+def test_auto_leaves_small_layers_and_other_systems_alone(small: Make, tokenizer: Tokenizer) -> None:
+    assert not any(isinstance(each, Int8Linear) for each in small().place(CPU, "auto").modules())
+    large = small(width=256, ffn=256).place(CPU, "auto")
+    assert any(isinstance(each, Int8Linear) for each in large.denoiser.modules()) == has_int8()
+    assert not any(isinstance(each, Int8Linear) for each in large.lengths.modules())
+
+
+def test_int8_is_refused_where_nothing_mends_it(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    recipe = find_recipe("copy")
+    settings = recipe.settings("tiny")
+    save(tmp_path, recipe.build(settings, tokenizer), recipe="copy", settings=settings)
+    with pytest.raises(Problem, match="int8 is for diffusion models on a CPU"):
+        load(tmp_path, device="cpu", precision="int8")
+    assert load(tmp_path, device="cpu", precision="auto").generate(["x"]).texts == ["x"]
+
+
+def test_a_model_folder_can_be_loaded_in_int8(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    recipe = find_recipe("difformer")
+    settings = dataclasses.replace(recipe.settings("tiny"), **(SMALL | {"factor": 2.0}))
+    save(tmp_path, recipe.build(settings, tokenizer), recipe="difformer", settings=settings)
+    system = load(tmp_path, device="cpu", precision="int8")
+    assert len(system.generate(TEXTS, steps=2, stop_early=0).texts) == 3
+    assert any(isinstance(each, Int8Linear) for each in system.modules())
+
+
+def test_what_was_rounded_for_a_cpu_goes_nowhere_else(small: Make) -> None:
+    system = small()
+    quantise(system, smallest=1)
+    with pytest.raises(Problem, match="rounded to int8 for a CPU; load it again for meta"):
+        system.place(torch.device("meta"), "auto")

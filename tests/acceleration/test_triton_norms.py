@@ -1,0 +1,204 @@
+"""A residual with its bias, dropout and norm is torch's, and so are its gradients; they need a GPU.
+
+Without one, TRITON_INTERPRET=1 runs them operation by operation where triton is installed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import layer_norm
+
+from noise2text.acceleration import fused
+from noise2text.nn.attention import split_heads, visible
+from noise2text.nn.layers import DecoderLayer, EncoderLayer
+
+GPU = torch.cuda.is_available()
+INTERPRETED = not GPU and "TRITON_INTERPRET" in os.environ and importlib.util.find_spec("triton") is not None
+DEVICE = "cuda" if GPU else "cpu"
+
+pytestmark = pytest.mark.skipif(not (GPU or INTERPRETED), reason="needs a GPU")
+
+Norm = Callable[..., Tensor]  # of x, y, the shift, the weight and the bias
+
+
+def ours(rate: float, seeds: Tensor | None, dtype: torch.dtype = torch.float32) -> Norm:
+    from noise2text.acceleration.triton_norms import Dropout, add_norm
+
+    def normed(x: Tensor, y: Tensor, shift: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
+        dropout = Dropout(rate, seeds)
+        return add_norm(x, y, shift, weight=weight, bias=bias, eps=1e-5, dropout=dropout, dtype=dtype)
+
+    return normed
+
+
+def torchs(rate: float, seeds: Tensor | None) -> Norm:
+    def normed(x: Tensor, y: Tensor, shift: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
+        y = y if shift is None else y + shift
+        if seeds is not None:
+            y = torch.where(fused.kept(y.flatten(0, -2), seeds, rate).view_as(y), y / (1 - rate), 0)
+        return layer_norm(x + y, x.shape[-1:], weight, bias, 1e-5)
+
+    return normed
+
+
+def given(
+    *shape: int, rate: float, dtype: torch.dtype = torch.float32
+) -> tuple[list[Tensor], Tensor, Tensor | None]:
+    """x, y, a bias, the norm's weight and bias; what the result is told; seeds."""
+    torch.manual_seed(shape[0] + shape[-1])
+    states = [(torch.randn(shape) + offset).to(DEVICE, dtype) for offset in (0.5, 0, 0)]
+    vectors = [torch.randn(shape[-1]).to(DEVICE) for _ in range(3)]
+    seeds = torch.randint(-(2**31), 2**31, (2,), dtype=torch.int32).to(DEVICE) if rate else None
+    return [*states[:2], *vectors], states[2], seeds
+
+
+def learned(how: Norm, tensors: list[Tensor], toward: Tensor, *, shifted: bool = True) -> list[Tensor]:
+    own = [tensor.detach().clone().requires_grad_() for tensor in tensors]
+    x, y, shift, weight, bias = own
+    out = how(x, y, shift if shifted else None, weight, bias)
+    out.backward(toward)
+    return [out.detach(), *(tensor.grad for tensor in own if tensor.grad is not None)]
+
+
+def exact(tensors: list[Tensor]) -> list[Tensor]:
+    return [tensor.double() for tensor in tensors]
+
+
+SHAPES = [(1, 1), (7, 5), (70, 130), (3, 11, 320), (2, 9, 768), (5, 1024)]
+
+
+@pytest.mark.parametrize("shifted", [True, False])
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_residual_and_all_gradients_are_torchs(shape: tuple[int, ...], rate: float, shifted: bool) -> None:
+    tensors, toward, seeds = given(*shape, rate=rate)
+    found = learned(ours(rate, seeds), tensors, toward, shifted=shifted)
+    expected = learned(torchs(rate, seeds), exact(tensors), toward.double(), shifted=shifted)
+    assert len(found) == (6 if shifted else 5)
+    for mine, theirs in zip(found, expected, strict=True):
+        scale = max(1.0, float(theirs.abs().max()))
+        torch.testing.assert_close(mine.double() / scale, theirs / scale, atol=5e-6, rtol=0)
+
+
+def test_many_rows_are_shared_by_programs_that_take_several() -> None:
+    tensors, toward, seeds = given(40_001 if GPU else 2_100, 24 if GPU else 5, rate=0.1)
+    found = learned(ours(0.1, seeds), tensors, toward)
+    expected = learned(torchs(0.1, seeds), exact(tensors), toward.double())
+    for mine, theirs in zip(found, expected, strict=True):
+        scale = max(1.0, float(theirs.abs().max()))
+        torch.testing.assert_close(mine.double() / scale, theirs / scale, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1])
+def test_halves_come_out_as_halves_and_gradients_of_parameters_in_full(rate: float) -> None:
+    tensors, toward, seeds = given(50, 320, rate=rate, dtype=torch.bfloat16)
+    found = learned(ours(rate, seeds, torch.bfloat16), tensors, toward)
+    assert [tensor.dtype for tensor in found] == [torch.bfloat16] * 3 + [torch.float32] * 3
+    expected = learned(torchs(rate, seeds), exact(tensors), toward.double())
+    for mine, theirs in zip(found[:3], expected, strict=False):
+        torch.testing.assert_close(mine.double(), theirs, atol=1e-5, rtol=2**-7)
+    for mine, theirs in zip(found[3:], expected[3:], strict=True):
+        torch.testing.assert_close(mine.double(), theirs, atol=1e-4, rtol=1e-5)
+
+
+def test_states_in_full_and_products_in_halves_have_gradients_of_their_own_type() -> None:
+    tensors, toward, _ = given(9, 40, rate=0.0)
+    mixed = [tensors[0], tensors[1].bfloat16(), *tensors[2:]]
+    found = learned(ours(0.0, None, torch.bfloat16), mixed, toward.bfloat16())
+    assert [tensor.dtype for tensor in found[:3]] == [torch.bfloat16, torch.float32, torch.bfloat16]
+    expected = learned(torchs(0.0, None), exact(mixed), toward.bfloat16().double())
+    torch.testing.assert_close(found[1].double(), expected[1], atol=5e-6, rtol=1e-5)
+
+
+def test_what_dropout_keeps_is_what_the_compiled_norm_keeps() -> None:
+    """Where x and its gradient's weights say nothing, ∂y is 0 just where the mask is."""
+    tensors, toward, seeds = given(33, 100, rate=0.4)
+    assert seeds is not None
+    on_y = learned(ours(0.4, seeds), tensors, toward)[2]
+    assert torch.equal(on_y != 0, fused.kept(on_y, seeds, 0.4))
+
+
+def test_rows_far_from_zero_are_normalised_as_well() -> None:
+    tensors, toward, _ = given(6, 300, rate=0.0)
+    tensors[0] += 300
+    found = learned(ours(0.0, None), tensors, toward)
+    expected = learned(torchs(0.0, None), exact(tensors), toward.double())
+    torch.testing.assert_close(found[0].double(), expected[0], atol=2e-4, rtol=1e-4)
+
+
+def test_the_same_numbers_give_the_same_bits() -> None:
+    tensors, toward, seeds = given(3000 if GPU else 700, 96, rate=0.1, dtype=torch.bfloat16)
+    first, second = (learned(ours(0.1, seeds, torch.bfloat16), tensors, toward) for _ in range(2))
+    assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
+
+
+@pytest.fixture
+def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our kernels, also without a GPU; nothing is compiled."""
+    monkeypatch.setattr(fused, "_has_epilogues", lambda x: True)
+    monkeypatch.setattr(fused, "_compiled", None)
+    if not GPU:
+        from noise2text.acceleration import triton_generation as kernels
+
+        monkeypatch.setattr(fused, "_column_sums", kernels.column_sums)
+        monkeypatch.setattr(fused, "_side_by_side", lambda parts: kernels.side_by_side(*parts))
+
+
+@pytest.mark.usefixtures("everywhere")
+def test_a_fused_norm_takes_the_kernel_and_what_is_the_same_for_all_rows() -> None:
+    tensors, toward, _ = given(4, 6, 40, rate=0.0)
+    tensors[1] = tensors[1][0]  # (6, 40)
+
+    def normed(x: Tensor, y: Tensor, shift: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
+        return fused.add_norm(x, y, weight, bias, eps=1e-5, rate=0.0, shift=shift)
+
+    found = learned(normed, tensors, toward)
+    for mine, theirs in zip(found, learned(torchs(0.0, None), exact(tensors), toward.double()), strict=True):
+        torch.testing.assert_close(mine.double(), theirs, atol=2e-5, rtol=1e-5)
+
+
+def passed(layer: nn.Module, x: Tensor, *rest: Tensor) -> list[Tensor]:
+    """What a layer makes of x, and the gradients of all of its parameters."""
+    layer.zero_grad()
+    own = x.detach().clone().requires_grad_()
+    out: Tensor = layer(own, *rest)
+    torch.manual_seed(9)
+    (out * torch.randn(out.shape).to(out)).sum().backward()
+    gradients = [parameter.grad for parameter in (own, *layer.parameters())]
+    return [out.detach(), *(gradient for gradient in gradients if gradient is not None)]
+
+
+@pytest.mark.usefixtures("everywhere")
+@pytest.mark.parametrize("kind", ["encoder", "encoder, gelu", "decoder"])
+def test_a_fused_layer_adds_its_biases_later_and_learns_the_same(kind: str) -> None:
+    torch.manual_seed(0)
+    activation = nn.GELU if "gelu" in kind else nn.ReLU
+    layer: EncoderLayer | DecoderLayer = (
+        DecoderLayer(24, 40, 2, dropout=0.0)
+        if kind == "decoder"
+        else EncoderLayer(24, 40, 2, dropout=0.0, activation=activation)
+    )
+    layer.to(DEVICE)
+    for name, parameter in layer.named_parameters():
+        if name.endswith("bias"):
+            nn.init.normal_(parameter)
+    x = torch.randn(3, 5, 24, device=DEVICE)
+    seen = visible(torch.zeros(3, 5, dtype=torch.bool, device=DEVICE), x)
+    memory = [split_heads(part, 2) for part in torch.randn(2, 3, 5, 24, device=DEVICE)]
+    rest = [seen, *memory, seen] if kind == "decoder" else [seen]
+    expected = passed(layer, x, *rest)
+    for part in layer.children():
+        part.fused = True  # type: ignore[assignment]
+    with torch.autocast(DEVICE, torch.bfloat16, cache_enabled=False):
+        found = passed(layer, x, *(part if part.dim() < 4 else part.bfloat16() for part in rest))
+    assert len(found) == len(expected) == 2 + len(list(layer.parameters()))
+    for mine, theirs in zip(found, expected, strict=True):
+        similar = torch.cosine_similarity(mine.double().flatten(), theirs.double().flatten(), dim=0)
+        assert float(similar) > 0.999
+        torch.testing.assert_close(mine.double().norm(), theirs.double().norm(), rtol=0.02, atol=0.02)

@@ -1,0 +1,78 @@
+"""Training is timed whole and in parts; what has no steps says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from noise2text.cli import app
+from noise2text.commands.bench_training import paces, report_training
+from noise2text.commands.profile_kernels import by_kind, lines
+from noise2text.core.errors import Problem
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.models.folder import save
+from noise2text.models.registry import find_recipe
+
+from ..conftest import SMALL, Make
+
+
+@pytest.mark.parametrize("guessed", [0.5, 1.0])
+def test_a_pace_says_how_fast_whole_steps_are_and_what_they_are_made_of(
+    tokenizer: Tokenizer, guessed: float
+) -> None:
+    import dataclasses
+
+    recipe = find_recipe("difformer")
+    changes = SMALL | {"factor": 2.0, "self_conditioning": guessed}
+    settings = dataclasses.replace(recipe.settings("tiny"), **changes)
+    (one,) = paces(recipe, settings, tokenizer, device=torch.device("cpu"), length=6, rows=4, steps=2)
+    assert one.acceleration == "none"
+    assert one.tokens_per_second == pytest.approx(6 * one.pairs_per_second)
+    assert set(one.parts) == {"batch", "pass", "update"}
+    assert one.parts["pass"] > 0
+    assert one.share > 0
+    assert "1.00 × plain" in one.line(one.step)
+
+
+def test_a_pace_can_say_what_the_device_did(tokenizer: Tokenizer) -> None:
+    import dataclasses
+
+    recipe = find_recipe("diffuseq")
+    settings = dataclasses.replace(
+        recipe.settings("tiny"), **{name: SMALL[name] for name in ("width", "ffn")}
+    )
+    (one,) = paces(
+        recipe, settings, tokenizer, device=torch.device("cpu"), length=6, rows=4, steps=1, kernels=True
+    )
+    kinds = by_kind(one.kernels)
+    assert {"products", "attention", "norms", "activations", "vocabulary"} <= kinds.keys()
+    assert sum(kinds.values()) == pytest.approx(sum(one.kernels.values()))
+    shown = lines(one.kernels, 3)
+    assert len(shown) == 4
+    assert "products" in shown[0]
+
+
+def test_what_takes_its_corpus_in_at_once_has_no_pace(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    recipe, copied = find_recipe("copy"), tmp_path / "copied"
+    save(copied, recipe.build(recipe.settings(), tokenizer), recipe="copy", settings=recipe.settings())
+    with pytest.raises(Problem, match="no training steps to time"):
+        next(paces(recipe, recipe.settings(), tokenizer, device=torch.device("cpu"), length=6))
+    with pytest.raises(Problem, match="no training steps to time"):
+        next(report_training(copied, device="cpu", precision="auto", length=6, rows=0, as_json=False))
+
+
+def test_the_command_times_the_training_of_a_model_like_this_one(tmp_path: Path, small: Make) -> None:
+    import dataclasses
+
+    settings = dataclasses.replace(find_recipe("difformer").settings("tiny"), **(SMALL | {"factor": 2.0}))
+    save(tmp_path / "model", small(), recipe="difformer", settings=settings)
+    wanted = ["bench", str(tmp_path / "model"), "--train", "--rows", "4", "--length", "6", "--device", "cpu"]
+    result = CliRunner().invoke(app, [*wanted, "--json"])
+    assert result.exit_code == 0, result.output
+    (row,) = json.loads(result.output)
+    assert row["rows"] == 4
+    assert row["pairs_per_second"] > 0

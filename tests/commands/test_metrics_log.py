@@ -1,0 +1,74 @@
+"""Lines of metrics.jsonl: means over the steps since the last, and the last value of what is only watched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from noise2text.commands.metrics_log import Metrics
+from noise2text.commands.train import train
+from noise2text.training.loop import Tick
+
+from ..conftest import SMALL
+
+STEPS = 7
+
+
+def _tick(step: int, **means: float) -> Tick:
+    values = {name: torch.tensor(value) for name, value in means.items()}
+    return Tick(step, torch.tensor(2.0 * step), values, torch.tensor(1.0), 0.1, torch.tensor(10))
+
+
+def _lines(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_mean_is_over_the_steps_that_have_the_term(tmp_path: Path) -> None:
+    metrics = Metrics(tmp_path, tensorboard=False)
+    for step in (1, 2, 3):
+        metrics.add(_tick(step, vlb=float(step)))
+    metrics.add(_tick(4, nll=7.0, vlb=4.0))
+    metrics.log(4)
+    metrics.add(_tick(5, nll=5.0, vlb=5.0))
+    metrics.log(5)
+    first, second = _lines(tmp_path)
+    names = ["step", "loss", "nll", "vlb", "gradient", "rate", "tokens_per_second"]
+    assert list(first) == list(second) == names  # as the objective orders them, whenever they come
+    assert {name: first[name] for name in ("loss", "nll", "vlb")} == {"loss": 5.0, "nll": 7.0, "vlb": 2.5}
+    assert (second["nll"], second["vlb"]) == (5.0, 5.0)
+
+
+@pytest.fixture(scope="module")
+def runs(dates: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The same run, logged at every step and at every third."""
+    files: dict[str, Any] = {name: str(dates / f"{name}.jsonl") for name in ("train", "valid")}
+    names = ("tokenizer", "width", "ffn", "heads", "embedding", "tokens", "warmup", "validation_sentences")
+    small = {name: SMALL[name] for name in names} | {"accumulate": 2, "generation_steps": 2}
+    found = []
+    for every in (1, 3):
+        found.append(tmp_path_factory.mktemp("logged") / "run")
+        changes = small | dict.fromkeys(("steps", "validate_every", "save_every"), STEPS)
+        changes["log_every"] = every
+        train("diffuseq", out=found[-1], preset="tiny", changes=changes, device="cpu", **files)
+    return found
+
+
+def test_how_often_is_logged_changes_not_a_bit_of_the_weights(runs: list[Path]) -> None:
+    often, seldom = (load_file(out / f"checkpoint-{STEPS:08d}" / "model.safetensors") for out in runs)
+    assert often.keys() == seldom.keys()
+    assert all(torch.equal(seldom[name], value) for name, value in often.items())
+
+
+def test_what_is_only_watched_is_logged_as_it_is_at_that_step(runs: list[Path]) -> None:
+    """What is trained on, as the mean since the last line."""
+    often, seldom = ([line for line in _lines(out) if "loss" in line] for out in runs)
+    assert [line["step"] for line in seldom] == [3, 6, 7]
+    for line, since in zip(seldom, (often[:3], often[3:6], often[6:]), strict=True):
+        assert list(line) == list(since[-1])
+        assert line["vlb"] == pytest.approx(sum(each["vlb"] for each in since) / len(since), rel=1e-5)
+        assert (line["nll"], line["nll_text"]) == (since[-1]["nll"], since[-1]["nll_text"])

@@ -1,0 +1,51 @@
+"""Cleaning as the Moses script does it, and a clear word where sacremoses is missing."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from noise2text.core.errors import Problem
+from noise2text.data.builders.moses import printable, sacremoses_rules, why_unclean
+
+
+@pytest.mark.parametrize(
+    "source, target, why",
+    [
+        (1, 1, ""),
+        (3, 2, ""),  # the ratio itself is still clean
+        (4, 2, "one side has more than 1.5 times the words of the other"),
+        (2, 4, "one side has more than 1.5 times the words of the other"),
+        (175, 175, ""),
+        (176, 175, "a side has more than 175 words"),
+        (0, 1, "a side is empty"),
+        (1, 0, "a side is empty"),
+    ],
+)
+def test_pairs_are_left_out_by_length_and_ratio(source: int, target: int, why: str) -> None:
+    assert why_unclean("w " * source, "w " * target, longest=175, ratio=1.5) == why
+
+
+def test_whitespace_of_any_kind_is_no_word() -> None:
+    assert why_unclean("ein\u00a0 \tWort", "a word", longest=2, ratio=1) == ""
+
+
+@given(st.text())
+def test_printable_keeps_every_place_and_only_blanks_what_cannot_be_printed(text: str) -> None:
+    plain = printable(text)
+    assert len(plain) == len(text)
+    assert all(new in (old, " ") for new, old in zip(plain, text, strict=True))
+    assert printable(plain) == plain
+
+
+def test_control_and_formatting_characters_are_not_printable() -> None:
+    assert printable("a\x00b\tc\u200bd\u00ade\u00a0f ü€") == "a b c d e\u00a0f ü€"
+
+
+def test_without_sacremoses_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sacremoses", None)
+    with pytest.raises(Problem, match=r"install noise2text\[datasets\]"):
+        sacremoses_rules("de")

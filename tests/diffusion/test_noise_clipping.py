@@ -1,0 +1,74 @@
+"""No training time has less noise than the clip; the clip follows the embeddings."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from noise2text.diffusion import noise_clipping as clipping
+from noise2text.diffusion.noise_clipping import Clipped, FixedClock, Quadratic, neighbour_distance
+from noise2text.diffusion.schedules import Schedule, Sqrt
+from noise2text.nn.denoiser import Level
+
+
+def embeddings(vocab: int = 50, dim: int = 6) -> torch.Tensor:
+    return torch.randn(vocab, dim, generator=torch.Generator().manual_seed(0))
+
+
+def test_the_nearest_neighbours_distance_is_that_of_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = embeddings()
+    pairs = torch.cdist(rows.double(), rows.double()) + torch.diag(torch.full((50,), torch.inf))
+    expected = pairs.min(1).values.square().mean()
+    assert torch.allclose(neighbour_distance(rows), expected)
+    monkeypatch.setattr(clipping, "BLOCK", 120)  # in blocks of two rows
+    assert torch.allclose(neighbour_distance(rows), expected)
+
+
+def test_in_the_quadratic_schedule_time_is_the_noises_deviation() -> None:
+    t = torch.tensor([0.0, 0.3, 1.0], dtype=torch.float64)
+    level: Level = Quadratic(100)(t, 1)
+    assert torch.allclose(level.sigma.flatten(), t)
+
+
+@pytest.mark.parametrize("schedule", [Quadratic(2000), Sqrt(2000)])
+@pytest.mark.parametrize("margin", [0.0, 1.0])
+def test_no_training_level_lies_below_the_clip(schedule: Schedule, margin: float) -> None:
+    times, rows = Clipped(schedule, margin=margin), embeddings()
+    times.clip(rows)
+    t, weight = times(torch.linspace(0, 1 - 1e-9, 20_001, dtype=torch.float64))
+    ratio = 1 / schedule(t, 1).snr.flatten()
+    least = neighbour_distance(rows) / 6 + margin
+    assert (ratio >= least).all()
+    assert ratio.min() < 1.01 * least, "the clip is no higher than it must be"
+    assert t.max() == 1
+    assert (weight == 1).all()
+
+
+def test_the_times_that_are_left_are_equally_likely() -> None:
+    times = Clipped(Quadratic(10))
+    times.least.fill_(7)
+    t, _ = times((torch.arange(400, dtype=torch.float64) + 0.5) / 400)
+    assert torch.equal((t * 10).round().long().bincount(), torch.tensor([0] * 7 + [100] * 4))
+
+
+def test_the_clip_moves_with_the_embeddings_and_is_state() -> None:
+    times = Clipped(Quadratic(2000))
+    assert times(torch.zeros(1, dtype=torch.float64))[0].item() == 1 / 2000, "unclipped at first"
+    lows = []
+    for size in (0.1, 1.0, 100.0):
+        times.clip(size * embeddings())
+        lows.append(times(torch.zeros(1, dtype=torch.float64))[0].item())
+    assert lows[0] < lows[1] < lows[2] <= 1
+    again = Clipped(Quadratic(2000))
+    again.load_state_dict(times.state_dict())
+    assert torch.equal(again.least, times.least)
+
+
+def test_a_fixed_clock_changes_what_is_told_and_nothing_else() -> None:
+    schedule, t = Quadratic(1000), torch.tensor([0.001, 0.5, 1.0])
+    told, true = FixedClock(schedule, 0.9)(t, 3), schedule(t, 3)
+    assert torch.equal(told.alpha, true.alpha)
+    assert torch.equal(told.sigma, true.sigma)
+    assert ((told.clock >= 0.9) & (told.clock < 1)).all()
+    assert torch.equal(FixedClock(schedule, 0.0)(t, 3).clock, true.clock)
+    assert (FixedClock(schedule, 1.0)(t, 3).clock == 1).all()

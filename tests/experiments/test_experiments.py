@@ -1,0 +1,136 @@
+"""Every study is whole: its settings exist at both scales, and at a micro scale all its arms run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import noise2text
+from noise2text.core.config import change
+from noise2text.core.errors import Problem
+from noise2text.experiments import STUDIES, corpora, find_study
+from noise2text.experiments.experiment import Model, Own
+from noise2text.experiments.grid import run_study
+from noise2text.experiments.measures import MEASURES
+from noise2text.models.registry import find_recipe
+
+MICRO: dict[str, Any] = {
+    "steps": 2,
+    "width": 16,
+    "ffn": 16,
+    "heads": 2,
+    "layers": 1,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "tokens": 128,
+    "warmup": 1,
+    "validation_sentences": 1,
+    "generation_steps": 2,
+    "generation_stop_early": 0,
+    "iterations": 1,
+    "beam": 1,
+}
+"""Settings that make any recipe train and generate in a moment."""
+
+ISSUE = {
+    "Difformer": ["1 and 12", "7", "2, 9 and 13", "14", "15", "16", "17", "18", "5 and 6", "8"],
+    "SeqDiffuSeq": ["2", "3", "4 and 5"],
+    "DiffuSeq": ["3", "3"],
+    "Classifier-free": ["4.2", "4.4"],
+}
+
+
+def known_to(name: str, scale: str, model: Model) -> Any:
+    study = STUDIES[name]
+    recipe = find_recipe(model.recipe)
+    settings = recipe.settings(study.preset(model, scale))
+    return change(settings, study.changes(model, scale, {}), where="test")
+
+
+def test_every_table_of_the_papers_has_its_study() -> None:
+    for paper, tables in ISSUE.items():
+        own = [study.table.split(" ", 1)[1] for study in STUDIES.values() if study.paper.startswith(paper)]
+        assert sorted(own) == sorted(tables)
+
+
+@pytest.mark.parametrize("scale", ["tiny", "full"])
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_setting_of_a_study_exists(name: str, scale: str) -> None:
+    study = STUDIES[name]
+    study.check(scale, {})
+    assert len({arm.name for arm in study.arms}) == len(study.arms) > 1
+    assert set(study.measures) | {m for arm in study.arms for m in arm.paper} <= set(MEASURES)
+    for arm in study.arms:
+        settings = known_to(name, scale, arm.model)
+        for value in arm.generation(scale).values():
+            assert not isinstance(value, Own) or hasattr(settings, value.setting)
+        if arm.model.embeddings:
+            assert hasattr(settings, "embeddings_from")
+            given = known_to(name, scale, arm.model.embeddings)
+            assert given.width == settings.embedding
+            same = ["tokenizer", "lowercase", "normalise"]
+            same += ["vocabulary"] if settings.tokenizer == "bpe" else []
+            assert [getattr(given, each) for each in same] == [getattr(settings, each) for each in same]
+
+
+@pytest.mark.parametrize(
+    ("name", "models"),
+    [
+        ("difformer-beams", 1),
+        ("difformer-sampling", 1),
+        ("seqdiffuseq-prior", 1),
+        ("diffuseq-candidates", 2),
+        ("difformer-rescaling", 11),
+        ("difformer-peers", 7),
+        ("difformer-losses", 5),
+        ("thesis-models", 5),
+    ],
+)
+def test_what_differs_in_generation_alone_is_trained_once(name: str, models: int) -> None:
+    assert len(STUDIES[name].models()) == models
+
+
+def test_a_model_comes_after_what_it_needs() -> None:
+    order = [model.recipe for model in STUDIES["thesis-models"].models()]
+    assert order.index("transformer") < len(order) - 1 - order[::-1].index("diffuseq")
+
+
+def test_the_documentation_names_every_study_with_its_rows_and_models() -> None:
+    page = (Path(noise2text.__file__).parents[2] / "docs" / "experiments.md").read_text()
+    for study in STUDIES.values():
+        (row,) = (line for line in page.splitlines() if line.startswith(f"| `{study.name}` |"))
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        assert study.table in cells[1]
+        assert cells[2:] == [str(len(study.arms)), str(len(study.models()))]
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(Problem, match="did you mean difformer-losses") as caught:
+        find_study("difformer-loses")
+    assert all(name in str(caught.value) for name in STUDIES)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_runs_to_its_table(name: str, micro: Path) -> None:
+    study = STUDIES[name]
+    known = {field for model in study.models() for field in vars(known_to(name, "tiny", model))}
+    changes = {field: value for field, value in MICRO.items() if field in known}
+    found = run_study(study, micro, changes=changes, sentences=2, device="cpu")
+    assert [row["arm"] for row in found["rows"]] == [arm.name for arm in study.arms]
+    for row in found["rows"]:
+        assert row["failures"] == []
+        assert set(row["means"]) >= set(study.measures) - {"div_4"}
+    page = (micro / name / "tiny" / "table.md").read_text()
+    assert all(arm.name.replace("|", "\\|") in page for arm in study.arms)
+
+
+@pytest.fixture(scope="module")
+def micro(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder whose studies share models, and whose corpus is small."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpora, "PAIRS", 60)
+        yield tmp_path_factory.mktemp("studies")

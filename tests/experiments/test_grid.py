@@ -1,0 +1,237 @@
+"""A grid that was stopped goes on to the same table, and an arm that fails leaves the others alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import pytest
+
+from noise2text.commands.display import Quiet
+from noise2text.core.errors import Problem, Stopped
+from noise2text.core.locks import held
+from noise2text.experiments import grid
+from noise2text.experiments.corpora import Files
+from noise2text.experiments.experiment import Arm, Model, Own, Study
+from noise2text.experiments.grid import run_study
+
+from ..conftest import SMALL
+
+FAST = SMALL | {"steps": 4, "save_every": 2, "log_every": 1, "validation_sentences": 1, "factor": 2.0}
+TIMES = {"decoding_seconds", "sentences_per_second", "training_seconds"}
+
+
+def study(*more: Arm) -> Study:
+    """Two models, the first of which generates in two ways."""
+    arms = (
+        Arm("plain", Model("difformer"), {"steps": 2, "stop_early": 0}, paper={"bleu": 3.0}),
+        Arm("rescaled", Model("difformer"), {"steps": 2, "stop_early": 0, "factor": Own("factor")}),
+        Arm("rounding", Model("difformer", {"losses": "vlb+rounding"}), paper={"bleu": 2.0}),
+        *more,
+    )
+    told: dict[str, Any] = dict.fromkeys(("paper", "table", "line", "finding", "about"), "words")
+    return Study(name="trial", arms=arms, measures=("bleu", "exact", "anisotropy"), **told)
+
+
+def run(folder: Path, dates: Path, what: Study | None = None, **more: Any) -> dict[str, Any]:
+    files = Files(*(str(dates / f"{split}.jsonl") for split in ("train", "valid", "test")))
+    how: dict[str, Any] = {"files": files, "changes": FAST, "sentences": 4, "device": "cpu"}
+    return run_study(what or study(), folder, **(how | more))
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("trial/*/arms/*.json"))]
+
+
+def test_other_pairs_are_another_experiment_at_any_scale(dates: Path, tmp_path: Path) -> None:
+    run(tmp_path / "out", dates)
+    models = set(tmp_path.glob("out/models/*/config.json"))
+    other = tmp_path / "other"
+    other.mkdir()
+    for split in ("train", "valid", "test"):
+        lines = (dates / f"{split}.jsonl").read_text().splitlines(keepends=True)
+        (other / f"{split}.jsonl").write_text("".join(lines[::-1]))
+    run(tmp_path / "out", other)
+    assert set(tmp_path.glob("out/models/*/config.json")) > models
+
+
+class StopAt(Quiet):
+    """Presses Ctrl-C at a step of a training."""
+
+    def __init__(self, training: int, step: int) -> None:
+        self.left, self.step = training, step
+
+    def start(self, total: int) -> None:
+        self.left -= 1
+
+    def progress(self, step: int, summary: str) -> None:
+        if not self.left and step == self.step:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("stop", [(1, 3), (2, 1), (2, 4)])
+def test_a_stopped_grid_goes_on_to_the_same_table(dates: Path, tmp_path: Path, stop: tuple[int, int]) -> None:
+    with pytest.raises(Stopped, match="same command"):
+        run(tmp_path / "stopped", dates, display=StopAt(*stop))
+    assert len(records(tmp_path / "stopped")) == (0, 2)[stop[0] - 1]
+    whole = run(tmp_path / "whole", dates)
+    assert run(tmp_path / "stopped", dates) == whole
+    first, second = records(tmp_path / "stopped"), records(tmp_path / "whole")
+    for a, b in zip(first, second, strict=True):
+        for name in set(a["numbers"]) - TIMES:
+            assert a["numbers"][name] == b["numbers"][name]
+
+
+def test_what_is_there_is_not_made_again(
+    dates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = run(tmp_path, dates)
+    assert len(list(tmp_path.glob("models/*/config.json"))) == 2, "the first model generates in two ways"
+
+    def never(*args: Any, **more: Any) -> None:
+        raise AssertionError("nothing has to be trained")
+
+    monkeypatch.setattr(grid, "train", never)
+    assert run(tmp_path, dates) == before
+    texts = {path: path.stat().st_mtime_ns for path in tmp_path.glob("trial/*/arms/*.json")}
+    more = run(tmp_path, dates, sentences=5)
+    assert more["sentences"] == 5
+    assert all(path.stat().st_mtime_ns > then for path, then in texts.items()), "another test, other numbers"
+
+
+def test_the_tables_numbers_are_those_of_the_records(dates: Path, tmp_path: Path) -> None:
+    found = run(tmp_path, dates, seeds=2)
+    assert found == json.loads((tmp_path / "trial/tiny/table.json").read_text())
+    assert found["seeds"] == [0, 1]
+    for row in found["rows"]:
+        own = [record["numbers"] for record in records(tmp_path) if record["arm"] == row["arm"]]
+        assert len(own) == 2
+        for name in found["measures"]:
+            values = [numbers[name] for numbers in own]
+            assert row["means"][name] == fmean(values)
+            assert row["spreads"][name] == stdev(values)
+    anisotropies = {record["numbers"]["anisotropy"] for record in records(tmp_path)}
+    assert len(anisotropies) == 4, "every seed has a model of its own"
+    factors = {record["arm"]: record["generation"].get("factor") for record in records(tmp_path)}
+    assert factors == {"plain": None, "rescaled": 2.0, "rounding": None}
+
+
+def test_an_arm_that_fails_leaves_the_others_intact(
+    dates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+    real: Callable[..., Any] = grid.train
+
+    def counted(*arguments: Any, **more: Any) -> Any:
+        tried.append(str(more["out"]))
+        return real(*arguments, **more)
+
+    monkeypatch.setattr(grid, "train", counted)
+    nowhere = Model("difformer", {"embeddings_from": "nowhere"})
+    wrong = (
+        Arm("no embeddings", nowhere),
+        Arm("no embeddings, slower", nowhere, {"steps": 3, "stop_early": 0}),
+        Arm("no such way", Model("difformer"), {"stop_erly": 1}),
+    )
+    found = run(tmp_path, dates, study(*wrong))
+    rows = {row["arm"]: row for row in found["rows"]}
+    assert {name for name, row in rows.items() if row["failures"]} == {arm.name for arm in wrong}
+    assert "stop_early" in rows["no such way"]["failures"][0]
+    assert "nowhere" in rows["no embeddings"]["failures"][0]
+    assert len(tried) == len(set(tried)) == 3, "a model that fails is tried once"
+    alone = run(tmp_path / "alone", dates)
+    assert [row for row in found["rows"] if not row["failures"]] == alone["rows"]
+    page = (tmp_path / "trial/tiny/table.md").read_text()
+    assert "| failed" in page
+    assert "no such way failed, seed 0" in page
+    again = len(tried)
+    run(tmp_path, dates, study(*wrong))
+    assert len(tried) == again + 1, "what failed is tried again"
+
+
+def test_a_student_learns_from_its_teachers_texts(dates: Path, tmp_path: Path) -> None:
+    teacher = Model("difformer", {"losses": "vlb+rounding"})
+    student = Study(**(vars(study()) | {"arms": (Arm("student", Model("difformer", teacher=teacher)),)}))
+    found = run(tmp_path, dates, student)
+    assert found["rows"][0]["failures"] == []
+    (corpus,) = tmp_path.glob("models/*/distilled.jsonl")
+    model = tmp_path / "models" / records(tmp_path)[0]["model"]
+    assert json.loads((model / "run.json").read_text())["train"] == str(corpus)
+    assert corpus.parent != model
+
+
+def test_mistakes_are_told_before_anything_is_trained(dates: Path, tmp_path: Path) -> None:
+    for name, value in [("widht", 3), ("width", "x")]:
+        with pytest.raises(Problem, match=name):
+            run(tmp_path / "out", dates, changes={name: value})
+    differ = Study(**(vars(study()) | {"arms": study().arms[2:]}))
+    with pytest.raises(Problem, match="differ in"):
+        run(tmp_path / "out", dates, differ, changes={"losses": "vlb"})
+    with pytest.raises(Problem, match="seed"):
+        run(tmp_path / "out", dates, seeds=0)
+    with pytest.raises(Problem, match="scale"):
+        run(tmp_path / "out", dates, scale="huge")
+    with pytest.raises(Problem, match="--train"):
+        run_study(study(), tmp_path / "out", scale="full")
+    assert not list(tmp_path.glob("out/models/*"))
+
+
+def test_what_another_process_works_on_comes_later(
+    dates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run(tmp_path / "whole", dates)
+    (tmp_path / "shared").mkdir()
+    model = next(path for path in (tmp_path / "whole" / "models").iterdir() if path.is_dir())
+    other = held(tmp_path / "shared" / "models" / model.name, wait=False)
+    assert other.__enter__()
+    naps: list[float] = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        other.__exit__(None, None, None)
+
+    monkeypatch.setattr(grid.time, "sleep", nap)
+    assert run(tmp_path / "shared", dates) == whole
+    assert naps == [grid.PATIENCE]
+
+
+@pytest.mark.long
+def test_processes_share_a_folder_and_train_every_model_once(dates: Path, tmp_path: Path) -> None:
+    options = [f"--set={name}={value}" for name, value in FAST.items()]
+    files = [f"--{split}={dates / split}.jsonl" for split in ("train", "valid", "test")]
+    command = [sys.executable, "-m", "noise2text", "experiment", "difformer-components", "--scale=full"]
+    command += [*files, *options, f"--out={tmp_path}", "--sentences=2", "--device=cpu", "--json"]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+    ended = [process.communicate() for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    first, second = (json.loads(out) for out, _ in ended)
+    assert first == second
+    assert all(row["means"] and not row["failures"] for row in first["rows"])
+    trained = [line for _, told in ended for line in told.decode().splitlines() if "training" in line]
+    assert len(trained) == len(set(trained)) == 4
+
+
+def test_other_texts_under_the_same_name_are_other_results(dates: Path, tmp_path: Path) -> None:
+    test = tmp_path / "test.jsonl"
+    test.write_text((dates / "test.jsonl").read_text())
+    files = Files(str(dates / "train.jsonl"), str(dates / "valid.jsonl"), str(test))
+
+    def identity() -> str:
+        made = grid.Grid(study(), tmp_path, "full", files, {}, None, "cpu", Quiet())
+        return made._identity(study().arms[0], 0)
+
+    before = identity()
+    assert identity() == before
+    test.write_text("".join(reversed(test.read_text().splitlines(keepends=True))))
+    assert identity() != before
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(dates: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Problem, match="cannot be a folder"):
+        run(tmp_path / "file", dates)

@@ -1,0 +1,112 @@
+"""Intervals are those of rescoring every draw, of scipy's bootstrap in law, and of sacrebleu's draws."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from sacrebleu.metrics import BLEU, CHRF, TER
+from scipy.stats import bootstrap
+
+from noise2text.core.errors import Problem
+from noise2text.metrics import intervals
+from noise2text.metrics.intervals import SEED, drawn_scores, interval
+from noise2text.metrics.metrics import NAMED, bleu, exact_match
+from noise2text.metrics.score import mean
+
+CHANCE = random.Random(0)
+WORDS = ["the", "a", "small", "red", "green", "house", "tree", "stands", "falls", "near", "behind", "bridge"]
+
+
+def changed(text: str) -> str:
+    return " ".join(word if CHANCE.random() < 0.8 else CHANCE.choice(WORDS) for word in text.split())
+
+
+SOURCES = [" ".join(CHANCE.choices(WORDS, k=CHANCE.randint(1, 9))) for _ in range(40)]
+REFERENCES = [[changed(text) for _ in range(CHANCE.randint(1, 3))] for text in SOURCES]
+TEXTS = [changed(text) for text in SOURCES]
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_draw_scores_what_its_sentences_score(name: str) -> None:
+    """The sums of a draw against the metric called on the drawn texts themselves."""
+    metric = NAMED[name]
+    drawn = drawn_scores(metric.statistics(TEXTS, REFERENCES, SOURCES), draws=4)
+    places = np.random.default_rng(SEED).choice(len(TEXTS), size=(4, len(TEXTS)), replace=True)
+    for score, own in zip(drawn, places, strict=True):
+        texts, references = [TEXTS[place] for place in own], [REFERENCES[place] for place in own]
+        again = metric(texts, references, [SOURCES[place] for place in own])
+        assert score == pytest.approx(again.score, rel=1e-9)
+
+
+@pytest.mark.parametrize(("name", "make"), [("bleu", BLEU), ("chrf", CHRF), ("ter", TER)])
+def test_the_draws_are_sacrebleus(name: str, make: Any) -> None:
+    texts, references = TEXTS, [[own[0] for own in REFERENCES]]
+    theirs = make().corpus_score(texts, references, n_bootstrap=200)
+    drawn = drawn_scores(NAMED[name].statistics(texts, [[own[0]] for own in REFERENCES]), draws=200)
+    ordered = np.sort(drawn)
+    assert drawn.mean() == pytest.approx(theirs._mean, rel=1e-5)
+    assert (ordered[194] - ordered[5]) / 2 == pytest.approx(theirs._ci, rel=1e-4)
+
+
+def test_the_interval_of_a_mean_is_scipys_in_law() -> None:
+    values = np.random.default_rng(1).gamma(2.0, size=300)
+    ours = interval(mean(values.tolist(), "", scale=1), draws=20_000)
+    theirs = bootstrap((values,), np.mean, n_resamples=20_000, method="percentile", rng=2)
+    width = theirs.confidence_interval.high - theirs.confidence_interval.low
+    assert ours.low == pytest.approx(theirs.confidence_interval.low, abs=0.03 * width)
+    assert ours.high == pytest.approx(theirs.confidence_interval.high, abs=0.03 * width)
+
+
+def test_the_interval_of_bleu_is_scipys_in_law() -> None:
+    statistics = bleu.statistics(TEXTS, REFERENCES)
+
+    def score(places: Any, axis: int) -> Any:
+        return statistics.formula(statistics.rows[places].sum(axis=-2))
+
+    ours = interval(statistics, draws=10_000)
+    theirs = bootstrap(
+        (np.arange(len(TEXTS)),), score, n_resamples=10_000, method="percentile", rng=3, vectorized=True
+    ).confidence_interval
+    width = theirs.high - theirs.low
+    assert ours.low == pytest.approx(theirs.low, abs=0.05 * width)
+    assert ours.high == pytest.approx(theirs.high, abs=0.05 * width)
+
+
+def test_the_interval_covers_the_truth_about_95_times_in_100() -> None:
+    generator = np.random.default_rng(4)
+    truth, hits = 0.3, 0
+    for _ in range(300):
+        found = interval(mean((generator.random(100) < truth).tolist(), ""), draws=300)
+        hits += found.low <= 100 * truth <= found.high
+    assert 0.90 < hits / 300 < 0.985
+
+
+def test_draws_do_not_depend_on_how_many_fit_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    statistics = bleu.statistics(TEXTS, REFERENCES)
+    whole = drawn_scores(statistics, draws=50)
+    for at_once in (1, 7 * len(TEXTS), 49 * len(TEXTS)):
+        monkeypatch.setattr(intervals, "AT_ONCE", at_once)
+        assert np.array_equal(drawn_scores(statistics, draws=50), whole)
+
+
+def test_scores_that_are_all_alike_have_an_interval_of_no_width() -> None:
+    found = interval(exact_match.statistics(["a", "b"], [["a"], ["b"]]))
+    assert (found.low, found.high) == (100, 100)
+    assert found.signature == "percentile|bs:1000|seed:12345"
+
+
+def test_a_thousand_draws_of_two_thousand_sentences_take_a_moment() -> None:
+    rows = np.random.default_rng(0).integers(1, 20, size=(2000, 10)).astype(float)
+    statistics = bleu.statistics(["a"], [["a"]])
+    begun = time.perf_counter()
+    interval(type(statistics)(rows, statistics.formula, ""))
+    assert time.perf_counter() - begun < 2
+
+
+def test_no_draws_are_a_mistake() -> None:
+    with pytest.raises(Problem, match="at least 1 draw"):
+        interval(bleu.statistics(["a"], [["a"]]), draws=0)

@@ -1,0 +1,89 @@
+"""Mask-predict: what is not masked stays, ever fewer are masked, one iteration is the parallel argmax."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from noise2text.core.random import key
+from noise2text.data.layouts.canvas import Canvas, Split
+from noise2text.data.ragged import Rows
+from noise2text.models.cmlm import Stage, hide, mask_predict
+
+MASK, WORDS = 1, 9
+
+
+def predict(tokens: Tensor) -> Tensor:
+    """Log-probabilities that depend on every token of the row, so that iterations matter."""
+    mixed = (tokens * torch.arange(1, tokens.shape[1] + 1)).sum(1, keepdim=True)
+    places = torch.arange(tokens.shape[1])
+    logits = torch.sin(torch.arange(WORDS) * (mixed + 7 * places)[..., None] + places[:, None])
+    return (3 * logits).log_softmax(-1)
+
+
+def stages(lengths: list[int], iterations: int) -> tuple[Tensor, list[Stage]]:
+    width = max(lengths)
+    writable = torch.arange(width) < torch.tensor(lengths)[:, None]
+    tokens = torch.zeros(writable.shape, dtype=torch.long)
+    return writable, list(mask_predict(predict, tokens, writable, mask=MASK, iterations=iterations))
+
+
+LENGTHS = st.lists(st.integers(1, 12), min_size=1, max_size=5)
+
+
+@settings(max_examples=50, deadline=None)
+@given(LENGTHS, st.integers(1, 12))
+def test_the_masked_count_falls_and_the_least_certain_are_masked(lengths: list[int], iterations: int) -> None:
+    writable, seen = stages(lengths, iterations)
+    assert len(seen) == iterations
+    for t, stage in enumerate(seen):
+        assert stage.masked.sum(1).tolist() == [n * (iterations - t) // iterations for n in lengths]
+        assert not (stage.masked & ~writable).any()
+        if t:
+            scores = seen[t - 1].scores
+            for row, own in enumerate(stage.masked):
+                free = scores[row][writable[row] & ~own]
+                assert not own.any() or not len(free) or scores[row][own].max() <= free.min()
+
+
+@settings(max_examples=50, deadline=None)
+@given(LENGTHS, st.integers(2, 12))
+def test_what_is_not_masked_keeps_token_and_score(lengths: list[int], iterations: int) -> None:
+    _, seen = stages(lengths, iterations)
+    for before, after in pairwise(seen):
+        assert torch.equal(before.tokens[~after.masked], after.tokens[~after.masked])
+        assert torch.equal(before.scores[~after.masked], after.scores[~after.masked])
+
+
+def test_one_iteration_is_the_parallel_argmax() -> None:
+    writable, (only,) = stages([4, 7, 2], 1)
+    log_p = predict(torch.where(writable, MASK, 0))
+    assert torch.equal(only.tokens[writable], log_p.argmax(-1)[writable])
+    assert torch.equal(only.scores[writable], log_p.max(-1).values[writable])
+
+
+def canvas_of(lengths: list[int], *, width: int = 0) -> Canvas:
+    rows = Rows.of([[5] * n for n in lengths])
+    return Split(0).canvas(rows, rows, shape=(0, width))
+
+
+def test_training_hides_every_number_of_tokens_alike_and_every_place_alike() -> None:
+    n, rows = 5, 20_000
+    hidden = hide(canvas_of([n] * rows), key(0, torch.arange(rows)))
+    shares = torch.bincount(hidden.sum(1), minlength=n + 1) / rows
+    assert shares[0] == 0
+    assert torch.allclose(shares[1:], torch.full((n,), 1 / n), atol=0.02)
+    assert torch.allclose(hidden.float().mean(0), torch.full((n,), (n + 1) / 2 / n), atol=0.02)
+
+
+def test_what_is_hidden_depends_on_the_key_and_not_on_padding_or_neighbours() -> None:
+    keys = key(3, torch.arange(3))
+    narrow, wide = hide(canvas_of([6, 3, 1]), keys), hide(canvas_of([6, 3, 1], width=11), keys)
+    assert torch.equal(narrow, wide[:, :6])
+    assert not wide[:, 6:].any()
+    assert torch.equal(hide(canvas_of([3], width=11), keys[1:2])[0], wide[1])
+    assert hide(canvas_of([9]), keys[:1]).tolist() != hide(canvas_of([9]), keys[1:2]).tolist()

@@ -1,0 +1,194 @@
+"""Writers: what is written step by step is what is seen at once, and nobody looks ahead."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from noise2text.data.layouts.canvas import Source
+from noise2text.nn.causal_transformer import CausalLayer, Transformer, sinusoids
+from noise2text.nn.embeddings import Space
+from noise2text.nn.incremental_decoder import Writer, shifted
+from noise2text.nn.recurrent import GRU, BidirectionalEncoder
+
+VOCABULARY, LENGTH = 11, 7
+
+
+def transformer() -> Writer:
+    torch.manual_seed(0)
+    shape = {"ffn": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2}
+    writer = Transformer(
+        Space(VOCABULARY, 16), dropout=0.1, source_positions=9, target_positions=LENGTH, **shape
+    )
+    return _lively(writer)
+
+
+def gru() -> Writer:
+    torch.manual_seed(0)
+    return _lively(GRU(Space(VOCABULARY, 16), width=12, layers=2, dropout=0.1))
+
+
+def _lively(writer: Writer) -> Writer:
+    """Weights large enough that every part of the past matters."""
+    for parameter in writer.parameters():
+        nn.init.normal_(parameter, std=0.4)
+    return writer.eval()
+
+
+WRITERS = pytest.mark.parametrize("make", [transformer, gru])
+Make = Callable[[], Writer]
+
+
+def source(lengths: tuple[int, ...] = (5, 3), *, width: int = 5) -> Source:
+    torch.manual_seed(1)
+    tokens = torch.randint(1, VOCABULARY, (len(lengths), 9))[:, :width]
+    padding = torch.arange(width) >= torch.tensor(lengths)[:, None]
+    return Source(tokens.masked_fill(padding, 0), padding)
+
+
+def stepwise(writer: Writer, tokens: Tensor, given: Source, *, visible: int = LENGTH) -> Tensor:
+    """The scores (B, K, L, V) of hypotheses (B, K, L), one token after the other."""
+    memory = writer.read(given)
+    notebook = writer.begin(memory, tokens.shape[1], length=LENGTH)
+    scores = [
+        writer.step(tokens[:, :, place], torch.tensor([place]), notebook, memory, visible=visible)
+        for place in range(tokens.shape[2])
+    ]
+    return torch.stack(scores, dim=2)
+
+
+@WRITERS
+@torch.no_grad()
+def test_cached_and_uncached_scores_agree(make: Make) -> None:
+    writer, given = make(), source()
+    tokens = torch.randint(0, VOCABULARY, (2, 3, LENGTH))
+    whole = torch.stack([writer(tokens[:, k], writer.read(given)) for k in range(3)], dim=1)
+    torch.testing.assert_close(stepwise(writer, tokens, given), whole, rtol=1e-4, atol=1e-5)
+    short = tokens[:, :, :4]
+    torch.testing.assert_close(
+        stepwise(writer, short, given, visible=4), whole[:, :, :4], rtol=1e-4, atol=1e-5
+    )
+
+
+@WRITERS
+@torch.no_grad()
+def test_a_reordered_hypothesis_has_its_parents_past(make: Make) -> None:
+    writer, given = make(), source()
+    tokens = torch.randint(0, VOCABULARY, (2, 3, LENGTH))
+    parents = torch.tensor([[2, 0, 0], [1, 1, 2]])
+    memory = writer.read(given)
+    notebook = writer.begin(memory, 3, length=LENGTH)
+    for place in range(LENGTH):
+        scores = writer.step(tokens[:, :, place], torch.tensor([place]), notebook, memory, visible=LENGTH)
+        if place in (1, 3):
+            writer.reorder(notebook, parents)
+            rows = parents[..., None].expand(-1, -1, place + 1)
+            tokens[:, :, : place + 1] = tokens[:, :, : place + 1].gather(1, rows)
+    for k in range(3):
+        torch.testing.assert_close(scores[:, k], writer(tokens[:, k], memory)[:, -1], rtol=1e-4, atol=1e-5)
+
+
+@WRITERS
+@torch.no_grad()
+def test_nobody_looks_ahead_and_everybody_looks_back(make: Make) -> None:
+    writer, given = make(), source()
+    tokens = torch.randint(0, VOCABULARY, (2, LENGTH))
+    changed = tokens.clone()
+    changed[:, 3] = (changed[:, 3] + 1) % VOCABULARY
+    memory = writer.read(given)
+    before, after = writer(tokens, memory), writer(changed, memory)
+    torch.testing.assert_close(before[:, :3], after[:, :3])
+    assert ((before - after)[:, 3:].abs().amax(-1) > 1e-6).all()
+
+
+@WRITERS
+@torch.no_grad()
+def test_padding_of_the_source_changes_nothing(make: Make) -> None:
+    writer = make()
+    tokens = torch.randint(0, VOCABULARY, (2, LENGTH))
+    tight, wide = (writer(tokens, writer.read(source(width=width))) for width in (5, 9))
+    torch.testing.assert_close(tight, wide, rtol=1e-4, atol=1e-5)
+    alone = writer(tokens[1:], writer.read(Source(source().tokens[1:, :3], source().padding[1:, :3])))
+    torch.testing.assert_close(tight[1:], alone, rtol=1e-4, atol=1e-5)
+
+
+@WRITERS
+def test_every_parameter_gets_a_gradient(make: Make) -> None:
+    writer = make().train()
+    writer(torch.randint(0, VOCABULARY, (2, LENGTH)), writer.read(source())).square().sum().backward()
+    for name, parameter in writer.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().sum() > 0, name
+
+
+def test_neighbouring_positions_differ_and_are_as_large_as_embeddings() -> None:
+    torch.manual_seed(0)
+    writer = Transformer(
+        Space(50, 64),
+        ffn=32,
+        heads=2,
+        encoder_layers=1,
+        decoder_layers=1,
+        dropout=0.0,
+        source_positions=40,
+        target_positions=20,
+    )
+    assert torch.equal(writer.positions.weight, sinusoids(20, 64))
+    assert torch.equal(writer.encoder.positions.weight, sinusoids(40, 64))
+    place, rate = 7, 3
+    expected = [f(place / 10_000 ** (2 * rate / 64)) for f in (math.sin, math.cos)]
+    assert writer.positions.weight[place, [rate, 32 + rate]].tolist() == pytest.approx(expected)
+    size = writer.positions.weight.square().mean() / writer.space.embeddings.square().mean()
+    assert 0.4 < size < 0.6
+
+
+def test_what_is_read_is_what_was_written_before() -> None:
+    assert shifted(torch.tensor([[5, 6, 3], [7, 3, 0]]), 2).tolist() == [[2, 5, 6], [2, 7, 3]]
+
+
+@torch.no_grad()
+def test_the_decoders_layer_is_torchs() -> None:
+    torch.manual_seed(0)
+    layer = CausalLayer(16, 32, 2, dropout=0.0).eval()
+    theirs = nn.TransformerDecoderLayer(16, 2, 32, dropout=0.0, batch_first=True).eval()
+    keys = nn.Linear(16, 32)
+    names = {
+        "self_attn.in_proj_weight": layer.attention.project.weight,
+        "self_attn.in_proj_bias": layer.attention.project.bias,
+        "self_attn.out_proj.weight": layer.attention.merge.weight,
+        "self_attn.out_proj.bias": layer.attention.merge.bias,
+        "multihead_attn.in_proj_weight": torch.cat([layer.cross.project.weight, keys.weight]),
+        "multihead_attn.in_proj_bias": torch.cat([layer.cross.project.bias, keys.bias]),
+        "multihead_attn.out_proj.weight": layer.cross.merge.weight,
+        "multihead_attn.out_proj.bias": layer.cross.merge.bias,
+    }
+    own = layer.state_dict()
+    for here, there in {"feed.0": "linear1", "feed.3": "linear2"}.items():
+        names |= {f"{there}.{part}": own[f"{here}.{part}"] for part in ("weight", "bias")}
+    theirs.load_state_dict(theirs.state_dict() | names)
+    x, states = torch.randn(2, 5, 16), torch.randn(2, 4, 16)
+    ahead = nn.Transformer.generate_square_subsequent_mask(5)
+    past = torch.ones(5, 5, dtype=torch.bool).tril()
+    both = (part.unflatten(-1, (2, -1)).transpose(1, 2) for part in keys(states).chunk(2, dim=-1))
+    ours = layer(x, past, *both, torch.ones(2, 1, 1, 4, dtype=torch.bool))
+    torch.testing.assert_close(ours, theirs(x, states, tgt_mask=ahead), rtol=1e-4, atol=1e-5)
+
+
+@torch.no_grad()
+def test_the_encoder_is_torchs_bidirectional_gru_over_packed_rows() -> None:
+    torch.manual_seed(0)
+    encoder = BidirectionalEncoder(6, 8, layers=2, dropout=0.0)
+    theirs = nn.GRU(6, 4, num_layers=2, bidirectional=True, batch_first=True)
+    for layer in range(2):
+        for module, ending in ((encoder.forwards[layer], ""), (encoder.backwards[layer], "_reverse")):
+            for name, value in module.named_parameters():
+                getattr(theirs, f"{name[:-1]}{layer}{ending}").copy_(value)
+    x, lengths = torch.randn(3, 5, 6), torch.tensor([5, 2, 4])
+    padding = torch.arange(5) >= lengths[:, None]
+    packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+    expected, _ = nn.utils.rnn.pad_packed_sequence(theirs(packed)[0], batch_first=True)
+    torch.testing.assert_close(encoder(x, padding)[~padding], expected[~padding])

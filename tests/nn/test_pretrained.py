@@ -1,0 +1,204 @@
+"""Models of transformers as writers: the losses and texts are the library's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from noise2text.core.errors import Problem
+from noise2text.data.layouts.canvas import Canvas
+from noise2text.data.ragged import Rows
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.models import Autoregressive
+from noise2text.models.registry import find_recipe
+from noise2text.models.transformers_folder import PretrainedSettings
+from noise2text.nn.incremental_decoder import Writer, shifted
+
+from ..folders import FAMILIES, SEQUENCES, write_folder
+
+TEXTS = ["sunday, 7 april 1957", "12. mai 2001", "1.1.99"]
+TARGETS = ["1957-04-07", "2001-05-12", "99"]
+
+
+def recipe_of(family: str) -> str:
+    return "pretrained-causal" if family == "gpt2" else "pretrained-seq2seq"
+
+
+def started(family: str, folder: Path, **changes: Any) -> tuple[PretrainedSettings, Autoregressive]:
+    """A system with the weights of a small folder, in the folder given."""
+    import dataclasses
+
+    recipe = find_recipe(recipe_of(family))
+    lengths = {"max_source": 40, "max_target": 16}
+    settings = dataclasses.replace(
+        recipe.settings(), from_folder=str(write_folder(family, folder)), beam=1, **(lengths | changes)
+    )
+    tokenizer = Tokenizer.load(folder / "tokenizer.json")
+    settings = recipe.resolve(settings, tokenizer)
+    system = recipe.build(settings, tokenizer)
+    recipe.start(settings, system)
+    return settings, system.eval()
+
+
+def canvas_of(system: Autoregressive) -> Canvas:
+    sources, targets = (Rows.of(system.tokenizer.encode(texts)) for texts in (TEXTS, TARGETS))
+    return system.layout.canvas(sources, targets)
+
+
+def model_of(system: Autoregressive) -> Any:
+    """The library's network within a system."""
+    return system.writer.model
+
+
+def library_loss(family: str, system: Autoregressive, text: str, target: str) -> Tensor:
+    """The library's own loss of one pair, laid out by hand: the mean over the target and its end."""
+    tokenizer, model = system.tokenizer, model_of(system)
+    x, y = (tokenizer.encode([each])[0] for each in (text, target))
+    if family == "gpt2":
+        line = torch.tensor([[*x, 0, *y, 0]])
+        labels = line.clone()
+        labels[:, : len(x) + 1] = -100
+        loss: Tensor = model(input_ids=line, labels=labels).loss
+        return loss
+    framed = tokenizer._inner.encode(text).ids
+    opening = [tokenizer.bos] if family == "bart" else []
+    labels = torch.tensor([[*opening, *y, tokenizer.eos]])
+    logits = model(input_ids=torch.tensor([framed]), labels=labels).logits
+    logits, labels = logits[:, len(opening) :, : len(tokenizer)], labels[:, len(opening) :]
+    return torch.nn.functional.cross_entropy(logits.transpose(1, 2), labels)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_loss_is_the_librarys_and_counts_the_targets_alone(family: str, tmp_path: Path) -> None:
+    settings, system = started(family, tmp_path)
+    canvas = canvas_of(system)
+    objective = find_recipe(recipe_of(family)).objective(settings, system)
+    tally = objective(canvas, None)["nll"]
+    lengths = torch.tensor([len(target) + 1 for target in TARGETS])
+    assert torch.equal(tally.mask.sum(1), lengths)
+    ours = torch.where(tally.mask, tally.value, 0).sum(1) / lengths
+    theirs = [library_loss(family, system, *pair).detach() for pair in zip(TEXTS, TARGETS, strict=True)]
+    torch.testing.assert_close(ours.detach(), torch.stack(theirs), rtol=1e-4, atol=1e-4)
+    scores = system.likelihood(TEXTS, TARGETS, per_token=True)
+    assert scores == pytest.approx([-float(loss) for loss in theirs], abs=1e-3)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_greedy_texts_are_the_librarys(family: str, tmp_path: Path) -> None:
+    _, system = started(family, tmp_path)
+    tokenizer, model = system.tokenizer, model_of(system)
+    made = system.generate(TEXTS)
+    for text, ours in zip(TEXTS, made.texts, strict=True):
+        row = tokenizer._inner.encode(text).ids
+        given: dict[str, Any] = {"input_ids": torch.tensor([row])}
+        if family == "gpt2":
+            given["input_ids"] = torch.tensor([[*row, tokenizer.bos]])
+        if family == "bart":
+            given["decoder_input_ids"] = torch.tensor([[tokenizer.eos, tokenizer.bos]])
+        unused = list(range(len(tokenizer), model.config.vocab_size))
+        output = model.generate(
+            **given,
+            attention_mask=torch.ones_like(given["input_ids"]),
+            do_sample=False,
+            num_beams=1,
+            max_new_tokens=16,
+            suppress_tokens=[*system.forbidden.tolist(), *unused],
+            pad_token_id=tokenizer.pad,
+            eos_token_id=tokenizer.eos,
+        )[0].tolist()
+        start = {"gpt2": len(row) + 1, "bart": 2}.get(family, 1)
+        new = output[start:]
+        new = new[: new.index(tokenizer.eos)] if tokenizer.eos in new else new
+        assert ours == tokenizer.decode([new])[0]
+    assert len(set(made.texts)) > 1
+
+
+def stepped(writer: Writer, canvas: Canvas, tokens: Tensor) -> Tensor:
+    """The scores (B, L, V) of what follows each token, a step at a time, as the second of two hypotheses."""
+    memory = writer.read(canvas.source)
+    notebook = writer.begin(memory, 2, length=tokens.shape[1])
+    twice = torch.stack([torch.full_like(tokens, 5), tokens], dim=1)  # (B, 2, L)
+    twice[..., 0] = tokens[:, None, 0]
+    logits = []
+    for place in range(tokens.shape[1]):
+        position = torch.tensor([place])
+        logits.append(
+            writer.step(twice[..., place], position, notebook, memory, visible=tokens.shape[1])[:, 1]
+        )
+        swap = torch.tensor([[1, 0]]).expand(len(tokens), 2)
+        for _ in range(2):
+            writer.reorder(notebook, swap)
+    return torch.stack(logits, dim=1)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@torch.no_grad()
+def test_steps_and_the_whole_agree(family: str, tmp_path: Path) -> None:
+    _, system = started(family, tmp_path)
+    canvas = canvas_of(system)
+    tokens = shifted(canvas.tokens, system.tokenizer.bos)
+    whole = system.writer(tokens, system.writer.read(canvas.source))
+    torch.testing.assert_close(stepped(system.writer, canvas, tokens), whole, rtol=1e-4, atol=1e-4)
+    assert whole.shape[-1] == len(system.tokenizer)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_hypothesis_goes_on_from_another(family: str, tmp_path: Path) -> None:
+    _, system = started(family, tmp_path)
+    writer, canvas = system.writer, canvas_of(system)
+    with torch.no_grad():
+        memory = writer.read(canvas.source)
+        notebook = writer.begin(memory, 2, length=3)
+        first = torch.tensor([[9, 10]] * 3)
+        writer.step(first, torch.tensor([0]), notebook, memory, visible=3)
+        writer.reorder(notebook, torch.tensor([[1, 1]] * 3))
+        logits = writer.step(torch.full((3, 2), 12), torch.tensor([1]), notebook, memory, visible=3)
+        expected = writer(torch.tensor([[10, 12]] * 3), memory)[:, -1]
+    for hypothesis in range(2):
+        torch.testing.assert_close(logits[:, hypothesis], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("how", [{"beam": 3}, {"samples": 3, "top_p": 0.9, "temperature": 1.3}])
+def test_neither_the_batch_nor_padding_changes_a_text(
+    family: str, how: dict[str, Any], tmp_path: Path
+) -> None:
+    _, system = started(family, tmp_path)
+    together = system.generate(TEXTS, seed=3, **how)
+    alone = system.generate(TEXTS, seed=3, batch=1, **how)
+    assert together.candidates == alone.candidates
+    assert all(len(candidates) == 3 for candidates in together.candidates)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gradients_reach_every_trained_parameter(family: str, tmp_path: Path) -> None:
+    settings, system = started(family, tmp_path)
+    objective = find_recipe(recipe_of(family)).objective(settings, system)
+    objective(canvas_of(system), None)["smoothed"].total().backward()
+    for name, parameter in system.named_parameters():
+        if not parameter.requires_grad:  # Marian's sinusoids
+            continue
+        assert parameter.grad is not None, name
+        assert parameter.grad.any(), name
+
+
+@pytest.mark.parametrize("family", SEQUENCES)
+def test_the_frame_is_the_tokenizers(family: str, tmp_path: Path) -> None:
+    _, system = started(family, tmp_path)
+    source = system.layout.source(Rows.of(system.tokenizer.encode(TEXTS)))
+    for row, padding, text in zip(source.tokens, source.padding, TEXTS, strict=True):
+        assert row[~padding].tolist() == system.tokenizer._inner.encode(text).ids
+
+
+def test_without_the_library_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    from noise2text.nn.pretrained import library
+
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(Problem, match=r"install noise2text\[pretrained\]"):
+        library()

@@ -1,0 +1,71 @@
+"""The vocabulary head answers with a mean of embeddings, and says which tokens it means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from noise2text.data.layouts.canvas import Source
+from noise2text.nn.denoiser import Estimate
+from noise2text.nn.embeddings import Space
+from noise2text.nn.spherical_embeddings import Sphere
+from noise2text.nn.vocabulary_head import InterpolatingEncoderDecoder, KernelTransformer, VocabularyHead
+
+SHAPE: dict[str, Any] = {"width": 16, "ffn": 32, "heads": 2, "dropout": 0.0}
+
+
+def test_the_estimate_is_the_mean_embedding_by_hand() -> None:
+    torch.manual_seed(0)
+    space = Space(5, 3)
+    head = VocabularyHead(space, 4)
+    hidden = torch.randn(2, 7, 4)
+    with torch.no_grad():
+        scores = hidden.numpy() @ head.scores.weight.numpy().T + head.scores.bias.numpy()
+        shares = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+        assert np.allclose(head(hidden), shares @ space.embeddings.numpy(), rtol=0, atol=1e-5)
+
+
+def test_the_estimate_lies_in_the_convex_hull_of_the_embeddings() -> None:
+    """In no direction does a point of the hull go farther than the farthest embedding does."""
+    torch.manual_seed(0)
+    space = Sphere(20, 6)
+    head = VocabularyHead(space, 4)
+    estimate = head(50 * torch.randn(300, 4))  # sharp and flat probabilities alike
+    directions = torch.randn(2000, 6)
+    farthest = (directions @ space.embeddings.T).max(1).values
+    assert ((estimate @ directions.T).max(0).values <= farthest + 1e-4).all()
+    assert (estimate.norm(dim=-1) <= 6**0.5 + 1e-4).all()
+
+
+def test_certainty_is_the_embedding_itself() -> None:
+    space = Space(5, 3)
+    head = VocabularyHead(space, 5)
+    with torch.no_grad():
+        head.scores.weight.copy_(1e4 * torch.eye(5))
+    assert torch.allclose(head(torch.eye(5)), space.embeddings, rtol=0, atol=1e-6)
+
+
+def test_the_interpolating_network_writes_what_its_head_scores() -> None:
+    torch.manual_seed(0)
+    network = InterpolatingEncoderDecoder(
+        Sphere(9, 4),
+        **SHAPE,
+        encoder_layers=1,
+        decoder_layers=1,
+        source_positions=8,
+        target_positions=8,
+    )
+    estimate = Estimate(torch.zeros(1, 3, 4), torch.randn(1, 3, 16))
+    assert torch.equal(network.logits(estimate), network.out.scores(estimate.hidden))
+    assert not any(name.startswith("out.weight") for name, _ in network.named_parameters())
+
+
+def test_the_kernel_rounds_its_estimate_as_diffuseq_does() -> None:
+    torch.manual_seed(0)
+    network = KernelTransformer(Space(9, 4, scale=1.0, bias=True), **SHAPE, layers=1, positions=8)
+    memory = network.read(Source(torch.zeros(1, 2, dtype=torch.long), torch.zeros(1, 2, dtype=torch.bool)))
+    assert memory.states.numel() == 0
+    estimate = Estimate(torch.randn(1, 3, 4), torch.randn(1, 3, 16))
+    assert torch.equal(network.logits(estimate), network.space.logits(estimate.mean))
