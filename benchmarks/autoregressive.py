@@ -20,15 +20,15 @@ import torch
 
 from noise2text.core.devices import find_device, find_dtype
 from noise2text.data.tokenizer import learn_characters
-from noise2text.models import Autoregressive
+from noise2text.models import AutoregressiveModel
 from noise2text.models.registry import find_recipe
 
 VOCABULARY, LENGTH = 10_000, 25
-SHAPE = {"width": 512, "ffn": 2048, "heads": 8, "encoder_layers": 6, "decoder_layers": 6}
+SHAPE = {"model_dim": 512, "ffn_dim": 2048, "heads": 8, "encoder_layers": 6, "decoder_layers": 6}
 Work = Callable[[list[list[int]], int], object]
 
 
-def median_seconds(work: Callable[[], object], *, repeats: int, device: torch.device) -> float:
+def measure_seconds(work: Callable[[], object], *, repeats: int, device: torch.device) -> float:
     """The median time of the work, after one run that does not count."""
     times = []
     for _ in range(repeats + 1):
@@ -44,12 +44,12 @@ def ours(device: torch.device, dtype: torch.dtype) -> Work:
     """Our Transformer's search with so many hypotheses."""
     tokenizer = learn_characters(["".join(chr(0x4E00 + i) for i in range(VOCABULARY - 6))])
     recipe = find_recipe("transformer")
-    settings = dataclasses.replace(recipe.settings("wmt14-en-de"), **SHAPE)
-    system: Autoregressive = recipe.build(settings, tokenizer).to(device, dtype=dtype).eval()
+    settings = dataclasses.replace(recipe.preset("wmt14-en-de"), **SHAPE)
+    system: AutoregressiveModel = recipe.build(settings, tokenizer).to(device, dtype=dtype).eval()
 
     def work(rows: list[list[int]], beam: int) -> object:
-        how = dataclasses.replace(system.how, beam=beam, length=LENGTH)
-        return system.drafts(rows, how, seed=0, places=list(range(len(rows))), trace=False)
+        how = dataclasses.replace(system.generation_config, beam=beam, length=LENGTH)
+        return system.decode_batch(rows, how, seed=0, indices=list(range(len(rows))), trace=False)
 
     return work
 
@@ -112,7 +112,7 @@ def main() -> None:
         rows = torch.randint(6, VOCABULARY, (sentences, LENGTH)).tolist()
         for beam in (1, 5):
             times = [
-                median_seconds(
+                measure_seconds(
                     lambda work=work, rows=rows, beam=beam: work(rows, beam),  # type: ignore[misc]
                     repeats=arguments.repeats,
                     device=device,

@@ -24,15 +24,15 @@ import torch
 from torch import Tensor
 
 from noise2text.data.corpus import Pair
-from noise2text.data.dates import dates
+from noise2text.data.dates import make_date_splits
 from noise2text.data.layouts.canvas import Canvas
-from noise2text.data.ragged import Rows
+from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer, learn_characters
-from noise2text.diffusion.losses import Mse, Nll, scored
+from noise2text.diffusion.losses import MseLoss, NllLoss, scored_positions
 from noise2text.recipes.diffuseq import PRESETS, build, objective
 from noise2text.training.loop import train_steps
 from noise2text.training.lr_schedules import cosine
-from noise2text.training.step_runner import Plain
+from noise2text.training.step_runner import EagerStep
 
 PAIRS, TESTED, WINDOW, SEED = 20_000, 50, 100, 0
 
@@ -64,43 +64,50 @@ def run(
 ) -> dict[str, list[float]]:
     """The curves of a trial, and how its texts turned out."""
     torch.manual_seed(SEED)
-    settings = dataclasses.replace(PRESETS["tiny"], max_target=trial.max_target)
-    system = build(settings, tokenizer)
-    aim = objective(settings, system)
+    config = dataclasses.replace(PRESETS["tiny"], max_target=trial.max_target)
+    model = build(config, tokenizer)
+    aim = objective(config, model)
     text = spoken(tokenizer.pad)
-    aim.terms |= {"nll": Nll(scored), "text": Nll(text), "vlb": Mse(text if trial.text_only else scored)}
+    aim.terms |= {
+        "nll": NllLoss(scored_positions),
+        "text": NllLoss(text),
+        "vlb": MseLoss(text if trial.text_only else scored_positions),
+    }
     sources, targets = (
         tokenizer.encode([getattr(p, side) for p in splits["train"]]) for side in ("src", "trg")
     )
 
-    def feed(step: int) -> Sequence[Canvas]:
+    def batches(step: int) -> Sequence[Canvas]:
         chosen = np.random.default_rng([SEED, step]).integers(len(sources), size=trial.rows)
         return [
-            system.layout.canvas(Rows.of([sources[i] for i in chosen]), Rows.of([targets[i] for i in chosen]))
+            model.layout.make_canvas(
+                RaggedRows.from_lists([sources[i] for i in chosen]),
+                RaggedRows.from_lists([targets[i] for i in chosen]),
+            )
         ]
 
     curves: dict[str, list[float]] = {"nll": [], "text": [], "vlb": []}
     sums = dict.fromkeys(curves, 0.0)
-    ticks = train_steps(
+    reports = train_steps(
         aim,
-        torch.optim.AdamW(system.parameters(), betas=settings.betas, weight_decay=0.0),
-        feed,
+        torch.optim.AdamW(model.parameters(), betas=config.betas, weight_decay=0.0),
+        batches,
         first=1,
         last=steps,
-        peak=settings.learning_rate,
-        rate=cosine(settings.warmup, steps),
-        clip=settings.clip,
+        peak_lr=config.lr,
+        lr_schedule=cosine(config.warmup, steps),
+        clip_norm=config.clip_norm,
         seed=SEED,
-        run=Plain(nullcontext),
+        step_runner=EagerStep(nullcontext),
     )
-    for tick in ticks:
-        sums = {name: value + float(tick.means[name]) for name, value in sums.items()}
-        if tick.step % WINDOW == 0:
+    for report in reports:
+        sums = {name: value + float(report.means[name]) for name, value in sums.items()}
+        if report.step % WINDOW == 0:
             for name, value in sums.items():
                 curves[name].append(value / WINDOW)
             sums = dict.fromkeys(curves, 0.0)
     tested = splits["test"][:TESTED]
-    made = system.generate([pair.src for pair in tested], batch=50, steps=20).texts
+    made = model.generate([pair.src for pair in tested], batch=50, steps=20).texts
     curves["empty"] = [sum(not text for text in made) / TESTED]
     curves["exact"] = [sum(text == pair.trg for text, pair in zip(made, tested, strict=True)) / TESTED]
     return curves
@@ -112,7 +119,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=800)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    splits = dates(PAIRS, seed=SEED)
+    splits = make_date_splits(PAIRS, seed=SEED)
     tokenizer = learn_characters([pair.src + pair.trg for pair in splits["train"]], lowercase=True)
     found = {}
     for name in arguments.names or TRIALS:

@@ -15,10 +15,10 @@ import random
 
 import torch
 
-from noise2text.commands.bench import Row, bench, growth, peer_rows
+from noise2text.commands.bench import BenchRow, bench, bench_marian, measure_scaling
 from noise2text.core.devices import find_device, find_dtype
 from noise2text.data.tokenizer import Tokenizer, learn_bpe
-from noise2text.models import LengthDiffusion
+from noise2text.models import LengthPredictingModel
 from noise2text.models.registry import find_recipe
 
 TOKENS = 25
@@ -46,29 +46,31 @@ def sentences(tokenizer: Tokenizer, count: int) -> list[str]:
     return found
 
 
-def ours(tokenizer: Tokenizer, arguments: argparse.Namespace) -> LengthDiffusion:
+def ours(tokenizer: Tokenizer, arguments: argparse.Namespace) -> LengthPredictingModel:
     """A Difformer with random weights."""
     recipe = find_recipe("difformer")
-    settings = dataclasses.replace(
-        recipe.settings("wmt14-en-de"),
-        width=arguments.width,
-        ffn=4 * arguments.width,
+    config = dataclasses.replace(
+        recipe.preset("wmt14-en-de"),
+        model_dim=arguments.width,
+        ffn_dim=4 * arguments.width,
         encoder_layers=arguments.layers,
         decoder_layers=arguments.layers,
-        factor=4.0,
+        noise_factor=4.0,
     )
     device = find_device(arguments.device)
-    system: LengthDiffusion = recipe.build(settings, tokenizer)
-    return system.place(device, arguments.precision).eval()
+    model: LengthPredictingModel = recipe.build(config, tokenizer)
+    return model.move_to(device, arguments.precision).eval()
 
 
-def show(row: Row) -> None:
+def show(row: BenchRow) -> None:
     """Print a line of the table."""
-    rate = f"{1000 * row.seconds:9.2f} ms {row.rate:11.1f} sentences/s"
+    sentences_per_second = f"{1000 * row.seconds:9.2f} ms {row.sentences_per_second:11.1f} sentences/s"
     rest = (
-        f"  first call {row.first:.2f} s, {row.share:.0%} of peak, {row.memory:,.0f} MiB" if row.first else ""
+        f"  first call {row.first_call:.2f} s, {row.peak_fraction:.0%} of peak, {row.memory:,.0f} MiB"
+        if row.first_call
+        else ""
     )
-    print(f"batch {row.batch:>4}  {row.what:<26} {rate}{rest}")
+    print(f"batch {row.batch:>4}  {row.label:<26} {sentences_per_second}{rest}")
 
 
 def numbers(text: str) -> list[int]:
@@ -92,17 +94,22 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.manual_seed(0)
     tokenizer = learn_bpe([" ".join(made_up(60_000, seed=0))], size=10_000)
-    system = ours(tokenizer, arguments)
-    where = torch.cuda.get_device_name() if system.device.type == "cuda" else "CPU"
-    print(f"{where}, torch {torch.__version__}, {next(system.parameters()).dtype}, {len(tokenizer)} tokens")
-    shape = {"width": arguments.width, "ffn": 4 * arguments.width, "heads": 8, "layers": arguments.layers}
+    model = ours(tokenizer, arguments)
+    where = torch.cuda.get_device_name() if model.device.type == "cuda" else "CPU"
+    print(f"{where}, torch {torch.__version__}, {next(model.parameters()).dtype}, {len(tokenizer)} tokens")
+    shape = {
+        "model_dim": arguments.width,
+        "ffn_dim": 4 * arguments.width,
+        "heads": 8,
+        "layers": arguments.layers,
+    }
     if not arguments.no_peer:
         wanted = arguments.peer_precision
-        dtype = find_dtype(wanted, system.device) if wanted else None
-        for row in peer_rows(system, batches=arguments.batches, dtype=dtype, **shape):
+        dtype = find_dtype(wanted, model.device) if wanted else None
+        for row in bench_marian(model, batches=arguments.batches, dtype=dtype, **shape):
             show(row)
     for row in bench(
-        system,
+        model,
         batches=arguments.batches,
         steps=arguments.steps,
         candidates=arguments.candidates,
@@ -111,8 +118,8 @@ def main() -> None:
         texts=sentences(tokenizer, 1024 if max(arguments.batches) > 1 else 1),
     ):
         show(row)
-    if arguments.growth:
-        print({name: round(power, 2) for name, power in growth(system).items()})
+    if arguments.measure_scaling:
+        print({name: round(power, 2) for name, power in measure_scaling(model).items()})
 
 
 if __name__ == "__main__":

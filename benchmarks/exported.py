@@ -27,11 +27,11 @@ from typing import Any
 import torch
 
 from noise2text import load
-from noise2text.commands.bench import made_up_texts
+from noise2text.commands.bench import make_random_texts
 from noise2text.commands.export import PRECISIONS, export
-from noise2text.commands.transformers_baseline import peer_call, peer_model
+from noise2text.commands.transformers_baseline import build_marian, make_marian_call
 from noise2text.data.tokenizer import learn_bpe
-from noise2text.models import System
+from noise2text.models import Model
 from noise2text.models.folder import save
 from noise2text.models.registry import find_recipe
 
@@ -47,20 +47,20 @@ def made(folder: Path, *, width: int, layers: int) -> Path:
     words = (chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(2, 7)) for _ in range(60_000))
     tokenizer = learn_bpe([" ".join(map("".join, words))], size=10_000)
     recipe = find_recipe("difformer")
-    settings = dataclasses.replace(
-        recipe.settings("wmt14-en-de"),
-        width=width,
-        ffn=4 * width,
+    config = dataclasses.replace(
+        recipe.preset("wmt14-en-de"),
+        model_dim=width,
+        ffn_dim=4 * width,
         encoder_layers=layers,
         decoder_layers=layers,
-        factor=4.0,
+        noise_factor=4.0,
     )
     torch.manual_seed(0)
-    save(folder, recipe.build(settings, tokenizer), recipe=recipe.name, settings=settings)
+    save(folder, recipe.build(config, tokenizer), recipe=recipe.name, config=config)
     return folder
 
 
-def engines(folder: Path, only: str | None) -> dict[str, System]:
+def engines(folder: Path, only: str | None) -> dict[str, Model]:
     """The model with each engine, in each precision or in one, beside torch in float32."""
     wanted = [only] if only else PRECISE
     found = {
@@ -76,21 +76,21 @@ def engines(folder: Path, only: str | None) -> dict[str, System]:
 
 def timed(calls: dict[str, Callable[[], object]], *, rounds: int, threads: int) -> dict[str, list[float]]:
     """The seconds of each call in each round, after two that are not counted."""
-    clock = time.process_time if threads == 1 else time.perf_counter
+    timestep = time.process_time if threads == 1 else time.perf_counter
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for number in range(rounds + 2):
         for name, call in calls.items():
-            begin = clock()
+            begin = timestep()
             call()
             if number > 1:
-                seconds[name].append(clock() - begin)
+                seconds[name].append(timestep() - begin)
     return seconds
 
 
-def same(system: System, expected: System) -> str:
+def same(model: Model, expected: Model) -> str:
     """How many texts of one system are those of the other."""
-    texts = made_up_texts(expected, TEXTS, TOKENS)
-    pairs = zip(system.generate(texts, **HOW).texts, expected.generate(texts, **HOW).texts, strict=True)
+    texts = make_random_texts(expected, TEXTS, TOKENS)
+    pairs = zip(model.generate(texts, **HOW).texts, expected.generate(texts, **HOW).texts, strict=True)
     return f"{sum(a == b for a, b in pairs):>4} of {TEXTS} texts the same"
 
 
@@ -119,12 +119,14 @@ def main() -> None:
         systems = engines(made(Path(folder) / "model", width=width, layers=layers), arguments.only)
     base = systems[BASE]
     calls: dict[str, Callable[[], object]] = {
-        name: partial(system.generate, made_up_texts(base, 1, TOKENS), **HOW)
-        for name, system in systems.items()
+        name: partial(model.generate, make_random_texts(base, 1, TOKENS), **HOW)
+        for name, model in systems.items()
     }
     if arguments.peer:
-        shape = {"width": width, "ffn": 4 * width, "heads": 8, "layers": layers, "length": TOKENS}
-        calls[PEER] = peer_call(peer_model(base, dtype=torch.bfloat16, **shape), 1, length=TOKENS, beams=1)
+        shape = {"model_dim": width, "ffn_dim": 4 * width, "heads": 8, "layers": layers, "length": TOKENS}
+        calls[PEER] = make_marian_call(
+            build_marian(base, dtype=torch.bfloat16, **shape), 1, length=TOKENS, beams=1
+        )
     seconds = timed(calls, rounds=arguments.rounds, threads=arguments.threads)
     spin = os.environ.get("GOMP_SPINCOUNT", "unset")
     print(f"torch {torch.__version__}, {arguments.threads} thread(s), {arguments.rounds} rounds, spin {spin}")

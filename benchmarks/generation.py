@@ -19,10 +19,10 @@ from torch import Tensor
 
 from noise2text.data.layouts.canvas import Source
 from noise2text.data.tokenizer import learn_characters
-from noise2text.generation.config import LengthSettings
-from noise2text.models import LengthDiffusion
+from noise2text.generation.config import LengthPredictingGenerationConfig
+from noise2text.models import LengthPredictingModel
 from noise2text.models.registry import find_recipe
-from noise2text.nn.denoiser import Denoiser, Estimate, Held, Level, Memory
+from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
 
 
 class Rereading(Denoiser):
@@ -30,18 +30,27 @@ class Rereading(Denoiser):
 
     def __init__(self, denoiser: Denoiser) -> None:
         super().__init__()
-        self.denoiser, self.space = denoiser, denoiser.space
+        self.denoiser, self.embedding = denoiser, denoiser.embedding
 
-    def read(self, source: Source) -> Memory:
+    def encode(self, source: Source) -> EncoderOutput:
         self.source = source
-        return self.denoiser.read(source)
+        return self.denoiser.encode(source)
 
-    def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
-        estimate: Estimate = self.denoiser(z, level, self.denoiser.read(self.source), held, guess)
+    def forward(
+        self,
+        z: Tensor,
+        level: NoiseLevel,
+        encoded: EncoderOutput,
+        constraint: Constraint,
+        self_condition: Tensor | None,
+    ) -> Estimate:
+        estimate: Estimate = self.denoiser(
+            z, level, self.denoiser.encode(self.source), constraint, self_condition
+        )
         return estimate
 
 
-def median_seconds(work: Callable[[], object], *, repeats: int = 3) -> float:
+def measure_seconds(work: Callable[[], object], *, repeats: int = 3) -> float:
     """The median time of the work, after one run that does not count."""
     work()
     times = []
@@ -62,26 +71,29 @@ def main() -> None:
     torch.manual_seed(0)
     tokenizer = learn_characters(["abcdefghijklmnopqrstuvwxyz"])
     recipe = find_recipe("difformer")
-    settings = dataclasses.replace(
-        recipe.settings("iwslt14-de-en"), width=arguments.width, ffn=4 * arguments.width, factor=4.0
+    config = dataclasses.replace(
+        recipe.preset("iwslt14-de-en"),
+        model_dim=arguments.width,
+        ffn_dim=4 * arguments.width,
+        noise_factor=4.0,
     )
-    system: LengthDiffusion = recipe.build(settings, tokenizer).eval()
+    model: LengthPredictingModel = recipe.build(config, tokenizer).eval()
     rows = torch.randint(6, len(tokenizer), (arguments.sentences, 25)).tolist()
-    places = list(range(len(rows)))
-    together = LengthSettings(length=25, noise_beam=10)
+    indices = list(range(len(rows)))
+    together = LengthPredictingGenerationConfig(length=25, noise_beam=10)
 
     def packed() -> None:
-        system.drafts(rows, together, seed=0, places=places, trace=False)
+        model.decode_batch(rows, together, seed=0, indices=indices, trace=False)
 
     def one_by_one() -> None:
-        plain = system.denoiser
-        system.denoiser = Rereading(plain)
+        plain = model.denoiser
+        model.denoiser = Rereading(plain)
         one = dataclasses.replace(together, noise_beam=1)
         for seed in range(10):
-            system.drafts(rows, one, seed=seed, places=places, trace=False)
-        system.denoiser = plain
+            model.decode_batch(rows, one, seed=seed, indices=indices, trace=False)
+        model.denoiser = plain
 
-    fast, slow = median_seconds(packed), median_seconds(one_by_one)
+    fast, slow = measure_seconds(packed), measure_seconds(one_by_one)
     print(f"width {arguments.width}, 6+6 layers, {len(rows)} sentences × 10 candidates × 15 steps, 25 tokens")
     print(f"packed, source read once   {fast:8.3f} s")
     print(f"one noise at a time, reread {slow:7.3f} s")

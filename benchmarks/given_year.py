@@ -22,7 +22,7 @@ from scipy.stats import binomtest
 
 import noise2text
 from noise2text.data.corpus import Pair, read_pairs, write_pairs
-from noise2text.models import System
+from noise2text.models import Model
 
 
 def main() -> None:
@@ -56,7 +56,7 @@ def write_ambiguous(folder: Path) -> None:
 def measure(model: str, pairs: str, steps: int, seed: int) -> None:
     """Prints both shares of exact rests and the test's p."""
     system = noise2text.load(model)
-    system.how = dataclasses.replace(system.how, steps=steps, stop_early=0)
+    system.generation_config = dataclasses.replace(system.generation_config, steps=steps, stop_early=0)
     read = list(read_pairs(pairs))
     sources, targets = [pair.src for pair in read], [pair.trg for pair in read]
     free = system.generate(sources, seed=seed, batch=100).texts
@@ -74,15 +74,15 @@ def measure(model: str, pairs: str, steps: int, seed: int) -> None:
     print(f"only free {only_free}, only given {only_given}: McNemar's exact test, one-sided, p = {p:.2g}")
 
 
-def with_years(system: System, sources: list[str], targets: list[str], *, seed: int) -> list[str]:
+def with_years(system: Model, sources: list[str], targets: list[str], *, seed: int) -> list[str]:
     """The texts with each target's year held; sources of one year go together, at their own places."""
     made = [""] * len(sources)
     order = sorted(range(len(sources)), key=lambda place: targets[place][:4])
     for year, group in groupby(order, key=lambda place: targets[place][:4]):
-        places = list(group)
-        chosen = [sources[place] for place in places]
-        texts = system.generate(chosen, seed=seed, places=places, prefix=year).texts
-        for place, text in zip(places, texts, strict=True):
+        indices = list(group)
+        chosen = [sources[place] for place in indices]
+        texts = system.generate(chosen, seed=seed, indices=indices, prefix=year).texts
+        for place, text in zip(indices, texts, strict=True):
             made[place] = text
     return made
 

@@ -25,15 +25,15 @@ def main() -> None:
     texts = list(islice(read_sources(arguments.input), arguments.sentences))
     first: list[str] = []
     for precision in ("float32", "bfloat16"):
-        system = noise2text.load(arguments.model, precision=precision)
+        model = noise2text.load(arguments.model, precision=precision)
         reference: list[str] = []
         for batch in (32, 1, 8, 128):
             start = time.perf_counter()
-            made = system.generate(texts, batch=batch).texts
+            made = model.generate(texts, batch=batch).texts
             seconds = time.perf_counter() - start
             reference, first = reference or made, first or made
             print(
-                f"{precision} on {system.device.type}, batch {batch:>3}: "
+                f"{precision} on {model.device.type}, batch {batch:>3}: "
                 f"{share(made, reference):6.2%} differ from batch 32, "
                 f"{share(made, first):6.2%} from float32, "
                 f"{len(texts) / seconds:,.0f} sentences/s"

@@ -1,6 +1,6 @@
 """One sentence at a time, from text to text: a diffusion model, its teacher's beam, and transformers' beam.
 
-    python benchmarks/latency.py MODEL TEACHER INPUT [--sentences 60] [--way "steps=5 factor=4"]...
+    python benchmarks/latency.py MODEL TEACHER INPUT [--sentences 60] [--way "steps=5 sampling_noise_factor=4"]...
 
 Each way is settings of generation; without one the model's own are timed. Every sentence is answered once
 before the clock runs, so that its shapes are known. All are compared with transformers' `generate`, which has
@@ -21,11 +21,11 @@ from typing import Any
 
 import torch
 
-from noise2text.commands.transformers_baseline import peer_call, peer_model
+from noise2text.commands.transformers_baseline import build_marian, make_marian_call
 from noise2text.core.config import parse_assignments
 from noise2text.data.corpus import read_sources
-from noise2text.models import System
-from noise2text.models.folder import load, settings_of
+from noise2text.models import Model
+from noise2text.models.folder import load, load_config
 
 
 def measured(calls: Sequence[Callable[[], object]], device: torch.device) -> tuple[float, float]:
@@ -42,15 +42,15 @@ def measured(calls: Sequence[Callable[[], object]], device: torch.device) -> tup
 
 
 def peer_calls(
-    teacher: System, folder: Path, texts: Sequence[str], *, beams: int
+    teacher: Model, folder: Path, texts: Sequence[str], *, beams: int
 ) -> list[Callable[[], object]]:
     """Transformers' `generate`, which reads and writes as many tokens a sentence as the teacher writes."""
-    _, settings = settings_of(folder)
-    shape = {"width": settings.width, "ffn": settings.ffn, "heads": settings.heads}
+    _, config = load_config(folder)
+    shape = {"model_dim": config.model_dim, "ffn_dim": config.ffn_dim, "heads": config.heads}
     dtype = next(teacher.parameters()).dtype
-    model = peer_model(teacher, layers=settings.decoder_layers, length=128, dtype=dtype, **shape)
+    model = build_marian(teacher, layers=config.decoder_layers, length=128, dtype=dtype, **shape)
     written = teacher.tokenizer.encode(teacher.generate(texts, beam=beams).texts)
-    return [peer_call(model, 1, length=max(2, len(row) + 1), beams=beams) for row in written]
+    return [make_marian_call(model, 1, length=max(2, len(row) + 1), beams=beams) for row in written]
 
 
 def main() -> None:
@@ -73,8 +73,8 @@ def main() -> None:
         f"teacher, beam {beam}": [partial(teacher.generate, [text], beam=beam) for text in texts],
     }
     for way in arguments.way or [""]:
-        settings: dict[str, Any] = dict(parse_assignments(way.split()))
-        rows[way or "its own settings"] = [partial(model.generate, [text], **settings) for text in texts]
+        config: dict[str, Any] = dict(parse_assignments(way.split()))
+        rows[way or "its own settings"] = [partial(model.generate, [text], **config) for text in texts]
     first = 0.0
     print(f"{len(texts)} sentences, one at a time, ms: median, ninth decile, how many times as fast")
     for name, calls in rows.items():

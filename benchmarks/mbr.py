@@ -87,7 +87,7 @@ def timed(work: Callable[[], list[int]]) -> tuple[float, list[int]]:
 
 def ours(rule: MBR, several: Sequence[Sentences]) -> tuple[float, list[int]]:
     """The median time over several sets of sentences, and the choices in the first."""
-    runs = [timed(partial(rule.choose_all, sentences)) for sentences in several]
+    runs = [timed(partial(rule.select_all, sentences)) for sentences in several]
     return statistics.median(seconds for seconds, _ in runs), runs[0][1]
 
 
@@ -104,7 +104,7 @@ def main() -> None:
     print(f"{'utility':12}{'loop, × 10':>12}{'ours, × 10':>12}{'ratio':>8}{'same':>13}{'ours, × 50':>12}")
     for name, peer in LOOPS.items():
         rule = MBR(utility=name)
-        rule.choose_all(noisy_copies(rng, 10, 10, words))  # imports, and warms up
+        rule.select_all(noisy_copies(rng, 10, 10, words))  # imports, and warms up
         fast, chosen = ours(rule, few)
         alone, _ = ours(rule, many)
         slow, expected = timed(partial(loop, few[0], peer()))

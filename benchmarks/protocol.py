@@ -22,10 +22,10 @@ from typing import Any
 
 import torch
 
-from noise2text.commands.bench import STREAM, made_up_texts, median_seconds
+from noise2text.commands.bench import BATCHES_PER_CALL, make_random_texts, measure_seconds
 from noise2text.core.devices import find_device
 from noise2text.data.tokenizer import Tokenizer, learn_bpe
-from noise2text.models import Diffusion
+from noise2text.models import DiffusionModel
 from noise2text.models.registry import find_recipe
 
 STEPS = 2000
@@ -51,16 +51,16 @@ SIZES = {
         words=200_000,
         diffuseq={},
         batch=50,
-        difformer={"width": 512, "ffn": 2048, "heads": 8},
+        difformer={"model_dim": 512, "ffn_dim": 2048, "heads": 8},
         difformer_batch=256,
         tokens=25,
     ),
     "small": Size(
         vocabulary=400,
         words=1_000,
-        diffuseq={"width": 64, "ffn": 128, "heads": 2, "layers": 2, "embedding": 16},
+        diffuseq={"model_dim": 64, "ffn_dim": 128, "heads": 2, "layers": 2, "embedding_dim": 16},
         batch=4,
-        difformer={"width": 64, "ffn": 128, "heads": 2, "encoder_layers": 1, "decoder_layers": 1},
+        difformer={"model_dim": 64, "ffn_dim": 128, "heads": 2, "encoder_layers": 1, "decoder_layers": 1},
         difformer_batch=8,
         tokens=10,
     ),
@@ -88,34 +88,34 @@ def learn_words(size: Size) -> Tokenizer:
     return learn_bpe([" ".join(words)], size=size.vocabulary)
 
 
-def build(name: str, preset: str, tokenizer: Tokenizer, **changes: Any) -> Diffusion:
+def build(name: str, preset: str, tokenizer: Tokenizer, **changes: Any) -> DiffusionModel:
     """An untrained system of a recipe."""
     torch.manual_seed(0)
     recipe = find_recipe(name)
-    system: Diffusion = recipe.build(dataclasses.replace(recipe.settings(preset), **changes), tokenizer)
-    return system.eval()
+    model: DiffusionModel = recipe.build(dataclasses.replace(recipe.preset(preset), **changes), tokenizer)
+    return model.eval()
 
 
-def cost(system: Diffusion, size: Size, timed_steps: int) -> Cost:
+def cost(model: DiffusionModel, size: Size, timed_steps: int) -> Cost:
     """What a batch costs, from its times at K and at 2K steps."""
-    texts = made_up_texts(system, size.batch, size.tokens)
+    texts = make_random_texts(model, size.batch, size.tokens)
 
     def seconds(steps: int) -> float:
-        call = partial(system.generate, texts, batch=size.batch, steps=steps, noise_beam=1, clamp=True)
-        return median_seconds(call, system.device, repeats=3)
+        call = partial(model.generate, texts, batch=size.batch, steps=steps, noise_beam=1, clamp=True)
+        return measure_seconds(call, model.device, repeats=3)
 
     short, long = seconds(timed_steps), seconds(2 * timed_steps)
     step = (long - short) / timed_steps
     return Cost(size.batch, max(0.0, short - timed_steps * step), step)
 
 
-def difformer_rate(system: Diffusion, size: Size) -> float:
+def difformer_rate(model: DiffusionModel, size: Size) -> float:
     """Sentences a second at 15 steps and one candidate."""
-    count = STREAM * size.difformer_batch
-    texts = made_up_texts(system, count, size.tokens)
+    count = BATCHES_PER_CALL * size.difformer_batch
+    texts = make_random_texts(model, count, size.tokens)
     how: dict[str, Any] = {"steps": 15, "stop_early": 0, "noise_beam": 1, "length": size.tokens}
-    call = partial(system.generate, texts, batch=size.difformer_batch, **how)
-    return count / median_seconds(call, system.device, repeats=5)
+    call = partial(model.generate, texts, batch=size.difformer_batch, **how)
+    return count / measure_seconds(call, model.device, repeats=5)
 
 
 def announce(device: torch.device, tokenizer: Tokenizer, timed_steps: int) -> None:
@@ -137,8 +137,8 @@ def main() -> None:
     tokenizer = learn_words(size)
     announce(device, tokenizer, arguments.timed_steps)
 
-    published = build("diffuseq", "qqp", tokenizer, **size.diffuseq).place(device, "float32")
-    published.captures = None
+    published = build("diffuseq", "qqp", tokenizer, **size.diffuseq).move_to(device, "float32")
+    published.graphs = None
     weights = sum(parameter.numel() for parameter in published.parameters()) / 1e6
     slow = cost(published, size, arguments.timed_steps)
     what = f"batch {size.batch}, {weights:.1f}M parameters, float32, eager"
@@ -147,13 +147,13 @@ def main() -> None:
     if arguments.size == "published" and 1000 * slow.step > HONEST:
         print(f"             above {HONEST:.0f} ms: on an H200 no fair stand-in for the published code")
 
-    equal = build("diffuseq", "qqp", tokenizer, **size.diffuseq).place(device, "auto")
+    equal = build("diffuseq", "qqp", tokenizer, **size.diffuseq).move_to(device, "auto")
     fast = cost(equal, size, arguments.timed_steps)
     rate, ratio = fast.rate(STEPS), fast.rate(STEPS) / slow.rate(STEPS)
     print(f"equal model  {1000 * fast.step:9.2f} ms a step, {rate:.3f} sentences/s: {ratio:.1f} ×")
 
-    difformer = build("difformer", "wmt14-en-de", tokenizer, factor=4.0, **size.difformer)
-    rate = difformer_rate(difformer.place(device, "auto"), size)
+    difformer = build("difformer", "wmt14-en-de", tokenizer, noise_factor=4.0, **size.difformer)
+    rate = difformer_rate(difformer.move_to(device, "auto"), size)
     ratio = rate / slow.rate(STEPS)
     print(f"Difformer    {rate:9.1f} sentences/s, 15 steps, batch {size.difformer_batch}: {ratio:,.0f} ×")
 

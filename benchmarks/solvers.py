@@ -23,7 +23,7 @@ import torch
 from noise2text import load
 from noise2text.data.corpus import read_references, read_sources
 from noise2text.metrics.metrics import bleu, exact_match
-from noise2text.models import Diffusion
+from noise2text.models import DiffusionModel
 
 WAYS: dict[str, dict[str, Any]] = {
     "ancestral": {"eta": 1.0, "solver": "single"},
@@ -32,21 +32,21 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-def timed(system: Diffusion, texts: list[str], **how: Any) -> tuple[list[str], float]:
+def timed(model: DiffusionModel, texts: list[str], **how: Any) -> tuple[list[str], float]:
     """The texts written, and the seconds that it took."""
     start = time.perf_counter()
-    written = system.generate(texts, **how).texts
-    if system.device.type == "cuda":
-        torch.cuda.synchronize(system.device)
+    written = model.generate(texts, **how).texts
+    if model.device.type == "cuda":
+        torch.cuda.synchronize(model.device)
     return written, time.perf_counter() - start
 
 
 def measure(
-    system: Diffusion, texts: list[str], references: list[tuple[str, ...]], **how: Any
+    model: DiffusionModel, texts: list[str], references: list[tuple[str, ...]], **how: Any
 ) -> tuple[float, float, float]:
     """BLEU, the share of exact texts, and seconds; of days without references, how different and how real."""
-    timed(system, texts[: how["batch"]], **how)
-    written, seconds = timed(system, texts, **how)
+    timed(model, texts[: how["batch"]], **how)
+    written, seconds = timed(model, texts, **how)
     if not references:
         return *judge_days(written, texts), seconds
     return bleu(written, references).score, exact_match(written, references).score, seconds
@@ -79,14 +79,14 @@ def main() -> None:
     parser.add_argument("--device", default=None)
     parser.add_argument("--precision", default="auto")
     arguments = parser.parse_args()
-    system = load(arguments.model, device=arguments.device, precision=arguments.precision)
-    if not isinstance(system, Diffusion):
+    model = load(arguments.model, device=arguments.device, precision=arguments.precision)
+    if not isinstance(model, DiffusionModel):
         parser.error(f"{arguments.model} is not a diffusion model: it has no steps")
     texts = list(islice(read_sources(arguments.test), arguments.sentences))
     references = [] if arguments.days else read_references(arguments.test)[: len(texts)]
     beams = {"noise_beam": arguments.candidates}
-    beams |= {"length_beam": 1} if hasattr(system.how, "length_beam") else {}
-    where = f"{system.device}, {arguments.precision}"
+    beams |= {"length_beam": 1} if hasattr(model.generation_config, "length_beam") else {}
+    where = f"{model.device}, {arguments.precision}"
     print(f"{len(texts)} sentences, {arguments.candidates} candidates, seed {arguments.seed}, {where}\n")
     first, second = ("different", "real") if arguments.days else ("BLEU", "exact")
     print("| K | " + " | ".join(f"{way}: {first} | {second} | s" for way in WAYS) + " |")
@@ -94,7 +94,7 @@ def main() -> None:
     for steps in map(int, arguments.steps.split(",")):
         cells = [
             measure(
-                system,
+                model,
                 texts,
                 references,
                 seed=arguments.seed,

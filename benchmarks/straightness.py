@@ -22,10 +22,10 @@ import torch
 
 from noise2text.analysis.positions import position_losses
 from noise2text.data.corpus import Pair, read_pairs
-from noise2text.diffusion.adaptive_schedule import Adaptive
-from noise2text.diffusion.schedules import Sqrt
-from noise2text.models import Diffusion
-from noise2text.models.folder import load, settings_of
+from noise2text.diffusion.adaptive_schedule import AdaptiveSchedule
+from noise2text.diffusion.schedules import SqrtSchedule
+from noise2text.models import DiffusionModel
+from noise2text.models.folder import load, load_config
 
 LEAST_SHARE = 1 / 3
 TERM = "difficulty"
@@ -43,22 +43,24 @@ def chord(losses: np.ndarray) -> float:
 
 
 def curves(
-    model: Path, system: Diffusion, pairs: Sequence[Pair], *, points: int, seed: int
+    model: Path, system: DiffusionModel, pairs: Sequence[Pair], *, points: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The losses (times, positions), and how many pairs have each position."""
-    recipe, settings = settings_of(model)
-    objective = recipe.objective(settings, system)
+    recipe, config = load_config(model)
+    objective = recipe.objective(config, system)
     times = [(point + 0.5) / points for point in range(points)]
     sums, counts = position_losses(system, objective, pairs, times=times, seed=seed, term=TERM)
     return (sums / counts.clamp(min=1)).numpy(), counts[0].numpy()
 
 
-def schedules(system: Diffusion) -> Iterator[tuple[str, Adaptive]]:
+def schedules(system: DiffusionModel) -> Iterator[tuple[str, AdaptiveSchedule]]:
     """The model's own schedule and, if it is another, sqrt."""
     own = system.schedule
-    assert isinstance(own, Adaptive), "Only SeqDiffuSeq has a schedule for each position."
-    sqrt = Adaptive(Sqrt(own.steps), own.table.shape[1], stride=own.stride).to(own.table.device)
-    refitted = not torch.equal(own.table, sqrt.table)
+    assert isinstance(own, AdaptiveSchedule), "Only SeqDiffuSeq has a schedule for each position."
+    sqrt = AdaptiveSchedule(SqrtSchedule(own.steps), own.alpha_bars.shape[1], bin_size=own.bin_size).to(
+        own.alpha_bars.device
+    )
+    refitted = not torch.equal(own.alpha_bars, sqrt.alpha_bars)
     yield ("refitted" if refitted else "sqrt"), own
     if refitted:
         yield "the same weights on sqrt", sqrt
@@ -75,7 +77,7 @@ def main() -> None:
     pairs = list(read_pairs(arguments.data))[: arguments.pairs]
     for model in arguments.models:
         system = load(model, precision="float32")
-        assert isinstance(system, Diffusion)
+        assert isinstance(system, DiffusionModel)
         for name, schedule in schedules(system):
             system.schedule = schedule
             losses, counts = curves(model, system, pairs, points=arguments.points, seed=arguments.seed)

@@ -15,9 +15,9 @@ import argparse
 from tokenizers import Tokenizer as Inner
 from tokenizers.models import WordLevel
 
-from noise2text.commands.bench_training import paces
-from noise2text.commands.profile_kernels import lines
-from noise2text.core.config import change, parse_assignments
+from noise2text.commands.bench_training import measure_accelerations
+from noise2text.commands.profile_kernels import format_kernels
+from noise2text.core.config import apply_overrides, parse_assignments
 from noise2text.core.devices import find_device
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models.registry import find_recipe
@@ -48,13 +48,13 @@ def main() -> None:
     arguments = parser.parse_args()
     recipe, tokenizer = find_recipe(arguments.recipe), made_up_tokenizer(arguments.vocabulary)
     wanted = {"tokenizer": "bpe"} | parse_assignments(arguments.set)
-    settings = recipe.resolve(
-        change(recipe.settings(arguments.preset), wanted, where="benchmarks/training.py"), tokenizer
+    config = recipe.resolve(
+        apply_overrides(recipe.preset(arguments.preset), wanted, origin="benchmarks/training.py"), tokenizer
     )
     plain = 0.0
-    for one in paces(
+    for one in measure_accelerations(
         recipe,
-        settings,
+        config,
         tokenizer,
         device=find_device(arguments.device),
         length=arguments.length,
@@ -62,10 +62,10 @@ def main() -> None:
         steps=arguments.steps,
         kernels=arguments.kernels > 0,
     ):
-        plain = plain or one.step
-        print(one.line(plain), flush=True)
+        plain = plain or one.step_seconds
+        print(one.format_line(plain), flush=True)
         if one.kernels:
-            print(*lines(one.kernels, arguments.kernels), sep="\n", flush=True)
+            print(*format_kernels(one.kernels, arguments.kernels), sep="\n", flush=True)
 
 
 if __name__ == "__main__":

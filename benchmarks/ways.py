@@ -15,27 +15,34 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from noise2text.commands.generate import choose_selector, generate_lines
+from noise2text.commands.generate import build_selector, generate_texts
 from noise2text.core.config import parse_assignments
 from noise2text.data.corpus import read_references, read_sources, read_texts
 from noise2text.metrics.metrics import References, bleu, chrf
 from noise2text.metrics.significance import paired_bootstrap
-from noise2text.models import System
+from noise2text.models import Model
 from noise2text.models.folder import load
 
 
 def write(
-    model: System, sources: Sequence[str], way: list[str], path: Path, *, teacher: Path | None, batch: int
+    model: Model, sources: Sequence[str], way: list[str], path: Path, *, teacher: Path | None, batch: int
 ) -> None:
     """Write what the model says in this way, a line a source."""
-    settings = parse_assignments(way)
-    copies = settings.pop("copies", "yes") != "no"
-    judge = teacher if settings.get("select") == "teacher" else None
-    selector = choose_selector(
-        model, settings, judge, by="mean", device=str(model.device), precision="auto", copies=copies
+    overrides = parse_assignments(way)
+    copies = overrides.pop("copies", "yes") != "no"
+    judge = teacher if overrides.get("select") == "teacher" else None
+    selector = build_selector(
+        model, overrides, judge, reduction="mean", device=str(model.device), precision="auto", copies=copies
     )
-    lines = generate_lines(
-        model, sources, seed=0, batch=batch, trace=False, settings=settings, selector=selector, say=print
+    lines = generate_texts(
+        model,
+        sources,
+        seed=0,
+        batch=batch,
+        trace=False,
+        overrides=overrides,
+        selector=selector,
+        show_line=print,
     )
     draft = path.with_suffix(".draft")
     draft.write_text("".join(f"{line.as_json()}\n" for line in lines), encoding="utf-8")

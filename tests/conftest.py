@@ -12,25 +12,25 @@ import torch
 
 from noise2text.data.dates import write_dates
 from noise2text.data.tokenizer import Tokenizer, learn_characters
-from noise2text.models import LengthDiffusion, System
+from noise2text.models import LengthPredictingModel, Model
 from noise2text.models.registry import find_recipe
 
 torch.set_num_threads(1)
 
-Make = Callable[..., LengthDiffusion]
+Make = Callable[..., LengthPredictingModel]
 """Makes a small untrained Difformer, changed by settings."""
 
 SMALL: dict[str, Any] = {
     "tokenizer": "characters",
-    "width": 32,
-    "ffn": 64,
+    "model_dim": 32,
+    "ffn_dim": 64,
     "heads": 2,
-    "embedding": 8,
+    "embedding_dim": 8,
     "encoder_layers": 1,
     "decoder_layers": 2,
     "max_source": 48,
     "max_target": 16,
-    "tokens": 512,
+    "max_tokens": 512,
     "warmup": 2,
     "log_every": 2,
     "validation_sentences": 6,
@@ -55,30 +55,30 @@ def tokenizer() -> Tokenizer:
 def small(tokenizer: Tokenizer) -> Make:
     """A function that makes a small untrained Difformer, changed by settings."""
 
-    def make(**changes: Any) -> LengthDiffusion:
+    def make(**changes: Any) -> LengthPredictingModel:
         import dataclasses
 
         recipe = find_recipe("difformer")
         torch.manual_seed(0)
-        settings = dataclasses.replace(recipe.settings("tiny"), **(SMALL | {"factor": 2.0} | changes))
-        system: LengthDiffusion = recipe.build(settings, tokenizer)
-        return system.eval()
+        config = dataclasses.replace(recipe.preset("tiny"), **(SMALL | {"noise_factor": 2.0} | changes))
+        model: LengthPredictingModel = recipe.build(config, tokenizer)
+        return model.eval()
 
     return make
 
 
-def shrunk(settings: Any, **changes: Any) -> Any:
+def shrunk(config: Any, **changes: Any) -> Any:
     """A recipe's settings made small; a noise factor that would have to be found first is 2."""
-    found = {"factor": 2.0} if getattr(settings, "factor", 1.0) is None else {}
-    known = {field.name for field in dataclasses.fields(settings)}
+    found = {"noise_factor": 2.0} if getattr(config, "noise_factor", 1.0) is None else {}
+    known = {field.name for field in dataclasses.fields(config)}
     wanted = SMALL | found | changes
-    return dataclasses.replace(settings, **{name: wanted[name] for name in wanted if name in known})
+    return dataclasses.replace(config, **{name: wanted[name] for name in wanted if name in known})
 
 
-def lively(system: System) -> System:
+def lively(model: Model) -> Model:
     """The untrained system with larger weights, so that what it writes depends on the noise."""
     with torch.no_grad():
-        for name, parameter in system.named_parameters():
+        for name, parameter in model.named_parameters():
             if name.startswith(("denoiser.up", "denoiser.down")) and parameter.ndim == 2:
                 parameter.mul_(20)
-    return system.eval()
+    return model.eval()

@@ -19,25 +19,27 @@ SPECIALS: dict[str, list[str]] = {
     "bart": ["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
     "marian": ["</s>", "<unk>", "<pad>"],
 }
-FRAMES = {"t5": "$A </s>", "bart": "<s> $A </s>", "marian": "$A </s>"}
-SEQUENCES = ["t5", "bart", "marian"]
-FAMILIES = ["gpt2", *SEQUENCES]
+TEMPLATES = {"t5": "$A </s>", "bart": "<s> $A </s>", "marian": "$A </s>"}
+SEQ2SEQ_FAMILIES = ["t5", "bart", "marian"]
+FAMILIES = ["gpt2", *SEQ2SEQ_FAMILIES]
 
 
-def foreign_tokenizer(family: str) -> tokenizers.Tokenizer:
+def hugging_face_tokenizer(family: str) -> tokenizers.Tokenizer:
     """A token a character, with the special tokens and the frame of a family."""
     vocabulary = {token: number for number, token in enumerate([*SPECIALS[family], *CHARACTERS])}
     unknown = {} if family == "gpt2" else {"unk_token": "<unk>"}
     inner = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=[], **unknown))
     inner.decoder = decoders.Fuse()
     inner.add_special_tokens(SPECIALS[family])
-    if family in FRAMES:
-        marks = [(mark, vocabulary[mark]) for mark in SPECIALS[family]]
-        inner.post_processor = processors.TemplateProcessing(single=FRAMES[family], special_tokens=marks)
+    if family in TEMPLATES:
+        special_tokens = [(token, vocabulary[token]) for token in SPECIALS[family]]
+        inner.post_processor = processors.TemplateProcessing(
+            single=TEMPLATES[family], special_tokens=special_tokens
+        )
     return inner
 
 
-def configuration(family: str, vocabulary: dict[str, int]) -> Any:
+def small_config(family: str, vocabulary: dict[str, int]) -> Any:
     """A small shape; T5's has more tokens than its tokenizer, as the published ones have."""
     size, library = len(vocabulary), _LIBRARY
     if family == "gpt2":
@@ -76,12 +78,12 @@ def configuration(family: str, vocabulary: dict[str, int]) -> Any:
     )
 
 
-def write_folder(family: str, folder: Path) -> Path:
+def write_model_folder(family: str, folder: Path) -> Path:
     """A folder with config.json, tokenizer.json and model.safetensors; the weights are large, and random."""
-    inner = foreign_tokenizer(family)
+    inner = hugging_face_tokenizer(family)
     kind = transformers.AutoModelForCausalLM if family == "gpt2" else transformers.AutoModelForSeq2SeqLM
     torch.manual_seed(0)
-    model = kind.from_config(configuration(family, inner.get_vocab()))
+    model = kind.from_config(small_config(family, inner.get_vocab()))
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim == 2:

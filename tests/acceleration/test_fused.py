@@ -14,23 +14,23 @@ from torch._functorch.aot_autograd import make_boxed_func
 from torch.nn.functional import linear
 
 from noise2text.acceleration import fused
-from noise2text.core.random import gaussian, key
-from noise2text.diffusion.losses import spell
-from noise2text.nn.embeddings import Known, Product
+from noise2text.core.random import gaussian_noise, make_key
+from noise2text.diffusion.losses import token_nll
+from noise2text.nn.embeddings import ComputedLogits, ProjectedLogits
 
 VOCABULARY, DIM = 77, 5  # no multiple of 8
 
 
 @pytest.fixture
 def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused, "_compiled", lambda function: function)
+    monkeypatch.setattr(fused, "_compile", lambda function: function)
 
 
-def product(*, bias: bool) -> Product:
+def product(*, bias: bool) -> ProjectedLogits:
     torch.manual_seed(0)
     shapes = ((2, 6, DIM), (VOCABULARY, DIM), (VOCABULARY,))
     states, weight, shift = (torch.randn(shape, requires_grad=True) for shape in shapes)
-    return Product(states, weight, shift if bias else None)
+    return ProjectedLogits(states, weight, shift if bias else None)
 
 
 @pytest.mark.usefixtures("uncompiled")
@@ -46,7 +46,7 @@ def test_an_aligned_product_surprises_as_the_plain_one_and_has_its_gradients(bia
         given = [scores.states, scores.weight, *([scores.bias] if scores.bias is not None else [])]
         return [at, mean, *(tensor.grad for tensor in given if tensor.grad is not None)]
 
-    found, expected = learned(fused.spell), learned(spell)
+    found, expected = learned(fused.token_nll), learned(token_nll)
     assert len(found) == len(expected) == (5 if bias else 4)
     for mine, theirs in zip(found, expected, strict=True):
         assert mine.shape == theirs.shape
@@ -55,13 +55,13 @@ def test_an_aligned_product_surprises_as_the_plain_one_and_has_its_gradients(bia
 
 @pytest.mark.usefixtures("uncompiled")
 def test_what_aligns_a_product_counts_for_nothing_and_gets_no_gradient() -> None:
-    logits = product(bias=True).aligned(fused.ALIGNED, linear).detach()
-    assert logits.shape[-1] == 2 * fused.ALIGNED
+    logits = product(bias=True).padded_logits(fused.ALIGNMENT, linear).detach()
+    assert logits.shape[-1] == 2 * fused.ALIGNMENT
     tokens = torch.randint(VOCABULARY, (2, 6))
-    found = fused.surprises(logits, tokens, vocabulary=VOCABULARY)
+    found = fused.nll_and_mean(logits, tokens, vocabulary=VOCABULARY)
     logits[..., VOCABULARY:] = 1e4
     logits.requires_grad_()
-    changed = fused.surprises(logits, tokens, vocabulary=VOCABULARY)
+    changed = fused.nll_and_mean(logits, tokens, vocabulary=VOCABULARY)
     assert all(torch.equal(mine, theirs) for mine, theirs in zip(found, changed, strict=True))
     (changed[0] + changed[1]).sum().backward()
     assert logits.grad is not None
@@ -70,9 +70,9 @@ def test_what_aligns_a_product_counts_for_nothing_and_gets_no_gradient() -> None
 
 
 def test_scores_that_are_known_are_left_as_they_are() -> None:
-    known = Known(torch.randn(2, 3, VOCABULARY))
+    known = ComputedLogits(torch.randn(2, 3, VOCABULARY))
     assert known.vocabulary == VOCABULARY
-    assert known.aligned(fused.ALIGNED, linear) is known.logits()
+    assert known.padded_logits(fused.ALIGNMENT, linear) is known.logits()
 
 
 @pytest.mark.usefixtures("uncompiled")
@@ -80,7 +80,7 @@ def test_scores_that_are_known_are_left_as_they_are() -> None:
 def test_surprises_are_cross_entropies_however_large_the_logits(size: float) -> None:
     torch.manual_seed(1)
     logits, tokens = size * torch.randn(4, VOCABULARY), torch.randint(VOCABULARY, (4,))
-    at, _ = fused.surprises(logits, tokens)
+    at, _ = fused.nll_and_mean(logits, tokens)
     expected = torch.nn.functional.cross_entropy(logits, tokens, reduction="none")
     assert torch.allclose(at, expected, rtol=1e-5, atol=1e-5)
 
@@ -102,15 +102,15 @@ def graphs(function: Callable[..., Any], *given: Any) -> list[set[str]]:
 def test_the_gradient_of_surprises_is_one_reading_and_one_writing() -> None:
     """Place by place: nothing is summed, gathered or scattered, so that a compiler makes one kernel of it."""
     logits = torch.randn(4, VOCABULARY + 3, requires_grad=True)
-    forward, backward = graphs(fused._surprises, logits, torch.randint(VOCABULARY, (4, 1)), VOCABULARY)
+    forward, backward = graphs(fused._nll_and_mean, logits, torch.randint(VOCABULARY, (4, 1)), VOCABULARY)
     assert any("sum" in name for name in forward)
     for name in backward:
         assert not any(word in name for word in ("scatter", "gather", "index", "sum", "amax")), name
 
 
-def normed(x: Tensor, y: Tensor, rate: float) -> Tensor:
+def normed(x: Tensor, y: Tensor, dropout_rate: float) -> Tensor:
     width = x.shape[-1]
-    return fused.add_norm(x, y, torch.ones(width), torch.zeros(width), eps=1e-5, rate=rate)
+    return fused.add_norm(x, y, torch.ones(width), torch.zeros(width), eps=1e-5, dropout_rate=dropout_rate)
 
 
 @pytest.mark.usefixtures("uncompiled")
@@ -138,13 +138,16 @@ def test_dropout_comes_from_torchs_seed_and_is_another_each_time() -> None:
 
 def test_places_are_dropped_independently_of_each_other_and_of_other_seeds() -> None:
     """Correlations of masks with themselves shifted, and with others, are those of chance."""
-    rate, like = 0.1, torch.empty(512, 768)
+    dropout_rate, like = 0.1, torch.empty(512, 768)
     torch.manual_seed(0)
     masks = [
-        fused.kept(like, torch.randint(-(2**31), 2**31, (2,), dtype=torch.int32), rate).double() - (1 - rate)
+        fused.dropout_mask(
+            like, torch.randint(-(2**31), 2**31, (2,), dtype=torch.int32), dropout_rate
+        ).double()
+        - (1 - dropout_rate)
         for _ in range(4)
     ]
-    chance = 5 * rate * (1 - rate) / like.numel() ** 0.5
+    chance = 5 * dropout_rate * (1 - dropout_rate) / like.numel() ** 0.5
     for number, mask in enumerate(masks):
         for shift in (1, 2, 3, 64, 767, 768, 769, 1536):
             flat = mask.flatten()
@@ -152,7 +155,7 @@ def test_places_are_dropped_independently_of_each_other_and_of_other_seeds() -> 
         for other in masks[:number]:
             assert abs(float((mask * other).mean())) < chance
         for across in (0, 1):  # no row and no column is favoured
-            spread = float(mask.mean(across).var() * mask.shape[across] / (rate * (1 - rate)))
+            spread = float(mask.mean(across).var() * mask.shape[across] / (dropout_rate * (1 - dropout_rate)))
             assert spread == pytest.approx(1, abs=0.25)
 
 
@@ -162,7 +165,7 @@ def test_masks_that_share_a_seed_and_are_shifted_have_little_in_common() -> None
     like, seeds = torch.empty(256, 256), torch.randint(-(2**31), 2**31, (8,), dtype=torch.int32)
     first = torch.tensor(5, dtype=torch.int32)
     masks = [
-        fused.kept(like, torch.stack([first + n, seed]), 0.5).flatten()[8 - n :][:60_000]
+        fused.dropout_mask(like, torch.stack([first + n, seed]), 0.5).flatten()[8 - n :][:60_000]
         for n, seed in enumerate(seeds)
     ]
     for number, mask in enumerate(masks):
@@ -173,9 +176,9 @@ def test_masks_that_share_a_seed_and_are_shifted_have_little_in_common() -> None
 @pytest.mark.usefixtures("uncompiled")
 @pytest.mark.parametrize("dim", [4, 5])
 def test_fused_noise_is_the_same_noise(dim: int) -> None:
-    keys = key(3, torch.arange(6))
-    expected = gaussian(keys, 2, 7, dim)
-    assert torch.equal(gaussian(keys, 2, 7, dim, normal=fused.normal), expected)
+    keys = make_key(3, torch.arange(6))
+    expected = gaussian_noise(keys, 2, 7, dim)
+    assert torch.equal(gaussian_noise(keys, 2, 7, dim, normal_sampler=fused.normal), expected)
     assert expected.shape == (6, 7, dim)
 
 
@@ -208,14 +211,14 @@ def test_a_product_in_thirds_is_torchs_in_parts_and_has_its_gradients() -> None:
         return [part.detach() for part in parts] + [t.grad for t in given if t.grad is not None]
 
     expected = learned(lambda x, weight, bias: linear(x, weight, bias).chunk(3, dim=-1))
-    for mine, theirs in zip(learned(fused.thirds), expected, strict=True):
+    for mine, theirs in zip(learned(fused.linear_qkv), expected, strict=True):
         assert torch.allclose(mine, theirs, atol=1e-5)
 
 
 def test_a_function_can_be_compiled_for_many_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch gives up after eight variants, unless it is told to be patient."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
-    compiled = fused._compiled(lambda rows: rows + 1)
+    compiled = fused._compile(lambda rows: rows + 1)
     for width in range(2, 14):
         assert torch.equal(compiled(torch.zeros(3, width)), torch.ones(3, width))
 
@@ -224,7 +227,7 @@ def test_a_function_can_be_compiled_for_many_models(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("activation", [nn.GELU(), nn.GELU("tanh"), nn.ReLU(), nn.Tanh()])
 def test_fused_activations_are_the_layers_that_they_stand_for(activation: nn.Module) -> None:
     mine, theirs = (torch.linspace(-3, 3, 24).view(2, 3, 4).requires_grad_() for _ in range(2))
-    found, expected = fused.activated(activation, mine), activation(theirs)
+    found, expected = fused.bias_activation(activation, mine), activation(theirs)
     assert torch.equal(found, expected)
     found.square().sum().backward()
     expected.square().sum().backward()

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from noise2text import load
-from noise2text.acceleration.int8 import Int8Linear, has_int8, quantise
+from noise2text.acceleration.int8 import Int8Linear, has_fast_int8, quantize_linears
 from noise2text.core.errors import Problem
-from noise2text.data.ragged import Rows
+from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models.folder import save
 from noise2text.models.registry import find_recipe
@@ -64,40 +64,40 @@ def test_a_row_depends_on_no_other_and_zero_stays_zero() -> None:
 
 def test_only_layers_that_are_large_enough_are_rounded() -> None:
     module = nn.Sequential(nn.Linear(8, 8), nn.Sequential(nn.ReLU(), nn.Linear(16, 8)), nn.Embedding(64, 64))
-    assert quantise(module, smallest=100) == 1
+    assert quantize_linears(module, min_weights=100) == 1
     assert [type(each) for each in (module[0], module[1][1])] == [nn.Linear, Int8Linear]  # type: ignore[index]
 
 
 def test_a_system_in_int8_writes_the_same_texts_in_any_batch(small: Make) -> None:
-    system = small().place(CPU, "int8")
-    kinds = {type(each) for each in system.denoiser.modules()}
+    model = small().move_to(CPU, "int8")
+    kinds = {type(each) for each in model.denoiser.modules()}
     assert Int8Linear in kinds
     assert nn.Linear not in kinds
     how: dict[str, Any] = {"steps": 5, "stop_early": 0}
-    together = system.generate(TEXTS, batch=3, **how)
-    assert system.generate(TEXTS, batch=1, **how).texts == together.texts
-    assert system.generate(TEXTS, batch=2, **how).candidates == together.candidates
+    together = model.generate(TEXTS, batch=3, **how)
+    assert model.generate(TEXTS, batch=1, **how).texts == together.texts
+    assert model.generate(TEXTS, batch=2, **how).candidates == together.candidates
 
 
 def test_int8_estimates_are_near_those_of_float32(small: Make) -> None:
-    plain, rounded = small(), small().place(CPU, "int8")
-    source = plain.layout.source(Rows.of(plain.tokenizer.encode(TEXTS)))
+    plain, rounded = small(), small().move_to(CPU, "int8")
+    source = plain.layout.make_source(RaggedRows.from_lists(plain.tokenizer.encode(TEXTS)))
     with torch.inference_mode():
-        a, b = plain.denoiser.read(source).keys, rounded.denoiser.read(source).keys
+        a, b = plain.denoiser.encode(source).keys, rounded.denoiser.encode(source).keys
     assert (a - b).norm() / a.norm() < 0.03
 
 
 def test_auto_leaves_small_layers_and_other_systems_alone(small: Make, tokenizer: Tokenizer) -> None:
-    assert not any(isinstance(each, Int8Linear) for each in small().place(CPU, "auto").modules())
-    large = small(width=256, ffn=256).place(CPU, "auto")
-    assert any(isinstance(each, Int8Linear) for each in large.denoiser.modules()) == has_int8()
+    assert not any(isinstance(each, Int8Linear) for each in small().move_to(CPU, "auto").modules())
+    large = small(model_dim=256, ffn_dim=256).move_to(CPU, "auto")
+    assert any(isinstance(each, Int8Linear) for each in large.denoiser.modules()) == has_fast_int8()
     assert not any(isinstance(each, Int8Linear) for each in large.lengths.modules())
 
 
 def test_int8_is_refused_where_nothing_mends_it(tokenizer: Tokenizer, tmp_path: Path) -> None:
     recipe = find_recipe("copy")
-    settings = recipe.settings("tiny")
-    save(tmp_path, recipe.build(settings, tokenizer), recipe="copy", settings=settings)
+    config = recipe.preset("tiny")
+    save(tmp_path, recipe.build(config, tokenizer), recipe="copy", config=config)
     with pytest.raises(Problem, match="int8 is for diffusion models on a CPU"):
         load(tmp_path, device="cpu", precision="int8")
     assert load(tmp_path, device="cpu", precision="auto").generate(["x"]).texts == ["x"]
@@ -105,15 +105,15 @@ def test_int8_is_refused_where_nothing_mends_it(tokenizer: Tokenizer, tmp_path: 
 
 def test_a_model_folder_can_be_loaded_in_int8(tokenizer: Tokenizer, tmp_path: Path) -> None:
     recipe = find_recipe("difformer")
-    settings = dataclasses.replace(recipe.settings("tiny"), **(SMALL | {"factor": 2.0}))
-    save(tmp_path, recipe.build(settings, tokenizer), recipe="difformer", settings=settings)
-    system = load(tmp_path, device="cpu", precision="int8")
-    assert len(system.generate(TEXTS, steps=2, stop_early=0).texts) == 3
-    assert any(isinstance(each, Int8Linear) for each in system.modules())
+    config = dataclasses.replace(recipe.preset("tiny"), **(SMALL | {"noise_factor": 2.0}))
+    save(tmp_path, recipe.build(config, tokenizer), recipe="difformer", config=config)
+    model = load(tmp_path, device="cpu", precision="int8")
+    assert len(model.generate(TEXTS, steps=2, stop_early=0).texts) == 3
+    assert any(isinstance(each, Int8Linear) for each in model.modules())
 
 
 def test_what_was_rounded_for_a_cpu_goes_nowhere_else(small: Make) -> None:
-    system = small()
-    quantise(system, smallest=1)
+    model = small()
+    quantize_linears(model, min_weights=1)
     with pytest.raises(Problem, match="rounded to int8 for a CPU; load it again for meta"):
-        system.place(torch.device("meta"), "auto")
+        model.move_to(torch.device("meta"), "auto")

@@ -10,17 +10,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from noise2text.acceleration.int8 import Int8Linear, has_int8
-from noise2text.acceleration.onnx_export import Graph, graphs, onnx_of
-from noise2text.acceleration.onnx_runtime import Session
-from noise2text.nn.attention import visible
+from noise2text.acceleration.int8 import Int8Linear, has_fast_int8
+from noise2text.acceleration.onnx_export import OnnxGraph, export_onnx, onnx_graphs
+from noise2text.acceleration.onnx_runtime import OnnxSession
+from noise2text.nn.attention import padding_mask
 from noise2text.nn.layers import CrossAttention, SelfAttention
 
 from ..conftest import Make
 
 
-def session(module: nn.Module, **inputs: tuple[Tensor, dict[int, str]]) -> Session:
-    return Session(onnx_of(Graph(module.eval(), inputs, ("made",))))
+def session(module: nn.Module, **inputs: tuple[Tensor, dict[int, str]]) -> OnnxSession:
+    return OnnxSession(export_onnx(OnnxGraph(module.eval(), inputs, ("made",))))
 
 
 def kinds(graph: bytes) -> Counter[str]:
@@ -35,11 +35,11 @@ def test_an_8_bit_layer_is_torchs_row_by_row(bias: bool) -> None:
     x[1, 4] = 0
     expected = layer(x)
     engine = session(layer, x=(torch.zeros(2, 5, 96), {0: "rows", 1: "length"}))
-    if not has_int8():  # sums of 8-bit products are not exact here, and exported models are refused
+    if not has_fast_int8():  # sums of 8-bit products are not exact here, and exported models are refused
         return
     (made,) = engine({"x": x})
     # A number halfway between two whole ones may be rounded to either: one count of one weight more or less.
-    count = x.abs().amax(-1, keepdim=True) / 127 * (layer.weight.abs().amax(0) * layer.unit)
+    count = x.abs().amax(-1, keepdim=True) / 127 * (layer.weight.abs().amax(0) * layer.weight_scale)
     assert ((made - expected).abs() <= count + 1e-5).all()
     assert (made - expected).norm() < 1e-4 * expected.norm()
     assert torch.equal(made[1, 4], layer.bias)
@@ -52,11 +52,11 @@ class Attending(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.own, self.cross = SelfAttention(16, 4), CrossAttention(16, 4)
+        self.own, self.cross_attention = SelfAttention(16, 4), CrossAttention(16, 4)
 
     def forward(self, x: Tensor, padding: Tensor, keys: Tensor, values: Tensor, hidden: Tensor) -> Tensor:
-        seen = self.own(x, visible(padding, x)) + self.own(x, None)
-        return seen + self.cross(x, keys, values, visible(hidden, x))
+        seen = self.own(x, padding_mask(padding, x)) + self.own(x, None)
+        return seen + self.cross_attention(x, keys, values, padding_mask(hidden, x))
 
 
 def attended(sentences: int, length: int, width: int) -> dict[str, Tensor]:
@@ -87,20 +87,20 @@ def test_hidden_keys_are_not_seen_however_unlike_the_others_are() -> None:
     given["hidden"] = torch.tensor([[False, True]])
     engine = session(module, **{name: (each, {}) for name, each in given.items()})
     with torch.inference_mode():
-        queries = module.cross.project(given["x"]).unflatten(-1, (4, 4)).transpose(1, 2)
+        queries = module.cross_attention.query_projection(given["x"]).unflatten(-1, (4, 4)).transpose(1, 2)
         given["keys"][:, :, 0] = -1e5 * queries[:, :, 0].sign()  # what the first position likes least
         given["keys"][:, :, 1] = 0
         torch.testing.assert_close(engine(given)[0], module(**given), atol=1e-3, rtol=1e-3)
 
 
 def test_a_step_has_one_product_a_layer_and_one_node_for_attention(small: Make) -> None:
-    system: Any = small().place(torch.device("cpu"), "int8")
-    layers = sum(isinstance(each, Int8Linear) for each in system.denoiser.modules())
-    found = graphs(system.denoiser, clocks=False)
-    both = kinds(onnx_of(found["read"])) + kinds(onnx_of(found["step"]))
+    model: Any = small().move_to(torch.device("cpu"), "int8")
+    layers = sum(isinstance(each, Int8Linear) for each in model.denoiser.modules())
+    found = onnx_graphs(model.denoiser, timestep_per_position=False)
+    both = kinds(export_onnx(found["read"])) + kinds(export_onnx(found["step"]))
     # P′ multiplies once for z and the guess, so that no layer of the network is called twice.
     assert both["MatMulIntegerToFloat"] == layers
     assert both["QuantizeLinear"] == layers
     assert both["MatMul"] == both["Softmax"] == both["Round"] == 0
-    encoder, decoder = len(system.denoiser.encoder.layers), len(system.denoiser.layers)
+    encoder, decoder = len(model.denoiser.encoder.layers), len(model.denoiser.layers)
     assert both["MultiHeadAttention"] == encoder + 2 * decoder

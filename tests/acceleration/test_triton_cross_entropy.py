@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, linear
 
 from noise2text.acceleration import fused
-from noise2text.diffusion.losses import spell
-from noise2text.nn.embeddings import Product
+from noise2text.diffusion.losses import compute_token_nll
+from noise2text.nn.embeddings import ProjectedLogits
 
 GPU = torch.cuda.is_available()
 INTERPRETED = not GPU and "TRITON_INTERPRET" in os.environ and importlib.util.find_spec("triton") is not None
@@ -30,9 +30,9 @@ Surprises = Callable[[Tensor, Tensor, Tensor | None, Tensor], tuple[Tensor, Tens
 
 
 def ours(x: Tensor, weight: Tensor, bias: Tensor | None, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    from noise2text.acceleration.triton_cross_entropy import surprises
+    from noise2text.acceleration.triton_cross_entropy import nll_and_mean
 
-    return surprises(x, weight, bias, tokens=tokens, dtype=DTYPE)
+    return nll_and_mean(x, weight, bias, tokens=tokens, dtype=DTYPE)
 
 
 def torchs(x: Tensor, weight: Tensor, bias: Tensor | None, tokens: Tensor) -> tuple[Tensor, Tensor]:
@@ -126,20 +126,20 @@ def test_what_is_left_out_of_sure_predictions_is_missed_nowhere(peaked: float) -
 
 
 def test_a_tile_is_left_out_only_where_nothing_in_it_is_likely_or_right() -> None:
-    from noise2text.acceleration.triton_cross_entropy import NEGLIGIBLE, _forward, _given
+    from noise2text.acceleration.triton_cross_entropy import NEGLIGIBLE, _forward, _operands
 
     factors, tokens = given(200, 700, 32, peaked=8.0, right=9)  # within the first tile, however large
     x, weight, bias = factors
     assert x is not None
     assert weight is not None
-    product = _given(x, weight, bias, tokens, DTYPE)
-    kept = _forward(product, learns=True)[2]
+    product = _operands(x, weight, bias, tokens, DTYPE)
+    kept = _forward(product, needs_grad=True)[2]
     assert kept is not None
     shares = linear(x.double(), weight.double(), None if bias is None else bias.double()).softmax(-1)
     shares[torch.arange(200), tokens] = 1
     matters = torch.zeros(kept.visited.shape, dtype=torch.bool, device=DEVICE)
     row, word = (shares > math.exp(-NEGLIGIBLE)).nonzero().unbind(1)
-    tiles = product.plan.learning
+    tiles = product.plan.training
     matters[word // tiles.words, row // tiles.rows] = True
     assert (kept.visited.bool() | ~matters).all()
     assert kept.visited.float().mean() < 1
@@ -205,39 +205,41 @@ def test_a_fused_spelling_takes_them_and_is_the_plain_one(
     """With master weights in float32, under autocast, tokens (B, L) that are no multiple of a tile."""
     factors, tokens = given(9 * 1001, 1003, 128, bias=bias)
     places = torch.rand(2, 9, 1001, device=DEVICE)
-    monkeypatch.setattr(fused, "surprises", None)  # what writes the logits is not called
+    monkeypatch.setattr(fused, "nll_and_mean", None)  # what writes the logits is not called
 
     def spelled(how: Callable[..., tuple[Tensor, Tensor]]) -> Surprises:
-        return lambda x, weight, bias, tokens: how(Product(x.view(9, 1001, 128), weight, bias), tokens)
+        return lambda x, weight, bias, tokens: how(
+            ProjectedLogits(x.view(9, 1001, 128), weight, bias), tokens
+        )
 
     with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
-        found = learned(spelled(fused.spell), factors, tokens.view(9, 1001), places, torch.float32)
+        found = learned(spelled(fused.token_nll), factors, tokens.view(9, 1001), places, torch.float32)
     alike(found, learned(spelled(_unrounded), factors, tokens.view(9, 1001), places, torch.float64))
 
 
-def _unrounded(scores: Product, tokens: Tensor) -> tuple[Tensor, Tensor]:
+def _unrounded(scores: ProjectedLogits, tokens: Tensor) -> tuple[Tensor, Tensor]:
     at, mean = torchs(scores.states.flatten(0, 1), scores.weight, scores.bias, tokens.flatten())
     return at.view_as(tokens), mean.view_as(tokens)
 
 
 @pytest.mark.skipif(not GPU, reason="needs a GPU")
 def test_few_rows_and_wide_ones_are_spelled_as_before() -> None:
-    for rows, dim in ((16, 64), (fused.FEWEST, 2 * fused.WIDEST)):
+    for rows, dim in ((16, 64), (fused.MIN_KERNEL_ROWS, 2 * fused.MAX_KERNEL_CHANNELS)):
         factors, tokens = given(rows, 130, dim)
         x, weight, bias = factors
         assert x is not None
         assert weight is not None
-        scores = Product(x, weight, bias)
+        scores = ProjectedLogits(x, weight, bias)
         with torch.autocast("cuda", torch.bfloat16):
-            assert not fused._tiled(scores)
-            found, expected = fused.spell(scores, tokens), spell(scores, tokens)
+            assert not fused._fits_vocabulary_kernel(scores)
+            found, expected = fused.token_nll(scores, tokens), compute_token_nll(scores, tokens)
         for mine, theirs in zip(found, expected, strict=True):
             torch.testing.assert_close(mine, theirs, atol=0.2, rtol=0.05)
 
 
 @pytest.mark.skipif(not GPU, reason="needs a GPU")
 def test_a_recorded_pass_gives_the_same_bits_for_what_its_inputs_hold() -> None:
-    from noise2text.acceleration.cuda_graphs import Graph
+    from noise2text.acceleration.cuda_graphs import CudaGraph
 
     places = torch.rand(2, 3000, device=DEVICE)
     factors, tokens = given(3000, 2001, 128)
@@ -245,7 +247,7 @@ def test_a_recorded_pass_gives_the_same_bits_for_what_its_inputs_hold() -> None:
     expected = [
         learned(ours, *pair, places, torch.float32) for pair in ((factors, tokens), (other, other_tokens))
     ]
-    graph = Graph(
+    graph = CudaGraph(
         lambda: learned(ours, factors, tokens, places, torch.float32), pool=torch.cuda.graph_pool_handle()
     )
     for values, wanted, result in zip((factors, other), (tokens, other_tokens), expected, strict=True):

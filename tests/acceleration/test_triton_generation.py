@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.nn.functional import layer_norm, scaled_dot_product_attention
 
-from noise2text.nn.attention import added, split_heads, visible
+from noise2text.nn.attention import additive_mask, padding_mask, split_heads
 
 GPU = torch.cuda.is_available()
 INTERPRETED = not GPU and "TRITON_INTERPRET" in os.environ and importlib.util.find_spec("triton") is not None
@@ -37,10 +37,10 @@ def test_attention_is_torchs(rows: int, heads: int, queries: int, keys: int, dim
     padding = torch.arange(keys, device="cuda") >= torch.randint(1, keys + 1, (rows, 1), device="cuda")
     parts = [split_heads(part, heads) for part in (q, *both)]
     with torch.inference_mode():
-        hidden = visible(padding, q)
+        hidden = padding_mask(padding, q)
         assert hidden.dtype == torch.uint8
         ours = attend(parts[0], parts[1], parts[2], hidden)
-    mask = added(padding, q.float())[:, None, None]
+    mask = additive_mask(padding, q.float())[:, None, None]
     full = [part.float() for part in parts]
     theirs = scaled_dot_product_attention(full[0], full[1], full[2], attn_mask=mask)
     torch.testing.assert_close(ours.float(), theirs.transpose(1, 2).flatten(2), atol=0.03, rtol=0.02)
@@ -58,7 +58,7 @@ def test_adding_and_normalising_is_torchs() -> None:
 
 
 @pytest.mark.parametrize("precision", [torch.bfloat16, torch.float32])
-@pytest.mark.parametrize(("rows", "width"), SIZES)
+@pytest.mark.parametrize(("rows", "model_dim"), SIZES)
 def test_columns_are_summed_as_in_float64(rows: int, width: int, precision: torch.dtype) -> None:
     from noise2text.acceleration.triton_generation import column_sums
 
@@ -76,19 +76,19 @@ def test_columns_are_summed_as_in_float64(rows: int, width: int, precision: torc
 
 
 @pytest.mark.parametrize("precision", [torch.bfloat16, torch.float32])
-@pytest.mark.parametrize(("rows", "width"), [(1, 8), (70, 5), (601, 130), (3000, 320)])
+@pytest.mark.parametrize(("rows", "model_dim"), [(1, 8), (70, 5), (601, 130), (3000, 320)])
 def test_what_is_laid_side_by_side_is_there_and_summed(rows: int, width: int, precision: torch.dtype) -> None:
-    from noise2text.acceleration.triton_generation import side_by_side
+    from noise2text.acceleration.triton_generation import concat_with_column_sums
 
     torch.manual_seed(0)
     one, two = torch.randn(rows, width), torch.randn(rows, 2 * width)[:, width:]
     three = torch.randn(width, rows).t()
     parts = [part.to(DEVICE, precision) for part in (one, two, three)]
-    laid, sums = side_by_side(*parts)
-    assert torch.equal(laid, torch.cat(parts, dim=1))
+    concatenated, sums = concat_with_column_sums(*parts)
+    assert torch.equal(concatenated, torch.cat(parts, dim=1))
     assert sums.dtype == torch.float32
-    torch.testing.assert_close(sums.double(), laid.double().sum(0), atol=1e-5 * rows**0.5, rtol=1e-5)
-    assert torch.equal(sums, side_by_side(*parts)[1])
+    torch.testing.assert_close(sums.double(), concatenated.double().sum(0), atol=1e-5 * rows**0.5, rtol=1e-5)
+    assert torch.equal(sums, concat_with_column_sums(*parts)[1])
 
 
 @on_a_gpu
@@ -99,9 +99,9 @@ def test_the_gradient_of_a_bias_is_the_sum_of_all_rows() -> None:
     torch.manual_seed(0)
     x = torch.randn(5, 700, 64, device="cuda")
     weight, bias = (torch.randn(shape, device="cuda", requires_grad=True) for shape in ((96, 64), (96,)))
-    toward = torch.randn(5, 700, 96, device="cuda", dtype=torch.bfloat16)
+    grad_output = torch.randn(5, 700, 96, device="cuda", dtype=torch.bfloat16)
     with torch.autocast("cuda", torch.bfloat16):
         out = linear(x, weight, bias)
-    out.backward(toward)
+    out.backward(grad_output)
     assert bias.grad is not None
-    torch.testing.assert_close(bias.grad.double(), toward.double().sum((0, 1)), atol=1e-3, rtol=1e-5)
+    torch.testing.assert_close(bias.grad.double(), grad_output.double().sum((0, 1)), atol=1e-3, rtol=1e-5)

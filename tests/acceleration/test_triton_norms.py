@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
 from noise2text.acceleration import fused
-from noise2text.nn.attention import split_heads, visible
+from noise2text.nn.attention import padding_mask, split_heads
 from noise2text.nn.layers import DecoderLayer, EncoderLayer
 
 GPU = torch.cuda.is_available()
@@ -27,42 +27,46 @@ pytestmark = pytest.mark.skipif(not (GPU or INTERPRETED), reason="needs a GPU")
 Norm = Callable[..., Tensor]  # of x, y, the shift, the weight and the bias
 
 
-def ours(rate: float, seeds: Tensor | None, dtype: torch.dtype = torch.float32) -> Norm:
+def ours(dropout_rate: float, seeds: Tensor | None, dtype: torch.dtype = torch.float32) -> Norm:
     from noise2text.acceleration.triton_norms import Dropout, add_norm
 
-    def normed(x: Tensor, y: Tensor, shift: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
-        dropout = Dropout(rate, seeds)
-        return add_norm(x, y, shift, weight=weight, bias=bias, eps=1e-5, dropout=dropout, dtype=dtype)
+    def normed(x: Tensor, y: Tensor, input_bias: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
+        dropout = Dropout(dropout_rate, seeds)
+        return add_norm(x, y, input_bias, weight=weight, bias=bias, eps=1e-5, dropout=dropout, dtype=dtype)
 
     return normed
 
 
-def torchs(rate: float, seeds: Tensor | None) -> Norm:
-    def normed(x: Tensor, y: Tensor, shift: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
-        y = y if shift is None else y + shift
+def torchs(dropout_rate: float, seeds: Tensor | None) -> Norm:
+    def normed(x: Tensor, y: Tensor, input_bias: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
+        y = y if input_bias is None else y + input_bias
         if seeds is not None:
-            y = torch.where(fused.kept(y.flatten(0, -2), seeds, rate).view_as(y), y / (1 - rate), 0)
+            y = torch.where(
+                fused.dropout_mask(y.flatten(0, -2), seeds, dropout_rate).view_as(y),
+                y / (1 - dropout_rate),
+                0,
+            )
         return layer_norm(x + y, x.shape[-1:], weight, bias, 1e-5)
 
     return normed
 
 
 def given(
-    *shape: int, rate: float, dtype: torch.dtype = torch.float32
+    *shape: int, dropout_rate: float, dtype: torch.dtype = torch.float32
 ) -> tuple[list[Tensor], Tensor, Tensor | None]:
     """x, y, a bias, the norm's weight and bias; what the result is told; seeds."""
     torch.manual_seed(shape[0] + shape[-1])
     states = [(torch.randn(shape) + offset).to(DEVICE, dtype) for offset in (0.5, 0, 0)]
     vectors = [torch.randn(shape[-1]).to(DEVICE) for _ in range(3)]
-    seeds = torch.randint(-(2**31), 2**31, (2,), dtype=torch.int32).to(DEVICE) if rate else None
+    seeds = torch.randint(-(2**31), 2**31, (2,), dtype=torch.int32).to(DEVICE) if dropout_rate else None
     return [*states[:2], *vectors], states[2], seeds
 
 
-def learned(how: Norm, tensors: list[Tensor], toward: Tensor, *, shifted: bool = True) -> list[Tensor]:
+def learned(how: Norm, tensors: list[Tensor], grad_output: Tensor, *, shifted: bool = True) -> list[Tensor]:
     own = [tensor.detach().clone().requires_grad_() for tensor in tensors]
-    x, y, shift, weight, bias = own
-    out = how(x, y, shift if shifted else None, weight, bias)
-    out.backward(toward)
+    x, y, input_bias, weight, bias = own
+    out = how(x, y, input_bias if shifted else None, weight, bias)
+    out.backward(grad_output)
     return [out.detach(), *(tensor.grad for tensor in own if tensor.grad is not None)]
 
 
@@ -76,10 +80,12 @@ SHAPES = [(1, 1), (7, 5), (70, 130), (3, 11, 320), (2, 9, 768), (5, 1024)]
 @pytest.mark.parametrize("shifted", [True, False])
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_residual_and_all_gradients_are_torchs(shape: tuple[int, ...], rate: float, shifted: bool) -> None:
-    tensors, toward, seeds = given(*shape, rate=rate)
-    found = learned(ours(rate, seeds), tensors, toward, shifted=shifted)
-    expected = learned(torchs(rate, seeds), exact(tensors), toward.double(), shifted=shifted)
+def test_a_residual_and_all_gradients_are_torchs(
+    shape: tuple[int, ...], dropout_rate: float, shifted: bool
+) -> None:
+    tensors, grad_output, seeds = given(*shape, dropout_rate=dropout_rate)
+    found = learned(ours(dropout_rate, seeds), tensors, grad_output, shifted=shifted)
+    expected = learned(torchs(dropout_rate, seeds), exact(tensors), grad_output.double(), shifted=shifted)
     assert len(found) == (6 if shifted else 5)
     for mine, theirs in zip(found, expected, strict=True):
         scale = max(1.0, float(theirs.abs().max()))
@@ -87,20 +93,20 @@ def test_a_residual_and_all_gradients_are_torchs(shape: tuple[int, ...], rate: f
 
 
 def test_many_rows_are_shared_by_programs_that_take_several() -> None:
-    tensors, toward, seeds = given(40_001 if GPU else 2_100, 24 if GPU else 5, rate=0.1)
-    found = learned(ours(0.1, seeds), tensors, toward)
-    expected = learned(torchs(0.1, seeds), exact(tensors), toward.double())
+    tensors, grad_output, seeds = given(40_001 if GPU else 2_100, 24 if GPU else 5, dropout_rate=0.1)
+    found = learned(ours(0.1, seeds), tensors, grad_output)
+    expected = learned(torchs(0.1, seeds), exact(tensors), grad_output.double())
     for mine, theirs in zip(found, expected, strict=True):
         scale = max(1.0, float(theirs.abs().max()))
         torch.testing.assert_close(mine.double() / scale, theirs / scale, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.1])
-def test_halves_come_out_as_halves_and_gradients_of_parameters_in_full(rate: float) -> None:
-    tensors, toward, seeds = given(50, 320, rate=rate, dtype=torch.bfloat16)
-    found = learned(ours(rate, seeds, torch.bfloat16), tensors, toward)
+def test_halves_come_out_as_halves_and_gradients_of_parameters_in_full(dropout_rate: float) -> None:
+    tensors, grad_output, seeds = given(50, 320, dropout_rate=dropout_rate, dtype=torch.bfloat16)
+    found = learned(ours(dropout_rate, seeds, torch.bfloat16), tensors, grad_output)
     assert [tensor.dtype for tensor in found] == [torch.bfloat16] * 3 + [torch.float32] * 3
-    expected = learned(torchs(rate, seeds), exact(tensors), toward.double())
+    expected = learned(torchs(dropout_rate, seeds), exact(tensors), grad_output.double())
     for mine, theirs in zip(found[:3], expected, strict=False):
         torch.testing.assert_close(mine.double(), theirs, atol=1e-5, rtol=2**-7)
     for mine, theirs in zip(found[3:], expected[3:], strict=True):
@@ -108,33 +114,33 @@ def test_halves_come_out_as_halves_and_gradients_of_parameters_in_full(rate: flo
 
 
 def test_states_in_full_and_products_in_halves_have_gradients_of_their_own_type() -> None:
-    tensors, toward, _ = given(9, 40, rate=0.0)
+    tensors, grad_output, _ = given(9, 40, dropout_rate=0.0)
     mixed = [tensors[0], tensors[1].bfloat16(), *tensors[2:]]
-    found = learned(ours(0.0, None, torch.bfloat16), mixed, toward.bfloat16())
+    found = learned(ours(0.0, None, torch.bfloat16), mixed, grad_output.bfloat16())
     assert [tensor.dtype for tensor in found[:3]] == [torch.bfloat16, torch.float32, torch.bfloat16]
-    expected = learned(torchs(0.0, None), exact(mixed), toward.bfloat16().double())
+    expected = learned(torchs(0.0, None), exact(mixed), grad_output.bfloat16().double())
     torch.testing.assert_close(found[1].double(), expected[1], atol=5e-6, rtol=1e-5)
 
 
 def test_what_dropout_keeps_is_what_the_compiled_norm_keeps() -> None:
     """Where x and its gradient's weights say nothing, ∂y is 0 just where the mask is."""
-    tensors, toward, seeds = given(33, 100, rate=0.4)
+    tensors, grad_output, seeds = given(33, 100, dropout_rate=0.4)
     assert seeds is not None
-    on_y = learned(ours(0.4, seeds), tensors, toward)[2]
-    assert torch.equal(on_y != 0, fused.kept(on_y, seeds, 0.4))
+    grad_y = learned(ours(0.4, seeds), tensors, grad_output)[2]
+    assert torch.equal(grad_y != 0, fused.dropout_mask(grad_y, seeds, 0.4))
 
 
 def test_rows_far_from_zero_are_normalised_as_well() -> None:
-    tensors, toward, _ = given(6, 300, rate=0.0)
+    tensors, grad_output, _ = given(6, 300, dropout_rate=0.0)
     tensors[0] += 300
-    found = learned(ours(0.0, None), tensors, toward)
-    expected = learned(torchs(0.0, None), exact(tensors), toward.double())
+    found = learned(ours(0.0, None), tensors, grad_output)
+    expected = learned(torchs(0.0, None), exact(tensors), grad_output.double())
     torch.testing.assert_close(found[0].double(), expected[0], atol=2e-4, rtol=1e-4)
 
 
 def test_the_same_numbers_give_the_same_bits() -> None:
-    tensors, toward, seeds = given(3000 if GPU else 700, 96, rate=0.1, dtype=torch.bfloat16)
-    first, second = (learned(ours(0.1, seeds, torch.bfloat16), tensors, toward) for _ in range(2))
+    tensors, grad_output, seeds = given(3000 if GPU else 700, 96, dropout_rate=0.1, dtype=torch.bfloat16)
+    first, second = (learned(ours(0.1, seeds, torch.bfloat16), tensors, grad_output) for _ in range(2))
     assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
 
 
@@ -147,19 +153,23 @@ def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
         from noise2text.acceleration import triton_generation as kernels
 
         monkeypatch.setattr(fused, "_column_sums", kernels.column_sums)
-        monkeypatch.setattr(fused, "_side_by_side", lambda parts: kernels.side_by_side(*parts))
+        monkeypatch.setattr(
+            fused, "_concat_with_column_sums", lambda parts: kernels.concat_with_column_sums(*parts)
+        )
 
 
 @pytest.mark.usefixtures("everywhere")
 def test_a_fused_norm_takes_the_kernel_and_what_is_the_same_for_all_rows() -> None:
-    tensors, toward, _ = given(4, 6, 40, rate=0.0)
+    tensors, grad_output, _ = given(4, 6, 40, dropout_rate=0.0)
     tensors[1] = tensors[1][0]  # (6, 40)
 
-    def normed(x: Tensor, y: Tensor, shift: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
-        return fused.add_norm(x, y, weight, bias, eps=1e-5, rate=0.0, shift=shift)
+    def normed(x: Tensor, y: Tensor, input_bias: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
+        return fused.add_norm(x, y, weight, bias, eps=1e-5, dropout_rate=0.0, input_bias=input_bias)
 
-    found = learned(normed, tensors, toward)
-    for mine, theirs in zip(found, learned(torchs(0.0, None), exact(tensors), toward.double()), strict=True):
+    found = learned(normed, tensors, grad_output)
+    for mine, theirs in zip(
+        found, learned(torchs(0.0, None), exact(tensors), grad_output.double()), strict=True
+    ):
         torch.testing.assert_close(mine.double(), theirs, atol=2e-5, rtol=1e-5)
 
 
@@ -189,9 +199,9 @@ def test_a_fused_layer_adds_its_biases_later_and_learns_the_same(kind: str) -> N
         if name.endswith("bias"):
             nn.init.normal_(parameter)
     x = torch.randn(3, 5, 24, device=DEVICE)
-    seen = visible(torch.zeros(3, 5, dtype=torch.bool, device=DEVICE), x)
-    memory = [split_heads(part, 2) for part in torch.randn(2, 3, 5, 24, device=DEVICE)]
-    rest = [seen, *memory, seen] if kind == "decoder" else [seen]
+    seen = padding_mask(torch.zeros(3, 5, dtype=torch.bool, device=DEVICE), x)
+    encoded = [split_heads(part, 2) for part in torch.randn(2, 3, 5, 24, device=DEVICE)]
+    rest = [seen, *encoded, seen] if kind == "decoder" else [seen]
     expected = passed(layer, x, *rest)
     for part in layer.children():
         part.fused = True  # type: ignore[assignment]

@@ -14,7 +14,7 @@ import torch
 
 from noise2text.data.corpus import Pair
 from noise2text.data.tokenizer import learn_characters
-from noise2text.models import System
+from noise2text.models import Model
 from noise2text.models.folder import save
 from noise2text.models.registry import find_recipe
 
@@ -32,26 +32,26 @@ TOKENIZER = learn_characters(["?!=;"])  # to sacrebleu each of them is a word
 
 def settings_for(name: str, **changes: Any) -> Any:
     """The tiny settings of a recipe, made smaller."""
-    settings = find_recipe(name).settings("tiny")
+    settings = find_recipe(name).preset("tiny")
     fields = {field.name for field in dataclasses.fields(settings)}
-    wanted = SMALL | {"factor": 2.0} | changes
+    wanted = SMALL | {"noise_factor": 2.0} | changes
     return dataclasses.replace(settings, **{key: value for key, value in wanted.items() if key in fields})
 
 
-def tiny(name: str, **changes: Any) -> System:
+def tiny(name: str, **changes: Any) -> Model:
     """A small untrained system of the recipe."""
     torch.manual_seed(0)
-    system: System = find_recipe(name).build(settings_for(name, **changes), TOKENIZER)
+    model: Model = find_recipe(name).build(settings_for(name, **changes), TOKENIZER)
     with torch.no_grad():
-        for part, parameter in system.named_parameters():
+        for part, parameter in model.named_parameters():
             if part.startswith(("denoiser.project", "denoiser.combine")) and parameter.ndim == 2:
                 parameter.mul_(10)
             if part == "denoiser.space.bias":
-                parameter[sorted(TOKENIZER.specials)] -= 40  # so that few texts end early
-    return lively(system)
+                parameter[sorted(TOKENIZER.special_tokens)] -= 40  # so that few texts end early
+    return lively(model)
 
 
-def folder_of(name: str, folder: Path) -> Path:
+def find_model_folder(name: str, folder: Path) -> Path:
     """The folder of such a system."""
-    save(folder, tiny(name), recipe=name, settings=settings_for(name))
+    save(folder, tiny(name), recipe=name, config=settings_for(name))
     return folder

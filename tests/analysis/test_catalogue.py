@@ -34,7 +34,7 @@ def test_an_unknown_setting_is_refused_before_any_work(analysis: Analysis) -> No
 def test_the_page_names_every_analysis_with_its_needs_figure_and_settings(analysis: Analysis) -> None:
     page = PAGE.read_text()
     needs = ", ".join(need.name for need in analysis.needs) or "nothing"
-    assert f"| `{analysis.name}` | {needs} | {analysis.after} |" in page
+    assert f"| `{analysis.name}` | {needs} | {analysis.paper_figure} |" in page
     for name, _, line in describe(analysis.options):
         assert line
         assert f"`{name}`" in page

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.signal import lfilter
 
-from noise2text.analysis.curves import curves, read_metrics, smoothed
+from noise2text.analysis.curves import curves, read_metrics, smooth_curve
 from noise2text.analysis.finding import to_svg
 from noise2text.analysis.inputs import Inputs
 from noise2text.core.errors import Problem
@@ -36,10 +36,10 @@ def runs(tmp_path: Path) -> list[Path]:
 
 
 def test_smoothing_by_hand() -> None:
-    assert smoothed([4, 0, 0], 0.5) == pytest.approx([4 / 1.75, 1, 1 / 1.75])
-    assert smoothed([1, None, 4], 0.5) == [pytest.approx(1.6), None, pytest.approx(3.4)]
-    assert smoothed([3, 1, 2], 0) == [3, 1, 2]
-    assert smoothed([], 0.5) == []
+    assert smooth_curve([4, 0, 0], 0.5) == pytest.approx([4 / 1.75, 1, 1 / 1.75])
+    assert smooth_curve([1, None, 4], 0.5) == [pytest.approx(1.6), None, pytest.approx(3.4)]
+    assert smooth_curve([3, 1, 2], 0) == [3, 1, 2]
+    assert smooth_curve([], 0.5) == []
 
 
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=40), st.floats(0, 0.95))
@@ -49,12 +49,12 @@ def test_smoothing_is_a_filter_from_both_sides(values: list[float], weight: floa
         return before + after[::-1] - of
 
     expected = spread(values) / spread([1.0] * len(values))
-    assert smoothed(values, weight) == pytest.approx(expected.tolist(), abs=1e-9)
+    assert smooth_curve(values, weight) == pytest.approx(expected.tolist(), abs=1e-9)
 
 
 @given(st.floats(-5, 5), st.integers(1, 20), st.floats(0, 0.95))
 def test_a_level_curve_stays_so(value: float, count: int, weight: float) -> None:
-    assert smoothed([value] * count, weight) == pytest.approx([value] * count)
+    assert smooth_curve([value] * count, weight) == pytest.approx([value] * count)
 
 
 def test_metrics_are_read_by_name_and_a_cut_last_line_is_left_out(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 from noise2text.analysis.degeneration import (
-    Case,
     DegenerationOptions,
-    degenerate,
+    ScheduleAndEmbeddings,
+    analyse_degeneration,
     degenerated_losses,
     degeneration_curves,
     loss_curves,
@@ -23,9 +23,9 @@ from noise2text.analysis.degeneration import (
 from noise2text.analysis.inputs import Inputs
 from noise2text.core.errors import Problem
 from noise2text.diffusion.rescaling import random_embeddings
-from noise2text.diffusion.schedules import Linear, Rescaled, Sqrt
+from noise2text.diffusion.schedules import LinearSchedule, Rescaled, SqrtSchedule
 
-from .models import folder_of
+from .models import find_model_folder
 
 
 def naive(table: np.ndarray, word: int, z: np.ndarray) -> float:
@@ -71,10 +71,10 @@ def test_a_noise_that_is_no_share_is_refused(noise: list[float]) -> None:
 
 def test_two_words_on_a_line_have_the_closed_form_of_dgs() -> None:
     """Words at ±1 in one dimension: right when α·e + σ·ε is on the word's side, Φ(α/σ)."""
-    case = Case(Sqrt(), torch.tensor([[-1.0], [1.0]]))
+    case = ScheduleAndEmbeddings(SqrtSchedule(), torch.tensor([[-1.0], [1.0]]))
     found = degeneration_curves({"sqrt": case}, cells=10, samples=20_000)
     for row in found.rows:
-        alpha_bar = Sqrt().alpha_bar(torch.tensor(row["time"], dtype=torch.float64)).item()
+        alpha_bar = SqrtSchedule().alpha_bar(torch.tensor(row["time"], dtype=torch.float64)).item()
         expected = norm.cdf(math.sqrt(alpha_bar / (1 - alpha_bar)))
         assert row["dgs"] == pytest.approx(expected, abs=0.015)
 
@@ -89,7 +89,7 @@ def test_the_known_schedules_have_the_scores_of_the_papers_table_2() -> None:
 
 
 def test_a_rescaled_schedule_has_the_signal_of_its_factor() -> None:
-    found = rescaled_schedules(Linear(), factors=(1, 3), points=8)
+    found = rescaled_schedules(LinearSchedule(), factors=(1, 3), points=8)
     by = {(row["factor"], row["time"]): row for row in found.rows}
     for (factor, time), row in by.items():
         plain = by[1, time]
@@ -102,9 +102,9 @@ def test_a_rescaled_schedule_has_the_signal_of_its_factor() -> None:
 
 
 def test_a_model_is_looked_at_as_it_is_and_as_it_was_trained(tmp_path: Path) -> None:
-    folder = folder_of("difformer", tmp_path / "own")
+    folder = find_model_folder("difformer", tmp_path / "own")
     small = {"samples": "50", "cells": "4"}
-    curves, _, losses = degenerate(Inputs(models=[folder], options=small))
+    curves, _, losses = analyse_degeneration(Inputs(models=[folder], options=small))
     names = dict.fromkeys(row["schedule"] for row in curves.rows)
     assert list(names) == ["own", "own, in training"]
     mean = {name: sum(row["dgs"] for row in curves.rows if row["schedule"] == name) for name in names}  # type: ignore[misc]
@@ -113,21 +113,23 @@ def test_a_model_is_looked_at_as_it_is_and_as_it_was_trained(tmp_path: Path) -> 
 
 
 def test_a_baseline_has_no_schedule_to_look_at(tmp_path: Path) -> None:
-    folder = folder_of("transformer", tmp_path / "teacher")
+    folder = find_model_folder("transformer", tmp_path / "teacher")
     with pytest.raises(Problem, match="degeneration score is that of a diffusion model, and teacher is none"):
-        degenerate(Inputs(models=[folder]))
+        analyse_degeneration(Inputs(models=[folder]))
 
 
 def test_the_rescaling_of_training_is_that_of_the_settings(tmp_path: Path) -> None:
-    folder = folder_of("difformer", tmp_path / "own")
-    found = degenerate(Inputs(models=[folder], options={"samples": "50", "cells": "4"}))[0]
-    from noise2text.models import Diffusion
+    folder = find_model_folder("difformer", tmp_path / "own")
+    found = analyse_degeneration(Inputs(models=[folder], options={"samples": "50", "cells": "4"}))[0]
+    from noise2text.models import DiffusionModel
     from noise2text.models.folder import load
 
-    system = load(folder, device="cpu", precision="float32")
-    assert isinstance(system, Diffusion)
-    table = system.denoiser.space.embeddings.detach()
-    again = degeneration_curves({"F": Case(Rescaled(system.schedule, 2.0), table)}, cells=4, samples=200)
+    model = load(folder, device="cpu", precision="float32")
+    assert isinstance(model, DiffusionModel)
+    table = model.denoiser.embedding.vectors.detach()
+    again = degeneration_curves(
+        {"F": ScheduleAndEmbeddings(Rescaled(model.schedule, 2.0), table)}, cells=4, samples=200
+    )
     assert [row["dgs"] for row in again.rows] == [row["dgs"] for row in found.rows[4:]]
 
 

@@ -15,23 +15,23 @@ from noise2text.analysis.embeddings import (
     anisotropy_curves,
     anisotropy_of_run,
     embeddings,
-    nearest,
+    nearest_rows,
     neighbours,
 )
 from noise2text.analysis.inputs import Inputs
 from noise2text.commands.train import train
 from noise2text.core.errors import Problem
-from noise2text.models import Diffusion
+from noise2text.models import DiffusionModel
 from noise2text.models.folder import load
 
 from ..conftest import SMALL
-from .models import TOKENIZER, folder_of, tiny
+from .models import TOKENIZER, find_model_folder, tiny
 
 
 def table_of(folder: Path) -> Any:
-    system = load(folder, device="cpu", precision="float32")
-    assert isinstance(system, Diffusion)
-    return system.denoiser.space.embeddings.detach().double().numpy()
+    model = load(folder, device="cpu", precision="float32")
+    assert isinstance(model, DiffusionModel)
+    return model.denoiser.embedding.vectors.detach().double().numpy()
 
 
 def test_the_nearest_rows_are_those_of_a_tree() -> None:
@@ -39,19 +39,19 @@ def test_the_nearest_rows_are_those_of_a_tree() -> None:
     tree = KDTree(table.numpy())
     everyone = torch.ones(200, dtype=torch.bool)
     for row in (0, 7, 199):
-        found = nearest(table, row, 6, among=everyone)
+        found = nearest_rows(table, row, 6, among=everyone)
         assert found.tolist() == tree.query(table[row].numpy(), k=7)[1].tolist()[1:]
 
 
 def test_neighbours_leave_out_special_tokens_and_the_token_itself() -> None:
-    system = tiny("difformer")
-    assert isinstance(system, Diffusion)
-    found = neighbours({"own": system}, count=50)
+    model = tiny("difformer")
+    assert isinstance(model, DiffusionModel)
+    found = neighbours({"own": model}, count=50)
     words = set("?!=;")
     assert {row["token"] for row in found.rows} == words
     for token in words:
         assert {row["neighbour"] for row in found.rows if row["token"] == token} == words - {token}
-    table = system.denoiser.space.embeddings.detach().double().numpy()
+    table = model.denoiser.embedding.vectors.detach().double().numpy()
     row = found.rows[0]
     one, other = (TOKENIZER.encode([str(row[side])])[0][0] for side in ("token", "neighbour"))
     assert row["cosine"] == pytest.approx(1 - cosine(table[one], table[other]))
@@ -69,7 +69,13 @@ def test_tokens_can_be_named_and_unknown_ones_are_refused() -> None:
 
 def test_a_run_logs_its_anisotropy_at_each_validation(dates: Path, tmp_path: Path) -> None:
     files: dict[str, Any] = {split: str(dates / f"{split}.jsonl") for split in ("train", "valid")}
-    changes = SMALL | {"steps": 4, "validate_every": 2, "save_every": 2, "average": 2, "factor": 2.0}
+    changes = SMALL | {
+        "steps": 4,
+        "validate_every": 2,
+        "save_every": 2,
+        "average_best": 2,
+        "noise_factor": 2.0,
+    }
     run = tmp_path / "run"
     train("difformer", out=run, preset="tiny", changes=changes, device="cpu", **files)
     found = anisotropy_of_run(run, device="cpu")
@@ -82,7 +88,7 @@ def test_a_run_logs_its_anisotropy_at_each_validation(dates: Path, tmp_path: Pat
 
 
 def test_a_model_without_a_run_has_one_number_and_no_curve(tmp_path: Path) -> None:
-    folder = folder_of("diffuseq", tmp_path / "own")
+    folder = find_model_folder("diffuseq", tmp_path / "own")
     found = anisotropy_curves({"own": folder}, device="cpu")
     assert [row["step"] for row in found.rows] == [None]
     assert found.rows[0]["anisotropy"] == pytest.approx((1 - pdist(table_of(folder), "cosine")).mean())

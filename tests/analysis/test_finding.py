@@ -7,19 +7,19 @@ import json
 from pathlib import Path
 from typing import Any
 
-from noise2text.analysis.finding import Finding, Row, plot_lines, to_csv, to_svg, write
+from noise2text.analysis.finding import Finding, ResultRow, plot_lines, to_csv, to_svg, write_finding
 
 
 def _draw(figure: Any) -> None:
     plot_lines(figure.subplots(), {"a": ([1, 2], [3, 4]), "b": ([1, 2], [4, 3])}, x="t", y="BLEU")
 
 
-ROWS: list[Row] = [{"t": 0.5, "bleu": 3.0}, {"t": 1.0, "bleu": None, "note": "a, b"}]
+ROWS: list[ResultRow] = [{"t": 0.5, "bleu": 3.0}, {"t": 1.0, "bleu": None, "note": "a, b"}]
 FOUND = Finding("found", "A title", "Difformer, figure 2a", ROWS, "seed:0", _draw)
 
 
 def test_a_finding_is_written_as_json_csv_and_pictures(tmp_path: Path) -> None:
-    written = write(FOUND, tmp_path / "new")
+    written = write_finding(FOUND, tmp_path / "new")
     assert [path.suffix for path in written] == [".json", ".csv", ".svg", ".png"]
     assert json.loads(written[0].read_text())["rows"] == ROWS
     assert written[3].read_bytes().startswith(b"\x89PNG")
@@ -48,4 +48,4 @@ def test_a_dollar_in_a_name_is_a_dollar() -> None:
 
 def test_what_cannot_be_drawn_has_no_picture(tmp_path: Path) -> None:
     bare = Finding("bare", "A title", "", ROWS, "")
-    assert [path.name for path in write(bare, tmp_path)] == ["bare.json", "bare.csv"]
+    assert [path.name for path in write_finding(bare, tmp_path)] == ["bare.json", "bare.csv"]

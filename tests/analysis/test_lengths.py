@@ -32,16 +32,16 @@ def test_buckets_by_hand() -> None:
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=60), st.integers(1, 8))
-def test_buckets_go_up_with_length_and_are_nearly_equal(measured: list[int], count: int) -> None:
-    numbers = buckets(measured, count)
+def test_buckets_go_up_with_length_and_are_nearly_equal(source_lengths: list[int], count: int) -> None:
+    numbers = buckets(source_lengths, count)
     assert sorted(set(numbers.tolist())) == list(range(max(numbers) + 1))
     assert max(numbers) < count
-    for one, its in zip(measured, numbers, strict=True):
-        for other, theirs in zip(measured, numbers, strict=True):
+    for one, its in zip(source_lengths, numbers, strict=True):
+        for other, theirs in zip(source_lengths, numbers, strict=True):
             assert (one == other) <= (its == theirs)
             assert (one < other) <= (its <= theirs)
-    most = max(Counter(measured).values())
-    assert max(Counter(numbers.tolist()).values()) <= len(measured) / count + most
+    most = max(Counter(source_lengths).values())
+    assert max(Counter(numbers.tolist()).values()) <= len(source_lengths) / count + most
 
 
 def test_bleu_in_each_bucket_is_sacrebleus() -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from noise2text.analysis.catalogue import ANALYSES
-from noise2text.analysis.finding import write
+from noise2text.analysis.finding import write_finding
 from noise2text.analysis.inputs import Inputs
-from noise2text.analysis.samples import GenerationOptions, draw_samples, judge, references_of
+from noise2text.analysis.samples import GenerationOptions, collect_references, draw_samples, score_samples
 from noise2text.core.errors import Problem
 
-from .models import PAIRS, SOURCES, folder_of, tiny
+from .models import PAIRS, SOURCES, find_model_folder, tiny
 
 OPTIONS = {
     "walk": {"generation": "steps=3,stop_early=0", "noises": "2"},
@@ -30,12 +30,12 @@ OPTIONS = {
 def test_every_analysis_of_models_compares_several_and_is_written_and_drawn(
     name: str, tmp_path: Path
 ) -> None:
-    folders = [folder_of(recipe, tmp_path / recipe) for recipe in ("difformer", "diffuseq")]
+    folders = [find_model_folder(recipe, tmp_path / recipe) for recipe in ("difformer", "diffuseq")]
     inputs = Inputs(models=folders, pairs=PAIRS, options=OPTIONS[name], device="cpu")
     found = ANALYSES[name](inputs)
     assert len({finding.name for finding in found}) == len(found)
     for finding in found:
-        files = write(finding, tmp_path / "out")
+        files = write_finding(finding, tmp_path / "out")
         assert finding.rows
         assert all(file.stat().st_size for file in files)
         assert len(files) == (2 if finding.draw is None else 4)
@@ -46,7 +46,7 @@ def test_every_analysis_of_models_compares_several_and_is_written_and_drawn(
 
 
 def test_only_the_first_pairs_are_answered(tmp_path: Path) -> None:
-    folder = folder_of("diffuseq", tmp_path / "own")
+    folder = find_model_folder("diffuseq", tmp_path / "own")
     options = {"sentences": "2", "counts": "1"}
     [found] = ANALYSES["steps"](Inputs(models=[folder], pairs=PAIRS, options=options, device="cpu"))
     assert "sentences:2" in found.signature
@@ -64,13 +64,13 @@ def test_a_sample_is_what_generate_writes_from_the_next_seed() -> None:
 
 def test_right_answers_score_a_hundred_and_a_lone_sample_has_no_diversity() -> None:
     right = [pair.trg for pair in PAIRS]
-    assert judge([right], PAIRS) == {"bleu": pytest.approx(100), "div_4": None, "self_bleu": None}
-    assert judge([right, right], PAIRS)["self_bleu"] == pytest.approx(100)
+    assert score_samples([right], PAIRS) == {"bleu": pytest.approx(100), "div_4": None, "self_bleu": None}
+    assert score_samples([right, right], PAIRS)["self_bleu"] == pytest.approx(100)
 
 
 def test_no_pairs_and_bad_settings_are_named() -> None:
     with pytest.raises(Problem, match="nothing to analyse"):
-        references_of([])
+        collect_references([])
     with pytest.raises(Problem, match="nothing to analyse"):
         draw_samples(tiny("copy"), [])
     with pytest.raises(Problem, match="key=value"):

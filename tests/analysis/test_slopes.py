@@ -13,24 +13,24 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from noise2text.analysis.finding import to_svg
-from noise2text.analysis.regression import critical
-from noise2text.analysis.slopes import CORNER, Comparison, compare, relative_difference, sentence_bleu
+from noise2text.analysis.regression import critical_t
+from noise2text.analysis.slopes import CORNER, Comparison, compare_systems, relative_difference, sentence_bleu
 
 SENTENCE = "the quick brown fox jumps over a lazy dog while two small cats look on from the wall"
 
 
 def corpus() -> tuple[dict[str, list[str]], list[list[str]], list[int]]:
     """Three systems on forty sentences; the second loses its last words, the third every other sentence."""
-    measured = [3 + place % 14 for place in range(40)]
-    right = [" ".join(SENTENCE.split()[:length]) for length in measured]
+    source_lengths = [3 + place % 14 for place in range(40)]
+    right = [" ".join(SENTENCE.split()[:length]) for length in source_lengths]
     short = [" ".join(text.split()[:8]) for text in right]
     torn = [text if place % 2 else "nothing of it" for place, text in enumerate(right)]
-    return {"right": right, "short": short, "torn": torn}, [[text] for text in right], measured
+    return {"right": right, "short": short, "torn": torn}, [[text] for text in right], source_lengths
 
 
 def compared() -> Comparison:
-    outputs, references, measured = corpus()
-    return compare(outputs, references, measured, confidence=0.99)
+    outputs, references, source_lengths = corpus()
+    return compare_systems(outputs, references, source_lengths, confidence=0.99)
 
 
 def test_relative_differences_by_hand() -> None:
@@ -55,7 +55,7 @@ def test_sentence_bleu_is_sacrebleus_with_its_signature() -> None:
 
 
 def test_every_line_is_scipys_over_sentence_bleu() -> None:
-    outputs, references, measured = corpus()
+    outputs, references, source_lengths = corpus()
     scores: Any = {
         name: [sacrebleu.sentence_bleu(text, own).score for text, own in zip(texts, references, strict=True)]
         for name, texts in outputs.items()
@@ -64,7 +64,7 @@ def test_every_line_is_scipys_over_sentence_bleu() -> None:
     assert len(found.lines) == 6
     for (a, b), line in found.lines.items():
         y = [(p - q) / max(p, q) if max(p, q) else 0.0 for p, q in zip(scores[a], scores[b], strict=True)]
-        theirs = stats.linregress(measured, y)
+        theirs = stats.linregress(source_lengths, y)
         assert (line.slope, line.intercept, line.p) == pytest.approx(
             (theirs.slope, theirs.intercept, theirs.pvalue)
         )
@@ -78,19 +78,19 @@ def test_the_table_is_antisymmetric_and_reads_column_over_row() -> None:
         assert table[a][a] is None
         for b in table:
             assert a == b or table[a][b] == pytest.approx(-table[b][a])
-    assert table["short"]["right"] > critical(40, 0.99)  # the whole text wins more, the longer it is
+    assert table["short"]["right"] > critical_t(40, 0.99)  # the whole text wins more, the longer it is
     told: Any = {(row["system"], row["over"]): row for row in lines.rows}
     assert list(told) == [("right", "short"), ("right", "torn"), ("short", "torn")]
     assert told["right", "short"]["t"] == table["short"]["right"]
     assert [told[pair]["proven"] for pair in told] == ["up", "no", "no"]
-    assert compared().proven("short", "right") == "down"
+    assert compared().significant_direction("short", "right") == "down"
     assert "degrees of freedom:38|two-sided" in tests.signature
 
 
 def test_equal_systems_have_no_slope() -> None:
-    outputs, references, measured = corpus()
+    outputs, references, source_lengths = corpus()
     same = {"one": outputs["short"], "two": outputs["short"]}
-    line = compare(same, references, measured, confidence=0.99).lines["one", "two"]
+    line = compare_systems(same, references, source_lengths, confidence=0.99).lines["one", "two"]
     assert (line.slope, line.t, line.p) == (0, 0, 1)
 
 
@@ -100,7 +100,7 @@ def test_equal_systems_have_no_slope() -> None:
 )
 def test_what_the_thesis_prints_in_bold_is_beyond_chance_and_positive(t: float, bold: bool) -> None:
     """Table 4.3, of 1,987 sentences; typed from it."""
-    assert (t > critical(1987, 0.99)) is bold
+    assert (t > critical_t(1987, 0.99)) is bold
 
 
 def test_pictures_name_their_axes_panels_and_systems() -> None:

@@ -12,24 +12,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noise2text.analysis.inputs import Inputs
-from noise2text.analysis.traces import evenly, trace_table, traces
+from noise2text.analysis.traces import evenly_spaced, trace_table, traces
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.models import Generated, Stop
+from noise2text.models import GenerationOutput, TraceStep
 from noise2text.models.folder import load, save
 from noise2text.models.registry import find_recipe
 
 from ..conftest import SMALL
 
-STEPS = [Stop(1 - place / 5, f"z{place}", f"x{place}") for place in range(5)]
+STEPS = [TraceStep(1 - place / 5, f"z{place}", f"x{place}") for place in range(5)]
 PAIRS = [Pair("7 april 1957", "1957-04-07"), Pair("8 may 1999", "1999-05-08")]
 
 
 @given(st.integers(1, 50), st.integers(1, 60))
 def test_steps_are_spaced_evenly_from_the_first_to_the_last(total: int, count: int) -> None:
-    steps = [Stop(1 - place / total, "", str(place)) for place in range(total)]
-    places = [int(stop.text) for stop in evenly(steps, count)]
+    steps = [TraceStep(1 - place / total, "", str(place)) for place in range(total)]
+    places = [int(step.text) for step in evenly_spaced(steps, count)]
     assert len(places) == min(total, count)
     assert places[-1] == total - 1
     if count > 1:
@@ -39,9 +39,9 @@ def test_steps_are_spaced_evenly_from_the_first_to_the_last(total: int, count: i
 
 
 def test_a_table_by_hand() -> None:
-    diffusion = Generated(texts=["end"], traces=[STEPS])
-    other = Generated(texts=["said at once"], traces=[[]])
-    found = trace_table(PAIRS[:1], {"ours": diffusion, "theirs": other}, stops=3, signature="seed:0")
+    diffusion = GenerationOutput(texts=["end"], traces=[STEPS])
+    other = GenerationOutput(texts=["said at once"], traces=[[]])
+    found = trace_table(PAIRS[:1], {"ours": diffusion, "theirs": other}, shown_steps=3, signature="seed:0")
     assert found.draw is None
     assert [(row["system"], row["time"], row["noisy"], row["text"]) for row in found.rows] == [
         ("ours", 1.0, "z0", "x0"),
@@ -55,12 +55,12 @@ def test_a_table_by_hand() -> None:
 
 def keep(name: str, folder: Path, tokenizer: Tokenizer) -> Path:
     """A small untrained model's folder."""
-    settings = find_recipe(name).settings("tiny")
+    settings = find_recipe(name).preset("tiny")
     known = {field.name for field in dataclasses.fields(settings)}
     changes = {setting: value for setting, value in SMALL.items() if setting in known}
     settings = dataclasses.replace(settings, **changes)
     torch.manual_seed(0)
-    save(folder, find_recipe(name).build(settings, tokenizer), recipe=name, settings=settings)
+    save(folder, find_recipe(name).build(settings, tokenizer), recipe=name, config=settings)
     return folder
 
 
@@ -74,7 +74,7 @@ def test_the_models_are_shown_as_they_generate(tmp_path: Path, tokenizer: Tokeni
     assert [row["text"] for row in rows] == [
         text
         for steps, chosen in zip(made.traces, made.texts, strict=True)
-        for text in (*(stop.text for stop in evenly(steps, 4)), chosen)
+        for text in (*(step.text for step in evenly_spaced(steps, 4)), chosen)
     ]
     assert [row["text"] for row in found.rows if row["system"] == "copy"] == [pair.src for pair in PAIRS]
     growing = [str(row["text"]) for row in found.rows if row["system"] == "transformer"][:4]

@@ -61,7 +61,7 @@ def teacher(dates: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from noise2text.models.registry import find_recipe
 
     out = tmp_path_factory.mktemp("models") / "teacher"
-    known = {field.name for field in dataclasses.fields(find_recipe("transformer").settings("tiny"))}
+    known = {field.name for field in dataclasses.fields(find_recipe("transformer").preset("tiny"))}
     changes = {name: value for name, value in SMALL.items() if name in known} | {"steps": 3}
     files: dict[str, Any] = {name: str(dates / f"{name}.jsonl") for name in ("train", "valid")}
     train("transformer", out=out, preset="tiny", changes=changes, device="cpu", **files)

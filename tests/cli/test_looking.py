@@ -126,7 +126,7 @@ def test_bench_times_the_settings_that_it_is_told(
     timed: list[str] = []
 
     def report(system: Any, *given: Any, **more: Any) -> list[str]:
-        timed.append(system.how.select)
+        timed.append(system.generation_config.select)
         return []
 
     monkeypatch.setattr("noise2text.commands.bench.report", report)

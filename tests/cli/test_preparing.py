@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from noise2text.cli import preparing
-from noise2text.data.builders.dataset import Sizes
+from noise2text.data.builders.dataset import PublishedSizes
 from noise2text.data.builders.parallel import MULTI30K_NAMES
 from noise2text.data.builders.registry import DATASETS
 
@@ -65,7 +65,7 @@ def test_strict_fails_on_other_sizes_and_keeps_the_files(run: Callable[..., Outc
 def test_a_paper_that_differs_is_a_note_where_another_agrees(
     run: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sizes = (Sizes(3, 3, 3, "one paper"), Sizes(4, 3, 3, "another"))
+    sizes = (PublishedSizes(3, 3, 3, "one paper"), PublishedSizes(4, 3, 3, "another"))
     monkeypatch.setitem(DATASETS, "multi30k", replace(DATASETS["multi30k"], sizes=sizes))
     raw = multi30k(tmp_path / "raw", whole=False)
     done = run("data", "multi30k", "--raw", raw, "--out", tmp_path / "out", "--strict")
@@ -99,9 +99,9 @@ def test_list_shows_every_dataset_and_where_its_files_are(run: Callable[..., Out
         assert f"{name}: {dataset.task}" in listed
         for file in dataset.files:
             assert file.name in listed
-            assert file.address in listed
+            assert file.url in listed
         for sizes in dataset.sizes:
-            assert f"{sizes.train:,} / {sizes.valid:,} / {sizes.test:,} pairs ({sizes.where})" in listed
+            assert f"{sizes.train:,} / {sizes.valid:,} / {sizes.test:,} pairs ({sizes.reference})" in listed
 
 
 def test_list_is_json_too_and_of_one_dataset_if_asked(run: Callable[..., Outcome]) -> None:

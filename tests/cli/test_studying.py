@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from noise2text.experiments import STUDIES
+from noise2text.experiments import EXPERIMENTS
 
 from .conftest import SETS, Outcome
 
@@ -17,9 +17,9 @@ from .conftest import SETS, Outcome
 def test_studies_are_listed(run: Callable[..., Outcome]) -> None:
     listed = run("experiment", "--list")
     assert listed.code == 0
-    assert len(listed.out.splitlines()) == len(STUDIES)
+    assert len(listed.out.splitlines()) == len(EXPERIMENTS)
     rows = json.loads(run("experiment", "--list", "--json").out)
-    assert [row["name"] for row in rows] == list(STUDIES)
+    assert [row["name"] for row in rows] == list(EXPERIMENTS)
     assert set(rows[0]) == {"name", "paper", "table", "line", "arms"}
 
 
@@ -56,7 +56,7 @@ def test_an_experiment_of_which_nothing_came_has_failed(
 ) -> None:
     files = [f"--{split}={dates / split}.jsonl" for split in ("train", "valid", "test")]
     command = ["experiment", "difformer-sampling", "--out", tmp_path, "--scale", "full", *files, *SETS]
-    done = run(*command, "--set", "learning_rate=1e30", "--set", "clip=0", "--device", "cpu")
+    done = run(*command, "--set", "lr=1e30", "--set", "clip_norm=0", "--device", "cpu")
     assert done.code == 1
     assert done.out.count(" failed, ") == 2
     assert "Every arm of difformer-sampling failed" in done.err.splitlines()[-1]
@@ -67,7 +67,7 @@ def test_a_tiny_study_learns_the_dates_and_leaves_its_table(
     run: Callable[..., Outcome], tmp_path: Path
 ) -> None:
     """A tenth of the steps, for CI."""
-    short = ["--set=steps=60", "--set=warmup=20", "--set=factor=10"]
+    short = ["--set=steps=60", "--set=warmup=20", "--set=noise_factor=10"]
     command = ["experiment", "difformer-sampling", "--out", tmp_path, "--sentences", 50, *short]
     done = run(*command, "--device", "cpu")
     assert done.code == 0

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from noise2text.commands.generate import Line
-from noise2text.models.folder import save, settings_of
+from noise2text.commands.generate import GeneratedText
+from noise2text.models.folder import load_config, save
 
 from ..conftest import SMALL
 from .conftest import Outcome
@@ -77,23 +77,32 @@ def test_a_teacher_picks_the_candidate_it_finds_likeliest(
     run: Callable[..., Outcome], model: Path, teacher: Path
 ) -> None:
     import noise2text
-    from noise2text.models import Autoregressive
+    from noise2text.models import AutoregressiveModel
 
     fast = ["--steps", 3, "--stop-early", 1, "--length-beam", 6, "--noise-beam", 2, "--device", "cpu"]
     ask = ["generate", model, "--input", "-", *fast]
     judge = noise2text.load(teacher, device="cpu")
-    assert isinstance(judge, Autoregressive)
+    assert isinstance(judge, AutoregressiveModel)
     candidates = (
         noise2text.load(model, device="cpu")
         .generate(["7 april 1957"], steps=3, stop_early=1, length_beam=6, noise_beam=2)
         .candidates[0]
     )
-    for by in ("mean", "sum"):
+    for reduction in ("mean", "sum"):
         done = run(
-            *ask, "--select", "teacher", "--teacher", teacher, "--likelihood", by, stdin=b"7 april 1957\n"
+            *ask,
+            "--select",
+            "teacher",
+            "--teacher",
+            teacher,
+            "--likelihood",
+            reduction,
+            stdin=b"7 april 1957\n",
         )
         assert done.code == 0, done.err
-        scores = judge.likelihood(["7 april 1957"] * len(candidates), candidates, per_token=by == "mean")
+        scores = judge.likelihood(
+            ["7 april 1957"] * len(candidates), candidates, per_token=reduction == "mean"
+        )
         assert done.out.rstrip("\n") == candidates[scores.index(max(scores))]
 
 
@@ -139,7 +148,7 @@ def test_no_standard_input_is_one_sentence(model: Path) -> None:
 
 
 def test_an_answer_is_one_line_and_keeps_its_other_characters() -> None:
-    line = Line("a\r\nb\u2028c\x85d\n", [], [], [])
+    line = GeneratedText("a\r\nb\u2028c\x85d\n", [], [], [])
     assert line.as_text() == "a b\u2028c\x85d"
     assert json.loads(line.as_json())["text"] == line.text
 
@@ -150,7 +159,7 @@ def test_a_score_that_is_not_finite_is_null_in_json() -> None:
     def refuse(name: str) -> None:
         raise AssertionError(f"{name} is not JSON")
 
-    line = Line("b", ["a", "b"], [-math.inf, -0.5], []).as_json()
+    line = GeneratedText("b", ["a", "b"], [-math.inf, -0.5], []).as_json()
     scores = [each["score"] for each in json.loads(line, parse_constant=refuse)["candidates"]]
     assert scores == [None, -0.5]
 
@@ -261,8 +270,8 @@ def test_what_was_already_written_is_not_lost(
 def test_a_model_folder_can_be_moved(run: Callable[..., Outcome], model: Path, tmp_path: Path) -> None:
     import noise2text
 
-    recipe, settings = settings_of(model)
-    save(tmp_path / "moved", noise2text.load(model, device="cpu"), recipe=recipe.name, settings=settings)
+    recipe, settings = load_config(model)
+    save(tmp_path / "moved", noise2text.load(model, device="cpu"), recipe=recipe.name, config=settings)
     arguments = ["--input", "-", "--steps", 2, "--stop-early", 0]
     here = run("generate", model, *arguments, stdin=b"7 april\n").out
     assert run("generate", tmp_path / "moved", *arguments, stdin=b"7 april\n").out == here

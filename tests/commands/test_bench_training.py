@@ -10,8 +10,8 @@ import torch
 from typer.testing import CliRunner
 
 from noise2text.cli import app
-from noise2text.commands.bench_training import paces, report_training
-from noise2text.commands.profile_kernels import by_kind, lines
+from noise2text.commands.bench_training import measure_accelerations, training_report
+from noise2text.commands.profile_kernels import format_kernels, sum_by_kind
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models.folder import save
@@ -22,54 +22,56 @@ from ..conftest import SMALL, Make
 
 @pytest.mark.parametrize("guessed", [0.5, 1.0])
 def test_a_pace_says_how_fast_whole_steps_are_and_what_they_are_made_of(
-    tokenizer: Tokenizer, guessed: float
+    tokenizer: Tokenizer, self_conditioning: float
 ) -> None:
     import dataclasses
 
     recipe = find_recipe("difformer")
-    changes = SMALL | {"factor": 2.0, "self_conditioning": guessed}
-    settings = dataclasses.replace(recipe.settings("tiny"), **changes)
-    (one,) = paces(recipe, settings, tokenizer, device=torch.device("cpu"), length=6, rows=4, steps=2)
+    changes = SMALL | {"noise_factor": 2.0, "self_conditioning": self_conditioning}
+    config = dataclasses.replace(recipe.preset("tiny"), **changes)
+    (one,) = measure_accelerations(
+        recipe, config, tokenizer, device=torch.device("cpu"), length=6, rows=4, steps=2
+    )
     assert one.acceleration == "none"
     assert one.tokens_per_second == pytest.approx(6 * one.pairs_per_second)
     assert set(one.parts) == {"batch", "pass", "update"}
     assert one.parts["pass"] > 0
-    assert one.share > 0
-    assert "1.00 × plain" in one.line(one.step)
+    assert one.peak_fraction > 0
+    assert "1.00 × plain" in one.format_line(one.step_seconds)
 
 
 def test_a_pace_can_say_what_the_device_did(tokenizer: Tokenizer) -> None:
     import dataclasses
 
     recipe = find_recipe("diffuseq")
-    settings = dataclasses.replace(
-        recipe.settings("tiny"), **{name: SMALL[name] for name in ("width", "ffn")}
+    config = dataclasses.replace(
+        recipe.preset("tiny"), **{name: SMALL[name] for name in ("model_dim", "ffn_dim")}
     )
-    (one,) = paces(
-        recipe, settings, tokenizer, device=torch.device("cpu"), length=6, rows=4, steps=1, kernels=True
+    (one,) = measure_accelerations(
+        recipe, config, tokenizer, device=torch.device("cpu"), length=6, rows=4, steps=1, kernels=True
     )
-    kinds = by_kind(one.kernels)
+    kinds = sum_by_kind(one.kernels)
     assert {"products", "attention", "norms", "activations", "vocabulary"} <= kinds.keys()
     assert sum(kinds.values()) == pytest.approx(sum(one.kernels.values()))
-    shown = lines(one.kernels, 3)
+    shown = format_kernels(one.kernels, 3)
     assert len(shown) == 4
     assert "products" in shown[0]
 
 
 def test_what_takes_its_corpus_in_at_once_has_no_pace(tokenizer: Tokenizer, tmp_path: Path) -> None:
     recipe, copied = find_recipe("copy"), tmp_path / "copied"
-    save(copied, recipe.build(recipe.settings(), tokenizer), recipe="copy", settings=recipe.settings())
+    save(copied, recipe.build(recipe.preset(), tokenizer), recipe="copy", config=recipe.preset())
     with pytest.raises(Problem, match="no training steps to time"):
-        next(paces(recipe, recipe.settings(), tokenizer, device=torch.device("cpu"), length=6))
+        next(measure_accelerations(recipe, recipe.preset(), tokenizer, device=torch.device("cpu"), length=6))
     with pytest.raises(Problem, match="no training steps to time"):
-        next(report_training(copied, device="cpu", precision="auto", length=6, rows=0, as_json=False))
+        next(training_report(copied, device="cpu", precision="auto", length=6, rows=0, as_json=False))
 
 
 def test_the_command_times_the_training_of_a_model_like_this_one(tmp_path: Path, small: Make) -> None:
     import dataclasses
 
-    settings = dataclasses.replace(find_recipe("difformer").settings("tiny"), **(SMALL | {"factor": 2.0}))
-    save(tmp_path / "model", small(), recipe="difformer", settings=settings)
+    config = dataclasses.replace(find_recipe("difformer").preset("tiny"), **(SMALL | {"noise_factor": 2.0}))
+    save(tmp_path / "model", small(), recipe="difformer", config=config)
     wanted = ["bench", str(tmp_path / "model"), "--train", "--rows", "4", "--length", "6", "--device", "cpu"]
     result = CliRunner().invoke(app, [*wanted, "--json"])
     assert result.exit_code == 0, result.output

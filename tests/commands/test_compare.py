@@ -10,24 +10,24 @@ from typing import Any
 import pytest
 
 from noise2text import load
-from noise2text.commands.compare import Contestant, Terms, compare, line_up
-from noise2text.commands.display import Quiet
+from noise2text.commands.compare import ComparedModel, CompareOptions, compare, resolve_models
+from noise2text.commands.display import SilentDisplay
 from noise2text.commands.train import train
 from noise2text.core.errors import Problem
-from noise2text.models import System
+from noise2text.models import Model
 
 from ..conftest import SMALL
 
 FEW = "few:\n  model: {}\n  steps: 2\n  stop_early: 0\n  length_beam: 1\n  noise_beam: 3\n"
 
 
-class Heard(Quiet):
+class RecordingDisplay(SilentDisplay):
     """Remembers what was said."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def say(self, line: str) -> None:
+    def show_line(self, line: str) -> None:
         self.lines.append(line)
 
 
@@ -51,7 +51,7 @@ def test_set(dates: Path, tmp_path: Path) -> str:
     return str(path)
 
 
-CPU = Terms(device="cpu", batch=8)
+CPU = CompareOptions(device="cpu", batch=8)
 
 
 def test_a_comparison_writes_the_table_the_numbers_and_the_outputs(
@@ -61,7 +61,7 @@ def test_a_comparison_writes_the_table_the_numbers_and_the_outputs(
     settings.write_text(FEW.format(models["difformer"]) + "transformer:\n  beam: 1\n")
     out = tmp_path / "out"
     chosen = [models["copy"], models["transformer"]]
-    page = compare(chosen, test=test_set, out=out, settings=settings, reported="qqp", terms=CPU)
+    page = compare(chosen, test=test_set, out=out, settings=settings, reported="qqp", options=CPU)
     assert (out / "comparison.md").read_text() == page
     numbers = json.loads((out / "comparison.json").read_text())
     assert list(numbers["systems"]) == ["copy", "transformer", "few"]
@@ -82,10 +82,16 @@ def test_the_texts_are_those_of_generate_with_the_same_settings(
 ) -> None:
     settings = tmp_path / "settings.yaml"
     settings.write_text(FEW.format(models["difformer"]))
-    compare([], test=test_set, out=tmp_path / "out", settings=settings, terms=Terms(seed=3, device="cpu"))
+    compare(
+        [],
+        test=test_set,
+        out=tmp_path / "out",
+        settings=settings,
+        options=CompareOptions(seed=3, device="cpu"),
+    )
     rows = [line.split("\t") for line in (tmp_path / "out" / "outputs.tsv").read_text().splitlines()[1:]]
-    how: dict[str, Any] = {"steps": 2, "stop_early": 0, "length_beam": 1, "noise_beam": 3}
-    made = load(models["difformer"], device="cpu").generate([row[0] for row in rows], seed=3, **how)
+    overrides: dict[str, Any] = {"steps": 2, "stop_early": 0, "length_beam": 1, "noise_beam": 3}
+    made = load(models["difformer"], device="cpu").generate([row[0] for row in rows], seed=3, **overrides)
     assert [row[2] for row in rows] == [" ".join(text.split()) for text in made.texts]
 
 
@@ -95,18 +101,18 @@ def test_outputs_are_generated_again_only_if_something_has_changed(
     model = tmp_path / "model"
     shutil.copytree(models["transformer"], model)
     generated: list[int] = []
-    whole = System.generate
+    whole = Model.generate
 
-    def counted(self: System, texts: Any, **settings: Any) -> Any:
+    def counted(self: Model, texts: Any, **settings: Any) -> Any:
         generated.append(len(texts))
         return whole(self, texts, **settings)
 
-    monkeypatch.setattr(System, "generate", counted)
-    out, display = tmp_path / "out", Heard()
+    monkeypatch.setattr(Model, "generate", counted)
+    out, display = tmp_path / "out", RecordingDisplay()
 
-    def again(terms: Terms = CPU, *more: Path, display: Heard | None = None) -> int:
+    def again(options: CompareOptions = CPU, *more: Path, display: RecordingDisplay | None = None) -> int:
         generated.clear()
-        compare([model, *more], test=test_set, out=out, terms=terms, display=display)
+        compare([model, *more], test=test_set, out=out, options=options, display=display)
         return sum(generated)
 
     assert again() == 12
@@ -116,60 +122,60 @@ def test_outputs_are_generated_again_only_if_something_has_changed(
     assert "transformer" not in display.lines[0]
     assert "model were there already" in display.lines[0]
     assert again(CPU, models["copy"]) == 12, "only the new one"
-    assert again(Terms(device="cpu", batch=8, seed=1)) == 12
+    assert again(CompareOptions(device="cpu", batch=8, seed=1)) == 12
     (kept,) = (path for path in (out / "outputs").glob("copy-*/*.json"))
     kept.write_text(kept.read_text()[:40])
     assert again(CPU, models["copy"]) == 12, "a torn file"
-    how = json.loads((model / "generation_config.json").read_text())
-    (model / "generation_config.json").write_text(json.dumps(how | {"beam": 2}))
+    overrides = json.loads((model / "generation_config.json").read_text())
+    (model / "generation_config.json").write_text(json.dumps(overrides | {"beam": 2}))
     assert again() == 12, "the model has changed"
 
 
 def test_a_comparison_that_was_killed_goes_on_with_the_next_window(
     models: dict[str, Path], dates: Path, tmp_path: Path
 ) -> None:
-    terms, out = Terms(device="cpu", batch=1), tmp_path / "out"
+    options, out = CompareOptions(device="cpu", batch=1), tmp_path / "out"
     test = str(tmp_path / "test.jsonl")
     Path(test).write_text("".join((dates / "test.jsonl").read_text().splitlines(keepends=True)[:40]))
-    compare([models["copy"]], test=test, out=out, terms=terms)
+    compare([models["copy"]], test=test, out=out, options=options)
     whole = (out / "outputs.tsv").read_text()
     (kept,) = (out / "outputs").iterdir()
     assert sorted(path.name for path in kept.iterdir()) == ["0.json", "16.json", "32.json"]
     (kept / "16.json").unlink()
     before = (kept / "0.json").stat().st_mtime_ns
-    compare([models["copy"]], test=test, out=out, terms=terms)
+    compare([models["copy"]], test=test, out=out, options=options)
     assert (out / "outputs.tsv").read_text() == whole
     assert (kept / "0.json").stat().st_mtime_ns == before
 
 
 def test_the_file_gives_settings_by_path_or_name_and_adds_models() -> None:
-    found = line_up(
+    found = resolve_models(
         [Path("runs/a"), Path("runs/b")],
         {"runs/b": {"beam": 1}, "a": {"steps": 5}, "c": {"model": "runs/a", "steps": 2}, "runs/d": None},
     )
     assert found == [
-        Contestant("a", Path("runs/a"), {"steps": 5}),
-        Contestant("b", Path("runs/b"), {"beam": 1}),
-        Contestant("c", Path("runs/a"), {"steps": 2}),
-        Contestant("runs/d", Path("runs/d"), {}),
+        ComparedModel("a", Path("runs/a"), {"steps": 5}),
+        ComparedModel("b", Path("runs/b"), {"beam": 1}),
+        ComparedModel("c", Path("runs/a"), {"steps": 2}),
+        ComparedModel("runs/d", Path("runs/d"), {}),
     ]
 
 
 def test_settings_for_a_name_that_two_models_have_are_refused() -> None:
     with pytest.raises(Problem, match="Several models are called x: name the settings by the path, a/x"):
-        line_up([Path("a/x"), Path("b/x")], {"x": {"steps": 5}})
+        resolve_models([Path("a/x"), Path("b/x")], {"x": {"steps": 5}})
 
 
 def test_folders_of_one_name_are_told_apart_by_their_paths() -> None:
-    found = line_up([Path("one/best"), Path("two/best")], {"two/best": {"beam": 2}})
-    assert [(each.name, each.settings) for each in found] == [("one/best", {}), ("two/best", {"beam": 2})]
+    found = resolve_models([Path("one/best"), Path("two/best")], {"two/best": {"beam": 2}})
+    assert [(each.name, each.overrides) for each in found] == [("one/best", {}), ("two/best", {"beam": 2})]
 
 
 def test_a_teacher_may_choose(models: dict[str, Path], test_set: str, tmp_path: Path) -> None:
     settings = tmp_path / "settings.yaml"
     more = f"  select: teacher\n  teacher: {models['transformer']}\n  likelihood: sum\n"
     settings.write_text(FEW.format(models["difformer"]) + more)
-    page = compare([], test=test_set, out=tmp_path / "out", settings=settings, terms=CPU)
+    page = compare([], test=test_set, out=tmp_path / "out", settings=settings, options=CPU)
     assert "likelihood = sum" in page
 
 
@@ -183,7 +189,11 @@ def test_mistakes_are_named_before_anything_is_generated(
         settings.write_text(text)
         with pytest.raises(Problem, match=match):
             compare(
-                [model] if folders is None else folders, test=test_set, out=out, settings=settings, terms=CPU
+                [model] if folders is None else folders,
+                test=test_set,
+                out=out,
+                settings=settings,
+                options=CPU,
             )
         assert not out.exists()
 
@@ -200,6 +210,6 @@ def test_mistakes_are_named_before_anything_is_generated(
     problem("", "nothing to compare", folders=[])
     problem("", "nowhere is not a complete model", folders=[tmp_path / "nowhere"])
     with pytest.raises(Problem, match="no published rows for the task 'x'"):
-        compare([model], test=test_set, out=out, reported="x", terms=CPU)
+        compare([model], test=test_set, out=out, reported="x", options=CPU)
     with pytest.raises(Problem, match="at least 1 sentence"):
-        Terms(batch=0)
+        CompareOptions(batch=0)

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 from noise2text import load
-from noise2text.commands.display import Quiet
-from noise2text.commands.distill import Distilled, distill
+from noise2text.commands.display import SilentDisplay
+from noise2text.commands.distill import DistillResult, distill
 from noise2text.commands.train import train
 from noise2text.core.errors import Problem, Stopped
 from noise2text.data.corpus import read_pairs
-from noise2text.models import System
+from noise2text.models import Model
 
 from ..conftest import SMALL
-from ..teams import meeting_place, who
+from ..teams import open_store, rank_environment
 
-HOW: dict[str, Any] = {"beam": 2}
+OVERRIDES: dict[str, Any] = {"beam": 2}
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def corpus(dates: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def expected(teacher: Path, corpus: Path) -> list[tuple[str, str]]:
     """What the teacher answers when it is asked directly."""
     sources = [json.loads(line)["src"] for line in corpus.read_text().splitlines()]
-    texts = load(teacher, device="cpu").generate(sources, **HOW).texts
+    texts = load(teacher, device="cpu").generate(sources, **OVERRIDES).texts
     pairs = zip(sources, texts, strict=True)
     return [(source, text) for source, text in pairs if source.strip() and text.strip()]
 
@@ -62,9 +62,9 @@ def test_the_corpus_holds_the_teachers_texts_in_the_order_of_the_input(
     teacher: Path, corpus: Path, expected: list[tuple[str, str]], tmp_path: Path
 ) -> None:
     output = tmp_path / "new" / "distilled.jsonl"
-    done = distill(teacher, input=str(corpus), output=output, settings=HOW, batch=4, device="cpu")
+    done = distill(teacher, input=str(corpus), output=output, overrides=OVERRIDES, batch=4, device="cpu")
     assert pairs_of(output) == expected
-    assert done == Distilled(pairs=len(expected), left_out=40 - len(expected))
+    assert done == DistillResult(pairs=len(expected), left_out=40 - len(expected))
     assert len(expected) <= 38, "what training would refuse is left out"
     assert list(output.parent.iterdir()) == [output], "the parts are gone"
 
@@ -73,7 +73,7 @@ def test_training_takes_the_result(
     teacher: Path, corpus: Path, expected: list[tuple[str, str]], dates: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "distilled.jsonl"
-    distill(teacher, input=str(corpus), output=output, settings=HOW, device="cpu")
+    distill(teacher, input=str(corpus), output=output, overrides=OVERRIDES, device="cpu")
     train(
         "difformer",
         train=str(output),
@@ -94,11 +94,11 @@ def test_every_form_of_corpus_is_read(
     plain.write_text("".join(f"{source}\n" for source in sources))
     table.write_text("".join(f"{source}\tany\n" for source in sources))
     name = {"txt": str(plain), "tsv": str(table), "parallel": f"{plain},{corpus}"}[form]
-    distill(teacher, input=name, output=tmp_path / "out.jsonl", settings=HOW, device="cpu")
+    distill(teacher, input=name, output=tmp_path / "out.jsonl", overrides=OVERRIDES, device="cpu")
     assert pairs_of(tmp_path / "out.jsonl") == expected
 
 
-class Watched(Quiet):
+class ProgressRecorder(SilentDisplay):
     """Remembers how far it was at each window."""
 
     def __init__(self) -> None:
@@ -114,15 +114,15 @@ class Killed(Exception):
 
 def interrupted(monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
     """Let the process die after so many windows."""
-    whole, calls = System.generate, [0]
+    whole, calls = Model.generate, [0]
 
-    def generate(self: System, *arguments: Any, **settings: Any) -> Any:
+    def generate(self: Model, *arguments: Any, **overrides: Any) -> Any:
         calls[0] += 1
         if calls[0] > after:
             raise Killed
-        return whole(self, *arguments, **settings)
+        return whole(self, *arguments, **overrides)
 
-    monkeypatch.setattr(System, "generate", generate)
+    monkeypatch.setattr(Model, "generate", generate)
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"src": "hal', b'{"src": "x", "trg": "y"}'])
@@ -135,7 +135,7 @@ def test_a_run_that_was_killed_goes_on_where_it_stopped(
     torn: bytes,
 ) -> None:
     output, part = tmp_path / "out.jsonl", tmp_path / "out.jsonl.part-0-of-1"
-    order: dict[str, Any] = {"input": str(corpus), "output": output, "settings": HOW, "device": "cpu"}
+    order: dict[str, Any] = {"input": str(corpus), "output": output, "settings": OVERRIDES, "device": "cpu"}
     with monkeypatch.context() as patch:
         interrupted(patch, after=1)
         with pytest.raises(Killed):
@@ -145,7 +145,7 @@ def test_a_run_that_was_killed_goes_on_where_it_stopped(
     assert written.count(b"\n") == 1 + 16, "what made it, and a window of sixteen batches"
     part.write_bytes(written + torn)
 
-    display = Watched()
+    display = ProgressRecorder()
     distill(teacher, batch=1, display=display, **order)
     assert pairs_of(output) == expected
     assert display.seen == [32, 40]
@@ -154,10 +154,10 @@ def test_a_run_that_was_killed_goes_on_where_it_stopped(
 def test_ctrl_c_says_how_to_go_on(
     teacher: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(self: System, *arguments: Any, **settings: Any) -> Any:
+    def stop(self: Model, *arguments: Any, **overrides: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(System, "generate", stop)
+    monkeypatch.setattr(Model, "generate", stop)
     with pytest.raises(Stopped, match="the same command goes on"):
         distill(teacher, input=str(corpus), output=tmp_path / "out.jsonl", device="cpu")
 
@@ -166,7 +166,7 @@ def begun(teacher: Path, corpus: Path, output: Path, monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patch:
         interrupted(patch, after=1)
         with pytest.raises(Killed):
-            distill(teacher, input=str(corpus), output=output, settings=HOW, batch=1, device="cpu")
+            distill(teacher, input=str(corpus), output=output, overrides=OVERRIDES, batch=1, device="cpu")
     return output.with_name(f"{output.name}.part-0-of-1")
 
 
@@ -180,20 +180,20 @@ def test_what_belongs_to_another_run_is_refused_and_kept(
     other, short = tmp_path / "other.jsonl", tmp_path / "short.jsonl"
     other.write_text("".join([*lines[:3], lines[4], lines[3], *lines[5:]]))
     short.write_text("".join(lines[:10]))
-    for name, settings, match in (
-        (other, HOW, "line 5 does not belong to line 4 of the input"),
-        (short, HOW, "line 12 does not belong to the end of the input"),
+    for name, overrides, match in (
+        (other, OVERRIDES, "line 5 does not belong to line 4 of the input"),
+        (short, OVERRIDES, "line 12 does not belong to the end of the input"),
         (corpus, {"beam": 3}, r"begun with another how: .*beam=2.*beam=3"),
     ):
         with pytest.raises(Problem, match=match):
-            distill(teacher, input=str(name), output=output, settings=settings, batch=1, device="cpu")
+            distill(teacher, input=str(name), output=output, overrides=overrides, batch=1, device="cpu")
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
     bracketed = tmp_path / "[out].jsonl"
     bracketed.with_name(part.name.replace(output.name, bracketed.name)).write_bytes(kept)
     for other in (output, bracketed):
         with pytest.raises(Problem, match="begun by 1 processes: go on with as many, not 2"):
-            distill(teacher, input=str(corpus), output=other, settings=HOW, device="cpu")
+            distill(teacher, input=str(corpus), output=other, overrides=OVERRIDES, device="cpu")
     assert part.read_bytes() == kept
 
 
@@ -205,7 +205,7 @@ def test_mistakes_are_named(teacher: Path, corpus: Path, tmp_path: Path) -> None
         with pytest.raises(Problem, match=match):
             distill(teacher, input=str(input), output=output, device="cpu", **changes)
 
-    problem("there is no setting 'beem'; did you mean beam", settings={"beem": "3"})
+    problem("there is no setting 'beem'; did you mean beam", overrides={"beem": "3"})
     problem("no file", input=tmp_path / "nowhere.txt")
     problem("nothing to distil", input=empty)
     problem("at least 1 sentence", batch=0)
@@ -225,11 +225,11 @@ def test_two_processes_make_the_same_corpus_as_one(
     output = tmp_path / "out.jsonl"
     command = [sys.executable, "-m", "noise2text", "distill", str(teacher), "--input", str(corpus)]
     command += ["--output", str(output), "--beam", "2", "--device", "cpu", "--batch", "1"]
-    with meeting_place(2) as place:
+    with open_store(2) as store_environment:
         processes = [
             subprocess.Popen(
                 command,
-                env=os.environ | place | who(rank),
+                env=os.environ | store_environment | rank_environment(rank),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,

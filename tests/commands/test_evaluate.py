@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from noise2text.commands.evaluate import Files, evaluate_files
+from noise2text.commands.evaluate import EvaluationFiles, evaluate_files
 from noise2text.core.errors import Problem
-from noise2text.metrics.metrics import diversity, evaluate, find_metrics
+from noise2text.metrics.metrics import evaluate, evaluate_diversity, find_metrics
 from noise2text.metrics.significance import paired_bootstrap
 
 TEXTS = ["the cat sat on the mat", "a dog barks", "one two three"]
@@ -28,20 +28,22 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_texts_alone_are_what_evaluate_says(folder: Path) -> None:
-    found = evaluate_files(Files(str(folder / "hyp.txt"), str(folder / "ref.txt")))
+    found = evaluate_files(EvaluationFiles(str(folder / "hyp.txt"), str(folder / "ref.txt")))
     assert found == evaluate(TEXTS, [[one] for one in REFERENCES])
 
 
 @pytest.mark.parametrize(("texts", "candidates"), [("hyp.jsonl", None), ("hyp.txt", "hyp.jsonl")])
 def test_candidates_give_diversity(folder: Path, texts: str, candidates: str | None) -> None:
     own = None if candidates is None else str(folder / candidates)
-    found = evaluate_files(Files(str(folder / texts), str(folder / "ref.txt"), candidates=own))
-    assert found["diversity"] == diversity(SETS)
+    found = evaluate_files(EvaluationFiles(str(folder / texts), str(folder / "ref.txt"), candidates=own))
+    assert found["diversity"] == evaluate_diversity(SETS)
     assert "self_bleu" in found["diversity"]
 
 
 def test_a_rival_is_tested_by_every_metric_asked_for(folder: Path) -> None:
-    files = Files(str(folder / "hyp.txt"), str(folder / "ref.txt"), against=str(folder / "rival.txt"))
+    files = EvaluationFiles(
+        str(folder / "hyp.txt"), str(folder / "ref.txt"), against=str(folder / "rival.txt")
+    )
     metrics = find_metrics("bleu,rouge-l,exact_match")
     found = evaluate_files(files, metrics=metrics, confidence=True)
     rivals = {"rival": ["the cat", "a dog", "one"], "ours": TEXTS}
@@ -57,13 +59,13 @@ def test_a_rival_is_tested_by_every_metric_asked_for(folder: Path) -> None:
 def test_mistakes_are_named(folder: Path) -> None:
     hyp, ref = str(folder / "hyp.txt"), str(folder / "ref.txt")
     with pytest.raises(Problem, match="has no candidates"):
-        evaluate_files(Files(hyp, ref, candidates=hyp))
+        evaluate_files(EvaluationFiles(hyp, ref, candidates=hyp))
     short = folder / "short.jsonl"
     short.write_text('{"candidates": ["a", "b"]}\n')
     with pytest.raises(Problem, match="1 lines of candidates and 3 texts"):
-        evaluate_files(Files(hyp, ref, candidates=str(short)))
+        evaluate_files(EvaluationFiles(hyp, ref, candidates=str(short)))
     with pytest.raises(Problem, match="against themselves"):
-        evaluate_files(Files(hyp, ref, against=hyp))
+        evaluate_files(EvaluationFiles(hyp, ref, against=hyp))
     (folder / "one.txt").write_text("one\n")
     with pytest.raises(Problem, match="do not pair up"):
-        evaluate_files(Files(hyp, str(folder / "one.txt")))
+        evaluate_files(EvaluationFiles(hyp, str(folder / "one.txt")))

@@ -13,37 +13,37 @@ import pytest
 import torch
 
 from noise2text import load
-from noise2text.acceleration.int8 import has_int8
-from noise2text.acceleration.onnx_runtime import Sessions
-from noise2text.commands.bench import bench, report
-from noise2text.commands.export import check, export, require_room
-from noise2text.commands.inspect import look
+from noise2text.acceleration.int8 import has_fast_int8
+from noise2text.acceleration.onnx_runtime import OnnxDenoiser
+from noise2text.commands.bench import bench, bench_report
+from noise2text.commands.export import check_export, export, require_export_folder
+from noise2text.commands.inspect import inspect_model
 from noise2text.core.errors import Problem
 from noise2text.data.layouts.canvas import Source
 from noise2text.data.tokenizer import learn_characters
-from noise2text.models import Diffusion, System
-from noise2text.models.exported import network_of
-from noise2text.models.folder import engine_of, save
+from noise2text.models import DiffusionModel, Model
+from noise2text.models.exported import find_network
+from noise2text.models.folder import load_engine, save
 from noise2text.models.registry import find_recipe
-from noise2text.nn.denoiser import Level, Memory
+from noise2text.nn.denoiser import EncoderOutput, NoiseLevel
 
 from ..conftest import SMALL, lively
 
 TEXTS = ["sunday, 7 april 1957", "12. mai 2001", "x", "1 june 1999, a long way to write a date"]
-HOW: dict[str, Any] = {"steps": 3, "stop_early": 0, "seed": 3}
+OVERRIDES: dict[str, Any] = {"steps": 3, "stop_early": 0, "seed": 3}
 
 
 def trained(name: str, folder: Path, **changes: Any) -> Path:
     """A folder of a small model with random weights."""
     tokenizer = learn_characters(["abcdefghijklmnopqrstuvwxyz áéíóúäöüûç,.-0123456789"])
     recipe = find_recipe(name)
-    tiny = recipe.settings("tiny")
+    tiny = recipe.preset("tiny")
     known = {field.name for field in dataclasses.fields(tiny)}
     chosen = {key: value for key, value in (SMALL | changes).items() if key in known}
     settings = recipe.resolve(dataclasses.replace(tiny, **chosen), tokenizer)
     torch.manual_seed(0)
-    system: System = lively(recipe.build(settings, tokenizer))
-    save(folder, system, recipe=name, settings=settings)
+    system: Model = lively(recipe.build(settings, tokenizer))
+    save(folder, system, recipe=name, config=settings)
     return folder
 
 
@@ -51,7 +51,7 @@ def trained(name: str, folder: Path, **changes: Any) -> Path:
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small Difformer of one layer a side, whose export takes little time."""
     folder = tmp_path_factory.mktemp("export") / "model"
-    return trained("difformer", folder, factor=2.0, decoder_layers=1)
+    return trained("difformer", folder, noise_factor=2.0, decoder_layers=1)
 
 
 @pytest.fixture(scope="module")
@@ -68,10 +68,10 @@ def pair(model: Path, exported: Path) -> tuple[Any, Any]:
 
 def test_the_texts_are_those_of_torch_in_any_batch(model: Path, exported: Path) -> None:
     theirs, ours = pair(model, exported)
-    expected = theirs.generate(TEXTS, **HOW)
+    expected = theirs.generate(TEXTS, **OVERRIDES)
     assert len({text for texts in expected.candidates for text in texts}) > 3  # there is something to compare
     for batch in (1, 3):
-        made = ours.generate(TEXTS, batch=batch, **HOW)
+        made = ours.generate(TEXTS, batch=batch, **OVERRIDES)
         assert made.candidates == expected.candidates
         for mine, known in zip(made.scores, expected.scores, strict=True):
             assert mine == pytest.approx(known, abs=1e-4)
@@ -87,13 +87,13 @@ def test_estimates_agree_at_other_sizes_than_the_exported_ones(
     found = []
     for system in pair(model, exported):
         denoiser = system.denoiser
-        memory: Memory = denoiser.read(source)
+        encoded: EncoderOutput = denoiser.encode(source)
         torch.manual_seed(2)
         z = torch.randn(sentences * candidates, length, 8)
-        canvas = system.layout.prompt(source, torch.full((sentences, candidates), length), width=length)
-        level = Level(torch.ones(1, 1, 1), torch.ones(1, 1, 1), torch.full((1, 1), 0.3))
-        estimate = denoiser(z, level, memory, denoiser.hold(canvas), z / 2)
-        found.append([memory.states, memory.keys, estimate.mean, estimate.hidden, denoiser.logits(estimate)])
+        canvas = system.layout.make_prompt(source, torch.full((sentences, candidates), length), width=length)
+        level = NoiseLevel(torch.ones(1, 1, 1), torch.ones(1, 1, 1), torch.full((1, 1), 0.3))
+        estimate = denoiser(z, level, encoded, denoiser.constrain(canvas), z / 2)
+        found.append([encoded.states, encoded.keys, estimate.z0, estimate.hidden, denoiser.logits(estimate)])
     for expected, made in zip(*found, strict=True):
         torch.testing.assert_close(made, expected, atol=1e-4, rtol=1e-4)
 
@@ -112,16 +112,16 @@ def test_estimates_agree_at_other_sizes_than_the_exported_ones(
 )
 def test_control_works_as_in_torch(model: Path, exported: Path, wish: dict[str, Any]) -> None:
     theirs, ours = pair(model, exported)
-    expected = theirs.generate(TEXTS[:2], **HOW, **wish).candidates
-    assert ours.generate(TEXTS[:2], **HOW, **wish).candidates == expected
+    expected = theirs.generate(TEXTS[:2], **OVERRIDES, **wish).candidates
+    assert ours.generate(TEXTS[:2], **OVERRIDES, **wish).candidates == expected
 
 
 def test_an_exported_model_has_no_weights_of_the_network(model: Path, exported: Path) -> None:
-    (network,) = [part for part in load(exported).modules() if isinstance(part, Sessions)]
+    (network,) = [part for part in load(exported).modules() if isinstance(part, OnnxDenoiser)]
     assert {name for name, _ in network.named_parameters()} == {"space.table"}
     smaller, larger = (folder / "model.safetensors" for folder in (exported, model))
     assert smaller.stat().st_size < larger.stat().st_size / 2
-    assert look(exported)["model"]["parameters"] == look(model)["model"]["parameters"]
+    assert inspect_model(exported)["model"]["parameters"] == inspect_model(model)["model"]["parameters"]
 
 
 def test_files_tell_nothing_of_where_they_were_made(exported: Path) -> None:
@@ -132,10 +132,10 @@ def test_files_tell_nothing_of_where_they_were_made(exported: Path) -> None:
 
 def test_the_check_counts_the_texts_that_are_the_same(model: Path, exported: Path) -> None:
     settings = {"steps": 2, "stop_early": 0}
-    (found,) = check(model, exported, TEXTS, settings=settings)
+    (found,) = check_export(model, exported, TEXTS, overrides=settings)
     assert (found.precision, found.same, found.texts) == ("float32", 4, 4)
-    other = trained("difformer", model.parent / "other", factor=2.0, decoder_layers=1, embedding=16)
-    (found,) = check(other, exported, TEXTS, settings=settings)
+    other = trained("difformer", model.parent / "other", noise_factor=2.0, decoder_layers=1, embedding_dim=16)
+    (found,) = check_export(other, exported, TEXTS, overrides=settings)
     assert found.same < 4
 
 
@@ -170,10 +170,10 @@ def test_an_export_that_was_stopped_can_be_made_again(tmp_path: Path) -> None:
     """What it left are graphs alone; a folder with anything else in it is somebody's."""
     for name in ("read.onnx", "step.onnx.draft"):
         (tmp_path / name).write_bytes(b"")
-    require_room(tmp_path)
+    require_export_folder(tmp_path)
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(Problem, match="holds something else"):
-        require_room(tmp_path)
+        require_export_folder(tmp_path)
 
 
 @pytest.mark.parametrize("package", ["onnxruntime", "onnxscript", "onnx"])
@@ -213,7 +213,7 @@ def test_int8_is_refused_where_sums_are_not_exact(
     config = json.loads((copy / "config.json").read_text())
     config["engine"]["precision"] = "int8"
     (copy / "config.json").write_text(json.dumps(config))
-    monkeypatch.setattr("noise2text.models.exported.has_int8", lambda: False)
+    monkeypatch.setattr("noise2text.models.exported.has_fast_int8", lambda: False)
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     with pytest.raises(Problem, match="VNNI"):
         load(copy)
@@ -222,28 +222,28 @@ def test_int8_is_refused_where_sums_are_not_exact(
 @pytest.mark.long
 def test_int8_writes_what_torch_writes_in_int8_in_any_batch(model: Path, tmp_path: Path) -> None:
     engine = export(model, tmp_path / "out", precision="int8")
-    assert engine_of(tmp_path / "out") == engine
-    if not has_int8():  # it is refused here, as the test above says
+    assert load_engine(tmp_path / "out") == engine
+    if not has_fast_int8():  # it is refused here, as the test above says
         return
     theirs, ours = load(model, device="cpu", precision="int8"), load(tmp_path / "out")
-    together = ours.generate(TEXTS, **HOW)
-    assert together.candidates == theirs.generate(TEXTS, **HOW).candidates
-    assert ours.generate(TEXTS, batch=1, **HOW).candidates == together.candidates
+    together = ours.generate(TEXTS, **OVERRIDES)
+    assert together.candidates == theirs.generate(TEXTS, **OVERRIDES).candidates
+    assert ours.generate(TEXTS, batch=1, **OVERRIDES).candidates == together.candidates
 
 
 @pytest.mark.long
 def test_the_same_model_gives_the_same_files(model: Path, exported: Path, tmp_path: Path) -> None:
-    assert export(model, tmp_path / "out") == engine_of(exported)
+    assert export(model, tmp_path / "out") == load_engine(exported)
 
 
 def test_the_products_of_an_exported_model_are_not_counted(exported: Path) -> None:
     system = load(exported)
     few = {"batches": "1", "steps": "1", "candidates": "1", "length": 5, "input": None, "peer": None}
-    lines = list(report(system, exported, **few, as_json=False))  # type: ignore[arg-type]
+    lines = list(bench_report(system, exported, **few, as_json=False))  # type: ignore[arg-type]
     assert lines[2].endswith("–")
     plain = load(exported.parent / "model", device="cpu")
     (row,) = bench(plain, batches=[1], steps=[1], candidates=[1], length=5)
-    assert row.share > 0
+    assert row.peak_fraction > 0
 
 
 def test_what_embeds_its_source_by_another_table_is_refused(tmp_path: Path) -> None:
@@ -264,9 +264,9 @@ def test_what_embeds_its_source_by_another_table_is_refused(tmp_path: Path) -> N
         ("diffuseq", {"prefix": "19"}),
         ("diffuseq-kernel", {}),
         ("diffuseq-epsilon", {}),
-        ("diffuseq-guided", {"guidance": 0.5}),
+        ("diffuseq-guided", {"guidance_weight": 0.5}),
         ("diffuseq-mean", {}),
-        ("diffuseq-staggered", {"factor": 2.0}),
+        ("diffuseq-staggered", {"noise_factor": 2.0}),
         ("word-by-word", {}),
         ("diffusion-lm", {}),
     ],
@@ -277,10 +277,14 @@ def test_every_diffusion_recipe_writes_what_torch_writes(
     model = trained(name, tmp_path / "model")
     export(model, tmp_path / "out")
     theirs, ours = pair(model, tmp_path / "out")
-    assert isinstance(network_of(ours), Sessions)
-    how = {key: value for key, value in HOW.items() if key == "seed" or hasattr(theirs.how, key)}
+    assert isinstance(find_network(ours), OnnxDenoiser)
+    how = {
+        key: value
+        for key, value in OVERRIDES.items()
+        if key == "seed" or hasattr(theirs.generation_config, key)
+    }
     expected = theirs.generate(TEXTS, noise_beam=2, **how, **settings)
     assert ours.generate(TEXTS, noise_beam=2, **how, **settings).candidates == expected.candidates
-    assert isinstance(ours, Diffusion)
+    assert isinstance(ours, DiffusionModel)
     if name == "diffusion-lm":
-        assert ours.pairs(2, steps=2) == theirs.pairs(2, steps=2)
+        assert ours.generate_pairs(2, steps=2) == theirs.generate_pairs(2, steps=2)

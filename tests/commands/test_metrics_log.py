@@ -10,18 +10,18 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from noise2text.commands.metrics_log import Metrics
+from noise2text.commands.metrics_log import MetricsLog
 from noise2text.commands.train import train
-from noise2text.training.loop import Tick
+from noise2text.training.loop import StepReport
 
 from ..conftest import SMALL
 
 STEPS = 7
 
 
-def _tick(step: int, **means: float) -> Tick:
+def _report(step: int, **means: float) -> StepReport:
     values = {name: torch.tensor(value) for name, value in means.items()}
-    return Tick(step, torch.tensor(2.0 * step), values, torch.tensor(1.0), 0.1, torch.tensor(10))
+    return StepReport(step, torch.tensor(2.0 * step), values, torch.tensor(1.0), 0.1, torch.tensor(10))
 
 
 def _lines(run: Path) -> list[dict[str, Any]]:
@@ -29,12 +29,12 @@ def _lines(run: Path) -> list[dict[str, Any]]:
 
 
 def test_a_mean_is_over_the_steps_that_have_the_term(tmp_path: Path) -> None:
-    metrics = Metrics(tmp_path, tensorboard=False)
+    metrics = MetricsLog(tmp_path, tensorboard=False)
     for step in (1, 2, 3):
-        metrics.add(_tick(step, vlb=float(step)))
-    metrics.add(_tick(4, nll=7.0, vlb=4.0))
+        metrics.add(_report(step, vlb=float(step)))
+    metrics.add(_report(4, nll=7.0, vlb=4.0))
     metrics.log(4)
-    metrics.add(_tick(5, nll=5.0, vlb=5.0))
+    metrics.add(_report(5, nll=5.0, vlb=5.0))
     metrics.log(5)
     first, second = _lines(tmp_path)
     names = ["step", "loss", "nll", "vlb", "gradient", "rate", "tokens_per_second"]
@@ -47,7 +47,16 @@ def test_a_mean_is_over_the_steps_that_have_the_term(tmp_path: Path) -> None:
 def runs(dates: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """The same run, logged at every step and at every third."""
     files: dict[str, Any] = {name: str(dates / f"{name}.jsonl") for name in ("train", "valid")}
-    names = ("tokenizer", "width", "ffn", "heads", "embedding", "tokens", "warmup", "validation_sentences")
+    names = (
+        "tokenizer",
+        "model_dim",
+        "ffn_dim",
+        "heads",
+        "embedding_dim",
+        "tokens",
+        "warmup",
+        "validation_sentences",
+    )
     small = {name: SMALL[name] for name in names} | {"accumulate": 2, "generation_steps": 2}
     found = []
     for every in (1, 3):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from noise2text.commands.profile_kernels import OTHERS, by_kind, kind
+from noise2text.commands.profile_kernels import OTHERS, classify_kernel, sum_by_kind
 
 
 @pytest.mark.parametrize(
@@ -38,10 +38,10 @@ from noise2text.commands.profile_kernels import OTHERS, by_kind, kind
     ],
 )
 def test_a_name_tells_what_a_kernel_is_for(name: str, expected: str) -> None:
-    assert kind(name) == expected
+    assert classify_kernel(name) == expected
 
 
 def test_kinds_add_up_the_longest_first() -> None:
-    found = by_kind({"aten::mm": 1.0, "aten::gelu": 3.0, "aten::bmm": 1.5})
+    found = sum_by_kind({"aten::mm": 1.0, "aten::gelu": 3.0, "aten::bmm": 1.5})
     assert found == {"activations": 3.0, "products": 2.5}
     assert list(found) == ["activations", "products"]

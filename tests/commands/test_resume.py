@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 import torch
 
-from noise2text.commands.display import Quiet
+from noise2text.commands.display import SilentDisplay
 from noise2text.commands.train import train
-from noise2text.commands.validation import Validation
+from noise2text.commands.validation import Validator
 from noise2text.core.errors import Problem, Stopped
-from noise2text.core.locks import alone_in
-from noise2text.training.checkpoint import latest
+from noise2text.core.locks import lock_folder
+from noise2text.training.checkpoint import find_checkpoint
 
 from ..conftest import SMALL
 
@@ -29,10 +29,10 @@ CHANGES = SMALL | {
     "save_every": 4,
     "validate_every": 5,
     "dropout": 0.1,
-    "ema": 0.9,
-    "average": 2,
+    "ema_decay": 0.9,
+    "average_best": 2,
     "accumulate": 2,
-    "tokens": 128,
+    "max_tokens": 128,
 }
 
 
@@ -40,7 +40,7 @@ class Killed(Exception):
     pass
 
 
-class Trap(Quiet):
+class DyingDisplay(SilentDisplay):
     """Dies at a step, as if the machine had."""
 
     def __init__(self, step: int) -> None:
@@ -65,7 +65,7 @@ def whole(dates: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def same_ending(a: Path, b: Path) -> None:
+def assert_same_run(a: Path, b: Path) -> None:
     for file in ("model.safetensors", "config.json", "metrics.jsonl"):
         first, second = (a / file).read_bytes(), (b / file).read_bytes()
         if file == "metrics.jsonl":
@@ -89,14 +89,14 @@ def test_a_run_that_died_at_any_step_ends_the_same(
 ) -> None:
     out = tmp_path / "run"
     with pytest.raises(Killed):
-        run(dates, out, display=Trap(step), changes={"log_every": 2})
+        run(dates, out, display=DyingDisplay(step), changes={"log_every": 2})
     run(dates, out, resume=True)
-    same_ending(whole, out)
+    assert_same_run(whole, out)
 
 
 def test_only_the_models_that_are_averaged_are_kept(dates: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    run(dates, out, changes={"best_by": "loss", "learning_rate": 0.01, "ema": 0.0})  # each is the best so far
+    run(dates, out, changes={"best_by": "loss", "lr": 0.01, "ema_decay": 0.0})  # each is the best so far
     best = json.loads((out / "checkpoint-00000012" / "training.json").read_text())["best"]
     assert [step for *_, step in best] == [12, 10]
     assert {folder.name for folder in (out / "kept").iterdir()} == {"00000010", "00000012"}
@@ -106,9 +106,11 @@ def test_of_equally_good_models_the_one_of_the_least_loss_is_kept(
     dates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     losses = iter([4.0, 2.0, 3.0])
-    monkeypatch.setattr(Validation, "__call__", lambda self: {"loss": next(losses), "bleu": 0.0})
-    run(dates, tmp_path / "run", changes={"average": 1})
-    best = json.loads((latest(tmp_path / "run") or tmp_path).joinpath("training.json").read_text())["best"]
+    monkeypatch.setattr(Validator, "__call__", lambda self: {"loss": next(losses), "bleu": 0.0})
+    run(dates, tmp_path / "run", changes={"average_best": 1})
+    best = json.loads((find_checkpoint(tmp_path / "run") or tmp_path).joinpath("training.json").read_text())[
+        "best"
+    ]
     assert best == [[0.0, 2.0, 10]]
 
 
@@ -119,7 +121,7 @@ def test_a_checkpoint_from_before_losses_were_kept_goes_on(dates: Path, tmp_path
     old = json.loads(facts.read_text())
     facts.write_text(json.dumps(old | {"best": [[goodness, step] for goodness, _, step in old["best"]]}))
     run(dates, out, resume=True, changes={"steps": 12})
-    assert latest(out) == out / "checkpoint-00000012"
+    assert find_checkpoint(out) == out / "checkpoint-00000012"
 
 
 @pytest.mark.parametrize(
@@ -152,12 +154,12 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again_and_may_save_ofte
 ) -> None:
     out = tmp_path / "run"
     with pytest.raises(Killed):
-        run(dates, out, display=Trap(6), changes={"save_every": 100, "log_every": 2})
-    assert latest(out) is None
+        run(dates, out, display=DyingDisplay(6), changes={"save_every": 100, "log_every": 2})
+    assert find_checkpoint(out) is None
     with pytest.raises(Killed):
-        run(dates, out, display=Trap(2), resume=True, changes={"save_every": 4, "log_every": 2})
+        run(dates, out, display=DyingDisplay(2), resume=True, changes={"save_every": 4, "log_every": 2})
     run(dates, out, resume=True, changes={"save_every": 4})
-    assert latest(out) == out / "checkpoint-00000012"
+    assert find_checkpoint(out) == out / "checkpoint-00000012"
 
 
 def test_a_refused_run_leaves_the_folder_that_was_there(dates: Path, tmp_path: Path) -> None:
@@ -173,7 +175,7 @@ def test_a_refused_run_leaves_the_folder_that_was_there(dates: Path, tmp_path: P
 
 def test_one_folder_has_one_run_at_a_time(dates: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    with alone_in(out):
+    with lock_folder(out):
         for resume in (False, True):
             with pytest.raises(Problem, match="Another process is at work in"):
                 run(dates, out, resume=resume)
@@ -203,7 +205,7 @@ def test_a_process_killed_with_sigkill_ends_the_same(dates: Path, tmp_path: Path
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
     subprocess.run(_command(dates, undisturbed), check=True, env=environment, capture_output=True)
     process = subprocess.Popen(_command(dates, killed), env=environment, stderr=subprocess.DEVNULL)
-    while latest(killed) is None and process.poll() is None:
+    while find_checkpoint(killed) is None and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL, "it ended before it could be killed"
@@ -216,27 +218,27 @@ def test_a_process_stopped_with_ctrl_c_says_how_to_go_on(dates: Path, tmp_path: 
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     command = _command(dates, tmp_path / "run", steps=100_000)
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
-    while latest(tmp_path / "run") is None and process.poll() is None:
+    while find_checkpoint(tmp_path / "run") is None and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate()
+    _, stderr = process.communicate()
     assert process.returncode == 130
-    assert "--resume" in said
-    assert "Traceback" not in said
+    assert "--resume" in stderr
+    assert "Traceback" not in stderr
 
 
 def test_a_half_written_checkpoint_is_not_taken(dates: Path, whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     with pytest.raises(Killed):
-        run(dates, out, display=Trap(6))
+        run(dates, out, display=DyingDisplay(6))
     (out / "checkpoint.draft").mkdir()
     (out / "checkpoint.draft" / "model.safetensors").write_bytes(b"half")
-    assert latest(out) == out / "checkpoint-00000004"
+    assert find_checkpoint(out) == out / "checkpoint-00000004"
     run(dates, out, resume=True)
-    same_ending(whole, out)
+    assert_same_run(whole, out)
 
 
-class Interrupter(Quiet):
+class Interrupter(SilentDisplay):
     """Presses Ctrl-C."""
 
     def progress(self, step: int, summary: str) -> None:
@@ -248,9 +250,9 @@ def test_ctrl_c_saves_and_the_run_can_go_on(dates: Path, whole: Path, tmp_path: 
     out = tmp_path / "run"
     with pytest.raises(Stopped, match="step 6"):
         run(dates, out, display=Interrupter())
-    assert latest(out) == out / "checkpoint-00000006"
+    assert find_checkpoint(out) == out / "checkpoint-00000006"
     run(dates, out, resume=True)
-    same_ending(whole, out)
+    assert_same_run(whole, out)
 
 
 def test_a_loss_that_is_not_a_number_stops_and_leaves_the_last_good_checkpoint(
@@ -258,7 +260,7 @@ def test_a_loss_that_is_not_a_number_stops_and_leaves_the_last_good_checkpoint(
 ) -> None:
     out = tmp_path / "run"
     with pytest.raises(Killed):
-        run(dates, out, display=Trap(6))
+        run(dates, out, display=DyingDisplay(6))
     kept = {file.name: file.read_bytes() for file in (out / "checkpoint-00000004").iterdir()}
     checkpoint = out / "checkpoint-00000004" / "model.safetensors"
     poisoned = out / "poisoned.safetensors"
@@ -268,7 +270,7 @@ def test_a_loss_that_is_not_a_number_stops_and_leaves_the_last_good_checkpoint(
     with pytest.raises(Problem, match=r"not a number at step 5.*checkpoint-00000004 is intact"):
         run(dates, out, resume=True)
     assert {file.name: file.read_bytes() for file in (out / "checkpoint-00000004").iterdir()} == kept
-    assert latest(out) == out / "checkpoint-00000004"
+    assert find_checkpoint(out) == out / "checkpoint-00000004"
 
 
 def _poison(source: Path, target: Path) -> None:
@@ -289,28 +291,28 @@ def test_a_resumed_run_may_train_longer_but_not_otherwise(dates: Path, tmp_path:
     out = tmp_path / "run"
     run(dates, out, changes={"steps": 4})
     with pytest.raises(Problem, match="width"):
-        run(dates, out, resume=True, changes={"steps": 4, "width": 64})
+        run(dates, out, resume=True, changes={"steps": 4, "model_dim": 64})
     with pytest.raises(Problem, match="with --train"):
         train("difformer", train="other.jsonl", valid=str(dates / "valid.jsonl"), out=out, resume=True)
     run(dates, out, resume=True, changes={"steps": 8})
-    assert latest(out) == out / "checkpoint-00000008"
+    assert find_checkpoint(out) == out / "checkpoint-00000008"
 
 
-class Listening(Quiet):
+class RecordingDisplay(SilentDisplay):
     """A display that keeps what it was told."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    def say(self, line: str) -> None:
+    def show_line(self, line: str) -> None:
         self.said.append(line)
 
 
 def test_resume_without_a_run_starts_one_and_says_so(dates: Path, whole: Path, tmp_path: Path) -> None:
-    display = Listening()
+    display = RecordingDisplay()
     run(dates, tmp_path / "new", resume=True, display=display)
     assert "no run in" in display.said[0]
-    same_ending(whole, tmp_path / "new")
+    assert_same_run(whole, tmp_path / "new")
 
 
 def test_a_refused_run_without_a_step_can_be_started_otherwise(dates: Path, tmp_path: Path) -> None:
@@ -323,7 +325,7 @@ def test_a_refused_run_without_a_step_can_be_started_otherwise(dates: Path, tmp_
     run(dates, out, resume=True, changes={"steps": 4})
     with pytest.raises(Problem, match="with --train"):  # nothing of a run with steps is lost
         train("difformer", train=str(empty), valid=str(dates / "valid.jsonl"), out=out, resume=True)
-    assert latest(out) == out / "checkpoint-00000004"
+    assert find_checkpoint(out) == out / "checkpoint-00000004"
 
 
 def test_damaged_files_of_a_run_are_one_sentence_or_left_out(dates: Path, tmp_path: Path) -> None:

@@ -17,17 +17,17 @@ from noise2text.commands.train_classifier import train_classifier
 from noise2text.core.errors import Problem
 from noise2text.data.dates import write_days
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.classifier_guidance import Guidance
-from noise2text.diffusion.sampler import Steer
-from noise2text.generation.config import DiffusionSettings
-from noise2text.models import Diffusion, System
+from noise2text.diffusion.classifier_guidance import ClassifierGuidance
+from noise2text.diffusion.sampler import Guide
+from noise2text.generation.config import DiffusionGenerationConfig
+from noise2text.models import DiffusionModel, Model
 from noise2text.models.folder import load, save
 from noise2text.models.registry import find_recipe, recipes
-from noise2text.training.classifier import fingerprint, load_classifier
+from noise2text.training.classifier import fingerprint_embeddings, load_classifier
 
 from ..conftest import lively, shrunk
 
-QUICK = {"steps": 3, "batch": 4, "width": 16, "ffn": 16, "heads": 2, "layers": 1, "warmup": 1}
+QUICK = {"steps": 3, "batch": 4, "model_dim": 16, "ffn_dim": 16, "heads": 2, "layers": 1, "warmup": 1}
 TEXTS = ["1957", "2001", "1987"]
 Made = tuple[Path, Path]  # the model's folder and its classifier's
 
@@ -45,9 +45,9 @@ def make(days: Path, tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFact
 
     def made(name: str, **changes: Any) -> Made:
         recipe, folder = find_recipe(name), tmp_path_factory.mktemp(name)
-        settings = shrunk(recipe.settings("tiny"), **changes)
+        settings = shrunk(recipe.preset("tiny"), **changes)
         torch.manual_seed(0)
-        save(folder / "model", recipe.build(settings, tokenizer), recipe=name, settings=settings)
+        save(folder / "model", recipe.build(settings, tokenizer), recipe=name, config=settings)
         files: dict[str, Any] = {split: str(days / f"{split}.jsonl") for split in ("train", "valid")}
         train_classifier(folder / "model", out=folder / "guide", changes=QUICK, device="cpu", **files)
         return folder / "model", folder / "guide"
@@ -55,7 +55,7 @@ def make(days: Path, tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFact
     return made
 
 
-def system_of(folder: Path) -> System:
+def build_model(folder: Path) -> Model:
     return load(folder, device="cpu")
 
 
@@ -65,44 +65,44 @@ def test_every_diffusion_can_be_steered_and_off_is_the_plain_model_to_the_bit(
 ) -> None:
     with torch.device("meta"):
         diffuses = isinstance(
-            find_recipe(name).build(find_recipe(name).settings("tiny"), tokenizer), Diffusion
+            find_recipe(name).build(find_recipe(name).preset("tiny"), tokenizer), DiffusionModel
         )
     if not diffuses:
         with pytest.raises(Problem, match="not a diffusion model"):
             make(name)
         return
     model, guide = make(name)
-    system = system_of(model)
-    how: dict[str, Any] = {"steps": 4, "stop_early": 0, "noise_beam": 2, "prefix": "19"}
-    how |= {"trace": True, "clamp": False}  # rounding would hide a small move
-    how |= {"fluency": 0.0}  # it would outweigh a classifier that knows nothing yet
+    system = build_model(model)
+    overrides: dict[str, Any] = {"steps": 4, "stop_early": 0, "noise_beam": 2, "prefix": "19"}
+    overrides |= {"trace": True, "clamp": False}  # rounding would hide a small move
+    overrides |= {"fluency": 0.0}  # it would outweigh a classifier that knows nothing yet
     steered: dict[str, Any] = {"guide": str(guide), "guide_class": "july"}
-    plain = system.generate(TEXTS, **how)
-    off = system.generate(TEXTS, **how, **steered, guide_steps=0)
+    plain = system.generate(TEXTS, **overrides)
+    off = system.generate(TEXTS, **overrides, **steered, guide_steps=0)
     assert (off.texts, off.scores) == (plain.texts, plain.scores)
-    on = system.generate(TEXTS, **how, **steered)
+    on = system.generate(TEXTS, **overrides, **steered)
     assert on.scores != plain.scores
     assert all(stop.text.startswith("19") for trace in on.traces for stop in trace)
-    again = system.generate(TEXTS, **how, **steered)
+    again = system.generate(TEXTS, **overrides, **steered)
     assert on.scores == again.scores
-    other = system.generate(TEXTS, **how, guide=str(guide), guide_class="may")
+    other = system.generate(TEXTS, **overrides, guide=str(guide), guide_class="may")
     assert other.scores != on.scores
 
 
 def test_word_by_word_is_steered_where_it_writes(
     make: Callable[..., Made], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, guide = make("word-by-word", reach=3)
+    model, guide = make("word-by-word", max_word_tokens=3)
     steered: list[list[int]] = []
-    over = Guidance.over
+    over = ClassifierGuidance.for_positions
 
-    def told(self: Guidance, where: torch.Tensor) -> Steer:
+    def record_mask(self: ClassifierGuidance, where: torch.Tensor) -> Guide:
         steered.append(where.sum(1).tolist())
         return over(self, where)
 
-    monkeypatch.setattr(Guidance, "over", told)
-    how: dict[str, Any] = {"steps": 2, "stop_early": 0, "guide": str(guide), "guide_class": "may"}
-    lively(system_of(model)).generate(TEXTS[:1], fluency=0.0, **how)
+    monkeypatch.setattr(ClassifierGuidance, "over", record_mask)
+    overrides: dict[str, Any] = {"steps": 2, "stop_early": 0, "guide": str(guide), "guide_class": "may"}
+    lively(build_model(model)).generate(TEXTS[:1], fluency=0.0, **overrides)
     assert steered[0] == [3]  # as far as the first walk reaches
     assert len(steered) > 1
     assert all(later > before for before, later in itertools.pairwise(steered))
@@ -115,10 +115,10 @@ def pair(make: Callable[..., Made]) -> Made:
 
 def test_it_steers_the_same_where_the_caller_is_in_inference_mode(pair: Made) -> None:
     model, guide = pair
-    how: dict[str, Any] = {"steps": 3, "stop_early": 0, "guide": str(guide), "guide_class": "may"}
-    plain = system_of(model).generate(TEXTS, **how)
+    overrides: dict[str, Any] = {"steps": 3, "stop_early": 0, "guide": str(guide), "guide_class": "may"}
+    plain = build_model(model).generate(TEXTS, **overrides)
     with torch.inference_mode():
-        made = system_of(model).generate(TEXTS, **how)
+        made = build_model(model).generate(TEXTS, **overrides)
     assert made.candidates == plain.candidates
 
 
@@ -136,19 +136,19 @@ def test_a_folder_is_two_files_and_the_accuracy_is_of_each_time(
 
 def test_the_fingerprint_is_of_the_embeddings_whatever_their_precision(pair: Made) -> None:
     exact, rounded = (load(pair[0], device="cpu", precision=p) for p in ("float32", "bfloat16"))
-    assert isinstance(exact, Diffusion)
-    assert isinstance(rounded, Diffusion)
-    name = fingerprint(exact.denoiser.space)
-    assert fingerprint(rounded.denoiser.space) == name
+    assert isinstance(exact, DiffusionModel)
+    assert isinstance(rounded, DiffusionModel)
+    name = fingerprint_embeddings(exact.denoiser.embedding)
+    assert fingerprint_embeddings(rounded.denoiser.embedding) == name
     with torch.no_grad():
-        exact.denoiser.space.table[0, 0] += 1
-    assert fingerprint(exact.denoiser.space) != name
+        exact.denoiser.embedding.weight[0, 0] += 1
+    assert fingerprint_embeddings(exact.denoiser.embedding) != name
 
 
 def test_what_cannot_steer_is_named(pair: Made, tmp_path: Path) -> None:
     model, guide = pair
-    system = system_of(model)
-    assert isinstance(system, Diffusion)
+    system = build_model(model)
+    assert isinstance(system, DiffusionModel)
     cases: list[tuple[dict[str, Any], str]] = [
         ({"guide": str(guide)}, "need each other"),
         ({"guide_class": "may"}, "need each other"),
@@ -157,30 +157,30 @@ def test_what_cannot_steer_is_named(pair: Made, tmp_path: Path) -> None:
         ({"guide": str(guide), "guide_class": "may", "eta": 0.0}, "fresh noise"),
         ({"guide": str(guide), "guide_class": "may", "guide_steps": -1}, "guide_steps"),
     ]
-    for how, named in cases:
+    for overrides, named in cases:
         with pytest.raises(Problem, match=named):
-            system.generate(TEXTS, steps=2, **how)
-    assert DiffusionSettings(guide="a", guide_class="b", eta=0.0, fluency=0.0).guide == "a"
+            system.generate(TEXTS, steps=2, **overrides)
+    assert DiffusionGenerationConfig(guide="a", guide_class="b", eta=0.0, fluency=0.0).guide == "a"
     with torch.no_grad():
-        system.denoiser.space.table.add_(0.1)
+        system.denoiser.embedding.weight.add_(0.1)
     with pytest.raises(Problem, match="belongs to another model"):
         system.generate(TEXTS, guide=str(guide), guide_class="may", steps=2)
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", "{", '{"classifier": {"width": 15}}'])
 def test_a_folder_that_holds_no_classifier_is_named(pair: Made, tmp_path: Path, content: str) -> None:
-    system = system_of(pair[0])
-    assert isinstance(system, Diffusion)
+    system = build_model(pair[0])
+    assert isinstance(system, DiffusionModel)
     (tmp_path / "config.json").write_text(content)
     with pytest.raises(Problem, match=r"config\.json|width"):
-        load_classifier(tmp_path, system.denoiser.space)
+        load_classifier(tmp_path, system.denoiser.embedding)
     config = json.loads((pair[1] / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(Problem, match=r"model\.safetensors"):
-        load_classifier(tmp_path, system.denoiser.space)
+        load_classifier(tmp_path, system.denoiser.embedding)
     save_file({"classes.bias": torch.zeros(2)}, tmp_path / "model.safetensors")
     with pytest.raises(Problem, match=r"model\.safetensors"):
-        load_classifier(tmp_path, system.denoiser.space)
+        load_classifier(tmp_path, system.denoiser.embedding)
 
 
 @pytest.mark.parametrize(
@@ -223,15 +223,15 @@ def test_the_class_rate_rises_under_guidance_and_the_source_still_holds(tmp_path
     small = {
         "max_source": 4,
         "steps": 250,
-        "tokens": 320,
+        "max_tokens": 320,
         "layers": 2,
-        "width": 64,
-        "ffn": 128,
+        "model_dim": 64,
+        "ffn_dim": 128,
         "clamp": False,
     }
     changes = small | {"validate_every": 250, "save_every": 250, "validation_sentences": 2}
     system = train("diffuseq", out=tmp_path / "m", preset="tiny", changes=changes, device="cpu", **files)
-    taught = {"steps": 150, "width": 64, "ffn": 128, "layers": 1, "batch": 32}
+    taught = {"steps": 150, "model_dim": 64, "ffn_dim": 128, "layers": 1, "batch": 32}
     train_classifier(tmp_path / "m", out=tmp_path / "g", changes=taught, device="cpu", **files)
     sources = [str(year) for year in range(1940, 2000)]
     plain = system.generate(sources, steps=20).texts

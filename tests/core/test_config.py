@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from noise2text.core.config import (
-    change,
+    apply_overrides,
     describe,
     option,
     parse_assignments,
     parse_options,
     read_config,
-    require_heads,
-    require_least,
+    require_at_least,
+    require_divisible_heads,
 )
 from noise2text.core.errors import Problem
 
@@ -52,7 +52,7 @@ class Example:
     ],
 )
 def test_values_become_their_fields_type(field: str, given: object, expected: object) -> None:
-    changed = getattr(change(Example(), {field: given}, where="test"), field)
+    changed = getattr(apply_overrides(Example(), {field: given}, origin="test"), field)
     assert changed == expected
     assert type(changed) is type(expected)
 
@@ -73,9 +73,9 @@ def test_values_become_their_fields_type(field: str, given: object, expected: ob
         ({"rate": None}, "rate takes a number"),
     ],
 )
-def test_mistakes_name_the_field_and_the_place(changes: dict[str, object], message: str) -> None:
+def test_mistakes_name_the_field_and_the_place(overrides: dict[str, object], message: str) -> None:
     with pytest.raises(Problem, match=message) as problem:
-        change(Example(), changes, where="test")
+        apply_overrides(Example(), overrides, origin="test")
     assert str(problem.value).startswith("test: ")
 
 
@@ -108,9 +108,9 @@ def test_every_field_says_what_it_is() -> None:
 def test_what_is_not_a_number_is_refused() -> None:
     for value in ("inf", "nan"):
         with pytest.raises(Problem, match="steps takes a whole number"):
-            change(Example(), {"steps": value}, where="here")
+            apply_overrides(Example(), {"steps": value}, origin="here")
     with pytest.raises(Problem, match="rate must be at least 0, not nan"):
-        require_least(Example(rate=float("nan")), 0, "rate")
+        require_at_least(Example(rate=float("nan")), 0, "rate")
 
 
 def test_options_become_settings_and_a_lone_one_is_named() -> None:
@@ -132,16 +132,16 @@ def test_options_become_settings_and_a_lone_one_is_named() -> None:
 )
 def test_what_no_tensor_can_hold_is_no_number(name: str, value: object) -> None:
     with pytest.raises(Problem, match=f"the setting {name} takes a"):
-        change(Example(), {name: value}, where="here")
+        apply_overrides(Example(), {name: value}, origin="here")
 
 
 @dataclass(frozen=True)
 class Shape:
-    width: int
+    model_dim: int
     heads: int
 
 
 @pytest.mark.parametrize("shape", [Shape(0, 4), Shape(-4, 4), Shape(8, 0), Shape(8, -2)])
 def test_width_and_heads_are_positive(shape: Shape) -> None:
     with pytest.raises(Problem, match="at least 1"):
-        require_heads(shape)
+        require_divisible_heads(shape)

@@ -5,25 +5,25 @@ import pytest
 import torch
 from scipy import stats
 
-from noise2text.core.random import _folded, gaussian, key, uniform
+from noise2text.core.random import _fold, gaussian_noise, make_key, uniform
 
 
 def test_noise_is_standard_normal() -> None:
-    noise = gaussian(key(1, torch.arange(64)), 3, 32, 64).flatten().double().numpy()
+    noise = gaussian_noise(make_key(1, torch.arange(64)), 3, 32, 64).flatten().double().numpy()
     assert stats.kstest(noise, "norm").pvalue > 0.01
     assert abs(noise.mean()) < 0.01
     assert abs(noise.std() - 1) < 0.01
 
 
 def test_neighbouring_channels_positions_and_steps_are_uncorrelated() -> None:
-    keys = key(5, torch.arange(100))
-    here = gaussian(keys, 0, 20, 32)
+    keys = make_key(5, torch.arange(100))
+    here = gaussian_noise(keys, 0, 20, 32)
     others = {
         "channel": (here[..., :-1], here[..., 1:]),
         "position": (here[:, :-1], here[:, 1:]),
         "row": (here[:-1], here[1:]),
-        "step": (here, gaussian(keys, 1, 20, 32)),
-        "seed": (here, gaussian(key(6, torch.arange(100)), 0, 20, 32)),
+        "step": (here, gaussian_noise(keys, 1, 20, 32)),
+        "seed": (here, gaussian_noise(make_key(6, torch.arange(100)), 0, 20, 32)),
     }
     for name, (a, b) in others.items():
         correlation = np.corrcoef(a.flatten().numpy(), b.flatten().numpy())[0, 1]
@@ -31,32 +31,32 @@ def test_neighbouring_channels_positions_and_steps_are_uncorrelated() -> None:
 
 
 def test_uniform_is_uniform() -> None:
-    numbers = uniform(key(9, torch.arange(20_000))).numpy()
+    numbers = uniform(make_key(9, torch.arange(20_000))).numpy()
     assert stats.kstest(numbers, "uniform").pvalue > 0.01
     assert numbers.min() >= 0
     assert numbers.max() < 1
 
 
 def test_noise_does_not_depend_on_the_batch_or_the_length() -> None:
-    keys = key(2, torch.arange(7))
-    whole = gaussian(keys, 4, 12, 6)
-    assert torch.equal(gaussian(keys[3:5], 4, 5, 6), whole[3:5, :5])
+    keys = make_key(2, torch.arange(7))
+    whole = gaussian_noise(keys, 4, 12, 6)
+    assert torch.equal(gaussian_noise(keys[3:5], 4, 5, 6), whole[3:5, :5])
 
 
 @pytest.mark.parametrize("dim", [1, 5, 16])
 def test_any_dimension_works(dim: int) -> None:
-    assert gaussian(key(0, torch.arange(2)), 0, 3, dim).shape == (2, 3, dim)
+    assert gaussian_noise(make_key(0, torch.arange(2)), 0, 3, dim).shape == (2, 3, dim)
 
 
 def test_a_step_may_be_a_tensor() -> None:
-    keys = key(0, torch.arange(3))
-    assert torch.equal(gaussian(keys, torch.tensor(7), 4, 4), gaussian(keys, 7, 4, 4))
+    keys = make_key(0, torch.arange(3))
+    assert torch.equal(gaussian_noise(keys, torch.tensor(7), 4, 4), gaussian_noise(keys, 7, 4, 4))
 
 
 def test_keys_tell_their_parts_apart() -> None:
-    grid = key(0, torch.arange(50)[:, None, None], torch.arange(-20, 20)[:, None], torch.arange(5))
+    grid = make_key(0, torch.arange(50)[:, None, None], torch.arange(-20, 20)[:, None], torch.arange(5))
     assert len(grid.unique()) == 50 * 40 * 5
-    assert int(key(1, 2)) != int(key(2, 1))
+    assert int(make_key(1, 2)) != int(make_key(2, 1))
 
 
 def test_a_key_is_splitmix64_folded_over_its_parts_on_any_device() -> None:
@@ -67,7 +67,7 @@ def test_a_key_is_splitmix64_folded_over_its_parts_on_any_device() -> None:
         for part in (seed, place, offset):
             wanted = splitmix64(wanted ^ splitmix64(part))
         there = [torch.tensor(n if -(2**63) <= n < 2**63 else n % 2**64) for n in (seed, place, offset)]
-        keys = key(seed, torch.tensor([place]), offset), _folded(torch.zeros((), dtype=torch.long), there)
+        keys = make_key(seed, torch.tensor([place]), offset), _fold(torch.zeros((), dtype=torch.long), there)
         assert [int(each) % 2**64 for each in keys] == [wanted] * 2
 
 
@@ -80,16 +80,16 @@ def splitmix64(state: int) -> int:
 
 
 def test_keys_and_noise_stay_on_their_device() -> None:
-    keys = key(1, torch.arange(3, device="meta"), 2)
+    keys = make_key(1, torch.arange(3, device="meta"), 2)
     assert keys.device.type == "meta"
-    assert uniform(key(keys, 0)).device.type == "meta"
-    assert gaussian(keys, 1, 4, 4).device.type == "meta"
+    assert uniform(make_key(keys, 0)).device.type == "meta"
+    assert gaussian_noise(keys, 1, 4, 4).device.type == "meta"
 
 
 def test_noise_is_what_it_always_was() -> None:
     """A change of the generator would change every generated text."""
     expected = torch.tensor(GOLDEN)
-    assert torch.allclose(gaussian(key(0, torch.tensor([0])), 0, 1, 4)[0, 0], expected, atol=1e-5)
+    assert torch.allclose(gaussian_noise(make_key(0, torch.tensor([0])), 0, 1, 4)[0, 0], expected, atol=1e-5)
 
 
 GOLDEN = [-0.442148, -1.486912, -0.034605, 1.842908]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import (
     Pair,
-    Tally,
+    ReadCounts,
     read_candidates,
     read_pairs,
     read_references,
@@ -142,9 +142,9 @@ def test_a_bad_line_stops_with_its_place_or_is_counted(
     with pytest.raises(Problem, match=rf"c{suffix}, line 2: .*{reason}.*--skip-bad") as caught:
         list(read_pairs(path))
     assert "\n" not in str(caught.value)
-    tally = Tally()
-    assert list(read_pairs(path, skip_bad=True, tally=tally)) == [Pair("a", "b")] * 2
-    assert tally == Tally(read=2, skipped=1)
+    counts = ReadCounts()
+    assert list(read_pairs(path, skip_bad=True, counts=counts)) == [Pair("a", "b")] * 2
+    assert counts == ReadCounts(num_pairs=2, num_skipped=1)
 
 
 @pytest.mark.parametrize("side", [0, 1])
@@ -155,9 +155,9 @@ def test_a_bad_line_of_two_files_names_the_file(file: File, side: int, line: byt
     path = ",".join(file(name, text) for name, text in zip(["c.de", "c.en"], texts, strict=True))
     with pytest.raises(Problem, match=rf"{['c.de', 'c.en'][side]}, line 2"):
         list(read_pairs(path))
-    tally = Tally()
-    assert len(list(read_pairs(path, skip_bad=True, tally=tally))) == 2
-    assert tally.skipped == 1
+    counts = ReadCounts()
+    assert len(list(read_pairs(path, skip_bad=True, counts=counts))) == 2
+    assert counts.num_skipped == 1
 
 
 def test_a_missing_file_or_a_folder_is_refused_before_reading(tmp_path: Path, file: File) -> None:
@@ -194,10 +194,10 @@ def test_a_damaged_archive_is_refused(file: File, tmp_path: Path, name: str) -> 
 
 
 def test_reading_is_lazy(file: File) -> None:
-    tally = Tally()
-    pairs = read_pairs(file("c.tsv", "a\tb\nc\td\nbad\n"), tally=tally)
+    counts = ReadCounts()
+    pairs = read_pairs(file("c.tsv", "a\tb\nc\td\nbad\n"), counts=counts)
     assert next(pairs) == Pair("a", "b")
-    assert tally.read == 1
+    assert counts.num_pairs == 1
 
 
 def test_a_pipe_is_a_corpus(tmp_path: Path) -> None:

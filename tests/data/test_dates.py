@@ -10,7 +10,16 @@ from babel.dates import get_day_names, get_month_names
 
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair, read_labelled, read_pairs
-from noise2text.data.dates import FIRST, LAST, STYLES, _pair, dates, days, write_dates, write_days
+from noise2text.data.dates import (
+    FIRST,
+    LAST,
+    STYLES,
+    _date_pair,
+    make_date_splits,
+    make_day_splits,
+    write_dates,
+    write_days,
+)
 
 LANGUAGES = sorted({language for language, _ in STYLES})
 MONTHS = {
@@ -36,7 +45,7 @@ def reading(source: str) -> str:
     return when.isoformat()
 
 
-SPLITS = dates(3000, seed=0)
+SPLITS = make_date_splits(3000, seed=0)
 
 
 def test_every_source_reads_as_its_target() -> None:
@@ -58,17 +67,17 @@ def test_every_style_and_language_occurs() -> None:
     assert len(shapes) == len(STYLES)
     languages = {language for language, name in MONTHS for pair in SPLITS["train"] if name in pair.src}
     assert sorted(languages) == LANGUAGES
-    assert _pair((date(1957, 4, 7) - FIRST).days, 0) == Pair("sunday, 7 april 1957", "1957-04-07")
+    assert _date_pair((date(1957, 4, 7) - FIRST).days, 0) == Pair("sunday, 7 april 1957", "1957-04-07")
 
 
 def test_styles_never_write_a_date_alike() -> None:
     for day in range(0, (LAST - FIRST).days + 1, 13):
-        assert len({_pair(day, style).src for style in range(len(STYLES))}) == len(STYLES)
+        assert len({_date_pair(day, style).src for style in range(len(STYLES))}) == len(STYLES)
 
 
 @pytest.mark.parametrize("pairs", [1, 3000, 100_000])
 def test_splits_share_no_date_and_no_pair_occurs_twice(pairs: int) -> None:
-    splits = dates(pairs, seed=1)
+    splits = make_date_splits(pairs, seed=1)
     assert [len(splits[name]) for name in ("train", "valid", "test")] == [pairs, 500, 500]
     seen = [{pair.trg for pair in split} for split in splits.values()]
     assert sum(map(len, seen)) == len(set.union(*seen))
@@ -77,25 +86,25 @@ def test_splits_share_no_date_and_no_pair_occurs_twice(pairs: int) -> None:
 
 
 def test_the_seed_alone_decides() -> None:
-    assert dates(3000, seed=0) == SPLITS
+    assert make_date_splits(3000, seed=0) == SPLITS
     for seed in (1, -1, 2**70):
-        other = dates(300, seed=seed)
+        other = make_date_splits(300, seed=seed)
         assert all(other[name] != SPLITS[name][: len(other[name])] for name in SPLITS)
-    assert dates(10, seed=1) != dates(10, seed=-1)
-    fewer = dates(10, seed=0)
+    assert make_date_splits(10, seed=1) != make_date_splits(10, seed=-1)
+    fewer = make_date_splits(10, seed=0)
     assert (fewer["valid"], fewer["test"]) == (SPLITS["valid"], SPLITS["test"])
 
 
 @pytest.mark.parametrize("pairs", [0, -1, 72_049 * len(STYLES) + 1])
 def test_a_number_that_cannot_be_made_is_refused(pairs: int) -> None:
     with pytest.raises(Problem, match=f"1 to {72_049 * len(STYLES)}"):
-        dates(pairs, seed=0)
+        make_date_splits(pairs, seed=0)
 
 
 def test_what_is_written_are_the_splits(tmp_path: Path) -> None:
     write_dates(tmp_path / "a" / "b", pairs=20, seed=3)
     written = {path.stem: list(read_pairs(str(path))) for path in (tmp_path / "a" / "b").iterdir()}
-    assert written == dates(20, seed=3)
+    assert written == make_date_splits(20, seed=3)
     first = (tmp_path / "a" / "b" / "train.jsonl").read_bytes()
     write_dates(tmp_path / "a" / "b", pairs=20, seed=3)
     assert (tmp_path / "a" / "b" / "train.jsonl").read_bytes() == first
@@ -110,7 +119,7 @@ def test_what_is_written_are_the_splits(tmp_path: Path) -> None:
 
 def test_a_year_has_any_of_its_days_and_the_label_is_the_month(tmp_path: Path) -> None:
     write_days(tmp_path, pairs=300, seed=1)
-    splits = days(300, seed=1)
+    splits = make_day_splits(300, seed=1)
     assert [len(splits[name]) for name in ("train", "valid", "test")] == [300, 500, 500]
     everything = [pair for split in splits.values() for pair in split]
     assert len({pair.trg for pair in everything}) == len(everything)
@@ -120,6 +129,6 @@ def test_a_year_has_any_of_its_days_and_the_label_is_the_month(tmp_path: Path) -
         assert list(read_pairs(path)) == split
         for line in read_labelled(path):
             assert MONTHS["en", line.label] == date.fromisoformat(line.text).month
-    assert days(300, seed=2) != splits
+    assert make_day_splits(300, seed=2) != splits
     with pytest.raises(Problem, match="1 to 72049"):
-        days(0, seed=0)
+        make_day_splits(0, seed=0)

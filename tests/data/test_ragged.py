@@ -4,20 +4,20 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noise2text.data.ragged import Rows
+from noise2text.data.ragged import RaggedRows
 
 ragged = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=6), min_size=1, max_size=8)
 
 
 @given(ragged)
 def test_rows_are_lists_again(rows: list[list[int]]) -> None:
-    assert list(Rows.of(rows)) == rows
-    assert len(Rows.of(rows)) == len(rows)
+    assert list(RaggedRows.from_lists(rows)) == rows
+    assert len(RaggedRows.from_lists(rows)) == len(rows)
 
 
 @given(ragged, st.integers(0, 10))
 def test_padding_fills_up_to_the_width_or_the_longest(rows: list[list[int]], width: int) -> None:
-    tokens, padding = Rows.of(rows).padded(width, pad=7)
+    tokens, padding = RaggedRows.from_lists(rows).pad_to(width, pad=7)
     wide = max(width, *map(len, rows))
     assert tokens.tolist() == [row + [7] * (wide - len(row)) for row in rows]
     assert padding.tolist() == [[i >= len(row) for i in range(wide)] for row in rows]
@@ -25,8 +25,8 @@ def test_padding_fills_up_to_the_width_or_the_longest(rows: list[list[int]], wid
 
 @given(ragged, st.data())
 def test_cutting_takes_any_rows_in_any_order(rows: list[list[int]], data: st.DataObject) -> None:
-    whole = Rows.of(rows)
+    whole = RaggedRows.from_lists(rows)
     starts = np.concatenate([[0], np.cumsum(whole.lengths)[:-1]])
     chosen = np.array(data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=6)))
-    cut = Rows.cut(whole.tokens.astype(np.uint16), starts[chosen], whole.lengths[chosen])
+    cut = RaggedRows.from_slices(whole.tokens.astype(np.uint16), starts[chosen], whole.lengths[chosen])
     assert list(cut) == [rows[i] for i in chosen]

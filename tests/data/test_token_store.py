@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from noise2text.core.errors import Problem
 from noise2text.data import token_store as module
-from noise2text.data.corpus import Pair, Tally, read_pairs
-from noise2text.data.token_store import Prepared, Report, prepare
+from noise2text.data.corpus import Pair, ReadCounts, read_pairs
+from noise2text.data.token_store import PreparationReport, TokenStore, prepare
 from noise2text.data.tokenizer import Tokenizer, learn_characters
 
 LETTERS = learn_characters(["abcdefgh"])
@@ -23,8 +23,8 @@ WORDS = [Pair("abc" * (i % 7 + 1), "h" * (i % 5 + 1)) for i in range(300)]
 FILES = {"tokens.bin", "index.npy", "prepared.json"}
 
 
-def rows(prepared: Prepared) -> list[tuple[list[int], list[int]]]:
-    sources, targets = prepared.pairs(np.arange(len(prepared)))
+def rows(prepared: TokenStore) -> list[tuple[list[int], list[int]]]:
+    sources, targets = prepared.get_pairs(np.arange(len(prepared)))
     return list(zip(sources, targets, strict=True))
 
 
@@ -40,16 +40,16 @@ sides = st.text(alphabet="abcdefgh", min_size=1, max_size=12)
 @given(st.lists(st.builds(Pair, sides, sides), min_size=1, max_size=200))
 def test_pairs_come_back_as_they_were_encoded(tmp_path: Path, pairs: list[Pair]) -> None:
     prepared = prepare(pairs, LETTERS, tmp_path, max_source=12, max_target=12)
-    for either in (prepared, Prepared.open(tmp_path, tokenizer=LETTERS)):
+    for either in (prepared, TokenStore.load(tmp_path, tokenizer=LETTERS)):
         assert rows(either) == encoded(pairs, LETTERS)
         assert either.lengths.tolist() == [[len(p.src), len(p.trg)] for p in pairs]
-        assert either.report == Report(len(pairs), 0, 0, 0)
+        assert either.report == PreparationReport(len(pairs), 0, 0, 0)
     assert {path.name for path in tmp_path.iterdir()} == FILES
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 300, 4096])
 def test_chunks_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
-    monkeypatch.setattr(module, "CHUNK", chunk)
+    monkeypatch.setattr(module, "CHUNK_SIZE", chunk)
     assert rows(prepare(WORDS, LETTERS, tmp_path, max_source=99, max_target=99)) == encoded(WORDS, LETTERS)
 
 
@@ -57,7 +57,7 @@ def test_what_is_too_long_is_cut_and_counted(tmp_path: Path) -> None:
     pairs = [Pair("abc", "abc"), Pair("abcd", "abcde"), Pair("abcde", "a"), Pair("a", "abcd")]
     prepared = prepare(pairs, LETTERS, tmp_path, max_source=3, max_target=4)
     assert rows(prepared) == [(s[:3], t[:4]) for s, t in encoded(pairs, LETTERS)]
-    assert prepared.report == Report(pairs=4, skipped=0, truncated_sources=2, truncated_targets=1)
+    assert prepared.report == PreparationReport(pairs=4, skipped=0, truncated_sources=2, truncated_targets=1)
     assert (prepared.max_source, prepared.max_target) == (3, 4)
 
 
@@ -66,7 +66,7 @@ def test_what_loses_all_its_tokens_is_left_out_and_counted(tmp_path: Path) -> No
     pairs = [Pair("a", "b"), Pair("你", "b"), Pair("a", "()"), Pair("c", "a")]
     prepared = prepare(pairs, normalising, tmp_path, max_source=9, max_target=9)
     assert rows(prepared) == encoded([pairs[0], pairs[3]], normalising)
-    assert prepared.report == Report(pairs=2, skipped=2, truncated_sources=0, truncated_targets=0)
+    assert prepared.report == PreparationReport(pairs=2, skipped=2, truncated_sources=0, truncated_targets=0)
     with pytest.raises(Problem, match="None of 2 pairs"):
         prepare(pairs[1:3], normalising, tmp_path / "empty", max_source=9, max_target=9)
     assert list((tmp_path / "empty").iterdir()) == []
@@ -74,10 +74,10 @@ def test_what_loses_all_its_tokens_is_left_out_and_counted(tmp_path: Path) -> No
 
 def test_lines_that_reading_skips_are_in_the_report(tmp_path: Path) -> None:
     (tmp_path / "c.tsv").write_text("a\tb\nbad\nc\td\n\n")
-    tally = Tally(read=5, skipped=5)  # of an earlier corpus
-    pairs = read_pairs(str(tmp_path / "c.tsv"), skip_bad=True, tally=tally)
-    prepared = prepare(pairs, LETTERS, tmp_path / "out", max_source=9, max_target=9, tally=tally)
-    assert prepared.report == Report(pairs=2, skipped=2, truncated_sources=0, truncated_targets=0)
+    counts = ReadCounts(num_pairs=5, num_skipped=5)  # of an earlier corpus
+    pairs = read_pairs(str(tmp_path / "c.tsv"), skip_bad=True, counts=counts)
+    prepared = prepare(pairs, LETTERS, tmp_path / "out", max_source=9, max_target=9, counts=counts)
+    assert prepared.report == PreparationReport(pairs=2, skipped=2, truncated_sources=0, truncated_targets=0)
 
 
 @pytest.mark.parametrize("size, bytes_a_token", [(65_530, 2), (65_531, 4)])
@@ -93,7 +93,7 @@ def test_tokens_take_two_bytes_where_they_fit(tmp_path: Path, size: int, bytes_a
 def test_pairs_come_in_the_order_asked_for(tmp_path: Path) -> None:
     prepared = prepare(WORDS, LETTERS, tmp_path, max_source=9, max_target=9)
     everything, wanted = rows(prepared), [299, 0, 17, 0]
-    sources, targets = prepared.pairs(np.array(wanted))
+    sources, targets = prepared.get_pairs(np.array(wanted))
     assert list(zip(sources, targets, strict=True)) == [everything[i] for i in wanted]
 
 
@@ -106,18 +106,18 @@ def test_the_tokens_stay_on_disk(tmp_path: Path) -> None:
 
 def test_a_pair_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(IndexError):
-        prepare(WORDS, LETTERS, tmp_path, max_source=9, max_target=9).pairs(np.array([300]))
+        prepare(WORDS, LETTERS, tmp_path, max_source=9, max_target=9).get_pairs(np.array([300]))
 
 
 def test_another_tokenizer_is_refused(tmp_path: Path) -> None:
     prepare(WORDS, LETTERS, tmp_path, max_source=9, max_target=9)
     with pytest.raises(Problem, match="another tokenizer"):
-        Prepared.open(tmp_path, tokenizer=learn_characters(["abcdefghi"]))
+        TokenStore.load(tmp_path, tokenizer=learn_characters(["abcdefghi"]))
 
 
 def test_what_is_missing_truncated_or_foreign_does_not_open(tmp_path: Path) -> None:
     with pytest.raises(Problem, match="no finished prepared corpus"):
-        Prepared.open(tmp_path / "nowhere")
+        TokenStore.load(tmp_path / "nowhere")
     prepare(WORDS, LETTERS, tmp_path, max_source=9, max_target=9)
     whole = {name: (tmp_path / name).read_bytes() for name in FILES}
     for name, content in whole.items():
@@ -126,9 +126,9 @@ def test_what_is_missing_truncated_or_foreign_does_not_open(tmp_path: Path) -> N
             if broken is not None:
                 (tmp_path / name).write_bytes(broken)
             with pytest.raises(Problem, match="prepare"):
-                Prepared.open(tmp_path)
+                TokenStore.load(tmp_path)
             (tmp_path / name).write_bytes(content)
-    Prepared.open(tmp_path)
+    TokenStore.load(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_an_altered_description_does_not_open(tmp_path: Path, change: dict[str, 
     about = json.loads((tmp_path / "prepared.json").read_text())
     (tmp_path / "prepared.json").write_text(json.dumps({**about, **change}))
     with pytest.raises(Problem):
-        Prepared.open(tmp_path)
+        TokenStore.load(tmp_path)
 
 
 def test_an_index_of_another_kind_does_not_open(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_an_index_of_another_kind_does_not_open(tmp_path: Path) -> None:
     ):
         np.save(tmp_path / "index.npy", index, allow_pickle=True)
         with pytest.raises(Problem, match="damaged"):
-            Prepared.open(tmp_path)
+            TokenStore.load(tmp_path)
 
 
 def test_a_failure_leaves_the_older_corpus_and_no_partial_file(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_failure_leaves_the_older_corpus_and_no_partial_file(tmp_path: Path) -
     with pytest.raises(Problem, match="line 301"):
         prepare(failing(), LETTERS, tmp_path, max_source=2, max_target=2)
     assert {path.name for path in tmp_path.iterdir()} == FILES
-    assert Prepared.open(tmp_path).max_source == 9
+    assert TokenStore.load(tmp_path).max_source == 9
 
 
 @pytest.mark.parametrize("calls", range(4))
@@ -194,11 +194,11 @@ prepare(pairs, learn_characters(["abcdefgh"]), Path({str(tmp_path)!r}), max_sour
     done = subprocess.run([sys.executable, "-c", program], check=False)
     if calls == 3:
         assert done.returncode == 0
-        assert Prepared.open(tmp_path).lengths.tolist() == [[3, 8]] * 300
+        assert TokenStore.load(tmp_path).lengths.tolist() == [[3, 8]] * 300
     else:
         assert done.returncode == -signal.SIGKILL
         with pytest.raises(Problem, match="no finished prepared corpus"):
-            Prepared.open(tmp_path)
+            TokenStore.load(tmp_path)
     again = prepare(WORDS, LETTERS, tmp_path, max_source=99, max_target=99)
     assert rows(again) == encoded(WORDS, LETTERS)
 

@@ -12,9 +12,15 @@ from hypothesis import strategies as st
 from tokenizers import BertWordPieceTokenizer
 
 from noise2text.core.errors import Problem
-from noise2text.data.tokenizer import FEW, Tokenizer, learn_bpe, learn_characters, load_wordpiece
+from noise2text.data.tokenizer import (
+    MAX_SEQUENTIAL_TEXTS,
+    Tokenizer,
+    learn_bpe,
+    learn_characters,
+    load_wordpiece,
+)
 
-from ..folders import SPECIALS, foreign_tokenizer
+from ..folders import SPECIALS, hugging_face_tokenizer
 
 TEXTS = [
     "the cat sat on the mat; the dog sat too",
@@ -78,7 +84,7 @@ CHARACTERS = learn_characters(TEXTS)
 def test_bpe_gives_back_every_text_exactly(text: str) -> None:
     [row] = BPE.encode([text])
     assert BPE.decode([row]) == [text]
-    assert not BPE.specials & set(row)
+    assert not BPE.special_tokens & set(row)
 
 
 @settings(deadline=None)
@@ -122,7 +128,7 @@ def test_learned_specials_come_first() -> None:
         assert [learned.pad, learned.unk, learned.bos, learned.eos, learned.sep, learned.mask] == list(
             range(6)
         )
-        assert learned.specials == frozenset(range(6))
+        assert learned.special_tokens == frozenset(range(6))
     assert len(BPE) <= 320
     assert len(CHARACTERS) == 6 + len(set("".join(TEXTS)))
 
@@ -131,7 +137,7 @@ def test_no_text_brings_in_a_special_token(tokenizer: Tokenizer, tmp_path: Path)
     tokenizer.save(tmp_path / "tokenizer.json")
     for either in (tokenizer, Tokenizer.load(tmp_path / "tokenizer.json")):
         for row in either.encode([INJECTED, *INJECTED.split()]):
-            assert not either.specials - {either.unk} & set(row)
+            assert not either.special_tokens - {either.unk} & set(row)
 
 
 def test_special_tokens_are_not_decoded(tokenizer: Tokenizer) -> None:
@@ -142,7 +148,9 @@ def test_special_tokens_are_not_decoded(tokenizer: Tokenizer) -> None:
 
 
 def test_many_texts_are_decoded_as_each_of_them_is(tokenizer: Tokenizer) -> None:
-    rows = [[number % len(tokenizer), (7 * number) % len(tokenizer)] for number in range(3 * FEW)]
+    rows = [
+        [number % len(tokenizer), (7 * number) % len(tokenizer)] for number in range(3 * MAX_SEQUENTIAL_TEXTS)
+    ]
     assert tokenizer.decode(rows) == [tokenizer.decode([row])[0] for row in rows]
 
 
@@ -162,7 +170,7 @@ def test_a_saved_tokenizer_is_the_same(tokenizer: Tokenizer, tmp_path: Path) -> 
     tokenizer.save(tmp_path / "tokenizer.json")
     again = Tokenizer.load(tmp_path / "tokenizer.json")
     assert again.fingerprint == tokenizer.fingerprint
-    assert again.specials == tokenizer.specials
+    assert again.special_tokens == tokenizer.special_tokens
     assert len(again) == len(tokenizer)
     assert again.encode(TEXTS) == tokenizer.encode(TEXTS)
 
@@ -291,20 +299,20 @@ def test_a_text_that_is_none_is_refused(tokenizer: Tokenizer) -> None:
 def test_a_pre_trained_models_tokenizer_has_its_own_special_tokens_and_frame(
     family: str, before: str, after: str, begin: str, tmp_path: Path
 ) -> None:
-    inner = foreign_tokenizer(family)
+    inner = hugging_face_tokenizer(family)
     inner.save(str(tmp_path / "tokenizer.json"))
     loaded = Tokenizer.load(tmp_path / "tokenizer.json")
     number = inner.token_to_id
     expected = tuple((number(mark),) if mark else () for mark in (before, after))
-    assert loaded.frame == expected
+    assert loaded.surrounding_tokens == expected
     assert loaded.bos == number(begin)
     assert loaded.eos == number("<|endoftext|>" if family == "gpt2" else "</s>")
-    assert loaded.specials == {number(mark) for mark in SPECIALS[family]}
+    assert loaded.special_tokens == {number(mark) for mark in SPECIALS[family]}
     (row,) = loaded.encode(["7. mai"])
-    assert not loaded.specials & set(row)
+    assert not loaded.special_tokens & set(row)
     assert loaded.decode([[*expected[0], *row, loaded.eos, loaded.pad]]) == ["7. mai"]
 
 
 def test_a_learned_tokenizer_has_no_frame(tokenizer: Tokenizer) -> None:
-    assert tokenizer.frame == ((), ())
-    assert learn_bpe(["a b"], size=300).frame == ((), ())
+    assert tokenizer.surrounding_tokens == ((), ())
+    assert learn_bpe(["a b"], size=300).surrounding_tokens == ((), ())

@@ -72,15 +72,19 @@ def test_posterior_is_bayes_rule(name: str) -> None:
 def test_mean_z0_and_noise_losses_are_one_bound(name: str, steps: int) -> None:
     alpha_bar = alpha_bars(name, steps)[1:-1, None]
     previous, now = alpha_bar[:-1], alpha_bar[1:]  # t = 2 … T − 1: at T the signal may be gone
-    z0, guess, noise = numbers(len(now), 8), numbers(len(now), 8, seed=1), numbers(len(now), 8, seed=2)
+    z0, self_condition, noise = (
+        numbers(len(now), 8),
+        numbers(len(now), 8, seed=1),
+        numbers(len(now), 8, seed=2),
+    )
     z_t = now.sqrt() * z0 + (1 - now).sqrt() * noise
-    noise_guess = (z_t - now.sqrt() * guess) / (1 - now).sqrt()
+    noise_guess = (z_t - now.sqrt() * self_condition) / (1 - now).sqrt()
     mean, variance = posterior(now, previous, z_t, z0)
-    mean_guess, _ = posterior(now, previous, z_t, guess)
+    mean_guess, _ = posterior(now, previous, z_t, self_condition)
     bound = gaussian_kl(mean, variance, mean_guess, variance)
     for weight, error in (
         (mean_weight, mean_guess - mean),
-        (z0_weight, guess - z0),
+        (z0_weight, self_condition - z0),
         (noise_weight, noise_guess - noise),
     ):
         weighted = weight(now, previous)[:, 0] * error.square().sum(1)

@@ -7,15 +7,15 @@ import dataclasses
 import pytest
 import torch
 
-from noise2text.core.random import key
+from noise2text.core.random import make_key
 from noise2text.data.layouts.canvas import Canvas
-from noise2text.data.ragged import Rows
+from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.classifier_free_guidance import Guided
-from noise2text.diffusion.sampler import strided, walk
-from noise2text.models import Diffusion
+from noise2text.diffusion.classifier_free_guidance import ClassifierFreeDenoiser
+from noise2text.diffusion.sampler import sample, strided_times
+from noise2text.models import DiffusionModel
 from noise2text.models.registry import find_recipe
-from noise2text.nn.denoiser import Clamped, Level
+from noise2text.nn.denoiser import ClampedDenoiser, NoiseLevel
 
 from ..conftest import shrunk
 
@@ -23,18 +23,18 @@ SOURCES = [[8, 9, 10, 11], [12, 13], [14, 15, 16]]
 CANDIDATES = 2
 
 
-def system_of(name: str, tokenizer: Tokenizer) -> Diffusion:
+def system_of(name: str, tokenizer: Tokenizer) -> DiffusionModel:
     torch.manual_seed(0)
-    system: Diffusion = find_recipe(name).build(shrunk(find_recipe(name).settings("tiny")), tokenizer)
-    for parameter in system.denoiser.parameters():  # untrained weights hardly look at the source
+    model: DiffusionModel = find_recipe(name).build(shrunk(find_recipe(name).preset("tiny")), tokenizer)
+    for parameter in model.denoiser.parameters():  # untrained weights hardly look at the source
         if parameter.dim() > 1:
             torch.nn.init.normal_(parameter, std=0.2)
-    return system.eval()
+    return model.eval()
 
 
-def prompt_of(system: Diffusion) -> Canvas:
-    source = system.layout.source(Rows.of(SOURCES))
-    return system.layout.prompt(source, torch.tensor([[3, 5]] * 3), width=5)
+def prompt_of(model: DiffusionModel) -> Canvas:
+    source = model.layout.make_source(RaggedRows.from_lists(SOURCES))
+    return model.layout.make_prompt(source, torch.tensor([[3, 5]] * 3), width=5)
 
 
 @pytest.mark.parametrize("name", ["diffuseq-guided", "diffuseq-epsilon", "difformer", "seqdiffuseq"])
@@ -44,24 +44,24 @@ def prompt_of(system: Diffusion) -> Canvas:
 def test_the_estimate_is_the_combination_of_two_plain_passes(
     name: str, weight: float, rows: int, tokenizer: Tokenizer
 ) -> None:
-    system = system_of(name, tokenizer)
-    plain, guided = system.denoiser, Guided(system.denoiser, system.layout, weight)
-    canvas = prompt_of(system)
-    blank = system.layout.blank(canvas)
-    z, guess = torch.randn(2, 6, canvas.tokens.shape[1], plain.space.dim)
-    level: Level = system.schedule(torch.linspace(0.3, 0.7, rows), z.shape[1])
-    memory, held = guided.read(canvas.source), guided.hold(canvas)
-    made = guided(z, level, memory, held, guess)
-    silent = plain.read(system.layout.silent(canvas.source))
-    with_source = plain(z, level, plain.read(canvas.source), plain.hold(canvas), guess)
-    without = plain(z, level, silent, plain.hold(blank), guess)
-    expected = (1 + weight) * with_source.mean - weight * without.mean
+    model = system_of(name, tokenizer)
+    plain, guided = model.denoiser, ClassifierFreeDenoiser(model.denoiser, model.layout, weight)
+    canvas = prompt_of(model)
+    without_source = model.layout.without_source(canvas)
+    z, self_condition = torch.randn(2, 6, canvas.tokens.shape[1], plain.embedding.dim)
+    level: NoiseLevel = model.schedule(torch.linspace(0.3, 0.7, rows), z.shape[1])
+    encoded, constraint = guided.encode(canvas.source), guided.constrain(canvas)
+    made = guided(z, level, encoded, constraint, self_condition)
+    empty_source = plain.encode(model.layout.empty_source(canvas.source))
+    with_source = plain(z, level, plain.encode(canvas.source), plain.constrain(canvas), self_condition)
+    without = plain(z, level, empty_source, plain.constrain(without_source), self_condition)
+    expected = (1 + weight) * with_source.z0 - weight * without.z0
     free = ~canvas.frozen & ~canvas.padding
-    assert torch.allclose(made.mean[free], expected[free], atol=1e-5)
+    assert torch.allclose(made.z0[free], expected[free], atol=1e-5)
     assert torch.allclose(made.hidden[free], with_source.hidden[free], atol=1e-5)
-    assert not torch.allclose(with_source.mean[free], without.mean[free], atol=1e-3)
-    assert torch.equal(held.given, plain.hold(canvas).given)  # the walk sees the real source only
-    assert len(memory.padding) == len(SOURCES)  # and so does what proposes lengths
+    assert not torch.allclose(with_source.z0[free], without.z0[free], atol=1e-3)
+    assert torch.equal(constraint.given, plain.constrain(canvas).given)  # the walk sees the real source only
+    assert len(encoded.padding) == len(SOURCES)  # and so does what proposes lengths
 
 
 def test_the_factors_sum_to_one_so_the_noise_is_combined_alike() -> None:
@@ -79,43 +79,43 @@ def test_the_factors_sum_to_one_so_the_noise_is_combined_alike() -> None:
 @pytest.mark.parametrize("name", ["diffuseq-guided", "difformer"])
 @torch.no_grad()
 def test_at_weight_0_every_step_is_the_plain_model_s(name: str, tokenizer: Tokenizer) -> None:
-    system = system_of(name, tokenizer)
-    canvas, times = prompt_of(system), strided(4, resolution=system.schedule.steps)
-    keys = key(0, torch.arange(6))
+    model = system_of(name, tokenizer)
+    canvas, times = prompt_of(model), strided_times(4, num_timesteps=model.schedule.steps)
+    keys = make_key(0, torch.arange(6))
     ways = []
-    for denoiser in (system.denoiser, Guided(system.denoiser, system.layout, 0.0)):
-        memory, held = denoiser.read(canvas.source), denoiser.hold(canvas)
-        ways.append(list(walk(denoiser, system.schedule, memory, held, keys, times)))
+    for denoiser in (model.denoiser, ClassifierFreeDenoiser(model.denoiser, model.layout, 0.0)):
+        encoded, constraint = denoiser.encode(canvas.source), denoiser.constrain(canvas)
+        ways.append(list(sample(denoiser, model.schedule, encoded, constraint, keys, times)))
     for plain, guided in zip(*ways, strict=True):
         free = ~canvas.padding
-        assert torch.allclose(plain.estimate.mean[free], guided.estimate.mean[free], atol=1e-6)
+        assert torch.allclose(plain.estimate.z0[free], guided.estimate.z0[free], atol=1e-6)
 
 
 def test_without_guidance_the_second_branch_is_not_computed(tokenizer: Tokenizer) -> None:
-    system = system_of("diffuseq-guided", tokenizer)
+    model = system_of("diffuseq-guided", tokenizer)
     rows: list[int] = []
-    system.denoiser.register_forward_pre_hook(lambda module, inputs: rows.append(len(inputs[0])))
-    for guidance, expected in ((0.0, 2), (0.5, 4)):
+    model.denoiser.register_forward_pre_hook(lambda module, inputs: rows.append(len(inputs[0])))
+    for guidance_weight, expected in ((0.0, 2), (0.5, 4)):
         rows.clear()
-        system.generate(["7 april", "12. mai"], steps=3, guidance=guidance)
+        model.generate(["7 april", "12. mai"], steps=3, guidance_weight=guidance_weight)
         assert rows == [expected] * 3
 
 
 def test_guidance_is_clamped_after_it_is_combined(tokenizer: Tokenizer) -> None:
-    system = system_of("diffuseq-guided", tokenizer)
-    how = dataclasses.replace(system.how, guidance=1.0, clamp=True)
-    outer = system.guided(how)
-    assert isinstance(outer, Clamped)
-    assert isinstance(outer.denoiser, Guided)
-    held = outer.hold(prompt_of(system))  # the clamp hands on what guidance holds
-    assert held.both.given.shape[0] == 2 * held.given.shape[0]  # type: ignore[attr-defined]
+    model = system_of("diffuseq-guided", tokenizer)
+    how = dataclasses.replace(model.generation_config, guidance_weight=1.0, clamp=True)
+    outer = model.wrap_denoiser(how)
+    assert isinstance(outer, ClampedDenoiser)
+    assert isinstance(outer.denoiser, ClassifierFreeDenoiser)
+    constraint = outer.constrain(prompt_of(model))  # the clamp hands on what guidance holds
+    assert constraint.both.given.shape[0] == 2 * constraint.given.shape[0]  # type: ignore[attr-defined]
 
 
 def test_a_guided_denoiser_refuses_what_another_has_read(tokenizer: Tokenizer) -> None:
-    system = system_of("diffuseq-guided", tokenizer)
-    canvas, plain = prompt_of(system), system.denoiser
-    guided = Guided(plain, system.layout, 1.0)
-    level: Level = system.schedule(torch.tensor([0.5]), canvas.tokens.shape[1])
-    z = torch.zeros(6, canvas.tokens.shape[1], plain.space.dim)
+    model = system_of("diffuseq-guided", tokenizer)
+    canvas, plain = prompt_of(model), model.denoiser
+    guided = ClassifierFreeDenoiser(plain, model.layout, 1.0)
+    level: NoiseLevel = model.schedule(torch.tensor([0.5]), canvas.tokens.shape[1])
+    z = torch.zeros(6, canvas.tokens.shape[1], plain.embedding.dim)
     with pytest.raises(TypeError, match="its own read and hold"):
-        guided(z, level, plain.read(canvas.source), plain.hold(canvas), None)
+        guided(z, level, plain.encode(canvas.source), plain.constrain(canvas), None)

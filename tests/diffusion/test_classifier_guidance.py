@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from noise2text.diffusion.classifier_guidance import Guidance
-from noise2text.diffusion.sampler import Landing, straight
-from noise2text.nn.denoiser import Level
+from noise2text.diffusion.classifier_guidance import ClassifierGuidance
+from noise2text.diffusion.sampler import Proposal, unguided
+from noise2text.nn.denoiser import NoiseLevel
 
 
 class Linear(nn.Module):
@@ -20,92 +20,96 @@ class Linear(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(weight)
 
-    def forward(self, z: Tensor, clock: Tensor, where: Tensor) -> Tensor:
+    def forward(self, z: Tensor, timestep: Tensor, where: Tensor) -> Tensor:
         text = (z * where[..., None]).sum(1) / where.sum(1, keepdim=True)
-        return text @ self.weight.T + clock.mean()
+        return text @ self.weight.T + timestep.mean()
 
 
 @pytest.fixture
-def landing() -> Landing:
+def proposal() -> Proposal:
     torch.manual_seed(0)
-    level = Level(torch.tensor([[[0.6]]]), torch.tensor([[[0.8]]]), torch.tensor([[0.4]]))
+    level = NoiseLevel(torch.tensor([[[0.6]]]), torch.tensor([[[0.8]]]), torch.tensor([[0.4]]))
     mean = torch.randn(3, 5, 4)
-    return Landing(mean + 0.3 * torch.randn(3, 5, 4), mean, torch.tensor([[0.3]]), level)
+    return Proposal(mean + 0.3 * torch.randn(3, 5, 4), mean, torch.tensor([[0.3]]), level)
 
 
 @pytest.fixture
-def guidance() -> Guidance:
+def guidance() -> ClassifierGuidance:
     torch.manual_seed(1)
-    return Guidance(Linear(torch.randn(3, 4)), 2, steps=3, rate=0.1, fluency=0.01)
+    return ClassifierGuidance(Linear(torch.randn(3, 4)), 2, steps=3, lr=0.1, fluency=0.01)
 
 
 WHERE = torch.tensor([[1, 1, 1, 1, 1], [0, 1, 1, 1, 0], [1, 0, 0, 0, 0]]).bool()
 
 
-def climbed(guidance: Guidance, landing: Landing) -> Tensor:
+def climbed(guidance: ClassifierGuidance, proposal: Proposal) -> Tensor:
     """The same by hand: Adagrad (Duchi et al., 2011) on the slope that a linear classifier has."""
     assert isinstance(guidance.classifier, Linear)
     weight = guidance.classifier.weight.detach()
-    z, total = landing.z.clone(), torch.zeros_like(landing.z)
+    z, total = proposal.z.clone(), torch.zeros_like(proposal.z)
     for _ in range(guidance.steps):
-        told = guidance.classifier(z, landing.level.clock, WHERE).softmax(-1).detach()
-        towards = weight[guidance.wanted] - told @ weight  # (B, D), of log softmax
+        told = guidance.classifier(z, proposal.level.timestep, WHERE).softmax(-1).detach()
+        towards = weight[guidance.target_class] - told @ weight  # (B, D), of log softmax
         share = WHERE / WHERE.sum(1, keepdim=True)
-        slope = share[..., None] * towards[:, None] - guidance.fluency * (z - landing.mean) / 0.3**2
+        slope = share[..., None] * towards[:, None] - guidance.fluency * (z - proposal.mean) / 0.3**2
         total = total + slope**2
-        z = z + guidance.rate * slope / (total.sqrt() + 1e-10)
+        z = z + guidance.lr * slope / (total.sqrt() + 1e-10)
     return z
 
 
 @pytest.mark.parametrize("fluency", [0.0, 0.01, 3.0])
 def test_it_climbs_the_class_and_the_fluency_by_adagrad(
-    guidance: Guidance, landing: Landing, fluency: float
+    guidance: ClassifierGuidance, proposal: Proposal, fluency: float
 ) -> None:
     guidance = dataclasses.replace(guidance, fluency=fluency)
-    steered = guidance.over(WHERE)(landing)
-    assert torch.allclose(steered, climbed(guidance, landing), atol=1e-5)
+    steered = guidance.for_positions(WHERE)(proposal)
+    assert torch.allclose(steered, climbed(guidance, proposal), atol=1e-5)
 
 
-def test_the_class_becomes_likelier_and_fluency_keeps_it_near(guidance: Guidance, landing: Landing) -> None:
+def test_the_class_becomes_likelier_and_fluency_keeps_it_near(
+    guidance: ClassifierGuidance, proposal: Proposal
+) -> None:
     def likelihood(z: Tensor) -> Tensor:
-        scores: Tensor = guidance.classifier(z, landing.level.clock, WHERE)
+        scores: Tensor = guidance.classifier(z, proposal.level.timestep, WHERE)
         return scores.log_softmax(-1)[:, 2].detach()
 
-    steered = guidance.over(WHERE)(landing)
-    assert (likelihood(steered) > likelihood(landing.z)).all()
-    careful = dataclasses.replace(guidance, fluency=100.0).over(WHERE)(landing)
-    assert (careful - landing.mean).norm() < (landing.z - landing.mean).norm()
+    steered = guidance.for_positions(WHERE)(proposal)
+    assert (likelihood(steered) > likelihood(proposal.z)).all()
+    careful = dataclasses.replace(guidance, fluency=100.0).for_positions(WHERE)(proposal)
+    assert (careful - proposal.mean).norm() < (proposal.z - proposal.mean).norm()
 
 
-def test_what_the_step_is_certain_of_stays_where_fluency_counts(guidance: Guidance, landing: Landing) -> None:
-    deviation = torch.tensor([0.3, 0, 0.3, 0, 0.3])[None, :, None]
-    certain = dataclasses.replace(landing, deviation=deviation)
-    moved = (guidance.over(torch.ones_like(WHERE))(certain) != landing.z).all(-1)
+def test_what_the_step_is_certain_of_stays_where_fluency_counts(
+    guidance: ClassifierGuidance, proposal: Proposal
+) -> None:
+    std = torch.tensor([0.3, 0, 0.3, 0, 0.3])[None, :, None]
+    certain = dataclasses.replace(proposal, std=std)
+    moved = (guidance.for_positions(torch.ones_like(WHERE))(certain) != proposal.z).all(-1)
     assert moved.tolist() == [[True, False, True, False, True]] * 3
-    heedless = dataclasses.replace(guidance, fluency=0.0).over(torch.ones_like(WHERE))(certain)
-    assert (heedless != landing.z).all()
+    heedless = dataclasses.replace(guidance, fluency=0.0).for_positions(torch.ones_like(WHERE))(certain)
+    assert (heedless != proposal.z).all()
 
 
-def test_without_steps_z_stays_to_the_bit(guidance: Guidance, landing: Landing) -> None:
-    still = dataclasses.replace(guidance, steps=0).over(WHERE)(landing)
-    assert torch.equal(still, landing.z)
-    assert torch.equal(straight(landing), landing.z)
+def test_without_steps_z_stays_to_the_bit(guidance: ClassifierGuidance, proposal: Proposal) -> None:
+    still = dataclasses.replace(guidance, steps=0).for_positions(WHERE)(proposal)
+    assert torch.equal(still, proposal.z)
+    assert torch.equal(unguided(proposal), proposal.z)
 
 
-def test_a_row_does_not_depend_on_the_others(guidance: Guidance, landing: Landing) -> None:
-    together = guidance.over(WHERE)(landing)
+def test_a_row_does_not_depend_on_the_others(guidance: ClassifierGuidance, proposal: Proposal) -> None:
+    together = guidance.for_positions(WHERE)(proposal)
     for row in range(3):
-        alone = dataclasses.replace(landing, z=landing.z[row, None], mean=landing.mean[row, None])
-        assert torch.allclose(guidance.over(WHERE[row, None])(alone)[0], together[row], atol=1e-6)
+        alone = dataclasses.replace(proposal, z=proposal.z[row, None], mean=proposal.mean[row, None])
+        assert torch.allclose(guidance.for_positions(WHERE[row, None])(alone)[0], together[row], atol=1e-6)
 
 
 def test_it_works_in_inference_mode_and_leaves_the_landing_alone(
-    guidance: Guidance, landing: Landing
+    guidance: ClassifierGuidance, proposal: Proposal
 ) -> None:
-    outside = guidance.over(WHERE)(landing)
+    outside = guidance.for_positions(WHERE)(proposal)
     with torch.inference_mode():
-        inside = dataclasses.replace(landing.copy(), z=landing.z * 1, mean=landing.mean * 1)
+        inside = dataclasses.replace(proposal.copy(), z=proposal.z * 1, mean=proposal.mean * 1)
         before = inside.z.clone()
-        assert torch.equal(guidance.over(WHERE)(inside), outside)
+        assert torch.equal(guidance.for_positions(WHERE)(inside), outside)
         assert torch.equal(inside.z, before)
     assert guidance.classifier.weight.grad is None

@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from noise2text.diffusion.loss_aware_times import LossAware
+from noise2text.diffusion.loss_aware_times import LossAwareTimes
 
 
-def taught(losses: Tensor) -> LossAware:
+def taught(losses: Tensor) -> LossAwareTimes:
     """Times that have seen the losses (n, T), row after row."""
-    times = LossAware(losses.shape[1])
+    times = LossAwareTimes(losses.shape[1])
     t = (torch.arange(losses.shape[1]) + 1) / losses.shape[1]
     for row in losses:
         times.observe(t, row)
@@ -17,7 +17,7 @@ def taught(losses: Tensor) -> LossAware:
 
 
 def test_times_are_uniform_until_every_time_has_ten_losses() -> None:
-    times = LossAware(4)
+    times = LossAwareTimes(4)
     t = torch.tensor([0.25, 0.5, 0.75, 1.0])
     for _ in range(9):
         times.observe(t, torch.tensor([1.0, 2.0, 3.0, 4.0]))
@@ -43,7 +43,7 @@ def test_only_the_last_ten_losses_count() -> None:
 
 def test_rows_that_share_a_time_are_observed_like_one_after_another() -> None:
     torch.manual_seed(0)
-    together, apart = LossAware(6), LossAware(6)
+    together, apart = LossAwareTimes(6), LossAwareTimes(6)
     for _ in range(12):
         t = torch.randint(1, 4, (40,)) / 6  # some times come more than ten times, some never
         losses = torch.rand(40)
@@ -85,6 +85,6 @@ def test_in_evaluation_times_are_uniform() -> None:
 
 
 def test_what_was_observed_is_in_the_state() -> None:
-    times, again = taught(torch.rand(10, 5)), LossAware(5)
+    times, again = taught(torch.rand(10, 5)), LossAwareTimes(5)
     again.load_state_dict(times.state_dict())
     assert torch.equal(again.probabilities(), times.probabilities())

@@ -6,9 +6,14 @@ import pytest
 import torch
 
 from noise2text.diffusion import noise_clipping as clipping
-from noise2text.diffusion.noise_clipping import Clipped, FixedClock, Quadratic, neighbour_distance
-from noise2text.diffusion.schedules import Schedule, Sqrt
-from noise2text.nn.denoiser import Level
+from noise2text.diffusion.noise_clipping import (
+    ClippedTimes,
+    ExaggeratedNoise,
+    QuadraticSchedule,
+    neighbour_distance,
+)
+from noise2text.diffusion.schedules import Schedule, SqrtSchedule
+from noise2text.nn.denoiser import NoiseLevel
 
 
 def embeddings(vocab: int = 50, dim: int = 6) -> torch.Tensor:
@@ -26,14 +31,14 @@ def test_the_nearest_neighbours_distance_is_that_of_all_pairs(monkeypatch: pytes
 
 def test_in_the_quadratic_schedule_time_is_the_noises_deviation() -> None:
     t = torch.tensor([0.0, 0.3, 1.0], dtype=torch.float64)
-    level: Level = Quadratic(100)(t, 1)
+    level: NoiseLevel = QuadraticSchedule(100)(t, 1)
     assert torch.allclose(level.sigma.flatten(), t)
 
 
-@pytest.mark.parametrize("schedule", [Quadratic(2000), Sqrt(2000)])
+@pytest.mark.parametrize("schedule", [QuadraticSchedule(2000), SqrtSchedule(2000)])
 @pytest.mark.parametrize("margin", [0.0, 1.0])
 def test_no_training_level_lies_below_the_clip(schedule: Schedule, margin: float) -> None:
-    times, rows = Clipped(schedule, margin=margin), embeddings()
+    times, rows = ClippedTimes(schedule, margin=margin), embeddings()
     times.clip(rows)
     t, weight = times(torch.linspace(0, 1 - 1e-9, 20_001, dtype=torch.float64))
     ratio = 1 / schedule(t, 1).snr.flatten()
@@ -45,30 +50,30 @@ def test_no_training_level_lies_below_the_clip(schedule: Schedule, margin: float
 
 
 def test_the_times_that_are_left_are_equally_likely() -> None:
-    times = Clipped(Quadratic(10))
-    times.least.fill_(7)
+    times = ClippedTimes(QuadraticSchedule(10))
+    times.first_timestep.fill_(7)
     t, _ = times((torch.arange(400, dtype=torch.float64) + 0.5) / 400)
     assert torch.equal((t * 10).round().long().bincount(), torch.tensor([0] * 7 + [100] * 4))
 
 
 def test_the_clip_moves_with_the_embeddings_and_is_state() -> None:
-    times = Clipped(Quadratic(2000))
+    times = ClippedTimes(QuadraticSchedule(2000))
     assert times(torch.zeros(1, dtype=torch.float64))[0].item() == 1 / 2000, "unclipped at first"
     lows = []
     for size in (0.1, 1.0, 100.0):
         times.clip(size * embeddings())
         lows.append(times(torch.zeros(1, dtype=torch.float64))[0].item())
     assert lows[0] < lows[1] < lows[2] <= 1
-    again = Clipped(Quadratic(2000))
+    again = ClippedTimes(QuadraticSchedule(2000))
     again.load_state_dict(times.state_dict())
-    assert torch.equal(again.least, times.least)
+    assert torch.equal(again.first_timestep, times.first_timestep)
 
 
 def test_a_fixed_clock_changes_what_is_told_and_nothing_else() -> None:
-    schedule, t = Quadratic(1000), torch.tensor([0.001, 0.5, 1.0])
-    told, true = FixedClock(schedule, 0.9)(t, 3), schedule(t, 3)
+    schedule, t = QuadraticSchedule(1000), torch.tensor([0.001, 0.5, 1.0])
+    told, true = ExaggeratedNoise(schedule, 0.9)(t, 3), schedule(t, 3)
     assert torch.equal(told.alpha, true.alpha)
     assert torch.equal(told.sigma, true.sigma)
-    assert ((told.clock >= 0.9) & (told.clock < 1)).all()
-    assert torch.equal(FixedClock(schedule, 0.0)(t, 3).clock, true.clock)
-    assert (FixedClock(schedule, 1.0)(t, 3).clock == 1).all()
+    assert ((told.timestep >= 0.9) & (told.timestep < 1)).all()
+    assert torch.equal(ExaggeratedNoise(schedule, 0.0)(t, 3).timestep, true.timestep)
+    assert (ExaggeratedNoise(schedule, 1.0)(t, 3).timestep == 1).all()

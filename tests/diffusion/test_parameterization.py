@@ -7,21 +7,30 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import MultivariateNormal
 
-from noise2text.core.random import key
+from noise2text.core.random import make_key
 from noise2text.data.layouts.canvas import Canvas, Source
 from noise2text.diffusion.bounds import mean_weight, noise_weight, posterior, z0_weight
-from noise2text.diffusion.losses import Mse, Trace
-from noise2text.diffusion.parameterization import HEADS, Z0, Floored, Mean, Noise, Reading, Score, Skipped
-from noise2text.diffusion.position_sigmoid import Staggered
-from noise2text.diffusion.sampler import strided, walk
-from noise2text.diffusion.schedules import SCHEDULES, Rescaled, Sqrt
-from noise2text.nn.denoiser import Denoiser, Estimate, Held, Level, Memory
-from noise2text.nn.embeddings import Space
+from noise2text.diffusion.losses import LossInputs, MseLoss
+from noise2text.diffusion.parameterization import (
+    PARAMETERIZATIONS,
+    ParameterizedDenoiser,
+    PredictMean,
+    PredictNoise,
+    PredictScore,
+    PredictZ0,
+    ResidualOutput,
+    SignalFloor,
+)
+from noise2text.diffusion.position_sigmoid import PositionSigmoid
+from noise2text.diffusion.sampler import sample, strided_times
+from noise2text.diffusion.schedules import SCHEDULES, Rescaled, SqrtSchedule
+from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
+from noise2text.nn.embeddings import TokenEmbedding
 
 T, LENGTH, DIM = 50, 6, 4
 TIMES = torch.tensor([1 / T, 0.1, 0.5, 0.9], dtype=torch.float64)
 FAMILIES = {name: kind(T) for name, kind in SCHEDULES.items()} | {
-    "staggered": Floored(Staggered(T, first=2, positions=4), 0.01)
+    "staggered": SignalFloor(PositionSigmoid(T, target_start=2, positions=4), 0.01)
 }
 
 STILL = ("mean", "staggered")  # where a position waits for its turn, the next mean is z itself
@@ -32,39 +41,47 @@ class Answers(Denoiser):
 
     def __init__(self, answer: Tensor) -> None:
         super().__init__()
-        self.space, self.answer = Space(9, DIM), answer
+        self.embedding, self.answer = TokenEmbedding(9, DIM), answer
 
-    def read(self, source: Source) -> Memory:
-        return Memory(*[torch.empty(len(source.tokens), 0)] * 4)
+    def encode(self, source: Source) -> EncoderOutput:
+        return EncoderOutput(*[torch.empty(len(source.tokens), 0)] * 4)
 
-    def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
+    def forward(
+        self,
+        z: Tensor,
+        level: NoiseLevel,
+        encoded: EncoderOutput,
+        constraint: Constraint,
+        self_condition: Tensor | None,
+    ) -> Estimate:
         return Estimate(self.answer, self.answer)
 
 
-def noised(schedule: nn.Module) -> tuple[Tensor, Tensor, Tensor, Level]:
+def noised(schedule: nn.Module) -> tuple[Tensor, Tensor, Tensor, NoiseLevel]:
     """z₀, ε and z at the four times, in float64."""
     torch.manual_seed(0)
     z0, noise = torch.randn(2, len(TIMES), LENGTH, DIM, dtype=torch.float64)
-    level: Level = schedule(TIMES, LENGTH)
+    level: NoiseLevel = schedule(TIMES, LENGTH)
     return z0, noise, level.alpha * z0 + level.sigma * noise, level
 
 
-def nothing_held(rows: int) -> Held:
+def nothing_held(rows: int) -> Constraint:
     mask = torch.zeros(rows, LENGTH, dtype=torch.bool)
-    return Held(torch.zeros(rows, LENGTH, DIM), mask, mask)
+    return Constraint(torch.zeros(rows, LENGTH, DIM), mask, mask)
 
 
 @pytest.mark.parametrize(
-    ("name", "family"), [(name, family) for name in HEADS for family in FAMILIES if (name, family) != STILL]
+    ("name", "family"),
+    [(name, family) for name in PARAMETERIZATIONS for family in FAMILIES if (name, family) != STILL],
 )
 def test_the_true_output_is_read_as_z0(name: str, family: str) -> None:
     z0, _, z, level = noised(FAMILIES[family])
-    head = HEADS[name](FAMILIES[family])
-    target = head.target(z0, z, level)
-    assert torch.allclose(head.clean(target, z, level), z0, atol=1e-9)
-    denoiser = head.around(Answers(target))
+    parameterization = PARAMETERIZATIONS[name](FAMILIES[family])
+    target = parameterization.target(z0, z, level)
+    assert torch.allclose(parameterization.to_z0(target, z, level), z0, atol=1e-9)
+    denoiser = parameterization.wrap(Answers(target))
     read = denoiser(
-        z, level, denoiser.read(Source(torch.ones(4, 1), torch.ones(4, 1))), nothing_held(4), None
+        z, level, denoiser.encode(Source(torch.ones(4, 1), torch.ones(4, 1))), nothing_held(4), None
     )
     assert torch.allclose(read.mean, z0, atol=1e-9)
 
@@ -73,118 +90,122 @@ def test_the_true_output_is_read_as_z0(name: str, family: str) -> None:
 def test_the_targets_are_the_noise_the_score_and_the_posterior_mean(family: str) -> None:
     schedule = FAMILIES[family]
     z0, noise, z, level = noised(schedule)
-    assert torch.equal(Z0(schedule).target(z0, z, level), z0)
-    assert torch.allclose(Noise(schedule).target(z0, z, level), noise, atol=1e-9)
+    assert torch.equal(PredictZ0(schedule).target(z0, z, level), z0)
+    assert torch.allclose(PredictNoise(schedule).target(z0, z, level), noise, atol=1e-9)
     seen = z.clone().requires_grad_()  # the score is the gradient of torch's own log-density
     for row in range(len(TIMES)):
         for place in range(LENGTH):
             at = place if level.alpha.shape[1] > 1 else 0
             alpha, variance = level.alpha[row, at, 0], level.sigma[row, at, 0] ** 2
-            gaussian = MultivariateNormal(alpha * z0[row, place], variance * torch.eye(DIM).double())
-            gaussian.log_prob(seen[row, place]).backward()
+            gaussian_noise = MultivariateNormal(alpha * z0[row, place], variance * torch.eye(DIM).double())
+            gaussian_noise.log_prob(seen[row, place]).backward()
     assert seen.grad is not None
-    assert torch.allclose(Score(schedule).target(z0, z, level), seen.grad, atol=1e-9)
+    assert torch.allclose(PredictScore(schedule).target(z0, z, level), seen.grad, atol=1e-9)
     if family == STILL[1]:
         return
-    before: Level = schedule(TIMES - 1 / T, LENGTH)
+    before: NoiseLevel = schedule(TIMES - 1 / T, LENGTH)
     mean, _ = posterior(level.alpha**2, before.alpha**2, z, z0)
-    assert torch.allclose(Mean(schedule).target(z0, z, level), mean, atol=1e-9)
+    assert torch.allclose(PredictMean(schedule).target(z0, z, level), mean, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("name", PARAMETERIZATIONS)
 def test_the_weighed_error_is_that_of_the_output(name: str) -> None:
-    schedule = Sqrt(T)
+    schedule = SqrtSchedule(T)
     z0, _, z, level = noised(schedule)
-    head = HEADS[name](schedule)
+    parameterization = PARAMETERIZATIONS[name](schedule)
     output = torch.randn_like(z0)
-    estimate = Estimate(head.clean(output, z, level), z0)
-    trace = Trace(None, z0, z0, estimate, None, None, level)  # type: ignore[arg-type]
-    expected = (output - head.target(z0, z, level)).square().mean(-1)
-    assert torch.allclose(Mse(weigh=head.weight).value(trace), expected)
+    estimate = Estimate(parameterization.to_z0(output, z, level), z0)
+    inputs = LossInputs(None, z0, z0, estimate, None, None, level)  # type: ignore[arg-type]
+    expected = (output - parameterization.target(z0, z, level)).square().mean(-1)
+    assert torch.allclose(MseLoss(weighting=parameterization.weight).value(inputs), expected)
 
 
-@pytest.mark.parametrize("kind", [Noise, Score])
-def test_a_head_goes_by_the_noise_of_training_wherever_it_reads(kind: type[Noise | Score]) -> None:
+@pytest.mark.parametrize("kind", [PredictNoise, PredictScore])
+def test_a_head_goes_by_the_noise_of_training_wherever_it_reads(
+    kind: type[PredictNoise | PredictScore],
+) -> None:
     """ε and the score are those of F times the noise, and generation's level reads them alike."""
-    factor, schedule = 4.0, Sqrt(T)
+    factor, schedule = 4.0, SqrtSchedule(T)
     z0, noise, z, level = noised(Rescaled(schedule, factor))
-    head = kind(schedule, factor=factor)
-    expected = noise if kind is Noise else -noise / level.sigma
-    assert torch.allclose(head.target(z0, z, level), expected, atol=1e-9)
-    generation: Level = schedule(TIMES, LENGTH)
+    parameterization = kind(schedule, noise_factor=factor)
+    expected = noise if kind is PredictNoise else -noise / level.sigma
+    assert torch.allclose(parameterization.target(z0, z, level), expected, atol=1e-9)
+    generation: NoiseLevel = schedule(TIMES, LENGTH)
     assert not torch.allclose(generation.sigma, level.sigma)
     for seen in (level, generation):
-        assert torch.allclose(head.clean(expected, z, seen), z0, atol=1e-9)
+        assert torch.allclose(parameterization.to_z0(expected, z, seen), z0, atol=1e-9)
 
 
 def test_a_mean_is_read_alike_whatever_the_noise_of_generation() -> None:
-    schedule = Sqrt(T)
+    schedule = SqrtSchedule(T)
     _, _, z, level = noised(schedule)
-    head, output = Mean(schedule), torch.randn_like(z)
-    hotter: Level = Rescaled(schedule, 3.0)(TIMES, LENGTH)
-    assert torch.allclose(head.clean(output, z, hotter), head.clean(output, z, level))
+    parameterization, output = PredictMean(schedule), torch.randn_like(z)
+    hotter: NoiseLevel = Rescaled(schedule, 3.0)(TIMES, LENGTH)
+    assert torch.allclose(parameterization.to_z0(output, z, hotter), parameterization.to_z0(output, z, level))
 
 
-@pytest.mark.parametrize("kind", [Noise, Score])
+@pytest.mark.parametrize("kind", [PredictNoise, PredictScore])
 @pytest.mark.parametrize("factor", [1.0, 4.0])
 def test_a_skip_leaves_the_network_what_noise_alone_does_not_say(
-    kind: type[Noise | Score], factor: float
+    kind: type[PredictNoise | PredictScore], factor: float
 ) -> None:
-    schedule = Sqrt(T)
+    schedule = SqrtSchedule(T)
     z0, _, z, level = noised(Rescaled(schedule, factor))
-    plain = kind(schedule, factor=factor)
-    skipped = Skipped(plain, schedule)
+    plain = kind(schedule, noise_factor=factor)
+    skipped = ResidualOutput(plain, schedule)
     rest = skipped.target(z0, z, level)
-    assert torch.allclose(rest + plain.alone * z, plain.target(z0, z, level), atol=1e-9)
-    assert torch.allclose(skipped.clean(rest, z, level), z0, atol=1e-9)
+    assert torch.allclose(rest + plain.noise_share * z, plain.target(z0, z, level), atol=1e-9)
+    assert torch.allclose(skipped.to_z0(rest, z, level), z0, atol=1e-9)
     assert torch.equal(skipped.weight(level), plain.weight(level))
-    end = Level(*torch.tensor([[1e-6, factor, 1.0]], dtype=torch.float64).T[:, None, None])
+    end = NoiseLevel(*torch.tensor([[1e-6, factor, 1.0]], dtype=torch.float64).T[:, None, None])
     noise = factor * torch.randn(1, LENGTH, DIM, dtype=torch.float64)  # all of z: nothing is left to say
     assert torch.allclose(skipped.target(torch.zeros_like(noise), noise, end), torch.zeros(()).double())
 
 
 def test_the_error_of_epsilon_is_the_snr_times_that_of_z0_by_hand() -> None:
-    level = Level(torch.tensor([[[0.6]]]), torch.tensor([[[0.8]]]), torch.tensor([[0.5]]))
-    z0, noise, guess = torch.tensor([[[2.0]]]), torch.tensor([[[-1.0]]]), torch.tensor([[[0.5]]])
+    level = NoiseLevel(torch.tensor([[[0.6]]]), torch.tensor([[[0.8]]]), torch.tensor([[0.5]]))
+    z0, noise, self_condition = torch.tensor([[[2.0]]]), torch.tensor([[[-1.0]]]), torch.tensor([[[0.5]]])
     z = 0.6 * z0 + 0.8 * noise  # 0.4
-    estimate = (z - 0.8 * guess) / 0.6  # 0: the error of z₀ is 2² = 4, that of ε 1.5² = 2.25
-    trace = Trace(None, z0, z0, Estimate(estimate, z0), None, None, level)  # type: ignore[arg-type]
-    assert Mse().value(trace).item() == pytest.approx(4)
-    for weigh in (Noise(Sqrt()).weight, lambda level: level.snr):
-        assert Mse(weigh=weigh).value(trace).item() == pytest.approx(2.25)
-    assert Mse(weigh=Score(Sqrt()).weight).value(trace).item() == pytest.approx(2.25 / 0.64)
+    estimate = (z - 0.8 * self_condition) / 0.6  # 0: the error of z₀ is 2² = 4, that of ε 1.5² = 2.25
+    inputs = LossInputs(None, z0, z0, Estimate(estimate, z0), None, None, level)  # type: ignore[arg-type]
+    assert MseLoss().value(inputs).item() == pytest.approx(4)
+    for weighting in (PredictNoise(SqrtSchedule()).weight, lambda level: level.snr):
+        assert MseLoss(weighting=weighting).value(inputs).item() == pytest.approx(2.25)
+    assert MseLoss(weighting=PredictScore(SqrtSchedule()).weight).value(inputs).item() == pytest.approx(
+        2.25 / 0.64
+    )
 
 
 def test_weights_are_the_ratios_of_the_bound() -> None:
     """KL = w_z·‖ẑ₀ − z₀‖² = w_ε·‖ε̂ − ε‖² = w_μ·‖μ̂ − μ‖²."""
-    schedule = Sqrt(T)
-    level: Level = schedule(TIMES[1:], 1)
+    schedule = SqrtSchedule(T)
+    level: NoiseLevel = schedule(TIMES[1:], 1)
     now, before = (schedule.alpha_bar(times)[:, None, None] for times in (TIMES[1:], TIMES[1:] - 1 / T))
     clean = z0_weight(now, before)
-    assert torch.allclose(Noise(schedule).weight(level), clean / noise_weight(now, before))
-    assert torch.allclose(Mean(schedule).weight(level), clean / mean_weight(now, before))
+    assert torch.allclose(PredictNoise(schedule).weight(level), clean / noise_weight(now, before))
+    assert torch.allclose(PredictMean(schedule).weight(level), clean / mean_weight(now, before))
 
 
 def test_with_z0_nothing_is_wrapped_around_the_network() -> None:
     denoiser = Answers(torch.zeros(1))
-    assert Z0(Sqrt()).around(denoiser) is denoiser
-    assert isinstance(Noise(Sqrt()).around(denoiser), Reading)
+    assert PredictZ0(SqrtSchedule()).wrap(denoiser) is denoiser
+    assert isinstance(PredictNoise(SqrtSchedule()).wrap(denoiser), ParameterizedDenoiser)
 
 
 def test_what_is_held_is_read_as_given() -> None:
     torch.manual_seed(0)
     frozen = torch.tensor([[True, True, False, False, False, False]])
-    held = Held(torch.randn(1, LENGTH, DIM), frozen, torch.zeros_like(frozen))
-    level: Level = Sqrt(T)(torch.tensor([0.5]), LENGTH)
-    denoiser = Noise(Sqrt(T)).around(Answers(torch.randn(1, LENGTH, DIM)))
-    z = held.hold(torch.randn(1, LENGTH, DIM))
-    mean = denoiser(z, level, denoiser.read(Source(frozen, frozen)), held, None).mean
-    assert torch.equal(mean[frozen], held.given[frozen])
+    constraint = Constraint(torch.randn(1, LENGTH, DIM), frozen, torch.zeros_like(frozen))
+    level: NoiseLevel = SqrtSchedule(T)(torch.tensor([0.5]), LENGTH)
+    denoiser = PredictNoise(SqrtSchedule(T)).wrap(Answers(torch.randn(1, LENGTH, DIM)))
+    z = constraint.apply(torch.randn(1, LENGTH, DIM))
+    mean = denoiser(z, level, denoiser.encode(Source(frozen, frozen)), constraint, None).z0
+    assert torch.equal(mean[frozen], constraint.given[frozen])
     assert not torch.equal(mean[~frozen], z[~frozen])
 
 
 def test_a_floor_keeps_signal_and_changes_nothing_above_it() -> None:
-    schedule, floored = Sqrt(T), Floored(Sqrt(T), 0.01)
+    schedule, floored = SqrtSchedule(T), SignalFloor(SqrtSchedule(T), 0.01)
     times = torch.linspace(1 / T, 1, T, dtype=torch.float64)
     plain, level = schedule(times, 1), floored(times, 1)
     above = plain.alpha**2 >= 0.01
@@ -192,10 +213,10 @@ def test_a_floor_keeps_signal_and_changes_nothing_above_it() -> None:
     assert torch.allclose(level.sigma[above], plain.sigma[above])
     assert torch.allclose(level.alpha[~above] ** 2, torch.tensor(0.01).double())
     assert torch.allclose(level.alpha**2 + level.sigma**2, torch.ones(()).double())
-    assert torch.equal(level.clock, plain.clock)
+    assert torch.equal(level.timestep, plain.timestep)
     assert floored.steps == T
     start = times[above.flatten()].max()  # the time that docs/diffuseq_variants.md states
-    assert Sqrt().alpha_bar(torch.tensor(0.98)).item() == pytest.approx(0.01, abs=2e-4)
+    assert SqrtSchedule().alpha_bar(torch.tensor(0.98)).item() == pytest.approx(0.01, abs=2e-4)
     assert start.item() == pytest.approx(0.98)
 
 
@@ -204,36 +225,41 @@ def test_a_walk_with_the_true_output_reaches_z0(name: str) -> None:
     """From noise alone at the first time; the network always knows which ε, s or μ leads to z₀."""
     torch.manual_seed(0)
     z0 = torch.randn(2, LENGTH, DIM)
-    schedule = Floored(Sqrt(T), HEADS[name].least)
-    head = HEADS[name](schedule)
+    schedule = SignalFloor(SqrtSchedule(T), PARAMETERIZATIONS[name].min_alpha_bar)
+    parameterization = PARAMETERIZATIONS[name](schedule)
 
     class Knows(Answers):
         def forward(
-            self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None
+            self,
+            z: Tensor,
+            level: NoiseLevel,
+            encoded: EncoderOutput,
+            constraint: Constraint,
+            self_condition: Tensor | None,
         ) -> Estimate:
-            target = head.target(z0, z, level)
+            target = parameterization.target(z0, z, level)
             return Estimate(target, target)
 
-    denoiser = head.around(Knows(z0))
-    memory = denoiser.read(Source(torch.ones(2, 1), torch.ones(2, 1)))
-    times = strided(10, resolution=T)
-    for state in walk(denoiser, schedule, memory, nothing_held(2), key(0, torch.arange(2)), times):
-        assert torch.allclose(state.estimate.mean, z0, atol=1e-4)
+    denoiser = parameterization.wrap(Knows(z0))
+    encoded = denoiser.encode(Source(torch.ones(2, 1), torch.ones(2, 1)))
+    times = strided_times(10, num_timesteps=T)
+    for state in sample(denoiser, schedule, encoded, nothing_held(2), make_key(0, torch.arange(2)), times):
+        assert torch.allclose(state.estimate.z0, z0, atol=1e-4)
 
 
 def test_a_reading_rounds_and_holds_as_the_network_within_does() -> None:
     class Reversed(Answers):
-        def hold(self, canvas: Canvas) -> Held:
-            return Held(-self.space.embed(canvas.tokens), canvas.frozen, canvas.padding)
+        def constrain(self, canvas: Canvas) -> Constraint:
+            return Constraint(-self.embedding.embed(canvas.tokens), canvas.frozen, canvas.padding)
 
         def logits(self, estimate: Estimate) -> Tensor:
             return -super().logits(estimate)
 
     inner = Reversed(torch.zeros(1))
-    outer = Reading(inner, Noise(Sqrt()))
+    outer = ParameterizedDenoiser(inner, PredictNoise(SqrtSchedule()))
     tokens = torch.tensor([[1, 2]])
     mask = torch.zeros_like(tokens, dtype=torch.bool)
     canvas = Canvas(tokens, mask, mask, ~mask, Source(tokens, mask))
     estimate = Estimate(torch.randn(1, 2, DIM), torch.zeros(1))
     assert torch.equal(outer.logits(estimate), inner.logits(estimate))
-    assert torch.equal(outer.hold(canvas).given, inner.hold(canvas).given)
+    assert torch.equal(outer.constrain(canvas).given, inner.constrain(canvas).given)

@@ -7,12 +7,12 @@ from statistics import NormalDist
 import pytest
 import torch
 
-from noise2text.diffusion.position_sigmoid import CUT_OFF, Staggered
+from noise2text.diffusion.position_sigmoid import MIN_VARIANCE, PositionSigmoid
 from noise2text.diffusion.sampler import coefficients
-from noise2text.nn.denoiser import Level
+from noise2text.nn.denoiser import NoiseLevel
 
 FIRST, M = 5, 64
-SCHEDULE = Staggered(2000, first=FIRST, positions=M)
+SCHEDULE = PositionSigmoid(2000, target_start=FIRST, positions=M)
 TIMES = torch.linspace(0, 1, 2001, dtype=torch.float64)
 
 
@@ -23,7 +23,7 @@ def test_it_is_the_normal_distribution_of_python_above_the_cut_off() -> None:
         normal = NormalDist((3 + k) / (M + 5), 1 / (M + 5))
         for i in range(0, 2001, 100):
             expected = normal.cdf(1 - i / 2000)
-            if 1 - expected > CUT_OFF:
+            if 1 - expected > MIN_VARIANCE:
                 assert made[i, k - 1].item() == pytest.approx(expected, abs=1e-9)
 
 
@@ -54,32 +54,32 @@ def test_it_runs_from_clean_to_noise() -> None:
 def test_below_the_cut_off_the_variance_falls_on_a_line_to_nothing() -> None:
     variance = 1 - SCHEDULE.alpha_bar(TIMES)
     for k in (0, 30, M - 2):
-        low = variance[:, k] < CUT_OFF
+        low = variance[:, k] < MIN_VARIANCE
         line = variance[low, k] / TIMES[low]
         assert torch.allclose(line[1:], line[1].expand_as(line[1:]))
         after = variance[~low, k][0].item()
-        assert CUT_OFF <= after < CUT_OFF + 0.02  # no jump where the line ends
+        assert MIN_VARIANCE <= after < MIN_VARIANCE + 0.02  # no jump where the line ends
 
 
 def test_a_place_before_the_target_has_the_first_level_and_the_clock_is_the_time() -> None:
-    level: Level = SCHEDULE(TIMES[1:], FIRST + M)
+    level: NoiseLevel = SCHEDULE(TIMES[1:], FIRST + M)
     assert level.alpha.shape == (2000, FIRST + M, 1)
     assert torch.equal(level.alpha[:, : FIRST + 1], level.alpha[:, FIRST, None].expand(-1, FIRST + 1, -1))
     assert torch.allclose(level.alpha**2 + level.sigma**2, torch.ones(()).double())
-    assert torch.allclose(level.clock[:, 0], TIMES[:-1])
+    assert torch.allclose(level.timestep[:, 0], TIMES[:-1])
 
 
 @pytest.mark.parametrize("positions", [1, 11, 64, 512])
 def test_every_step_is_finite_and_keeps_the_variance(positions: int) -> None:
     """Far from its turn a position stays the noise that it is."""
     times = torch.linspace(1, 1 / 2000, 50, dtype=torch.float64)
-    level: Level = Staggered(2000, first=0, positions=positions)(times, positions)
-    now = Level(level.alpha[:-1], level.sigma[:-1], level.clock[:-1])
-    then = Level(level.alpha[1:], level.sigma[1:], level.clock[1:])
-    on_z, on_x0, on_noise = coefficients(now, then)
-    assert all(factor.isfinite().all() for factor in (on_z, on_x0, on_noise))
-    assert torch.allclose(on_z * now.alpha + on_x0, then.alpha)
-    assert torch.allclose(on_z**2 * now.sigma**2 + on_noise**2, then.sigma**2)
+    level: NoiseLevel = PositionSigmoid(2000, target_start=0, positions=positions)(times, positions)
+    now = NoiseLevel(level.alpha[:-1], level.sigma[:-1], level.timestep[:-1])
+    then = NoiseLevel(level.alpha[1:], level.sigma[1:], level.timestep[1:])
+    z_weight, z0_weight, noise_weight = coefficients(now, then)
+    assert all(factor.isfinite().all() for factor in (z_weight, z0_weight, noise_weight))
+    assert torch.allclose(z_weight * now.alpha + z0_weight, then.alpha)
+    assert torch.allclose(z_weight**2 * now.sigma**2 + noise_weight**2, then.sigma**2)
 
 
 def test_what_docs_say_of_64_positions() -> None:
@@ -87,5 +87,5 @@ def test_what_docs_say_of_64_positions() -> None:
     variance = 1 - SCHEDULE.alpha_bar(TIMES[1:])
     assert ((variance > 0.02) & (variance < 0.98)).double().mean().item() == pytest.approx(0.06, abs=0.001)
     weight = 1 / variance
-    assert (weight[variance <= CUT_OFF].sum() / weight.sum()).item() == pytest.approx(0.995, abs=0.001)
+    assert (weight[variance <= MIN_VARIANCE].sum() / weight.sum()).item() == pytest.approx(0.995, abs=0.001)
     assert weight.max().item() == pytest.approx(91_000, rel=0.01)

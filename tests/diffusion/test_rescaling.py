@@ -14,18 +14,18 @@ from torch import Tensor, nn
 from noise2text.core.errors import Problem
 from noise2text.diffusion import rescaling
 from noise2text.diffusion.rescaling import (
-    accuracies,
     binary_search,
     brute_force,
-    degeneration,
-    draw_rivals,
+    degeneration_scores,
     find_factor,
+    nearest_neighbour_accuracy,
     random_embeddings,
     rescale_plain,
     rescale_preserving,
+    sample_rivals,
 )
-from noise2text.diffusion.schedules import SCHEDULES, Cosine, Rescaled, Sqrt
-from noise2text.nn.denoiser import Level
+from noise2text.diffusion.schedules import SCHEDULES, CosineSchedule, Rescaled, SqrtSchedule
+from noise2text.nn.denoiser import NoiseLevel
 
 # Difformer's table 19: DGS_MAX -> F for vocabularies of 10, 20 and 40 thousand words.
 VOCABULARIES = (10_000, 20_000, 40_000)
@@ -65,9 +65,9 @@ class Ramp(nn.Module):
         super().__init__()
         self.alpha, self.top = alpha, top
 
-    def forward(self, t: Tensor, length: int) -> Level:
+    def forward(self, t: Tensor, length: int) -> NoiseLevel:
         sigma = (self.top * t)[:, None, None]
-        return Level(torch.full_like(sigma, self.alpha), sigma, t[:, None])
+        return NoiseLevel(torch.full_like(sigma, self.alpha), sigma, t[:, None])
 
 
 def levels(schedule: nn.Module, cells: int) -> tuple[np.ndarray, np.ndarray]:
@@ -88,25 +88,31 @@ def gaussian_score(schedule: nn.Module, *, vocab: int, dim: int, cells: int, pai
 
 
 @pytest.mark.parametrize(
-    "schedule", [Sqrt(), Rescaled(Sqrt(), 4.0), Rescaled(Cosine(), 3.0), rescale_preserving(Sqrt(), 3.0)]
+    "schedule",
+    [
+        SqrtSchedule(),
+        Rescaled(SqrtSchedule(), 4.0),
+        Rescaled(CosineSchedule(), 3.0),
+        rescale_preserving(SqrtSchedule(), 3.0),
+    ],
 )
 @pytest.mark.parametrize(("vocab", "dim"), [(2000, 64), (300, 16)])
 def test_score_of_normal_words_is_the_exact_one(schedule: nn.Module, vocab: int, dim: int) -> None:
-    ours = degeneration(schedule, random_embeddings(vocab, dim), cells=40, samples=4000).numpy()
+    ours = degeneration_scores(schedule, random_embeddings(vocab, dim), cells=40, samples=4000).numpy()
     exact = gaussian_score(schedule, vocab=vocab, dim=dim, cells=40, pairs=4000)
     assert np.abs(ours - exact).max() < 0.06  # both are means over 4,000 draws: 5 σ of their difference
     assert ours.mean() == pytest.approx(exact.mean(), abs=0.02)
 
 
 def test_score_of_orthogonal_words_is_the_exact_one() -> None:
-    vocab, schedule = 24, Rescaled(Sqrt(), 1.5)
+    vocab, schedule = 24, Rescaled(SqrtSchedule(), 1.5)
     exact = [
         integrate.quad(
             lambda x, a=a, s=s: stats.norm.pdf(x) * stats.norm.cdf(x + 3 * a / s) ** (vocab - 1), -9, 9
         )[0]
         for a, s in zip(*levels(schedule, 20), strict=True)
     ]
-    ours = degeneration(schedule, 3 * torch.eye(vocab), cells=20, samples=20_000).numpy()
+    ours = degeneration_scores(schedule, 3 * torch.eye(vocab), cells=20, samples=20_000).numpy()
     np.testing.assert_allclose(ours, exact, atol=0.02)
 
 
@@ -114,7 +120,7 @@ def test_score_of_two_words_is_the_exact_one() -> None:
     words = torch.tensor([[1.0, 2.0, 0.0], [-1.0, 0.5, 1.0]])
     _, sigma = levels(Ramp(1.0, 4.0), 20)
     exact = stats.norm.cdf(np.linalg.norm(words[0] - words[1]) / 2 / sigma)
-    ours = degeneration(Ramp(1.0, 4.0), words, cells=20, samples=20_000).numpy()
+    ours = degeneration_scores(Ramp(1.0, 4.0), words, cells=20, samples=20_000).numpy()
     np.testing.assert_allclose(ours, exact, atol=0.02)
 
 
@@ -122,45 +128,46 @@ def test_score_of_two_words_is_the_exact_one() -> None:
 def test_score_is_that_of_a_literal_nearest_neighbour_search(rescale: Callable[..., nn.Module]) -> None:
     words = torch.randn(80, 6, generator=torch.Generator().manual_seed(5)) + 0.5  # off centre: norms differ
     generator, scores = torch.Generator().manual_seed(6), []
-    for alpha, sigma in zip(*levels(rescale(Sqrt(), 1.5), 10), strict=True):
+    for alpha, sigma in zip(*levels(rescale(SqrtSchedule(), 1.5), 10), strict=True):
         z = alpha * words + sigma * torch.randn(100, 80, 6, generator=generator)
         answers = torch.cdist(z.float(), words.expand(100, -1, -1)).argmin(2)
         scores.append((answers == torch.arange(80)).double().mean().item())
-    ours = degeneration(rescale(Sqrt(), 1.5), words, cells=10, samples=8000).numpy()
+    ours = degeneration_scores(rescale(SqrtSchedule(), 1.5), words, cells=10, samples=8000).numpy()
     np.testing.assert_allclose(ours, scores, atol=0.035)
 
 
 @pytest.mark.parametrize("rescale", [rescale_plain, rescale_preserving])
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_score_falls_with_the_factor(name: str, rescale: Callable[..., nn.Module]) -> None:
-    rivals = draw_rivals(random_embeddings(500, 32), 500, seed=0)
+    rivals = sample_rivals(random_embeddings(500, 32), 500, seed=0)
     scores = [
-        accuracies(rescale(SCHEDULES[name](), f), rivals, cells=200).mean() for f in (1, 1.5, 2, 3, 5, 9, 17)
+        nearest_neighbour_accuracy(rescale(SCHEDULES[name](), f), rivals, cells=200).mean()
+        for f in (1, 1.5, 2, 3, 5, 9, 17)
     ]
     assert all(later < earlier for earlier, later in pairwise(scores))
 
 
 def test_score_falls_with_the_noise() -> None:
-    scores = degeneration(Ramp(1.0, 8.0), random_embeddings(500, 32), samples=500)
+    scores = degeneration_scores(Ramp(1.0, 8.0), random_embeddings(500, 32), samples=500)
     assert (scores.diff() <= 0).all()  # draw by draw: under a full signal, more noise never helps
     assert scores[0] == 1
     assert scores[-1] < 0.05
 
 
 def test_score_is_one_without_noise() -> None:
-    assert (degeneration(Ramp(1.0, 0.0), random_embeddings(500, 32), samples=500) == 1).all()
+    assert (degeneration_scores(Ramp(1.0, 0.0), random_embeddings(500, 32), samples=500) == 1).all()
 
 
 def test_score_under_noise_alone_is_that_of_a_guess() -> None:
-    scores = degeneration(Ramp(0.0, 1e4), torch.eye(10), samples=20_000, cells=5)
+    scores = degeneration_scores(Ramp(0.0, 1e4), torch.eye(10), samples=20_000, cells=5)
     assert (scores - 0.1).abs().max() < 0.01
 
 
 def test_words_and_noise_scaled_alike_score_alike() -> None:
     words = random_embeddings(300, 16)
     torch.testing.assert_close(
-        degeneration(Rescaled(Ramp(1.0, 1.0), 4.0), 4 * words),
-        degeneration(Ramp(1.0, 1.0), words),
+        degeneration_scores(Rescaled(Ramp(1.0, 1.0), 4.0), 4 * words),
+        degeneration_scores(Ramp(1.0, 1.0), words),
         atol=1e-3,
         rtol=0,
     )
@@ -168,26 +175,31 @@ def test_words_and_noise_scaled_alike_score_alike() -> None:
 
 def test_equal_words_are_right_answers_for_each_other() -> None:
     words = random_embeddings(200, 16)
-    assert (degeneration(Sqrt(), words[:1].expand(7, -1), samples=50) == 1).all()
-    once, twice = (degeneration(Sqrt(), table, samples=8000).mean() for table in (words, words.repeat(2, 1)))
+    assert (degeneration_scores(SqrtSchedule(), words[:1].expand(7, -1), samples=50) == 1).all()
+    once, twice = (
+        degeneration_scores(SqrtSchedule(), table, samples=8000).mean()
+        for table in (words, words.repeat(2, 1))
+    )
     assert abs(once - twice) < 0.01
 
 
 def test_same_seed_gives_the_same_score_however_it_is_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
     words = random_embeddings(300, 16)
-    whole = degeneration(Sqrt(), words, samples=100)
+    whole = degeneration_scores(SqrtSchedule(), words, samples=100)
     monkeypatch.setattr(rescaling, "BLOCK", 1000)
-    torch.testing.assert_close(degeneration(Sqrt(), words, samples=100), whole, atol=0.02, rtol=0)
-    assert not torch.equal(degeneration(Sqrt(), words, samples=100, seed=1), whole)
+    torch.testing.assert_close(
+        degeneration_scores(SqrtSchedule(), words, samples=100), whole, atol=0.02, rtol=0
+    )
+    assert not torch.equal(degeneration_scores(SqrtSchedule(), words, samples=100, seed=1), whole)
 
 
 def test_trained_embeddings_may_be_passed() -> None:
     table = nn.Embedding(60, 8)
     nn.init.normal_(table.weight, generator=torch.Generator().manual_seed(0))
-    found = find_factor(Sqrt(), table.weight, target=0.2)
-    assert found == find_factor(Sqrt(), table.weight.detach().double(), target=0.2)
+    found = find_factor(SqrtSchedule(), table.weight, target=0.2)
+    assert found == find_factor(SqrtSchedule(), table.weight.detach().double(), target=0.2)
     assert found.dgs <= 0.2 < found.dgs_unscaled
-    assert find_factor(Sqrt(), table.weight.bfloat16(), target=0.2).factor == pytest.approx(
+    assert find_factor(SqrtSchedule(), table.weight.bfloat16(), target=0.2).factor == pytest.approx(
         found.factor, abs=0.5
     )
 
@@ -203,7 +215,7 @@ def test_both_searches_find_the_smallest_factor(name: str, rescale: Callable[...
         )
         assert found.dgs <= target
         if found.factor > 1:
-            one_less = degeneration(rescale(schedule, found.factor - 0.5), words, samples=400)
+            one_less = degeneration_scores(rescale(schedule, found.factor - 0.5), words, samples=400)
             assert one_less.mean() > target
 
 
@@ -221,16 +233,16 @@ def test_both_searches_agree_on_any_falling_score(power: float, target: float, i
 def test_binary_search_asks_rarely() -> None:
     asked: list[float] = []
 
-    def dgs_of(factor: float) -> float:
+    def score_of_factor(factor: float) -> float:
         asked.append(factor)
         return 1 / factor
 
-    assert binary_search(dgs_of, 1 / 41) == 41
+    assert binary_search(score_of_factor, 1 / 41) == 41
     assert len(asked) < 20
 
 
 def test_no_rescaling_where_the_score_is_low_enough() -> None:
-    found = find_factor(Sqrt(), random_embeddings(200, 8), target=0.9)
+    found = find_factor(SqrtSchedule(), random_embeddings(200, 8), target=0.9)
     assert (found.factor, found.dgs) == (1.0, found.dgs_unscaled)
 
 
@@ -251,13 +263,13 @@ def test_a_search_that_never_arrives_is_given_up(search: Callable[..., float]) -
 
 def test_two_words_cannot_score_below_a_guess() -> None:
     with pytest.raises(Problem, match=r"down to 0\.15"):
-        find_factor(Sqrt(), random_embeddings(2, 16), target=0.15, samples=200)
+        find_factor(SqrtSchedule(), random_embeddings(2, 16), target=0.15, samples=200)
 
 
 @pytest.mark.parametrize("words", [torch.ones(1, 4), torch.ones(4), torch.full((3, 2), float("nan"))])
 def test_what_is_no_table_of_words_is_refused(words: Tensor) -> None:
     with pytest.raises(Problem, match="two or more words"):
-        degeneration(Sqrt(), words)
+        degeneration_scores(SqrtSchedule(), words)
 
 
 def test_an_empty_vocabulary_is_refused() -> None:
@@ -274,13 +286,13 @@ def test_random_words_are_standard_normal() -> None:
 
 @pytest.mark.parametrize(("name", "dgs"), [("linear", 0.47), ("cosine", 0.77), ("sqrt", 0.77)])
 def test_table_2(name: str, dgs: float) -> None:
-    score = degeneration(SCHEDULES[name](), random_embeddings(10_000, 128), samples=1000).mean().item()
+    score = degeneration_scores(SCHEDULES[name](), random_embeddings(10_000, 128), samples=1000).mean().item()
     assert score == pytest.approx(dgs, abs=0.03)
 
 
 @pytest.mark.parametrize(("dim", "factor"), [(64, 2.5), (128, 4.0), (256, 6.0), (512, 8.5)])
 def test_table_14(dim: int, factor: float) -> None:
-    found = find_factor(Sqrt(), random_embeddings(10_000, dim), target=0.15, samples=1000)
+    found = find_factor(SqrtSchedule(), random_embeddings(10_000, dim), target=0.15, samples=1000)
     assert found.factor == pytest.approx(factor, abs=0.5)
 
 
@@ -289,24 +301,27 @@ def test_table_14(dim: int, factor: float) -> None:
     [10_000, pytest.param(20_000, marks=pytest.mark.long), pytest.param(40_000, marks=pytest.mark.long)],
 )
 def test_table_19(vocab: int) -> None:
-    rivals = draw_rivals(random_embeddings(vocab, 128), 2000, seed=0)
+    rivals = sample_rivals(random_embeddings(vocab, 128), 2000, seed=0)
     for name, rows in TABLE_19.items():
 
-        def dgs_of(factor: float, schedule: nn.Module = SCHEDULES[name]()) -> float:
-            return accuracies(Rescaled(schedule, factor), rivals, cells=200).mean().item()
+        def score_of_factor(factor: float, schedule: nn.Module = SCHEDULES[name]()) -> float:
+            return nearest_neighbour_accuracy(Rescaled(schedule, factor), rivals, cells=200).mean().item()
 
         for target, factors in rows.items():
             printed = factors[VOCABULARIES.index(vocab)]
             loose = (target < 0.10 and name != "sqrt") or (name, target, vocab) in GRID_DEPENDENT
             tolerance = 0.2 * printed if loose else 0.5
-            assert binary_search(dgs_of, target) == pytest.approx(printed, abs=tolerance), (name, target)
+            assert binary_search(score_of_factor, target) == pytest.approx(printed, abs=tolerance), (
+                name,
+                target,
+            )
 
 
 def test_variance_preserving_factors_are_no_larger_than_plain_ones() -> None:
     """Table 17 prints 9.5, 4.5 and 2.0, which a nearest-neighbour search does not give."""
     words = random_embeddings(10_000, 128)
     found = [
-        find_factor(Sqrt(), words, target=target, rescale=rescale_preserving, samples=1000).factor
+        find_factor(SqrtSchedule(), words, target=target, rescale=rescale_preserving, samples=1000).factor
         for target in (0.05, 0.15, 0.50)
     ]
     assert found == pytest.approx([6.0, 4.0, 2.0], abs=0.5)

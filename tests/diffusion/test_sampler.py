@@ -6,32 +6,39 @@ import pytest
 import torch
 from torch import Tensor
 
-from noise2text.core.random import gaussian, key
+from noise2text.core.random import gaussian_noise, make_key
 from noise2text.data.layouts.canvas import Source
-from noise2text.diffusion.sampler import ancestral, coefficients, ddim, pave, strided, walk
-from noise2text.diffusion.schedules import SCHEDULES, Rescaled, VariancePreserving, betas
-from noise2text.nn.denoiser import Clamped, Denoiser, Estimate, Held, Level, Memory
-from noise2text.nn.embeddings import Space
+from noise2text.diffusion.sampler import (
+    ancestral,
+    coefficients,
+    compute_step_table,
+    ddim,
+    sample,
+    strided_times,
+)
+from noise2text.diffusion.schedules import SCHEDULES, Rescaled, VariancePreserving, schedule_betas
+from noise2text.nn.denoiser import ClampedDenoiser, Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
+from noise2text.nn.embeddings import TokenEmbedding
 
 T = 2000
 
 
-def levels(name: str, times: Tensor) -> Level:
+def levels(name: str, times: Tensor) -> NoiseLevel:
     return SCHEDULES[name](T)(times, 1)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_neighbouring_steps_equal_ddpm_posterior(name: str) -> None:
     times = torch.arange(1, T + 1, dtype=torch.float64) / T
-    beta = betas(SCHEDULES[name](T), T)
+    beta = schedule_betas(SCHEDULES[name](T), T)
     alpha_bar = torch.cumprod(1 - beta, 0)
     inner = slice(1, T - 1)  # the last β is capped, the first has no step before it
     now, then = levels(name, times[1:]), levels(name, times[:-1])
-    on_z, on_x0, on_noise = (c.flatten()[: T - 2] for c in coefficients(now, then))
+    z_weight, z0_weight, noise_weight = (c.flatten()[: T - 2] for c in coefficients(now, then))
     before, here, b = alpha_bar[:-1][: T - 2], alpha_bar[inner], beta[inner]
-    assert torch.allclose(on_z, (1 - b).sqrt() * (1 - before) / (1 - here), rtol=0, atol=1e-6)
-    assert torch.allclose(on_x0, before.sqrt() * b / (1 - here), rtol=0, atol=1e-6)
-    assert torch.allclose(on_noise**2, b * (1 - before) / (1 - here), rtol=0, atol=1e-6)
+    assert torch.allclose(z_weight, (1 - b).sqrt() * (1 - before) / (1 - here), rtol=0, atol=1e-6)
+    assert torch.allclose(z0_weight, before.sqrt() * b / (1 - here), rtol=0, atol=1e-6)
+    assert torch.allclose(noise_weight**2, b * (1 - before) / (1 - here), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -41,12 +48,12 @@ def test_two_ancestral_steps_have_the_marginals_of_one(name: str) -> None:
     level = levels(name, times)
     signal, variance = level.alpha[0], level.sigma[0] ** 2
     for i in range(len(times) - 1):
-        now = Level(level.alpha[i], level.sigma[i], level.clock[i])
-        then = Level(level.alpha[i + 1], level.sigma[i + 1], level.clock[i + 1])
+        now = NoiseLevel(level.alpha[i], level.sigma[i], level.timestep[i])
+        then = NoiseLevel(level.alpha[i + 1], level.sigma[i + 1], level.timestep[i + 1])
         for eta in (0.0, 0.4, 1.0):
-            on_z, on_x0, on_noise = coefficients(now, then, ddim(eta))
-            assert torch.allclose(on_z * signal + on_x0, then.alpha)
-            assert torch.allclose(on_z**2 * variance + on_noise**2, then.sigma**2)
+            z_weight, z0_weight, noise_weight = coefficients(now, then, ddim(eta))
+            assert torch.allclose(z_weight * signal + z0_weight, then.alpha)
+            assert torch.allclose(z_weight**2 * variance + noise_weight**2, then.sigma**2)
         signal, variance = then.alpha, then.sigma**2
 
 
@@ -56,7 +63,8 @@ def test_the_step_works_position_by_position() -> None:
     together = coefficients(whole[0], whole[1])
     for position in range(3):
         alone = [
-            Level(level.alpha[position], level.sigma[position], level.clock[position]) for level in whole
+            NoiseLevel(level.alpha[position], level.sigma[position], level.timestep[position])
+            for level in whole
         ]
         for a, b in zip(together, coefficients(alone[0], alone[1]), strict=True):
             assert torch.equal(a[position], b)
@@ -64,7 +72,7 @@ def test_the_step_works_position_by_position() -> None:
 
 def test_eta_one_is_ancestral_and_eta_zero_draws_nothing() -> None:
     level = levels("sqrt", torch.tensor([0.8, 0.5], dtype=torch.float64))
-    now, then = (Level(level.alpha[i], level.sigma[i], level.clock[i]) for i in range(2))
+    now, then = (NoiseLevel(level.alpha[i], level.sigma[i], level.timestep[i]) for i in range(2))
     for a, b in zip(coefficients(now, then, ddim(1.0)), coefficients(now, then, ancestral), strict=True):
         assert torch.equal(a, b)
     assert coefficients(now, then, ddim(0.0))[2].item() == 0
@@ -80,137 +88,157 @@ def test_a_rescaled_schedule_walks_with_its_own_posterior(preserving: bool) -> N
         [torch.stack([s_s**2, a_t / a_s * s_s**2]), torch.stack([a_t / a_s * s_s**2, s_t**2])]
     )
     gain = covariance[0, 1] / covariance[1, 1]
-    now, then = (Level(level.alpha[i], level.sigma[i], level.clock[i]) for i in range(2))
-    on_z, on_x0, on_noise = coefficients(now, then)
-    assert torch.allclose(on_z.squeeze(), gain)
-    assert torch.allclose(on_x0.squeeze(), a_s - gain * a_t)
-    assert torch.allclose(on_noise.squeeze() ** 2, covariance[0, 0] - gain * covariance[0, 1])
+    now, then = (NoiseLevel(level.alpha[i], level.sigma[i], level.timestep[i]) for i in range(2))
+    z_weight, z0_weight, noise_weight = coefficients(now, then)
+    assert torch.allclose(z_weight.squeeze(), gain)
+    assert torch.allclose(z0_weight.squeeze(), a_s - gain * a_t)
+    assert torch.allclose(noise_weight.squeeze() ** 2, covariance[0, 0] - gain * covariance[0, 1])
 
 
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_any_number_of_steps_has_finite_factors_that_keep_the_marginals(name: str, order: int) -> None:
     """With 12,000 steps several of sqrt's first times are pure noise, and z must stay a standard normal."""
-    table = pave(levels(name, strided(12_000, resolution=T)), order=order).table[..., 0]  # (K, 7)
+    table = compute_step_table(levels(name, strided_times(12_000, num_timesteps=T)), order=order).table[
+        ..., 0
+    ]  # (K, 7)
     assert table.isfinite().all()
-    sigma, on_z, on_noise = table[1:, 1].double(), table[1:, 3].double(), table[1:, 6].double()
-    kept = on_z**2 * table[:-1, 1].double() ** 2 + on_noise**2
+    sigma, z_weight, noise_weight = table[1:, 1].double(), table[1:, 3].double(), table[1:, 6].double()
+    kept = z_weight**2 * table[:-1, 1].double() ** 2 + noise_weight**2
     assert torch.allclose(kept, sigma**2, atol=1e-6)
 
 
 def test_strided_times_are_the_papers() -> None:
-    times = strided(20, resolution=2000, stop_early=5)
+    times = strided_times(20, num_timesteps=2000, stop_early=5)
     assert len(times) == 15
     assert times[0] == 1
-    assert strided(20, resolution=2000)[-1].item() == pytest.approx(1 / 2000)
-    assert strided(1, resolution=2000).tolist() == [1.0]
-    assert torch.allclose(strided(2000, resolution=2000), torch.arange(2000, 0, -1).double() / 2000)
+    assert strided_times(20, num_timesteps=2000)[-1].item() == pytest.approx(1 / 2000)
+    assert strided_times(1, num_timesteps=2000).tolist() == [1.0]
+    assert torch.allclose(strided_times(2000, num_timesteps=2000), torch.arange(2000, 0, -1).double() / 2000)
 
 
 class Oracle(Denoiser):
     """Knows the answer; remembers what it was asked."""
 
-    def __init__(self, answer: Tensor, space: Space) -> None:
+    def __init__(self, answer: Tensor, embedding: TokenEmbedding) -> None:
         super().__init__()
-        self.answer, self.space = answer, space
+        self.answer, self.embedding = answer, embedding
         self.asked: list[tuple[float, Tensor, Tensor | None]] = []
 
-    def read(self, source: Source) -> Memory:
+    def encode(self, source: Source) -> EncoderOutput:
         raise AssertionError("the walk reads no source")
 
-    def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
-        self.asked.append((level.clock.item(), z, guess))
+    def forward(
+        self,
+        z: Tensor,
+        level: NoiseLevel,
+        encoded: EncoderOutput,
+        constraint: Constraint,
+        self_condition: Tensor | None,
+    ) -> Estimate:
+        self.asked.append((level.timestep.item(), z, self_condition))
         return Estimate(self.answer, self.answer)
 
 
-def held_of(answer: Tensor, frozen: int = 0) -> Held:
+def held_of(answer: Tensor, frozen: int = 0) -> Constraint:
     mask = torch.zeros(answer.shape[:2], dtype=torch.bool)
     mask[:, :frozen] = True
-    return Held(torch.full_like(answer, 7.0), mask, torch.zeros_like(mask))
+    return Constraint(torch.full_like(answer, 7.0), mask, torch.zeros_like(mask))
 
 
-NOBODY = Memory(*(torch.empty(0) for _ in range(4)))
+NOBODY = EncoderOutput(*(torch.empty(0) for _ in range(4)))
 
 
 @pytest.fixture
-def space() -> Space:
+def embedding() -> TokenEmbedding:
     torch.manual_seed(0)
-    return Space(11, 6)
+    return TokenEmbedding(11, 6)
 
 
-def test_a_walk_tells_the_clock_one_step_less_and_ends_near_the_answer(space: Space) -> None:
+def test_a_walk_tells_the_clock_one_step_less_and_ends_near_the_answer(embedding: TokenEmbedding) -> None:
     answer = torch.randn(3, 5, 6)
-    oracle = Oracle(answer, space)
+    oracle = Oracle(answer, embedding)
     states = list(
-        walk(
+        sample(
             oracle,
             SCHEDULES["sqrt"](T),
             NOBODY,
             held_of(answer),
-            key(0, torch.arange(3)),
-            strided(40, resolution=T),
+            make_key(0, torch.arange(3)),
+            strided_times(40, num_timesteps=T),
         )
     )
-    assert [clock for clock, _, _ in oracle.asked] == pytest.approx([s.time - 1 / T for s in states])
+    assert [timestep for timestep, _, _ in oracle.asked] == pytest.approx([s.time - 1 / T for s in states])
     assert (states[-1].z - answer).abs().mean() < 0.2
     assert (states[0].z - answer).abs().mean() > 0.5
 
 
 @pytest.mark.parametrize("drawn", [1, 3 * 5 * 6 * 4, 10**6])
 def test_noise_is_a_steps_own_however_many_steps_it_is_drawn_for(
-    space: Space, drawn: int, monkeypatch: pytest.MonkeyPatch
+    embedding: TokenEmbedding, drawn: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("noise2text.diffusion.sampler.DRAWN", drawn)
-    keys, answer, times = key(0, torch.arange(3)), torch.zeros(3, 5, 6), strided(10, resolution=T)
+    monkeypatch.setattr("noise2text.diffusion.sampler.NOISE_BUFFER", drawn)
+    keys, answer, times = (
+        make_key(0, torch.arange(3)),
+        torch.zeros(3, 5, 6),
+        strided_times(10, num_timesteps=T),
+    )
     levels = SCHEDULES["sqrt"](T)(times, 1)
-    rows = pave(levels).table[:, 3:, 0]  # the factors of z, ẑ₀, the estimate before and noise
+    rows = compute_step_table(levels).table[:, 3:, 0]  # the factors of z, ẑ₀, the estimate before and noise
     z = torch.zeros_like(answer)
-    states = walk(Oracle(answer, space), SCHEDULES["sqrt"](T), NOBODY, held_of(answer), keys, times)
-    for number, (state, (on_z, _, _, on_noise)) in enumerate(zip(states, rows, strict=True)):
-        z = on_z * z + on_noise * gaussian(keys, number, 5, 6)
+    states = sample(Oracle(answer, embedding), SCHEDULES["sqrt"](T), NOBODY, held_of(answer), keys, times)
+    for number, (state, (z_weight, _, _, noise_weight)) in enumerate(zip(states, rows, strict=True)):
+        z = z_weight * z + noise_weight * gaussian_noise(keys, number, 5, 6)
         torch.testing.assert_close(state.z, z)
         z = state.z
 
 
-def test_the_guess_is_the_previous_estimate(space: Space) -> None:
+def test_the_guess_is_the_previous_estimate(embedding: TokenEmbedding) -> None:
     answer = torch.randn(1, 2, 6)
-    oracle = Oracle(answer, space)
+    oracle = Oracle(answer, embedding)
     list(
-        walk(
+        sample(
             oracle,
             SCHEDULES["sqrt"](T),
             NOBODY,
             held_of(answer),
-            key(0, torch.arange(1)),
-            strided(3, resolution=T),
+            make_key(0, torch.arange(1)),
+            strided_times(3, num_timesteps=T),
         )
     )
-    guesses = [guess for _, _, guess in oracle.asked if guess is not None]
+    guesses = [self_condition for _, _, self_condition in oracle.asked if self_condition is not None]
     assert len(guesses) == 3
     assert not guesses[0].any()
-    assert all(torch.equal(guess, answer) for guess in guesses[1:])
+    assert all(torch.equal(self_condition, answer) for self_condition in guesses[1:])
 
 
-def test_frozen_positions_stay_put_at_every_step(space: Space) -> None:
+def test_frozen_positions_stay_put_at_every_step(embedding: TokenEmbedding) -> None:
     answer = torch.randn(2, 4, 6)
-    oracle = Oracle(answer, space)
-    held = held_of(answer, frozen=2)
-    for state in walk(
-        oracle, SCHEDULES["sqrt"](T), NOBODY, held, key(0, torch.arange(2)), strided(5, resolution=T)
+    oracle = Oracle(answer, embedding)
+    constraint = held_of(answer, frozen=2)
+    for state in sample(
+        oracle,
+        SCHEDULES["sqrt"](T),
+        NOBODY,
+        constraint,
+        make_key(0, torch.arange(2)),
+        strided_times(5, num_timesteps=T),
     ):
         assert (state.z[:, :2] == 7).all()
-        assert (state.estimate.mean[:, :2] == 7).all()
+        assert (state.estimate.z0[:, :2] == 7).all()
         assert not (state.z[:, 2:] == 7).any()
 
 
-def test_clamping_gives_embeddings(space: Space) -> None:
+def test_clamping_gives_embeddings(embedding: TokenEmbedding) -> None:
     answer = torch.randn(2, 4, 6)
-    clamped = Clamped(Oracle(answer, space))
-    times = strided(2, resolution=T)
-    for state in walk(clamped, SCHEDULES["sqrt"](T), NOBODY, held_of(answer), key(0, torch.arange(2)), times):
-        distances = torch.cdist(state.estimate.mean.flatten(0, 1), space.embeddings)
+    clamped = ClampedDenoiser(Oracle(answer, embedding))
+    times = strided_times(2, num_timesteps=T)
+    for state in sample(
+        clamped, SCHEDULES["sqrt"](T), NOBODY, held_of(answer), make_key(0, torch.arange(2)), times
+    ):
+        distances = torch.cdist(state.estimate.z0.flatten(0, 1), embedding.vectors)
         assert distances.min(1).values.max() < 1e-5
         assert torch.equal(
             distances.argmin(1).view(2, 4),
-            torch.cdist(answer.flatten(0, 1), space.embeddings).argmin(1).view(2, 4),
+            torch.cdist(answer.flatten(0, 1), embedding.vectors).argmin(1).view(2, 4),
         )

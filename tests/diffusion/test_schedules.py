@@ -8,13 +8,13 @@ from torch import Tensor, nn
 
 from noise2text.diffusion.schedules import (
     SCHEDULES,
-    Cosine,
-    Linear,
+    CosineSchedule,
+    LinearSchedule,
     Rescaled,
     Schedule,
-    Sqrt,
+    SqrtSchedule,
     VariancePreserving,
-    betas,
+    schedule_betas,
 )
 
 ALL = [make() for make in SCHEDULES.values()]
@@ -74,7 +74,7 @@ def test_rescaling_divides_the_signal_to_noise_ratio_by_the_factor_squared(
 def test_plain_rescaling_keeps_the_signal(schedule: Schedule, factor: float) -> None:
     level, rescaled = schedule(times(500), 1), Rescaled(schedule, factor)(times(500), 1)
     assert torch.equal(rescaled.alpha, level.alpha)
-    assert torch.equal(rescaled.clock, level.clock)
+    assert torch.equal(rescaled.timestep, level.timestep)
     torch.testing.assert_close(rescaled.sigma**2, factor**2 * level.sigma**2)  # eq. 3
 
 
@@ -92,8 +92,8 @@ def test_preserving_rescaling_is_equation_8(schedule: Schedule, factor: float) -
 
 def test_sqrt_has_the_published_first_step() -> None:
     beta, alpha_bar = (
-        betas(Sqrt(), 2000)[0].item(),
-        Sqrt().alpha_bar(torch.tensor([1 / 2000]).double()).item(),
+        schedule_betas(SqrtSchedule(), 2000)[0].item(),
+        SqrtSchedule().alpha_bar(torch.tensor([1 / 2000]).double()).item(),
     )
     assert beta == pytest.approx(0.01464, abs=5e-6)
     assert alpha_bar == pytest.approx(0.9854, abs=5e-5)
@@ -103,20 +103,20 @@ def test_sqrt_has_the_published_first_step() -> None:
 @pytest.mark.parametrize("steps", [9_999, 10_000, 20_000])
 def test_however_many_steps_each_has_its_noise(steps: int) -> None:
     """From 10,000 on sqrt has no signal left before its last step."""
-    noise = betas(Sqrt(), steps)
+    noise = schedule_betas(SqrtSchedule(), steps)
     assert ((noise > 0) & (noise <= 0.999)).all()
 
 
 @pytest.mark.parametrize(("steps", "close"), [(1000, 0.015), (2000, 0.01), (4000, 0.005)])
 def test_linear_is_ddpms_in_the_limit(steps: int, close: float) -> None:
     ddpm = torch.linspace(1e-4 * 1000 / steps, 0.02 * 1000 / steps, steps, dtype=torch.float64)
-    ours = betas(Linear(), steps)
+    ours = schedule_betas(LinearSchedule(), steps)
     torch.testing.assert_close(ours[steps // 20 :], ddpm[steps // 20 :], rtol=close, atol=0)
     torch.testing.assert_close(
         ours, ddpm, rtol=0.1, atol=0
     )  # half a step of time apart, which counts at the start
     signal = (1 - ddpm).cumprod(0).sqrt()
-    torch.testing.assert_close(Linear().alpha_bar(times(steps)[1:]).sqrt(), signal, rtol=0, atol=1e-3)
+    torch.testing.assert_close(LinearSchedule().alpha_bar(times(steps)[1:]).sqrt(), signal, rtol=0, atol=1e-3)
 
 
 @pytest.mark.parametrize("steps", [1000, 2000])
@@ -125,13 +125,15 @@ def test_cosine_is_nichol_and_dhariwals(steps: int) -> None:
         return math.cos((i / steps + 0.008) / 1.008 * math.pi / 2) ** 2
 
     published = [min(1 - f(i + 1) / f(i), 0.999) for i in range(steps)]
-    torch.testing.assert_close(betas(Cosine(), steps), torch.tensor(published, dtype=torch.float64))
+    torch.testing.assert_close(
+        schedule_betas(CosineSchedule(), steps), torch.tensor(published, dtype=torch.float64)
+    )
 
 
 @pytest.mark.parametrize("steps", [10, 1000, 2000])
 @pytest.mark.parametrize("schedule", ALL, ids=name_of)
 def test_steps_multiply_to_the_curve(schedule: Schedule, steps: int) -> None:
-    beta = betas(schedule, steps)
+    beta = schedule_betas(schedule, steps)
     assert ((beta > 0) & (beta <= 0.999)).all()
     free = beta < 0.999
     assert free[:-1].all()  # only the last may be capped
@@ -145,13 +147,13 @@ def test_steps_multiply_to_the_curve(schedule: Schedule, steps: int) -> None:
 @pytest.mark.parametrize("make", SCHEDULES.values(), ids=SCHEDULES)
 def test_network_is_told_the_papers_index(make: type[Schedule], steps: int) -> None:
     index = torch.arange(1, steps + 1, dtype=torch.float64)
-    clock = make(steps)(index / steps, 1).clock
-    torch.testing.assert_close(clock, ((index - 1) / steps)[:, None])
-    assert make(steps)(torch.zeros(1), 1).clock == 0
+    timestep = make(steps)(index / steps, 1).timestep
+    torch.testing.assert_close(timestep, ((index - 1) / steps)[:, None])
+    assert make(steps)(torch.zeros(1), 1).timestep == 0
 
 
 def test_level_has_a_row_for_each_time() -> None:
-    level = Sqrt()(torch.rand(3, generator=torch.Generator().manual_seed(0)), 7)
+    level = SqrtSchedule()(torch.rand(3, generator=torch.Generator().manual_seed(0)), 7)
     assert level.alpha.shape == level.sigma.shape == (3, 1, 1)
-    assert level.clock.shape == (3, 1)
+    assert level.timestep.shape == (3, 1)
     assert level.alpha.dtype == torch.float64  # the coefficients of a step need it

@@ -14,50 +14,66 @@ import pytest
 import torch
 from torch import Tensor
 
-from noise2text.core.random import gaussian, key
+from noise2text.core.random import gaussian_noise, make_key
 from noise2text.data.layouts.canvas import Source
-from noise2text.diffusion.parameterization import Floored
-from noise2text.diffusion.sampler import Fresh, ancestral, ddim, lay, pave, walk
+from noise2text.diffusion.parameterization import SignalFloor
+from noise2text.diffusion.sampler import (
+    Stochasticity,
+    ancestral,
+    build_step_table,
+    compute_step_table,
+    ddim,
+    sample,
+)
 from noise2text.diffusion.schedules import SCHEDULES
-from noise2text.nn.denoiser import Denoiser, Estimate, Held, Level, Memory
+from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
 
 MEAN, VARIANCE, END = 0.7, 0.25, 0.3
-NOBODY = Memory(*(torch.empty(0) for _ in range(4)))
+NOBODY = EncoderOutput(*(torch.empty(0) for _ in range(4)))
 
 
 class Posterior(Denoiser):
     """The best estimate there is for the toy."""
 
-    def read(self, source: Source) -> Memory:
+    def encode(self, source: Source) -> EncoderOutput:
         return NOBODY
 
-    def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
+    def forward(
+        self,
+        z: Tensor,
+        level: NoiseLevel,
+        encoded: EncoderOutput,
+        constraint: Constraint,
+        self_condition: Tensor | None,
+    ) -> Estimate:
         mean = (MEAN * level.sigma**2 + level.alpha * VARIANCE * z) / spread(level) ** 2
         return Estimate(mean, mean)
 
 
-def spread(level: Level) -> Tensor:
+def spread(level: NoiseLevel) -> Tensor:
     """The standard deviation of z_t."""
     return (level.alpha**2 * VARIANCE + level.sigma**2).sqrt()
 
 
-def arrive(schedule: str, steps: int, fresh: Fresh, order: int, rows: int) -> tuple[Tensor, Tensor]:
+def arrive(
+    schedule: str, steps: int, stochasticity: Stochasticity, order: int, rows: int
+) -> tuple[Tensor, Tensor]:
     """Where the walks end, and where the probability flow from the same noise does."""
     nothing = torch.zeros(rows, 4, 2)
     mask = torch.zeros(rows, 4, dtype=torch.bool)
-    keys, times = key(0, torch.arange(rows)), torch.linspace(1, END, steps + 1, dtype=torch.float64)
+    keys, times = make_key(0, torch.arange(rows)), torch.linspace(1, END, steps + 1, dtype=torch.float64)
     curve = SCHEDULES[schedule](10_000)
-    *_, last = walk(
+    *_, last = sample(
         Posterior(),
         curve,
         NOBODY,
-        Held(nothing, mask, mask),
+        Constraint(nothing, mask, mask),
         keys,
         times,
-        lay=partial(lay, fresh=fresh, order=order),
+        build_step_table=partial(build_step_table, stochasticity=stochasticity, order=order),
     )
     end, begin = curve(times[-1:], 1), curve(times[:1], 1)
-    quantile = (begin.sigma * gaussian(keys, 0, 4, 2) - begin.alpha * MEAN) / spread(begin)
+    quantile = (begin.sigma * gaussian_noise(keys, 0, 4, 2) - begin.alpha * MEAN) / spread(begin)
     return last.z, (end.alpha * MEAN + spread(end) * quantile).float()
 
 
@@ -84,11 +100,13 @@ def test_the_second_order_needs_fewer_steps() -> None:
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("fresh", [ancestral, ddim(0.0), ddim(0.5)], ids=["ancestral", "ddim", "half"])
-def test_walks_end_with_the_known_distribution_as_steps_grow(schedule: str, fresh: Fresh) -> None:
+def test_walks_end_with_the_known_distribution_as_steps_grow(
+    schedule: str, stochasticity: Stochasticity
+) -> None:
     level = SCHEDULES[schedule](10_000)(torch.tensor([END], dtype=torch.float64), 1)
     errors = []
     for steps in (4, 16, 256):
-        there, _ = arrive(schedule, steps, fresh, 1, 4_000)
+        there, _ = arrive(schedule, steps, stochasticity, 1, 4_000)
         errors.append(abs(there.std().item() - spread(level).item()))
         assert there.mean().item() == pytest.approx(level.alpha.item() * MEAN, abs=0.03)
     assert errors[-1] < 0.01
@@ -105,8 +123,11 @@ def test_the_first_step_and_the_one_after_pure_noise_are_of_the_first_order() ->
 @pytest.mark.parametrize("steps", [20, 100])
 def test_where_the_noise_stands_still_the_second_order_stays_finite(steps: int) -> None:
     """A floor of the signal repeats levels; a step of no length says nothing about the next."""
-    curve = Floored(SCHEDULES["sqrt"](200), 0.01)
+    curve = SignalFloor(SCHEDULES["sqrt"](200), 0.01)
     levels = curve(torch.linspace(1, 1 / 200, steps, dtype=torch.float64), 4)
-    path = pave(levels, fresh=ddim(0.0), order=2)
-    assert path.table.isfinite().all()
-    assert path.table[:, 4].abs().max() <= 2 * pave(levels, fresh=ddim(0.0)).table[:, 4].abs().max()
+    step_table = compute_step_table(levels, stochasticity=ddim(0.0), order=2)
+    assert step_table.table.isfinite().all()
+    assert (
+        step_table.table[:, 4].abs().max()
+        <= 2 * compute_step_table(levels, stochasticity=ddim(0.0)).table[:, 4].abs().max()
+    )

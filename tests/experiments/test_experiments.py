@@ -9,23 +9,23 @@ from typing import Any
 import pytest
 
 import noise2text
-from noise2text.core.config import change
+from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem
-from noise2text.experiments import STUDIES, corpora, find_study
-from noise2text.experiments.experiment import Model, Own
-from noise2text.experiments.grid import run_study
+from noise2text.experiments import EXPERIMENTS, corpora, find_experiment
+from noise2text.experiments.experiment import ModelSpec, TrainedSetting
+from noise2text.experiments.grid import run_experiment
 from noise2text.experiments.measures import MEASURES
 from noise2text.models.registry import find_recipe
 
 MICRO: dict[str, Any] = {
     "steps": 2,
-    "width": 16,
-    "ffn": 16,
+    "model_dim": 16,
+    "ffn_dim": 16,
     "heads": 2,
     "layers": 1,
     "encoder_layers": 1,
     "decoder_layers": 1,
-    "tokens": 128,
+    "max_tokens": 128,
     "warmup": 1,
     "validation_sentences": 1,
     "generation_steps": 2,
@@ -43,37 +43,41 @@ ISSUE = {
 }
 
 
-def known_to(name: str, scale: str, model: Model) -> Any:
-    study = STUDIES[name]
+def known_to(name: str, scale: str, model: ModelSpec) -> Any:
+    experiment = EXPERIMENTS[name]
     recipe = find_recipe(model.recipe)
-    settings = recipe.settings(study.preset(model, scale))
-    return change(settings, study.changes(model, scale, {}), where="test")
+    config = recipe.preset(experiment.preset(model, scale))
+    return apply_overrides(config, experiment.changes(model, scale, {}), origin="test")
 
 
 def test_every_table_of_the_papers_has_its_study() -> None:
     for paper, tables in ISSUE.items():
-        own = [study.table.split(" ", 1)[1] for study in STUDIES.values() if study.paper.startswith(paper)]
+        own = [
+            experiment.table.split(" ", 1)[1]
+            for experiment in EXPERIMENTS.values()
+            if experiment.paper.startswith(paper)
+        ]
         assert sorted(own) == sorted(tables)
 
 
 @pytest.mark.parametrize("scale", ["tiny", "full"])
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_setting_of_a_study_exists(name: str, scale: str) -> None:
-    study = STUDIES[name]
-    study.check(scale, {})
-    assert len({arm.name for arm in study.arms}) == len(study.arms) > 1
-    assert set(study.measures) | {m for arm in study.arms for m in arm.paper} <= set(MEASURES)
-    for arm in study.arms:
-        settings = known_to(name, scale, arm.model)
-        for value in arm.generation(scale).values():
-            assert not isinstance(value, Own) or hasattr(settings, value.setting)
+    experiment = EXPERIMENTS[name]
+    experiment.validate(scale, {})
+    assert len({arm.name for arm in experiment.arms}) == len(experiment.arms) > 1
+    assert set(experiment.measures) | {m for arm in experiment.arms for m in arm.paper} <= set(MEASURES)
+    for arm in experiment.arms:
+        config = known_to(name, scale, arm.model)
+        for value in arm.generation_settings(scale).values():
+            assert not isinstance(value, TrainedSetting) or hasattr(config, value.setting)
         if arm.model.embeddings:
-            assert hasattr(settings, "embeddings_from")
+            assert hasattr(config, "embeddings_from")
             given = known_to(name, scale, arm.model.embeddings)
-            assert given.width == settings.embedding
+            assert given.model_dim == config.embedding_dim
             same = ["tokenizer", "lowercase", "normalise"]
-            same += ["vocabulary"] if settings.tokenizer == "bpe" else []
-            assert [getattr(given, each) for each in same] == [getattr(settings, each) for each in same]
+            same += ["vocabulary"] if config.tokenizer == "bpe" else []
+            assert [getattr(given, each) for each in same] == [getattr(config, each) for each in same]
 
 
 @pytest.mark.parametrize(
@@ -90,42 +94,42 @@ def test_every_setting_of_a_study_exists(name: str, scale: str) -> None:
     ],
 )
 def test_what_differs_in_generation_alone_is_trained_once(name: str, models: int) -> None:
-    assert len(STUDIES[name].models()) == models
+    assert len(EXPERIMENTS[name].models()) == models
 
 
 def test_a_model_comes_after_what_it_needs() -> None:
-    order = [model.recipe for model in STUDIES["thesis-models"].models()]
+    order = [model.recipe for model in EXPERIMENTS["thesis-models"].models()]
     assert order.index("transformer") < len(order) - 1 - order[::-1].index("diffuseq")
 
 
 def test_the_documentation_names_every_study_with_its_rows_and_models() -> None:
     page = (Path(noise2text.__file__).parents[2] / "docs" / "experiments.md").read_text()
-    for study in STUDIES.values():
-        (row,) = (line for line in page.splitlines() if line.startswith(f"| `{study.name}` |"))
+    for experiment in EXPERIMENTS.values():
+        (row,) = (line for line in page.splitlines() if line.startswith(f"| `{experiment.name}` |"))
         cells = [cell.strip() for cell in row.strip("|").split("|")]
-        assert study.table in cells[1]
-        assert cells[2:] == [str(len(study.arms)), str(len(study.models()))]
+        assert experiment.table in cells[1]
+        assert cells[2:] == [str(len(experiment.arms)), str(len(experiment.models()))]
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(Problem, match="did you mean difformer-losses") as caught:
-        find_study("difformer-loses")
-    assert all(name in str(caught.value) for name in STUDIES)
+        find_experiment("difformer-loses")
+    assert all(name in str(caught.value) for name in EXPERIMENTS)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_study_runs_to_its_table(name: str, micro: Path) -> None:
-    study = STUDIES[name]
-    known = {field for model in study.models() for field in vars(known_to(name, "tiny", model))}
+    experiment = EXPERIMENTS[name]
+    known = {field for model in experiment.models() for field in vars(known_to(name, "tiny", model))}
     changes = {field: value for field, value in MICRO.items() if field in known}
-    found = run_study(study, micro, changes=changes, sentences=2, device="cpu")
-    assert [row["arm"] for row in found["rows"]] == [arm.name for arm in study.arms]
+    found = run_experiment(experiment, micro, changes=changes, sentences=2, device="cpu")
+    assert [row["arm"] for row in found["rows"]] == [arm.name for arm in experiment.arms]
     for row in found["rows"]:
         assert row["failures"] == []
-        assert set(row["means"]) >= set(study.measures) - {"div_4"}
+        assert set(row["means"]) >= set(experiment.measures) - {"div_4"}
     page = (micro / name / "tiny" / "table.md").read_text()
-    assert all(arm.name.replace("|", "\\|") in page for arm in study.arms)
+    assert all(arm.name.replace("|", "\\|") in page for arm in experiment.arms)
 
 
 @pytest.fixture(scope="module")

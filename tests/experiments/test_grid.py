@@ -12,36 +12,40 @@ from typing import Any
 
 import pytest
 
-from noise2text.commands.display import Quiet
+from noise2text.commands.display import SilentDisplay
 from noise2text.core.errors import Problem, Stopped
-from noise2text.core.locks import held
+from noise2text.core.locks import lock_file
 from noise2text.experiments import grid
-from noise2text.experiments.corpora import Files
-from noise2text.experiments.experiment import Arm, Model, Own, Study
-from noise2text.experiments.grid import run_study
+from noise2text.experiments.corpora import CorpusFiles
+from noise2text.experiments.experiment import Arm, Experiment, ModelSpec, TrainedSetting
+from noise2text.experiments.grid import run_experiment
 
 from ..conftest import SMALL
 
-FAST = SMALL | {"steps": 4, "save_every": 2, "log_every": 1, "validation_sentences": 1, "factor": 2.0}
+FAST = SMALL | {"steps": 4, "save_every": 2, "log_every": 1, "validation_sentences": 1, "noise_factor": 2.0}
 TIMES = {"decoding_seconds", "sentences_per_second", "training_seconds"}
 
 
-def study(*more: Arm) -> Study:
+def experiment(*more: Arm) -> Experiment:
     """Two models, the first of which generates in two ways."""
     arms = (
-        Arm("plain", Model("difformer"), {"steps": 2, "stop_early": 0}, paper={"bleu": 3.0}),
-        Arm("rescaled", Model("difformer"), {"steps": 2, "stop_early": 0, "factor": Own("factor")}),
-        Arm("rounding", Model("difformer", {"losses": "vlb+rounding"}), paper={"bleu": 2.0}),
+        Arm("plain", ModelSpec("difformer"), {"steps": 2, "stop_early": 0}, paper={"bleu": 3.0}),
+        Arm(
+            "rescaled",
+            ModelSpec("difformer"),
+            {"steps": 2, "stop_early": 0, "sampling_noise_factor": TrainedSetting("noise_factor")},
+        ),
+        Arm("rounding", ModelSpec("difformer", {"losses": "vlb+rounding"}), paper={"bleu": 2.0}),
         *more,
     )
     told: dict[str, Any] = dict.fromkeys(("paper", "table", "line", "finding", "about"), "words")
-    return Study(name="trial", arms=arms, measures=("bleu", "exact", "anisotropy"), **told)
+    return Experiment(name="trial", arms=arms, measures=("bleu", "exact", "anisotropy"), **told)
 
 
-def run(folder: Path, dates: Path, what: Study | None = None, **more: Any) -> dict[str, Any]:
-    files = Files(*(str(dates / f"{split}.jsonl") for split in ("train", "valid", "test")))
+def run(folder: Path, dates: Path, what: Experiment | None = None, **more: Any) -> dict[str, Any]:
+    files = CorpusFiles(*(str(dates / f"{split}.jsonl") for split in ("train", "valid", "test")))
     how: dict[str, Any] = {"files": files, "changes": FAST, "sentences": 4, "device": "cpu"}
-    return run_study(what or study(), folder, **(how | more))
+    return run_experiment(what or experiment(), folder, **(how | more))
 
 
 def records(folder: Path) -> list[dict[str, Any]]:
@@ -60,7 +64,7 @@ def test_other_pairs_are_another_experiment_at_any_scale(dates: Path, tmp_path: 
     assert set(tmp_path.glob("out/models/*/config.json")) > models
 
 
-class StopAt(Quiet):
+class StopAt(SilentDisplay):
     """Presses Ctrl-C at a step of a training."""
 
     def __init__(self, training: int, step: int) -> None:
@@ -117,7 +121,9 @@ def test_the_tables_numbers_are_those_of_the_records(dates: Path, tmp_path: Path
             assert row["spreads"][name] == stdev(values)
     anisotropies = {record["numbers"]["anisotropy"] for record in records(tmp_path)}
     assert len(anisotropies) == 4, "every seed has a model of its own"
-    factors = {record["arm"]: record["generation"].get("factor") for record in records(tmp_path)}
+    factors = {
+        record["arm"]: record["generation"].get("sampling_noise_factor") for record in records(tmp_path)
+    }
     assert factors == {"plain": None, "rescaled": 2.0, "rounding": None}
 
 
@@ -132,13 +138,13 @@ def test_an_arm_that_fails_leaves_the_others_intact(
         return real(*arguments, **more)
 
     monkeypatch.setattr(grid, "train", counted)
-    nowhere = Model("difformer", {"embeddings_from": "nowhere"})
+    nowhere = ModelSpec("difformer", {"embeddings_from": "nowhere"})
     wrong = (
         Arm("no embeddings", nowhere),
         Arm("no embeddings, slower", nowhere, {"steps": 3, "stop_early": 0}),
-        Arm("no such way", Model("difformer"), {"stop_erly": 1}),
+        Arm("no such way", ModelSpec("difformer"), {"stop_erly": 1}),
     )
-    found = run(tmp_path, dates, study(*wrong))
+    found = run(tmp_path, dates, experiment(*wrong))
     rows = {row["arm"]: row for row in found["rows"]}
     assert {name for name, row in rows.items() if row["failures"]} == {arm.name for arm in wrong}
     assert "stop_early" in rows["no such way"]["failures"][0]
@@ -150,13 +156,15 @@ def test_an_arm_that_fails_leaves_the_others_intact(
     assert "| failed" in page
     assert "no such way failed, seed 0" in page
     again = len(tried)
-    run(tmp_path, dates, study(*wrong))
+    run(tmp_path, dates, experiment(*wrong))
     assert len(tried) == again + 1, "what failed is tried again"
 
 
 def test_a_student_learns_from_its_teachers_texts(dates: Path, tmp_path: Path) -> None:
-    teacher = Model("difformer", {"losses": "vlb+rounding"})
-    student = Study(**(vars(study()) | {"arms": (Arm("student", Model("difformer", teacher=teacher)),)}))
+    teacher = ModelSpec("difformer", {"losses": "vlb+rounding"})
+    student = Experiment(
+        **(vars(experiment()) | {"arms": (Arm("student", ModelSpec("difformer", teacher=teacher)),)})
+    )
     found = run(tmp_path, dates, student)
     assert found["rows"][0]["failures"] == []
     (corpus,) = tmp_path.glob("models/*/distilled.jsonl")
@@ -166,10 +174,10 @@ def test_a_student_learns_from_its_teachers_texts(dates: Path, tmp_path: Path) -
 
 
 def test_mistakes_are_told_before_anything_is_trained(dates: Path, tmp_path: Path) -> None:
-    for name, value in [("widht", 3), ("width", "x")]:
+    for name, value in [("widht", 3), ("model_dim", "x")]:
         with pytest.raises(Problem, match=name):
             run(tmp_path / "out", dates, changes={name: value})
-    differ = Study(**(vars(study()) | {"arms": study().arms[2:]}))
+    differ = Experiment(**(vars(experiment()) | {"arms": experiment().arms[2:]}))
     with pytest.raises(Problem, match="differ in"):
         run(tmp_path / "out", dates, differ, changes={"losses": "vlb"})
     with pytest.raises(Problem, match="seed"):
@@ -177,7 +185,7 @@ def test_mistakes_are_told_before_anything_is_trained(dates: Path, tmp_path: Pat
     with pytest.raises(Problem, match="scale"):
         run(tmp_path / "out", dates, scale="huge")
     with pytest.raises(Problem, match="--train"):
-        run_study(study(), tmp_path / "out", scale="full")
+        run_experiment(experiment(), tmp_path / "out", scale="full")
     assert not list(tmp_path.glob("out/models/*"))
 
 
@@ -187,7 +195,7 @@ def test_what_another_process_works_on_comes_later(
     whole = run(tmp_path / "whole", dates)
     (tmp_path / "shared").mkdir()
     model = next(path for path in (tmp_path / "whole" / "models").iterdir() if path.is_dir())
-    other = held(tmp_path / "shared" / "models" / model.name, wait=False)
+    other = lock_file(tmp_path / "shared" / "models" / model.name, wait=False)
     assert other.__enter__()
     naps: list[float] = []
 
@@ -197,7 +205,7 @@ def test_what_another_process_works_on_comes_later(
 
     monkeypatch.setattr(grid.time, "sleep", nap)
     assert run(tmp_path / "shared", dates) == whole
-    assert naps == [grid.PATIENCE]
+    assert naps == [grid.POLL_SECONDS]
 
 
 @pytest.mark.long
@@ -219,11 +227,11 @@ def test_processes_share_a_folder_and_train_every_model_once(dates: Path, tmp_pa
 def test_other_texts_under_the_same_name_are_other_results(dates: Path, tmp_path: Path) -> None:
     test = tmp_path / "test.jsonl"
     test.write_text((dates / "test.jsonl").read_text())
-    files = Files(str(dates / "train.jsonl"), str(dates / "valid.jsonl"), str(test))
+    files = CorpusFiles(str(dates / "train.jsonl"), str(dates / "valid.jsonl"), str(test))
 
     def identity() -> str:
-        made = grid.Grid(study(), tmp_path, "full", files, {}, None, "cpu", Quiet())
-        return made._identity(study().arms[0], 0)
+        made = grid.Grid(experiment(), tmp_path, "full", files, {}, None, "cpu", SilentDisplay())
+        return made._fingerprint(experiment().arms[0], 0)
 
     before = identity()
     assert identity() == before

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau, rankdata, spearmanr
 
-from noise2text.experiments.ranks import kendall, places, ranks, spearman
+from noise2text.experiments.ranks import kendall, rank_from_best, ranks, spearman
 
 PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=2, max_size=12)
 
@@ -27,9 +27,9 @@ def test_correlations_are_scipys_ties_included(pairs: list[tuple[int, int]]) -> 
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=10), st.booleans())
-def test_places_count_from_the_best(values: list[int], less_is_better: bool) -> None:
-    expected = rankdata([value if less_is_better else -value for value in values], method="min")
-    assert places(values, less_is_better=less_is_better) == expected.tolist()
+def test_places_count_from_the_best(values: list[int], lower_is_better: bool) -> None:
+    expected = rankdata([value if lower_is_better else -value for value in values], method="min")
+    assert rank_from_best(values, lower_is_better=lower_is_better) == expected.tolist()
 
 
 def test_the_same_order_is_one_and_the_reverse_minus_one() -> None:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from noise2text.experiments.experiment import Arm, Model, Study
-from noise2text.experiments.table import latex, markdown, tabulate
+from noise2text.experiments.experiment import Arm, Experiment, ModelSpec
+from noise2text.experiments.table import tabulate, to_latex, to_markdown
 
-STUDY = Study(
+EXPERIMENT = Experiment(
     name="trial",
     paper="a paper",
     table="table 0",
-    line="A line.",
-    finding="it is so.",
-    about="made up.",
+    summary="A line.",
+    claim="it is so.",
+    metric_note="made up.",
     measures=("bleu", "exact", "decoding_seconds"),
     arms=(
-        Arm("best & last", Model("difformer"), paper={"bleu": 30.0}),
-        Arm("middle", Model("difformer"), paper={"bleu": 20.0}),
-        Arm("worst", Model("difformer"), paper={"bleu": 10.0}),
-        Arm("unknown", Model("difformer")),
+        Arm("best & last", ModelSpec("difformer"), paper={"bleu": 30.0}),
+        Arm("middle", ModelSpec("difformer"), paper={"bleu": 20.0}),
+        Arm("worst", ModelSpec("difformer"), paper={"bleu": 10.0}),
+        Arm("unknown", ModelSpec("difformer")),
     ),
 )
 
@@ -43,7 +43,7 @@ RECORDS = [
 
 
 def test_orders_and_their_agreement_are_of_the_arms_that_both_have() -> None:
-    found = tabulate(STUDY, RECORDS, scale="tiny")
+    found = tabulate(EXPERIMENT, RECORDS, scale="tiny")
     bleu, exact = found["agreement"]
     assert bleu["arms"] == ["best & last", "middle", "worst"]
     assert (bleu["paper_places"], bleu["our_places"]) == ([1, 2, 3], [1, 3, 2])
@@ -52,7 +52,7 @@ def test_orders_and_their_agreement_are_of_the_arms_that_both_have() -> None:
 
 
 def test_the_page_has_means_spreads_ranks_failures_and_signatures() -> None:
-    page = markdown(tabulate(STUDY, RECORDS, scale="tiny"))
+    page = to_markdown(tabulate(EXPERIMENT, RECORDS, scale="tiny"))
     rows = {line.split("|")[1].strip(): line for line in page.splitlines() if line.startswith("|")}
     cells = [cell.strip() for cell in rows["best & last"].split("|")[2:-1]]
     assert cells == ["30.00", "90.00 ± 2.83", "50.0 ± 0.0", "1.00 ± 0.00", "1", "1"]
@@ -65,18 +65,18 @@ def test_the_page_has_means_spreads_ranks_failures_and_signatures() -> None:
 
 
 def test_latex_escapes_and_keeps_all_rows() -> None:
-    page = latex(tabulate(STUDY, RECORDS, scale="tiny"))
+    page = to_latex(tabulate(EXPERIMENT, RECORDS, scale="tiny"))
     assert r"best \& last & 30.00 & 90.00 $\pm$ 2.83" in page
-    odd = Study(**(vars(STUDY) | {"arms": (Arm("F ~ {$2^d$}", Model("difformer")),)}))
-    assert r"F \textasciitilde{} \{\$2\textasciicircum{}d\$\}" in latex(tabulate(odd, [], scale="tiny"))
+    odd = Experiment(**(vars(EXPERIMENT) | {"arms": (Arm("F ~ {$2^d$}", ModelSpec("difformer")),)}))
+    assert r"F \textasciitilde{} \{\$2\textasciicircum{}d\$\}" in to_latex(tabulate(odd, [], scale="tiny"))
     assert page.count(r"\\") == 5
     assert page.startswith(r"\begin{tabular}{lrrrrrr}")
 
 
 def test_a_figure_without_numbers_has_no_ranks() -> None:
-    arms = tuple(Arm(arm.name, arm.model) for arm in STUDY.arms)
-    found = tabulate(Study(**(vars(STUDY) | {"arms": arms})), RECORDS, scale="tiny")
+    arms = tuple(Arm(arm.name, arm.model) for arm in EXPERIMENT.arms)
+    found = tabulate(Experiment(**(vars(EXPERIMENT) | {"arms": arms})), RECORDS, scale="tiny")
     assert found["agreement"] == []
-    page = markdown(found)
+    page = to_markdown(found)
     assert "no numbers to rank by" in page
     assert "rank" not in page.splitlines()[4]

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from noise2text.data.layouts.joint import Pairs
-from noise2text.data.ragged import Rows
+from noise2text.data.layouts.joint import PairGenerationLayout
+from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.models import Diffusion
+from noise2text.models import DiffusionModel
 from noise2text.models.registry import find_recipe
 
 from ..conftest import SMALL, Make, lively
@@ -20,51 +20,51 @@ TEXTS = ["7 april", "12. mai 2001", "3 june"]
 ROOM = 40  # places of the canvas
 
 
-def make(name: str, tokenizer: Tokenizer, **changes: Any) -> Diffusion:
+def make(name: str, tokenizer: Tokenizer, **changes: Any) -> DiffusionModel:
     torch.manual_seed(0)
-    tiny = find_recipe(name).settings("tiny")
+    tiny = find_recipe(name).preset("tiny")
     known = {field.name for field in dataclasses.fields(tiny)}
     small = {key: value for key, value in SMALL.items() if key in known}
     sizes = {"max_source": 20, "max_target": ROOM - 23, "layers": 1}
-    system: Diffusion = find_recipe(name).build(
+    model: DiffusionModel = find_recipe(name).build(
         dataclasses.replace(tiny, **(small | sizes | changes)), tokenizer
     )
-    lively(system)
-    return system
+    lively(model)
+    return model
 
 
-def favour(system: Diffusion, token: int) -> None:
+def favour(model: DiffusionModel, token: int) -> None:
     """Let the system write one token wherever it may."""
-    bias = system.denoiser.space.bias
+    bias = model.denoiser.embedding.bias
     assert bias is not None
     with torch.no_grad():
         bias[token] += 1e4
 
 
-def walks(system: Diffusion, texts: list[str]) -> int:
+def count_sampling_runs(model: DiffusionModel, texts: list[str]) -> int:
     """How many walks the longest text of the batch took."""
-    return max(len(trace) for trace in system.generate(texts, steps=3, trace=True).traces) // 3
+    return max(len(trace) for trace in model.generate(texts, steps=3, trace=True).traces) // 3
 
 
 def test_a_fixed_token_never_changes(tokenizer: Tokenizer) -> None:
-    system = make("diffuseq-autoregressive", tokenizer)
+    model = make("diffuseq-autoregressive", tokenizer)
     rows = tokenizer.encode(TEXTS)
-    how = dataclasses.replace(system.how, steps=3, noise_beam=2)
-    for draft in system.drafts(rows, how, seed=0, places=[0, 1, 2], trace=True):
-        assert len(draft.steps) > 6
-        assert len({tuple(step.clean[0]) for step in draft.steps}) > 6  # the walks do not agree
-        for candidate, row in enumerate(draft.tokens):
-            for number, step in enumerate(draft.steps):
+    generation_config = dataclasses.replace(model.generation_config, steps=3, noise_beam=2)
+    for candidates in model.decode_batch(rows, generation_config, seed=0, indices=[0, 1, 2], trace=True):
+        assert len(candidates.steps) > 6
+        assert len({tuple(step.clean[0]) for step in candidates.steps}) > 6  # the walks do not agree
+        for candidate, row in enumerate(candidates.tokens):
+            for number, step in enumerate(candidates.steps):
                 written = step.clean[candidate]
                 assert written[: number // 3] == row[: number // 3]  # a token is fixed after three steps
-            assert draft.steps[-1].clean[candidate] == row
+            assert candidates.steps[-1].clean[candidate] == row
 
 
 @pytest.mark.parametrize("template", ["___{1}", "19___{1}", "19___{1}-07"])
 def test_with_one_token_to_write_it_is_plain_sampling(tokenizer: Tokenizer, template: str) -> None:
-    system = make("diffuseq", tokenizer)
+    model = make("diffuseq", tokenizer)
     plain, grown = (
-        system.generate(TEXTS, steps=4, noise_beam=3, template=template, strategy=strategy)
+        model.generate(TEXTS, steps=4, noise_beam=3, template=template, strategy=strategy)
         for strategy in ("parallel", "token-by-token")
     )
     assert grown.candidates == plain.candidates
@@ -72,10 +72,10 @@ def test_with_one_token_to_write_it_is_plain_sampling(tokenizer: Tokenizer, temp
 
 
 def test_what_predicts_its_length_is_sampled_so_too(small: Make) -> None:
-    system = small()
-    how: dict[str, Any] = {"steps": 3, "stop_early": 0, "noise_beam": 1, "length_beam": 2}
-    grown = system.generate(TEXTS, strategy="token-by-token", trace=True, **how)
-    plain = system.generate(TEXTS, **how)
+    model = small()
+    options: dict[str, Any] = {"steps": 3, "stop_early": 0, "noise_beam": 1, "length_beam": 2}
+    grown = model.generate(TEXTS, strategy="token-by-token", trace=True, **options)
+    plain = model.generate(TEXTS, **options)
     for one, other, trace in zip(grown.candidates, plain.candidates, grown.traces, strict=True):
         assert [len(text) for text in one] == [len(text) for text in other]
         assert [text[0] for text in one] == [text[0] for text in other]  # the first walk is the same
@@ -84,8 +84,8 @@ def test_what_predicts_its_length_is_sampled_so_too(small: Make) -> None:
 
 @pytest.mark.parametrize("name", ["diffuseq-autoregressive", "word-by-word"])
 def test_the_batch_changes_nothing(name: str, tokenizer: Tokenizer) -> None:
-    system = make(name, tokenizer)
-    together, apart = (system.generate(TEXTS, steps=3, noise_beam=2, batch=size) for size in (3, 1))
+    model = make(name, tokenizer)
+    together, apart = (model.generate(TEXTS, steps=3, noise_beam=2, batch=size) for size in (3, 1))
     assert together.candidates == apart.candidates
     assert torch.allclose(torch.tensor(together.scores), torch.tensor(apart.scores), atol=1e-5)
 
@@ -93,50 +93,56 @@ def test_the_batch_changes_nothing(name: str, tokenizer: Tokenizer) -> None:
 @pytest.mark.parametrize("name", ["diffuseq-autoregressive", "word-by-word"])
 @pytest.mark.parametrize("mark", ["eos", "pad"])
 def test_a_row_that_wrote_its_end_stops(name: str, mark: str, tokenizer: Tokenizer) -> None:
-    system = make(name, tokenizer)
-    favour(system, getattr(tokenizer, mark))
-    made = system.generate(TEXTS, steps=3, trace=True)
+    model = make(name, tokenizer)
+    favour(model, getattr(tokenizer, mark))
+    made = model.generate(TEXTS, steps=3, trace=True)
     assert made.texts == [""] * 3
-    assert walks(system, TEXTS) == 1
+    assert count_sampling_runs(model, TEXTS) == 1
 
 
 @pytest.mark.parametrize(("name", "gain"), [("diffuseq-autoregressive", 1), ("word-by-word", 6)])
 def test_the_loop_ends_though_the_model_never_does(name: str, gain: int, tokenizer: Tokenizer) -> None:
-    system = make(name, tokenizer)
+    model = make(name, tokenizer)
     (letter,) = tokenizer.encode(["a"])[0]
-    favour(system, letter)
-    made = system.generate(TEXTS, steps=3)
+    favour(model, letter)
+    made = model.generate(TEXTS, steps=3)
     rooms = [ROOM - 2 - len(text) for text in TEXTS]
     assert made.texts == ["a" * room for room in rooms]
-    assert walks(system, TEXTS) == -(-max(rooms) // gain)
+    assert count_sampling_runs(model, TEXTS) == -(-max(rooms) // gain)
 
 
 def test_a_word_ends_at_padding_and_the_text_at_its_end(tokenizer: Tokenizer) -> None:
     """What the walk wrote is made up, so that the rule alone decides."""
-    system = make("word-by-word", tokenizer)
-    strategy: Any = system.strategy(system.how)
-    canvas = system.layout.prompt(system.layout.source(Rows.of([[8, 9]])), torch.ones(1, 4), width=0)
+    model = make("word-by-word", tokenizer)
+    strategy: Any = model.strategy(model.generation_config)
+    canvas = model.layout.make_prompt(
+        model.layout.make_source(RaggedRows.from_lists([[8, 9]])), torch.ones(1, 4), width=0
+    )
     eos, pad = tokenizer.eos, tokenizer.pad
     written = [[20, 21, pad, 22, pad, eos], [20, eos, 21, 22, pad, 23], [pad, 20, 21, eos, 22, 23], [20] * 6]
     tokens = canvas.tokens.clone()
     tokens[:, 4:10] = torch.tensor(written)
-    kept, over = strategy.part(canvas, tokens)
-    assert over.tolist() == [False, True, True, False]
-    grown = strategy.grow(canvas, tokens, kept, over)
-    assert system.layout.read(grown, grown.tokens) == [[20, 21], [20], [], [20] * 6]
+    kept, finished = strategy.select_new_tokens(canvas, tokens)
+    assert finished.tolist() == [False, True, True, False]
+    grown = strategy.fix_tokens(canvas, tokens, kept, finished)
+    assert model.layout.extract_targets(grown, grown.tokens) == [[20, 21], [20], [], [20] * 6]
     assert [(~row).sum().item() for row in grown.frozen] == [ROOM - 6, 0, 0, ROOM - 10]
     assert grown.padding[0].nonzero()[0].item() == 6 + 6  # the reach goes along
 
 
 def test_a_separator_ends_the_source_of_a_pair_not_the_pair(tokenizer: Tokenizer) -> None:
-    system = make("diffusion-lm", tokenizer)
-    favour(system, tokenizer.sep)
-    assert system.pairs(2, source="7 m___", steps=2, strategy="token-by-token") == [("7 m", "")] * 2
-    layout = Pairs(**{f.name: getattr(system.layout, f.name) for f in dataclasses.fields(Pairs)})
-    strategy: Any = dataclasses.replace(
-        system.strategy(dataclasses.replace(system.how, strategy="token-by-token")), layout=layout
+    model = make("diffusion-lm", tokenizer)
+    favour(model, tokenizer.sep)
+    assert model.generate_pairs(2, source="7 m___", steps=2, strategy="token-by-token") == [("7 m", "")] * 2
+    layout = PairGenerationLayout(
+        **{f.name: getattr(model.layout, f.name) for f in dataclasses.fields(PairGenerationLayout)}
     )
-    canvas = layout.prompt(layout.source(Rows.of([[]] * 3)), torch.ones(3, 1), width=0)
+    strategy: Any = dataclasses.replace(
+        model.strategy(dataclasses.replace(model.generation_config, strategy="token-by-token")), layout=layout
+    )
+    canvas = layout.make_prompt(
+        layout.make_source(RaggedRows.from_lists([[]] * 3)), torch.ones(3, 1), width=0
+    )
     tokens = canvas.tokens.clone()
     tokens[:, 1] = torch.tensor([tokenizer.sep, tokenizer.eos, 20])
-    assert strategy.part(canvas, tokens)[1].tolist() == [False, True, False]
+    assert strategy.select_new_tokens(canvas, tokens)[1].tolist() == [False, True, False]

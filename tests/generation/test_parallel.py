@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from noise2text.core.errors import Problem
-from noise2text.data.ragged import Rows
-from noise2text.generation.config import LengthSettings
-from noise2text.generation.parallel import Draft, finish
-from noise2text.models import LengthDiffusion
+from noise2text.data.ragged import RaggedRows
+from noise2text.generation.config import LengthPredictingGenerationConfig
+from noise2text.generation.parallel import Candidates, run_to_end
+from noise2text.models import LengthPredictingModel
 
 from ..conftest import Make
 
@@ -20,72 +20,79 @@ ROWS = [[8, 9, 10, 11, 12], [13, 14], [20]]
 
 
 def decode(
-    system: LengthDiffusion, rows: list[list[int]] = ROWS, places: list[int] | None = None, **how: Any
-) -> list[Draft]:
-    settings = LengthSettings(**({"steps": 6, "stop_early": 2, "length_beam": 3, "noise_beam": 2} | how))
-    return system.drafts(rows, settings, seed=how.pop("seed", 0), places=places or [0, 1, 2], trace=True)
+    model: LengthPredictingModel,
+    rows: list[list[int]] = ROWS,
+    indices: list[int] | None = None,
+    **options: Any,
+) -> list[Candidates]:
+    config = LengthPredictingGenerationConfig(
+        **({"steps": 6, "stop_early": 2, "length_beam": 3, "noise_beam": 2} | options)
+    )
+    return model.decode_batch(
+        rows, config, seed=options.pop("seed", 0), indices=indices or [0, 1, 2], trace=True
+    )
 
 
 def test_there_are_length_beam_times_noise_beam_candidates_and_a_step_for_each_time(
     small: Make,
 ) -> None:
-    for draft in decode(small()):
-        assert len(draft.tokens) == len(draft.scores) == 6
-        lengths = [len(row) for row in draft.tokens]
+    for candidates in decode(small()):
+        assert len(candidates.tokens) == len(candidates.scores) == 6
+        lengths = [len(row) for row in candidates.tokens]
         assert lengths[0] == lengths[1]
         assert len(set(lengths)) == 3
-        assert len(draft.steps) == 4
-        times = [step.time for step in draft.steps]
+        assert len(candidates.steps) == 4
+        times = [step.time for step in candidates.steps]
         assert times == sorted(times, reverse=True)
-        assert draft.steps[-1].clean == draft.tokens
-        assert all([len(row) for row in step.noisy] == lengths for step in draft.steps)
+        assert candidates.steps[-1].clean == candidates.tokens
+        assert all([len(row) for row in step.noisy] == lengths for step in candidates.steps)
 
 
 def test_special_tokens_are_never_written(small: Make) -> None:
-    system = small()
-    written = {token for draft in decode(system) for row in draft.tokens for token in row}
-    assert not written & system.tokenizer.specials
+    model = small()
+    written = {token for candidates in decode(model) for row in candidates.tokens for token in row}
+    assert not written & model.tokenizer.special_tokens
 
 
 def test_the_score_is_the_mean_log_probability_plus_the_lengths(
     small: Make,
 ) -> None:
-    system = small()
-    draft = decode(system, [ROWS[0]], [0], noise_beam=1)[0]
-    source = system.layout.source(Rows.of([ROWS[0]]))
-    scores = system.lengths.log_probabilities(system.denoiser.read(source))[0]
-    for row, score in zip(draft.tokens, draft.scores, strict=True):
-        length_score = scores[len(row) - len(ROWS[0]) + system.lengths.reach].item()
+    model = small()
+    candidates = decode(model, [ROWS[0]], [0], noise_beam=1)[0]
+    source = model.layout.make_source(RaggedRows.from_lists([ROWS[0]]))
+    scores = model.lengths.log_probs(model.denoiser.encode(source))[0]
+    for row, score in zip(candidates.tokens, candidates.scores, strict=True):
+        length_score = scores[len(row) - len(ROWS[0]) + model.lengths.max_offset].item()
         assert score <= length_score  # log-probabilities are negative
-        assert score - length_score > -torch.log(torch.tensor(float(len(system.tokenizer)))) - 3
+        assert score - length_score > -torch.log(torch.tensor(float(len(model.tokenizer)))) - 3
 
 
 def test_a_candidate_depends_on_its_place_and_length_not_on_the_beam(
     small: Make,
 ) -> None:
-    system = small()
-    wide = decode(system, [ROWS[0]], [5], length_beam=3)[0].tokens
-    narrow = decode(system, [ROWS[0]], [5], length_beam=1)[0].tokens
+    model = small()
+    wide = decode(model, [ROWS[0]], [5], length_beam=3)[0].tokens
+    narrow = decode(model, [ROWS[0]], [5], length_beam=1)[0].tokens
     assert wide[:2] == narrow
-    elsewhere = decode(system, [ROWS[0]], [6], length_beam=1)[0]
-    assert elsewhere.scores != decode(system, [ROWS[0]], [5], length_beam=1)[0].scores
+    elsewhere = decode(model, [ROWS[0]], [6], length_beam=1)[0]
+    assert elsewhere.scores != decode(model, [ROWS[0]], [5], length_beam=1)[0].scores
 
 
 def test_a_length_that_comes_again_has_other_noise_and_changes_nothing_else(small: Make) -> None:
-    system = small()
-    strategy = system.strategy(LengthSettings(steps=3, stop_early=0, noise_beam=2))
+    model = small()
+    strategy = model.strategy(LengthPredictingGenerationConfig(steps=3, stop_early=0, noise_beam=2))
 
     def noises(*lengths: int) -> list[list[list[int]]]:
         """What the canvas of each candidate starts as."""
         course = strategy.course(
-            system.layout.source(Rows.of([ROWS[0]])),
-            LengthSettings(steps=3, stop_early=0, noise_beam=2),
-            lambda memory: (torch.tensor([lengths]), torch.zeros(1, len(lengths))),
+            model.layout.make_source(RaggedRows.from_lists([ROWS[0]])),
+            LengthPredictingGenerationConfig(steps=3, stop_early=0, noise_beam=2),
+            lambda encoded: (torch.tensor([lengths]), torch.zeros(1, len(lengths))),
             seed=0,
-            places=torch.tensor([0]),
+            indices=torch.tensor([0]),
             trace=True,
         )
-        return finish(course)[0].steps[0].noisy  # type: ignore[return-value]
+        return run_to_end(course)[0].steps[0].noisy  # type: ignore[return-value]
 
     once, again = noises(6, 7), noises(6, 7, 6)
     assert again[:4] == once
@@ -93,10 +100,10 @@ def test_a_length_that_comes_again_has_other_noise_and_changes_nothing_else(smal
 
 
 def test_ddim_and_clamping_are_other_walks(small: Make) -> None:
-    system = small()
-    plain = [draft.scores for draft in decode(system)]
-    assert [draft.scores for draft in decode(system, eta=0.0)] != plain
-    assert [draft.scores for draft in decode(system, clamp=True)] != plain
+    model = small()
+    plain = [candidates.scores for candidates in decode(model)]
+    assert [candidates.scores for candidates in decode(model, eta=0.0)] != plain
+    assert [candidates.scores for candidates in decode(model, clamp=True)] != plain
 
 
 @pytest.mark.parametrize(
@@ -112,9 +119,9 @@ def test_ddim_and_clamping_are_other_walks(small: Make) -> None:
 )
 def test_impossible_settings_are_named(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(Problem, match=named):
-        dataclasses.replace(LengthSettings(), **changes)
+        dataclasses.replace(LengthPredictingGenerationConfig(), **changes)
 
 
 def test_the_defaults_are_the_papers() -> None:
-    how = LengthSettings()
-    assert (how.steps, how.stop_early, how.length_beam * how.noise_beam) == (20, 5, 10)
+    options = LengthPredictingGenerationConfig()
+    assert (options.steps, options.stop_early, options.length_beam * options.noise_beam) == (20, 5, 10)

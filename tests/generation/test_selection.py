@@ -20,7 +20,7 @@ from nltk.translate.bleu_score import SmoothingFunction, modified_precision, sen
 from sacrebleu.metrics import BLEU, CHRF
 
 from noise2text.core.errors import Problem
-from noise2text.generation.selection import MBR, BestScore, Candidate, Novel, Selector
+from noise2text.generation.selection import MBR, BestScore, Candidate, Selector, WithoutCopies
 from noise2text.metrics.utilities import UTILITIES
 
 ORACLE_BLEU, ORACLE_CHRF = BLEU(effective_order=True), CHRF()
@@ -85,9 +85,9 @@ def test_a_utility_equals_its_oracle(name: str, hypothesis: str, reference: str)
 @given(texts=candidate_texts)
 @settings(deadline=None, max_examples=30)
 def test_a_table_has_a_row_a_hypothesis_and_a_column_a_reference(name: str, texts: list[str]) -> None:
-    table = UTILITIES[name].table(texts)
+    utility_matrix = UTILITIES[name].utility_matrix(texts)
     expected = [[ORACLES[name](ours, theirs) for theirs in texts] for ours in texts]
-    np.testing.assert_allclose(table, expected, rtol=1e-12, atol=1e-300)
+    np.testing.assert_allclose(utility_matrix, expected, rtol=1e-12, atol=1e-300)
 
 
 @pytest.mark.parametrize(
@@ -117,12 +117,12 @@ def test_utilities_by_hand(name: str, hypothesis: str, reference: str, value: fl
 def naive_choice(texts: list[str], utility: Callable[[str, str], float], flip: bool, self_pair: bool) -> int:
     """Eq. 27 as written, a pair at a time, summed exactly."""
     best, least = 0, math.inf
-    for place, ours in enumerate(texts):
-        others = [other for at, other in enumerate(texts) if self_pair or at != place]
+    for index, ours in enumerate(texts):
+        others = [other for at, other in enumerate(texts) if self_pair or at != index]
         pairs = [(other, ours) if flip else (ours, other) for other in others]
         risk = float(sum((Fraction(-utility(*pair)) for pair in pairs), Fraction()))
         if risk < least:
-            best, least = place, risk
+            best, least = index, risk
     return best
 
 
@@ -170,7 +170,7 @@ def test_ties_and_near_ties_are_decided_by_the_definition(name: str, direction: 
     sentences = [scrambled(rng, rng.randint(1, 9)) for _ in range(100)]
     expected = [naive_choice(texts, utility, direction == "reference", self_pair) for texts in sentences]
     rule = MBR(utility=name, candidate_is=direction, self_pair=self_pair)
-    assert rule.choose_all([candidates(texts) for texts in sentences]) == expected
+    assert rule.select_all([candidates(texts) for texts in sentences]) == expected
 
 
 @pytest.mark.parametrize("name", UTILITIES)
@@ -178,7 +178,7 @@ def test_ties_and_near_ties_are_decided_by_the_definition(name: str, direction: 
 @settings(deadline=None, max_examples=25)
 def test_sentences_together_are_as_one_by_one(name: str, sentences: list[list[str]]) -> None:
     rule = MBR(utility=name)
-    together = rule.choose_all([candidates(texts) for texts in sentences])
+    together = rule.select_all([candidates(texts) for texts in sentences])
     assert together == [rule(candidates(texts)) for texts in sentences]
     assert together == [naive_choice(texts, ORACLES[name], False, True) for texts in sentences]
 
@@ -247,13 +247,13 @@ def answers(source: str, *scored: tuple[str, float]) -> list[Candidate]:
 
 
 def test_a_copy_of_the_source_is_chosen_only_where_there_is_nothing_else() -> None:
-    rule = Novel(BestScore())
+    rule = WithoutCopies(BestScore())
     asked = answers("How are You?", ("how  are you?", -1.0), ("how do you do?", -3.0), ("are you how?", -2.0))
     assert BestScore()(asked) == 0
     assert rule(asked) == 2
     assert rule(asked[:1]) == 0
     other = answers("so", ("no", -2.0), ("so", -1.0))
-    assert rule.choose_all([asked, other, asked[:1]]) == [2, 0, 0]
+    assert rule.select_all([asked, other, asked[:1]]) == [2, 0, 0]
     assert rule.signature == "novel|score"
 
 
@@ -261,14 +261,14 @@ def test_a_copy_of_the_source_is_chosen_only_where_there_is_nothing_else() -> No
 def test_without_copies_the_choice_is_that_among_the_others(texts: list[str], source: str) -> None:
     own = [Candidate(text, (), 0.0, source) for text in texts]
     new = [each for each in own if each.text.casefold().split() != source.casefold().split()] or own
-    assert own[Novel(MBR())(own)].text == new[MBR()(new)].text
+    assert own[WithoutCopies(MBR())(own)].text == new[MBR()(new)].text
 
 
-@pytest.mark.parametrize("rule", [MBR(), BestScore(), Novel(MBR())])
+@pytest.mark.parametrize("rule", [MBR(), BestScore(), WithoutCopies(MBR())])
 def test_every_rule_chooses_the_only_candidate_and_refuses_none(rule: Selector) -> None:
     assert rule(candidates(["only"])) == 0
-    assert rule.choose_all([candidates(["only"]), candidates(["only", "only"])]) == [0, 0]
-    assert rule.choose_all([]) == []
+    assert rule.select_all([candidates(["only"]), candidates(["only", "only"])]) == [0, 0]
+    assert rule.select_all([]) == []
     with pytest.raises(ValueError):
         rule([])
 

@@ -10,7 +10,7 @@ import pytest
 from sacrebleu import sentence_bleu
 
 from noise2text.generation.selection import MBR, Candidate
-from noise2text.generation.weighted_mbr import Weighed
+from noise2text.generation.weighted_mbr import WeightedMBR
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "dog", "ran", "to", "my", "house"]
 
@@ -28,8 +28,8 @@ def sentences_of(count: int, *, spread: float) -> list[list[Candidate]]:
 
 def test_equal_scores_leave_mbr_as_it_is() -> None:
     sentences = sentences_of(40, spread=0.0)
-    for inner in (MBR(), MBR(self_pair=False), MBR(utility="chrf"), MBR(candidate_is="reference")):
-        assert Weighed(inner).choose_all(sentences) == inner.choose_all(sentences)
+    for mbr in (MBR(), MBR(self_pair=False), MBR(utility="chrf"), MBR(candidate_is="reference")):
+        assert WeightedMBR(mbr).select_all(sentences) == mbr.select_all(sentences)
 
 
 @pytest.mark.parametrize("self_pair", [True, False])
@@ -38,8 +38,8 @@ def test_the_chosen_candidate_has_the_highest_expected_bleu(self_pair: bool, cop
     sentences = sentences_of(20, spread=0.2)
     if copies_differ:  # the same text, written in other tokens
         sentences = [[replace(c, score=c.score - i / 3) for i, c in enumerate(own)] for own in sentences]
-    chosen = Weighed(MBR(self_pair=self_pair)).choose_all(sentences)
-    for candidates, place in zip(sentences, chosen, strict=True):
+    chosen = WeightedMBR(MBR(self_pair=self_pair)).select_all(sentences)
+    for candidates, index in zip(sentences, chosen, strict=True):
         worth = [
             sum(
                 math.exp(other.score) * sentence_bleu(one.text, [other.text]).score
@@ -49,15 +49,15 @@ def test_the_chosen_candidate_has_the_highest_expected_bleu(self_pair: bool, cop
             for own, one in enumerate(candidates)
         ]
         best = pytest.approx(max(worth), rel=1e-9)
-        assert place == min(i for i, value in enumerate(worth) if value == best)
+        assert index == min(i for i, value in enumerate(worth) if value == best)
 
 
 def test_where_no_candidate_can_be_written_all_count_alike() -> None:
     sentences = [[replace(c, score=-math.inf) for c in own] for own in sentences_of(10, spread=1.0)]
-    assert Weighed().choose_all(sentences) == MBR().choose_all(sentences)
-    assert Weighed(by="own").signature.startswith("weighed|by:own|likelihood:mean|mbr|")
+    assert WeightedMBR().select_all(sentences) == MBR().select_all(sentences)
+    assert WeightedMBR(score_name="own").signature.startswith("weighed|by:own|likelihood:mean|mbr|")
 
 
 def test_the_first_of_equal_candidates_is_chosen() -> None:
     same = [Candidate("one", (), -1.0), Candidate("one", (), 0.0)]
-    assert Weighed().choose_all([same, same[:1]]) == [0, 0]
+    assert WeightedMBR().select_all([same, same[:1]]) == [0, 0]

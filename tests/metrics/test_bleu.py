@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from nltk.translate.bleu_score import SmoothingFunction, corpus_bleu, sentence_bleu
 from sacrebleu.metrics import BLEU
 
-from noise2text.metrics.bleu import BLEUS, bleu, diffuseq_bleu, fairseq_bleu
+from noise2text.metrics.bleu import BLEU_METRICS, bleu, diffuseq_bleu, fairseq_bleu
 
 from .corpora import Corpus, corpora
 
@@ -23,7 +23,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "bleu-char": {"tokenize": "char"},
     "bleu-lc": {"lowercase": True},
 }
-NAMED = {metric.name: metric for metric in BLEUS}
+METRICS_BY_NAME = {metric.name: metric for metric in BLEU_METRICS}
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -33,7 +33,7 @@ def test_corpus_bleu_is_sacrebleus(name: str, corpus: Corpus) -> None:
     texts, references = [row[0] for row in corpus], [row[1] for row in corpus]
     oracle = BLEU(**SETTINGS[name])
     streams: Any = list(zip_longest(*references))
-    score = NAMED[name](texts, references)
+    score = METRICS_BY_NAME[name](texts, references)
     assert score.score == pytest.approx(oracle.corpus_score(texts, streams).score, rel=1e-12, abs=1e-12)
     assert score.signature == str(oracle.get_signature())
 
@@ -93,14 +93,14 @@ def test_three_bleus_of_one_text_by_hand() -> None:
     """Matches 3/4, 1/3, 0/2, 0/1 of orders 1 to 4; the lengths are equal."""
     text, reference = ["a b c d"], [["a b x c"]]
     assert fairseq_bleu(text, reference).score == 0
-    by_sacrebleu = (3 / 4 * 1 / 3 * (1 / 2) / 2 * (1 / 4) / 1) ** 0.25
-    assert bleu(text, reference).score == pytest.approx(100 * by_sacrebleu)
+    sacrebleu_statistics = (3 / 4 * 1 / 3 * (1 / 2) / 2 * (1 / 4) / 1) ** 0.25
+    assert bleu(text, reference).score == pytest.approx(100 * sacrebleu_statistics)
     third, fourth = math.log(4) / (2 * 5), math.log(4) / (4 * 5)
     by_nltk = (3 / 4 * 1 / 3 * third / 2 * fourth / 1) ** 0.25
     assert diffuseq_bleu(text, reference).score == pytest.approx(100 * by_nltk)
 
 
-@pytest.mark.parametrize("metric", BLEUS, ids=lambda metric: metric.name)
+@pytest.mark.parametrize("metric", BLEU_METRICS, ids=lambda metric: metric.name)
 @pytest.mark.parametrize("text", ["", " ", "zzz"])
 def test_nothing_and_one_wrong_word_score_nothing(metric: Any, text: str) -> None:
     assert metric([text], [["another", "third one"]]).score == 0
@@ -108,6 +108,6 @@ def test_nothing_and_one_wrong_word_score_nothing(metric: Any, text: str) -> Non
 
 def test_the_tokenisation_changes_the_number() -> None:
     text, reference = ["Hello, world (it is a test)!"], [["hello , world ( it is a test ) !"]]
-    scores = {metric.name: metric(text, reference).score for metric in BLEUS}
+    scores = {metric.name: metric(text, reference).score for metric in BLEU_METRICS}
     assert scores["bleu-lc"] == pytest.approx(100)
     assert scores["bleu-none"] < scores["bleu"] < scores["bleu-lc"]

@@ -7,7 +7,13 @@ import random
 
 import pytest
 
-from noise2text.metrics.comparison import Answers, aligned, judge_all, markdown, tsv
+from noise2text.metrics.comparison import (
+    SystemOutput,
+    evaluate_systems,
+    format_markdown_table,
+    to_markdown,
+    to_tsv,
+)
 from noise2text.metrics.published import published
 
 WORDS = ["the", "a", "small", "red", "green", "house", "tree", "stands", "falls", "near", "behind", "bridge"]
@@ -18,13 +24,13 @@ GOOD = [own[0] for own in REFERENCES]
 BAD = [text if place % 2 else "nothing of it" for place, text in enumerate(GOOD)]
 
 
-def answers(texts: list[str], *, candidates: int = 1, seconds: float = 2.0) -> Answers:
-    return Answers(texts, [[text] * candidates for text in texts], seconds)
+def answers(texts: list[str], *, candidates: int = 1, seconds: float = 2.0) -> SystemOutput:
+    return SystemOutput(texts, [[text] * candidates for text in texts], seconds)
 
 
 def test_the_comparison_has_speed_quality_diversity_and_copying() -> None:
     systems = {"good": answers(GOOD, candidates=3), "copy": answers(SOURCES, seconds=0.5)}
-    result = judge_all(systems, REFERENCES, SOURCES, draws=50)
+    result = evaluate_systems(systems, REFERENCES, SOURCES, n_resamples=50)
     good, copy = result["systems"]["good"], result["systems"]["copy"]
     assert good["sentences_per_second"] == 30
     assert copy["sentences_per_second"] == 120
@@ -40,11 +46,13 @@ def test_the_comparison_has_speed_quality_diversity_and_copying() -> None:
 
 
 def test_the_page_shows_each_system_its_settings_and_what_papers_report() -> None:
-    result = judge_all({"good": answers(GOOD), "bad": answers(BAD)}, REFERENCES, SOURCES, draws=200)
+    result = evaluate_systems(
+        {"good": answers(GOOD), "bad": answers(BAD)}, REFERENCES, SOURCES, n_resamples=200
+    )
     result |= {"test": "test.jsonl", "speed": "one core, batch 8"}
     for name, own in result["systems"].items():
         own["made_by"] = f"runs/{name}, steps = 5, seed 0"
-    page = markdown(result, published("qqp"))
+    page = to_markdown(result, published("qqp"))
     row = next(line for line in page.splitlines() if line.startswith("| bad "))
     assert "| 50.00 " in row
     tested = [line for line in page.splitlines() if line.startswith("| bad ") and "BLEU" in line]
@@ -59,14 +67,14 @@ def test_the_page_shows_each_system_its_settings_and_what_papers_report() -> Non
         "not measured here",
     ):
         assert part in page, part
-    assert "as reported" not in markdown(result)
+    assert "as reported" not in to_markdown(result)
 
 
 def test_a_table_is_markdown_whatever_stands_in_it() -> None:
-    lines = aligned([["a|b", "c"], ["d", "longer"]]).splitlines()
+    lines = format_markdown_table([["a|b", "c"], ["d", "longer"]]).splitlines()
     assert lines == [r"| a\|b | c      |", "|------|--------|", "| d    | longer |"]
 
 
 def test_outputs_stay_a_line_and_a_column_each() -> None:
-    text = tsv({"one": answers(["a\tb"]), "two": answers(["c\nd"])}, [("ref",)], ["src"])
+    text = to_tsv({"one": answers(["a\tb"]), "two": answers(["c\nd"])}, [("ref",)], ["src"])
     assert text == "source\treference\tone\ttwo\nsrc\tref\ta b\tc d\n"

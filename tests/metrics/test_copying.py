@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from sacrebleu.metrics import BLEU
 
-from noise2text.metrics.copying import copies, ibleu, of_references, source_bleu
+from noise2text.metrics.copying import exact_copies, ibleu, measure_reference_copying, source_bleu
 
 from .corpora import Corpus, corpora
 
@@ -35,14 +35,14 @@ def test_a_perfect_text_that_copies_nothing_and_one_that_only_copies() -> None:
 
 
 def test_exact_copies_by_hand() -> None:
-    score = copies(["a", " b ", "c", "👍🏽"], [["x"]] * 4, ["a", "b", "y", "👍"])
+    score = exact_copies(["a", " b ", "c", "👍🏽"], [["x"]] * 4, ["a", "b", "y", "👍"])
     assert score.score == 50
     assert score.signature.startswith("against:source|")
 
 
 def test_how_much_the_references_copy_counts_each_of_them() -> None:
     references = [["a b c d", "x"], ["e f g h"]]
-    similar, exact = of_references(references, ["a b c d", "y"])
+    similar, exact = measure_reference_copying(references, ["a b c d", "y"])
     assert exact.score == pytest.approx(100 / 3)
     expected = BLEU().corpus_score(["a b c d", "x", "e f g h"], [["a b c d", "a b c d", "y"]]).score
     assert similar.score == pytest.approx(expected)

@@ -12,7 +12,7 @@ from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 from sacrebleu.metrics import BLEU
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
-from noise2text.metrics.diversity import DIVERSITIES, dist_1, div_4, self_bleu
+from noise2text.metrics.diversity import DIVERSITY_METRICS, dist_1, div_4, self_bleu
 
 from .corpora import scripts
 
@@ -20,7 +20,7 @@ SETS = [
     ["how can i make new friends", "how do i make some new friends", "what is the best way to do it"],
     ["a b c d e f", "a b c d e f", "f e d c b a"],
 ]
-NAMED = {kind.name: kind for kind in DIVERSITIES}
+METRICS_BY_NAME = {kind.name: kind for kind in DIVERSITY_METRICS}
 sets = st.lists(st.lists(scripts, min_size=1, max_size=4), min_size=1, max_size=5)
 
 
@@ -101,7 +101,7 @@ def naive(candidates: list[list[str]]) -> dict[str, float | None]:
 @settings(deadline=None, max_examples=60)
 def test_all_are_what_naive_loops_count(candidates: list[list[str]]) -> None:
     for name, expected in naive(candidates).items():
-        score = NAMED[name](candidates)
+        score = METRICS_BY_NAME[name](candidates)
         assert (score is None) == (expected is None), name
         if score is not None:
             assert score.score == pytest.approx(expected, rel=1e-9, abs=1e-9), name
@@ -129,7 +129,7 @@ def diffuseq(texts: list[str]) -> dict[str, float]:
 def test_what_is_named_after_diffuseq_is_what_its_script_counts(candidates: list[list[str]]) -> None:
     every = [diffuseq(texts) for texts in candidates]
     for name in every[0]:
-        score = NAMED[name](candidates)
+        score = METRICS_BY_NAME[name](candidates)
         assert score is not None
         assert score.score == pytest.approx(fmean(one[name] for one in every), rel=1e-6, abs=1e-6), name
         assert score.signature.startswith("as:DiffuSeq|")
@@ -138,7 +138,7 @@ def test_what_is_named_after_diffuseq_is_what_its_script_counts(candidates: list
 def test_by_hand() -> None:
     """Two sources: "a b a", twice and once changed; three words that never repeat, all alike."""
     candidates = [["a b a", "a b a ", "a b c"], ["x y z", "x y z", "x y z"]]
-    by_name = {name: kind(candidates) for name, kind in NAMED.items()}
+    by_name = {name: kind(candidates) for name, kind in METRICS_BY_NAME.items()}
     scores = {name: score.score for name, score in by_name.items() if score is not None}
     assert scores["dist_1"] == pytest.approx(100 * ((2 / 3 + 2 / 3 + 1) / 3 + 1) / 2)
     assert scores["distinct"] == pytest.approx(100 * (2 / 3 + 1 / 3) / 2)
@@ -148,6 +148,6 @@ def test_by_hand() -> None:
 
 
 def test_a_lone_text_has_a_length_and_no_diversity() -> None:
-    counted = {name for name, kind in NAMED.items() if kind([["one two"]]) is not None}
+    counted = {name for name, kind in METRICS_BY_NAME.items() if kind([["one two"]]) is not None}
     assert counted == {"dist_1", "words", "dist_1_diffuseq"}
-    assert all(kind([[]]) is None for kind in DIVERSITIES)
+    assert all(kind([[]]) is None for kind in DIVERSITY_METRICS)

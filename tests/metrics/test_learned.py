@@ -82,7 +82,7 @@ def test_bertscore_is_named_after_its_model_and_says_its_layer(folder: Path) -> 
     assert score.name == "BERTScore(minibert)"
     for part in ("model:minibert", "layer:2", "idf:no", "rescaled:no", "nrefs:var", "bert-score:"):
         assert part in score.signature, part
-    result = evaluate(TEXTS, REFERENCES, metrics=[metric], draws=50)
+    result = evaluate(TEXTS, REFERENCES, metrics=[metric], n_resamples=50)
     assert result["BERTScore(minibert)"]["interval"]["low"] < score.score
 
 

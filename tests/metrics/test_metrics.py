@@ -15,16 +15,16 @@ from sacrebleu.metrics import BLEU, CHRF
 
 from noise2text.core.errors import Problem
 from noise2text.metrics.metrics import (
-    METRICS,
-    NAMED,
+    DEFAULT_METRICS,
+    METRICS_BY_NAME,
     bleu,
     chrf,
-    diversity,
     evaluate,
+    evaluate_diversity,
     exact_match,
     find_metrics,
 )
-from noise2text.metrics.tables import lines
+from noise2text.metrics.tables import collect_score_rows
 
 words = st.sampled_from(
     ["the", "cat", "sat", "on", "mat", ".", "it's", "3.5", "שלום", "مرحبا", "👩‍👩‍👧", "北京"]
@@ -113,7 +113,7 @@ def test_lengths_by_hand() -> None:
 def test_empty_references_have_no_length_ratio() -> None:
     result = evaluate(["a"], [[""]])
     assert result["lengths"]["words"]["ratio"] is None
-    (words,) = (line for line in lines(result) if line.name == "words")
+    (words,) = (line for line in collect_score_rows(result) if line.name == "words")
     assert (words.value, words.signature) == ("1.00", "mean|reference:0.00|ratio:none")
 
 
@@ -139,8 +139,8 @@ def test_the_result_survives_json_and_prints_the_same_table() -> None:
         ["the cat sat", "on a mat"], [["the cat sat", "a cat"], ["on the mat"]], ["le chat", "x"]
     )
     assert json.loads(json.dumps(result, allow_nan=False)) == result
-    rows = lines(json.loads(json.dumps(result)))
-    assert rows == lines(result)
+    rows = collect_score_rows(json.loads(json.dumps(result)))
+    assert rows == collect_score_rows(result)
     assert [line.name for line in rows] == [
         *("BLEU", "chrF", "exact match", "characters", "words", "sentences"),
         *("BLEU of the source", "chrF of the source", "exact match of the source", "copied"),
@@ -156,8 +156,8 @@ def test_the_result_survives_json_and_prints_the_same_table() -> None:
 
 def test_every_metric_is_in_the_table() -> None:
     result = evaluate(["a"], [["a"]])
-    signatures = {line.signature for line in lines(result)}
-    assert all(metric(["a"], [["a"]]).signature in signatures for metric in METRICS)
+    signatures = {line.signature for line in collect_score_rows(result)}
+    assert all(metric(["a"], [["a"]]).signature in signatures for metric in DEFAULT_METRICS)
 
 
 def test_any_metrics_can_be_asked_for_by_name() -> None:
@@ -166,8 +166,8 @@ def test_any_metrics_can_be_asked_for_by_name() -> None:
     asked = ["bleu-lc", "chrf++", "ter", "exact_match", "sari"]
     assert list(result)[:5] == asked
     assert list(result["copy_source"]) == asked
-    for name in NAMED:
-        assert find_metrics(name) == (NAMED[name],)
+    for name in METRICS_BY_NAME:
+        assert find_metrics(name) == (METRICS_BY_NAME[name],)
 
 
 @pytest.mark.parametrize(
@@ -187,11 +187,11 @@ def test_a_mistyped_metric_is_named(names: str, parts: tuple[str, ...]) -> None:
 def test_with_draws_every_score_has_an_interval_around_it() -> None:
     texts = ["the cat sat on the mat", "a dog barks at the moon", "one", ""]
     references = [["the cat sat on a mat"], ["a dog barks at me"], ["one"], ["two"]]
-    result = evaluate(texts, references, texts, metrics=tuple(NAMED.values()), draws=200)
-    for part in (*(result[name] for name in NAMED), result["copying"]["ibleu"]):
+    result = evaluate(texts, references, texts, metrics=tuple(METRICS_BY_NAME.values()), n_resamples=200)
+    for part in (*(result[name] for name in METRICS_BY_NAME), result["copying"]["ibleu"]):
         assert part["interval"]["low"] <= part["score"] <= part["interval"]["high"]
     assert result["bleu"]["interval"]["low"] < result["bleu"]["interval"]["high"]
-    varied = diversity([["a b", "a c"], ["d e", "d e"], ["f", "g"]], draws=200)
+    varied = evaluate_diversity([["a b", "a c"], ["d e", "d e"], ["f", "g"]], n_resamples=200)
     assert varied["distinct"]["interval"]["low"] < varied["distinct"]["score"]
     assert "interval" not in evaluate(texts, references)["bleu"]
 

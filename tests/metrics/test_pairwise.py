@@ -27,15 +27,21 @@ def ngrams(text: Sequence[Any], n: int) -> Counter[Any]:
     return Counter(text[start : start + n] for start in range(len(text) - n + 1))
 
 
-def check_counts(sentences: Sequence[Sequence[Sequence[Any]]], order: int, number: pairwise.Number) -> None:
-    counted = iter(pairwise.pairs(sentences, order, number=number))
+def check_counts(
+    sentences: Sequence[Sequence[Sequence[Any]]], order: int, number_symbols: pairwise.NumberSymbols
+) -> None:
+    counted = iter(pairwise.count_shared_ngrams(sentences, order, number_symbols=number_symbols))
     waiting = iter(sentences)
     for block in counted:
         for at, size in enumerate(block.sizes):
             texts = next(waiting)
             assert len(texts) == size
-            np.testing.assert_array_equal(block.ours[at, :size, 0], [len(text) for text in texts])
-            np.testing.assert_array_equal(block.theirs[at, 0, :size], [len(text) for text in texts])
+            np.testing.assert_array_equal(
+                block.hypothesis_lengths[at, :size, 0], [len(text) for text in texts]
+            )
+            np.testing.assert_array_equal(
+                block.reference_lengths[at, 0, :size], [len(text) for text in texts]
+            )
             for n in range(order):
                 expected = [
                     [(ngrams(ours, n + 1) & ngrams(theirs, n + 1)).total() for theirs in texts]
@@ -52,14 +58,14 @@ def check_counts(sentences: Sequence[Sequence[Sequence[Any]]], order: int, numbe
 @example(sentences=[[("a", "b", "a", "c"), ("a", "c")]])
 @settings(deadline=None, max_examples=100)
 def test_counts_equal_the_intersection_of_counters(sentences: Texts) -> None:
-    check_counts(sentences, 4, pairwise.numbered)
+    check_counts(sentences, 4, pairwise.number_words)
 
 
 @given(sentences=st.lists(st.lists(st.text(max_size=9), min_size=1, max_size=5), min_size=1, max_size=3))
 @example(sentences=[["aaaa", "aa\ud800", "\ud800aa"], ["👍🏽👍", "👍👍🏽"]])
 @settings(deadline=None, max_examples=100)
 def test_counts_of_characters_too(sentences: list[list[str]]) -> None:
-    check_counts(sentences, 6, pairwise.code_points)
+    check_counts(sentences, 6, pairwise.number_characters)
 
 
 @pytest.mark.parametrize(("block", "bits"), [(1, 64), (100, 64), (1 << 16, 64), (1 << 16, 24), (1 << 16, 8)])
@@ -71,14 +77,14 @@ def test_neither_the_size_of_a_block_nor_of_a_key_changes_anything(
     monkeypatch.setattr(pairwise, "BITS", bits)
     rng = random.Random(0)
     many = [[tuple(rng.choices("abcdefgh", k=rng.randint(0, 20))) for _ in range(7)] for _ in range(10)]
-    check_counts(many, 4, pairwise.numbered)
+    check_counts(many, 4, pairwise.number_words)
 
 
 def test_padding_is_bounded() -> None:
     """One sentence with many candidates does not make room for as many in all others."""
     pair = [("a",), ("b",)]
     many = [*[pair] * 1000, [("a",)] * 300, *[pair] * 1000]
-    blocks = list(pairwise.pairs(many, 4, number=pairwise.numbered))
+    blocks = list(pairwise.count_shared_ngrams(many, 4, number_symbols=pairwise.number_words))
     assert sum(len(block.sizes) for block in blocks) == len(many)
     assert all(block.shared[0].size <= pairwise.BLOCK for block in blocks if len(block.sizes) > 1)
 
@@ -91,12 +97,12 @@ def oracle_nltk4(hypothesis: str, reference: str) -> float:
     return float(sentence_bleu([reference.split()], hypothesis.split(), smoothing_function=smoothing))
 
 
-ORACLES: list[tuple[Any, int, Callable[[pairwise.Pairs], Any], Callable[[str, str], float]]] = [
-    (pairwise.numbered, 4, pairwise.bleu, lambda h, r: ORACLE_BLEU.sentence_score(h, [r]).score),
-    (pairwise.numbered, 4, pairwise.bleu_nltk4, oracle_nltk4),
-    (pairwise.code_points, 6, pairwise.chrf, lambda h, r: ORACLE_CHRF.sentence_score(h, [r]).score),
+ORACLES: list[tuple[Any, int, Callable[[pairwise.TextPairs], Any], Callable[[str, str], float]]] = [
+    (pairwise.number_words, 4, pairwise.bleu, lambda h, r: ORACLE_BLEU.sentence_score(h, [r]).score),
+    (pairwise.number_words, 4, pairwise.bleu_nltk4, oracle_nltk4),
+    (pairwise.number_characters, 6, pairwise.chrf, lambda h, r: ORACLE_CHRF.sentence_score(h, [r]).score),
     (
-        pairwise.numbered,
+        pairwise.number_words,
         1,
         pairwise.precision,
         lambda h, r: float(modified_precision([r.split()], h.split(), 1)),
@@ -109,20 +115,22 @@ ORACLES: list[tuple[Any, int, Callable[[pairwise.Pairs], Any], Callable[[str, st
 @example(sentences=[[(), ("a",), ("b",), ("a", "b"), ("a",) * 9]])
 @settings(deadline=None, max_examples=60)
 def test_all_pairs_equal_the_oracle_in_both_directions(
-    number: pairwise.Number,
+    number_symbols: pairwise.NumberSymbols,
     order: int,
-    formula: Callable[[pairwise.Pairs], Any],
+    formula: Callable[[pairwise.TextPairs], Any],
     oracle: Callable[[str, str], float],
     sentences: Texts,
 ) -> None:
-    joint = "" if number is pairwise.code_points else " "
+    joint = "" if number_symbols is pairwise.number_characters else " "
     lines = [[joint.join(text) for text in texts] for texts in sentences]
-    (block,) = pairwise.pairs(lines if not joint else sentences, order, number=number)
-    values, flipped = formula(block), formula(block.flipped)
+    (block,) = pairwise.count_shared_ngrams(
+        lines if not joint else sentences, order, number_symbols=number_symbols
+    )
+    values, swapped = formula(block), formula(block.swapped)
     for at, texts in enumerate(lines):
         size = len(texts)
         expected = [[oracle(ours, theirs) for theirs in texts] for ours in texts]
         np.testing.assert_allclose(values[at, :size, :size], expected, rtol=1e-12)
-        np.testing.assert_allclose(flipped[at, :size, :size], np.transpose(expected), rtol=1e-12)
+        np.testing.assert_allclose(swapped[at, :size, :size], np.transpose(expected), rtol=1e-12)
         assert not values[at, size:].any()
         assert not values[at, :, size:].any()

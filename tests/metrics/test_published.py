@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from noise2text.core.errors import Problem
-from noise2text.metrics.published import Published, published, sheet
+from noise2text.metrics.published import PublishedResult, published, tabulate_published
 
 ANCHORS = [
     ("Difformer", "3", "wmt14-en-de", "Transformer", "b = 5", "BLEU", 27.37),
@@ -55,7 +55,7 @@ def test_every_table_of_the_papers_that_was_promised_is_there() -> None:
 
 
 @pytest.mark.parametrize("row", published(), ids=lambda row: f"{row.table}-{row.task}-{row.system}")
-def test_every_row_is_complete_and_in_range(row: Published) -> None:
+def test_every_row_is_complete_and_in_range(row: PublishedResult) -> None:
     assert row.paper
     assert row.note
     assert row.scores
@@ -70,7 +70,7 @@ def test_no_row_is_there_twice() -> None:
 
 
 def test_what_a_paper_does_not_give_is_an_empty_cell() -> None:
-    header, *lines = sheet(published("qqp"))
+    header, *lines = tabulate_published(published("qqp"))
     found = [line for line in lines if line[:2] == ["DiNoiSer", "b = 10"]]
     assert [line[header.index("BLEU")] for line in found] == ["26.07"]
     assert [line[header.index("ROUGE-L")] for line in found] == [""]

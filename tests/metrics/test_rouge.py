@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from rouge_score.rouge_scorer import RougeScorer
 
 from noise2text.core.errors import Problem
-from noise2text.metrics.rouge import ROUGES, rouge_l, rouge_l_torchmetrics
+from noise2text.metrics.rouge import ROUGE_METRICS, rouge_l, rouge_l_torchmetrics
 
 from .corpora import Corpus, corpora
 
 KINDS = {"rouge-1": "rouge1", "rouge-2": "rouge2", "rouge-l": "rougeL"}
 
 
-@pytest.mark.parametrize("metric", ROUGES[:3], ids=lambda metric: metric.name)
+@pytest.mark.parametrize("metric", ROUGE_METRICS[:3], ids=lambda metric: metric.name)
 @given(corpus=corpora)
 @settings(deadline=None, max_examples=40)
 def test_scores_are_rouge_scores_best(metric: Any, corpus: Corpus) -> None:
@@ -74,7 +74,7 @@ def test_the_two_rouge_ls_by_hand() -> None:
 
 
 def test_other_scripts_have_no_words_for_rouge() -> None:
-    for metric in ROUGES:
+    for metric in ROUGE_METRICS:
         assert metric(["שלום עולם"], [["שלום עולם"]]).score == 0
         assert metric([""], [["a"]]).score == 0
         assert "tok:a-z0-9" in metric(["a"], [["a"]]).signature

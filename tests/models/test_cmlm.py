@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from noise2text.core.random import key
-from noise2text.data.layouts.canvas import Canvas, Split
-from noise2text.data.ragged import Rows
-from noise2text.models.cmlm import Stage, hide, mask_predict
+from noise2text.core.random import make_key
+from noise2text.data.layouts.canvas import Canvas, SplitLayout
+from noise2text.data.ragged import RaggedRows
+from noise2text.models.cmlm import MaskPredictStep, mask_predict, sample_mask
 
 MASK, WORDS = 1, 9
 
@@ -20,12 +20,12 @@ MASK, WORDS = 1, 9
 def predict(tokens: Tensor) -> Tensor:
     """Log-probabilities that depend on every token of the row, so that iterations matter."""
     mixed = (tokens * torch.arange(1, tokens.shape[1] + 1)).sum(1, keepdim=True)
-    places = torch.arange(tokens.shape[1])
-    logits = torch.sin(torch.arange(WORDS) * (mixed + 7 * places)[..., None] + places[:, None])
+    positions = torch.arange(tokens.shape[1])
+    logits = torch.sin(torch.arange(WORDS) * (mixed + 7 * positions)[..., None] + positions[:, None])
     return (3 * logits).log_softmax(-1)
 
 
-def stages(lengths: list[int], iterations: int) -> tuple[Tensor, list[Stage]]:
+def stages(lengths: list[int], iterations: int) -> tuple[Tensor, list[MaskPredictStep]]:
     width = max(lengths)
     writable = torch.arange(width) < torch.tensor(lengths)[:, None]
     tokens = torch.zeros(writable.shape, dtype=torch.long)
@@ -67,13 +67,13 @@ def test_one_iteration_is_the_parallel_argmax() -> None:
 
 
 def canvas_of(lengths: list[int], *, width: int = 0) -> Canvas:
-    rows = Rows.of([[5] * n for n in lengths])
-    return Split(0).canvas(rows, rows, shape=(0, width))
+    rows = RaggedRows.from_lists([[5] * n for n in lengths])
+    return SplitLayout(0).make_canvas(rows, rows, shape=(0, width))
 
 
 def test_training_hides_every_number_of_tokens_alike_and_every_place_alike() -> None:
     n, rows = 5, 20_000
-    hidden = hide(canvas_of([n] * rows), key(0, torch.arange(rows)))
+    hidden = sample_mask(canvas_of([n] * rows), make_key(0, torch.arange(rows)))
     shares = torch.bincount(hidden.sum(1), minlength=n + 1) / rows
     assert shares[0] == 0
     assert torch.allclose(shares[1:], torch.full((n,), 1 / n), atol=0.02)
@@ -81,9 +81,9 @@ def test_training_hides_every_number_of_tokens_alike_and_every_place_alike() -> 
 
 
 def test_what_is_hidden_depends_on_the_key_and_not_on_padding_or_neighbours() -> None:
-    keys = key(3, torch.arange(3))
-    narrow, wide = hide(canvas_of([6, 3, 1]), keys), hide(canvas_of([6, 3, 1], width=11), keys)
+    keys = make_key(3, torch.arange(3))
+    narrow, wide = sample_mask(canvas_of([6, 3, 1]), keys), sample_mask(canvas_of([6, 3, 1], width=11), keys)
     assert torch.equal(narrow, wide[:, :6])
     assert not wide[:, 6:].any()
-    assert torch.equal(hide(canvas_of([3], width=11), keys[1:2])[0], wide[1])
-    assert hide(canvas_of([9]), keys[:1]).tolist() != hide(canvas_of([9]), keys[1:2]).tolist()
+    assert torch.equal(sample_mask(canvas_of([3], width=11), keys[1:2])[0], wide[1])
+    assert sample_mask(canvas_of([9]), keys[:1]).tolist() != sample_mask(canvas_of([9]), keys[1:2]).tolist()

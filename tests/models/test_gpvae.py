@@ -11,14 +11,14 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal, kl_divergence
 
 from noise2text.core.errors import Problem
-from noise2text.core.random import key
-from noise2text.data.ragged import Rows
+from noise2text.core.random import make_key
+from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.models.gpvae import JITTER, Latents, covariance, divergence
+from noise2text.models.gpvae import JITTER, Latents, covariance, gaussian_kl
 from noise2text.models.registry import find_recipe
-from noise2text.recipes.gpvae import Gpvae
+from noise2text.recipes.gpvae import GPVAEModel
 from noise2text.training.loop import train_steps
-from noise2text.training.step_runner import Plain
+from noise2text.training.step_runner import EagerStep
 
 from ..conftest import SMALL
 
@@ -26,16 +26,16 @@ TEXTS = ["sunday, 7 april 1957", "12. mai 2001", "1 june 1999", "3. 3. 2044", "f
 TARGETS = ["1957-04-07", "2001-05-12", "1999-06-01", "2044-03-03", "1964-05-01", "2022-02-02"]
 
 
-def made(tokenizer: Tokenizer, **changes: Any) -> tuple[Gpvae, Any]:
+def made(tokenizer: Tokenizer, **changes: Any) -> tuple[GPVAEModel, Any]:
     """A small untrained system and its objective."""
     recipe = find_recipe("gpvae")
-    tiny = recipe.settings("tiny")
+    tiny = recipe.preset("tiny")
     known = {field.name for field in dataclasses.fields(tiny)}
     small = {name: value for name, value in SMALL.items() if name in known}
-    settings = dataclasses.replace(tiny, **(small | changes))
+    config = dataclasses.replace(tiny, **(small | changes))
     torch.manual_seed(0)
-    system = recipe.build(settings, tokenizer)
-    return system.eval(), recipe.objective(settings, system)
+    model = recipe.build(config, tokenizer)
+    return model.eval(), recipe.objective(config, model)
 
 
 def random_states(length: int = 5, *, width: int = 4) -> tuple[Tensor, Tensor]:
@@ -48,7 +48,7 @@ def test_the_divergence_is_torchs() -> None:
     prior = covariance(states, padding, variance=2.0, scale=1.5).double()
     mean, prior_mean = torch.randn(2, 2, 5, 3, dtype=torch.double)
     variance = torch.rand(2, 5, 3, dtype=torch.double) + 0.1
-    ours = divergence(mean - prior_mean, variance, prior)
+    ours = gaussian_kl(mean - prior_mean, variance, prior)
     for dimension in range(3):
         posterior = MultivariateNormal(mean[..., dimension], torch.diag_embed(variance[..., dimension]))
         process = MultivariateNormal(prior_mean[..., dimension], prior)
@@ -77,126 +77,131 @@ def test_a_small_scale_makes_the_prior_white() -> None:
 
 
 def test_padding_changes_no_divergence(tokenizer: Tokenizer) -> None:
-    system, _ = made(tokenizer)
+    model, _ = made(tokenizer)
     torch.manual_seed(2)
     parts = torch.randn(4, 2, 7, 32)
     alone = torch.zeros(2, 5, dtype=torch.bool)
     padded = torch.cat([alone, ~alone[:, :2]], dim=1)
     states, mean, log_variance, prior_mean = parts
-    wide = system.writer.divergence(Latents(states, padded, mean, log_variance, prior_mean))
+    wide = model.network.kl_to_prior(Latents(states, padded, mean, log_variance, prior_mean))
     short = [part[:, :5] for part in parts]
-    tight = system.writer.divergence(Latents(short[0], alone, *short[1:]))
+    tight = model.network.kl_to_prior(Latents(short[0], alone, *short[1:]))
     torch.testing.assert_close(wide, tight, rtol=1e-4, atol=1e-4)
     assert (tight > 0).all()
 
 
-def canvas_of(system: Gpvae) -> Any:
-    sources, targets = (Rows.of(system.tokenizer.encode(texts)) for texts in (TEXTS, TARGETS))
-    return system.layout.canvas(sources, targets)
+def canvas_of(model: GPVAEModel) -> Any:
+    sources, targets = (RaggedRows.from_lists(model.tokenizer.encode(texts)) for texts in (TEXTS, TARGETS))
+    return model.layout.make_canvas(sources, targets)
 
 
 def test_gradients_reach_every_parameter_and_the_divergence_counts_sentences(tokenizer: Tokenizer) -> None:
-    system, objective = made(tokenizer)
-    canvas = canvas_of(system)
+    model, objective = made(tokenizer)
+    canvas = canvas_of(model)
     counts = objective.counts(canvas)
     assert counts["kl"] == len(TEXTS)
     assert counts["nll"] == sum(len(target) + 1 for target in TARGETS)
-    tallies = objective(canvas, objective.draw(canvas, key(0, torch.arange(len(TEXTS))), key(0)))
-    means = {name: tally.total() / counts[name] for name, tally in tallies.items()}
+    token_losses = objective(
+        canvas, objective.draw(canvas, make_key(0, torch.arange(len(TEXTS))), make_key(0))
+    )
+    means = {name: token_loss.total() / counts[name] for name, token_loss in token_losses.items()}
     loss = objective.loss(means)
     torch.testing.assert_close(loss, means["smoothed"] + 0.1 * means["kl"])
     loss.backward()
-    for name, parameter in system.named_parameters():
+    for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.any(), name
 
 
 def test_without_noise_the_loss_is_that_of_the_means(tokenizer: Tokenizer) -> None:
-    system, objective = made(tokenizer)
-    canvas = canvas_of(system)
-    noise = objective.draw(canvas, key(0, torch.arange(len(TEXTS))), key(0))
+    model, objective = made(tokenizer)
+    canvas = canvas_of(model)
+    noise = objective.draw(canvas, make_key(0, torch.arange(len(TEXTS))), make_key(0))
     silent, loud = (objective(canvas, draws)["nll"].total() for draws in (0 * noise, noise))
-    likelihood = sum(system.likelihood(TEXTS, TARGETS))
+    likelihood = sum(model.likelihood(TEXTS, TARGETS))
     assert float(silent.detach()) == pytest.approx(-likelihood, rel=1e-4)
     assert float(loud.detach()) != pytest.approx(-likelihood, rel=1e-4)
 
 
 @pytest.fixture(scope="module")
-def overfitted(tokenizer: Tokenizer) -> Gpvae:
+def overfitted(tokenizer: Tokenizer) -> GPVAEModel:
     """A small system that has learned six pairs by heart."""
-    system, objective = made(tokenizer)
-    canvas = canvas_of(system)
-    optimiser = torch.optim.AdamW(system.parameters(), lr=3e-3)
+    model, objective = made(tokenizer)
+    canvas = canvas_of(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     from contextlib import nullcontext
 
     for _ in train_steps(
         objective,
-        optimiser,
+        optimizer,
         lambda step: [canvas],
         first=1,
         last=250,
-        peak=3e-3,
-        rate=lambda step: 1.0,
-        clip=1.0,
+        peak_lr=3e-3,
+        lr_schedule=lambda step: 1.0,
+        clip_norm=1.0,
         seed=0,
-        run=Plain(nullcontext),
+        step_runner=EagerStep(nullcontext),
     ):
         pass
-    return system.eval()
+    return model.eval()
 
 
-def distinct(system: Gpvae, scalar: float) -> int:
+def distinct(model: GPVAEModel, latent_noise_scale: float) -> int:
     """How many different texts sixteen noises give, over all sentences."""
-    result = system.generate(TEXTS, scalar=scalar, noises=16, seed=1)
+    result = model.generate(TEXTS, latent_noise_scale=latent_noise_scale, noises=16, seed=1)
     assert all(len(candidates) == 16 for candidates in result.candidates)
     return sum(len(set(candidates)) for candidates in result.candidates)
 
 
-def test_the_scalar_trades_certainty_for_diversity(overfitted: Gpvae) -> None:
-    assert overfitted.generate(TEXTS, scalar=0).texts == TARGETS
-    counts = [distinct(overfitted, scalar) for scalar in (0.0, 1.0, 4.0, 16.0)]
+def test_the_scalar_trades_certainty_for_diversity(overfitted: GPVAEModel) -> None:
+    assert overfitted.generate(TEXTS, latent_noise_scale=0).texts == TARGETS
+    counts = [distinct(overfitted, latent_noise_scale) for latent_noise_scale in (0.0, 1.0, 4.0, 16.0)]
     assert counts[0] == len(TEXTS)
     assert counts == sorted(counts)
     assert counts[3] > counts[1]
 
 
-def test_the_scalar_0_is_the_means_whatever_the_seed(overfitted: Gpvae) -> None:
-    first, second = (overfitted.generate(TEXTS, scalar=0, noises=3, seed=seed) for seed in (1, 2))
+def test_the_scalar_0_is_the_means_whatever_the_seed(overfitted: GPVAEModel) -> None:
+    first, second = (overfitted.generate(TEXTS, latent_noise_scale=0, noises=3, seed=seed) for seed in (1, 2))
     assert first.candidates == second.candidates
     assert all(len(set(candidates)) == 1 for candidates in first.candidates)
     rows = overfitted.tokenizer.encode(TEXTS)
     means = overfitted.decode(
-        overfitted.writer, rows, overfitted.how, seed=0, places=range(len(rows)), trace=False
+        overfitted.network, rows, overfitted.generation_config, seed=0, indices=range(len(rows)), trace=False
     )
     assert overfitted.tokenizer.decode([draft.tokens[0] for draft in means]) == first.texts
 
 
 @pytest.mark.parametrize("how", [{}, {"beam": 2}, {"samples": 2}])
 def test_neither_the_batch_nor_the_number_of_noises_changes_a_text(
-    overfitted: Gpvae, how: dict[str, Any]
+    overfitted: GPVAEModel, options: dict[str, Any]
 ) -> None:
-    loud: dict[str, Any] = how | {"scalar": 16.0, "seed": 6}
+    loud: dict[str, Any] = options | {"latent_noise_scale": 16.0, "seed": 6}
     together = overfitted.generate(TEXTS, noises=3, **loud)
     alone = overfitted.generate(TEXTS, noises=3, batch=1, **loud)
     fewer = overfitted.generate(TEXTS, noises=2, **loud)
     assert together.candidates == alone.candidates
-    each = max(how.values(), default=1)
+    each = max(options.values(), default=1)
     for many, few in zip(together.candidates, fewer.candidates, strict=True):
         assert len(many) == 3 * each
         assert many[: 2 * each] == few
 
 
-def test_a_trace_shows_all_noises_to_their_ends(overfitted: Gpvae) -> None:
-    made = overfitted.generate(TEXTS[:2], noises=3, scalar=16.0, trace=True)
+def test_a_trace_shows_all_noises_to_their_ends(overfitted: GPVAEModel) -> None:
+    made = overfitted.generate(TEXTS[:2], noises=3, latent_noise_scale=16.0, trace=True)
     for text, trace in zip(made.texts, made.traces, strict=True):
         assert trace[-1].text == text
         assert [stop.time for stop in trace] == sorted((stop.time for stop in trace), reverse=True)
 
 
 def test_impossible_settings_are_refused(tokenizer: Tokenizer) -> None:
-    system, _ = made(tokenizer)
-    for settings, said in (({"scalar": -1}, "scalar must be at least 0"), ({"noises": 0}, "noises must be")):
+    model, _ = made(tokenizer)
+    for config, said in (
+        ({"latent_noise_scale": -1}, "scalar must be at least 0"),
+        ({"noises": 0}, "noises must be"),
+    ):
         with pytest.raises(Problem, match=said):
-            system.generate(TEXTS, **settings)  # type: ignore[arg-type]
+            model.generate(TEXTS, **config)  # type: ignore[arg-type]
     with pytest.raises(Problem, match="kernel_r must be above 0"):
-        made(tokenizer, kernel_r=0.0)
+        made(tokenizer, kernel_length_scale=0.0)

@@ -12,20 +12,20 @@ from safetensors.torch import load_file, save_file
 
 from noise2text import load
 from noise2text.commands.train import train
-from noise2text.core.config import change
+from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem
 from noise2text.data.layouts.canvas import Source
-from noise2text.models import Autoregressive, Diffusion
+from noise2text.models import AutoregressiveModel, DiffusionModel
 from noise2text.models.registry import find_recipe
 from noise2text.nn.encoder_decoder import EncoderDecoder
 
 from ..conftest import SMALL
 
-SHAPE = {"width": 16, "ffn": 24, "heads": 2, "encoder_layers": 2, "decoder_layers": 1}
+SHAPE = {"model_dim": 16, "ffn_dim": 24, "heads": 2, "encoder_layers": 2, "decoder_layers": 1}
 SHORT = SMALL | SHAPE | {"steps": 2, "validate_every": 2, "save_every": 2}
-STUDENT = SHORT | {"embedding": 16, "tokenizer": "folder"}
+STUDENT = SHORT | {"embedding_dim": 16, "tokenizer": "folder"}
 STUDENTS = {
-    "difformer": STUDENT | {"factor": 2.0},
+    "difformer": STUDENT | {"noise_factor": 2.0},
     "seqdiffuseq": STUDENT | {"refit_every": 0, "generation_steps": 5},
 }
 
@@ -43,73 +43,73 @@ def files(dates: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def teacher(dates: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("taught") / "teacher"
-    fields = set(vars(find_recipe("transformer").settings("tiny")))
+    fields = set(vars(find_recipe("transformer").preset("tiny")))
     changes = {name: value for name, value in SHORT.items() if name in fields}
     train("transformer", out=folder, preset="tiny", changes=changes, device="cpu", **files(dates))
     return folder
 
 
-def begun(name: str, teacher: Path, **changes: Any) -> Diffusion:
+def begun(name: str, teacher: Path, **changes: Any) -> DiffusionModel:
     """An untrained student that has started from the teacher."""
     recipe = find_recipe(name)
     wanted = STUDENTS[name] | {"from_folder": str(teacher)} | changes
-    settings = change(recipe.settings("tiny"), wanted, where="the test")
+    config = apply_overrides(recipe.preset("tiny"), wanted, origin="the test")
     torch.manual_seed(0)
-    system: Diffusion = recipe.build(settings, load(teacher, device="cpu").tokenizer)
-    recipe.start(settings, system)
-    return system.eval()
+    model: DiffusionModel = recipe.build(config, load(teacher, device="cpu").tokenizer)
+    recipe.initialize(config, model)
+    return model.eval()
 
 
-def taught_tokens(system: Diffusion) -> torch.Tensor:
+def taught_tokens(model: DiffusionModel) -> torch.Tensor:
     """All tokens but the padding that SeqDiffuSeq writes."""
-    taught = torch.ones(len(system.tokenizer), dtype=torch.bool)
-    taught[sorted(set(system.layout.ends) - {system.tokenizer.eos})] = False
+    taught = torch.ones(len(model.tokenizer), dtype=torch.bool)
+    taught[sorted(set(model.layout.end_tokens) - {model.tokenizer.eos})] = False
     return taught
 
 
-def source_of(system: Any, texts: list[str]) -> Source:
-    rows = system.tokenizer.encode(texts)
+def source_of(model: Any, texts: list[str]) -> Source:
+    rows = model.tokenizer.encode(texts)
     longest = max(map(len, rows))
-    tokens = torch.tensor([row + [system.tokenizer.pad] * (longest - len(row)) for row in rows])
+    tokens = torch.tensor([row + [model.tokenizer.pad] * (longest - len(row)) for row in rows])
     return Source(tokens, torch.tensor([[at >= len(row) for at in range(longest)] for row in rows]))
 
 
 def test_with_as_many_channels_the_encoder_says_what_the_teachers_says(name: str, teacher: Path) -> None:
     master, student = load(teacher, device="cpu"), begun(name, teacher)
-    assert isinstance(master, Autoregressive)
+    assert isinstance(master, AutoregressiveModel)
     source = source_of(master, ["12 March 1999", "May 3, 2001"])
     with torch.no_grad():
-        expected, found = master.writer.read(source), student.denoiser.read(source)
+        expected, found = master.network.encode(source), student.denoiser.encode(source)
     seen = ~source.padding
     assert torch.allclose(found.states[seen], expected.states[seen], atol=1e-4)
-    mine, its = (memory.keys.transpose(2, 3)[:, seen] for memory in (found, expected))
+    mine, its = (encoded.keys.transpose(2, 3)[:, seen] for encoded in (found, expected))
     assert torch.allclose(mine, its, atol=1e-4)
 
 
 def test_with_fewer_channels_the_states_are_the_nearest_of_that_rank(name: str, teacher: Path) -> None:
-    master, system = load(teacher, device="cpu"), begun(name, teacher, embedding=6)
-    student, taught = system.denoiser, taught_tokens(system)
-    assert isinstance(master, Autoregressive)
+    master, model = load(teacher, device="cpu"), begun(name, teacher, embedding_dim=6)
+    student, taught = model.denoiser, taught_tokens(model)
+    assert isinstance(master, AutoregressiveModel)
     assert isinstance(student, EncoderDecoder)
-    table = master.writer.space.embeddings.double()
-    read = student.encoder.project.double()(student.space.embeddings.double())
+    table = master.network.embedding.vectors.double()
+    read = student.encoder.input_projection.double()(student.embedding.vectors.double())
     left, sizes, right = torch.linalg.svd(table, full_matrices=False)
     nearest = left[:, :6] * sizes[:6] @ right[:6]
     assert torch.allclose(read[taught], nearest[taught], atol=1e-5)
 
 
 def test_the_channels_are_as_large_as_chance_has_them_and_do_not_correlate(teacher: Path) -> None:
-    z0 = begun("difformer", teacher, embedding=6).denoiser.space.embeddings.double()
+    z0 = begun("difformer", teacher, embedding_dim=6).denoiser.embedding.vectors.double()
     assert torch.allclose(z0.T @ z0 / len(z0), torch.eye(6, dtype=torch.double), atol=1e-5)
 
 
 def test_the_decoder_has_the_teachers_layers_and_places_and_reads_z_as_the_encoder_does(
     name: str, teacher: Path
 ) -> None:
-    master, student = load(teacher, device="cpu"), begun(name, teacher, embedding=6).denoiser
-    assert isinstance(master, Autoregressive)
+    master, student = load(teacher, device="cpu"), begun(name, teacher, embedding_dim=6).denoiser
+    assert isinstance(master, AutoregressiveModel)
     assert isinstance(student, EncoderDecoder)
-    own, taught = student.state_dict(), master.writer.state_dict()
+    own, taught = student.state_dict(), master.network.state_dict()
     layers = [weight for weight in own if ".layers." in weight or weight.startswith(("layers.", "cross."))]
     assert sum(weight.startswith("layers.") for weight in layers) > 10
     for weight in (*layers, "encoder.positions.weight"):
@@ -132,13 +132,13 @@ def test_padding_that_is_written_is_as_large_as_a_token_and_no_others(
     table = weights["writer.space.table"]
     table[tokenizer.pad] = table[tokenizer.unk] * size
     save_file(weights, home / "model.safetensors")
-    system = begun("seqdiffuseq", home, embedding=6)
-    z0 = system.denoiser.space.embeddings
-    padding, others = z0[tokenizer.pad], z0[taught_tokens(system)]
+    model = begun("seqdiffuseq", home, embedding_dim=6)
+    z0 = model.denoiser.embedding.vectors
+    padding, others = z0[tokenizer.pad], z0[taught_tokens(model)]
     assert padding.square().mean().item() == pytest.approx(1, rel=1e-5)
     assert others.square().mean().item() == pytest.approx(1, rel=0.05)
     assert (others - padding).square().mean(1).min() > 0.1
-    assert system.denoiser.space.nearest(padding) == tokenizer.pad
+    assert model.denoiser.embedding.nearest(padding) == tokenizer.pad
 
 
 def test_a_student_trains_on_its_teachers_tokens_and_goes_on_without_it(
@@ -157,11 +157,11 @@ def test_a_student_trains_on_its_teachers_tokens_and_goes_on_without_it(
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"width": 32, "heads": 2}, "where this model has"),
+        ({"model_dim": 32, "heads": 2}, "where this model has"),
         ({"heads": 4}, "2 heads where this model has 4"),
         ({"encoder_layers": 3}, "fewer layers"),
         ({"encoder_layers": 1}, "more layers"),
-        ({"embedding": 64}, "channels at the most"),
+        ({"embedding_dim": 64}, "channels at the most"),
     ],
 )
 def test_another_shape_is_refused(name: str, teacher: Path, changes: dict[str, Any], words: str) -> None:
@@ -194,4 +194,4 @@ def test_a_folder_of_tokens_needs_a_name(name: str, dates: Path, tmp_path: Path)
 def test_embeddings_have_one_origin() -> None:
     changes = {"from_folder": "a", "embeddings_from": "b"}
     with pytest.raises(Problem, match="not both"):
-        change(find_recipe("difformer").settings("tiny"), changes, where="the test")
+        apply_overrides(find_recipe("difformer").preset("tiny"), changes, origin="the test")

@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 from nltk.metrics.distance import edit_distance
 from torch import Tensor
 
-from noise2text.models.levenshtein_edits import align, deleted, inserted, missing, move, to_insert
+from noise2text.models.levenshtein_edits import (
+    align,
+    count_insertions,
+    find_missing,
+    positions_after_deletion,
+    positions_after_insertion,
+    scatter_tokens,
+)
 
 PAD, BEGIN, END, HOLE = 0, 1, 2, 3
 WORDS = st.lists(st.integers(4, 7), max_size=9)
@@ -23,18 +30,18 @@ def page(rows: list[list[int]], *, width: int = 0) -> Tensor:
 
 def edited(draft: Tensor, reference: Tensor) -> tuple[Tensor, int]:
     """What the oracle makes of the draft, and in how many edits of a token."""
-    kept = align(draft, reference, pad=PAD)
-    doomed = (kept < 0) & (draft != PAD)
-    places = deleted(draft, doomed, pad=PAD)
-    shorter = move(draft, places, torch.full_like(draft, PAD))
-    counts = to_insert(move(kept, places, torch.full_like(draft, -1)))
-    places, lengths = inserted(shorter, counts, pad=PAD)
+    aligned = align(draft, reference, pad=PAD)
+    delete_mask = (aligned < 0) & (draft != PAD)
+    positions = positions_after_deletion(draft, delete_mask, pad=PAD)
+    shorter = scatter_tokens(draft, positions, torch.full_like(draft, PAD))
+    counts = count_insertions(scatter_tokens(aligned, positions, torch.full_like(draft, -1)))
+    positions, lengths = positions_after_insertion(shorter, counts, pad=PAD)
     board = torch.full_like(reference, PAD)
     board[torch.arange(reference.shape[1]) < lengths[:, None]] = HOLE
-    opened = move(shorter, places, board)
-    gone = missing(kept, reference, pad=PAD)
+    opened = scatter_tokens(shorter, positions, board)
+    gone = find_missing(aligned, reference, pad=PAD)
     assert torch.equal(opened == HOLE, gone)
-    return torch.where(opened == HOLE, reference, opened), int(doomed.sum() + counts.sum())
+    return torch.where(opened == HOLE, reference, opened), int(delete_mask.sum() + counts.sum())
 
 
 @settings(max_examples=200, deadline=None)
@@ -64,6 +71,6 @@ def test_of_equal_tokens_the_first_is_kept() -> None:
 
 def test_equal_rows_need_no_edit() -> None:
     rows = page([[4, 5, 6], [7]])
-    kept = align(rows, rows, pad=PAD)
-    assert not missing(kept, rows, pad=PAD).any()
-    assert not to_insert(kept).any()
+    aligned = align(rows, rows, pad=PAD)
+    assert not find_missing(aligned, rows, pad=PAD).any()
+    assert not count_insertions(aligned).any()

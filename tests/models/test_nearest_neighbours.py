@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nltk.util import ngrams
 
-from noise2text.data.ragged import Rows
-from noise2text.models.nearest_neighbours import ORDER, Neighbours
+from noise2text.data.ragged import RaggedRows
+from noise2text.models.nearest_neighbours import ORDER, NgramIndex
 
 ROW = st.lists(st.integers(0, 4), min_size=1, max_size=8)
 
@@ -28,13 +28,13 @@ def similarity(a: list[int], b: list[int]) -> float:
 def test_neighbours_are_those_of_counting_every_ngram(
     corpus: list[list[int]], query: list[int], count: int
 ) -> None:
-    chosen, scores = Neighbours(Rows.of(corpus)).nearest(query, count)
+    chosen, scores = NgramIndex(RaggedRows.from_lists(corpus)).search(query, count)
     expected = sorted(range(len(corpus)), key=lambda i: -similarity(corpus[i], query))[:count]
     assert chosen.tolist() == expected
     assert scores.tolist() == [similarity(corpus[i], query) for i in expected]
 
 
 def test_a_row_is_its_own_nearest_neighbour_and_an_unknown_one_has_none() -> None:
-    corpus = Neighbours(Rows.of([[1, 2], [3, 4, 5], [3, 4, 6]]))
-    assert [each.tolist() for each in corpus.nearest([3, 4, 6], 1)] == [[2], [1.0]]
-    assert corpus.nearest([9, 9], 1)[1].tolist() == [0.0]
+    corpus = NgramIndex(RaggedRows.from_lists([[1, 2], [3, 4, 5], [3, 4, 6]]))
+    assert [each.tolist() for each in corpus.search([3, 4, 6], 1)] == [[2], [1.0]]
+    assert corpus.search([9, 9], 1)[1].tolist() == [0.0]

@@ -9,9 +9,9 @@ import pytest
 
 import noise2text
 from noise2text.core.errors import Problem
-from noise2text.models import LengthDiffusion
-from noise2text.models.folder import settings_of
-from noise2text.models.shipped import folder_of, shipped
+from noise2text.models import LengthPredictingModel
+from noise2text.models.folder import load_config
+from noise2text.models.shipped import find_model_folder, list_shipped_models
 
 SOURCES = ["Der Hund schläft unter dem Tisch.", "Ich habe gestern ein gutes Buch gelesen."]
 TARGETS = [
@@ -28,9 +28,9 @@ def test_the_shipped_model_translates_sentences_that_were_written_for_this_test(
 
 def test_its_candidates_count_by_how_likely_it_finds_them() -> None:
     model, question = noise2text.load("de-en", device="cpu"), ["Wo ist der nächste Bahnhof?"]
-    assert isinstance(model, LengthDiffusion)
+    assert isinstance(model, LengthPredictingModel)
     made = model.generate(question)
-    assert made.texts == model.generate(question, select="weighed", factor=2.0).texts
+    assert made.texts == model.generate(question, select="weighed", sampling_noise_factor=2.0).texts
     means = model.likelihood(question * 10, made.candidates[0], per_token=True)
     best = made.scores[0].index(max(made.scores[0]))
     assert best == means.index(max(means))
@@ -45,26 +45,26 @@ def test_its_length_can_be_chosen() -> None:
 
 
 def test_it_is_small_enough_to_live_in_a_repository() -> None:
-    size = sum(path.stat().st_size for path in folder_of("de-en").iterdir())
+    size = sum(path.stat().st_size for path in find_model_folder("de-en").iterdir())
     assert size <= 32 * 2**20
 
 
 def test_its_card_names_the_data_the_licence_and_the_scores() -> None:
-    card = (folder_of("de-en") / "README.md").read_text(encoding="utf-8")
+    card = (find_model_folder("de-en") / "README.md").read_text(encoding="utf-8")
     for needed in ("Tatoeba", "CC BY 2.0 FR", "BLEU", "cannot"):
         assert needed in card
-    settings = json.loads((folder_of("de-en") / "config.json").read_text())["settings"]
-    assert f"{settings['steps']:,} steps" in card
+    config = json.loads((find_model_folder("de-en") / "config.json").read_text())["settings"]
+    assert f"{config['steps']:,} steps" in card
 
 
 def test_a_folder_of_the_same_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert folder_of("de-en").is_absolute()
+    assert find_model_folder("de-en").is_absolute()
     (tmp_path / "de-en").mkdir()
-    assert folder_of("de-en") == Path("de-en")
+    assert find_model_folder("de-en") == Path("de-en")
 
 
 def test_an_unknown_name_is_told_what_there_is() -> None:
-    assert shipped() == ["de-en"]
+    assert list_shipped_models() == ["de-en"]
     with pytest.raises(Problem, match="comes with the package: de-en"):
-        settings_of(Path("de-fr"))
+        load_config(Path("de-fr"))

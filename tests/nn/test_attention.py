@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from noise2text.nn.attention import added, attend, split_heads, visible
+from noise2text.nn.attention import additive_mask, attend, padding_mask, split_heads
 
 PADDING = torch.tensor([[False] * 5, [False, False, False, True, True]])
 
@@ -13,7 +13,7 @@ def test_bytes_hide_keys_where_our_kernel_cannot_attend() -> None:
     torch.manual_seed(0)
     queries, keys, values = torch.randn(3, 2, 2, 5, 4)
     hidden = PADDING[:, None, None]
-    plain = attend(queries, keys, values, visible(PADDING, queries))
+    plain = attend(queries, keys, values, padding_mask(PADDING, queries))
     assert torch.equal(attend(queries, keys, values, hidden.view(torch.uint8)), plain)
     assert torch.equal(attend(queries, keys, values, ~hidden), plain)
 
@@ -21,7 +21,7 @@ def test_bytes_hide_keys_where_our_kernel_cannot_attend() -> None:
 def test_what_is_hidden_changes_nothing() -> None:
     torch.manual_seed(0)
     queries, keys, values = (split_heads(torch.randn(2, 5, 12), 2) for _ in range(3))
-    mask = visible(PADDING, queries)
+    mask = padding_mask(PADDING, queries)
     before = attend(queries, keys, values, mask)
     for tensor in (keys, values):
         tensor[1, :, 3:] = 100.0
@@ -31,7 +31,7 @@ def test_what_is_hidden_changes_nothing() -> None:
 
 def test_what_is_added_has_the_type_that_attention_computes_in() -> None:
     for dtype in (torch.float32, torch.bfloat16):
-        mask = added(PADDING, torch.zeros(1, dtype=dtype))
+        mask = additive_mask(PADDING, torch.zeros(1, dtype=dtype))
         assert mask.dtype == dtype
         assert torch.equal(mask == 0, ~PADDING)
         assert torch.isneginf(mask[PADDING]).all()

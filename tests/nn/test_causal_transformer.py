@@ -12,38 +12,42 @@ from torch.nn.functional import cross_entropy, embedding, linear
 
 from noise2text.data.layouts.canvas import Canvas, Source
 from noise2text.nn.causal_transformer import Transformer
-from noise2text.nn.embeddings import Space
-from noise2text.training.next_token import NextToken
+from noise2text.nn.embeddings import TokenEmbedding
+from noise2text.training.next_token import NextTokenObjective
 
 pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 
-VOCABULARY, WIDTH, FFN, HEADS, LAYERS, BOS = 23, 32, 128, 4, 3, 1
-SHAPE = {"ffn": FFN, "heads": HEADS, "encoder_layers": LAYERS, "decoder_layers": LAYERS}
+VOCABULARY, WIDTH, FFN, PARAMETERIZATIONS, LAYERS, BOS = 23, 32, 128, 4, 3, 1
+SHAPE = {"ffn_dim": FFN, "heads": PARAMETERIZATIONS, "encoder_layers": LAYERS, "decoder_layers": LAYERS}
 
 
 def made() -> Transformer:
     torch.manual_seed(0)
-    space = Space(VOCABULARY, WIDTH)
-    return Transformer(space, dropout=0.0, source_positions=9, target_positions=8, **SHAPE)
+    embedding = TokenEmbedding(VOCABULARY, WIDTH)
+    return Transformer(embedding, dropout=0.0, source_positions=9, target_positions=8, **SHAPE)
 
 
 class Torchs(nn.Module):
     """torch's encoder-decoder between embeddings and a tied projection, as its tutorials have it."""
 
-    def __init__(self, writer: Transformer) -> None:
+    def __init__(self, network: Transformer) -> None:
         super().__init__()
-        self.table = nn.Parameter(writer.space.table.detach().clone())
-        self.places = nn.ParameterList([writer.encoder.positions.weight, writer.positions.weight])
-        self.body = nn.Transformer(WIDTH, HEADS, LAYERS, LAYERS, FFN, dropout=0.0, batch_first=True)
+        self.table = nn.Parameter(network.embedding.weight.detach().clone())
+        self.indices = nn.ParameterList(
+            [network.encoder.position_embedding.weight, network.position_embedding.weight]
+        )
+        self.body = nn.Transformer(
+            WIDTH, PARAMETERIZATIONS, LAYERS, LAYERS, FFN, dropout=0.0, batch_first=True
+        )
         self.body.encoder.norm = self.body.decoder.norm = (
             None  # Vaswani et al. have none after the last layer
         )
-        self.body.load_state_dict(in_torchs_words(dict(writer.named_parameters())))
+        self.body.load_state_dict(in_torchs_words(dict(network.named_parameters())))
 
     def forward(self, tokens: Tensor, source: Source) -> Tensor:
         read, written = (
             embedding(words, self.table) * WIDTH**0.5 + places[: words.shape[1]]
-            for words, places in zip((source.tokens, tokens), self.places, strict=True)
+            for words, places in zip((source.tokens, tokens), self.indices, strict=True)
         )
         ahead = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).triu(1)
         hidden = {"src_key_padding_mask": source.padding, "memory_key_padding_mask": source.padding}
@@ -91,14 +95,14 @@ def canvas() -> Canvas:
 
 
 @pytest.mark.parametrize("tile", [1, 18], ids=["apart", "side by side"])
-def test_scores_losses_and_gradients_are_those_of_torchs_transformer(tile: int) -> None:
-    writer, given = made(), canvas()
-    writer.layers.tile = writer.encoder.layers.tile = tile
-    oracle = Torchs(writer).train()
-    objective = NextToken(writer, bos=BOS, label_smoothing=0.1).train()
+def test_scores_losses_and_gradients_are_those_of_torchs_transformer(pack_tokens: int) -> None:
+    network, given = made(), canvas()
+    network.layers.pack_tokens = network.encoder.layers.pack_tokens = pack_tokens
+    oracle = Torchs(network).train()
+    objective = NextTokenObjective(network, bos=BOS, label_smoothing=0.1).train()
     read = torch.cat([torch.full((4, 1), BOS), given.tokens[:, :-1]], dim=1)
     expected = oracle(read, given.source)
-    scores = writer(read, writer.read(given.source))
+    scores = network(read, network.encode(given.source))
     torch.testing.assert_close(scores[given.scored], expected[given.scored], rtol=1e-4, atol=1e-5)
 
     tally = objective(given, None)["smoothed"]
@@ -106,22 +110,22 @@ def test_scores_losses_and_gradients_are_those_of_torchs_transformer(tile: int) 
     targets = given.tokens.masked_fill(given.padding, -100)
     theirs = cross_entropy(expected.transpose(1, 2), targets, label_smoothing=0.1, ignore_index=-100)
     torch.testing.assert_close(loss, theirs)
-    ours = torch.autograd.grad(loss, list(writer.parameters()))
-    gradients = dict(zip(dict(writer.named_parameters()), ours, strict=True))
+    ours = torch.autograd.grad(loss, list(network.parameters()))
+    gradients = dict(zip(dict(network.named_parameters()), ours, strict=True))
     theirs.backward()
     body = in_torchs_words(gradients)
     for name, parameter in oracle.body.named_parameters():
         assert parameter.grad is not None
         torch.testing.assert_close(body[name], parameter.grad, rtol=1e-4, atol=1e-6, msg=name)
     outer = {"space.table": oracle.table}
-    outer |= zip(("encoder.positions.weight", "positions.weight"), oracle.places, strict=True)
+    outer |= zip(("encoder.positions.weight", "positions.weight"), oracle.indices, strict=True)
     for name, parameter in outer.items():
         torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-4, atol=1e-6, msg=name)
 
 
 def test_layers_start_as_large_as_torchs_and_their_answers_smaller_by_their_depth() -> None:
     """What asks and is asked is torch's; values and all that is made of them are smaller."""
-    torchs = nn.Transformer(WIDTH, HEADS, LAYERS, LAYERS, FFN, batch_first=True)
+    torchs = nn.Transformer(WIDTH, PARAMETERIZATIONS, LAYERS, LAYERS, FFN, batch_first=True)
     less = LAYERS**-0.5
     factors: tuple[float, ...]
     for name, ours in in_torchs_words(dict(made().named_parameters())).items():
@@ -142,12 +146,14 @@ def test_layers_start_as_large_as_torchs_and_their_answers_smaller_by_their_dept
 def test_gradients_reach_the_first_layers_of_deep_stacks() -> None:
     """At the start; with torch's own initial weights the last layer's is 3 times the first one's."""
     torch.manual_seed(0)
-    shape = {"ffn": 4 * 64, "heads": 4, "encoder_layers": 6, "decoder_layers": 6}
-    writer = Transformer(Space(100, 64), dropout=0.0, source_positions=9, target_positions=9, **shape)
+    shape = {"ffn_dim": 4 * 64, "heads": 4, "encoder_layers": 6, "decoder_layers": 6}
+    network = Transformer(
+        TokenEmbedding(100, 64), dropout=0.0, source_positions=9, target_positions=9, **shape
+    )
     tokens, source = torch.randint(100, (2, 32, 9))
     seen = Source(source, torch.zeros_like(source, dtype=torch.bool))
-    loss = cross_entropy(writer(tokens, writer.read(seen)).flatten(0, 1), source.flatten())
-    for stack in (writer.encoder.layers, writer.layers):
+    loss = cross_entropy(network(tokens, network.encode(seen)).flatten(0, 1), source.flatten())
+    for stack in (network.encoder.layers, network.layers):
         layers = [torch.autograd.grad(loss, list(layer.parameters()), retain_graph=True) for layer in stack]
         norms = [nn.utils.get_total_norm(gradients) for gradients in layers]
         assert max(norms) < 1.5 * min(norms)

@@ -11,33 +11,35 @@ from noise2text.nn.classifier import Classifier
 @pytest.fixture
 def classifier() -> Classifier:
     torch.manual_seed(0)
-    return Classifier(4, 3, room=6, width=8, ffn=16, heads=2, layers=2, dropout=0.1).eval()
+    return Classifier(4, 3, max_positions=6, model_dim=8, ffn_dim=16, heads=2, layers=2, dropout=0.1).eval()
 
 
 def test_the_place_of_the_text_and_what_is_around_it_change_nothing(classifier: Classifier) -> None:
-    text, clock = torch.randn(2, 3, 4), torch.tensor([[0.2], [0.7]])
-    alone = classifier(text, clock, torch.ones(2, 3, dtype=torch.bool))
-    canvas, where = torch.randn(2, 9, 4), torch.zeros(2, 9, dtype=torch.bool)
-    canvas[:, 4:7], where[:, 4:7] = text, True
-    assert torch.allclose(classifier(canvas, clock, where), alone, atol=1e-6)
+    text, timestep = torch.randn(2, 3, 4), torch.tensor([[0.2], [0.7]])
+    alone = classifier(text, timestep, torch.ones(2, 3, dtype=torch.bool))
+    canvas, text_mask = torch.randn(2, 9, 4), torch.zeros(2, 9, dtype=torch.bool)
+    canvas[:, 4:7], text_mask[:, 4:7] = text, True
+    assert torch.allclose(classifier(canvas, timestep, text_mask), alone, atol=1e-6)
     canvas[:, 4] += 1
-    assert not torch.allclose(classifier(canvas, clock, where), alone, atol=1e-3)
+    assert not torch.allclose(classifier(canvas, timestep, text_mask), alone, atol=1e-3)
 
 
 def test_only_its_room_is_read(classifier: Classifier) -> None:
-    z, clock, where = torch.randn(1, 9, 4), torch.tensor([[0.5]]), torch.ones(1, 9, dtype=torch.bool)
-    before = classifier(z, clock, where)
+    z, timestep, text_mask = torch.randn(1, 9, 4), torch.tensor([[0.5]]), torch.ones(1, 9, dtype=torch.bool)
+    before = classifier(z, timestep, text_mask)
     z[:, 6:] = 7
-    assert torch.equal(classifier(z, clock, where), before)
+    assert torch.equal(classifier(z, timestep, text_mask), before)
 
 
 def test_the_time_may_be_of_the_row_or_of_each_position(classifier: Classifier) -> None:
-    z, where = torch.randn(2, 5, 4), torch.ones(2, 5, dtype=torch.bool)
-    clock = torch.tensor([[0.2], [0.7]])
-    whole = classifier(z, clock, where)
-    assert torch.equal(classifier(z, clock.expand(2, 5), where), whole)
-    assert not torch.allclose(classifier(z, 1 - clock, where), whole, atol=1e-4)
-    assert torch.equal(classifier(z[:1], clock[:1], where[:1]), classifier(z[:1], clock[0, None], where[:1]))
+    z, text_mask = torch.randn(2, 5, 4), torch.ones(2, 5, dtype=torch.bool)
+    timestep = torch.tensor([[0.2], [0.7]])
+    whole = classifier(z, timestep, text_mask)
+    assert torch.equal(classifier(z, timestep.expand(2, 5), text_mask), whole)
+    assert not torch.allclose(classifier(z, 1 - timestep, text_mask), whole, atol=1e-4)
+    assert torch.equal(
+        classifier(z[:1], timestep[:1], text_mask[:1]), classifier(z[:1], timestep[0, None], text_mask[:1])
+    )
 
 
 def test_every_parameter_gets_a_gradient(classifier: Classifier) -> None:

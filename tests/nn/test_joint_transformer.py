@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from noise2text.core.random import gaussian, key
+from noise2text.core.random import gaussian_noise, make_key
 from noise2text.data.layouts.canvas import Source
-from noise2text.nn.denoiser import Held, Level
-from noise2text.nn.embeddings import Space
+from noise2text.nn.denoiser import Constraint, NoiseLevel
+from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.joint_transformer import JointTransformer
 
 LENGTH, DIM = 7, 6
@@ -18,40 +18,50 @@ LENGTH, DIM = 7, 6
 
 def make(**changes: Any) -> JointTransformer:
     torch.manual_seed(0)
-    shape: dict[str, Any] = {"width": 32, "ffn": 64, "heads": 2, "layers": 2, "positions": LENGTH} | changes
-    space = Space(20, DIM, scale=1.0, bias=True)
-    return JointTransformer(space, dropout=0.0, **shape).eval()
+    shape: dict[str, Any] = {
+        "model_dim": 32,
+        "ffn_dim": 64,
+        "heads": 2,
+        "layers": 2,
+        "positions": LENGTH,
+    } | changes
+    embedding = TokenEmbedding(20, DIM, scale=1.0, bias=True)
+    return JointTransformer(embedding, dropout=0.0, **shape).eval()
 
 
-def level(rows: int, clock: float = 0.4) -> Level:
-    return Level(torch.ones(rows, 1, 1), torch.ones(rows, 1, 1), torch.full((rows, 1), clock))
+def level(rows: int, timestep: float = 0.4) -> NoiseLevel:
+    return NoiseLevel(torch.ones(rows, 1, 1), torch.ones(rows, 1, 1), torch.full((rows, 1), timestep))
 
 
-def held(rows: int, *, frozen: int = 0, padding: int = 0) -> Held:
-    places = torch.arange(LENGTH).expand(rows, -1)
-    return Held(torch.ones(rows, LENGTH, DIM), places < frozen, places >= LENGTH - padding)
+def constraint(rows: int, *, frozen: int = 0, padding: int = 0) -> Constraint:
+    position_indices = torch.arange(LENGTH).expand(rows, -1)
+    return Constraint(
+        torch.ones(rows, LENGTH, DIM), position_indices < frozen, position_indices >= LENGTH - padding
+    )
 
 
-def estimate(network: JointTransformer, z: torch.Tensor, given: Held, clock: float = 0.4) -> torch.Tensor:
+def estimate(
+    network: JointTransformer, z: torch.Tensor, given: Constraint, timestep: float = 0.4
+) -> torch.Tensor:
     rows = len(z)
     source = Source(torch.zeros(rows, 2, dtype=torch.long), torch.zeros(rows, 2, dtype=torch.bool))
     with torch.no_grad():
-        made = network(z, level(rows, clock), network.read(source), given, None)
-    assert made.mean.shape == z.shape
-    return made.mean
+        made = network(z, level(rows, timestep), network.encode(source), given, None)
+    assert made.z0.shape == z.shape
+    return made.z0
 
 
 def noise(rows: int) -> torch.Tensor:
-    return gaussian(key(0, torch.arange(rows)), 0, LENGTH, DIM)
+    return gaussian_noise(make_key(0, torch.arange(rows)), 0, LENGTH, DIM)
 
 
 def test_every_position_sees_every_other() -> None:
     network, z = make(), noise(1)
-    before = estimate(network, z, held(1))
+    before = estimate(network, z, constraint(1))
     for place in range(LENGTH):
         changed = z.clone()
         changed[0, place] += 1
-        difference = (estimate(network, changed, held(1)) - before).abs().sum(-1)[0]
+        difference = (estimate(network, changed, constraint(1)) - before).abs().sum(-1)[0]
         assert (difference > 0).all()
 
 
@@ -59,16 +69,16 @@ def test_what_is_marked_as_padding_is_hidden() -> None:
     network, z = make(), noise(1)
     changed = z.clone()
     changed[0, -2:] += 1
-    before, after = (estimate(network, each, held(1, padding=2))[0, :-2] for each in (z, changed))
+    before, after = (estimate(network, each, constraint(1, padding=2))[0, :-2] for each in (z, changed))
     assert torch.allclose(before, after, atol=1e-6)
 
 
 def test_a_full_canvas_needs_no_mask_and_learns_the_same() -> None:
     def learned(full: bool) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         network, z = make(full=full).train(), noise(2)
-        assert (network.layers.mask(held(2).padding, z) is None) == full
+        assert (network.layers.mask(constraint(2).padding, z) is None) == full
         source = Source(torch.zeros(2, 2, dtype=torch.long), torch.zeros(2, 2, dtype=torch.bool))
-        made = network(z, level(2), network.read(source), held(2), None).mean
+        made = network(z, level(2), network.encode(source), constraint(2), None).z0
         made.square().sum().backward()
         return made, {name: each.grad for name, each in network.named_parameters() if each.grad is not None}
 
@@ -80,8 +90,8 @@ def test_a_full_canvas_needs_no_mask_and_learns_the_same() -> None:
 
 def test_full_rows_that_lie_side_by_side_still_do_not_see_each_other() -> None:
     network = make(full=True).train()
-    network.layers.tile = 4 * LENGTH
-    mask = network.layers.mask(held(2).padding, noise(2))
+    network.layers.pack_tokens = 4 * LENGTH
+    mask = network.layers.mask(constraint(2).padding, noise(2))
     assert mask is not None
     assert torch.isinf(mask).any()
 
@@ -90,20 +100,22 @@ def test_the_given_is_seen_whatever_stands_in_its_place() -> None:
     network, z = make(), noise(1)
     changed = z.clone()
     changed[0, :3] += 5
-    assert torch.equal(estimate(network, z, held(1, frozen=3)), estimate(network, changed, held(1, frozen=3)))
+    assert torch.equal(
+        estimate(network, z, constraint(1, frozen=3)), estimate(network, changed, constraint(1, frozen=3))
+    )
 
 
 def test_rows_do_not_see_each_other_and_the_time_matters() -> None:
     network, z = make(), noise(3)
-    together = estimate(network, z, held(3))
-    assert torch.allclose(estimate(network, z[1:2], held(1))[0], together[1], atol=1e-5)
-    assert not torch.allclose(estimate(network, z, held(3), clock=0.9), together, atol=1e-4)
+    together = estimate(network, z, constraint(3))
+    assert torch.allclose(estimate(network, z[1:2], constraint(1))[0], together[1], atol=1e-5)
+    assert not torch.allclose(estimate(network, z, constraint(3), timestep=0.9), together, atol=1e-4)
 
 
 def test_it_is_as_large_as_bert_base() -> None:
     """Twelve layers of 4W² + 2WF and biases; the released model has 91 million parameters with its table."""
     with torch.device("meta"):
-        network = make(width=768, ffn=3072, heads=12, layers=12, positions=128)
+        network = make(model_dim=768, ffn_dim=3072, heads=12, layers=12, positions=128)
     layer = sum(parameter.numel() for parameter in network.layers[0].parameters())
     bert = nn.TransformerEncoderLayer(768, 12, 3072, activation="gelu", device="meta")
     assert layer == sum(parameter.numel() for parameter in bert.parameters())
@@ -111,4 +123,4 @@ def test_it_is_as_large_as_bert_base() -> None:
 
 
 def test_bfloat16_weights_give_float32_estimates() -> None:
-    assert estimate(make().to(torch.bfloat16), noise(2), held(2)).dtype == torch.float32
+    assert estimate(make().to(torch.bfloat16), noise(2), constraint(2)).dtype == torch.float32

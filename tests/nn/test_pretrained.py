@@ -11,14 +11,14 @@ from torch import Tensor
 
 from noise2text.core.errors import Problem
 from noise2text.data.layouts.canvas import Canvas
-from noise2text.data.ragged import Rows
+from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.models import Autoregressive
+from noise2text.models import AutoregressiveModel
 from noise2text.models.registry import find_recipe
-from noise2text.models.transformers_folder import PretrainedSettings
-from noise2text.nn.incremental_decoder import Writer, shifted
+from noise2text.models.transformers_folder import PretrainedConfig
+from noise2text.nn.autoregressive import AutoregressiveNetwork, shift_right
 
-from ..folders import FAMILIES, SEQUENCES, write_folder
+from ..folders import FAMILIES, SEQ2SEQ_FAMILIES, write_model_folder
 
 TEXTS = ["sunday, 7 april 1957", "12. mai 2001", "1.1.99"]
 TARGETS = ["1957-04-07", "2001-05-12", "99"]
@@ -28,33 +28,33 @@ def recipe_of(family: str) -> str:
     return "pretrained-causal" if family == "gpt2" else "pretrained-seq2seq"
 
 
-def started(family: str, folder: Path, **changes: Any) -> tuple[PretrainedSettings, Autoregressive]:
+def started(family: str, folder: Path, **changes: Any) -> tuple[PretrainedConfig, AutoregressiveModel]:
     """A system with the weights of a small folder, in the folder given."""
     import dataclasses
 
     recipe = find_recipe(recipe_of(family))
     lengths = {"max_source": 40, "max_target": 16}
     settings = dataclasses.replace(
-        recipe.settings(), from_folder=str(write_folder(family, folder)), beam=1, **(lengths | changes)
+        recipe.preset(), from_folder=str(write_model_folder(family, folder)), beam=1, **(lengths | changes)
     )
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     settings = recipe.resolve(settings, tokenizer)
     system = recipe.build(settings, tokenizer)
-    recipe.start(settings, system)
+    recipe.initialize(settings, system)
     return settings, system.eval()
 
 
-def canvas_of(system: Autoregressive) -> Canvas:
-    sources, targets = (Rows.of(system.tokenizer.encode(texts)) for texts in (TEXTS, TARGETS))
-    return system.layout.canvas(sources, targets)
+def canvas_of(system: AutoregressiveModel) -> Canvas:
+    sources, targets = (RaggedRows.from_lists(system.tokenizer.encode(texts)) for texts in (TEXTS, TARGETS))
+    return system.layout.make_canvas(sources, targets)
 
 
-def model_of(system: Autoregressive) -> Any:
+def model_of(system: AutoregressiveModel) -> Any:
     """The library's network within a system."""
-    return system.writer.model
+    return system.network.model
 
 
-def library_loss(family: str, system: Autoregressive, text: str, target: str) -> Tensor:
+def library_loss(family: str, system: AutoregressiveModel, text: str, target: str) -> Tensor:
     """The library's own loss of one pair, laid out by hand: the mean over the target and its end."""
     tokenizer, model = system.tokenizer, model_of(system)
     x, y = (tokenizer.encode([each])[0] for each in (text, target))
@@ -64,11 +64,11 @@ def library_loss(family: str, system: Autoregressive, text: str, target: str) ->
         labels[:, : len(x) + 1] = -100
         loss: Tensor = model(input_ids=line, labels=labels).loss
         return loss
-    framed = tokenizer._inner.encode(text).ids
-    opening = [tokenizer.bos] if family == "bart" else []
-    labels = torch.tensor([[*opening, *y, tokenizer.eos]])
+    framed = tokenizer._backend.encode(text).ids
+    decoder_prefix = [tokenizer.bos] if family == "bart" else []
+    labels = torch.tensor([[*decoder_prefix, *y, tokenizer.eos]])
     logits = model(input_ids=torch.tensor([framed]), labels=labels).logits
-    logits, labels = logits[:, len(opening) :, : len(tokenizer)], labels[:, len(opening) :]
+    logits, labels = logits[:, len(decoder_prefix) :, : len(tokenizer)], labels[:, len(decoder_prefix) :]
     return torch.nn.functional.cross_entropy(logits.transpose(1, 2), labels)
 
 
@@ -80,7 +80,7 @@ def test_the_loss_is_the_librarys_and_counts_the_targets_alone(family: str, tmp_
     tally = objective(canvas, None)["nll"]
     lengths = torch.tensor([len(target) + 1 for target in TARGETS])
     assert torch.equal(tally.mask.sum(1), lengths)
-    ours = torch.where(tally.mask, tally.value, 0).sum(1) / lengths
+    ours = torch.where(tally.mask, tally.values, 0).sum(1) / lengths
     theirs = [library_loss(family, system, *pair).detach() for pair in zip(TEXTS, TARGETS, strict=True)]
     torch.testing.assert_close(ours.detach(), torch.stack(theirs), rtol=1e-4, atol=1e-4)
     scores = system.likelihood(TEXTS, TARGETS, per_token=True)
@@ -93,7 +93,7 @@ def test_greedy_texts_are_the_librarys(family: str, tmp_path: Path) -> None:
     tokenizer, model = system.tokenizer, model_of(system)
     made = system.generate(TEXTS)
     for text, ours in zip(TEXTS, made.texts, strict=True):
-        row = tokenizer._inner.encode(text).ids
+        row = tokenizer._backend.encode(text).ids
         given: dict[str, Any] = {"input_ids": torch.tensor([row])}
         if family == "gpt2":
             given["input_ids"] = torch.tensor([[*row, tokenizer.bos]])
@@ -117,21 +117,21 @@ def test_greedy_texts_are_the_librarys(family: str, tmp_path: Path) -> None:
     assert len(set(made.texts)) > 1
 
 
-def stepped(writer: Writer, canvas: Canvas, tokens: Tensor) -> Tensor:
+def stepped(network: AutoregressiveNetwork, canvas: Canvas, tokens: Tensor) -> Tensor:
     """The scores (B, L, V) of what follows each token, a step at a time, as the second of two hypotheses."""
-    memory = writer.read(canvas.source)
-    notebook = writer.begin(memory, 2, length=tokens.shape[1])
+    encoded = network.encode(canvas.source)
+    cache = network.empty_cache(encoded, 2, length=tokens.shape[1])
     twice = torch.stack([torch.full_like(tokens, 5), tokens], dim=1)  # (B, 2, L)
     twice[..., 0] = tokens[:, None, 0]
     logits = []
     for place in range(tokens.shape[1]):
         position = torch.tensor([place])
         logits.append(
-            writer.step(twice[..., place], position, notebook, memory, visible=tokens.shape[1])[:, 1]
+            network.step(twice[..., place], position, cache, encoded, cache_length=tokens.shape[1])[:, 1]
         )
         swap = torch.tensor([[1, 0]]).expand(len(tokens), 2)
         for _ in range(2):
-            writer.reorder(notebook, swap)
+            network.reorder(cache, swap)
     return torch.stack(logits, dim=1)
 
 
@@ -140,24 +140,24 @@ def stepped(writer: Writer, canvas: Canvas, tokens: Tensor) -> Tensor:
 def test_steps_and_the_whole_agree(family: str, tmp_path: Path) -> None:
     _, system = started(family, tmp_path)
     canvas = canvas_of(system)
-    tokens = shifted(canvas.tokens, system.tokenizer.bos)
-    whole = system.writer(tokens, system.writer.read(canvas.source))
-    torch.testing.assert_close(stepped(system.writer, canvas, tokens), whole, rtol=1e-4, atol=1e-4)
+    tokens = shift_right(canvas.tokens, system.tokenizer.bos)
+    whole = system.network(tokens, system.network.encode(canvas.source))
+    torch.testing.assert_close(stepped(system.network, canvas, tokens), whole, rtol=1e-4, atol=1e-4)
     assert whole.shape[-1] == len(system.tokenizer)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_hypothesis_goes_on_from_another(family: str, tmp_path: Path) -> None:
     _, system = started(family, tmp_path)
-    writer, canvas = system.writer, canvas_of(system)
+    network, canvas = system.network, canvas_of(system)
     with torch.no_grad():
-        memory = writer.read(canvas.source)
-        notebook = writer.begin(memory, 2, length=3)
+        encoded = network.encode(canvas.source)
+        cache = network.empty_cache(encoded, 2, length=3)
         first = torch.tensor([[9, 10]] * 3)
-        writer.step(first, torch.tensor([0]), notebook, memory, visible=3)
-        writer.reorder(notebook, torch.tensor([[1, 1]] * 3))
-        logits = writer.step(torch.full((3, 2), 12), torch.tensor([1]), notebook, memory, visible=3)
-        expected = writer(torch.tensor([[10, 12]] * 3), memory)[:, -1]
+        network.step(first, torch.tensor([0]), cache, encoded, cache_length=3)
+        network.reorder(cache, torch.tensor([[1, 1]] * 3))
+        logits = network.step(torch.full((3, 2), 12), torch.tensor([1]), cache, encoded, cache_length=3)
+        expected = network(torch.tensor([[10, 12]] * 3), encoded)[:, -1]
     for hypothesis in range(2):
         torch.testing.assert_close(logits[:, hypothesis], expected, rtol=1e-4, atol=1e-4)
 
@@ -186,19 +186,19 @@ def test_gradients_reach_every_trained_parameter(family: str, tmp_path: Path) ->
         assert parameter.grad.any(), name
 
 
-@pytest.mark.parametrize("family", SEQUENCES)
+@pytest.mark.parametrize("family", SEQ2SEQ_FAMILIES)
 def test_the_frame_is_the_tokenizers(family: str, tmp_path: Path) -> None:
     _, system = started(family, tmp_path)
-    source = system.layout.source(Rows.of(system.tokenizer.encode(TEXTS)))
+    source = system.layout.make_source(RaggedRows.from_lists(system.tokenizer.encode(TEXTS)))
     for row, padding, text in zip(source.tokens, source.padding, TEXTS, strict=True):
-        assert row[~padding].tolist() == system.tokenizer._inner.encode(text).ids
+        assert row[~padding].tolist() == system.tokenizer._backend.encode(text).ids
 
 
 def test_without_the_library_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    from noise2text.nn.pretrained import library
+    from noise2text.nn.pretrained import import_transformers
 
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(Problem, match=r"install noise2text\[pretrained\]"):
-        library()
+        import_transformers()

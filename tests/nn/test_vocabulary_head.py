@@ -9,48 +9,52 @@ import torch
 
 from noise2text.data.layouts.canvas import Source
 from noise2text.nn.denoiser import Estimate
-from noise2text.nn.embeddings import Space
-from noise2text.nn.spherical_embeddings import Sphere
-from noise2text.nn.vocabulary_head import InterpolatingEncoderDecoder, KernelTransformer, VocabularyHead
+from noise2text.nn.embeddings import TokenEmbedding
+from noise2text.nn.spherical_embeddings import SphericalEmbedding
+from noise2text.nn.vocabulary_head import (
+    InterpolatingEncoderDecoder,
+    InterpolatingTransformer,
+    VocabularyHead,
+)
 
-SHAPE: dict[str, Any] = {"width": 16, "ffn": 32, "heads": 2, "dropout": 0.0}
+SHAPE: dict[str, Any] = {"model_dim": 16, "ffn_dim": 32, "heads": 2, "dropout": 0.0}
 
 
 def test_the_estimate_is_the_mean_embedding_by_hand() -> None:
     torch.manual_seed(0)
-    space = Space(5, 3)
-    head = VocabularyHead(space, 4)
+    embedding = TokenEmbedding(5, 3)
+    head = VocabularyHead(embedding, 4)
     hidden = torch.randn(2, 7, 4)
     with torch.no_grad():
-        scores = hidden.numpy() @ head.scores.weight.numpy().T + head.scores.bias.numpy()
+        scores = hidden.numpy() @ head.projection.weight.numpy().T + head.projection.bias.numpy()
         shares = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
-        assert np.allclose(head(hidden), shares @ space.embeddings.numpy(), rtol=0, atol=1e-5)
+        assert np.allclose(head(hidden), shares @ embedding.vectors.numpy(), rtol=0, atol=1e-5)
 
 
 def test_the_estimate_lies_in_the_convex_hull_of_the_embeddings() -> None:
     """In no direction does a point of the hull go farther than the farthest embedding does."""
     torch.manual_seed(0)
-    space = Sphere(20, 6)
-    head = VocabularyHead(space, 4)
+    embedding = SphericalEmbedding(20, 6)
+    head = VocabularyHead(embedding, 4)
     estimate = head(50 * torch.randn(300, 4))  # sharp and flat probabilities alike
     directions = torch.randn(2000, 6)
-    farthest = (directions @ space.embeddings.T).max(1).values
+    farthest = (directions @ embedding.vectors.T).max(1).values
     assert ((estimate @ directions.T).max(0).values <= farthest + 1e-4).all()
     assert (estimate.norm(dim=-1) <= 6**0.5 + 1e-4).all()
 
 
 def test_certainty_is_the_embedding_itself() -> None:
-    space = Space(5, 3)
-    head = VocabularyHead(space, 5)
+    embedding = TokenEmbedding(5, 3)
+    head = VocabularyHead(embedding, 5)
     with torch.no_grad():
-        head.scores.weight.copy_(1e4 * torch.eye(5))
-    assert torch.allclose(head(torch.eye(5)), space.embeddings, rtol=0, atol=1e-6)
+        head.projection.weight.copy_(1e4 * torch.eye(5))
+    assert torch.allclose(head(torch.eye(5)), embedding.vectors, rtol=0, atol=1e-6)
 
 
 def test_the_interpolating_network_writes_what_its_head_scores() -> None:
     torch.manual_seed(0)
     network = InterpolatingEncoderDecoder(
-        Sphere(9, 4),
+        SphericalEmbedding(9, 4),
         **SHAPE,
         encoder_layers=1,
         decoder_layers=1,
@@ -58,14 +62,16 @@ def test_the_interpolating_network_writes_what_its_head_scores() -> None:
         target_positions=8,
     )
     estimate = Estimate(torch.zeros(1, 3, 4), torch.randn(1, 3, 16))
-    assert torch.equal(network.logits(estimate), network.out.scores(estimate.hidden))
+    assert torch.equal(network.logits(estimate), network.output_projection.projection(estimate.hidden))
     assert not any(name.startswith("out.weight") for name, _ in network.named_parameters())
 
 
 def test_the_kernel_rounds_its_estimate_as_diffuseq_does() -> None:
     torch.manual_seed(0)
-    network = KernelTransformer(Space(9, 4, scale=1.0, bias=True), **SHAPE, layers=1, positions=8)
-    memory = network.read(Source(torch.zeros(1, 2, dtype=torch.long), torch.zeros(1, 2, dtype=torch.bool)))
-    assert memory.states.numel() == 0
+    network = InterpolatingTransformer(
+        TokenEmbedding(9, 4, scale=1.0, bias=True), **SHAPE, layers=1, positions=8
+    )
+    encoded = network.encode(Source(torch.zeros(1, 2, dtype=torch.long), torch.zeros(1, 2, dtype=torch.bool)))
+    assert encoded.states.numel() == 0
     estimate = Estimate(torch.randn(1, 3, 4), torch.randn(1, 3, 16))
-    assert torch.equal(network.logits(estimate), network.space.logits(estimate.mean))
+    assert torch.equal(network.logits(estimate), network.embedding.logits(estimate.z0))

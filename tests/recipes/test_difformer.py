@@ -10,35 +10,35 @@ import torch
 
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.schedules import Rescaled, Sqrt, VariancePreserving
+from noise2text.diffusion.schedules import Rescaled, SqrtSchedule, VariancePreserving
 from noise2text.models.registry import find_recipe
-from noise2text.recipes.difformer import PRESETS, DifformerSettings, resolve
+from noise2text.recipes.difformer import PRESETS, DifformerConfig, resolve
 
 from ..conftest import Make
 
 COLUMNS = ["wmt14-en-de", "wmt16-en-ro", "iwslt14-de-en", "gigaword", "qqp", "wiki-auto", "qt"]
 TABLE_21: dict[str, list[Any]] = {  # typed from the paper, row by row
-    "width": [512, 512, 512, 512, 768, 768, 768],
-    "embedding": [128] * 7,
-    "ffn": [2048, 2048, 1024, 2048, 3072, 3072, 3072],
+    "model_dim": [512, 512, 512, 512, 768, 768, 768],
+    "embedding_dim": [128] * 7,
+    "ffn_dim": [2048, 2048, 1024, 2048, 3072, 3072, 3072],
     "heads": [8, 8, 4, 8, 12, 12, 12],
     "encoder_layers": [6] * 7,
     "decoder_layers": [6] * 7,
     "activation": ["relu"] * 7,
     "diffusion_steps": [2000] * 7,
     "schedule": ["sqrt"] * 7,
-    "dgs_max": [0.15, 0.15, 0.15, 0.15, 0.15, 0.15, 0.20],
+    "max_dgs": [0.15, 0.15, 0.15, 0.15, 0.15, 0.15, 0.20],
     "self_conditioning": [0.5] * 7,
     "steps": [300_000, 300_000, 300_000, 300_000, 50_000, 30_000, 100_000],
-    "tokens": [65_536, 65_536, 8_192, 65_536, 8_192, 65_536, 65_536],
+    "max_tokens": [65_536, 65_536, 8_192, 65_536, 8_192, 65_536, 65_536],
     "optimizer": ["adamw"] * 7,
     "betas": [(0.9, 0.98)] * 7,
     "weight_decay": [0.01] * 7,
-    "learning_rate": [5e-4, 5e-4, 5e-4, 5e-4, 5e-4, 5e-4, 3e-4],
+    "lr": [5e-4, 5e-4, 5e-4, 5e-4, 5e-4, 5e-4, 3e-4],
     "warmup": [10_000, 10_000, 10_000, 10_000, 10_000, 10_000, 5_000],
-    "clip": [1.0] * 7,
+    "clip_norm": [1.0] * 7,
     "dropout": [0.1, 0.1, 0.3, 0.1, 0.1, 0.1, 0.1],
-    "length_factor": [0.1] * 7,
+    "length_loss_weight": [0.1] * 7,
     "label_smoothing": [0.1] * 7,
     "generation_steps": [20] * 7,
     "generation_stop_early": [5] * 7,
@@ -56,42 +56,43 @@ def test_there_is_a_preset_for_each_column_and_tiny() -> None:
 
 def test_the_noise_factor_comes_from_the_vocabulary_and_the_dimension(tokenizer: Tokenizer) -> None:
     small, large = (
-        resolve(dataclasses.replace(PRESETS["tiny"], embedding=dim), tokenizer).factor for dim in (8, 64)
+        resolve(dataclasses.replace(PRESETS["tiny"], embedding_dim=dim), tokenizer).noise_factor
+        for dim in (8, 64)
     )
     assert small is not None
     assert large is not None
     assert 1 <= small < large
-    assert resolve(dataclasses.replace(PRESETS["tiny"], factor=1.0), tokenizer).factor == 1.0
+    assert resolve(dataclasses.replace(PRESETS["tiny"], noise_factor=1.0), tokenizer).noise_factor == 1.0
 
 
 def test_rescaling_is_for_training_only(small: Make) -> None:
-    system = small()
-    settings = dataclasses.replace(PRESETS["tiny"], factor=3.0)
-    objective = find_recipe("difformer").objective(settings, system)
+    model = small()
+    config = dataclasses.replace(PRESETS["tiny"], noise_factor=3.0)
+    objective = find_recipe("difformer").objective(config, model)
     assert isinstance(objective.schedule, Rescaled)
-    assert isinstance(system.schedule, Sqrt)
-    preserving = dataclasses.replace(settings, variance_preserving=True)
-    assert isinstance(find_recipe("difformer").objective(preserving, system).schedule, VariancePreserving)
+    assert isinstance(model.schedule, SqrtSchedule)
+    preserving = dataclasses.replace(config, variance_preserving=True)
+    assert isinstance(find_recipe("difformer").objective(preserving, model).schedule, VariancePreserving)
 
 
 def test_the_smallest_published_model_has_its_size(tokenizer: Tokenizer) -> None:
     """transformer-iwslt-de-en without its embeddings: 6 · (4W² + 2WF) + 6 · (8W² + 2WF) and a little."""
     with torch.device("meta"):
-        system = find_recipe("difformer").build(PRESETS["iwslt14-de-en"], tokenizer)
+        model = find_recipe("difformer").build(PRESETS["iwslt14-de-en"], tokenizer)
     layers = 6 * (4 * 512**2 + 2 * 512 * 1024) + 6 * (8 * 512**2 + 2 * 512 * 1024)
-    count = sum(parameter.numel() for parameter in system.parameters())
+    count = sum(parameter.numel() for parameter in model.parameters())
     assert layers < count < 1.15 * layers
 
 
 def test_weights_start_small_positions_larger_and_embeddings_at_unit_variance(tokenizer: Tokenizer) -> None:
     torch.manual_seed(0)
-    system = find_recipe("difformer").build(dataclasses.replace(PRESETS["tiny"], factor=1.0), tokenizer)
-    denoiser, width = system.denoiser, PRESETS["tiny"].width
-    assert denoiser.project.weight.std().item() == pytest.approx(0.02, rel=0.1)
+    model = find_recipe("difformer").build(dataclasses.replace(PRESETS["tiny"], noise_factor=1.0), tokenizer)
+    denoiser, width = model.denoiser, PRESETS["tiny"].model_dim
+    assert denoiser.input_projection.weight.std().item() == pytest.approx(0.02, rel=0.1)
     assert denoiser.positions.weight.std().item() == pytest.approx(width**-0.5, rel=0.1)
     assert denoiser.encoder.positions.weight.std().item() == pytest.approx(width**-0.5, rel=0.1)
-    assert denoiser.space.embeddings.std().item() == pytest.approx(1, rel=0.1)
-    assert denoiser.cross.bias.abs().max() == 0
+    assert denoiser.embedding.vectors.std().item() == pytest.approx(1, rel=0.1)
+    assert denoiser.key_value_projection.bias.abs().max() == 0
 
 
 @pytest.mark.parametrize(
@@ -102,15 +103,15 @@ def test_weights_start_small_positions_larger_and_embeddings_at_unit_variance(to
         ({"losses": "vlb+ankor"}, "losses"),
         ({"losses": "rounding"}, "needs vlb or anchor"),
         ({"dropout": 1.5}, "dropout"),
-        ({"factor": 0.0}, "factor"),
-        ({"decay": "exponential"}, "decay"),
+        ({"noise_factor": 0.0}, "factor"),
+        ({"lr_schedule": "exponential"}, "decay"),
         ({"steps": 0}, "steps"),
-        ({"ema": 1.0}, "ema"),
+        ({"ema_decay": 1.0}, "ema"),
         ({"tokenizer": "wordpiece"}, "vocabulary_file"),
         ({"activation": "gelu"}, "activation"),
-        ({"length_factor": -1.0}, "length_factor"),
+        ({"length_loss_weight": -1.0}, "length_factor"),
     ],
 )
 def test_impossible_settings_are_named(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(Problem, match=named):
-        dataclasses.replace(DifformerSettings(), **changes)
+        dataclasses.replace(DifformerConfig(), **changes)

@@ -13,28 +13,28 @@ import torch
 
 from noise2text import load
 from noise2text.commands.train import train
-from noise2text.core.config import change
+from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer, learn_characters
 from noise2text.diffusion.schedules import Rescaled
-from noise2text.models import LengthDiffusion
+from noise2text.models import LengthPredictingModel
 from noise2text.models.folder import save
-from noise2text.models.init_embeddings import place_embeddings
+from noise2text.models.init_embeddings import load_embeddings
 from noise2text.models.registry import find_recipe
 
 from ..conftest import SMALL, Make
 
 
-def table_of(system: LengthDiffusion) -> torch.Tensor:
-    return system.denoiser.space.table
+def table_of(model: LengthPredictingModel) -> torch.Tensor:
+    return model.denoiser.embedding.weight
 
 
-def trained(dates: Path, out: Path, **changes: Any) -> LengthDiffusion:
+def trained(dates: Path, out: Path, **changes: Any) -> LengthPredictingModel:
     files: dict[str, Any] = {split: str(dates / f"{split}.jsonl") for split in ("train", "valid")}
-    settings = SMALL | {"factor": 2.0, "steps": 3} | changes
-    system = train("difformer", out=out, preset="tiny", changes=settings, device="cpu", **files)
-    assert isinstance(system, LengthDiffusion)
-    return system
+    config = SMALL | {"noise_factor": 2.0, "steps": 3} | changes
+    model = train("difformer", out=out, preset="tiny", changes=config, device="cpu", **files)
+    assert isinstance(model, LengthPredictingModel)
+    return model
 
 
 def test_frozen_embeddings_of_another_model_stay_as_they_are(dates: Path, tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_frozen_embeddings_of_another_model_stay_as_they_are(dates: Path, tmp_pa
     second = trained(dates, tmp_path / "second", **changes)
     ratio = table_of(second) / table_of(first)
     assert torch.allclose(ratio, ratio.mean().expand_as(ratio), rtol=1e-4), "one factor for all"
-    assert second.denoiser.space.embeddings.square().mean().item() == pytest.approx(1, rel=1e-4)
+    assert second.denoiser.embedding.vectors.square().mean().item() == pytest.approx(1, rel=1e-4)
     (tmp_path / "first" / "model.safetensors").unlink()
     assert torch.equal(table_of(load(tmp_path / "second", device="cpu")), table_of(second))  # type: ignore[arg-type]
 
@@ -72,29 +72,29 @@ def test_embeddings_that_are_not_frozen_go_on_learning(dates: Path, tmp_path: Pa
 
 
 def test_a_table_of_numpy_is_placed_with_unit_mean_square(small: Make, tmp_path: Path) -> None:
-    system = small()
-    table = np.random.default_rng(0).normal(size=table_of(system).shape)
+    model = small()
+    table = np.random.default_rng(0).normal(size=table_of(model).shape)
     np.save(tmp_path / "table.npy", 7 * table)
-    place_embeddings(system.denoiser.space, system.tokenizer, tmp_path / "table.npy")
+    load_embeddings(model.denoiser.embedding, model.tokenizer, tmp_path / "table.npy")
     expected = table / np.sqrt((table**2).mean())
-    assert np.allclose(system.denoiser.space.embeddings.detach(), expected, atol=1e-5)
+    assert np.allclose(model.denoiser.embedding.vectors.detach(), expected, atol=1e-5)
 
 
 def test_embeddings_on_a_sphere_stay_on_one(small: Make, tokenizer: Tokenizer, tmp_path: Path) -> None:
     """The table of such a model has rows of any length: only their directions count."""
     recipe = find_recipe("dinoiser")
-    settings = dataclasses.replace(recipe.settings("tiny"), **SMALL)
-    theirs = recipe.build(settings, tokenizer)
-    theirs.denoiser.space.table.data *= torch.linspace(0.5, 2, len(tokenizer))[:, None]
-    save(tmp_path / "sphere", theirs, recipe="dinoiser", settings=settings)
-    space = small().denoiser.space
-    place_embeddings(space, tokenizer, tmp_path / "sphere")
-    torch.testing.assert_close(space.embeddings, theirs.denoiser.space.embeddings)
+    config = dataclasses.replace(recipe.preset("tiny"), **SMALL)
+    theirs = recipe.build(config, tokenizer)
+    theirs.denoiser.embedding.weight.data *= torch.linspace(0.5, 2, len(tokenizer))[:, None]
+    save(tmp_path / "sphere", theirs, recipe="dinoiser", config=config)
+    embedding = small().denoiser.embedding
+    load_embeddings(embedding, tokenizer, tmp_path / "sphere")
+    torch.testing.assert_close(embedding.vectors, theirs.denoiser.embedding.vectors)
 
 
 def test_embeddings_that_do_not_fit_are_named(small: Make, tokenizer: Tokenizer, tmp_path: Path) -> None:
-    system = small()
-    space, (vocab, dim) = system.denoiser.space, table_of(system).shape
+    model = small()
+    embedding, (vocab, dim) = model.denoiser.embedding, table_of(model).shape
     np.save(tmp_path / "narrow.npy", np.ones((vocab, dim - 1)))
     np.save(tmp_path / "zero.npy", np.zeros((vocab, dim)))
     np.save(tmp_path / "text.npy", np.array([["a"]]))
@@ -102,8 +102,8 @@ def test_embeddings_that_do_not_fit_are_named(small: Make, tokenizer: Tokenizer,
     other = small()
     other.tokenizer = learn_characters(["another alphabet 012"])
     recipe = find_recipe("difformer")
-    settings = dataclasses.replace(recipe.settings("tiny"), **SMALL)
-    save(tmp_path / "model", other, recipe="difformer", settings=settings)
+    config = dataclasses.replace(recipe.preset("tiny"), **SMALL)
+    save(tmp_path / "model", other, recipe="difformer", config=config)
     for name, said in [
         ("narrow.npy", "set embedding"),
         ("zero.npy", "all 0"),
@@ -113,26 +113,28 @@ def test_embeddings_that_do_not_fit_are_named(small: Make, tokenizer: Tokenizer,
         ("model", "other tokens"),
     ]:
         with pytest.raises(Problem, match=said):
-            place_embeddings(space, tokenizer, tmp_path / name)
+            load_embeddings(embedding, tokenizer, tmp_path / name)
 
 
 @pytest.mark.parametrize("dim", [4, 12, 64])
 def test_any_embedding_dimension_builds_and_generates(small: Make, dim: int) -> None:
-    made = small(embedding=dim).generate(["12. mai 2001"], steps=2, stop_early=0)
+    made = small(embedding_dim=dim).generate(["12. mai 2001"], steps=2, stop_early=0)
     assert len(made.texts) == 1
 
 
 def test_the_noise_can_be_rescaled_on_the_way_down(small: Make) -> None:
-    system = small()
-    assert system.down(system.how) is system.schedule
-    down = system.down(change(system.how, {"factor": 4}, where="test"))
-    assert isinstance(down, Rescaled)
+    model = small()
+    assert model.build_sampling_schedule(model.generation_config) is model.schedule
+    build_sampling_schedule = model.build_sampling_schedule(
+        apply_overrides(model.generation_config, {"sampling_noise_factor": 4}, origin="test")
+    )
+    assert isinstance(build_sampling_schedule, Rescaled)
     t = torch.tensor([0.3, 1.0])
-    assert torch.equal(down(t, 2).sigma, 4 * system.schedule(t, 2).sigma)
+    assert torch.equal(build_sampling_schedule(t, 2).sigma, 4 * model.schedule(t, 2).sigma)
     seen: list[torch.Tensor] = []
-    system.denoiser.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
+    model.denoiser.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
     for factor in (1, 4):
-        system.generate(["12. mai 2001"], steps=2, stop_early=0, factor=factor)
+        model.generate(["12. mai 2001"], steps=2, stop_early=0, sampling_noise_factor=factor)
     assert torch.allclose(seen[2], 4 * seen[0]), "the first canvas is noise, four times as large"
     with pytest.raises(Problem, match="factor"):
-        system.generate(["12. mai 2001"], factor=0)
+        model.generate(["12. mai 2001"], sampling_noise_factor=0)

@@ -11,19 +11,19 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from noise2text.commands.display import Quiet
+from noise2text.commands.display import SilentDisplay
 from noise2text.commands.train import train
 from noise2text.core.errors import Problem
-from noise2text.core.random import key
-from noise2text.data.ragged import Rows
+from noise2text.core.random import make_key
+from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.loss_aware_times import LossAware
-from noise2text.diffusion.sampler import strided, walk
-from noise2text.diffusion.schedules import Sqrt, ends
-from noise2text.models import Diffusion
+from noise2text.diffusion.loss_aware_times import LossAwareTimes
+from noise2text.diffusion.sampler import sample, strided_times
+from noise2text.diffusion.schedules import SqrtSchedule, z0_noise_and_final_alpha
+from noise2text.models import DiffusionModel
 from noise2text.models.registry import find_recipe
-from noise2text.nn.denoiser import Clamped
-from noise2text.recipes.diffuseq import COVERAGES, PRESETS, DiffuseqSettings
+from noise2text.nn.denoiser import ClampedDenoiser
+from noise2text.recipes.diffuseq import LOSS_POSITIONS, PRESETS, DiffuSeqConfig
 from noise2text.training.objective import DiffusionObjective
 
 from ..conftest import SMALL, shrunk
@@ -32,45 +32,45 @@ COLUMNS = ["qqp", "quasar-t", "wiki-auto", "ccd"]
 SECTION_4_1: dict[str, list[Any]] = {  # typed from the paper, and from the released scripts for the training
     "layers": [12] * 4,
     "heads": [12] * 4,
-    "width": [768] * 4,
-    "ffn": [3072] * 4,
-    "embedding": [128] * 4,
+    "model_dim": [768] * 4,
+    "ffn_dim": [3072] * 4,
+    "embedding_dim": [128] * 4,
     "diffusion_steps": [2000] * 4,
     "schedule": ["sqrt"] * 4,
     "generation_steps": [2000] * 4,
     "noise_beam": [10] * 4,
     "clamp": [True] * 4,
     "steps": [50_000, 40_000, 80_000, 140_000],
-    "learning_rate": [1e-4] * 4,
+    "lr": [1e-4] * 4,
     "weight_decay": [0.0] * 4,
-    "clip": [0.0] * 4,
+    "clip_norm": [0.0] * 4,
     "warmup": [0] * 4,
-    "decay": ["linear"] * 4,
-    "ema": [0.9999] * 4,
+    "lr_schedule": ["linear"] * 4,
+    "ema_decay": [0.9999] * 4,
     "dropout": [0.1] * 4,
-    "times": ["loss-aware"] * 4,
-    "coverage": ["equation-2"] * 4,
-    "factor": [1.0] * 4,
-    "anchor": [0.0] * 4,
-    "aligned": [False] * 4,
+    "time_sampler": ["loss-aware"] * 4,
+    "loss_positions": ["equation-2"] * 4,
+    "noise_factor": [1.0] * 4,
+    "anchor_weight": [0.0] * 4,
+    "align_targets": [False] * 4,
 }
 SOURCES = [[8, 9, 10, 11], [12, 13], [14, 15, 16]]
 TARGETS = [[20, 21, 22], [23, 24, 25, 26, 27], [28]]
 CHANGES = {name: value for name, value in SMALL.items() if not name.endswith("coder_layers")} | {"layers": 2}
 
 
-def settings(**changes: Any) -> DiffuseqSettings:
+def config(**changes: Any) -> DiffuSeqConfig:
     return dataclasses.replace(PRESETS["tiny"], **(CHANGES | {"max_source": 8, "max_target": 6} | changes))
 
 
-def make(tokenizer: Tokenizer, **changes: Any) -> tuple[Diffusion, DiffusionObjective]:
+def make(tokenizer: Tokenizer, **changes: Any) -> tuple[DiffusionModel, DiffusionObjective]:
     torch.manual_seed(0)
-    system = find_recipe("diffuseq").build(settings(**changes), tokenizer)
-    return system, find_recipe("diffuseq").objective(settings(**changes), system)
+    model = find_recipe("diffuseq").build(config(**changes), tokenizer)
+    return model, find_recipe("diffuseq").objective(config(**changes), model)
 
 
-def batch(system: Diffusion) -> Any:
-    return system.layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
+def batch(model: DiffusionModel) -> Any:
+    return model.layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
 
 
 @pytest.mark.parametrize("row", SECTION_4_1)
@@ -82,85 +82,92 @@ def test_presets_are_section_4_1(row: str) -> None:
 def test_a_canvas_has_128_positions_and_a_step_2048_pairs(column: str, tokenizer: Tokenizer) -> None:
     preset = PRESETS[column]
     with torch.device("meta"):
-        system = find_recipe("diffuseq").build(preset, tokenizer)
-    assert system.layout.width == 128
-    assert preset.accumulate * (preset.tokens // max(preset.max_source, preset.max_target)) == 2048
-    assert preset.tokens // max(preset.max_source, preset.max_target) == 64  # a micro-batch
+        model = find_recipe("diffuseq").build(preset, tokenizer)
+    assert model.layout.width == 128
+    assert preset.accumulate * (preset.max_tokens // max(preset.max_source, preset.max_target)) == 2048
+    assert preset.max_tokens // max(preset.max_source, preset.max_target) == 64  # a micro-batch
 
 
 def test_the_blur_is_the_published_one() -> None:
     """β₀ = 0.01464 and √β₀ = 0.1210 for the square-root schedule of 2,000 steps."""
-    blur, remains = ends(Sqrt(2000), 2000)
-    assert blur == pytest.approx(0.1210, abs=5e-5)
-    assert blur**2 == pytest.approx(0.01464, abs=5e-6)
-    assert 0 < remains < 1e-3
+    z0_noise, final_alpha = z0_noise_and_final_alpha(SqrtSchedule(2000), 2000)
+    assert z0_noise == pytest.approx(0.1210, abs=5e-5)
+    assert z0_noise**2 == pytest.approx(0.01464, abs=5e-6)
+    assert 0 < final_alpha < 1e-3
 
 
 def test_in_training_the_source_is_not_noised_and_the_target_is(tokenizer: Tokenizer) -> None:
-    system, objective = make(tokenizer)
-    canvas = batch(system)
-    draws = objective.draw(canvas, key(0, torch.arange(3)), key(0))
+    model, objective = make(tokenizer)
+    canvas = batch(model)
+    draws = objective.draw(canvas, make_key(0, torch.arange(3)), make_key(0))
     seen: list[torch.Tensor] = []
-    system.denoiser.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    model.denoiser.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
     objective(canvas, draws)
-    z0 = system.denoiser.space.embed(canvas.tokens) + objective.blur * draws.blur
+    z0 = model.denoiser.embedding.embed(canvas.tokens) + objective.z0_noise * draws.z0_noise
     assert len(seen) == 1  # there is no guess
     assert torch.equal(seen[0][canvas.frozen], z0[canvas.frozen])
-    level = system.schedule(draws.t, canvas.tokens.shape[1])
+    level = model.schedule(draws.t, canvas.tokens.shape[1])
     noisy = (level.alpha * z0 + level.sigma * draws.noise).float()
     assert torch.allclose(seen[0][~canvas.frozen], noisy[~canvas.frozen], atol=1e-5)
 
 
 def test_aligned_targets_begin_at_one_place_whatever_their_sources(tokenizer: Tokenizer) -> None:
     """That of the longest source, so that the n-th words of both sides are always equally far apart."""
-    system = make(tokenizer, aligned=True)[0]
-    canvas = batch(system)
+    model = make(tokenizer, align_targets=True)[0]
+    canvas = batch(model)
     assert canvas.scored.int().argmax(1).tolist() == [8 + 2] * 3
-    assert system.layout.read(canvas, canvas.tokens) == TARGETS
+    assert model.layout.extract_targets(canvas, canvas.tokens) == TARGETS
     apart = batch(make(tokenizer)[0])
     assert apart.scored.int().argmax(1).tolist() == [len(source) + 2 for source in SOURCES]
     texts = ["7 april", "12. mai", "3 june"]
-    together, alone = (system.generate(texts, batch=size, steps=4).candidates for size in (3, 1))
+    together, alone = (model.generate(texts, batch=size, steps=4).candidates for size in (3, 1))
     assert together == alone
 
 
 @pytest.mark.parametrize("recipe", ["word-by-word", "diffuseq-decoupled"])
 def test_what_has_no_place_for_filled_up_sources_says_so(recipe: str) -> None:
     with pytest.raises(Problem, match=f"aligned is not for {recipe}"):
-        dataclasses.replace(find_recipe(recipe).presets["tiny"], aligned=True)
+        dataclasses.replace(find_recipe(recipe).presets["tiny"], align_targets=True)
 
 
 @pytest.mark.parametrize("clamp", [False, True])
 def test_in_sampling_the_source_stays_at_its_embedding_at_every_step(
     tokenizer: Tokenizer, clamp: bool
 ) -> None:
-    system = make(tokenizer)[0].eval()
-    source = system.layout.source(Rows.of(SOURCES))
-    canvas = system.layout.prompt(source, torch.ones(3, 2), width=0)
-    denoiser = Clamped(system.denoiser) if clamp else system.denoiser
-    held, times = denoiser.hold(canvas), strided(5, resolution=200)
-    given = system.denoiser.space.embed(canvas.tokens)[canvas.frozen]
+    model = make(tokenizer)[0].eval()
+    source = model.layout.make_source(RaggedRows.from_lists(SOURCES))
+    canvas = model.layout.make_prompt(source, torch.ones(3, 2), width=0)
+    denoiser = ClampedDenoiser(model.denoiser) if clamp else model.denoiser
+    constraint, times = denoiser.constrain(canvas), strided_times(5, num_timesteps=200)
+    given = model.denoiser.embedding.embed(canvas.tokens)[canvas.frozen]
     with torch.no_grad():
         states = list(
-            walk(denoiser, system.schedule, denoiser.read(source), held, key(0, torch.arange(6)), times)
+            sample(
+                denoiser,
+                model.schedule,
+                denoiser.encode(source),
+                constraint,
+                make_key(0, torch.arange(6)),
+                times,
+            )
         )
     assert len(states) == 5
     for state in states:
         assert torch.equal(state.z[canvas.frozen], given)
-        assert torch.equal(state.estimate.mean[canvas.frozen], given)
+        assert torch.equal(state.estimate.z0[canvas.frozen], given)
         if clamp:  # the anchoring function also rounds
-            nearest = system.denoiser.space.nearest(state.estimate.mean)
-            assert torch.equal(system.denoiser.space.embed(nearest), state.estimate.mean)
+            nearest = model.denoiser.embedding.nearest(state.estimate.z0)
+            assert torch.equal(model.denoiser.embedding.embed(nearest), state.estimate.z0)
 
 
 def test_a_candidate_depends_neither_on_the_batch_nor_on_the_beam(tokenizer: Tokenizer) -> None:
-    system = make(tokenizer)[0]
+    model = make(tokenizer)[0]
     texts = ["7 april", "12. mai", "3 june"]
     how: dict[str, Any] = {"steps": 4, "noise_beam": 3, "clamp": False}
-    together, apart = (system.generate(texts, batch=size, **how) for size in (3, 1))
+    together, apart = (model.generate(texts, batch=size, **how) for size in (3, 1))
     assert together.candidates == apart.candidates
     assert [len(candidates) for candidates in together.candidates] == [3] * 3
-    alone = system.generate(texts, **(how | {"noise_beam": 1}))
+    alone = model.generate(texts, **(how | {"noise_beam": 1}))
     assert [row[0] for row in alone.candidates] == [row[0] for row in together.candidates]
 
 
@@ -173,37 +180,37 @@ def test_coverages_count_what_they_say(tokenizer: Tokenizer) -> None:
         "released": {"vlb": whole, "rounding": whole, "prior": whole},
         "target": {"vlb": target, "rounding": target, "prior": target},
     }
-    assert set(expected) == set(COVERAGES)
+    assert set(expected) == set(LOSS_POSITIONS)
     for name, counts in expected.items():
-        system, objective = make(tokenizer, coverage=name)
-        canvas = batch(system)
-        tallies = objective(canvas, objective.draw(canvas, key(0, torch.arange(3)), key(0)))
-        assert {term: tallies[term].mask.sum(1).tolist() for term in objective.weights} == counts
+        model, objective = make(tokenizer, loss_positions=name)
+        canvas = batch(model)
+        token_losses = objective(canvas, objective.draw(canvas, make_key(0, torch.arange(3)), make_key(0)))
+        assert {term: token_losses[term].mask.sum(1).tolist() for term in objective.weights} == counts
         for term, count in counts.items():
             where = torch.ones_like(canvas.frozen) if count == whole else ~canvas.frozen
-            assert torch.equal(tallies[term].mask, where)
+            assert torch.equal(token_losses[term].mask, where)
 
 
 def test_the_surprise_is_watched_with_and_without_padding(tokenizer: Tokenizer) -> None:
     """Each target has its tokens and an end; neither nll is trained on."""
-    system, objective = make(tokenizer)
-    canvas = batch(system)
-    tallies = objective(canvas, objective.draw(canvas, key(0, torch.arange(3)), key(0)))
-    assert tallies["nll"].mask.sum(1).tolist() == [11, 13, 12]
-    assert tallies["nll_text"].mask.sum(1).tolist() == [len(target) + 1 for target in TARGETS]
-    text = tallies["nll_text"].mask
+    model, objective = make(tokenizer)
+    canvas = batch(model)
+    token_losses = objective(canvas, objective.draw(canvas, make_key(0, torch.arange(3)), make_key(0)))
+    assert token_losses["nll"].mask.sum(1).tolist() == [11, 13, 12]
+    assert token_losses["nll_text"].mask.sum(1).tolist() == [len(target) + 1 for target in TARGETS]
+    text = token_losses["nll_text"].mask
     assert torch.equal(canvas.tokens[text], canvas.tokens[~canvas.frozen & (canvas.tokens != tokenizer.pad)])
-    assert torch.equal(tallies["nll_text"].value, tallies["nll"].value)
+    assert torch.equal(token_losses["nll_text"].values, token_losses["nll"].values)
     assert not {"nll", "nll_text"} & set(objective.weights)
 
 
 def test_the_noise_factor_multiplies_the_noise_of_training_alone(tokenizer: Tokenizer) -> None:
-    system, objective = make(tokenizer, factor=4.0)
+    model, objective = make(tokenizer, noise_factor=4.0)
     t = torch.tensor([0.3, 1.0], dtype=torch.float64)
-    plain, noisier = system.schedule(t, 5), objective.schedule(t, 5)
+    plain, noisier = model.schedule(t, 5), objective.schedule(t, 5)
     assert torch.allclose(noisier.sigma, 4 * plain.sigma)
     assert torch.equal(noisier.alpha, plain.alpha)
-    assert system.down(system.how) is system.schedule
+    assert model.build_sampling_schedule(model.generation_config) is model.schedule
 
 
 @pytest.mark.parametrize(
@@ -212,53 +219,55 @@ def test_the_noise_factor_multiplies_the_noise_of_training_alone(tokenizer: Toke
 def test_the_anchor_adds_the_surprise_at_the_estimate_to_the_loss(name: str, tokenizer: Tokenizer) -> None:
     recipe = find_recipe(name)
     torch.manual_seed(0)
-    chosen = shrunk(recipe.settings("tiny"), layers=2)
-    system = recipe.build(chosen, tokenizer)
-    canvas = batch(system)
+    chosen = shrunk(recipe.preset("tiny"), layers=2)
+    model = recipe.build(chosen, tokenizer)
+    canvas = batch(model)
     losses = []
-    for anchor in (0.0, 0.5):
-        objective = recipe.objective(dataclasses.replace(chosen, anchor=anchor), system).eval()
-        tallies = objective(canvas, objective.draw(canvas, key(0, torch.arange(3)), key(0)))
-        means = {term: tally.total() / tally.mask.sum() for term, tally in tallies.items()}
+    for anchor_weight in (0.0, 0.5):
+        objective = recipe.objective(dataclasses.replace(chosen, anchor_weight=anchor_weight), model).eval()
+        token_losses = objective(canvas, objective.draw(canvas, make_key(0, torch.arange(3)), make_key(0)))
+        means = {
+            term: token_loss.total() / token_loss.mask.sum() for term, token_loss in token_losses.items()
+        }
         losses.append(objective.loss(means))
     assert losses[1].item() == pytest.approx((losses[0] + 0.5 * means["nll"]).item(), rel=1e-5)
 
 
 def test_weights_start_as_berts_and_embeddings_at_unit_variance(tokenizer: Tokenizer) -> None:
-    system = make(tokenizer, width=128, ffn=256, heads=4, embedding=64)[0]
-    weights = [module.weight for module in system.denoiser.modules() if isinstance(module, torch.nn.Linear)]
+    model = make(tokenizer, model_dim=128, ffn_dim=256, heads=4, embedding_dim=64)[0]
+    weights = [module.weight for module in model.denoiser.modules() if isinstance(module, torch.nn.Linear)]
     assert torch.cat([weight.flatten() for weight in weights]).std().item() == pytest.approx(0.02, rel=0.02)
-    assert system.denoiser.space.embeddings.std().item() == pytest.approx(1, rel=0.05)
+    assert model.denoiser.embedding.vectors.std().item() == pytest.approx(1, rel=0.05)
 
 
-@pytest.mark.parametrize("coverage", COVERAGES)
-def test_every_parameter_gets_a_gradient(tokenizer: Tokenizer, coverage: str) -> None:
-    system, objective = make(tokenizer, coverage=coverage)
-    canvas = batch(system)
-    tallies = objective(canvas, objective.draw(canvas, key(0, torch.arange(3)), key(0)))
-    objective.loss({name: tally.total() for name, tally in tallies.items()}).backward()
-    for name, parameter in system.named_parameters():
+@pytest.mark.parametrize("coverage", LOSS_POSITIONS)
+def test_every_parameter_gets_a_gradient(tokenizer: Tokenizer, loss_positions: str) -> None:
+    model, objective = make(tokenizer, loss_positions=loss_positions)
+    canvas = batch(model)
+    token_losses = objective(canvas, objective.draw(canvas, make_key(0, torch.arange(3)), make_key(0)))
+    objective.loss({name: token_loss.total() for name, token_loss in token_losses.items()}).backward()
+    for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.abs().sum() > 0, name
 
 
 def test_times_are_told_the_unweighted_error_of_each_row(tokenizer: Tokenizer) -> None:
-    system, objective = make(tokenizer, diffusion_steps=10)
-    canvas = batch(system)
-    draws = objective.draw(canvas, key(0, torch.arange(3)), key(0))
+    model, objective = make(tokenizer, diffusion_steps=10)
+    canvas = batch(model)
+    draws = objective.draw(canvas, make_key(0, torch.arange(3)), make_key(0))
     draws = dataclasses.replace(draws, t=torch.tensor([0.2, 0.5, 0.9]), weight=torch.tensor([0.5, 1.0, 4.0]))
-    tallies = objective(canvas, draws)
-    objective.observe(*objective.seen(draws, tallies))
-    times = objective.times
-    assert isinstance(times, LossAware)
+    token_losses = objective(canvas, draws)
+    objective.observe(*objective.observed(draws, token_losses))
+    time_sampler = objective.time_sampler
+    assert isinstance(time_sampler, LossAwareTimes)
     plain = objective(canvas, dataclasses.replace(draws, weight=torch.ones(3)))["vlb"]
     for row, place in enumerate([1, 4, 8]):
-        expected = plain.value[row][~canvas.frozen[row]].mean().item()
-        assert times.losses[place, 0].item() == pytest.approx(expected, rel=1e-5)
-    assert times.counts.tolist() == [0, 1, 0, 0, 1, 0, 0, 0, 1, 0]
+        expected = plain.values[row][~canvas.frozen[row]].mean().item()
+        assert time_sampler.losses[place, 0].item() == pytest.approx(expected, rel=1e-5)
+    assert time_sampler.counts.tolist() == [0, 1, 0, 0, 1, 0, 0, 0, 1, 0]
 
 
-class Trap(Quiet):
+class Trap(SilentDisplay):
     """Dies at a step, as if the machine had."""
 
     def progress(self, step: int, summary: str) -> None:
@@ -327,14 +336,14 @@ def test_equation_8_is_equation_9_on_two_words() -> None:
     [
         ({"heads": 5}, "heads"),
         ({"schedule": "square"}, "schedule"),
-        ({"coverage": "equation-3"}, "coverage"),
-        ({"times": "often"}, "times"),
+        ({"loss_positions": "equation-3"}, "coverage"),
+        ({"time_sampler": "often"}, "times"),
         ({"layers": 0}, "layers"),
         ({"dropout": -0.1}, "dropout"),
-        ({"factor": 0.0}, "factor"),
-        ({"anchor": -1.0}, "anchor"),
+        ({"noise_factor": 0.0}, "factor"),
+        ({"anchor_weight": -1.0}, "anchor"),
     ],
 )
 def test_impossible_settings_are_named(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(Problem, match=named):
-        dataclasses.replace(DiffuseqSettings(), **changes)
+        dataclasses.replace(DiffuSeqConfig(), **changes)

@@ -12,31 +12,33 @@ import torch
 from noise2text import load
 from noise2text.commands.train import train
 from noise2text.core.errors import Problem
-from noise2text.core.random import key
-from noise2text.data.ragged import Rows
+from noise2text.core.random import make_key
+from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.models import Autoregressive, Diffusion
-from noise2text.nn.decoupled_joint import DecoupledTransformer
+from noise2text.models import AutoregressiveModel, DiffusionModel
+from noise2text.nn.decoupled_joint import SeparateSourceTransformer
 from noise2text.recipes.diffuseq_decoupled import PRESETS, RECIPE, build
 
-SHAPE: dict[str, Any] = {"width": 16, "ffn": 32, "heads": 2}
-STEPS: dict[str, Any] = {"steps": 3, "validation_sentences": 2, "tokens": 256}
+SHAPE: dict[str, Any] = {"model_dim": 16, "ffn_dim": 32, "heads": 2}
+STEPS: dict[str, Any] = {"steps": 3, "validation_sentences": 2, "max_tokens": 256}
 
 
-def made(tokenizer: Tokenizer) -> tuple[Diffusion, DecoupledTransformer]:
+def made(tokenizer: Tokenizer) -> tuple[DiffusionModel, SeparateSourceTransformer]:
     torch.manual_seed(0)
-    system = build(dataclasses.replace(PRESETS["tiny"], **SHAPE, layers=1, embedding=6), tokenizer)
-    assert isinstance(system.denoiser, DecoupledTransformer)
+    system = build(dataclasses.replace(PRESETS["tiny"], **SHAPE, layers=1, embedding_dim=6), tokenizer)
+    assert isinstance(system.denoiser, SeparateSourceTransformer)
     return system, system.denoiser
 
 
 def test_the_source_is_held_in_its_own_embeddings_and_the_target_in_the_learned(tokenizer: Tokenizer) -> None:
     system, denoiser = made(tokenizer)
-    canvas = system.layout.canvas(Rows.of([[8, 9, 10], [12, 13]]), Rows.of([[20, 21], [23, 24, 25]]))
-    given = denoiser.hold(canvas).given
+    canvas = system.layout.make_canvas(
+        RaggedRows.from_lists([[8, 9, 10], [12, 13]]), RaggedRows.from_lists([[20, 21], [23, 24, 25]])
+    )
+    given = denoiser.constrain(canvas).given
     for row in range(2):
         for place, token in enumerate(canvas.tokens[row]):
-            table = denoiser.foreign if canvas.frozen[row, place] else denoiser.space
+            table = denoiser.source_embedding if canvas.frozen[row, place] else denoiser.embedding
             assert torch.equal(given[row, place], table.embed(token))
 
 
@@ -49,9 +51,11 @@ def test_given_words_of_the_target_are_not_of_the_source(tokenizer: Tokenizer) -
 def test_all_learns_but_the_sources_embeddings(tokenizer: Tokenizer) -> None:
     system, _ = made(tokenizer)
     objective = RECIPE.objective(PRESETS["tiny"], system)
-    canvas = system.layout.canvas(Rows.of([[8, 9, 10], [12, 13]]), Rows.of([[20, 21], [23, 24, 25]]))
-    tallies = objective(canvas, objective.draw(canvas, key(0, torch.arange(2)), key(0)))
-    objective.loss({name: tally.total() for name, tally in tallies.items()}).backward()
+    canvas = system.layout.make_canvas(
+        RaggedRows.from_lists([[8, 9, 10], [12, 13]]), RaggedRows.from_lists([[20, 21], [23, 24, 25]])
+    )
+    token_losses = objective(canvas, objective.draw(canvas, make_key(0, torch.arange(2)), make_key(0)))
+    objective.loss({name: token_loss.total() for name, token_loss in token_losses.items()}).backward()
     without = [name for name, parameter in system.named_parameters() if parameter.grad is None]
     assert without == ["denoiser.foreign.table"]
 
@@ -64,10 +68,10 @@ def test_a_transformers_embeddings_are_taken_and_kept(dates: Path, tmp_path: Pat
     own = SHAPE | STEPS | {"layers": 1, "generation_steps": 2, "embeddings_from": str(tmp_path / "teacher")}
     train("diffuseq-decoupled", out=tmp_path / "model", changes=own, **same)
     teacher_model, model = (load(tmp_path / name, device="cpu") for name in ("teacher", "model"))
-    assert isinstance(teacher_model, Autoregressive)
-    assert isinstance(model, Diffusion)
-    assert isinstance(model.denoiser, DecoupledTransformer)
-    ratio = model.denoiser.foreign.table / teacher_model.writer.space.table
+    assert isinstance(teacher_model, AutoregressiveModel)
+    assert isinstance(model, DiffusionModel)
+    assert isinstance(model.denoiser, SeparateSourceTransformer)
+    ratio = model.denoiser.source_embedding.weight / teacher_model.network.embedding.weight
     assert torch.allclose(ratio, ratio.mean().expand_as(ratio), rtol=1e-4), "one factor for all"
     with pytest.raises(Problem, match="set embedding"):
-        train("diffuseq-decoupled", out=tmp_path / "other", changes=own | {"embedding": 8}, **same)
+        train("diffuseq-decoupled", out=tmp_path / "other", changes=own | {"embedding_dim": 8}, **same)

@@ -10,40 +10,40 @@ import pytest
 import torch
 
 from noise2text.core.errors import Problem
-from noise2text.core.random import key
-from noise2text.data.layouts.joint import Pairs
-from noise2text.data.ragged import Rows
+from noise2text.core.random import make_key
+from noise2text.data.layouts.joint import PairGenerationLayout
+from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.sampler import strided, walk
-from noise2text.diffusion.time_samplers import Uniform
+from noise2text.diffusion.sampler import sample, strided_times
+from noise2text.diffusion.time_samplers import UniformTimes
 from noise2text.models.registry import find_recipe
-from noise2text.recipes.diffusion_lm import PRESETS, PairDiffusion
+from noise2text.recipes.diffusion_lm import PRESETS, PairDiffusionModel
 from noise2text.training.objective import DiffusionObjective
 
 from ..conftest import lively
 
 SOURCES, TARGETS = [[8, 9, 10, 11], [12, 13]], [[20, 21, 22], [23, 24, 25, 26, 27]]
 THESIS_4_1_2 = {  # typed from its list, and from table 4.4
-    "embedding": 256,
+    "embedding_dim": 256,
     "diffusion_steps": 4000,
     "generation_steps": 4000,
     "schedule": "sqrt",
-    "clip": 0.0,
+    "clip_norm": 0.0,
     "clamp": True,
     "steps": 600_000,
     "vocabulary": 30_000,
-    "width": 768,
+    "model_dim": 768,
     "layers": 12,
     "heads": 12,
 }
 
 
-def make(tokenizer: Tokenizer) -> tuple[PairDiffusion, DiffusionObjective]:
+def make(tokenizer: Tokenizer) -> tuple[PairDiffusionModel, DiffusionObjective]:
     torch.manual_seed(0)
-    small: dict[str, Any] = {"width": 32, "ffn": 64, "heads": 2, "layers": 2, "embedding": 8}
-    settings = dataclasses.replace(PRESETS["tiny"], max_source=8, max_target=6, **small)
-    system = find_recipe("diffusion-lm").build(settings, tokenizer)
-    return system, find_recipe("diffusion-lm").objective(settings, system)
+    small: dict[str, Any] = {"model_dim": 32, "ffn_dim": 64, "heads": 2, "layers": 2, "embedding_dim": 8}
+    config = dataclasses.replace(PRESETS["tiny"], max_source=8, max_target=6, **small)
+    model = find_recipe("diffusion-lm").build(config, tokenizer)
+    return model, find_recipe("diffusion-lm").objective(config, model)
 
 
 @pytest.mark.parametrize("row", THESIS_4_1_2)
@@ -55,48 +55,53 @@ def test_a_canvas_has_64_positions_and_a_step_128_pairs(tokenizer: Tokenizer) ->
     preset = PRESETS["covost-de-en"]
     with torch.device("meta"):
         assert find_recipe("diffusion-lm").build(preset, tokenizer).layout.width == 64
-    assert preset.accumulate * (preset.tokens // max(preset.max_source, preset.max_target)) == 128
+    assert preset.accumulate * (preset.max_tokens // max(preset.max_source, preset.max_target)) == 128
 
 
 def test_in_training_the_whole_canvas_is_noised_and_counted(tokenizer: Tokenizer) -> None:
-    system, objective = make(tokenizer)
-    canvas = system.layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
-    draws = objective.draw(canvas, key(0, torch.arange(2)), key(0))
+    model, objective = make(tokenizer)
+    canvas = model.layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
+    draws = objective.draw(canvas, make_key(0, torch.arange(2)), make_key(0))
     seen: list[torch.Tensor] = []
-    system.denoiser.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
-    tallies = objective(canvas, draws)
-    z0 = system.denoiser.space.embed(canvas.tokens) + objective.blur * draws.blur
-    level = system.schedule(draws.t, canvas.tokens.shape[1])
+    model.denoiser.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    token_losses = objective(canvas, draws)
+    z0 = model.denoiser.embedding.embed(canvas.tokens) + objective.z0_noise * draws.z0_noise
+    level = model.schedule(draws.t, canvas.tokens.shape[1])
     assert torch.allclose(seen[0], (level.alpha * z0 + level.sigma * draws.noise).float(), atol=1e-5)
-    assert all(tally.mask.all() for tally in tallies.values())
-    assert isinstance(objective.times, Uniform)
+    assert all(token_loss.mask.all() for token_loss in token_losses.values())
+    assert isinstance(objective.time_sampler, UniformTimes)
 
 
 def test_in_sampling_the_source_is_filled_in_at_every_step(tokenizer: Tokenizer) -> None:
-    system = make(tokenizer)[0].eval()
-    source = system.layout.source(Rows.of(SOURCES))
-    canvas = system.layout.prompt(source, torch.ones(2, 1), width=0)
-    held, times = system.denoiser.hold(canvas), strided(4, resolution=200)
+    model = make(tokenizer)[0].eval()
+    source = model.layout.make_source(RaggedRows.from_lists(SOURCES))
+    canvas = model.layout.make_prompt(source, torch.ones(2, 1), width=0)
+    constraint, times = model.denoiser.constrain(canvas), strided_times(4, num_timesteps=200)
     with torch.no_grad():
-        for state in walk(
-            system.denoiser, system.schedule, system.denoiser.read(source), held, key(torch.arange(2)), times
+        for state in sample(
+            model.denoiser,
+            model.schedule,
+            model.denoiser.encode(source),
+            constraint,
+            make_key(torch.arange(2)),
+            times,
         ):
             assert canvas.frozen.sum(1).tolist() == [6, 4]
-            assert torch.equal(state.z[canvas.frozen], held.given[canvas.frozen])
+            assert torch.equal(state.z[canvas.frozen], constraint.given[canvas.frozen])
 
 
 # Pairs without a source, and infilling of any part
 
 
 def test_pairs_come_from_noise_alone_and_each_from_its_own(tokenizer: Tokenizer) -> None:
-    system = lively(make(tokenizer)[0])
-    made = system.pairs(5, steps=4)
+    model = lively(make(tokenizer)[0])
+    made = model.generate_pairs(5, steps=4)
     assert len(made) == 5
     assert len(set(made)) > 1
-    assert made == system.pairs(5, steps=4, batch=2)
-    assert made[:3] == system.pairs(3, steps=4)
-    assert made != system.pairs(5, steps=4, seed=1)
-    assert system.pairs(0, steps=4) == []
+    assert made == model.generate_pairs(5, steps=4, batch=2)
+    assert made[:3] == model.generate_pairs(3, steps=4)
+    assert made != model.generate_pairs(5, steps=4, seed=1)
+    assert model.generate_pairs(0, steps=4) == []
 
 
 @pytest.mark.parametrize(
@@ -115,7 +120,9 @@ def test_pairs_come_from_noise_alone_and_each_from_its_own(tokenizer: Tokenizer)
 def test_any_part_of_a_pair_can_be_filled_in(
     strategy: str, source: str, target: str, patterns: tuple[str, str], tokenizer: Tokenizer
 ) -> None:
-    made = lively(make(tokenizer)[0]).pairs(3, source=source, target=target, steps=3, strategy=strategy)
+    made = lively(make(tokenizer)[0]).generate_pairs(
+        3, source=source, target=target, steps=3, strategy=strategy
+    )
     if "___{" in source or "___" not in source:
         assert all(re.fullmatch(patterns[0], src) and re.fullmatch(patterns[1], trg) for src, trg in made)
     else:
@@ -123,42 +130,46 @@ def test_any_part_of_a_pair_can_be_filled_in(
 
 
 def test_what_is_given_of_a_pair_holds_at_every_step(tokenizer: Tokenizer) -> None:
-    system = make(tokenizer)[0].eval()
-    layout = Pairs(**{f.name: getattr(system.layout, f.name) for f in dataclasses.fields(Pairs)})
-    given = system._pair("7 ___{3}", "19___{2}-")
-    blank = layout.prompt(layout.source(Rows.of([[], []])), torch.ones(2, 2), width=0)
+    model = make(tokenizer)[0].eval()
+    layout = PairGenerationLayout(
+        **{f.name: getattr(model.layout, f.name) for f in dataclasses.fields(PairGenerationLayout)}
+    )
+    given = model._pair("7 ___{3}", "19___{2}-")
+    blank = layout.make_prompt(layout.make_source(RaggedRows.from_lists([[], []])), torch.ones(2, 2), width=0)
     assert blank.frozen.sum(1).tolist() == [1] * 4
-    canvas = layout.give(blank, given)
+    canvas = layout.apply_template(blank, given)
     (want,) = tokenizer.encode(["7 19-"])
-    held = canvas.tokens[0, canvas.frozen[0]].tolist()
-    assert held[:6] == [tokenizer.bos, *want[:2], tokenizer.sep, *want[2:4]]
-    assert held[6:8] == [want[4], tokenizer.eos]
+    constraint = canvas.tokens[0, canvas.frozen[0]].tolist()
+    assert constraint[:6] == [tokenizer.bos, *want[:2], tokenizer.sep, *want[2:4]]
+    assert constraint[6:8] == [want[4], tokenizer.eos]
     assert (~canvas.frozen).sum(1).tolist() == [5] * 4
-    parts = system.denoiser.hold(canvas), key(torch.arange(4)), strided(4, resolution=200)
+    parts = model.denoiser.constrain(canvas), make_key(torch.arange(4)), strided_times(4, num_timesteps=200)
     with torch.no_grad():
-        for state in walk(system.denoiser, system.schedule, system.denoiser.read(canvas.source), *parts):
+        for state in sample(model.denoiser, model.schedule, model.denoiser.encode(canvas.source), *parts):
             assert torch.equal(state.z[canvas.frozen], parts[0].given[canvas.frozen])
-            assert torch.equal(state.estimate.mean[canvas.frozen], parts[0].given[canvas.frozen])
+            assert torch.equal(state.estimate.z0[canvas.frozen], parts[0].given[canvas.frozen])
 
 
 def test_a_pair_is_read_up_to_its_end() -> None:
-    layout = Pairs(0, begin=1, separator=2, end=3, width=7)
+    layout = PairGenerationLayout(0, bos=1, sep=2, eos=3, width=7)
     tokens = torch.tensor([[1, 5, 2, 6, 3, 7, 0], [1, 5, 6, 0, 2, 7, 3], [1, 2, 5, 2, 6, 7, 8]])
-    assert layout.read(
-        layout.prompt(layout.source(Rows.of([[]] * 3)), torch.ones(3, 1), width=0), tokens
+    assert layout.extract_targets(
+        layout.make_prompt(layout.make_source(RaggedRows.from_lists([[]] * 3)), torch.ones(3, 1), width=0),
+        tokens,
     ) == [
         [5, 2, 6],
         [5, 6],
         [2, 5, 2, 6, 7, 8],
     ]
-    shared = dataclasses.replace(layout, end=2)  # BERT's separator is its end, too
-    assert shared.read(
-        shared.prompt(layout.source(Rows.of([[]])), torch.ones(1, 1), width=0), tokens[2:]
+    shared = dataclasses.replace(layout, eos=2)  # BERT's separator is its end, too
+    assert shared.extract_targets(
+        shared.make_prompt(layout.make_source(RaggedRows.from_lists([[]])), torch.ones(1, 1), width=0),
+        tokens[2:],
     ) == [[2, 5]]
 
 
 def test_pairs_that_cannot_be_are_refused(tokenizer: Tokenizer) -> None:
-    system = make(tokenizer)[0]
+    model = make(tokenizer)[0]
     cases: tuple[tuple[dict[str, Any], str], ...] = (
         ({"source": "7 ___", "target": "19___"}, "only where the source's gaps have a width"),
         ({"target": "1957"}, "only where the source's gaps have a width"),
@@ -169,9 +180,9 @@ def test_pairs_that_cannot_be_are_refused(tokenizer: Tokenizer) -> None:
         ({"guide": "a", "guide_class": "b"}, "cannot steer pairs"),
         ({"noise_beam": 5}, "nothing for the setting noise_beam to choose"),
     )
-    for settings, said in cases:
+    for config, said in cases:
         with pytest.raises(Problem, match=said):
-            system.pairs(2, steps=2, **settings)
-    plain = find_recipe("diffuseq").build(find_recipe("diffuseq").settings("tiny"), tokenizer)
+            model.generate_pairs(2, steps=2, **config)
+    plain = find_recipe("diffuseq").build(find_recipe("diffuseq").preset("tiny"), tokenizer)
     with pytest.raises(Problem, match="writes targets, not sources"):
-        plain.pairs(2)
+        plain.generate_pairs(2)

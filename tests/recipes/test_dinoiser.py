@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 import torch
 
-from noise2text.core.config import change
+from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem
-from noise2text.core.random import key
-from noise2text.data.ragged import Rows
+from noise2text.core.random import make_key
+from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.noise_clipping import neighbour_distance
-from noise2text.nn.denoiser import Level
+from noise2text.nn.denoiser import NoiseLevel
 from noise2text.recipes.dinoiser import (
     PRESETS,
     ClippedObjective,
-    Dinoiser,
-    DinoiserSettings,
+    DiNoiSerConfig,
+    DiNoiSerModel,
     build,
     objective,
 )
@@ -28,17 +28,17 @@ from ..conftest import SMALL
 
 COLUMNS = ["iwslt14-de-en", "wmt14-en-de", "wmt16-en-ro"]
 RELEASED: dict[str, list[Any]] = {  # typed from the published scripts
-    "embedding": [16, 64, 64],
-    "ffn": [1024, 2048, 2048],
+    "embedding_dim": [16, 64, 64],
+    "ffn_dim": [1024, 2048, 2048],
     "heads": [4, 8, 8],
-    "width": [512] * 3,
+    "model_dim": [512] * 3,
     "dropout": [0.2, 0.1, 0.05],
-    "tokens": [32_768, 131_072, 131_072],
-    "learning_rate": [5e-4] * 3,
+    "max_tokens": [32_768, 131_072, 131_072],
+    "lr": [5e-4] * 3,
     "warmup": [4_000] * 3,
-    "clip_margin": [0.0, 1.0, 0.0],
+    "noise_clip_margin": [0.0, 1.0, 0.0],
     "generation_steps": [20] * 3,
-    "told": [0.99] * 3,
+    "min_timestep": [0.99] * 3,
 }
 
 
@@ -47,30 +47,30 @@ def test_presets_are_the_released_scripts(row: str) -> None:
     assert [getattr(PRESETS[column], row) for column in COLUMNS] == RELEASED[row]
 
 
-def made(tokenizer: Tokenizer, **changes: Any) -> tuple[Dinoiser, ClippedObjective]:
-    settings = dataclasses.replace(PRESETS["tiny"], **(SMALL | changes))
+def made(tokenizer: Tokenizer, **changes: Any) -> tuple[DiNoiSerModel, ClippedObjective]:
+    config = dataclasses.replace(PRESETS["tiny"], **(SMALL | changes))
     torch.manual_seed(0)
-    system = build(settings, tokenizer)
-    return system, objective(settings, system)
+    model = build(config, tokenizer)
+    return model, objective(config, model)
 
 
-def lowest_ratio(system: Dinoiser, trained: ClippedObjective) -> float:
+def lowest_ratio(model: DiNoiSerModel, trained: ClippedObjective) -> float:
     """The least noise-to-signal ratio of 4,096 training rows."""
-    t, _ = trained.times(torch.linspace(0, 1 - 1e-9, 4096, dtype=torch.float64))
-    level: Level = system.schedule(t, 1)
+    t, _ = trained.time_sampler(torch.linspace(0, 1 - 1e-9, 4096, dtype=torch.float64))
+    level: NoiseLevel = model.schedule(t, 1)
     return float((1 / level.snr).min())
 
 
 def test_training_is_clipped_from_the_first_step_and_follows_the_embeddings(tokenizer: Tokenizer) -> None:
-    system, trained = made(tokenizer, clip_every=3)
-    space = system.denoiser.space
-    assert lowest_ratio(system, trained) >= neighbour_distance(space.embeddings) / space.dim
-    first = lowest_ratio(system, trained)
+    model, trained = made(tokenizer, noise_clip_every=3)
+    embedding = model.denoiser.embedding
+    assert lowest_ratio(model, trained) >= neighbour_distance(embedding.vectors) / embedding.dim
+    first = lowest_ratio(model, trained)
     with torch.no_grad():
-        space.table.copy_(space.table[:1] + 0.3 * space.table)  # closer together
+        embedding.weight.copy_(embedding.weight[:1] + 0.3 * embedding.weight)  # closer together
     for step, follows in ((1, False), (2, False), (3, True)):
-        trained.settle(step)
-        assert (lowest_ratio(system, trained) < first) == follows
+        trained.update(step)
+        assert (lowest_ratio(model, trained) < first) == follows
 
 
 def test_the_clip_is_kept_for_a_resumed_run(tokenizer: Tokenizer) -> None:
@@ -79,40 +79,50 @@ def test_the_clip_is_kept_for_a_resumed_run(tokenizer: Tokenizer) -> None:
 
 
 def test_the_network_is_told_of_much_noise_and_the_canvas_follows_the_true_one(tokenizer: Tokenizer) -> None:
-    system, _ = made(tokenizer)
+    model, _ = made(tokenizer)
     told: list[torch.Tensor] = []
-    system.denoiser.register_forward_pre_hook(lambda module, inputs: told.append(inputs[1].clock))
-    system.eval().generate(["12. mai 2001"], steps=5)
-    assert all((clock >= 0.99).all() for clock in told)
+    model.denoiser.register_forward_pre_hook(lambda module, inputs: told.append(inputs[1].timestep))
+    model.eval().generate(["12. mai 2001"], steps=5)
+    assert all((timestep >= 0.99).all() for timestep in told)
     assert len(told) == 5
-    honest = system.down(change(system.how, {"told": 0.0}, where="test"))
+    honest = model.build_sampling_schedule(
+        apply_overrides(model.generation_config, {"min_timestep": 0.0}, origin="test")
+    )
     t = torch.tensor([0.2, 0.7])
-    down: Level = system.down(system.how)(t, 3)
-    assert torch.equal(down.sigma, honest(t, 3).sigma)
-    assert torch.equal(honest(t, 3).clock, system.schedule(t, 3).clock)
+    build_sampling_schedule: NoiseLevel = model.build_sampling_schedule(model.generation_config)(t, 3)
+    assert torch.equal(build_sampling_schedule.sigma, honest(t, 3).sigma)
+    assert torch.equal(honest(t, 3).timestep, model.schedule(t, 3).timestep)
 
 
 def test_a_sampler_without_fresh_noise_is_decided_by_its_first(tokenizer: Tokenizer) -> None:
-    system, _ = made(tokenizer)
-    assert system.how.eta == 0
-    assert system.how.stop_early == 0
+    model, _ = made(tokenizer)
+    assert model.generation_config.eta == 0
+    assert model.generation_config.stop_early == 0
 
 
 @pytest.mark.parametrize("guessed", [False, True])
-def test_every_parameter_learns(tokenizer: Tokenizer, guessed: bool) -> None:
-    system, trained = made(tokenizer)
-    canvas = system.layout.canvas(Rows.of([[8, 9, 10], [12, 13]]), Rows.of([[20, 21], [23, 24, 25]]))
-    draws = dataclasses.replace(trained.draw(canvas, key(0, torch.arange(2)), key(0)), guessed=guessed)
-    trained.loss({name: tally.total() for name, tally in trained(canvas, draws).items()}).backward()
-    for name, parameter in system.named_parameters():
+def test_every_parameter_learns(tokenizer: Tokenizer, self_conditioned: bool) -> None:
+    model, trained = made(tokenizer)
+    canvas = model.layout.make_canvas(
+        RaggedRows.from_lists([[8, 9, 10], [12, 13]]), RaggedRows.from_lists([[20, 21], [23, 24, 25]])
+    )
+    draws = dataclasses.replace(
+        trained.draw(canvas, make_key(0, torch.arange(2)), make_key(0)), self_conditioned=self_conditioned
+    )
+    trained.loss({name: token_loss.total() for name, token_loss in trained(canvas, draws).items()}).backward()
+    for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.abs().sum() > 0, name
 
 
 @pytest.mark.parametrize(
     ("changes", "named"),
-    [({"told": 1.5}, "told"), ({"clip_every": 0}, "clip_every"), ({"clip_margin": -1.0}, "clip_margin")],
+    [
+        ({"min_timestep": 1.5}, "told"),
+        ({"noise_clip_every": 0}, "clip_every"),
+        ({"noise_clip_margin": -1.0}, "clip_margin"),
+    ],
 )
 def test_impossible_settings_are_named(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(Problem, match=named):
-        dataclasses.replace(DinoiserSettings(), **changes)
+        dataclasses.replace(DiNoiSerConfig(), **changes)

@@ -16,11 +16,11 @@ def test_qqp_has_65_million_parameters_with_berts_vocabulary() -> None:
     tokenizer = learn_characters(["".join(chr(0x4E00 + i) for i in range(30_522 - 6))])
     assert len(tokenizer) == PRESETS["qqp"].vocabulary == 30_522
     with torch.device("meta"):
-        system = build(PRESETS["qqp"], tokenizer)
-    parameters = sum(parameter.numel() for parameter in system.parameters())
+        model = build(PRESETS["qqp"], tokenizer)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
     assert round(parameters / 1e6) in (64, 65, 66)
 
 
 def test_a_width_that_two_directions_cannot_share_is_refused() -> None:
     with pytest.raises(Problem, match="width must be even"):
-        dataclasses.replace(PRESETS["tiny"], width=33)
+        dataclasses.replace(PRESETS["tiny"], model_dim=33)

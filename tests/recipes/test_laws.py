@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 import torch
 
-from noise2text.core.random import key
+from noise2text.core.random import make_key
 from noise2text.data.layouts.canvas import Canvas
 from noise2text.data.layouts.template import Template
-from noise2text.data.ragged import Rows
+from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.sampler import strided, walk
-from noise2text.models import Diffusion
+from noise2text.diffusion.sampler import sample, strided_times
+from noise2text.models import DiffusionModel
 from noise2text.models.registry import find_recipe, recipes
-from noise2text.nn.decoupled_joint import DecoupledTransformer
+from noise2text.nn.decoupled_joint import SeparateSourceTransformer
 from noise2text.training.objective import DiffusionObjective
-from noise2text.training.source_dropout import Dropping
+from noise2text.training.source_dropout import SourceDropout
 
 from ..conftest import shrunk
 
@@ -26,48 +26,50 @@ SOURCES = [[8, 9, 10, 11], [12, 13], [14, 15, 16]]
 TARGETS = [[20, 21, 22], [23, 24, 25, 26, 27], [28, 29]]
 
 
-def made(name: str, tokenizer: Tokenizer) -> tuple[Diffusion, DiffusionObjective] | None:
+def made(name: str, tokenizer: Tokenizer) -> tuple[DiffusionModel, DiffusionObjective] | None:
     """A small untrained system and its objective, if it is a diffusion."""
     recipe = find_recipe(name)
-    settings = shrunk(recipe.settings("tiny"))
+    config = shrunk(recipe.preset("tiny"))
     torch.manual_seed(0)
-    system = recipe.build(settings, tokenizer).eval()
-    if not isinstance(system, Diffusion):
+    model = recipe.build(config, tokenizer).eval()
+    if not isinstance(model, DiffusionModel):
         return None
-    objective = recipe.objective(settings, system)
-    objective = objective.objective if isinstance(objective, Dropping) else objective
+    objective = recipe.objective(config, model)
+    objective = objective.objective if isinstance(objective, SourceDropout) else objective
     assert isinstance(objective, DiffusionObjective)
-    return system, objective
+    return model, objective
 
 
-def embedded(system: Diffusion, canvas: Canvas) -> torch.Tensor:
+def embedded(model: DiffusionModel, canvas: Canvas) -> torch.Tensor:
     """Every token's embedding; where the source has its own, they hold up to the separator."""
-    own, tokens = system.denoiser.space.embed(canvas.tokens), canvas.tokens
-    if not isinstance(system.denoiser, DecoupledTransformer):
+    own, tokens = model.denoiser.embedding.embed(canvas.tokens), canvas.tokens
+    if not isinstance(model.denoiser, SeparateSourceTransformer):
         return own
-    separates = tokens == system.tokenizer.sep
+    separates = tokens == model.tokenizer.sep
     source = (separates.cumsum(1) == 0) | separates
-    return torch.where(source[..., None], system.denoiser.foreign.embed(tokens), own)
+    return torch.where(source[..., None], model.denoiser.source_embedding.embed(tokens), own)
 
 
 @pytest.mark.parametrize("guessed", [False, True])
 @pytest.mark.parametrize("name", recipes())
-def test_in_training_what_is_frozen_is_not_noised(name: str, guessed: bool, tokenizer: Tokenizer) -> None:
+def test_in_training_what_is_frozen_is_not_noised(
+    name: str, self_conditioned: bool, tokenizer: Tokenizer
+) -> None:
     parts = made(name, tokenizer)
     if parts is None:
         return
-    system, objective = parts
-    canvas = system.layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
+    model, objective = parts
+    canvas = model.layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
     start = canvas.frozen.int().sum(1, keepdim=True)  # what the layout froze comes first
     place = torch.arange(canvas.tokens.shape[1])
     canvas = dataclasses.replace(canvas, frozen=place < start + 2)
-    draws = objective.draw(canvas, key(0, torch.arange(3)), key(0))
-    draws = dataclasses.replace(draws, t=torch.tensor([0.3, 0.6, 1.0]), guessed=guessed)
+    draws = objective.draw(canvas, make_key(0, torch.arange(3)), make_key(0))
+    draws = dataclasses.replace(draws, t=torch.tensor([0.3, 0.6, 1.0]), self_conditioned=self_conditioned)
     seen: list[torch.Tensor] = []
-    system.denoiser.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    model.denoiser.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
     objective(canvas, draws)
-    z0 = embedded(system, canvas) + objective.blur * draws.blur
-    assert len(seen) == 1 + guessed
+    z0 = embedded(model, canvas) + objective.z0_noise * draws.z0_noise
+    assert len(seen) == 1 + self_conditioned
     for z_t in seen:
         assert torch.equal(z_t[canvas.frozen], z0[canvas.frozen])
         assert not torch.isclose(z_t[~canvas.frozen], z0[~canvas.frozen], atol=1e-4).all(-1).any()
@@ -78,20 +80,27 @@ def test_in_sampling_what_is_given_is_its_embedding_at_every_step(name: str, tok
     parts = made(name, tokenizer)
     if parts is None:
         return
-    system, _ = parts
-    source = system.layout.source(Rows.of(SOURCES))
+    model, _ = parts
+    source = model.layout.make_source(RaggedRows.from_lists(SOURCES))
     wished = torch.tensor([[5, 6], [7, 5], [5, 5]])
-    empty = system.layout.prompt(source, wished, width=7)
-    canvas = system.layout.give(empty, Template(((20, 21), ()), (None,)))
+    empty = model.layout.make_prompt(source, wished, width=7)
+    canvas = model.layout.apply_template(empty, Template(((20, 21), ()), (None,)))
     assert (canvas.frozen & ~empty.frozen).sum(1).tolist() == [2] * 6
-    denoiser = system.guided(system.how)
-    held, keys = denoiser.hold(canvas), key(0, torch.arange(6))
-    given, steps = embedded(system, canvas)[canvas.frozen], 0
+    denoiser = model.wrap_denoiser(model.generation_config)
+    constraint, keys = denoiser.constrain(canvas), make_key(0, torch.arange(6))
+    given, steps = embedded(model, canvas)[canvas.frozen], 0
     with torch.no_grad():
-        times = strided(5, resolution=system.schedule.steps)
-        for state in walk(denoiser, system.down(system.how), denoiser.read(source), held, keys, times):
+        times = strided_times(5, num_timesteps=model.schedule.steps)
+        for state in sample(
+            denoiser,
+            model.build_sampling_schedule(model.generation_config),
+            denoiser.encode(source),
+            constraint,
+            keys,
+            times,
+        ):
             assert torch.equal(state.z[canvas.frozen], given)
-            assert torch.equal(state.estimate.mean[canvas.frozen], given)
+            assert torch.equal(state.estimate.z0[canvas.frozen], given)
             steps += 1
     assert steps == 5
 
@@ -102,13 +111,15 @@ def test_padding_changes_no_term_of_the_loss(name: str, tokenizer: Tokenizer) ->
     parts = made(name, tokenizer)
     if parts is None:
         return
-    system, objective = parts
-    keys, step = key(0, torch.arange(3)), key(5)
+    model, objective = parts
+    keys, step = make_key(0, torch.arange(3)), make_key(5)
 
     def totals(shape: tuple[int, int]) -> dict[str, torch.Tensor]:
-        canvas = system.layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS), shape=shape)
-        tallies = objective(canvas, objective.draw(canvas, keys, step))
-        return {name: tally.total() for name, tally in tallies.items()}
+        canvas = model.layout.make_canvas(
+            RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS), shape=shape
+        )
+        token_losses = objective(canvas, objective.draw(canvas, keys, step))
+        return {name: token_loss.total() for name, token_loss in token_losses.items()}
 
     tight, wide = totals((0, 0)), totals((12, 11))
     for term, value in tight.items():
@@ -121,11 +132,11 @@ def test_padding_changes_no_text(name: str, tokenizer: Tokenizer) -> None:
     parts = made(name, tokenizer)
     if parts is None:
         return
-    system, _ = parts
+    model, _ = parts
     how: dict[str, Any] = {"steps": 3, "stop_early": 0, "seed": 1, "clamp": False}
     texts = ["mai", "sunday, 7 april 1957, in the evening"]
-    together = system.generate(texts, batch=2, **how)
-    alone = system.generate(texts[:1], **how)
+    together = model.generate(texts, batch=2, **how)
+    alone = model.generate(texts[:1], **how)
     assert together.candidates[0] == alone.candidates[0]
     assert together.scores[0] == pytest.approx(alone.scores[0], abs=1e-4)
 
@@ -136,13 +147,15 @@ def test_generation_can_have_more_noise(name: str, tokenizer: Tokenizer) -> None
     parts = made(name, tokenizer)
     if parts is None:
         return
-    system, _ = parts
+    model, _ = parts
     seen: list[torch.Tensor] = []
-    system.denoiser.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
+    model.denoiser.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
     first = []
     for factor in (1, 4):
         seen.clear()
-        system.generate(["7 april 1957"], steps=2, stop_early=0, clamp=False, seed=1, factor=factor)
+        model.generate(
+            ["7 april 1957"], steps=2, stop_early=0, clamp=False, seed=1, sampling_noise_factor=factor
+        )
         first.append(seen[0][0, -1])  # the last place of a canvas is never given
     assert torch.allclose(first[1], 4 * first[0])
     assert first[0].abs().max() > 0

@@ -18,16 +18,16 @@ from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models.registry import find_recipe
 
-from ..folders import FAMILIES, SEQUENCES, write_folder
+from ..folders import FAMILIES, SEQ2SEQ_FAMILIES, write_model_folder
 
 TEXTS = ["sunday, 7 april 1957", "12. mai 2001"]
-NAMES = {"gpt2": "pretrained-causal"} | dict.fromkeys(SEQUENCES, "pretrained-seq2seq")
+NAMES = {"gpt2": "pretrained-causal"} | dict.fromkeys(SEQ2SEQ_FAMILIES, "pretrained-seq2seq")
 KINDS = [*NAMES.items(), ("t5", "gpvae"), ("bart", "gpvae")]
 FEW: dict[str, Any] = {
     "steps": 2,
     "max_source": 40,
     "max_target": 16,
-    "tokens": 512,
+    "max_tokens": 512,
     "validation_sentences": 4,
     "beam": 2,
 }
@@ -41,10 +41,10 @@ def files(dates: Path) -> dict[str, Any]:
 def test_a_folder_is_fine_tuned_saved_and_needed_no_more(
     family: str, name: str, dates: Path, tmp_path: Path
 ) -> None:
-    folder = write_folder(family, tmp_path / "folder")
+    folder = write_model_folder(family, tmp_path / "folder")
     changes = FEW | {"from_folder": str(folder)}
-    system = train(name, out=tmp_path / "run", changes=changes, **files(dates))
-    made = system.generate(TEXTS, seed=1)
+    model = train(name, out=tmp_path / "run", changes=changes, **files(dates))
+    made = model.generate(TEXTS, seed=1)
     shutil.rmtree(folder)
     shutil.move(tmp_path / "run", tmp_path / "moved")
     again = load(tmp_path / "moved", device="cpu").generate(TEXTS, seed=1)
@@ -59,21 +59,21 @@ def test_a_folder_is_fine_tuned_saved_and_needed_no_more(
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_training_starts_from_the_weights_of_the_folder(family: str, tmp_path: Path) -> None:
-    recipe, folder = find_recipe(NAMES[family]), write_folder(family, tmp_path)
-    settings = dataclasses.replace(recipe.settings(), from_folder=str(folder), max_source=40, max_target=16)
+    recipe, folder = find_recipe(NAMES[family]), write_model_folder(family, tmp_path)
+    settings = dataclasses.replace(recipe.preset(), from_folder=str(folder), max_source=40, max_target=16)
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
-    system = recipe.build(settings, tokenizer)
-    recipe.start(settings, system)
+    model = recipe.build(settings, tokenizer)
+    recipe.initialize(settings, model)
     kind: Any = transformers.AutoModelForCausalLM if family == "gpt2" else transformers.AutoModelForSeq2SeqLM
     theirs = kind.from_pretrained(folder).state_dict()
-    ours = system.writer.model.state_dict()
+    ours = model.network.model.state_dict()
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
-    assert system.captures is None  # a cache that grows cannot be recorded on a GPU
+    assert model.graphs is None  # a cache that grows cannot be recorded on a GPU
 
 
 def test_a_run_resumes_without_its_folder(dates: Path, tmp_path: Path) -> None:
-    folder = write_folder("t5", tmp_path / "folder")
+    folder = write_model_folder("t5", tmp_path / "folder")
     changes = FEW | {"from_folder": str(folder), "save_every": 1}
     train("gpvae", out=tmp_path / "whole", changes=changes | {"steps": 3}, **files(dates))
     train("gpvae", out=tmp_path / "halved", changes=changes, **files(dates))
@@ -102,7 +102,7 @@ def test_a_run_resumes_without_its_folder(dates: Path, tmp_path: Path) -> None:
 def test_an_incomplete_folder_is_refused_in_one_sentence(
     spoil: Any, said: str, dates: Path, tmp_path: Path
 ) -> None:
-    folder = write_folder("t5", tmp_path / "folder")
+    folder = write_model_folder("t5", tmp_path / "folder")
     spoil(folder)
     with pytest.raises(Problem, match=said):
         train(
@@ -114,7 +114,7 @@ def test_an_incomplete_folder_is_refused_in_one_sentence(
 
 
 def test_no_pickle_is_read(dates: Path, tmp_path: Path) -> None:
-    folder = write_folder("gpt2", tmp_path / "folder")
+    folder = write_model_folder("gpt2", tmp_path / "folder")
     weights = transformers.AutoModelForCausalLM.from_pretrained(folder).state_dict()
     (folder / "model.safetensors").unlink()
     torch.save(weights, folder / "pytorch_model.bin")
@@ -131,7 +131,7 @@ def test_no_pickle_is_read(dates: Path, tmp_path: Path) -> None:
     ("family", "name"), [("t5", "pretrained-causal"), ("bart", "pretrained-causal"), ("gpt2", "gpvae")]
 )
 def test_a_folder_of_the_other_kind_is_refused(family: str, name: str, dates: Path, tmp_path: Path) -> None:
-    folder = write_folder(family, tmp_path / "folder")
+    folder = write_model_folder(family, tmp_path / "folder")
     with pytest.raises(Problem, match=f"The {family} of .* is no .*choose the other recipe"):
         train(name, out=tmp_path / "run", changes=FEW | {"from_folder": str(folder)}, **files(dates))
 
@@ -156,7 +156,7 @@ SHAPE |= {"intermediate_size": 16, "vocab_size": 80}
 def test_a_model_that_is_built_otherwise_is_refused(
     facts: dict[str, Any], name: str, said: str, dates: Path, tmp_path: Path
 ) -> None:
-    folder = write_folder("gpt2", tmp_path / "folder")
+    folder = write_model_folder("gpt2", tmp_path / "folder")
     (folder / "config.json").write_text(json.dumps(facts))
     with pytest.raises(Problem, match=said):
         train(name, out=tmp_path / "run", changes=FEW | {"from_folder": str(folder)}, **files(dates))
@@ -167,7 +167,7 @@ def test_a_model_that_is_built_otherwise_is_refused(
     [
         ({}, "name its folder in the setting from_folder"),
         ({"tokenizer": "characters"}, "Name a pre-trained model's folder"),
-        ({"from_folder": "somewhere", "scratch": True}, "not both"),
+        ({"from_folder": "somewhere", "from_scratch": True}, "not both"),
         ({"tokenizer": "words"}, "tokenizer is one of bpe, characters, wordpiece, folder"),
     ],
 )
@@ -180,7 +180,7 @@ def test_what_to_start_from_must_be_said(
 
 
 def test_texts_that_are_too_long_for_the_model_are_refused(dates: Path, tmp_path: Path) -> None:
-    folder = write_folder("gpt2", tmp_path / "folder")
+    folder = write_model_folder("gpt2", tmp_path / "folder")
     with pytest.raises(Problem, match="has 96 positions, but the longest pair needs 241"):
         train(
             "pretrained-causal",
@@ -191,7 +191,7 @@ def test_texts_that_are_too_long_for_the_model_are_refused(dates: Path, tmp_path
 
 
 def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(dates: Path, tmp_path: Path) -> None:
-    folder = write_folder("gpt2", tmp_path / "folder")
+    folder = write_model_folder("gpt2", tmp_path / "folder")
     with pytest.raises(Problem, match="has 51 tokens, but its tokenizer"):
         train(
             "pretrained-causal",
@@ -214,7 +214,7 @@ def test_the_presets_have_the_sizes_of_diffuseqs_table_4(
 ) -> None:
     recipe = find_recipe(name)
     with torch.device("meta"):
-        system = recipe.build(recipe.settings(preset), tokenizer)
-    missing = (vocabulary - len(tokenizer)) * recipe.settings(preset).width
-    parameters = sum(parameter.numel() for parameter in system.parameters()) + missing
+        model = recipe.build(recipe.preset(preset), tokenizer)
+    missing = (vocabulary - len(tokenizer)) * recipe.preset(preset).model_dim
+    parameters = sum(parameter.numel() for parameter in model.parameters()) + missing
     assert round(parameters / 1e6) == millions

@@ -13,14 +13,14 @@ import torch
 
 from noise2text import load
 from noise2text.commands.train import train
-from noise2text.core.config import change
+from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem
-from noise2text.data.batching import Plan
+from noise2text.data.batching import BatchPlan
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.models import System
+from noise2text.models import Model
 from noise2text.models.folder import save
 from noise2text.models.registry import find_recipe, recipes
-from noise2text.training.optimizer import adamw
+from noise2text.training.optimizer import build_adamw
 
 from ..conftest import SMALL, shrunk
 
@@ -28,9 +28,9 @@ TEXTS = ["sunday, 7 april 1957", "12. mai 2001"]
 FEW: dict[str, Any] = {"steps": 3, "stop_early": 0, "iterations": 3}
 
 
-def known_to(system: System, **settings: Any) -> dict[str, Any]:
+def known_to(model: Model, **settings: Any) -> dict[str, Any]:
     """Those of the generation settings that the system's family has."""
-    return {name: value for name, value in settings.items() if hasattr(system.how, name)}
+    return {name: value for name, value in settings.items() if hasattr(model.generation_config, name)}
 
 
 @pytest.mark.parametrize("name", recipes())
@@ -38,12 +38,12 @@ def test_every_recipe_trains_generates_and_survives_its_folder(
     name: str, dates: Path, tmp_path: Path
 ) -> None:
     files: dict[str, Any] = {split: str(dates / f"{split}.jsonl") for split in ("train", "valid")}
-    known = {field.name for field in dataclasses.fields(find_recipe(name).settings("tiny"))}
+    known = {field.name for field in dataclasses.fields(find_recipe(name).preset("tiny"))}
     wanted = SMALL | {"steps": 2, "log_every": 1}
     changes = {key: value for key, value in wanted.items() if key in known}
-    system = train(name, out=tmp_path / "run", preset="tiny", changes=changes, device="cpu", **files)
-    fast = known_to(system, **FEW)
-    made = system.generate(TEXTS, seed=1, **fast)
+    model = train(name, out=tmp_path / "run", preset="tiny", changes=changes, device="cpu", **files)
+    fast = known_to(model, **FEW)
+    made = model.generate(TEXTS, seed=1, **fast)
     again = load(tmp_path / "run", device="cpu").generate(TEXTS, seed=1, **fast)
     assert made.texts == again.texts
     assert made.scores == again.scores
@@ -54,13 +54,13 @@ def test_every_recipe_trains_generates_and_survives_its_folder(
 @pytest.mark.parametrize("name", [name for name, recipe in recipes().items() if recipe.fit is None])
 def test_what_is_generated_between_training_steps_is_free_of_dropout(name: str, tokenizer: Tokenizer) -> None:
     recipe = find_recipe(name)
-    settings = recipe.resolve(shrunk(recipe.settings("tiny"), dropout=0.9), tokenizer)
+    settings = recipe.resolve(shrunk(recipe.preset("tiny"), dropout=0.9), tokenizer)
     torch.manual_seed(0)
-    system: System = recipe.build(settings, tokenizer)
-    fast = known_to(system, **FEW)
-    first = system.generate(TEXTS, **fast)
-    recipe.objective(settings, system).train()  # as each step of the training loop does
-    again = system.generate(TEXTS, **fast)
+    model: Model = recipe.build(settings, tokenizer)
+    fast = known_to(model, **FEW)
+    first = model.generate(TEXTS, **fast)
+    recipe.objective(settings, model).train()  # as each step of the training loop does
+    again = model.generate(TEXTS, **fast)
     assert again.candidates == first.candidates
     assert again.scores == first.scores
 
@@ -76,7 +76,7 @@ def out_of_range(value: Any) -> list[Any]:
 def test_a_number_out_of_range_is_refused_before_a_model_is_made(name: str, tokenizer: Tokenizer) -> None:
     """Or it is none; but neither torch nor numpy is the one to refuse it, in words of their own."""
     recipe = find_recipe(name)
-    plain = recipe.settings("tiny")
+    plain = recipe.preset("tiny")
     given = [
         (field.name, bad)
         for field in dataclasses.fields(plain)
@@ -84,26 +84,26 @@ def test_a_number_out_of_range_is_refused_before_a_model_is_made(name: str, toke
     ]
     for field, bad in given:
         try:
-            settings = change(plain, {field: bad}, where="test")
+            settings = apply_overrides(plain, {field: bad}, origin="test")
         except Problem:
             continue
         with torch.device("meta"):
-            system: System = recipe.build(settings, tokenizer)
-        adamw(system, settings, torch.device("cpu"))
-        Plan(np.array([[3, 4]]), tokens=settings.tokens, seed=settings.seed).epoch(0)
+            model: Model = recipe.build(settings, tokenizer)
+        build_adamw(model, settings, torch.device("cpu"))
+        BatchPlan(np.array([[3, 4]]), max_tokens=settings.max_tokens, seed=settings.seed).epoch_batches(0)
 
 
 @pytest.mark.parametrize("name", recipes())
 def test_every_preset_of_every_recipe_builds_and_names_its_fields(name: str, tokenizer: Tokenizer) -> None:
     recipe = find_recipe(name)
     for preset in recipe.presets:
-        settings = recipe.settings(preset)
+        settings = recipe.preset(preset)
         with torch.device("meta"):
-            system: System = recipe.build(settings, tokenizer)
+            model: Model = recipe.build(settings, tokenizer)
         learns_by_steps = recipe.fit is None
-        assert learns_by_steps == (sum(parameter.numel() for parameter in system.parameters()) > 0)
+        assert learns_by_steps == (sum(parameter.numel() for parameter in model.parameters()) > 0)
         assert all(field.metadata["help"] for field in dataclasses.fields(settings))
-    assert recipe.default in recipe.presets
+    assert recipe.default_preset in recipe.presets
     assert "tiny" in recipe.presets
 
 
@@ -118,7 +118,7 @@ def test_every_preset_of_every_recipe_builds_and_names_its_fields(name: str, tok
 )
 def test_presets_have_the_vocabularies_of_the_papers(name: str, vocabularies: dict[str, int]) -> None:
     for preset, size in vocabularies.items():
-        settings = find_recipe(name).settings(preset)
+        settings = find_recipe(name).preset(preset)
         assert (settings.tokenizer, settings.vocabulary) == ("bpe", size)
 
 
@@ -126,14 +126,14 @@ def test_a_mistyped_recipe_or_preset_is_named() -> None:
     with pytest.raises(Problem, match="did you mean difformer"):
         find_recipe("diformer")
     with pytest.raises(Problem, match="'tinny'; it has"):
-        find_recipe("difformer").settings("tinny")
+        find_recipe("difformer").preset("tinny")
 
 
 @pytest.fixture
 def folder(tmp_path: Path, tokenizer: Tokenizer) -> Path:
     recipe = find_recipe("difformer")
-    settings = dataclasses.replace(recipe.settings("tiny"), **(SMALL | {"factor": 2.0}))
-    save(tmp_path / "model", recipe.build(settings, tokenizer), recipe="difformer", settings=settings)
+    settings = dataclasses.replace(recipe.preset("tiny"), **(SMALL | {"noise_factor": 2.0}))
+    save(tmp_path / "model", recipe.build(settings, tokenizer), recipe="difformer", config=settings)
     return tmp_path / "model"
 
 
@@ -148,8 +148,8 @@ def test_a_model_folder_is_four_files_and_nothing_that_runs(folder: Path) -> Non
 def test_a_missing_truncated_or_foreign_file_is_named(folder: Path, file: str) -> None:
     path = folder / file
     whole = path.read_bytes()
-    foreign = b'{"a": 1}' if file.endswith("json") else b"\x08\0\0\0\0\0\0\0{}      "
-    for content in (whole[: len(whole) // 2], b"", b"\x80\x04not a model", b"[]", foreign):
+    source_embedding = b'{"a": 1}' if file.endswith("json") else b"\x08\0\0\0\0\0\0\0{}      "
+    for content in (whole[: len(whole) // 2], b"", b"\x80\x04not a model", b"[]", source_embedding):
         path.write_bytes(content)
         with pytest.raises(Problem, match=file):
             load(folder, device="cpu")
@@ -180,8 +180,8 @@ def test_a_vocabulary_of_another_size_is_refused(folder: Path) -> None:
 
 
 def test_bfloat16_can_be_asked_for(folder: Path) -> None:
-    system = load(folder, device="cpu", precision="bfloat16")
-    assert next(system.parameters()).dtype == torch.bfloat16
-    assert len(system.generate(TEXTS, steps=2, stop_early=0).texts) == 2
+    model = load(folder, device="cpu", precision="bfloat16")
+    assert next(model.parameters()).dtype == torch.bfloat16
+    assert len(model.generate(TEXTS, steps=2, stop_early=0).texts) == 2
     with pytest.raises(Problem, match="precision"):
         load(folder, precision="int3")

@@ -11,22 +11,22 @@ import torch
 from safetensors.torch import load_file
 
 from noise2text import load
-from noise2text.commands.display import Quiet
+from noise2text.commands.display import SilentDisplay
 from noise2text.commands.train import train
-from noise2text.core.config import change
+from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem
-from noise2text.core.random import key
-from noise2text.data.ragged import Rows
+from noise2text.core.random import make_key
+from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.adaptive_schedule import Adaptive
+from noise2text.diffusion.adaptive_schedule import AdaptiveSchedule
 from noise2text.diffusion.sampler import ancestral
-from noise2text.diffusion.schedules import Sqrt
-from noise2text.generation.config import DiffusionSettings, PriorSettings
-from noise2text.models import Diffusion
+from noise2text.diffusion.schedules import SqrtSchedule
+from noise2text.generation.config import DiffusionGenerationConfig, PriorSamplingGenerationConfig
+from noise2text.models import DiffusionModel
 from noise2text.recipes.seqdiffuseq import (
     PRESETS,
     AdaptiveObjective,
-    SeqDiffuSeqSettings,
+    SeqDiffuSeqConfig,
     build,
     objective,
 )
@@ -38,26 +38,26 @@ TABLE_6: dict[str, list[Any]] = {  # typed from the paper: table 6, then section
     "encoder_layers": [6] * 6,
     "decoder_layers": [6] * 6,
     "heads": [8, 8, 12, 12, 12, 12],
-    "width": [512, 512, 768, 768, 768, 768],
-    "ffn": [2048, 2048, 3072, 3072, 3072, 3072],
-    "embedding": [128] * 6,
+    "model_dim": [512, 512, 768, 768, 768, 768],
+    "ffn_dim": [2048, 2048, 3072, 3072, 3072, 3072],
+    "embedding_dim": [128] * 6,
     "max_source": [128] * 6,
     "max_target": [63] * 6,  # and the end: 64 positions
     "dropout": [0.3, 0.3, 0.1, 0.1, 0.1, 0.1],
     "diffusion_steps": [2000] * 6,
     "generation_steps": [2000] * 6,
-    "learning_rate": [1e-4] * 6,
+    "lr": [1e-4] * 6,
     "warmup": [10_000] * 6,
-    "decay": ["linear"] * 6,
+    "lr_schedule": ["linear"] * 6,
     "steps": [1_000_000] * 6,
     "refit_every": [20_000] * 6,
-    "refit_stride": [20] * 6,
+    "refit_bin_size": [20] * 6,
     "self_conditioning": [0.5] * 6,
-    "tokens": [128 * 64, 1024 * 64, 128 * 64, 128 * 64, 128 * 64, 128 * 64],
+    "max_tokens": [128 * 64, 1024 * 64, 128 * 64, 128 * 64, 128 * 64, 128 * 64],
     "betas": [(0.9, 0.999)] * 6,  # the rest from the released scripts
     "weight_decay": [0.0] * 6,
-    "clip": [0.0] * 6,
-    "ema": [0.9999] * 6,
+    "clip_norm": [0.0] * 6,
+    "ema_decay": [0.9999] * 6,
 }
 SOURCES = [[8, 9, 10, 11], [12, 13], [14, 15, 16]]
 TARGETS = [[20, 21, 22], [23, 24, 25, 26, 27], [28]]
@@ -72,68 +72,68 @@ def test_there_is_a_preset_for_each_task_and_tiny() -> None:
     assert set(PRESETS) == {*COLUMNS, "tiny"}
 
 
-def made(tokenizer: Tokenizer, **changes: Any) -> tuple[Diffusion, AdaptiveObjective]:
-    settings = dataclasses.replace(PRESETS["tiny"], **(SMALL | changes))
+def made(tokenizer: Tokenizer, **changes: Any) -> tuple[DiffusionModel, AdaptiveObjective]:
+    config = dataclasses.replace(PRESETS["tiny"], **(SMALL | changes))
     torch.manual_seed(0)
-    system = build(settings, tokenizer)
-    return system, objective(settings, system)
+    model = build(config, tokenizer)
+    return model, objective(config, model)
 
 
 def test_the_terms_are_equation_6_over_the_whole_canvas(tokenizer: Tokenizer) -> None:
-    system, eq6 = made(tokenizer)
-    canvas = system.layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
+    model, eq6 = made(tokenizer)
+    canvas = model.layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
     assert eq6.weights == {"vlb": 1.0, "rounding": 1.0, "prior": 1.0}
     counts = eq6.counts(canvas)
     assert [int(counts[name]) for name in eq6.weights] == [3 * 17] * 3
     assert int(counts["difficulty"]) == sum(len(target) + 1 for target in TARGETS)
-    assert eq6.blur == pytest.approx(0.1210, abs=5e-5)
+    assert eq6.z0_noise == pytest.approx(0.1210, abs=5e-5)
 
 
 def test_the_first_step_aims_at_the_embedding_the_others_at_its_blurred_place(tokenizer: Tokenizer) -> None:
-    system, eq6 = made(tokenizer, dropout=0.0)
-    space = system.denoiser.space
-    assert space.scale == 1
-    assert space.bias is not None
-    canvas = system.layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
-    draws = eq6.draw(canvas, key(0, torch.arange(3)), key(0))
-    draws = dataclasses.replace(draws, t=torch.tensor([1, 2, 2000]) / 2000, guessed=False)
+    model, eq6 = made(tokenizer, dropout=0.0)
+    embedding = model.denoiser.embedding
+    assert embedding.scale == 1
+    assert embedding.bias is not None
+    canvas = model.layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
+    draws = eq6.draw(canvas, make_key(0, torch.arange(3)), make_key(0))
+    draws = dataclasses.replace(draws, t=torch.tensor([1, 2, 2000]) / 2000, self_conditioned=False)
     passes: list[tuple[torch.Tensor, torch.Tensor]] = []
-    system.denoiser.register_forward_hook(lambda module, given, out: passes.append((given[0], out.mean)))
-    value = eq6(canvas, draws)["vlb"].value
+    model.denoiser.register_forward_hook(lambda module, given, out: passes.append((given[0], out.z0)))
+    value = eq6(canvas, draws)["vlb"].values
     ((z_t, estimate),) = passes
-    clean = space.embed(canvas.tokens)
-    z0 = clean + eq6.blur * draws.blur
-    level = system.schedule(draws.t, 17)
+    clean = embedding.embed(canvas.tokens)
+    z0 = clean + eq6.z0_noise * draws.z0_noise
+    level = model.schedule(draws.t, 17)
     assert torch.allclose(z_t.double(), level.alpha * z0 + level.sigma * draws.noise, atol=1e-5)
     target = torch.cat([clean[:1], z0[1:]])
     assert torch.allclose(value, (estimate - target).square().mean(-1), atol=1e-6)
 
 
 def test_the_schedule_sees_the_squared_errors_of_what_is_not_padding(tokenizer: Tokenizer) -> None:
-    system, eq6 = made(tokenizer, dropout=0.0)
-    canvas = system.layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
-    draws = eq6.draw(canvas, key(0, torch.arange(3)), key(0))
-    tallies = eq6(canvas, draws)
-    eq6.observe(*eq6.seen(draws, tallies))
+    model, eq6 = made(tokenizer, dropout=0.0)
+    canvas = model.layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
+    draws = eq6.draw(canvas, make_key(0, torch.arange(3)), make_key(0))
+    token_losses = eq6(canvas, draws)
+    eq6.observe(*eq6.observed(draws, token_losses))
     schedule = eq6.schedule
     assert schedule.counts.sum(0).tolist() == [3, 3, 2, 2, 1, 1, *[0] * 11]
-    spoken = canvas.tokens != system.tokenizer.pad
-    expected = torch.where(spoken, tallies["vlb"].value, 0).sum(0).double()
-    assert torch.allclose(schedule.sums.sum(0), expected)
+    spoken = canvas.tokens != model.tokenizer.pad
+    expected = torch.where(spoken, token_losses["vlb"].values, 0).sum(0).double()
+    assert torch.allclose(schedule.loss_sums.sum(0), expected)
 
 
 def test_refits_are_decided_by_the_step_alone(tokenizer: Tokenizer) -> None:
-    system, eq6 = made(tokenizer, refit_every=10, refit_first=20, refit_least=1)
-    schedule = system.schedule
-    assert isinstance(schedule, Adaptive)
+    model, eq6 = made(tokenizer, refit_every=10, refit_start=20, refit_min_count=1)
+    schedule = model.schedule
+    assert isinstance(schedule, AdaptiveSchedule)
     t = (torch.arange(2000) + 1) / 2000
     losses = t[:, None].square().expand(-1, 16)
     refitted = []
     for step in range(1, 43):
-        before = schedule.table.clone()
+        before = schedule.alpha_bars.clone()
         schedule.observe(t, losses, torch.ones_like(losses, dtype=torch.bool))
-        eq6.settle(step)
-        if not torch.equal(before, schedule.table):
+        eq6.update(step)
+        if not torch.equal(before, schedule.alpha_bars):
             refitted.append(step)
         if step == 11:
             assert schedule.counts.sum() == 0  # a period before the first refit leaves nothing behind
@@ -141,39 +141,47 @@ def test_refits_are_decided_by_the_step_alone(tokenizer: Tokenizer) -> None:
 
 
 def test_no_refits_keep_the_square_root(tokenizer: Tokenizer) -> None:
-    system, eq6 = made(tokenizer, refit_every=0)
-    before = system.schedule.state_dict()["table"].clone()
+    model, eq6 = made(tokenizer, refit_every=0)
+    before = model.schedule.state_dict()["table"].clone()
     for step in range(1, 50):
-        eq6.settle(step)
-    assert torch.equal(system.schedule.state_dict()["table"], before)
+        eq6.update(step)
+    assert torch.equal(model.schedule.state_dict()["table"], before)
 
 
 # Sampling by the prior
 
 
-@pytest.mark.parametrize("how", [PriorSettings(steps=9), PriorSettings(steps=9, prior_rate=1, prior_share=0)])
-def test_without_the_prior_it_is_ancestral(how: PriorSettings) -> None:
+@pytest.mark.parametrize(
+    "how",
+    [
+        PriorSamplingGenerationConfig(steps=9),
+        PriorSamplingGenerationConfig(steps=9, prior_rate=1, prior_share=0),
+    ],
+)
+def test_without_the_prior_it_is_ancestral(how: PriorSamplingGenerationConfig) -> None:
     rho = torch.rand(8, 4, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(how.fresh(3)(rho), ancestral(rho))
-    assert torch.equal(how.fresh(3)(rho), DiffusionSettings().fresh(3)(rho))
+    assert torch.equal(how.stochasticity(3)(rho), ancestral(rho))
+    assert torch.equal(how.stochasticity(3)(rho), DiffusionGenerationConfig().stochasticity(3)(rho))
 
 
 def test_the_prior_takes_its_share_of_the_first_steps(tokenizer: Tokenizer) -> None:
     rho = torch.full((1999, 1, 1), 0.4, dtype=torch.float64)
-    share = PriorSettings(prior_rate=0.25, prior_share=0.5).fresh(0)(rho).flatten()
+    share = PriorSamplingGenerationConfig(prior_rate=0.25, prior_share=0.5).stochasticity(0)(rho).flatten()
     assert set(share.tolist()) == {0.6, 1.0}
     assert (share[1000:] == 0.6).all()
     assert abs((share[:1000] == 1).double().mean().item() - 0.25) < 0.05
-    assert not torch.equal(share, PriorSettings(prior_rate=0.25).fresh(1)(rho).flatten())
+    assert not torch.equal(
+        share, PriorSamplingGenerationConfig(prior_rate=0.25).stochasticity(1)(rho).flatten()
+    )
 
 
 def test_texts_by_the_prior_depend_on_the_seed_not_on_the_batch(tokenizer: Tokenizer) -> None:
-    system = made(tokenizer)[0].eval()
+    model = made(tokenizer)[0].eval()
     texts = ["sunday, 7 april 1957", "12. mai 2001", "mai"]
-    settings: dict[str, Any] = {"steps": 6, "noise_beam": 2, "seed": 1}
+    config: dict[str, Any] = {"steps": 6, "noise_beam": 2, "seed": 1}
 
     def scores(**more: Any) -> list[list[float]]:
-        return system.generate(texts, **(settings | more)).scores
+        return model.generate(texts, **(config | more)).scores
 
     ancestral = scores()
     assert scores(prior_rate=0.0, prior_share=1.0) == ancestral
@@ -191,13 +199,13 @@ CHANGES = SMALL | {
     "validate_every": 6,
     "generation_steps": 3,
     "diffusion_steps": 20,
-    "refit_stride": 5,
+    "refit_bin_size": 5,
     "refit_every": 3,
-    "refit_first": 3,
-    "refit_least": 1,
+    "refit_start": 3,
+    "refit_min_count": 1,
     "dropout": 0.1,
-    "ema": 0.9,
-    "tokens": 256,
+    "ema_decay": 0.9,
+    "max_tokens": 256,
 }
 
 
@@ -205,7 +213,7 @@ class Killed(Exception):
     pass
 
 
-class Trap(Quiet):
+class Trap(SilentDisplay):
     """Dies at a step, as if the machine had."""
 
     def progress(self, step: int, summary: str) -> None:
@@ -213,11 +221,11 @@ class Trap(Quiet):
             raise Killed
 
 
-def run(dates: Path, out: Path, **more: Any) -> Diffusion:
+def run(dates: Path, out: Path, **more: Any) -> DiffusionModel:
     files: dict[str, Any] = {name: str(dates / f"{name}.jsonl") for name in ("train", "valid")}
-    system = train("seqdiffuseq", out=out, preset="tiny", changes=CHANGES, device="cpu", **files, **more)
-    assert isinstance(system, Diffusion)
-    return system
+    model = train("seqdiffuseq", out=out, preset="tiny", changes=CHANGES, device="cpu", **files, **more)
+    assert isinstance(model, DiffusionModel)
+    return model
 
 
 def test_a_refitted_run_that_died_ends_the_same(dates: Path, tmp_path: Path) -> None:
@@ -226,7 +234,7 @@ def test_a_refitted_run_that_died_ends_the_same(dates: Path, tmp_path: Path) -> 
     with pytest.raises(Killed):
         run(dates, broken, display=Trap())
     saved = load_file(broken / "checkpoint-00000008" / "model.safetensors")
-    start = Adaptive(Sqrt(20), 16, stride=5).table
+    start = AdaptiveSchedule(SqrtSchedule(20), 16, bin_size=5).alpha_bars
     assert not torch.equal(saved["schedule.table"], start)  # refitted before it died
     assert saved["schedule.counts"].sum() > 0  # and with losses of the next period
     run(dates, broken, resume=True)
@@ -243,8 +251,8 @@ def test_the_schedule_is_part_of_the_model_folder(dates: Path, tmp_path: Path) -
     refitted = weights["schedule.table"]
     assert (refitted.diff(dim=0) < 0).all()
     for precision in ("float32", "bfloat16"):
-        system = load(tmp_path / "run", device="cpu", precision=precision)
-        assert torch.equal(system.state_dict()["schedule.table"], refitted)
+        model = load(tmp_path / "run", device="cpu", precision=precision)
+        assert torch.equal(model.state_dict()["schedule.table"], refitted)
 
 
 @pytest.mark.parametrize(
@@ -252,19 +260,19 @@ def test_the_schedule_is_part_of_the_model_folder(dates: Path, tmp_path: Path) -
     [
         ({"heads": 3}, "heads"),
         ({"dropout": 1.5}, "dropout"),
-        ({"refit_stride": 30}, "refit_stride"),
+        ({"refit_bin_size": 30}, "refit_stride"),
         ({"diffusion_steps": 20}, "diffusion_steps"),
         ({"refit_every": -1}, "refit_every"),
         ({"max_target": 0}, "max_target"),
-        ({"average": 5}, "average must be 1"),
+        ({"average_best": 5}, "average must be 1"),
     ],
 )
 def test_impossible_settings_are_named(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(Problem, match=named):
-        dataclasses.replace(SeqDiffuSeqSettings(), **changes)
+        dataclasses.replace(SeqDiffuSeqConfig(), **changes)
 
 
 @pytest.mark.parametrize("name", ["prior_rate", "prior_share"])
 def test_shares_of_the_prior_are_shares(name: str) -> None:
     with pytest.raises(Problem, match=name):
-        change(PriorSettings(), {name: 1.5}, where="generate")
+        apply_overrides(PriorSamplingGenerationConfig(), {name: 1.5}, origin="generate")

@@ -12,22 +12,22 @@ import pytest
 from noise2text.analysis.positions import position_losses
 from noise2text.commands.train import train
 from noise2text.data.corpus import Pair, read_pairs, write_pairs
-from noise2text.models import Diffusion
-from noise2text.models.folder import settings_of
+from noise2text.models import DiffusionModel
+from noise2text.models.folder import load_config
 
 from ..conftest import SMALL
 
 CHANGES: dict[str, Any] = SMALL | {
     "decoder_layers": 1,
-    "embedding": 64,  # so many that sqrt is easy at almost all times
+    "embedding_dim": 64,  # so many that sqrt is easy at almost all times
     "max_source": 4,
     "max_target": 3,
-    "tokens": 400,
+    "max_tokens": 400,
     "warmup": 25,
-    "learning_rate": 5e-3,
+    "lr": 5e-3,
     "steps": 200,
-    "refit_stride": 100,
-    "refit_least": 100,
+    "refit_bin_size": 100,
+    "refit_min_count": 100,
     "validate_every": 200,
     "save_every": 200,
     "validation_sentences": 2,
@@ -50,14 +50,14 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def straightness(words: Path, out: Path, *, refit_every: int) -> list[float]:
     """R² of a line through each letter's losses, after a run that was refitted so often or, for 0, never."""
     files: dict[str, Any] = {name: str(words / f"{name}.jsonl") for name in ("train", "valid")}
-    changes = CHANGES | {"refit_every": refit_every, "refit_first": refit_every}
-    system = train("seqdiffuseq", out=out, preset="tiny", changes=changes, device="cpu", **files)
-    assert isinstance(system, Diffusion)
-    recipe, settings = settings_of(out)
+    changes = CHANGES | {"refit_every": refit_every, "refit_start": refit_every}
+    model = train("seqdiffuseq", out=out, preset="tiny", changes=changes, device="cpu", **files)
+    assert isinstance(model, DiffusionModel)
+    recipe, config = load_config(out)
     pairs = list(read_pairs(files["train"]))[:300]
     times = [(point + 0.5) / 20 for point in range(20)]
     sums, counts = position_losses(
-        system, recipe.objective(settings, system), pairs, times=times, batch=100, term="difficulty"
+        model, recipe.objective(config, model), pairs, times=times, batch=100, term="difficulty"
     )
     losses = (sums / counts).numpy()
     return [float(np.corrcoef(times, losses[:, place])[0, 1] ** 2) for place in range(3)]

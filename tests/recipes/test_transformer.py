@@ -9,8 +9,8 @@ from noise2text.models.registry import find_recipe
 from noise2text.recipes import difformer
 from noise2text.recipes.transformer import PRESETS
 
-SHARED = ("width", "ffn", "heads", "encoder_layers", "decoder_layers", "dropout", "label_smoothing")
-TRAINED = ("steps", "tokens", "learning_rate", "warmup", "betas", "weight_decay", "clip", "vocabulary")
+SHARED = ("model_dim", "ffn_dim", "heads", "encoder_layers", "decoder_layers", "dropout", "label_smoothing")
+TRAINED = ("steps", "max_tokens", "lr", "warmup", "betas", "weight_decay", "clip_norm", "vocabulary")
 
 
 def test_the_shapes_and_the_training_are_those_of_difformers_table_21() -> None:
@@ -21,15 +21,21 @@ def test_the_shapes_and_the_training_are_those_of_difformers_table_21() -> None:
 
 
 def test_the_thesiss_model_is_its_section_4_1_3() -> None:
-    settings = PRESETS["covost"]
-    shape = (settings.encoder_layers, settings.decoder_layers, settings.width, settings.ffn, settings.heads)
+    config = PRESETS["covost"]
+    shape = (
+        config.encoder_layers,
+        config.decoder_layers,
+        config.model_dim,
+        config.ffn_dim,
+        config.heads,
+    )
     assert shape == (6, 6, 512, 1024, 4)
-    assert (settings.beam, settings.length_penalty, settings.vocabulary) == (10, 1.0, 30_000)
+    assert (config.beam, config.length_penalty, config.vocabulary) == (10, 1.0, 30_000)
 
 
 def test_source_target_and_output_share_their_embeddings(tokenizer: Tokenizer) -> None:
     recipe = find_recipe("transformer")
     with torch.device("meta"):
-        system = recipe.build(PRESETS["iwslt14-de-en"], tokenizer)
-    tables = [name for name, value in system.named_parameters() if value.shape[0] == len(tokenizer)]
+        model = recipe.build(PRESETS["iwslt14-de-en"], tokenizer)
+    tables = [name for name, value in model.named_parameters() if value.shape[0] == len(tokenizer)]
     assert tables == ["writer.space.table"]

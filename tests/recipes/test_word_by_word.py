@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import torch
 
-from noise2text.commands.display import Quiet
-from noise2text.commands.run_data import open_data
-from noise2text.commands.train import Run
+from noise2text.commands.display import SilentDisplay
+from noise2text.commands.run_data import load_data
+from noise2text.commands.train import TrainingRun
 from noise2text.core.errors import Problem
-from noise2text.core.random import key
+from noise2text.core.random import make_key
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.time_samplers import Uniform
+from noise2text.diffusion.time_samplers import UniformTimes
 from noise2text.models.registry import find_recipe
 from noise2text.recipes import diffuseq, diffuseq_autoregressive
-from noise2text.recipes.word_by_word import PRESETS, WordByWordSettings
+from noise2text.recipes.word_by_word import PRESETS, WordByWordConfig
 
 from ..conftest import SMALL
 
@@ -26,10 +26,10 @@ CHANGES = {name: value for name, value in SMALL.items() if not name.endswith("co
 THESIS_4_2_2 = {  # item 1, and algorithm 9; the rest is DiffuSeq's of 4.1.2
     "diffusion_steps": 200,
     "generation_steps": 200,
-    "times": "uniform",
-    "coverage": "algorithm-6",
+    "time_sampler": "uniform",
+    "loss_positions": "algorithm-6",
     "words": "spaces",
-    "reach": None,
+    "max_word_tokens": None,
 }
 
 
@@ -45,23 +45,23 @@ def test_all_else_is_diffuseqs(tokenizer: Tokenizer) -> None:
         assert {name for name in ours if name not in own and ours[name] != theirs[name]} == set()
     recipe = find_recipe("word-by-word")
     objective = recipe.objective(PRESETS["tiny"], recipe.build(PRESETS["tiny"], tokenizer))
-    assert isinstance(objective.times, Uniform)
+    assert isinstance(objective.time_sampler, UniformTimes)
 
 
 def test_autoregressive_sampling_has_the_same_model_and_another_strategy(tokenizer: Tokenizer) -> None:
     presets = diffuseq_autoregressive.PRESETS
     assert presets["covost-de-en"] == diffuseq.PRESETS["covost-de-en"]
-    system = find_recipe("diffuseq-autoregressive").build(presets["tiny"], tokenizer)
-    assert system.how.strategy == "token-by-token"
+    model = find_recipe("diffuseq-autoregressive").build(presets["tiny"], tokenizer)
+    assert model.generation_config.strategy == "token-by-token"
 
 
 def canvases(dates: Path, out: Path, step: int, **changes: Any) -> list[torch.Tensor]:
     """The frozen masks that a run is fed at a step."""
-    settings = dataclasses.replace(PRESETS["tiny"], **(CHANGES | changes))
+    config = dataclasses.replace(PRESETS["tiny"], **(CHANGES | changes))
     files = str(dates / "train.jsonl"), str(dates / "valid.jsonl")
-    data = open_data(*files, out / "data", settings, skip_bad=False, say=lambda line: None)
-    run = Run(find_recipe("word-by-word"), settings, data, out, torch.device("cpu"), Quiet())
-    return [canvas.frozen for canvas in run._feed(step)]
+    data = load_data(*files, out / "data", config, skip_bad=False, show_line=lambda line: None)
+    run = TrainingRun(find_recipe("word-by-word"), config, data, out, torch.device("cpu"), SilentDisplay())
+    return [canvas.frozen for canvas in run._batches(step)]
 
 
 def test_the_words_of_a_step_are_a_function_of_seed_step_and_row(dates: Path, tmp_path: Path) -> None:
@@ -73,22 +73,26 @@ def test_the_words_of_a_step_are_a_function_of_seed_step_and_row(dates: Path, tm
 
 
 def test_what_is_out_of_reach_is_not_counted(tokenizer: Tokenizer) -> None:
-    from noise2text.data.ragged import Rows
+    from noise2text.data.ragged import RaggedRows
 
     recipe = find_recipe("word-by-word")
-    settings = dataclasses.replace(
-        PRESETS["tiny"], **(CHANGES | {"max_source": 8, "max_target": 10, "reach": 3})
+    config = dataclasses.replace(
+        PRESETS["tiny"], **(CHANGES | {"max_source": 8, "max_target": 10, "max_word_tokens": 3})
     )
-    system = recipe.build(settings, tokenizer)
-    objective = recipe.objective(settings, system)
-    canvas = system.layout.canvas(Rows.of([[8, 9], [8]]), Rows.of([[20, 21], [22]]))
-    canvas = system.layout.vary(canvas, torch.zeros(2))
-    tallies = objective(canvas, objective.draw(canvas, key(torch.arange(2)), key(0)))
-    assert tallies["vlb"].mask.sum(1).tolist() == [4 + 3, 3 + 3]
-    assert tallies["rounding"].mask.sum(1).tolist() == [3, 3]
+    model = recipe.build(config, tokenizer)
+    objective = recipe.objective(config, model)
+    canvas = model.layout.make_canvas(
+        RaggedRows.from_lists([[8, 9], [8]]), RaggedRows.from_lists([[20, 21], [22]])
+    )
+    canvas = model.layout.randomise(canvas, torch.zeros(2))
+    token_losses = objective(canvas, objective.draw(canvas, make_key(torch.arange(2)), make_key(0)))
+    assert token_losses["vlb"].mask.sum(1).tolist() == [4 + 3, 3 + 3]
+    assert token_losses["rounding"].mask.sum(1).tolist() == [3, 3]
 
 
-@pytest.mark.parametrize(("changes", "named"), [({"words": "letters"}, "words"), ({"reach": 0}, "reach")])
+@pytest.mark.parametrize(
+    ("changes", "named"), [({"words": "letters"}, "words"), ({"max_word_tokens": 0}, "reach")]
+)
 def test_impossible_settings_are_named(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(Problem, match=named):
-        dataclasses.replace(WordByWordSettings(), **changes)
+        dataclasses.replace(WordByWordConfig(), **changes)

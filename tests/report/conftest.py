@@ -10,7 +10,7 @@ import pytest
 
 from noise2text.commands.train import train
 from noise2text.models.registry import find_recipe
-from noise2text.report.evidence import Terms
+from noise2text.report.evidence import ReportConfig
 from noise2text.report.report import report
 
 from ..conftest import SMALL
@@ -25,7 +25,7 @@ FEW_STEPS: dict[str, Any] = {
 
 def train_small(recipe: str, dates: Path, out: Path) -> Path:
     """A run of a few steps."""
-    known = {field.name for field in dataclasses.fields(find_recipe(recipe).settings("tiny"))}
+    known = {field.name for field in dataclasses.fields(find_recipe(recipe).preset("tiny"))}
     wanted = SMALL | FEW_STEPS | {"steps": 4, "validate_every": 2}
     changes = {name: value for name, value in wanted.items() if name in known}
     files = {name: str(dates / f"{name}.jsonl") for name in ("train", "valid")}
@@ -46,5 +46,5 @@ def runs(dates: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pat
 def written(runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> str:
     """The page about all of them, on the pairs that they were validated on."""
     out = tmp_path_factory.mktemp("pages") / "report.html"
-    report(list(runs.values()), out=out, terms=Terms(sentences=12, device="cpu"))
+    report(list(runs.values()), out=out, config=ReportConfig(sentences=12, device="cpu"))
     return out.read_text(encoding="utf-8")

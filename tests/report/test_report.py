@@ -11,13 +11,13 @@ import pytest
 
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair, read_pairs, write_pairs
-from noise2text.report.evidence import Terms, pairs_of
+from noise2text.report.evidence import ReportConfig, find_validation_pairs
 from noise2text.report.report import SECTIONS, report
 
 from .parsed import Parsed
 
 QUICK = [name for name in SECTIONS if name not in ("settings", "scores", "cases", "traces")]
-FEW = Terms(sentences=4, device="cpu")
+FEW = ReportConfig(sentences=4, device="cpu")
 
 
 def test_the_page_fetches_nothing(written: str) -> None:
@@ -86,7 +86,7 @@ def test_the_denoising_ends_in_the_text_that_was_chosen(
 def test_the_same_runs_give_the_same_bytes(runs: dict[str, Path], tmp_path: Path) -> None:
     pages = [tmp_path / "a.html", tmp_path / "b.html"]
     for page in pages:
-        report([runs["difformer"]], out=page, terms=FEW)
+        report([runs["difformer"]], out=page, config=FEW)
     assert pages[0].read_bytes() == pages[1].read_bytes()
 
 
@@ -99,7 +99,7 @@ def test_hostile_and_right_to_left_texts_stay_texts(runs: dict[str, Path], tmp_p
     ]
     write_pairs(tmp_path / "pairs.jsonl", pairs)
     out = tmp_path / "report.html"
-    report([runs["copy"]], out=out, pairs=str(tmp_path / "pairs.jsonl"), without=QUICK, terms=FEW)
+    report([runs["copy"]], out=out, pairs=str(tmp_path / "pairs.jsonl"), without=QUICK, config=FEW)
     page = out.read_text(encoding="utf-8")
     parsed = Parsed(page)
     assert parsed.all("script") == parsed.all("img") == []
@@ -110,7 +110,7 @@ def test_hostile_and_right_to_left_texts_stay_texts(runs: dict[str, Path], tmp_p
 
 def test_sections_can_be_left_out(runs: dict[str, Path], tmp_path: Path) -> None:
     out = tmp_path / "report.html"
-    report([runs["copy"]], out=out, without=QUICK, terms=FEW)
+    report([runs["copy"]], out=out, without=QUICK, config=FEW)
     assert [heading["id"] for heading in Parsed(out.read_text()).all("h2")] == [
         "settings",
         "scores",
@@ -122,7 +122,7 @@ def test_sections_can_be_left_out(runs: dict[str, Path], tmp_path: Path) -> None
 @pytest.mark.parametrize("recipe", ["difformer", "copy"])
 def test_one_sentence_is_enough(runs: dict[str, Path], recipe: str, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
-    report([runs[recipe]], out=out, terms=Terms(sentences=1, device="cpu"))
+    report([runs[recipe]], out=out, config=ReportConfig(sentences=1, device="cpu"))
     assert "1 sentences" not in out.read_text()
 
 
@@ -136,10 +136,10 @@ def test_a_model_without_its_run_has_all_but_the_curves(
     out = tmp_path / "report.html"
     kept = ("curves", "scores")
     without = [name for name in SECTIONS if name not in kept]
-    report([model], out=out, pairs=str(dates / "valid.jsonl"), without=without, terms=FEW)
+    report([model], out=out, pairs=str(dates / "valid.jsonl"), without=without, config=FEW)
     assert f"{model} has no metrics.jsonl: name the folder of a training run." in out.read_text()
     with pytest.raises(Problem, match=r"does not say what it was validated on: give pairs with --pairs\.$"):
-        report([model], out=out, terms=FEW)
+        report([model], out=out, config=FEW)
 
 
 def test_mistakes_are_told_in_a_sentence_before_any_work(
@@ -159,9 +159,9 @@ def test_mistakes_are_told_in_a_sentence_before_any_work(
     with pytest.raises(Problem, match=r"is a folder; --out names a file"):
         report([run], out=tmp_path)
     with pytest.raises(Problem, match=r"^A run is named twice: name each folder once\.$"):
-        report([run, run], out=out, terms=FEW)
+        report([run, run], out=out, config=FEW)
     with pytest.raises(Problem, match=r"--sentences of at least 1, not 0\.$"):
-        Terms(sentences=0)
+        ReportConfig(sentences=0)
     assert not out.exists()
 
 
@@ -184,11 +184,11 @@ def test_validation_pairs_are_found_as_training_found_them(tmp_path: Path) -> No
         file.touch()
     for valid in (str(one), f"{source},{target}"):
         (tmp_path / "run.json").write_text(json.dumps({"valid": valid}))
-        assert pairs_of([tmp_path]) == valid
+        assert find_validation_pairs([tmp_path]) == valid
 
 
 def test_a_page_that_cannot_be_written_leaves_the_old_one(runs: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(Problem, match="cannot be written"):
-        report([runs["copy"]], out=tmp_path / "file" / "report.html", without=QUICK, terms=FEW)
+        report([runs["copy"]], out=tmp_path / "file" / "report.html", without=QUICK, config=FEW)
     assert (tmp_path / "file").read_text() == "mine"

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from noise2text.training.averaging import Ema, mean_of
+from noise2text.training.averaging import Ema, average_states
 
 
 def test_ema_follows_its_recurrence() -> None:
@@ -25,7 +25,7 @@ def test_averages_are_applied_within_and_taken_back_after() -> None:
     with torch.no_grad():
         module.weight.add_(1)
     before, average = module.weight.detach().clone(), ema.averages["weight"].clone()
-    with ema.applied():
+    with ema.average_parameters():
         assert torch.equal(module.weight, average)
     assert torch.equal(module.weight, before)
     assert torch.equal(ema.averages["weight"], average)
@@ -33,4 +33,4 @@ def test_averages_are_applied_within_and_taken_back_after() -> None:
 
 def test_the_mean_of_states() -> None:
     states = [{"w": torch.tensor([1.0, 2.0])}, {"w": torch.tensor([3.0, 6.0])}]
-    assert mean_of(states)["w"].tolist() == [2.0, 4.0]
+    assert average_states(states)["w"].tolist() == [2.0, 4.0]

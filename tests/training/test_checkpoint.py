@@ -24,7 +24,7 @@ def test_all_files_are_on_the_disk_before_a_checkpoint_takes_its_name(
         flushed.add(str(file.relative_to(draft)))
 
     monkeypatch.setattr(checkpoint, "_flush", flush)
-    checkpoint._put_in_place(draft, folder)
+    checkpoint._publish(draft, folder)
     assert flushed == {"model.safetensors", "training.json", "training/shard-1.safetensors"}
-    assert checkpoint.latest(tmp_path) == folder
+    assert checkpoint.find_checkpoint(tmp_path) == folder
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-00000002"]

@@ -11,37 +11,39 @@ import pytest
 import torch
 
 from noise2text.acceleration import fused
-from noise2text.data.ragged import Rows
+from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.models import System
-from noise2text.nn.layers import AddNorm, CrossAttention, FeedForward, SelfAttention, Stack
+from noise2text.models import Model
+from noise2text.nn.layers import AddNorm, CrossAttention, FeedForward, LayerStack, SelfAttention
 from noise2text.training import step_runner as passes
-from noise2text.training.step_runner import MicroBatch, Plain, Recorded
+from noise2text.training.step_runner import EagerStep, GraphedStep, MicroBatch
 
-from .stepping import LEARNED, made, trained
+from .stepping import GRAPHABLE_RECIPES, build_small, train_small
 
 
 def _gradients(
     name: str,
     tokenizer: Tokenizer,
-    prepare: Callable[[System, Any], None],
+    prepare: Callable[[Model, Any], None],
     autocast: Callable[[], Any] = nullcontext,
     *,
     uneven: float = 0.3,
 ) -> dict[str, torch.Tensor]:
     """Of one pass; the weights are large and uneven: a row that saw another's tokens would show it."""
     rows = [[7 + (row * 5 + place) % 11 for place in range(1 + row)] for row in range(4)]
-    system, objective = made(name, tokenizer, "cpu")
+    model, objective = build_small(name, tokenizer, "cpu")
     objective.train()
-    prepare(system, objective)
+    prepare(model, objective)
     with torch.no_grad():
-        for parameter in system.parameters():
+        for parameter in model.parameters():
             parameter.add_(uneven * torch.randn_like(parameter))
-    canvas = system.layout.canvas(Rows.of(rows), Rows.of(rows[::-1]), shape=(5, 4))
-    run, keys = Plain(autocast), torch.arange(4)
-    run.clear(list(system.parameters()))
-    run(objective, MicroBatch(canvas, keys, torch.tensor(3), objective.counts(canvas)))
-    return {key: value.grad for key, value in system.named_parameters() if value.grad is not None}
+    canvas = model.layout.make_canvas(
+        RaggedRows.from_lists(rows), RaggedRows.from_lists(rows[::-1]), shape=(5, 4)
+    )
+    step_runner, keys = EagerStep(autocast), torch.arange(4)
+    step_runner.clear_gradients(list(model.parameters()))
+    step_runner(objective, MicroBatch(canvas, keys, torch.tensor(3), objective.counts(canvas)))
+    return {key: value.grad for key, value in model.named_parameters() if value.grad is not None}
 
 
 def _assert_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
@@ -50,44 +52,51 @@ def _assert_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tenso
         assert torch.allclose(found[key], value, atol=1e-3 * float(value.abs().max()) + 1e-7), key
 
 
-@pytest.mark.parametrize("name", LEARNED)
+@pytest.mark.parametrize("name", GRAPHABLE_RECIPES)
 def test_rows_side_by_side_train_as_rows_apart(name: str, tokenizer: Tokenizer) -> None:
-    def laid(tile: int) -> Callable[[System, Any], None]:
-        def lay(system: System, objective: Any) -> None:
-            for part in system.modules():
-                if isinstance(part, Stack):
-                    part.tile = tile
+    def laid(pack_tokens: int) -> Callable[[Model, Any], None]:
+        def lay(model: Model, objective: Any) -> None:
+            for part in model.modules():
+                if isinstance(part, LayerStack):
+                    part.pack_tokens = pack_tokens
 
         return lay
 
     _assert_same(_gradients(name, tokenizer, laid(64)), _gradients(name, tokenizer, laid(1)))
 
 
-@pytest.mark.parametrize("name", LEARNED)
+@pytest.mark.parametrize("name", GRAPHABLE_RECIPES)
 def test_layers_without_a_mask_are_only_given_canvases_without_padding(
     name: str, tokenizer: Tokenizer
 ) -> None:
-    system, _ = made(name, tokenizer, "cpu")
-    if not any(part.full for part in system.modules() if isinstance(part, Stack)):
-        assert not name.startswith("diffus") or not system.layout.full
+    model, _ = build_small(name, tokenizer, "cpu")
+    if not any(part.full for part in model.modules() if isinstance(part, LayerStack)):
+        assert not name.startswith("diffus") or not model.layout.has_no_padding
         return
-    layout, rows = system.layout, Rows.of([[7, 8, 9], [10]])
-    prompt = layout.prompt(layout.source(rows), torch.tensor([[1, 2], [3, 2]]), width=4)
-    canvas = layout.canvas(rows, rows, shape=(6, 5))
-    varied = layout.vary(canvas, torch.tensor([0.1, 0.9]))
-    ended = layout.close(prompt, torch.tensor([6, 7, 8, 9]))
-    for given in (canvas, varied, prompt, ended, layout.blank(canvas), layout.blank(prompt)):
+    layout, rows = model.layout, RaggedRows.from_lists([[7, 8, 9], [10]])
+    prompt = layout.make_prompt(layout.make_source(rows), torch.tensor([[1, 2], [3, 2]]), width=4)
+    canvas = layout.make_canvas(rows, rows, shape=(6, 5))
+    varied = layout.randomise(canvas, torch.tensor([0.1, 0.9]))
+    ended = layout.end_text_at(prompt, torch.tensor([6, 7, 8, 9]))
+    for given in (
+        canvas,
+        varied,
+        prompt,
+        ended,
+        layout.without_source(canvas),
+        layout.without_source(prompt),
+    ):
         assert not given.padding.any()
 
 
-@pytest.mark.parametrize("name", LEARNED)
+@pytest.mark.parametrize("name", GRAPHABLE_RECIPES)
 def test_fused_passes_have_the_gradients_of_plain_ones(
     name: str, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the compiler, and in float32: all that is fused, in its place."""
-    monkeypatch.setattr(fused, "_compiled", lambda function: function)
-    found = _gradients(name, tokenizer, lambda system, objective: passes.fuse(objective))
-    _assert_same(found, _gradients(name, tokenizer, lambda system, objective: None))
+    monkeypatch.setattr(fused, "_compile", lambda function: function)
+    found = _gradients(name, tokenizer, lambda model, objective: passes.fuse(objective))
+    _assert_same(found, _gradients(name, tokenizer, lambda model, objective: None))
 
 
 @pytest.mark.parametrize("name", ["difformer", "diffuseq", "transformer"])
@@ -95,16 +104,16 @@ def test_fused_passes_round_no_worse_than_plain_ones(
     name: str, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In bfloat16: both gradients are about as far from that in float32."""
-    monkeypatch.setattr(fused, "_compiled", lambda function: function)
+    monkeypatch.setattr(fused, "_compile", lambda function: function)
 
     def rough() -> Any:
         return torch.autocast("cpu", torch.bfloat16, cache_enabled=False)
 
-    def fuse(system: System, objective: Any) -> None:
+    def fuse(model: Model, objective: Any) -> None:
         passes.fuse(objective)
 
-    exact = _gradients(name, tokenizer, lambda system, objective: None, uneven=0.0)
-    plain = _gradients(name, tokenizer, lambda system, objective: None, rough, uneven=0.0)
+    exact = _gradients(name, tokenizer, lambda model, objective: None, uneven=0.0)
+    plain = _gradients(name, tokenizer, lambda model, objective: None, rough, uneven=0.0)
     mine = _gradients(name, tokenizer, fuse, rough, uneven=0.0)
     assert mine.keys() == plain.keys()
     flat = [torch.cat([each[key].double().flatten() for key in exact]) for each in (exact, plain, mine)]
@@ -118,35 +127,35 @@ def test_fused_training_loses_what_plain_training_does(name: str, tokenizer: Tok
     def autocast() -> Any:
         return torch.autocast("cuda", torch.bfloat16, cache_enabled=False)
 
-    losses, _ = trained(name, tokenizer, Recorded(Plain(autocast)), "cuda", compiled=True)
-    expected, _ = trained(name, tokenizer, Plain(autocast), "cuda")
+    losses, _ = train_small(name, tokenizer, GraphedStep(EagerStep(autocast)), "cuda", compiled=True)
+    expected, _ = train_small(name, tokenizer, EagerStep(autocast), "cuda")
     assert losses == pytest.approx(expected, rel=0.02)
 
 
 def test_what_is_compiled_is_what_it_stands_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The functions themselves, without the compiler: a residual and its norm, and two surprises."""
-    monkeypatch.setattr(fused, "_compiled", lambda function: function)
+    monkeypatch.setattr(fused, "_compile", lambda function: function)
     torch.manual_seed(0)
     x, y = torch.randn(2, 3, 8, requires_grad=True), torch.randn(2, 3, 8, requires_grad=True)
     plain = AddNorm(8, 0.0)
-    ours = fused.add_norm(x, y, plain.weight, plain.bias, eps=plain.eps, rate=0.0)
+    ours = fused.add_norm(x, y, plain.weight, plain.bias, eps=plain.eps, dropout_rate=0.0)
     assert torch.allclose(ours, plain(x, y), atol=1e-6)
     logits, tokens = torch.randn(2, 3, 11), torch.randint(11, (2, 3))
-    at, mean = fused.surprises(logits, tokens)
+    at, mean = fused.nll_and_mean(logits, tokens)
     expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction="none")
     assert torch.allclose(at.flatten(), expected, atol=1e-6)
     assert torch.allclose(mean, -logits.log_softmax(-1).mean(-1), atol=1e-6)
 
 
 def test_fusing_reaches_every_residual_and_objective(tokenizer: Tokenizer) -> None:
-    system, objective = made("diffuseq-guided", tokenizer, "cpu")
-    before = copy.copy(objective.spelling)
+    model, objective = build_small("diffuseq-guided", tokenizer, "cpu")
+    before = copy.copy(objective.token_nll)
     passes.fuse(objective)
     fusible = (AddNorm, SelfAttention, CrossAttention, FeedForward)
-    assert all(part.fused for part in system.modules() if isinstance(part, fusible))
-    assert all(part.tile > 1 for part in system.modules() if isinstance(part, Stack))
+    assert all(part.fused for part in model.modules() if isinstance(part, fusible))
+    assert all(part.pack_tokens > 1 for part in model.modules() if isinstance(part, LayerStack))
     inner = [part for part in objective.modules() if isinstance(part, passes.Objective)]
     assert len(inner) == 2
-    assert all(part.train().spelling is fused.spell for part in inner)
+    assert all(part.train().token_nll is fused.token_nll for part in inner)
     assert all(part.train().normal is fused.normal for part in inner)
-    assert objective.eval().spelling is before
+    assert objective.eval().token_nll is before

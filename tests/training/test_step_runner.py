@@ -13,15 +13,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from noise2text.acceleration import cuda_graphs as captured
-from noise2text.data.layouts.canvas import Canvas, Split
-from noise2text.data.ragged import Rows
+from noise2text.data.layouts.canvas import Canvas, SplitLayout
+from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.losses import Mse, Tally
+from noise2text.diffusion.losses import MseLoss, TokenLoss
 from noise2text.training import step_runner as passes
 from noise2text.training.objective import Objective
-from noise2text.training.step_runner import MicroBatch, Pass, Plain, Recorded
+from noise2text.training.step_runner import EagerStep, GraphedStep, MicroBatch, StepRunner
 
-from .stepping import LEARNED, feed_of, made, trained
+from .stepping import GRAPHABLE_RECIPES, build_small, make_batches, train_small
 
 
 class Replayed:
@@ -29,7 +29,7 @@ class Replayed:
 
     def __init__(self, function: Callable[[], Any], *, pool: Any) -> None:
         self.function = function
-        for _ in range(captured.WARM + 1):
+        for _ in range(captured.WARMUP_RUNS + 1):
             function()
 
     def __call__(self) -> Any:
@@ -44,7 +44,7 @@ class Taped(TorchDispatchMode):
 
     def __init__(self, function: Callable[[], Any], *, pool: Any) -> None:
         super().__init__()
-        for _ in range(captured.WARM):
+        for _ in range(captured.WARMUP_RUNS):
             function()
         self.tape: list[tuple[Any, Any, Any, Any]] = []
         with self:
@@ -65,15 +65,15 @@ class Taped(TorchDispatchMode):
         return self.output
 
 
-@pytest.mark.parametrize("name", LEARNED)
+@pytest.mark.parametrize("name", GRAPHABLE_RECIPES)
 def test_recorded_passes_train_as_plain_ones(
     name: str, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(passes, "Graph", Replayed)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
-    recorded = Recorded(Plain(nullcontext))
-    losses, weights = trained(name, tokenizer, recorded, "cpu")
-    expected, others = trained(name, tokenizer, Plain(nullcontext), "cpu")
+    recorded = GraphedStep(EagerStep(nullcontext))
+    losses, weights = train_small(name, tokenizer, recorded, "cpu")
+    expected, others = train_small(name, tokenizer, EagerStep(nullcontext), "cpu")
     assert losses == pytest.approx(expected, rel=1e-5)
     for key, value in others.items():
         assert torch.allclose(weights[key].double(), value.double(), atol=1e-5), key
@@ -84,9 +84,9 @@ def test_recording_leaves_dropout_as_it_was(tokenizer: Tokenizer, monkeypatch: p
     """Else a step would depend on whether its shape was met before, and a resumed run would end elsewhere."""
     monkeypatch.setattr(passes, "Graph", Replayed)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
-    plain = Plain(nullcontext)
-    losses, _ = trained("difformer", tokenizer, Recorded(plain), "cpu", dropout=0.3)
-    expected, _ = trained("difformer", tokenizer, plain, "cpu", dropout=0.3)
+    plain = EagerStep(nullcontext)
+    losses, _ = train_small("difformer", tokenizer, GraphedStep(plain), "cpu", dropout=0.3)
+    expected, _ = train_small("difformer", tokenizer, plain, "cpu", dropout=0.3)
     assert losses == pytest.approx(expected, rel=1e-5)
 
 
@@ -94,34 +94,38 @@ class Halves(Objective):
     """Learns one of two tables, or both, as the step's coin says."""
 
     def __init__(self) -> None:
-        super().__init__({"error": Mse(), "size": Mse()}, {"error": 1.0})
+        super().__init__({"error": MseLoss(), "size": MseLoss()}, {"error": 1.0})
         torch.manual_seed(0)
         self.tables = nn.ParameterList([nn.Parameter(torch.randn(9)) for _ in range(3)])  # the last is unused
 
-    def coin(self, step_key: torch.Tensor) -> int:
+    def step_flags(self, step_key: torch.Tensor) -> int:
         return int(step_key) % 3
 
     def draw(self, canvas: Canvas, keys: torch.Tensor, step_key: torch.Tensor) -> int:
-        return self.coin(step_key)
+        return self.step_flags(step_key)
 
-    def forward(self, canvas: Canvas, draws: int) -> dict[str, Tally]:
+    def forward(self, canvas: Canvas, draws: int) -> dict[str, TokenLoss]:
         chosen = [self.tables[0], self.tables[1], self.tables[0] * self.tables[1]][draws]
         read = chosen[canvas.tokens]
         values = {"error": (read - canvas.tokens).square(), "size": read.detach().square()}
-        return {name: Tally(values[name], canvas.scored) for name in values if name not in self.idle}
+        return {
+            name: TokenLoss(values[name], canvas.scored) for name in values if name not in self.skipped_terms
+        }
 
 
-def _halves(run: Pass, coins: Sequence[Sequence[int]], *, spoilt: bool = False) -> list[list[torch.Tensor]]:
+def _halves(
+    step_runner: StepRunner, flags: Sequence[Sequence[int]], *, spoilt: bool = False
+) -> list[list[torch.Tensor]]:
     """The gradients after each step, whose micro-batches fall as these coins do."""
     objective, gradients = Halves(), []
     parameters = list(objective.parameters())
-    for step, fallen in enumerate(coins):
-        run.clear(parameters)
-        for number, coin in enumerate(fallen):
-            rows = Rows.of([[step % 9, number, 4], [coin, 5]])
-            canvas = Split(8).canvas(rows, rows, shape=(3, 3))
+    for step, step_flags in enumerate(flags):
+        step_runner.clear_gradients(parameters)
+        for number, flag in enumerate(step_flags):
+            rows = RaggedRows.from_lists([[step % 9, number, 4], [flag, 5]])
+            canvas = SplitLayout(8).make_canvas(rows, rows, shape=(3, 3))
             counts = dict.fromkeys(objective.terms, torch.tensor(3.0 + number))
-            run(objective, MicroBatch(canvas, torch.arange(2), torch.tensor(coin), counts))
+            step_runner(objective, MicroBatch(canvas, torch.arange(2), torch.tensor(flag), counts))
         gradients.append([torch.zeros(9) if p.grad is None else p.grad.clone() for p in parameters])
         for parameter in parameters if spoilt else ():
             if parameter.grad is not None:
@@ -134,9 +138,9 @@ def test_a_step_begins_by_writing_whatever_was_there(monkeypatch: pytest.MonkeyP
     """Shapes alike, coins apart: also over places that a recording did not know when it was made."""
     monkeypatch.setattr(passes, "Graph", Taped)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
-    coins = [[0], [0, 0], [1], [0], [1, 0, 1], [2], [0, 1, 2], [1], [0, 2]]
-    recorded = Recorded(Plain(nullcontext))
-    found, expected = _halves(recorded, coins, spoilt=True), _halves(Plain(nullcontext), coins)
+    flags = [[0], [0, 0], [1], [0], [1, 0, 1], [2], [0, 1, 2], [1], [0, 2]]
+    recorded = GraphedStep(EagerStep(nullcontext))
+    found, expected = _halves(recorded, flags, spoilt=True), _halves(EagerStep(nullcontext), flags)
     for mine, theirs in zip(found, expected, strict=True):
         for one, other in zip(mine, theirs, strict=True):
             assert torch.allclose(one, other, atol=1e-6)
@@ -147,12 +151,14 @@ def test_gradients_keep_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that the optimiser, and every recording, knows."""
     monkeypatch.setattr(passes, "Graph", Taped)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
-    objective, run, places = Halves(), Recorded(Plain(nullcontext)), []
-    canvas = Split(8).canvas(Rows.of([[1, 2]]), Rows.of([[1, 2]]))
-    for coins in ([2], [2, 2], [0], [2, 1]):
-        run.clear(list(objective.parameters()))
-        for coin in coins:
-            run(objective, MicroBatch(canvas, torch.arange(1), torch.tensor(coin), objective.counts(canvas)))
+    objective, step_runner, places = Halves(), GraphedStep(EagerStep(nullcontext)), []
+    canvas = SplitLayout(8).make_canvas(RaggedRows.from_lists([[1, 2]]), RaggedRows.from_lists([[1, 2]]))
+    for flags in ([2], [2, 2], [0], [2, 1]):
+        step_runner.clear_gradients(list(objective.parameters()))
+        for flag in flags:
+            step_runner(
+                objective, MicroBatch(canvas, torch.arange(1), torch.tensor(flag), objective.counts(canvas))
+            )
         places.append([p.grad.data_ptr() for p in objective.parameters() if p.grad is not None])
     assert all(place == places[0] for place in places)
 
@@ -160,14 +166,14 @@ def test_gradients_keep_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_recording_has_the_terms_that_somebody_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passes, "Graph", Taped)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
-    objective, run = Halves(), Recorded(Plain(nullcontext))
-    canvas = Split(8).canvas(Rows.of([[1, 2]]), Rows.of([[1, 2]]))
+    objective, step_runner = Halves(), GraphedStep(EagerStep(nullcontext))
+    canvas = SplitLayout(8).make_canvas(RaggedRows.from_lists([[1, 2]]), RaggedRows.from_lists([[1, 2]]))
     given = MicroBatch(canvas, torch.arange(1), torch.tensor(0), objective.counts(canvas))
-    for looked in (False, True, True, False, True):
-        objective.watch(looked)
-        run.clear(list(objective.parameters()))
-        means = run(objective, given).means
-        assert means.keys() == ({"error", "size"} if looked else {"error"})
+    for is_logged in (False, True, True, False, True):
+        objective.log_terms(is_logged)
+        step_runner.clear_gradients(list(objective.parameters()))
+        means = step_runner(objective, given).means
+        assert means.keys() == ({"error", "size"} if is_logged else {"error"})
         gradient = objective.tables[0].grad
         assert gradient is not None
         error = objective.tables[0].detach() - torch.arange(9)  # half the gradient of its square, of two
@@ -177,25 +183,25 @@ def test_a_recording_has_the_terms_that_somebody_looks_at(monkeypatch: pytest.Mo
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_graphs_are_the_same_whenever_they_were_recorded(tokenizer: Tokenizer) -> None:
     """Graphs that were recorded in a run before give the dropout of graphs that are recorded in this one."""
-    run = Recorded(Plain(nullcontext))
-    system, objective = made("difformer", tokenizer, "cuda", 0.3)
-    feed, keys = feed_of(system, "cuda"), torch.arange(4, device="cuda")
+    step_runner = GraphedStep(EagerStep(nullcontext))
+    model, objective = build_small("difformer", tokenizer, "cuda", 0.3)
+    batches, keys = make_batches(model, "cuda"), torch.arange(4, device="cuda")
     objective.train()
     means = []
     for _ in range(2):  # the first records
         torch.manual_seed(1)
-        run.clear(list(system.parameters()))
-        canvas = feed(2)[0]
+        step_runner.clear_gradients(list(model.parameters()))
+        canvas = batches(2)[0]
         given = MicroBatch(canvas, keys, torch.tensor(3), objective.counts(canvas))
-        means.append({name: float(value) for name, value in run(objective, given).means.items()})
+        means.append({name: float(value) for name, value in step_runner(objective, given).means.items()})
     assert means[0] == means[1]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("name", LEARNED)
+@pytest.mark.parametrize("name", GRAPHABLE_RECIPES)
 def test_graphs_train_as_plain_passes(name: str, tokenizer: Tokenizer) -> None:
-    losses, weights = trained(name, tokenizer, Recorded(Plain(nullcontext)), "cuda")
-    expected, others = trained(name, tokenizer, Plain(nullcontext), "cuda")
+    losses, weights = train_small(name, tokenizer, GraphedStep(EagerStep(nullcontext)), "cuda")
+    expected, others = train_small(name, tokenizer, EagerStep(nullcontext), "cuda")
     assert losses == pytest.approx(expected, rel=1e-3)
     for key, value in others.items():
         assert torch.allclose(weights[key].double(), value.double(), atol=1e-3), key

@@ -11,32 +11,34 @@ import torch
 
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.training.loop import evaluate_loss
-from noise2text.training.step_runner import Plain
+from noise2text.training.step_runner import EagerStep
 
-from .stepping import LEARNED, feed_of, made, trained
+from .stepping import GRAPHABLE_RECIPES, build_small, make_batches, train_small
 
 
-@pytest.mark.parametrize("name", LEARNED)
+@pytest.mark.parametrize("name", GRAPHABLE_RECIPES)
 def test_who_looks_changes_nothing_that_is_learned(name: str, tokenizer: Tokenizer) -> None:
     """Not a bit of the weights, the times' history or the schedule, with dropout."""
 
-    def seen_at(looked: Callable[[int], bool]) -> tuple[list[float], dict[str, Any]]:
-        return trained(name, tokenizer, Plain(nullcontext), "cpu", dropout=0.3, looked=looked)
+    def train_logged_at(is_logged: Callable[[int], bool]) -> tuple[list[float], dict[str, Any]]:
+        return train_small(name, tokenizer, EagerStep(nullcontext), "cpu", dropout=0.3, is_logged=is_logged)
 
-    losses, state = seen_at(lambda step: True)
-    for looked in (lambda step: False, lambda step: step % 3 == 0):
-        found, others = seen_at(looked)
+    losses, state = train_logged_at(lambda step: True)
+    for is_logged in (lambda step: False, lambda step: step % 3 == 0):
+        found, others = train_logged_at(is_logged)
         assert found == losses
         assert all(torch.equal(others[key], value) for key, value in state.items())
 
 
 def test_what_is_only_watched_leaves_nothing_for_gradients(tokenizer: Tokenizer) -> None:
     """DiffuSeq rounds z₀ to learn and ẑ₀ to be looked at: the second is not kept for a backward pass."""
-    system, objective = made("diffuseq", tokenizer, "cpu")
-    canvas = feed_of(system, "cpu")(1)[0]
-    tallies = objective(canvas, objective.draw(canvas, torch.arange(4), torch.tensor(3)))
-    assert {name for name, tally in tallies.items() if tally.value.requires_grad} == set(objective.weights)
-    assert {"nll", "nll_text"} == tallies.keys() - objective.weights.keys()
+    model, objective = build_small("diffuseq", tokenizer, "cpu")
+    canvas = make_batches(model, "cpu")(1)[0]
+    token_losses = objective(canvas, objective.draw(canvas, torch.arange(4), torch.tensor(3)))
+    assert {name for name, token_loss in token_losses.items() if token_loss.values.requires_grad} == set(
+        objective.weights
+    )
+    assert {"nll", "nll_text"} == token_losses.keys() - objective.weights.keys()
 
 
 @pytest.mark.parametrize(
@@ -54,8 +56,8 @@ def test_what_is_only_watched_leaves_nothing_for_gradients(tokenizer: Tokenizer)
 def test_where_nobody_looks_only_what_costs_and_teaches_nothing_is_left_out(
     name: str, left_out: set[str], tokenizer: Tokenizer
 ) -> None:
-    system, objective = made(name, tokenizer, "cpu")
-    canvas = feed_of(system, "cpu")(1)[0]
+    model, objective = build_small(name, tokenizer, "cpu")
+    canvas = make_batches(model, "cpu")(1)[0]
     valid = evaluate_loss(objective, [canvas], seed=0)
     objective.train()
 
@@ -64,7 +66,7 @@ def test_where_nobody_looks_only_what_costs_and_teaches_nothing_is_left_out(
 
     everything = terms()
     assert everything == set(objective.counts(canvas))
-    objective.watch(False)
-    assert objective.idle == left_out
+    objective.log_terms(False)
+    assert objective.skipped_terms == left_out
     assert terms() == everything - left_out
     assert evaluate_loss(objective, [canvas], seed=0) == valid  # validation looks

@@ -3,7 +3,7 @@
 A step is about a hundred small kernels, and launching one costs more than running it. Since a step needs
 only its number, and finds its factors, its noise and its canvas on the device (`diffusion/walk.py`), the very
 function that runs elsewhere is recorded here; nothing is written twice. Batches and lengths are rounded up to
-few values (`batch_size`, `width`), so that few graphs serve all texts.
+few values (`round_up_batch`, `round_up_length`), so that few graphs serve all texts.
 """
 
 from __future__ import annotations
@@ -18,55 +18,74 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from noise2text.core.random import gaussian
+from noise2text.core.random import gaussian_noise
 from noise2text.data.layouts.canvas import Source
-from noise2text.diffusion.sampler import Lay, Path, Spot, Stepper, go, start
-from noise2text.nn.denoiser import Denoiser, Estimate, Held, Memory
-from noise2text.nn.embeddings import Space
+from noise2text.diffusion.sampler import (
+    BuildStepTable,
+    SamplerState,
+    StepFunction,
+    StepTable,
+    initial_state,
+    step,
+)
+from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate
+from noise2text.nn.embeddings import TokenEmbedding
 
-__all__ = ["Captures", "Graph", "batch_size", "copied", "fill", "shapes", "which", "who", "width"]
+__all__ = [
+    "CudaGraph",
+    "GraphCache",
+    "clone_tensors",
+    "copy_tensors",
+    "denoiser_key",
+    "round_up_batch",
+    "round_up_length",
+    "schedule_key",
+    "shapes_of",
+]
 
-KEPT = 96  # graphs, and paths, after which the one not used for longest is forgotten
-LEAP = 5  # steps that one graph takes, where so many are asked for: between two graphs a GPU rests a while
-AHEAD = 4 * LEAP  # steps whose noise is drawn at once,
-NOISE = 1 << 26  # unless these are more numbers than this
-LONGEST = 2048  # steps that a recorded walk has room for, unless more are asked for
-MANY = 64  # rows from which attention takes another kernel
-WARM = 2  # runs before recording, in which libraries set themselves up
+MAX_GRAPHS = 96  # graphs, and paths, after which the one not used for longest is forgotten
+STEPS_PER_GRAPH = (
+    5  # steps that one graph takes, where so many are asked for: between two graphs a GPU rests a while
+)
+NOISE_STEPS = 4 * STEPS_PER_GRAPH  # steps whose noise is drawn at once,
+MAX_NOISE_NUMBERS = 1 << 26  # unless these are more numbers than this
+MAX_STEPS = 2048  # steps that a recorded walk has room for, unless more are asked for
+MANY_ROWS = 64  # rows from which attention takes another kernel
+WARMUP_RUNS = 2  # runs before recording, in which libraries set themselves up
 
 T = TypeVar("T")
 
 
-def batch_size(sentences: int) -> int:
+def round_up_batch(sentences: int) -> int:
     """The number of sentences, rounded up to a power of two."""
     return 1 << (sentences - 1).bit_length()
 
 
-def width(length: int, longest: int) -> int:
+def round_up_length(length: int, longest: int) -> int:
     """The length, rounded up to a multiple of 4, or of an eighth of the power of two above it."""
     step = max(4, (1 << (length - 1).bit_length()) // 8)
     return max(length, min(longest, -(-length // step) * step))
 
 
-class Reader(Protocol):
+class SourceEncoder(Protocol):
     """What reads a source before it writes: a denoiser, or a writer."""
 
-    space: Space
+    embedding: TokenEmbedding
 
-    def read(self, source: Source) -> Memory:
+    def encode(self, source: Source) -> EncoderOutput:
         """What is kept of the sources."""
 
 
-class Graph(Generic[T]):
+class CudaGraph(Generic[T]):
     """A function of tensors, recorded; its inputs and its output keep their places in memory."""
 
     def __init__(self, function: Callable[[], T], *, pool: Any) -> None:
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(WARM):
+        side_stream = torch.cuda.Stream()
+        side_stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side_stream):
+            for _ in range(WARMUP_RUNS):
                 function()
-        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.current_stream().wait_stream(side_stream)
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph, pool=pool):
             self.output = function()
@@ -77,163 +96,195 @@ class Graph(Generic[T]):
         return self.output
 
 
-class _Recorded(Generic[T]):
+class _GraphedFunction(Generic[T]):
     """A function of a dataclass of tensors, recorded."""
 
-    def __init__(self, function: Callable[[Any], T], given: Any, pool: Any) -> None:
-        self.given = copied(given)
-        self.graph = Graph(lambda: function(self.given), pool=pool)
+    def __init__(self, function: Callable[[Any], T], inputs: Any, pool: Any) -> None:
+        self.inputs = clone_tensors(inputs)
+        self.graph = CudaGraph(lambda: function(self.inputs), pool=pool)
 
-    def __call__(self, given: Any) -> T:
-        fill(self.given, given)
-        result: T = copied(self.graph())  # others may be asked before this answer is used
+    def __call__(self, inputs: Any) -> T:
+        copy_tensors(self.inputs, inputs)
+        result: T = clone_tensors(self.graph())  # others may be asked before this answer is used
         return result
 
 
-class _Walk:
+class _GraphedSampler:
     """A step down, recorded, with all that it looks at; the noise of several steps is drawn at once."""
 
     def __init__(
-        self, denoiser: Denoiser, memory: Memory, held: Held, keys: Tensor, path: Path, pool: Any
+        self,
+        denoiser: Denoiser,
+        encoded: EncoderOutput,
+        constraint: Constraint,
+        keys: Tensor,
+        step_table: StepTable,
+        pool: Any,
     ) -> None:
-        self.denoiser, self.memory, self.held, self.keys = (
+        self.denoiser, self.encoded, self.constraint, self.keys = (
             denoiser,
-            copied(memory),
-            copied(held),
+            clone_tensors(encoded),
+            clone_tensors(constraint),
             keys.clone(),
         )
-        room = max(LONGEST, len(path))
-        self.path = Path(*(part.new_zeros(room, *part.shape[1:]) for part in path.parts))
-        self.last = self.path  # what was put into it
-        self.number = torch.zeros(1, dtype=torch.long, device=keys.device)
-        self.spot = start(held)
-        self.ahead = max(1, min(AHEAD, NOISE // held.given.numel()))
-        self.taken = 0
-        self.draw = Graph(self._draw, pool=pool)
-        self.step, self.leap = Graph(self._go, pool=pool), Graph(self._leap, pool=pool)
+        room = max(MAX_STEPS, len(step_table))
+        self.step_table = StepTable(*(part.new_zeros(room, *part.shape[1:]) for part in step_table.tensors))
+        self.loaded_table = self.step_table  # what was put into it
+        self.step_index = torch.zeros(1, dtype=torch.long, device=keys.device)
+        self.state = initial_state(constraint)
+        self.noise_steps = max(1, min(NOISE_STEPS, MAX_NOISE_NUMBERS // constraint.given.numel()))
+        self.steps_taken = 0
+        self.draw = CudaGraph(self._draw, pool=pool)
+        self.step, self.multi_step = (
+            CudaGraph(self._run_step, pool=pool),
+            CudaGraph(self._run_steps, pool=pool),
+        )
 
     def _draw(self) -> Tensor:
         """The noise of the next steps."""
-        numbers = self.number + torch.arange(self.ahead, device=self.number.device)
-        return gaussian(self.keys, numbers[:, None], *self.held.given.shape[1:])
+        numbers = self.step_index + torch.arange(self.noise_steps, device=self.step_index.device)
+        return gaussian_noise(self.keys, numbers[:, None], *self.constraint.given.shape[1:])
 
-    def _go(self) -> Tensor:
+    def _run_step(self) -> Tensor:
         """One step, whose end is put where it began; returns the network's last states."""
-        noise = self.draw.output.index_select(0, self.number % self.ahead)[0]
-        row = self.path.at(self.number)
-        with sdpa_kernel(_attention(len(self.keys))):
-            spot = go(self.denoiser, self.memory, self.held, noise, row, self.spot)
-        self.spot.before.copy_(spot.before)  # first: it is the estimate that is now overwritten
-        self.spot.estimate.mean.copy_(spot.estimate.mean)
-        self.spot.z.copy_(spot.z)
-        self.number.add_(1)
-        return spot.estimate.hidden
+        noise = self.draw.output.index_select(0, self.step_index % self.noise_steps)[0]
+        row = self.step_table.row(self.step_index)
+        with sdpa_kernel(_attention_backends(len(self.keys))):
+            state = step(self.denoiser, self.encoded, self.constraint, noise, row, self.state)
+        self.state.previous.copy_(state.previous)  # first: it is the estimate that is now overwritten
+        self.state.estimate.z0.copy_(state.estimate.z0)
+        self.state.z.copy_(state.z)
+        self.step_index.add_(1)
+        return state.estimate.hidden
 
-    def _leap(self) -> Tensor:
+    def _run_steps(self) -> Tensor:
         """Several steps."""
-        return [self._go() for _ in range(LEAP)][-1]
+        return [self._run_step() for _ in range(STEPS_PER_GRAPH)][-1]
 
-    def begin(self, memory: Memory, held: Held, keys: Tensor, path: Path) -> Stepper:
+    def reset(
+        self, encoded: EncoderOutput, constraint: Constraint, keys: Tensor, step_table: StepTable
+    ) -> StepFunction:
         """Put a new walk in the place of the last one."""
-        fill((self.memory, self.held, self.keys), (memory, held, keys))
-        if path is not self.last:
-            for mine, theirs in zip(self.path.parts, path.parts, strict=True):
-                mine[: len(path)].copy_(theirs)
-        torch._foreach_zero_([self.number, self.spot.z, self.spot.estimate.mean, self.spot.before])
-        self.last, self.taken = path, 0
+        copy_tensors((self.encoded, self.constraint, self.keys), (encoded, constraint, keys))
+        if step_table is not self.loaded_table:
+            for mine, theirs in zip(self.step_table.tensors, step_table.tensors, strict=True):
+                mine[: len(step_table)].copy_(theirs)
+        torch._foreach_zero_([self.step_index, self.state.z, self.state.estimate.z0, self.state.previous])
+        self.loaded_table, self.steps_taken = step_table, 0
         return self._step
 
-    def _step(self, count: int) -> Spot:
-        end = self.taken + count
-        while self.taken < end:
-            if self.taken % self.ahead == 0:
+    def _step(self, count: int) -> SamplerState:
+        end = self.steps_taken + count
+        while self.steps_taken < end:
+            if self.steps_taken % self.noise_steps == 0:
                 self.draw()
-            drawn = self.ahead - self.taken % self.ahead
-            leaps = min(drawn, end - self.taken) >= LEAP
-            hidden = self.leap() if leaps else self.step()
-            self.taken += LEAP if leaps else 1
-        return Spot(self.spot.z, Estimate(self.spot.estimate.mean, hidden), self.spot.before)
+            drawn = self.noise_steps - self.steps_taken % self.noise_steps
+            takes_several = min(drawn, end - self.steps_taken) >= STEPS_PER_GRAPH
+            hidden = self.multi_step() if takes_several else self.step()
+            self.steps_taken += STEPS_PER_GRAPH if takes_several else 1
+        return SamplerState(self.state.z, Estimate(self.state.estimate.z0, hidden), self.state.previous)
 
 
-class Captures:
+class GraphCache:
     """The recorded graphs of a system, by the denoiser and the shapes that they are for."""
 
     def __init__(self) -> None:
         self.graphs: OrderedDict[Hashable, Any] = OrderedDict()
-        self.paths: OrderedDict[Hashable, Path] = OrderedDict()
+        self.step_tables: OrderedDict[Hashable, StepTable] = OrderedDict()
         self.pools: dict[str, Any] = {}  # graphs of one kind never run at the same time: they share memory
 
-    def read(self, denoiser: Reader, source: Source) -> Memory:
+    def encode(self, denoiser: SourceEncoder, source: Source) -> EncoderOutput:
         """What the denoiser, or a writer, keeps of the sources."""
-        name = ("read", who(denoiser))
-        if (*name, *shapes(source)) not in self.graphs:
-            memory = denoiser.read(source)
-            if not memory.keys.numel():  # the source is on the canvas: there is nothing to record
-                return memory
-        return self.call(name, denoiser.read, source)
+        name = ("read", denoiser_key(denoiser))
+        if (*name, *shapes_of(source)) not in self.graphs:
+            encoded = denoiser.encode(source)
+            if not encoded.keys.numel():  # the source is on the canvas: there is nothing to record
+                return encoded
+        return self.run(name, denoiser.encode, source)
 
-    def call(self, name: tuple[Hashable, ...], function: Callable[[Any], T], given: Any) -> T:
+    def run(self, name: tuple[Hashable, ...], function: Callable[[Any], T], inputs: Any) -> T:
         """A function's answer to a dataclass of tensors; the name tells what it does with them."""
-        recorded: _Recorded[T] = self.find(
-            (*name, *shapes(given)), lambda pool: _Recorded(function, given, pool)
+        recorded: _GraphedFunction[T] = self.get_or_capture(
+            (*name, *shapes_of(inputs)), lambda pool: _GraphedFunction(function, inputs, pool)
         )
-        return recorded(given)
+        return recorded(inputs)
 
-    def lay(self, lay: Lay, *what: Hashable) -> Lay:
+    def build_step_table(self, build_step_table: BuildStepTable, *key: Hashable) -> BuildStepTable:
         """The same paths, each made once for all walks that go down the same schedule in the same way."""
 
-        def laid(
+        def build(
             denoiser: Denoiser, schedule: nn.Module, times: Tensor, length: int, device: torch.device
-        ) -> Path:
-            name = (*what, who(denoiser), _age(denoiser), tuple(times.tolist()), length, *which(schedule))
-            if name not in self.paths:
-                self.paths[name] = lay(denoiser, schedule, times, length, device)
-            return _kept(self.paths, name)
+        ) -> StepTable:
+            name = (
+                *key,
+                denoiser_key(denoiser),
+                _time_embedder_version(denoiser),
+                tuple(times.tolist()),
+                length,
+                *schedule_key(schedule),
+            )
+            if name not in self.step_tables:
+                self.step_tables[name] = build_step_table(denoiser, schedule, times, length, device)
+            return _touch_and_evict(self.step_tables, name)
 
-        return laid
+        return build
 
-    def prepare(self, denoiser: Denoiser, memory: Memory, held: Held, keys: Tensor, path: Path) -> Stepper:
+    def prepare(
+        self,
+        denoiser: Denoiser,
+        encoded: EncoderOutput,
+        constraint: Constraint,
+        keys: Tensor,
+        step_table: StepTable,
+    ) -> StepFunction:
         """The steps of a walk, in the place of `walk.eager`."""
-        sizes = (*shapes(memory), *shapes(held), path.table.shape[1:], max(LONGEST, len(path)))
-        name = ("walk", who(denoiser), *sizes)
-        walk: _Walk = self.find(name, lambda pool: _Walk(denoiser, memory, held, keys, path, pool))
-        return walk.begin(memory, held, keys, path)
+        sizes = (
+            *shapes_of(encoded),
+            *shapes_of(constraint),
+            step_table.table.shape[1:],
+            max(MAX_STEPS, len(step_table)),
+        )
+        name = ("walk", denoiser_key(denoiser), *sizes)
+        walk: _GraphedSampler = self.get_or_capture(
+            name, lambda pool: _GraphedSampler(denoiser, encoded, constraint, keys, step_table, pool)
+        )
+        return walk.reset(encoded, constraint, keys, step_table)
 
-    def find(self, name: tuple[Hashable, ...], make: Callable[[Any], Any]) -> Any:
+    def get_or_capture(self, name: tuple[Hashable, ...], make: Callable[[Any], Any]) -> Any:
         """What was recorded under this name, or is made now; names of one kind begin alike."""
         if name not in self.graphs:
             pool = self.pools.setdefault(str(name[0]), torch.cuda.graph_pool_handle())
             self.graphs[name] = make(pool)
-        return _kept(self.graphs, name)
+        return _touch_and_evict(self.graphs, name)
 
 
-def _kept(store: OrderedDict[Hashable, T], name: Hashable) -> T:
+def _touch_and_evict(store: OrderedDict[Hashable, T], name: Hashable) -> T:
     """What is stored under a name; only the last to be asked for are kept."""
     store.move_to_end(name)
-    while len(store) > KEPT:
+    while len(store) > MAX_GRAPHS:
         store.popitem(last=False)
     return store[name]
 
 
-def _attention(rows: int) -> list[SDPBackend]:
+def _attention_backends(rows: int) -> list[SDPBackend]:
     """The kernels that attention may use: for many short rows one is twice as fast as the usual choice."""
     others = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-    return others if rows >= MANY else [SDPBackend.CUDNN_ATTENTION, *others]
+    return others if rows >= MANY_ROWS else [SDPBackend.CUDNN_ATTENTION, *others]
 
 
-def who(denoiser: Reader) -> Hashable:
+def denoiser_key(denoiser: SourceEncoder) -> Hashable:
     """Who reads: the wrappers of a denoiser with their numbers, and the weights at the bottom of them."""
     inner = getattr(denoiser, "denoiser", None)
     if isinstance(inner, Denoiser):
         plain = (item for item in vars(denoiser).items() if isinstance(item[1], int | float | str))
-        return type(denoiser), tuple(plain), who(inner)
-    return id(denoiser), denoiser.space.table.data_ptr()
+        return type(denoiser), tuple(plain), denoiser_key(inner)
+    return id(denoiser), denoiser.embedding.weight.data_ptr()
 
 
-def _age(denoiser: Denoiser) -> Hashable:
+def _time_embedder_version(denoiser: Denoiser) -> Hashable:
     """How often the weights that make a path's ticks were changed: a graph sees it, a kept path does not."""
-    timer = denoiser.timer()
-    return () if timer is None else tuple(map(_version, timer.parameters()))
+    time_embedder = denoiser.time_embedder()
+    return () if time_embedder is None else tuple(map(_version, time_embedder.parameters()))
 
 
 def _version(tensor: Tensor) -> Hashable:
@@ -241,7 +292,7 @@ def _version(tensor: Tensor) -> Hashable:
     return object() if tensor.is_inference() else tensor._version
 
 
-def which(schedule: nn.Module) -> Sequence[Hashable]:
+def schedule_key(schedule: nn.Module) -> Sequence[Hashable]:
     """Which schedule this is: its numbers, where its tables are and how often these were changed."""
     own = chain(schedule.parameters(recurse=False), schedule.buffers(recurse=False))
     tables = [(t.data_ptr(), _version(t)) for t in own]
@@ -250,32 +301,32 @@ def which(schedule: nn.Module) -> Sequence[Hashable]:
         type(schedule).__qualname__,
         *plain,
         *tables,
-        *chain.from_iterable(map(which, schedule.children())),
+        *chain.from_iterable(map(schedule_key, schedule.children())),
     ]
 
 
-def _parts(whole: Any) -> Sequence[Any]:
+def _fields(whole: Any) -> Sequence[Any]:
     """The parts of a tuple or a dataclass, in their order."""
     return whole if isinstance(whole, tuple) else [getattr(whole, each.name) for each in fields(whole)]
 
 
 def _tensors(parts: Any) -> Iterator[Tensor]:
     """The tensors of a tuple or a dataclass, and of those within it."""
-    for part in _parts(parts):
+    for part in _fields(parts):
         yield from [part] if isinstance(part, Tensor) else _tensors(part)
 
 
-def shapes(parts: Any) -> Sequence[Hashable]:
+def shapes_of(parts: Any) -> Sequence[Hashable]:
     """The shapes and types of a tuple's or a dataclass's tensors."""
     return [(tensor.shape, tensor.dtype) for tensor in _tensors(parts)]
 
 
-def copied(parts: Any) -> Any:
+def clone_tensors(parts: Any) -> Any:
     """The same tuple or dataclass with tensors of its own."""
-    own = [part.clone() if isinstance(part, Tensor) else copied(part) for part in _parts(parts)]
+    own = [part.clone() if isinstance(part, Tensor) else clone_tensors(part) for part in _fields(parts)]
     return tuple(own) if isinstance(parts, tuple) else type(parts)(*own)
 
 
-def fill(parts: Any, others: Any) -> None:
+def copy_tensors(parts: Any, others: Any) -> None:
     """Put the tensors of another tuple or dataclass into the places of this one's."""
     torch._foreach_copy_(list(_tensors(parts)), list(_tensors(others)))

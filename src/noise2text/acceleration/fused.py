@@ -27,47 +27,47 @@ from torch.nn.functional import layer_norm
 from torch.nn.functional import linear as plain_linear
 
 from noise2text.core.devices import has_triton
-from noise2text.core.random import channels, polar
-from noise2text.nn.embeddings import Product, Scores
+from noise2text.core.random import box_muller, channel_offsets
+from noise2text.nn.embeddings import LazyLogits, ProjectedLogits
 
 __all__ = [
-    "ALIGNED",
-    "WIDEST_NORM",
-    "activated",
+    "ALIGNMENT",
+    "MAX_NORM_WIDTH",
     "add_norm",
-    "is_fused",
-    "kept",
+    "bias_activation",
+    "deferred_bias",
+    "dropout_mask",
+    "has_kernel",
     "linear",
+    "linear_qkv",
+    "nll_and_mean",
     "normal",
-    "postponed",
-    "spell",
-    "surprises",
-    "thirds",
+    "token_nll",
 ]
 
-ALIGNED = 64
+ALIGNMENT = 64
 """Tensor cores are slow where a row is no multiple of 8 numbers; whole tiles of a product have 64 or more."""
 
-WIDEST, FEWEST = 256, 8192
+MAX_KERNEL_CHANNELS, MIN_KERNEL_ROWS = 256, 8192
 """The most channels, and the fewest rows, for which surprises are computed without writing logits: a tile has
 room for no more, and fewer do not keep a GPU busy."""
 
-WIDEST_NORM = 1024
+MAX_NORM_WIDTH = 1024
 """The widest rows that our own kernel normalises: they are to fit into its registers."""
 
-VARIANTS = 256
+RECOMPILE_LIMIT = 256
 """How often one function is compiled at the most."""
 
 
-def postponed(linear: nn.Module, x: Tensor) -> Tensor | None:
+def deferred_bias(linear: nn.Module, x: Tensor) -> Tensor | None:
     """The bias of a linear layer, if its product with x may be made without it, for what follows to add."""
-    if not (type(linear).forward is nn.Linear.forward and linear.training and _has_epilogues(x)):
+    if not (type(linear).forward is nn.Linear.forward and linear.training and _can_fuse_bias(x)):
         return None
     bias = linear.bias
     return bias if isinstance(bias, Tensor) else None
 
 
-def _has_epilogues(x: Tensor) -> bool:
+def _can_fuse_bias(x: Tensor) -> bool:
     """Whether our kernels follow products with x, and add their biases."""
     return (
         x.is_cuda
@@ -84,69 +84,71 @@ def add_norm(
     bias: Tensor,
     *,
     eps: float,
-    rate: float,
-    shift: Tensor | None = None,
+    dropout_rate: float,
+    input_bias: Tensor | None = None,
 ) -> Tensor:
     """LayerNorm(x + dropout(y + shift)) over the last dimension, in the type that products have here."""
-    seeds = torch.randint(-(2**31), 2**31, (2,), dtype=torch.int32, device=x.device) if rate else None
+    seeds = torch.randint(-(2**31), 2**31, (2,), dtype=torch.int32, device=x.device) if dropout_rate else None
     dtype, width = _product_type(y), x.shape[-1]
-    if width <= WIDEST_NORM and _has_epilogues(x):
+    if width <= MAX_NORM_WIDTH and _can_fuse_bias(x):
         from noise2text.acceleration import triton_norms as ours
 
-        given, dropout = (x, y.expand_as(x), shift), ours.Dropout(rate, seeds)
+        given, dropout = (x, y.expand_as(x), input_bias), ours.Dropout(dropout_rate, seeds)
         return ours.add_norm(*given, weight=weight, bias=bias, eps=eps, dropout=dropout, dtype=dtype)
-    rows = _open(x), _open((y if shift is None else y + shift).expand_as(x))
-    out: Tensor = _compiled(_add_norm)(*rows, weight, bias, seeds, eps, rate, dtype)
+    rows = _dynamic_rows(x), _dynamic_rows((y if input_bias is None else y + input_bias).expand_as(x))
+    out: Tensor = _compile(_add_norm)(*rows, weight, bias, seeds, eps, dropout_rate, dtype)
     return out.view_as(x)
 
 
-def spell(scores: Scores, tokens: Tensor) -> tuple[Tensor, Tensor]:
+def token_nll(scores: LazyLogits, tokens: Tensor) -> tuple[Tensor, Tensor]:
     """As `diffusion.losses.spell`; what aligns the product has no part in any surprise, and no gradient."""
-    if isinstance(scores, Product) and _tiled(scores):
+    if isinstance(scores, ProjectedLogits) and _fits_vocabulary_kernel(scores):
         from noise2text.acceleration import triton_cross_entropy as vocabulary_kernels
 
         rows, dtype = scores.states.flatten(0, -2), _product_type(scores.weight)
-        at, mean = vocabulary_kernels.surprises(
+        at, mean = vocabulary_kernels.nll_and_mean(
             rows, scores.weight, scores.bias, tokens=tokens.flatten(), dtype=dtype
         )
         return at.view_as(tokens), mean.view_as(tokens)
-    return surprises(scores.aligned(ALIGNED, linear), tokens, vocabulary=scores.vocabulary)
+    return nll_and_mean(scores.padded_logits(ALIGNMENT, linear), tokens, vocabulary=scores.vocabulary)
 
 
-def _tiled(scores: Product) -> bool:
+def _fits_vocabulary_kernel(scores: ProjectedLogits) -> bool:
     """Whether these scores suit the kernels that never write them down."""
     states = scores.states
     return (
         states.is_cuda
         and has_triton()
         and _product_type(scores.weight) == torch.bfloat16
-        and states.shape[-1] <= WIDEST
-        and states.shape[:-1].numel() >= FEWEST
+        and states.shape[-1] <= MAX_KERNEL_CHANNELS
+        and states.shape[:-1].numel() >= MIN_KERNEL_ROWS
         and torch.cuda.get_device_capability(states.device) >= (8, 0)
     )
 
 
-def surprises(logits: Tensor, tokens: Tensor, *, vocabulary: int | None = None) -> tuple[Tensor, Tensor]:
+def nll_and_mean(logits: Tensor, tokens: Tensor, *, vocabulary: int | None = None) -> tuple[Tensor, Tensor]:
     """As `diffusion.losses.surprises`, of the first so many logits."""
     size = vocabulary or logits.shape[-1]
-    at, mean = _compiled(_surprises)(_open(logits), _open(tokens[..., None]), size)
+    at, mean = _compile(_nll_and_mean)(_dynamic_rows(logits), _dynamic_rows(tokens[..., None]), size)
     return at.view_as(tokens), mean.view_as(tokens)
 
 
-def activated(activation: nn.Module, x: Tensor, shift: Tensor | None = None) -> Tensor:
+def bias_activation(activation: nn.Module, x: Tensor, input_bias: Tensor | None = None) -> Tensor:
     """What the activation makes of x + shift."""
-    if not is_fused(activation):
-        out: Tensor = activation(x if shift is None else x + shift)
+    if not has_kernel(activation):
+        out: Tensor = activation(x if input_bias is None else x + input_bias)
         return out
-    if shift is not None and _has_epilogues(x):
+    if input_bias is not None and _can_fuse_bias(x):
         from noise2text.acceleration import triton_activations as activation_kernels
 
-        return activation_kernels.activated(x, shift, smooth=isinstance(activation, nn.GELU))
-    made: Tensor = _compiled(_ACTIVATIONS[type(activation)])(_open(x if shift is None else x + shift))
+        return activation_kernels.bias_activation(x, input_bias, is_gelu=isinstance(activation, nn.GELU))
+    made: Tensor = _compile(_ACTIVATIONS[type(activation)])(
+        _dynamic_rows(x if input_bias is None else x + input_bias)
+    )
     return made.view_as(x)
 
 
-def is_fused(activation: nn.Module) -> bool:
+def has_kernel(activation: nn.Module) -> bool:
     """Whether there is a kernel for this activation."""
     return type(activation) in _ACTIVATIONS and getattr(activation, "approximate", "none") == "none"
 
@@ -180,23 +182,23 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensors
-        on_x, on_weight, on_bias = ctx.needs_input_grad
+        grad_x, grad_weight, grad_bias = ctx.needs_input_grad
         rows = gradient.flatten(0, -2)
         return (
-            (rows @ weight).view_as(x) if on_x else None,
-            rows.t() @ x.flatten(0, -2) if on_weight else None,
-            _column_sums(rows) if on_bias else None,
+            (rows @ weight).view_as(x) if grad_x else None,
+            rows.t() @ x.flatten(0, -2) if grad_weight else None,
+            _column_sums(rows) if grad_bias else None,
         )
 
 
-def thirds(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def linear_qkv(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """x · Wᵀ + b in three equal parts of its last dimension."""
     dtype = _product_type(x)
-    out: tuple[Tensor, Tensor, Tensor] = _Thirds.apply(x.to(dtype), weight.to(dtype), bias)
+    out: tuple[Tensor, Tensor, Tensor] = _LinearQKV.apply(x.to(dtype), weight.to(dtype), bias)
     return out
 
 
-class _Thirds(torch.autograd.Function):
+class _LinearQKV(torch.autograd.Function):
     """The gradients of the parts are laid side by side, and summed for the bias on the way."""
 
     @staticmethod
@@ -207,20 +209,20 @@ class _Thirds(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor]:
         x, weight = ctx.saved_tensors
-        rows, sums = _side_by_side([gradient.flatten(0, -2) for gradient in gradients])
-        on_x, on_weight, _ = ctx.needs_input_grad
+        rows, sums = _concat_with_column_sums([gradient.flatten(0, -2) for gradient in gradients])
+        grad_x, grad_weight, _ = ctx.needs_input_grad
         return (
-            (rows @ weight).view_as(x) if on_x else None,
-            rows.t() @ x.flatten(0, -2) if on_weight else None,
+            (rows @ weight).view_as(x) if grad_x else None,
+            rows.t() @ x.flatten(0, -2) if grad_weight else None,
             sums,
         )
 
 
-def _side_by_side(parts: list[Tensor]) -> tuple[Tensor, Tensor]:
+def _concat_with_column_sums(parts: list[Tensor]) -> tuple[Tensor, Tensor]:
     if parts[0].is_cuda and has_triton():
-        from noise2text.acceleration.triton_generation import side_by_side
+        from noise2text.acceleration.triton_generation import concat_with_column_sums
 
-        return side_by_side(*parts)
+        return concat_with_column_sums(*parts)
     rows = torch.cat(parts, dim=-1)
     return rows, _column_sums(rows)
 
@@ -230,26 +232,26 @@ def _column_sums(rows: Tensor) -> Tensor:
         from noise2text.acceleration.triton_generation import column_sums
 
         return column_sums(rows)
-    out: Tensor = _compiled(_summed)(_open(rows))
+    out: Tensor = _compile(_sum_rows)(_dynamic_rows(rows))
     return out
 
 
-def _summed(rows: Tensor) -> Tensor:
+def _sum_rows(rows: Tensor) -> Tensor:
     return rows.sum(0, dtype=torch.float32)
 
 
 def normal(keys: Tensor, dim: int) -> Tensor:
     """As `diffusion.noise.normal`."""
     # The channels are given: numbers that the compiler makes are of 32 bits wherever their range allows it.
-    drawn: Tensor = _compiled(_normal)(_open(keys[..., None]), channels(dim, keys.device), dim)
+    drawn: Tensor = _compile(_normal)(_dynamic_rows(keys[..., None]), channel_offsets(dim, keys.device), dim)
     return drawn.view(*keys.shape, dim)
 
 
-def _normal(keys: Tensor, raised: Tensor, dim: int) -> Tensor:
-    return polar(keys[:, 0], raised)[:, :dim]
+def _normal(keys: Tensor, offsets: Tensor, dim: int) -> Tensor:
+    return box_muller(keys[:, 0], offsets)[:, :dim]
 
 
-def _surprises(logits: Tensor, tokens: Tensor, vocabulary: int) -> tuple[Tensor, Tensor]:
+def _nll_and_mean(logits: Tensor, tokens: Tensor, vocabulary: int) -> tuple[Tensor, Tensor]:
     x = logits[:, :vocabulary].float()  # (N, V)
     peak = x.detach().amax(-1, keepdim=True)
     whole = (peak + (x - peak).exp().sum(-1, keepdim=True).log())[:, 0]
@@ -264,15 +266,19 @@ def _add_norm(
     bias: Tensor,
     seeds: Tensor | None,
     eps: float,
-    rate: float,
+    dropout_rate: float,
     dtype: torch.dtype,
 ) -> Tensor:
-    y_kept = y.float() if seeds is None else torch.where(kept(y, seeds, rate), y.float() / (1 - rate), 0)
+    y_kept = (
+        y.float()
+        if seeds is None
+        else torch.where(dropout_mask(y, seeds, dropout_rate), y.float() / (1 - dropout_rate), 0)
+    )
     total = x.float() + y_kept
     return layer_norm(total, total.shape[-1:], weight, bias, eps).to(dtype)
 
 
-def kept(y: Tensor, seeds: Tensor, rate: float) -> Tensor:
+def dropout_mask(y: Tensor, seeds: Tensor, dropout_rate: float) -> Tensor:
     """Which of the numbers (N, W) dropout keeps: a hash of the place and two seeds, in 32 bits.
 
     The compiler's own generator takes a hundred operations a number, this one a dozen: it is to hide behind
@@ -280,12 +286,12 @@ def kept(y: Tensor, seeds: Tensor, rate: float) -> Tensor:
     them, so that no two masks are the same one shifted.
     """
     rows, width = y.shape
-    places = torch.arange(rows, dtype=torch.int32, device=y.device)[:, None] * width
-    bits = places + torch.arange(width, dtype=torch.int32, device=y.device) + seeds[0]
+    position_indices = torch.arange(rows, dtype=torch.int32, device=y.device)[:, None] * width
+    bits = position_indices + torch.arange(width, dtype=torch.int32, device=y.device) + seeds[0]
     bits = (bits ^ _shift(bits, 16)) * 0x7FEB352D ^ seeds[1]
     bits = (bits ^ _shift(bits, 15)) * _signed(0x846CA68B)
     bits = bits ^ _shift(bits, 16)
-    return bits >= round(rate * 2**32) - 2**31
+    return bits >= round(dropout_rate * 2**32) - 2**31
 
 
 def _signed(number: int) -> int:
@@ -304,7 +310,7 @@ def _product_type(x: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 
 
-def _open(x: Tensor) -> Tensor:
+def _dynamic_rows(x: Tensor) -> Tensor:
     """The rows (N, ·) of a tensor, their number left open."""
     rows = x.flatten(0, -2)
     if len(rows) > 1:  # one row is a case of its own to the compiler
@@ -313,8 +319,8 @@ def _open(x: Tensor) -> Tensor:
 
 
 @functools.cache
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
     compiled: Callable[..., Any] = torch.compile(function, fullgraph=True, dynamic=False)
     # Widths, rates and types are compiled for one by one; a process may train many models.
-    patient: Callable[..., Any] = torch._dynamo.config.patch(recompile_limit=VARIANTS)(compiled)
-    return patient
+    with_limit: Callable[..., Any] = torch._dynamo.config.patch(recompile_limit=RECOMPILE_LIMIT)(compiled)
+    return with_limit

@@ -15,10 +15,18 @@ from torch import Tensor, nn
 
 from noise2text.core.errors import Problem
 
-__all__ = ["LARGEST", "Int8Linear", "has_int8", "least", "multiply", "quantise", "round_weights"]
+__all__ = [
+    "INT8_MAX",
+    "Int8Linear",
+    "has_fast_int8",
+    "int8_linear",
+    "min_row_max",
+    "quantize_if_asked",
+    "quantize_linears",
+]
 
-LARGEST = 127
-WORTH = 1 << 17  # weights from which on rounding a layer gains much; smaller models stay as they are
+INT8_MAX = 127
+MIN_WEIGHTS = 1 << 17  # weights from which on rounding a layer gains much; smaller models stay as they are
 
 
 class Int8Linear(nn.Module):
@@ -27,65 +35,67 @@ class Int8Linear(nn.Module):
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
         weight = linear.weight.detach().float()  # (out, in)
-        unit = _unit(weight)
-        counts = (weight / unit).round().to(torch.int8)
+        weight_scale = _scale(weight)
+        quantized = (weight / weight_scale).round().to(torch.int8)
         self.in_features, self.out_features = linear.in_features, linear.out_features
-        self.register_buffer("weight", counts.T.contiguous())  # (in, out), as the product wants it
-        self.register_buffer("unit", unit[:, 0])
+        self.register_buffer("weight", quantized.T.contiguous())  # (in, out), as the product wants it
+        self.register_buffer("weight_scale", weight_scale[:, 0])
         bias = torch.zeros(len(weight)) if linear.bias is None else linear.bias.detach().float()
         self.bias = nn.Parameter(bias, requires_grad=False)
-        self.multiply: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] = multiply
+        self.int8_linear: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] = int8_linear
 
     weight: Tensor
-    unit: Tensor
+    weight_scale: Tensor
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.multiply(x, self.weight, self.unit, self.bias)
+        return self.int8_linear(x, self.weight, self.weight_scale, self.bias)
 
 
-def multiply(x: Tensor, weight: Tensor, unit: Tensor, bias: Tensor) -> Tensor:
+def int8_linear(x: Tensor, weight: Tensor, weight_scale: Tensor, bias: Tensor) -> Tensor:
     """The module's equation, for whole weights (in, out) and their units (out,)."""
     rows = x.flatten(0, -2)  # (R, in)
-    own = _unit(rows)
-    counts = (rows / own).round_().to(torch.int8)
-    return torch.addcmul(bias, torch._int_mm(counts, weight) * own, unit).unflatten(0, x.shape[:-1])
+    row_scale = _scale(rows)
+    quantized = (rows / row_scale).round_().to(torch.int8)
+    return torch.addcmul(bias, torch._int_mm(quantized, weight) * row_scale, weight_scale).unflatten(
+        0, x.shape[:-1]
+    )
 
 
-def _unit(rows: Tensor) -> Tensor:
+def _scale(rows: Tensor) -> Tensor:
     """What one count is worth in each row (R, 1); the largest entry is 127 of them."""
     # The maximum norm says the same, but takes ten times as long.
-    return rows.abs().amax(1, keepdim=True).clamp_(min=least(rows.dtype)) / LARGEST
+    return rows.abs().amax(1, keepdim=True).clamp_(min=min_row_max(rows.dtype)) / INT8_MAX
 
 
-def least(dtype: torch.dtype) -> float:
+def min_row_max(dtype: torch.dtype) -> float:
     """The smallest largest entry of a row: a row of zeros stays one."""
-    return torch.finfo(dtype).tiny * LARGEST
+    return torch.finfo(dtype).tiny * INT8_MAX
 
 
-def has_int8() -> bool:
+def has_fast_int8() -> bool:
     """Whether this CPU multiplies 8-bit numbers faster than others."""
     return bool(torch.cpu._is_vnni_supported())
 
 
-def quantise(module: nn.Module, *, smallest: int = WORTH) -> int:
+def quantize_linears(module: nn.Module, *, min_weights: int = MIN_WEIGHTS) -> int:
     """How many linear layers within the module became 8-bit ones: those of at least so many weights."""
     found = [
         (parent, name, child)
         for parent in module.modules()
         for name, child in parent.named_children()
-        if type(child) is nn.Linear and child.weight.numel() >= smallest
+        if type(child) is nn.Linear and child.weight.numel() >= min_weights
     ]
     for parent, name, child in found:
         setattr(parent, name, Int8Linear(child))
     return len(found)
 
 
-def round_weights(module: nn.Module | None, precision: str, device: torch.device) -> None:
+def quantize_if_asked(module: nn.Module | None, precision: str, device: torch.device) -> None:
     """Make the module's layers 8-bit ones if int8 asks for it, or if auto finds that faster."""
-    if precision == "auto" and module is not None and device.type == "cpu" and has_int8():
-        quantise(module)
+    if precision == "auto" and module is not None and device.type == "cpu" and has_fast_int8():
+        quantize_linears(module)
     if precision != "int8":
         return
     if module is None or device.type != "cpu":
         raise Problem("The precision int8 is for diffusion models on a CPU; use auto or bfloat16 elsewhere.")
-    quantise(module, smallest=1)
+    quantize_linears(module, min_weights=1)

@@ -22,21 +22,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noise2text.acceleration.onnx_operators import call_by_name, translations
+from noise2text.acceleration.onnx_operators import onnx_translations, use_int8_custom_op
 from noise2text.core.errors import Problem
 from noise2text.data.layouts.canvas import Source
-from noise2text.nn.denoiser import Denoiser, Estimate, Held, Level, Memory
+from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
 
-__all__ = ["Graph", "graphs", "onnx_of"]
+__all__ = ["OnnxGraph", "export_onnx", "onnx_graphs"]
 
-LARGEST = 2_000_000_000  # bytes of weights that one ONNX file can hold, with some room
+MAX_WEIGHT_BYTES = 2_000_000_000  # bytes of weights that one ONNX file can hold, with some room
 
 Axes = dict[int, str]
 """The open axes of an input, and what they count."""
 
 
 @dataclass(frozen=True)
-class Graph:
+class OnnxGraph:
     """A function to be written: what computes it, an example of each input, and the names."""
 
     module: nn.Module
@@ -44,14 +44,14 @@ class Graph:
     outputs: tuple[str, ...]
 
 
-class _Free(Held):
+class _Unconstrained(Constraint):
     """What holds nothing: a session's z was held before."""
 
-    def hold(self, x: Tensor) -> Tensor:
+    def apply(self, x: Tensor) -> Tensor:
         return x
 
 
-class _Part(nn.Module):
+class _Exported(nn.Module):
     """A part of a network as a function of tensors alone."""
 
     def __init__(self, network: Denoiser) -> None:
@@ -59,94 +59,115 @@ class _Part(nn.Module):
         self.network = network
 
 
-class _Read(_Part):
+class _Encode(_Exported):
     def forward(self, tokens: Tensor, padding: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        memory = self.network.read(Source(tokens, padding))
-        return memory.states, memory.keys, memory.values
+        encoded = self.network.encode(Source(tokens, padding))
+        return encoded.states, encoded.keys, encoded.values
 
 
-class _CanvasStep(_Part):
+class _CanvasStep(_Exported):
     """A step of a network that finds all on the canvas."""
 
-    def forward(self, z: Tensor, clock: Tensor, padding: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, z: Tensor, timestep: Tensor, padding: Tensor) -> tuple[Tensor, Tensor]:
         rows, hidden = z.flatten(0, 1), padding.flatten(0, 1)
-        nothing = Memory(rows, hidden, rows, rows)
-        return _step(self.network, rows, clock=clock, memory=nothing, padding=hidden, guess=None)
+        nothing = EncoderOutput(rows, hidden, rows, rows)
+        return _step(
+            self.network, rows, timestep=timestep, encoded=nothing, padding=hidden, self_condition=None
+        )
 
 
-class _SourceStep(_Part):
+class _SourceStep(_Exported):
     """A step of a network that looks at the source."""
 
     def forward(
         self,
         z: Tensor,
-        clock: Tensor,
+        timestep: Tensor,
         padding: Tensor,
-        guess: Tensor,
+        self_condition: Tensor,
         source_padding: Tensor,
         keys: Tensor,
         values: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        memory = Memory(keys, source_padding, keys, values)
-        rows, before = z.flatten(0, 1), guess.flatten(0, 1)
+        encoded = EncoderOutput(keys, source_padding, keys, values)
+        rows, before = z.flatten(0, 1), self_condition.flatten(0, 1)
         return _step(
-            self.network, rows, clock=clock, memory=memory, padding=padding.flatten(0, 1), guess=before
+            self.network,
+            rows,
+            timestep=timestep,
+            encoded=encoded,
+            padding=padding.flatten(0, 1),
+            self_condition=before,
         )
 
 
-class _Round(_Part):
+class _Round(_Exported):
     def forward(self, hidden: Tensor) -> Tensor:
         return self.network.logits(Estimate(hidden, hidden))
 
 
 def _step(
-    network: Denoiser, z: Tensor, *, clock: Tensor, memory: Memory, padding: Tensor, guess: Tensor | None
+    network: Denoiser,
+    z: Tensor,
+    *,
+    timestep: Tensor,
+    encoded: EncoderOutput,
+    padding: Tensor,
+    self_condition: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """ẑ₀ and the last states; a network looks at nothing of a level but its clock."""
-    estimate: Estimate = network(z, Level(clock, clock, clock), memory, _Free(z, padding, padding), guess)
-    return estimate.mean, estimate.hidden
+    estimate: Estimate = network(
+        z,
+        NoiseLevel(timestep, timestep, timestep),
+        encoded,
+        _Unconstrained(z, padding, padding),
+        self_condition,
+    )
+    return estimate.z0, estimate.hidden
 
 
 @torch.no_grad()
-def graphs(network: Denoiser, *, clocks: bool) -> dict[str, Graph]:
-    """The graphs of a network by name; `clocks` says whether each position has a clock of its own."""
+def onnx_graphs(network: Denoiser, *, timestep_per_position: bool) -> dict[str, OnnxGraph]:
+    """The graphs of a network by name; `timestep_per_position` says whether each position has a clock of its own."""
     sentences, candidates, length, width = 2, 3, 5, 4  # each axis must be told from the others
     source = Source(
         torch.zeros(sentences, width, dtype=torch.long), torch.zeros(sentences, width, dtype=torch.bool)
     )
-    memory = network.read(source)
-    z = torch.zeros(sentences, candidates, length, network.space.dim)
+    encoded = network.encode(source)
+    z = torch.zeros(sentences, candidates, length, network.embedding.dim)
     rows, there = {0: "sentences", 1: "candidates", 2: "length"}, {0: "sentences", 1: "source_length"}
-    clock = torch.zeros(1, length if clocks else 1)
+    timestep = torch.zeros(1, length if timestep_per_position else 1)
     canvas: dict[str, tuple[Tensor, Axes]] = {
         "z": (z, rows),
-        "clock": (clock, {1: "length"} if clocks else {}),
+        "clock": (timestep, {1: "length"} if timestep_per_position else {}),
         "padding": (torch.zeros(z.shape[:-1], dtype=torch.bool), rows),
     }
-    found: dict[str, Graph] = {}
-    if memory.keys.numel():
+    exported: dict[str, OnnxGraph] = {}
+    if encoded.keys.numel():
         read: dict[str, tuple[Tensor, Axes]] = {
             "tokens": (source.tokens, there),
             "padding": (source.padding, there),
         }
-        found["read"] = Graph(_Read(network), read, ("states", "keys", "values"))
+        exported["read"] = OnnxGraph(_Encode(network), read, ("states", "keys", "values"))
         open_keys = {1: "sentences", 3: "source_length"}
         inputs = canvas | {
             "guess": (z.clone(), rows),
             "source_padding": (source.padding, there),
-            "keys": (memory.keys, open_keys),
-            "values": (memory.values, open_keys),
+            "keys": (encoded.keys, open_keys),
+            "values": (encoded.values, open_keys),
         }
-        found["step"] = Graph(_SourceStep(network), inputs, ("mean", "hidden"))
+        exported["step"] = OnnxGraph(_SourceStep(network), inputs, ("mean", "hidden"))
     else:
-        found["step"] = Graph(_CanvasStep(network), canvas, ("mean", "hidden"))
+        exported["step"] = OnnxGraph(_CanvasStep(network), canvas, ("mean", "hidden"))
     if type(network).logits is not Denoiser.logits:
-        hidden = torch.zeros(sentences, length, memory.states.shape[-1])
-        found["round"] = Graph(_Round(network), {"hidden": (hidden, {0: "rows", 1: "length"})}, ("logits",))
-    return found
+        hidden = torch.zeros(sentences, length, encoded.states.shape[-1])
+        exported["round"] = OnnxGraph(
+            _Round(network), {"hidden": (hidden, {0: "rows", 1: "length"})}, ("logits",)
+        )
+    return exported
 
 
-def onnx_of(graph: Graph) -> bytes:
+def export_onnx(graph: OnnxGraph) -> bytes:
     """The graph as ONNX, its weights within; the module's 8-bit layers then multiply by name (`nodes`)."""
     try:
         import onnx  # noqa: F401
@@ -156,25 +177,25 @@ def onnx_of(graph: Graph) -> bytes:
             "The export needs the packages onnx and onnxscript: install noise2text[export]."
         ) from error
     weights = (*graph.module.parameters(), *graph.module.buffers())
-    if sum(weight.nbytes for weight in weights) > LARGEST:
+    if sum(weight.nbytes for weight in weights) > MAX_WEIGHT_BYTES:
         raise Problem("This model is too large to be exported: an ONNX file holds at most 2 GB of weights.")
-    call_by_name(graph.module)
-    with _quiet():
+    use_int8_custom_op(graph.module)
+    with _silence_warnings():
         program = torch.onnx.export(
             graph.module.eval(),
             tuple(example for example, _ in graph.inputs.values()),
             input_names=list(graph.inputs),
             output_names=list(graph.outputs),
             dynamic_shapes=tuple(axes for _, axes in graph.inputs.values()),
-            custom_translation_table=translations(),
+            custom_translation_table=onnx_translations(),
             dynamo=True,
             verbose=False,
         )
     assert program is not None
-    return _plain(program.model_proto)
+    return _strip_metadata(program.model_proto)
 
 
-def _plain(model: Any) -> bytes:
+def _strip_metadata(model: Any) -> bytes:
     """The graph without notes on where in which program each node comes from."""
     for node in (model, model.graph, *model.graph.node, *model.graph.input, *model.graph.output):
         node.ClearField("metadata_props")
@@ -186,7 +207,7 @@ def _plain(model: Any) -> bytes:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _silence_warnings() -> Iterator[None]:
     """Within, torch does not tell of packages that are not needed, or of axes of the same name."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)

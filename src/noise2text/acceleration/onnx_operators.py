@@ -5,7 +5,7 @@ An engine pays for every node, and most nodes of a small step compute little. A 
     m = max(|x|),    y = (round(x/m · 127) · W) · b/127 · m + bias
 
 with one node for rounding and one for the product and its units; attention becomes one node. Both are
-onnxruntime's own, and made of what the traced program calls: torch's attention, and `whole` for the layers.
+onnxruntime's own, and made of what the traced program calls: torch's attention, and `int8_linear_op` for the layers.
 """
 
 from __future__ import annotations
@@ -16,58 +16,62 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from noise2text.acceleration.int8 import LARGEST, Int8Linear, least, multiply
+from noise2text.acceleration.int8 import INT8_MAX, Int8Linear, int8_linear, min_row_max
 
-__all__ = ["call_by_name", "translations"]
+__all__ = ["onnx_translations", "use_int8_custom_op"]
 
-ZERO = 128  # what stands for 0 where whole numbers have no sign; engines are fast only without it
-HIDDEN = torch.finfo(torch.float).min  # added to the score of a key that is not seen; the engine's is −10,000
-FLOAT, BYTE, SIGNED, WHOLE = (f"tensor({name})" for name in ("float", "uint8", "int8", "int32"))
+ZERO_POINT = 128  # what stands for 0 where whole numbers have no sign; engines are fast only without it
+MASK_VALUE = torch.finfo(
+    torch.float
+).min  # added to the score of a key that is not seen; the engine's is −10,000
+FLOAT, UINT8, INT8, INT32 = (f"tensor({name})" for name in ("float", "uint8", "int8", "int32"))
 
 
 @torch.library.custom_op("noise2text::whole", mutates_args=())
-def whole(x: Tensor, weight: Tensor, unit: Tensor, bias: Tensor) -> Tensor:
+def int8_linear_op(x: Tensor, weight: Tensor, weight_scale: Tensor, bias: Tensor) -> Tensor:
     """What an 8-bit layer makes of x, under a name that a traced program keeps."""
-    return multiply(x, weight, unit, bias)
+    return int8_linear(x, weight, weight_scale, bias)
 
 
-@whole.register_fake
-def _shape(x: Tensor, weight: Tensor, unit: Tensor, bias: Tensor) -> Tensor:
+@int8_linear_op.register_fake
+def _fake_int8_linear(x: Tensor, weight: Tensor, weight_scale: Tensor, bias: Tensor) -> Tensor:
     return x.new_empty(*x.shape[:-1], len(bias))
 
 
-def call_by_name(module: nn.Module) -> None:
+def use_int8_custom_op(module: nn.Module) -> None:
     """Let the module's 8-bit layers multiply by the name that a traced program keeps."""
     for layer in module.modules():
         if isinstance(layer, Int8Linear):
-            layer.multiply = torch.ops.noise2text.whole
+            layer.int8_linear = torch.ops.noise2text.int8_linear_op
 
 
-def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
+def onnx_translations() -> dict[Callable[..., Any], Callable[..., Any]]:
     """What to write for calls that tracing meets."""
     return {
-        torch.ops.noise2text.whole.default: _whole,
-        torch.ops.aten.scaled_dot_product_attention.default: _attention,
+        torch.ops.noise2text.int8_linear_op.default: _translate_int8_linear,
+        torch.ops.aten.scaled_dot_product_attention.default: _translate_attention,
     }
 
 
-def _whole(x: Any, weight: Any, unit: Any, bias: Any) -> Any:
+def _translate_int8_linear(x: Any, weight: Any, weight_scale: Any, bias: Any) -> Any:
     """Nodes of an 8-bit layer; a row has its own unit."""
     import onnx
 
-    op = _standard()
+    op = _opset()
     largest = op.ReduceMax(op.Abs(x), op.Constant(value_ints=[-1]), keepdims=1)
-    largest = op.Max(largest, _number(least(torch.float)))
-    zero = op.Constant(value=onnx.helper.make_tensor("zero", onnx.TensorProto.UINT8, [], [ZERO]))
-    counts = op.QuantizeLinear(op.Div(x, largest), _number(1 / LARGEST), zero)
-    product = _node(
+    largest = op.Max(largest, _float_constant(min_row_max(torch.float)))
+    zero = op.Constant(value=onnx.helper.make_tensor("zero", onnx.TensorProto.UINT8, [], [ZERO_POINT]))
+    quantized = op.QuantizeLinear(op.Div(x, largest), _float_constant(1 / INT8_MAX), zero)
+    product = _microsoft_op(
         "MatMulIntegerToFloat",
-        {"A": BYTE, "B": SIGNED, "a_scale": FLOAT, "b_scale": FLOAT, "a_zero_point": BYTE},
+        {"A": UINT8, "B": INT8, "a_scale": FLOAT, "b_scale": FLOAT, "a_zero_point": UINT8},
     )
-    return op.Add(op.Mul(product(counts, weight, _number(1 / LARGEST), unit, zero), largest), bias)
+    return op.Add(
+        op.Mul(product(quantized, weight, _float_constant(1 / INT8_MAX), weight_scale, zero), largest), bias
+    )
 
 
-def _attention(
+def _translate_attention(
     queries: Any,
     keys: Any,
     values: Any,
@@ -85,47 +89,53 @@ def _attention(
     assert attn_mask is None or tuple(attn_mask.shape[1:3]) == (1, 1)
     import onnx
 
-    op = _standard()
+    op = _opset()
     heads, dim = int(queries.shape[1]), int(queries.shape[3])
-    inputs = [_rows(queries), *(_rows(each) if _split(each) else each for each in (keys, values))]
+    inputs = [
+        _merge_heads(queries),
+        *(_merge_heads(each) if _is_split_here(each) else each for each in (keys, values)),
+    ]
     if attn_mask is not None:
-        seen = op.Reshape(op.Greater(attn_mask, _number(HIDDEN)), op.Constant(value_ints=[0, -1]))
+        seen = op.Reshape(op.Greater(attn_mask, _float_constant(MASK_VALUE)), op.Constant(value_ints=[0, -1]))
         inputs += [None, op.Cast(seen, to=onnx.TensorProto.INT32)]
-    attend = _node(
+    attend = _microsoft_op(
         "MultiHeadAttention",
-        {"query": FLOAT, "key": FLOAT, "value": FLOAT, "bias": FLOAT, "key_padding_mask": WHOLE},
+        {"query": FLOAT, "key": FLOAT, "value": FLOAT, "bias": FLOAT, "key_padding_mask": INT32},
         attributes={"num_heads": "INT", "mask_filter_value": "FLOAT"},
     )
     found = op.Reshape(
-        attend(*inputs, num_heads=heads, mask_filter_value=HIDDEN), op.Constant(value_ints=[0, 0, heads, dim])
+        attend(*inputs, num_heads=heads, mask_filter_value=MASK_VALUE),
+        op.Constant(value_ints=[0, 0, heads, dim]),
     )
     return op.Transpose(found, perm=[0, 2, 1, 3])
 
 
-def _split(heads: Any) -> bool:
+def _is_split_here(heads: Any) -> bool:
     """Whether the heads were split right here: then they lie side by side in memory, in rows."""
     made = heads.producer()
     return made is not None and made.op_type == "Transpose"
 
 
-def _rows(heads: Any) -> Any:
+def _merge_heads(heads: Any) -> Any:
     """Heads (B, heads, L, ·) side by side (B, L, W); a transposition and this one leave each other out."""
-    op, (_, count, _, dim) = _standard(), heads.shape
+    op, (_, count, _, dim) = _opset(), heads.shape
     side_by_side = op.Transpose(heads, perm=[0, 2, 1, 3])
     return op.Reshape(side_by_side, op.Constant(value_ints=[0, 0, int(count) * int(dim)]))
 
 
-def _standard() -> Any:
+def _opset() -> Any:
     import onnxscript
 
     return cast(Any, onnxscript).opset18
 
 
-def _number(value: float) -> Any:
-    return _standard().Constant(value_float=float(value))
+def _float_constant(value: float) -> Any:
+    return _opset().Constant(value_float=float(value))
 
 
-def _node(name: str, inputs: Mapping[str, str], *, attributes: Mapping[str, str] | None = None) -> Any:
+def _microsoft_op(
+    name: str, inputs: Mapping[str, str], *, attributes: Mapping[str, str] | None = None
+) -> Any:
     """A node of onnxruntime's own by its name; all inputs but the first can be left out."""
     import onnx
     import onnxscript

@@ -17,16 +17,16 @@ from torch import Tensor
 
 from noise2text.core.errors import Problem
 from noise2text.data.layouts.canvas import Source
-from noise2text.nn.denoiser import Denoiser, Estimate, Held, Level, Memory
-from noise2text.nn.embeddings import Space
+from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
+from noise2text.nn.embeddings import TokenEmbedding
 
-__all__ = ["ENGINE", "Engine", "Session", "Sessions", "fingerprint"]
+__all__ = ["ENGINE", "OnnxDenoiser", "OnnxRuntimeConfig", "OnnxSession", "hash_graph"]
 
 ENGINE = "onnxruntime"
 
 
 @dataclass(frozen=True)
-class Engine:
+class OnnxRuntimeConfig:
     """What runs the network of an exported model."""
 
     precision: str  # float32 or int8
@@ -35,7 +35,7 @@ class Engine:
     name: str = ENGINE
 
     @classmethod
-    def of(cls, value: Any, path: Path) -> Engine:
+    def of(cls, value: Any, path: Path) -> OnnxRuntimeConfig:
         """The engine that a configuration file tells of."""
         if not isinstance(value, dict) or value.get("name") != ENGINE or set(value) != set(_FIELDS):
             raise Problem(f"{path} names an engine that is not known here; export the model again.")
@@ -48,7 +48,7 @@ _FIELDS = ("precision", "parameters", "graphs", "name")
 _GRAPHS = ("read", "step", "round")
 
 
-class Session:
+class OnnxSession:
     """A graph that onnxruntime runs, as a function of tensors by name."""
 
     def __init__(self, graph: bytes) -> None:
@@ -69,40 +69,50 @@ class Session:
         return [torch.from_numpy(array) for array in self.session.run(None, feed)]
 
 
-class Sessions(Denoiser):
+class OnnxDenoiser(Denoiser):
     """A denoiser whose network is in sessions; it only generates, and only on the CPU."""
 
-    def __init__(self, space: Space, sessions: Mapping[str, Session]) -> None:
+    def __init__(self, embedding: TokenEmbedding, sessions: Mapping[str, OnnxSession]) -> None:
         """Sessions by name: step, and read and round where the network has them."""
         super().__init__()
-        self.space, self.sessions = space, dict(sessions)
+        self.embedding, self.sessions = embedding, dict(sessions)
 
     @classmethod
-    def open(cls, space: Space, folder: Path, engine: Engine) -> Sessions:
+    def open(cls, embedding: TokenEmbedding, folder: Path, engine: OnnxRuntimeConfig) -> OnnxDenoiser:
         """The sessions of an exported folder, whose files must be those that were written."""
-        files = {name: (folder / f"{name}.onnx", known) for name, known in engine.graphs.items()}
-        return cls(space, {name: Session(_whole(path, known)) for name, (path, known) in files.items()})
+        files = {name: (folder / f"{name}.onnx", expected) for name, expected in engine.graphs.items()}
+        return cls(
+            embedding,
+            {name: OnnxSession(_read_checked(path, expected)) for name, (path, expected) in files.items()},
+        )
 
-    def read(self, source: Source) -> Memory:
+    def encode(self, source: Source) -> EncoderOutput:
         if "read" not in self.sessions:
-            nothing = self.space.table.new_empty(len(source.tokens), 0)
-            return Memory(nothing, source.padding, nothing, nothing)
+            nothing = self.embedding.weight.new_empty(len(source.tokens), 0)
+            return EncoderOutput(nothing, source.padding, nothing, nothing)
         given = {"tokens": source.tokens, "padding": source.padding}
         states, keys, values = self.sessions["read"](given)
-        return Memory(states, source.padding, keys, values)
+        return EncoderOutput(states, source.padding, keys, values)
 
-    def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
-        step, z = self.sessions["step"], held.hold(z)
-        rows = (len(memory.padding), -1)  # sentences and their candidates
-        shared = step.inputs["clock"][1] == 1
+    def forward(
+        self,
+        z: Tensor,
+        level: NoiseLevel,
+        encoded: EncoderOutput,
+        constraint: Constraint,
+        self_condition: Tensor | None,
+    ) -> Estimate:
+        step, z = self.sessions["step"], constraint.apply(z)
+        rows = (len(encoded.padding), -1)  # sentences and their candidates
+        same_timestep = step.inputs["clock"][1] == 1
         given = {
             "z": z.unflatten(0, rows),
-            "guess": (torch.zeros_like(z) if guess is None else guess).unflatten(0, rows),
-            "clock": level.clock.float().expand(1, -1 if shared else z.shape[1]),
-            "padding": held.padding.unflatten(0, rows),
-            "source_padding": memory.padding,
-            "keys": memory.keys,
-            "values": memory.values,
+            "guess": (torch.zeros_like(z) if self_condition is None else self_condition).unflatten(0, rows),
+            "clock": level.timestep.float().expand(1, -1 if same_timestep else z.shape[1]),
+            "padding": constraint.padding.unflatten(0, rows),
+            "source_padding": encoded.padding,
+            "keys": encoded.keys,
+            "values": encoded.values,
         }
         return Estimate(*step(given))
 
@@ -113,18 +123,18 @@ class Sessions(Denoiser):
         return logits
 
 
-def fingerprint(graph: bytes) -> str:
+def hash_graph(graph: bytes) -> str:
     """What no other graph has."""
     return hashlib.sha256(graph).hexdigest()
 
 
-def _whole(path: Path, known: str) -> bytes:
+def _read_checked(path: Path, expected: str) -> bytes:
     """The bytes of a graph's file, if they are those that were written."""
     try:
         graph = path.read_bytes()
     except OSError as error:
         raise Problem(f"{path} cannot be read: the folder is not a complete exported model.") from error
-    if fingerprint(graph) != known:
+    if hash_graph(graph) != expected:
         raise Problem(f"{path} is not the file that was exported; copy it again, or export the model again.")
     return graph
 

@@ -29,7 +29,7 @@ from torch.nn.functional import pad
 
 from noise2text.acceleration.triton_generation import column_sums
 
-__all__ = ["surprises"]
+__all__ = ["nll_and_mean"]
 
 NEGLIGIBLE = 28.0
 """By how much the likeliest has to outscore a word that is left out."""
@@ -38,7 +38,7 @@ LOG2E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def _take(matrix, row, there, dim: tl.constexpr, block_d: tl.constexpr):  # type: ignore[no-untyped-def]
+def _load_vectors(matrix, row, there, dim: tl.constexpr, block_d: tl.constexpr):  # type: ignore[no-untyped-def]
     channel = tl.arange(0, block_d)
     inside = there[:, None] & (channel < dim)[None, :]
     return tl.load(matrix + row[:, None] * dim + channel[None, :], mask=inside, other=0.0)
@@ -50,70 +50,74 @@ def _exp(x):  # type: ignore[no-untyped-def]
 
 
 @triton.jit(do_not_specialize=["rows"])
-def _vocabulary_loss(  # type: ignore[no-untyped-def]
-    x, table, shifts, tokens, centre, level, at, mean, whole, to_right, to_mean, visited, rows, vocabulary,
-    learns: tl.constexpr, negligible: tl.constexpr, dim: tl.constexpr,
+def _vocabulary_nll_kernel(  # type: ignore[no-untyped-def]
+    x, table, shifts, tokens, centre, level, nll_out, mean, log_sum_exp, grad_x_nll, grad_x_mean, visited, rows, vocabulary,
+    needs_grad: tl.constexpr, negligible: tl.constexpr, dim: tl.constexpr,
     block_d: tl.constexpr, block_n: tl.constexpr, block_v: tl.constexpr,
 ):  # fmt: skip
     block = tl.program_id(0)
     row = block * block_n + tl.arange(0, block_n)
     there = row < rows
-    states = _take(x, row.to(tl.int64), there, dim, block_d)
+    states = _load_vectors(x, row.to(tl.int64), there, dim, block_d)
     token = tl.load(tokens + row, mask=there, other=-1).to(tl.int32)
-    spelled = (token >= 0) & (token < vocabulary)
-    right = tl.sum(states.to(tl.float32) * _take(table, token, spelled, dim, block_d).to(tl.float32), axis=1)
-    right += tl.load(shifts + token, mask=spelled, other=0.0)
+    is_token = (token >= 0) & (token < vocabulary)
+    target_logit = tl.sum(
+        states.to(tl.float32) * _load_vectors(table, token, is_token, dim, block_d).to(tl.float32), axis=1
+    )
+    target_logit += tl.load(shifts + token, mask=is_token, other=0.0)
     # The right word is likely the likeliest: what it scores shows from the start what is negligible. It is
     # taken a little lower, so that the maximum is a product of the loop, which the way back computes again.
-    peak = tl.where(spelled, right - 1.0, -float("inf"))
+    running_max = tl.where(is_token, target_logit - 1.0, -float("inf"))
     total = tl.zeros((block_n,), tl.float32)
-    mixed = tl.zeros((block_n, block_d), tl.float32)
+    weighted_rows = tl.zeros((block_n, block_d), tl.float32)
     shift = tl.load(shifts + tl.arange(0, block_v))
     for start in range(0, vocabulary, block_v):
         word = start + tl.arange(0, block_v)
-        weights = _take(table, word, word < vocabulary, dim, block_d)
+        weights = _load_vectors(table, word, word < vocabulary, dim, block_d)
         logits = tl.dot(states, tl.trans(weights), input_precision="ieee") + shift[None, :]
         shift = tl.load(shifts + word + block_v)  # of the next block: nobody fetches it ahead otherwise
         highest = tl.max(logits, axis=1)
         here = (token >= start) & (token < start + block_v)
-        above = tl.where(here, 0.0, tl.where(there, highest - peak, -float("inf")))
+        above = tl.where(here, 0.0, tl.where(there, highest - running_max, -float("inf")))
         matters = tl.max(above, axis=0) > -negligible
-        if learns:
+        if needs_grad:
             tl.store(visited + (start // block_v) * tl.num_programs(0) + block, matters.to(tl.int8))
         if matters:
-            higher = tl.maximum(peak, highest)
+            higher = tl.maximum(running_max, highest)
             shares = _exp(logits - higher[:, None])
-            fade = _exp(peak - higher)
-            total = total * fade + tl.sum(shares, axis=1)
-            if learns:
-                faded = mixed * fade[:, None]
-                mixed = tl.dot(shares.to(weights.dtype), weights, faded, input_precision="ieee")
-            peak = higher
-    log_sum = peak + tl.log(total)
+            rescale = _exp(running_max - higher)
+            total = total * rescale + tl.sum(shares, axis=1)
+            if needs_grad:
+                rescaled_rows = weighted_rows * rescale[:, None]
+                weighted_rows = tl.dot(
+                    shares.to(weights.dtype), weights, rescaled_rows, input_precision="ieee"
+                )
+            running_max = higher
+    log_sum = running_max + tl.log(total)
     channel = tl.arange(0, block_d)
     middle = tl.load(centre + channel, mask=channel < dim, other=0.0)[None, :]
     average = tl.sum(states.to(tl.float32) * middle, axis=1)
     if level is not None:
         average += tl.load(level)
-    surprise = log_sum - right
-    surprise = tl.where(surprise < 0.0, 0.0, surprise)  # two products may be rounded apart; NaN stays NaN
-    tl.store(at + row, surprise, mask=there)
+    nll = log_sum - target_logit
+    nll = tl.where(nll < 0.0, 0.0, nll)  # two products may be rounded apart; NaN stays NaN
+    tl.store(nll_out + row, nll, mask=there)
     tl.store(mean + row, log_sum - average, mask=there)
-    if learns:
-        tl.store(whole + row, log_sum, mask=there)
-        expected = mixed / total[:, None]
-        again = tl.load(tokens + row, mask=spelled, other=0)  # or its places take registers through the loop
-        wanted = _take(table, again, spelled, dim, block_d).to(tl.float32)
+    if needs_grad:
+        tl.store(log_sum_exp + row, log_sum, mask=there)
+        expected = weighted_rows / total[:, None]
+        again = tl.load(tokens + row, mask=is_token, other=0)  # or its places take registers through the loop
+        wanted = _load_vectors(table, again, is_token, dim, block_d).to(tl.float32)
         place = row.to(tl.int64)[:, None] * dim + channel[None, :]
         inside = there[:, None] & (channel < dim)[None, :]
-        tl.store(to_right + place, (expected - wanted).to(states.dtype), mask=inside)
-        tl.store(to_mean + place, (expected - middle).to(states.dtype), mask=inside)
+        tl.store(grad_x_nll + place, (expected - wanted).to(states.dtype), mask=inside)
+        tl.store(grad_x_mean + place, (expected - middle).to(states.dtype), mask=inside)
 
 
 @triton.jit(do_not_specialize=["rows"])
-def _vocabulary_gradient(  # type: ignore[no-untyped-def]
-    x, table, shifts, tokens, whole, on_at, on_both, counts, order, spread, level,
-    on_table, on_bias, rows, vocabulary, row_blocks,
+def _vocabulary_backward_kernel(  # type: ignore[no-untyped-def]
+    x, table, shifts, tokens, log_sum_exp, grad_nll, grad_total, counts, order, spread, level,
+    grad_table, grad_bias, rows, vocabulary, row_blocks,
     parts: tl.constexpr, pieces: tl.constexpr, dim: tl.constexpr,
     block_d: tl.constexpr, block_n: tl.constexpr, block_v: tl.constexpr,
 ):  # fmt: skip
@@ -121,7 +125,7 @@ def _vocabulary_gradient(  # type: ignore[no-untyped-def]
     block = tl.program_id(0)
     word = block * block_v + tl.arange(0, block_v)
     known = word < vocabulary
-    weights, shift = _take(table, word, known, dim, block_d), tl.load(shifts + word)
+    weights, shift = _load_vectors(table, word, known, dim, block_d), tl.load(shifts + word)
     gathered = tl.zeros((block_v, block_d), tl.float32)
     summed = tl.zeros((block_v,), tl.float32)
     above = block // pieces
@@ -129,26 +133,26 @@ def _vocabulary_gradient(  # type: ignore[no-untyped-def]
         first = (tl.load(order + above * row_blocks + number // parts) * parts + number % parts) * block_n
         row = first + tl.arange(0, block_n)
         there = row < rows
-        states = _take(x, row.to(tl.int64), there, dim, block_d)
-        log_sum = tl.load(whole + row, mask=there, other=float("inf"))
+        states = _load_vectors(x, row.to(tl.int64), there, dim, block_d)
+        log_sum = tl.load(log_sum_exp + row, mask=there, other=float("inf"))
         token = tl.load(tokens + row, mask=there, other=-1).to(tl.int32)
-        one = tl.load(on_at + row, mask=there, other=0.0)
-        both = one if on_both is None else tl.load(on_both + row, mask=there, other=0.0)
+        one = tl.load(grad_nll + row, mask=there, other=0.0)
+        both = one if grad_total is None else tl.load(grad_total + row, mask=there, other=0.0)
         logits = tl.dot(weights, tl.trans(states), input_precision="ieee") + shift[:, None]
         gradient = _exp(logits - log_sum[None, :]) * both[None, :]
         gradient = tl.where(word[:, None] == token[None, :], gradient - one[None, :], gradient)
         gathered = tl.dot(gradient.to(states.dtype), states, gathered, input_precision="ieee")
-        if on_bias is not None:
+        if grad_bias is not None:
             summed += tl.sum(gradient, axis=1)
     channel = tl.arange(0, block_d)
     if spread is not None:
         gathered -= tl.load(spread + channel, mask=channel < dim, other=0.0)[None, :]
-        if on_bias is not None:
+        if grad_bias is not None:
             summed -= tl.load(level)
     place = word[:, None] * dim + channel[None, :]
-    tl.store(on_table + place, gathered, mask=known[:, None] & (channel < dim)[None, :])
-    if on_bias is not None:
-        tl.store(on_bias + word, summed, mask=known)
+    tl.store(grad_table + place, gathered, mask=known[:, None] & (channel < dim)[None, :])
+    if grad_bias is not None:
+        tl.store(grad_bias + word, summed, mask=known)
 
 
 @dataclass(frozen=True)
@@ -162,29 +166,29 @@ class _Tiles:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _TilePlan:
     """The tiles of each kernel; those of the way back divide those of the way forward."""
 
-    learning: _Tiles
-    watching: _Tiles  # forward where nothing is learned
-    back: _Tiles
+    training: _Tiles
+    evaluation: _Tiles  # forward where nothing is learned
+    backward_tiles: _Tiles
 
 
 @functools.cache
-def _plan(channels: int, device: torch.device) -> _Plan:
+def _tile_plan(channels: int, device: torch.device) -> _TilePlan:
     """The tiles for so many channels, a power of two; the compiler keeps all of their sums in registers."""
     if device.type != "cuda":
-        return _Plan(_Tiles(32, 32, 4, 1), _Tiles(32, 32, 4, 1), _Tiles(16, 16, 4, 1))
+        return _TilePlan(_Tiles(32, 32, 4, 1), _Tiles(32, 32, 4, 1), _Tiles(16, 16, 4, 1))
     if torch.cuda.get_device_capability(device)[0] not in (9, 10):  # less shared memory
         size = 64 if channels <= 64 else 32
-        return _Plan(_Tiles(size, size, 4, 2), _Tiles(size, size, 4, 2), _Tiles(32, size, 4, 2))
+        return _TilePlan(_Tiles(size, size, 4, 2), _Tiles(size, size, 4, 2), _Tiles(32, size, 4, 2))
     if channels > 128:
-        return _Plan(_Tiles(64, 64, 8, 3), _Tiles(64, 64, 8, 3), _Tiles(64, 64, 8, 3))
-    return _Plan(_Tiles(128, 128, 8, 3), _Tiles(128, 128, 8, 3), _Tiles(64, 128, 8, 3))
+        return _TilePlan(_Tiles(64, 64, 8, 3), _Tiles(64, 64, 8, 3), _Tiles(64, 64, 8, 3))
+    return _TilePlan(_Tiles(128, 128, 8, 3), _Tiles(128, 128, 8, 3), _Tiles(64, 128, 8, 3))
 
 
 @dataclass(frozen=True)
-class _Given:
+class _Operands:
     """The factors of a product over the vocabulary, in the type that is multiplied."""
 
     x: Tensor  # (N, D)
@@ -198,8 +202,8 @@ class _Given:
         return max(16, int(triton.next_power_of_2(self.x.shape[1])))
 
     @property
-    def plan(self) -> _Plan:
-        return _plan(self.channels, self.x.device)
+    def plan(self) -> _TilePlan:
+        return _tile_plan(self.channels, self.x.device)
 
     def blocks(self, tiles: _Tiles) -> tuple[int, int]:
         """The number of blocks of rows and of words."""
@@ -218,16 +222,16 @@ class _Given:
 
 
 @dataclass(frozen=True)
-class _Learned:
+class _Saved:
     """What the way back needs of the way forward."""
 
-    whole: Tensor  # (N,), log Σ exp
-    to_right: Tensor  # (N, D), the gradient for x of the surprise at the right token
-    to_mean: Tensor  # (N, D), and of the mean surprise
+    log_sum_exp: Tensor  # (N,), log Σ exp
+    grad_x_nll: Tensor  # (N, D), the gradient for x of the surprise at the right token
+    grad_x_mean: Tensor  # (N, D), and of the mean surprise
     visited: Tensor  # (blocks of words, blocks of rows), which of the tiles matter
 
 
-def surprises(
+def nll_and_mean(
     x: Tensor, weight: Tensor, bias: Tensor | None, *, tokens: Tensor, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     """The surprise at the tokens (N,) and its mean over the vocabulary, of x (N, D) · weightᵀ (V, D) + bias.
@@ -235,87 +239,91 @@ def surprises(
     Factors are rounded to the dtype, sums are in float32, gradients come in the types of what was given.
     """
     assert weight.numel() < 2**31
-    learned = [tensor for tensor in (x, weight, bias) if tensor is not None and tensor.requires_grad]
+    saved = [tensor for tensor in (x, weight, bias) if tensor is not None and tensor.requires_grad]
     with torch.cuda.device_of(x):
-        if learned and torch.is_grad_enabled():
-            out: tuple[Tensor, Tensor] = _Surprises.apply(x, weight, bias, tokens, dtype)
+        if saved and torch.is_grad_enabled():
+            out: tuple[Tensor, Tensor] = _NllAndMean.apply(x, weight, bias, tokens, dtype)
             return out
-        return _forward(_given(x, weight, bias, tokens, dtype), learns=False)[:2]
+        return _forward(_operands(x, weight, bias, tokens, dtype), needs_grad=False)[:2]
 
 
-def _given(x: Tensor, weight: Tensor, bias: Tensor | None, tokens: Tensor, dtype: torch.dtype) -> _Given:
+def _operands(
+    x: Tensor, weight: Tensor, bias: Tensor | None, tokens: Tensor, dtype: torch.dtype
+) -> _Operands:
     shift = None if bias is None else bias.detach().float().contiguous()
     factors = [tensor.detach().to(dtype).contiguous() for tensor in (x, weight)]
-    return _Given(factors[0], factors[1], shift, tokens.contiguous())
+    return _Operands(factors[0], factors[1], shift, tokens.contiguous())
 
 
-def _forward(given: _Given, *, learns: bool) -> tuple[Tensor, Tensor, _Learned | None]:
-    x, table, bias, words = given.x, given.table, given.bias, len(given.table)
-    tiles = given.plan.learning if learns else given.plan.watching
-    blocks, word_blocks = given.blocks(tiles)
-    at, mean = (torch.empty(len(x), dtype=torch.float32, device=x.device) for _ in range(2))
-    learned = None
-    if learns:
+def _forward(operands: _Operands, *, needs_grad: bool) -> tuple[Tensor, Tensor, _Saved | None]:
+    x, table, bias, words = operands.x, operands.table, operands.bias, len(operands.table)
+    tiles = operands.plan.training if needs_grad else operands.plan.evaluation
+    blocks, word_blocks = operands.blocks(tiles)
+    nll_out, mean = (torch.empty(len(x), dtype=torch.float32, device=x.device) for _ in range(2))
+    saved = None
+    if needs_grad:
         visited = torch.empty(word_blocks, blocks, dtype=torch.int8, device=x.device)
-        learned = _Learned(torch.empty_like(at), torch.empty_like(x), torch.empty_like(x), visited)
-    kept = (learned.whole, learned.to_right, learned.to_mean, learned.visited) if learned else (None,) * 4
+        saved = _Saved(torch.empty_like(nll_out), torch.empty_like(x), torch.empty_like(x), visited)
+    kept = (saved.log_sum_exp, saved.grad_x_nll, saved.grad_x_mean, saved.visited) if saved else (None,) * 4
     level = None if bias is None else bias.mean()
-    _vocabulary_loss[(blocks,)](
-        x, table, given.shifts(tiles), given.tokens, column_sums(table) / words, level, at, mean, *kept,
-        len(x), words, learns=learns, negligible=NEGLIGIBLE, **given.options(tiles),
+    _vocabulary_nll_kernel[(blocks,)](
+        x, table, operands.shifts(tiles), operands.tokens, column_sums(table) / words, level, nll_out, mean, *kept,
+        len(x), words, needs_grad=needs_grad, negligible=NEGLIGIBLE, **operands.options(tiles),
     )  # fmt: skip
-    return at, mean, learned
+    return nll_out, mean, saved
 
 
 def _backward(
-    given: _Given, learned: _Learned, on_at: Tensor, on_mean: Tensor | None
+    operands: _Operands, saved: _Saved, grad_nll: Tensor, grad_mean_nll: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
     """The gradients for the table and the bias, in float32."""
-    table, bias, words = given.table, given.bias, len(given.table)
-    on_both = spread = level = None
-    if on_mean is not None:
-        on_both = on_at + on_mean
-        spread = column_sums(on_mean[:, None] * given.x) / words
-        level = on_mean.sum() / words
-    on_table = torch.empty_like(table, dtype=torch.float32)
-    on_bias = None if bias is None else torch.empty_like(bias)
-    tiles, forward = given.plan.back, given.plan.learning
-    counts = learned.visited.sum(1, dtype=torch.int32)
-    order = learned.visited.argsort(dim=1, descending=True, stable=True).int()
-    _vocabulary_gradient[(given.blocks(tiles)[1],)](
-        given.x, table, given.shifts(tiles), given.tokens, learned.whole, on_at.contiguous(), on_both, counts,
-        order, spread, level, on_table, on_bias, len(given.x), words, given.blocks(forward)[0],
-        parts=forward.rows // tiles.rows, pieces=forward.words // tiles.words, **given.options(tiles),
+    table, bias, words = operands.table, operands.bias, len(operands.table)
+    grad_total = spread = level = None
+    if grad_mean_nll is not None:
+        grad_total = grad_nll + grad_mean_nll
+        spread = column_sums(grad_mean_nll[:, None] * operands.x) / words
+        level = grad_mean_nll.sum() / words
+    grad_table = torch.empty_like(table, dtype=torch.float32)
+    grad_bias = None if bias is None else torch.empty_like(bias)
+    tiles, forward = operands.plan.backward_tiles, operands.plan.training
+    counts = saved.visited.sum(1, dtype=torch.int32)
+    order = saved.visited.argsort(dim=1, descending=True, stable=True).int()
+    _vocabulary_backward_kernel[(operands.blocks(tiles)[1],)](
+        operands.x, table, operands.shifts(tiles), operands.tokens, saved.log_sum_exp, grad_nll.contiguous(), grad_total, counts,
+        order, spread, level, grad_table, grad_bias, len(operands.x), words, operands.blocks(forward)[0],
+        parts=forward.rows // tiles.rows, pieces=forward.words // tiles.words, **operands.options(tiles),
     )  # fmt: skip
-    return on_table, on_bias
+    return grad_table, grad_bias
 
 
-class _Surprises(torch.autograd.Function):
+class _NllAndMean(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, tokens: Tensor, dtype: torch.dtype
     ) -> tuple[Tensor, Tensor]:
-        given = _given(x, weight, bias, tokens, dtype)
-        at, mean, learned = _forward(given, learns=True)
-        assert learned is not None
-        ctx.given, ctx.learned = given, learned
+        operands = _operands(x, weight, bias, tokens, dtype)
+        nll_out, mean, saved = _forward(operands, needs_grad=True)
+        assert saved is not None
+        ctx.operands, ctx.saved = operands, saved
         ctx.types = x.dtype, weight.dtype, None if bias is None else bias.dtype
         ctx.set_materialize_grads(False)  # where nobody asks for the mean, there is less to do
-        return at, mean
+        return nll_out, mean
 
     @staticmethod
-    def backward(ctx: Any, on_at: Tensor | None, on_mean: Tensor | None) -> tuple[Tensor | None, ...]:
-        given, learned = ctx.given, ctx.learned
-        if on_at is None:
-            on_at = torch.zeros_like(learned.whole)
-        on_x, on_table, on_bias = None, None, None
+    def backward(
+        ctx: Any, grad_nll: Tensor | None, grad_mean_nll: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        operands, saved = ctx.operands, ctx.saved
+        if grad_nll is None:
+            grad_nll = torch.zeros_like(saved.log_sum_exp)
+        grad_x, grad_table, grad_bias = None, None, None
         if ctx.needs_input_grad[0]:
-            on_x = on_at[:, None] * learned.to_right
-            if on_mean is not None:
-                on_x += on_mean[:, None] * learned.to_mean
-            on_x = on_x.to(ctx.types[0])
+            grad_x = grad_nll[:, None] * saved.grad_x_nll
+            if grad_mean_nll is not None:
+                grad_x += grad_mean_nll[:, None] * saved.grad_x_mean
+            grad_x = grad_x.to(ctx.types[0])
         if any(ctx.needs_input_grad[1:3]):
-            on_table, on_bias = _backward(given, learned, on_at, on_mean)
-            on_table = on_table.to(ctx.types[1])
-            on_bias = None if on_bias is None else on_bias.to(ctx.types[2])
-        return on_x, on_table, on_bias, None, None
+            grad_table, grad_bias = _backward(operands, saved, grad_nll, grad_mean_nll)
+            grad_table = grad_table.to(ctx.types[1])
+            grad_bias = None if grad_bias is None else grad_bias.to(ctx.types[2])
+        return grad_x, grad_table, grad_bias, None, None

@@ -13,22 +13,22 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-__all__ = ["add_norm", "attend", "column_sums", "shared", "side_by_side"]
+__all__ = ["add_norm", "attend", "column_sums", "concat_with_column_sums", "split_rows"]
 
-SUMMED, REPEATS, COLUMNS = 64, 4, 128
+SUM_ROWS, SUM_TILES, SUM_COLUMNS = 64, 4, 128
 """Rows that are summed at once, how many times in a row, and of how many columns: enough to be read while
 others are awaited."""
 
 FEW_ROWS = 1024
-SUMMED_LAST, COLUMNS_LAST = 256, 16
+LAST_SUM_ROWS, LAST_SUM_COLUMNS = 256, 16
 """So few rows are summed in one go, of fewer columns at once, so that there are programs enough."""
 
-LAID = {"rows": 16, "columns": 256, "warps": 4, "shares": 256}
+CONCAT_TILE = {"rows": 16, "columns": 256, "warps": 4, "shares": 256}
 """The tile of what is laid side by side, and about how many programs share its rows."""
 
 
 @triton.jit
-def _add_norm(x, y, weight, bias, out, width, others, eps, block: tl.constexpr):  # type: ignore[no-untyped-def]
+def _add_norm_kernel(x, y, weight, bias, out, width, others, eps, block: tl.constexpr):  # type: ignore[no-untyped-def]
     row = tl.program_id(0).to(tl.int64) * width
     other = (tl.program_id(0) % others).to(tl.int64) * width
     column = tl.arange(0, block)
@@ -51,12 +51,12 @@ def add_norm(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float) -> 
     out, width = torch.empty_like(x), x.shape[-1]
     rows, others = (tensor.numel() // width for tensor in (x, y))
     block = triton.next_power_of_2(width)
-    _add_norm[(rows,)](x, y, weight, bias, out, width, others, eps, block=block, num_warps=4)
+    _add_norm_kernel[(rows,)](x, y, weight, bias, out, width, others, eps, block=block, num_warps=4)
     return out
 
 
 @triton.jit(do_not_specialize=["queries", "keys", "hidden_row"])
-def _attend(  # type: ignore[no-untyped-def]
+def _attention_kernel(  # type: ignore[no-untyped-def]
     q, k, v, hidden, out, queries, keys, scale,
     q_row, q_head, q_place, k_row, k_head, k_place, v_row, v_head, v_place, hidden_row, out_row, out_place,
     heads: tl.constexpr, dim: tl.constexpr, block_q: tl.constexpr, block_k: tl.constexpr,
@@ -75,8 +75,8 @@ def _attend(  # type: ignore[no-untyped-def]
     seen = tl.load(hidden + row * hidden_row + other, mask=there, other=1) == 0
     scores = tl.where(seen[None, :], tl.dot(ours, tl.trans(theirs)) * scale, -1e30)
     raised = tl.exp(scores - tl.max(scores, axis=1)[:, None])
-    shares = raised / tl.sum(raised, axis=1)[:, None]
-    result = tl.dot(shares.to(values.dtype), values)
+    programs = raised / tl.sum(raised, axis=1)[:, None]
+    result = tl.dot(programs.to(values.dtype), values)
     place = out + row * out_row + at[:, None] * out_place + head * dim + channel
     tl.store(place, result.to(ours.dtype), mask=asked)
 
@@ -90,7 +90,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor) -> Tensor:
     out = q.new_empty(rows, queries, heads * dim)
     block_q = min(64, max(16, triton.next_power_of_2(queries)))
     block_k = max(16, triton.next_power_of_2(keys))
-    _attend[(rows * heads, triton.cdiv(queries, block_q))](
+    _attention_kernel[(rows * heads, triton.cdiv(queries, block_q))](
         q, k, v, hidden, out, queries, keys, dim**-0.5,
         *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], hidden.stride(0), *out.stride()[:2],
         heads=heads, dim=dim, block_q=block_q, block_k=block_k, num_warps=4,
@@ -99,14 +99,14 @@ def attend(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor) -> Tensor:
 
 
 @triton.jit(do_not_specialize=["rows"])
-def _column_sums(  # type: ignore[no-untyped-def]
+def _column_sums_kernel(  # type: ignore[no-untyped-def]
     x, out, rows, width, step,
-    repeats: tl.constexpr, block_n: tl.constexpr, block_w: tl.constexpr,
+    tiles_per_program: tl.constexpr, block_n: tl.constexpr, block_w: tl.constexpr,
 ):  # fmt: skip
     column = tl.program_id(0) * block_w + tl.arange(0, block_w)
-    first = tl.program_id(1) * (repeats * block_n)
+    first = tl.program_id(1) * (tiles_per_program * block_n)
     total = tl.zeros((block_n, block_w), tl.float32)
-    for number in range(repeats):
+    for number in range(tiles_per_program):
         row = first + number * block_n + tl.arange(0, block_n)
         inside = (row < rows)[:, None] & (column < width)[None, :]
         total += tl.load(x + row.to(tl.int64)[:, None] * step + column[None, :], mask=inside, other=0.0)
@@ -118,19 +118,27 @@ def column_sums(x: Tensor) -> Tensor:
     x = x if x.stride(1) == 1 else x.contiguous()
     rows, width = x.shape
     last = rows <= FEW_ROWS
-    block_n, block_w = (SUMMED_LAST, COLUMNS_LAST) if last else (SUMMED, COLUMNS)
-    repeats = triton.cdiv(rows, block_n) if last else REPEATS
-    blocks = triton.cdiv(rows, block_n * repeats)
+    block_n, block_w = (LAST_SUM_ROWS, LAST_SUM_COLUMNS) if last else (SUM_ROWS, SUM_COLUMNS)
+    tiles_per_program = triton.cdiv(rows, block_n) if last else SUM_TILES
+    blocks = triton.cdiv(rows, block_n * tiles_per_program)
     out = torch.empty(blocks, width, dtype=torch.float32, device=x.device)
-    _column_sums[(triton.cdiv(width, block_w), blocks)](
-        x, out, rows, width, x.stride(0), repeats=repeats, block_n=block_n, block_w=block_w, num_warps=4
+    _column_sums_kernel[(triton.cdiv(width, block_w), blocks)](
+        x,
+        out,
+        rows,
+        width,
+        x.stride(0),
+        tiles_per_program=tiles_per_program,
+        block_n=block_n,
+        block_w=block_w,
+        num_warps=4,
     )
     return out[0] if blocks == 1 else column_sums(out)
 
 
 @triton.jit(do_not_specialize=["rows", "repeats"])
-def _laid_column_sums(  # type: ignore[no-untyped-def]
-    one, two, three, out, sums, rows, width, step_one, step_two, step_three, repeats,
+def _concat_column_sums_kernel(  # type: ignore[no-untyped-def]
+    one, two, three, out, sums, rows, width, step_one, step_two, step_three, tiles_per_program,
     block_n: tl.constexpr, block_w: tl.constexpr,
 ):  # fmt: skip
     part = tl.program_id(1)
@@ -141,8 +149,8 @@ def _laid_column_sums(  # type: ignore[no-untyped-def]
     elif part == 2:
         source, step = three, step_three
     total = tl.zeros((block_n, block_w), tl.float32)
-    for number in range(repeats):
-        row = (tl.program_id(2) * repeats + number) * block_n + tl.arange(0, block_n)
+    for number in range(tiles_per_program):
+        row = (tl.program_id(2) * tiles_per_program + number) * block_n + tl.arange(0, block_n)
         inside = (row < rows)[:, None] & (column < width)[None, :]
         taken = tl.load(source + row.to(tl.int64)[:, None] * step + column[None, :], mask=inside, other=0.0)
         place = row.to(tl.int64)[:, None] * (3 * width) + part * width + column[None, :]
@@ -152,21 +160,21 @@ def _laid_column_sums(  # type: ignore[no-untyped-def]
     tl.store(share, tl.sum(total, axis=0), mask=column < width)
 
 
-def side_by_side(one: Tensor, two: Tensor, three: Tensor) -> tuple[Tensor, Tensor]:
+def concat_with_column_sums(one: Tensor, two: Tensor, three: Tensor) -> tuple[Tensor, Tensor]:
     """Three matrices (N, W) as one (N, 3·W), and the sum of its rows, in float32."""
     parts = [part if part.stride(1) == 1 else part.contiguous() for part in (one, two, three)]
     rows, width = one.shape
     out = one.new_empty(rows, 3 * width)
-    repeats, shares = shared(rows, LAID["rows"], LAID["shares"])
-    sums = torch.empty(shares, 3 * width, dtype=torch.float32, device=one.device)
-    _laid_column_sums[(triton.cdiv(width, LAID["columns"]), 3, shares)](
-        *parts, out, sums, rows, width, *(part.stride(0) for part in parts), repeats,
-        block_n=LAID["rows"], block_w=LAID["columns"], num_warps=LAID["warps"],
+    tiles_per_program, programs = split_rows(rows, CONCAT_TILE["rows"], CONCAT_TILE["shares"])
+    sums = torch.empty(programs, 3 * width, dtype=torch.float32, device=one.device)
+    _concat_column_sums_kernel[(triton.cdiv(width, CONCAT_TILE["columns"]), 3, programs)](
+        *parts, out, sums, rows, width, *(part.stride(0) for part in parts), tiles_per_program,
+        block_n=CONCAT_TILE["rows"], block_w=CONCAT_TILE["columns"], num_warps=CONCAT_TILE["warps"],
     )  # fmt: skip
     return out, column_sums(sums)
 
 
-def shared(rows: int, tile: int, shares: int) -> tuple[int, int]:
+def split_rows(rows: int, tile: int, programs: int) -> tuple[int, int]:
     """How many tiles of rows each program takes, and how many programs that makes, about so many."""
-    repeats = triton.cdiv(triton.cdiv(rows, tile), shares)
-    return repeats, triton.cdiv(rows, repeats * tile)
+    tiles_per_program = triton.cdiv(triton.cdiv(rows, tile), programs)
+    return tiles_per_program, triton.cdiv(rows, tiles_per_program * tile)

@@ -20,12 +20,12 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from noise2text.analysis.finding import LOOKS, Finding, Row
+from noise2text.analysis.finding import LINE_STYLES, Finding, ResultRow
 from noise2text.analysis.inputs import Inputs
 from noise2text.core.config import option
 from noise2text.core.errors import Problem
 
-__all__ = ["Curve", "CurvesOptions", "curves", "read_metrics", "smoothed"]
+__all__ = ["Curve", "CurvesOptions", "curves", "read_metrics", "smooth_curve"]
 
 LABELS = {
     "gradient": "gradient norm",
@@ -61,18 +61,18 @@ class Curve:
     values: Sequence[float | None]
 
 
-def smoothed(values: Sequence[float | None], weight: float) -> list[float | None]:
+def smooth_curve(values: Sequence[float | None], weight: float) -> list[float | None]:
     """The mean of each value and its neighbours, weighted by nearness; a gap stays a gap and adds nothing."""
     known = [0.0 if value is None else value for value in values]
     counted = [0.0 if value is None else 1.0 for value in values]
-    totals, counts = (_spread(each, weight) for each in (known, counted))
+    totals, counts = (_two_sided_sum(each, weight) for each in (known, counted))
     return [
         None if value is None else total / count
         for value, total, count in zip(values, totals, counts, strict=True)
     ]
 
 
-def _spread(values: Sequence[float], weight: float) -> list[float]:
+def _two_sided_sum(values: Sequence[float], weight: float) -> list[float]:
     """Σ_k w^{|n−k|} v_k for each n, by one pass from each side."""
     before, after = (
         list(accumulate(side, lambda total, value: weight * total + value)) for side in (values, values[::-1])
@@ -111,7 +111,7 @@ def _record(line: str, place: str, *, last: bool) -> dict[str, float]:
 def curves(inputs: Inputs) -> list[Finding]:
     """A finding for each number that some run has logged, and one of nll with and without padding."""
     options = inputs.chosen(CurvesOptions())
-    runs = {name: read_metrics(folder) for name, folder in inputs.named().items()}
+    runs = {name: read_metrics(folder) for name, folder in inputs.folders_by_name().items()}
     known = list(dict.fromkeys(name for run in runs.values() for name in run))
     wanted = [name.strip() for name in options.only.split(",") if name.strip()] or known
     for name in wanted:
@@ -146,12 +146,12 @@ def _with_and_without_padding(
 
 
 def _finding(
-    name: str, title: str, after: str, lines: Mapping[str, Curve], label: str, options: CurvesOptions
+    name: str, title: str, paper_figure: str, lines: Mapping[str, Curve], label: str, options: CurvesOptions
 ) -> Finding:
     # A validation is one exact number, and there are few: only what is a mean over noisy steps is smoothed.
     weight = 0.0 if name.startswith("curve-valid_") else options.smoothing
-    smooth = {line: smoothed(curve.values, weight) for line, curve in lines.items()}
-    rows: list[Row] = [
+    smooth = {line: smooth_curve(curve.values, weight) for line, curve in lines.items()}
+    rows: list[ResultRow] = [
         {"run": line, "step": step, "value": value, "smoothed": mean}
         for line, curve in lines.items()
         for step, value, mean in zip(curve.steps, curve.values, smooth[line], strict=True)
@@ -160,17 +160,17 @@ def _finding(
     def draw(figure: Any) -> None:
         axes = figure.subplots()
         for number, (line, curve) in enumerate(lines.items()):
-            look = LOOKS[number % len(LOOKS)]
+            style = LINE_STYLES[number % len(LINE_STYLES)]
             if weight:
-                axes.plot(curve.steps, _gaps(curve.values), color=look["color"], alpha=0.3, linewidth=0.8)
-            shown = {"markersize": 3.5, "markevery": max(1, len(curve.steps) // 12), **look}
+                axes.plot(curve.steps, _gaps(curve.values), color=style["color"], alpha=0.3, linewidth=0.8)
+            shown = {"markersize": 3.5, "markevery": max(1, len(curve.steps) // 12), **style}
             axes.plot(curve.steps, _gaps(smooth[line]), label=line, linewidth=1.4, **shown)
         axes.set_xlabel("step")
         axes.set_ylabel(label)
         axes.grid(alpha=0.25)
         axes.legend(fontsize=8, frameon=False)
 
-    return Finding(name, title, after, rows, f"metrics.jsonl|smoothing:{weight:g}", draw)
+    return Finding(name, title, paper_figure, rows, f"metrics.jsonl|smoothing:{weight:g}", draw)
 
 
 def _gaps(values: Sequence[float | None]) -> list[float]:

@@ -22,20 +22,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noise2text.analysis.finding import Finding, Row, plot_lines
+from noise2text.analysis.finding import Finding, ResultRow, plot_lines
 from noise2text.analysis.inputs import Inputs
-from noise2text.analysis.positions import within
-from noise2text.analysis.samples import as_diffusion
-from noise2text.core.config import option, require_least
+from noise2text.analysis.positions import unwrap_objective
+from noise2text.analysis.samples import require_diffusion
+from noise2text.core.config import option, require_at_least
 from noise2text.core.errors import Problem
-from noise2text.diffusion.rescaling import degeneration, random_embeddings
+from noise2text.diffusion.rescaling import degeneration_scores, random_embeddings
 from noise2text.diffusion.schedules import SCHEDULES, Rescaled
-from noise2text.models.folder import load, settings_of
+from noise2text.models.folder import load, load_config
 
 __all__ = [
-    "Case",
     "DegenerationOptions",
-    "degenerate",
+    "ScheduleAndEmbeddings",
+    "analyse_degeneration",
     "degenerated_losses",
     "degeneration_curves",
     "loss_curves",
@@ -59,23 +59,23 @@ class DegenerationOptions:
     cells: int = option(50, "how many times are looked at")
 
     def __post_init__(self) -> None:
-        require_least(self, 2, "vocabulary")
-        require_least(self, 1, "dimension", "samples", "cells")
+        require_at_least(self, 2, "vocabulary")
+        require_at_least(self, 1, "dimension", "samples", "cells")
 
 
 @dataclass(frozen=True)
-class Case:
+class ScheduleAndEmbeddings:
     """A schedule and the embeddings that its noise is added to."""
 
     schedule: nn.Module
     embeddings: Tensor  # (V, d)
 
 
-def degenerate(inputs: Inputs) -> list[Finding]:
-    """The analysis `degeneration`: of models, as they are and as they were trained, or of chance."""
+def analyse_degeneration(inputs: Inputs) -> list[Finding]:
+    """The analysis `degeneration_scores`: of models, as they are and as they were trained, or of chance."""
     chosen = inputs.chosen(DegenerationOptions())
     cases = _cases(inputs) or _random_cases(chosen.vocabulary, chosen.dimension, seed=inputs.seed)
-    tables = {name: cases[name].embeddings for name in inputs.named()}
+    tables = {name: cases[name].embeddings for name in inputs.folders_by_name()}
     more = random_tables(chosen.vocabulary, DIMENSIONS, seed=inputs.seed)
     return [
         degeneration_curves(cases, cells=chosen.cells, samples=4 * chosen.samples, seed=inputs.seed),
@@ -84,25 +84,25 @@ def degenerate(inputs: Inputs) -> list[Finding]:
     ]
 
 
-def _cases(inputs: Inputs) -> dict[str, Case]:
+def _cases(inputs: Inputs) -> dict[str, ScheduleAndEmbeddings]:
     """Each model's own schedule and, where it is another, the one that it was trained with."""
     cases = {}
-    for name, folder in inputs.named().items():
-        recipe, settings = settings_of(folder)
+    for name, folder in inputs.folders_by_name().items():
+        recipe, settings = load_config(folder)
         system = load(folder, device="cpu", precision="float32")
-        model = as_diffusion(system, name, wanted="The degeneration score")
-        table = model.denoiser.space.embeddings.detach()
-        cases[name] = Case(model.schedule, table)
-        trained = within(recipe.objective(settings, model)).schedule
+        model = require_diffusion(system, name, wanted="The degeneration score")
+        table = model.denoiser.embedding.vectors.detach()
+        cases[name] = ScheduleAndEmbeddings(model.schedule, table)
+        trained = unwrap_objective(recipe.objective(settings, model)).schedule
         if trained is not model.schedule:
-            cases[f"{name}, in training"] = Case(trained, table)
+            cases[f"{name}, in training"] = ScheduleAndEmbeddings(trained, table)
     return cases
 
 
-def _random_cases(vocabulary: int, dimension: int, *, seed: int) -> dict[str, Case]:
+def _random_cases(vocabulary: int, dimension: int, *, seed: int) -> dict[str, ScheduleAndEmbeddings]:
     """All known schedules on random embeddings."""
     table = random_embeddings(vocabulary, dimension, seed=seed)
-    return {name: Case(schedule(), table) for name, schedule in SCHEDULES.items()}
+    return {name: ScheduleAndEmbeddings(schedule(), table) for name, schedule in SCHEDULES.items()}
 
 
 def random_tables(vocabulary: int, dimensions: Sequence[int], *, seed: int) -> dict[str, Tensor]:
@@ -111,16 +111,22 @@ def random_tables(vocabulary: int, dimensions: Sequence[int], *, seed: int) -> d
 
 
 def degeneration_curves(
-    cases: Mapping[str, Case] | None = None, *, cells: int = 50, samples: int = 2000, seed: int = 0
+    cases: Mapping[str, ScheduleAndEmbeddings] | None = None,
+    *,
+    cells: int = 50,
+    samples: int = 2000,
+    seed: int = 0,
 ) -> Finding:
     """DGS_t of each case; all known schedules on random embeddings without any."""
     cases = cases or _random_cases(VOCABULARY, DIMENSION, seed=seed)
     times = [(cell + 0.5) / cells for cell in range(cells)]
     scores = {
-        name: degeneration(case.schedule, case.embeddings, cells=cells, samples=samples, seed=seed).tolist()
+        name: degeneration_scores(
+            case.schedule, case.embeddings, cells=cells, samples=samples, seed=seed
+        ).tolist()
         for name, case in cases.items()
     }
-    rows: list[Row] = [
+    rows: list[ResultRow] = [
         {"schedule": name, "time": time, "dgs": score}
         for name, curve in scores.items()
         for time, score in zip(times, curve, strict=True)
@@ -136,7 +142,7 @@ def degeneration_curves(
     return Finding(
         name="degeneration",
         title="What the degenerated model gets right at each time",
-        after="Difformer, figure 2b",
+        paper_figure="Difformer, figure 2b",
         rows=rows,
         signature=f"embeddings:{shapes}|samples:{samples}|cells:{cells}|seed:{seed}|{means}",
         draw=draw,
@@ -151,7 +157,7 @@ def rescaled_schedules(
     if not factors or min(factors) <= 0:
         raise Problem(f"The rescaling factors must be above 0, not {', '.join(map(str, factors)) or 'none'}.")
     times = torch.arange(points + 1, dtype=torch.float64) / points
-    rows: list[Row] = []
+    rows: list[ResultRow] = []
     lines = {}
     for factor in factors:
         level = Rescaled(curve, factor)(times, 1)
@@ -169,7 +175,7 @@ def rescaled_schedules(
     return Finding(
         name="rescaled",
         title="The schedule, rescaled by factors",
-        after="Difformer, figure 2c",
+        paper_figure="Difformer, figure 2c",
         rows=rows,
         signature=f"schedule:{type(curve).__name__.lower()}|noise:F·σ (eq. 3)",
         draw=draw,
@@ -190,7 +196,7 @@ def loss_curves(
         name: degenerated_losses(table, levels, samples=samples, seed=seed).mean(1).tolist()
         for name, table in named.items()
     }
-    rows: list[Row] = [
+    rows: list[ResultRow] = [
         {"embeddings": name, "beta_bar": level, "loss": loss}
         for name, curve in losses.items()
         for level, loss in zip(levels, curve, strict=True)
@@ -203,7 +209,7 @@ def loss_curves(
     return Finding(
         name="degenerated-loss",
         title="The loss of the degenerated model over noise and dimension",
-        after="Difformer, theorem 1 and figure 5",
+        paper_figure="Difformer, theorem 1 and figure 5",
         rows=rows,
         signature=f"embeddings:{_shapes(named.values())}|samples:{samples}|seed:{seed}",
         draw=draw,

@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 
 from noise2text.analysis.curves import read_metrics
-from noise2text.analysis.finding import Finding, Row, plot_lines
+from noise2text.analysis.finding import Finding, ResultRow, plot_lines
 from noise2text.analysis.inputs import Inputs
-from noise2text.analysis.samples import as_diffusion, load_all
-from noise2text.core.config import option, require_least
+from noise2text.analysis.samples import load_all, require_diffusion
+from noise2text.core.config import option, require_at_least
 from noise2text.core.errors import Problem
 from noise2text.diffusion.anisotropy import anisotropy
-from noise2text.models import Diffusion, System
+from noise2text.models import DiffusionModel, Model
 from noise2text.models.folder import load
 
 __all__ = [
@@ -32,7 +32,7 @@ __all__ = [
     "anisotropy_curves",
     "anisotropy_of_run",
     "embeddings",
-    "nearest",
+    "nearest_rows",
     "neighbours",
 ]
 
@@ -45,37 +45,37 @@ class EmbeddingOptions:
     count: int = option(5, "neighbours shown of each token")
 
     def __post_init__(self) -> None:
-        require_least(self, 1, "count")
+        require_at_least(self, 1, "count")
 
 
 def embeddings(inputs: Inputs) -> list[Finding]:
     """The analysis `embeddings`: neighbours in each model, and anisotropy over the steps of each run."""
     chosen = inputs.chosen(EmbeddingOptions())
-    systems = load_all(inputs, precision="float32")
+    models = load_all(inputs, precision="float32")
     return [
-        neighbours(systems, tokens=chosen.tokens.split(), count=chosen.count),
-        anisotropy_curves(inputs.named(), device=inputs.device),
+        neighbours(models, tokens=chosen.tokens.split(), count=chosen.count),
+        anisotropy_curves(inputs.folders_by_name(), device=inputs.device),
     ]
 
 
-def neighbours(systems: Mapping[str, System], *, tokens: Sequence[str] = (), count: int = 5) -> Finding:
+def neighbours(models: Mapping[str, Model], *, tokens: Sequence[str] = (), count: int = 5) -> Finding:
     """The nearest other words of some tokens in each model, by distance, with the cosine."""
-    rows: list[Row] = []
-    for name, system in systems.items():
-        model = as_diffusion(system, name, wanted="The space of embeddings")
+    rows: list[ResultRow] = []
+    for name, system in models.items():
+        model = require_diffusion(system, name, wanted="The space of embeddings")
         vocabulary = _Vocabulary.of(model)
         for token in vocabulary.chosen(tokens, name):
-            rows += [{"model": name} | row for row in vocabulary.near(token, count)]
+            rows += [{"model": name} | row for row in vocabulary.neighbour_rows(token, count)]
     return Finding(
         name="neighbours",
         title="The nearest neighbours of some tokens",
-        after="Difformer, section 3.1",
+        paper_figure="Difformer, section 3.1",
         rows=rows,
         signature="distance:euclidean|cosine:of the angle at the origin|specials:left out",
     )
 
 
-def nearest(table: Tensor, row: int, count: int, *, among: Tensor) -> Tensor:
+def nearest_rows(table: Tensor, row: int, count: int, *, among: Tensor) -> Tensor:
     """The `count` rows of the table nearest to one of its rows, nearest first, of those that are `among`."""
     distances = (table - table[row]).norm(dim=1).masked_fill(~among, torch.inf)
     distances[row] = torch.inf
@@ -87,16 +87,16 @@ def nearest(table: Tensor, row: int, count: int, *, among: Tensor) -> Tensor:
 class _Vocabulary:
     """A model's words: how they are spelled, which are text, and where they lie."""
 
-    spellings: Sequence[str]
+    token_texts: Sequence[str]
     plain: Tensor  # (V,), false for special tokens
     table: Tensor  # (V, d)
 
     @classmethod
-    def of(cls, model: Diffusion) -> _Vocabulary:
+    def of(cls, model: DiffusionModel) -> _Vocabulary:
         """The words of a model."""
         plain = torch.ones(len(model.tokenizer), dtype=torch.bool)
-        plain[sorted(model.tokenizer.specials)] = False
-        return cls(model.tokenizer.spellings, plain, _table(model))
+        plain[sorted(model.tokenizer.special_tokens)] = False
+        return cls(model.tokenizer.token_texts, plain, _embedding_vectors(model))
 
     def chosen(self, wanted: Sequence[str], name: str) -> list[int]:
         """The tokens that are spelled so, or ten that are spread over the vocabulary."""
@@ -104,27 +104,27 @@ class _Vocabulary:
         if not wanted:
             few = min(10, len(plain))
             return [plain[number * len(plain) // few] for number in range(few)]
-        spelled = {self.spellings[token]: token for token in reversed(plain)}
+        spelled = {self.token_texts[token]: token for token in reversed(plain)}
         for text in wanted:
             if text not in spelled:
                 raise Problem(f"The vocabulary of {name} has no token {text!r}; name one that it has.")
         return [spelled[text] for text in wanted]
 
-    def near(self, token: int, count: int) -> list[dict[str, float | int | str | None]]:
+    def neighbour_rows(self, token: int, count: int) -> list[dict[str, float | int | str | None]]:
         """A row for each of a token's nearest neighbours."""
-        places = nearest(self.table, token, count, among=self.plain)
-        cosines = torch.cosine_similarity(self.table[places], self.table[token], dim=1)
-        distances = (self.table[places] - self.table[token]).norm(dim=1)
+        rows_of_neighbours = nearest_rows(self.table, token, count, among=self.plain)
+        cosines = torch.cosine_similarity(self.table[rows_of_neighbours], self.table[token], dim=1)
+        distances = (self.table[rows_of_neighbours] - self.table[token]).norm(dim=1)
         return [
             {
-                "token": self.spellings[token],
+                "token": self.token_texts[token],
                 "rank": rank,
-                "neighbour": self.spellings[place],
+                "neighbour": self.token_texts[neighbour],
                 "distance": distance,
                 "cosine": cosine,
             }
-            for rank, (place, distance, cosine) in enumerate(
-                zip(places.tolist(), distances.tolist(), cosines.tolist(), strict=True), start=1
+            for rank, (neighbour, distance, cosine) in enumerate(
+                zip(rows_of_neighbours.tolist(), distances.tolist(), cosines.tolist(), strict=True), start=1
             )
         ]
 
@@ -132,10 +132,16 @@ class _Vocabulary:
 def anisotropy_curves(runs: Mapping[str, Path], *, device: str | None = None) -> Finding:
     """The anisotropy of each run's embeddings over its steps, and of the model itself (no step)."""
     curves = {name: anisotropy_of_run(folder, device=device) for name, folder in runs.items()}
-    rows: list[Row] = []
+    rows: list[ResultRow] = []
     for name, folder in runs.items():
         rows += [{"run": name, "step": step, "anisotropy": value} for step, value in curves[name].items()]
-        rows.append({"run": name, "step": None, "anisotropy": anisotropy(_table(_open(folder, device)))})
+        rows.append(
+            {
+                "run": name,
+                "step": None,
+                "anisotropy": anisotropy(_embedding_vectors(_load_diffusion(folder, device))),
+            }
+        )
 
     def draw(figure: Any) -> None:
         lines = {name: (list(curve), list(curve.values())) for name, curve in curves.items() if curve}
@@ -144,7 +150,7 @@ def anisotropy_curves(runs: Mapping[str, Path], *, device: str | None = None) ->
     return Finding(
         name="anisotropy",
         title="Anisotropy of the embeddings during training",
-        after="Difformer, section 3.1 and table 1",
+        paper_figure="Difformer, section 3.1 and table 1",
         rows=rows,
         signature="mean cosine of two different rows|all tokens",
         draw=draw if any(curves.values()) else None,
@@ -153,10 +159,12 @@ def anisotropy_curves(runs: Mapping[str, Path], *, device: str | None = None) ->
 
 def anisotropy_of_run(folder: Path, *, device: str | None = None) -> dict[int, float]:
     """The anisotropy at each step that is known of a run: what it logged, and the models that it kept."""
-    return dict(sorted((dict(_kept(folder, device)) | dict(_logged(folder))).items()))
+    return dict(
+        sorted((dict(_anisotropy_of_checkpoints(folder, device)) | dict(_logged_anisotropy(folder))).items())
+    )
 
 
-def _logged(folder: Path) -> list[tuple[int, float]]:
+def _logged_anisotropy(folder: Path) -> list[tuple[int, float]]:
     if not (folder / "metrics.jsonl").is_file():
         return []
     curve = read_metrics(folder).get("valid_anisotropy")
@@ -164,19 +172,19 @@ def _logged(folder: Path) -> list[tuple[int, float]]:
     return [(step, value) for step, value in points if value is not None]
 
 
-def _kept(folder: Path, device: str | None) -> list[tuple[int, float]]:
+def _anisotropy_of_checkpoints(folder: Path, device: str | None) -> list[tuple[int, float]]:
     """The steps of the models in the folder, and the anisotropy of each."""
     found = []
-    for place in sorted([*folder.glob("kept/*"), *folder.glob("checkpoint-*")]):
-        number = re.search(r"(\d+)$", place.name)
-        if number and (place / "model.safetensors").is_file():
-            found.append((int(number[1]), anisotropy(_table(_open(place, device)))))
+    for neighbour in sorted([*folder.glob("kept/*"), *folder.glob("checkpoint-*")]):
+        number = re.search(r"(\d+)$", neighbour.name)
+        if number and (neighbour / "model.safetensors").is_file():
+            found.append((int(number[1]), anisotropy(_embedding_vectors(_load_diffusion(neighbour, device)))))
     return found
 
 
-def _open(folder: Path, device: str | None) -> Diffusion:
-    return as_diffusion(load(folder, device=device), str(folder), wanted="The space of embeddings")
+def _load_diffusion(folder: Path, device: str | None) -> DiffusionModel:
+    return require_diffusion(load(folder, device=device), str(folder), wanted="The space of embeddings")
 
 
-def _table(model: Diffusion) -> Tensor:
-    return model.denoiser.space.embeddings.detach().double().cpu()
+def _embedding_vectors(model: DiffusionModel) -> Tensor:
+    return model.denoiser.embedding.vectors.detach().double().cpu()

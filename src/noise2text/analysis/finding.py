@@ -17,11 +17,20 @@ from typing import Any
 
 from noise2text.core.errors import Problem
 
-__all__ = ["LOOKS", "Finding", "Row", "picture", "plot_lines", "to_csv", "to_svg", "write"]
+__all__ = [
+    "LINE_STYLES",
+    "Finding",
+    "ResultRow",
+    "draw_figure",
+    "plot_lines",
+    "to_csv",
+    "to_svg",
+    "write_finding",
+]
 
-Row = Mapping[str, float | int | str | None]
+ResultRow = Mapping[str, float | int | str | None]
 
-LOOKS: tuple[dict[str, str], ...] = (
+LINE_STYLES: tuple[dict[str, str], ...] = (
     {"color": "#1b4f8a", "linestyle": "-", "marker": "o"},
     {"color": "#d9822b", "linestyle": "--", "marker": "s"},
     {"color": "#2e8b6d", "linestyle": "-.", "marker": "^"},
@@ -40,15 +49,20 @@ class Finding:
 
     name: str  # a file name: bleu-by-length
     title: str  # one line for people
-    after: str  # the paper's figure or table: "Difformer, figure 2a"
-    rows: Sequence[Row]
+    paper_figure: str  # the paper's figure or table: "Difformer, figure 2a"
+    rows: Sequence[ResultRow]
     signature: str
     draw: Callable[[Any], None] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """All but the picture."""
-        told = {"name": self.name, "title": self.title, "after": self.after, "signature": self.signature}
-        return told | {"rows": [dict(row) for row in self.rows]}
+        facts = {
+            "name": self.name,
+            "title": self.title,
+            "after": self.paper_figure,
+            "signature": self.signature,
+        }
+        return facts | {"rows": [dict(row) for row in self.rows]}
 
 
 def plot_lines(
@@ -56,8 +70,8 @@ def plot_lines(
 ) -> None:
     """Draw named lines (xs, ys) on axes, with labels and, for several, a legend."""
     for number, (name, (xs, ys)) in enumerate(lines.items()):
-        look = LOOKS[number % len(LOOKS)]
-        axes.plot(xs, ys, label=name, markersize=3.5, linewidth=1.4, markevery=max(1, len(xs) // 12), **look)
+        style = LINE_STYLES[number % len(LINE_STYLES)]
+        axes.plot(xs, ys, label=name, markersize=3.5, linewidth=1.4, markevery=max(1, len(xs) // 12), **style)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.grid(alpha=0.25)
@@ -65,7 +79,7 @@ def plot_lines(
         axes.legend(fontsize=8, frameon=False)
 
 
-def picture(finding: Finding) -> Any:
+def draw_figure(finding: Finding) -> Any:
     """The finding as a matplotlib Figure; none if it has no picture."""
     if finding.draw is None:
         return None
@@ -82,7 +96,7 @@ def picture(finding: Finding) -> Any:
 
 def to_svg(finding: Finding) -> str | None:
     """The picture as SVG, the same bytes every time; its words stay words."""
-    figure = picture(finding)
+    figure = draw_figure(finding)
     if figure is None:
         return None
     from matplotlib import rc_context
@@ -97,13 +111,13 @@ def to_csv(finding: Finding) -> str:
     """The rows with a heading; the columns are in the order in which the rows first name them."""
     columns = list(dict.fromkeys(column for row in finding.rows for column in row))
     page = io.StringIO()
-    writer = csv.DictWriter(page, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(finding.rows)
+    network = csv.DictWriter(page, columns, lineterminator="\n")
+    network.writeheader()
+    network.writerows(finding.rows)
     return page.getvalue()
 
 
-def write(finding: Finding, folder: Path) -> list[Path]:
+def write_finding(finding: Finding, folder: Path) -> list[Path]:
     """Put the finding into a folder as NAME.json, NAME.csv and, if it can be drawn, NAME.svg and NAME.png."""
     folder.mkdir(parents=True, exist_ok=True)
     written = [folder / f"{finding.name}.{kind}" for kind in ("json", "csv")]
@@ -113,5 +127,5 @@ def write(finding: Finding, folder: Path) -> list[Path]:
     if svg is not None:
         written += [folder / f"{finding.name}.{kind}" for kind in ("svg", "png")]
         written[2].write_text(svg, "utf-8")
-        picture(finding).savefig(written[3], dpi=150)
+        draw_figure(finding).savefig(written[3], dpi=150)
     return written

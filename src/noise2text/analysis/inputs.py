@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from noise2text.analysis.finding import Finding
-from noise2text.core.config import change
+from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair
 
@@ -36,9 +36,9 @@ class Inputs:
 
     def chosen(self, defaults: S) -> S:
         """An analysis's settings, changed by the options."""
-        return change(defaults, self.options, where="analyse")
+        return apply_overrides(defaults, self.options, origin="analyse")
 
-    def named(self) -> dict[str, Path]:
+    def folders_by_name(self) -> dict[str, Path]:
         """The folders by their short names, by whole paths where two would share one."""
         short = [folder.resolve().name for folder in self.models]
         return {
@@ -73,8 +73,8 @@ class Analysis:
 
     name: str
     needs: tuple[Need, ...]
-    after: str  # the paper's figure or table
-    line: str  # what it shows
+    paper_figure: str  # the paper's figure or table
+    summary: str  # what it shows
     run: Callable[[Inputs], list[Finding]]
     options: Any = NoOptions()  # a frozen dataclass; `Inputs.chosen` changes it
 

@@ -12,46 +12,46 @@ from typing import Any
 
 import numpy as np
 
-from noise2text.analysis.finding import Finding, Row, plot_lines
+from noise2text.analysis.finding import Finding, ResultRow, plot_lines
 from noise2text.analysis.inputs import Inputs
-from noise2text.analysis.slopes import compare
-from noise2text.core.config import option, require_choice, require_least
+from noise2text.analysis.slopes import compare_systems
+from noise2text.core.config import option, require_at_least, require_choice
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.metrics.metrics import References, bleu
 
-__all__ = ["UNITS", "LengthsOptions", "Measure", "buckets", "lengths"]
+__all__ = ["UNITS", "LengthUnit", "LengthsOptions", "buckets", "lengths"]
 
 
 @dataclass(frozen=True)
-class Measure:
+class LengthUnit:
     """What lengths are counted in, and the length of each text."""
 
     unit: str
     lengths: Callable[[Sequence[str]], list[int]]
 
 
-def _words(inputs: Inputs) -> Measure:
-    return Measure("words", lambda texts: [len(text.split()) for text in texts])
+def _words(inputs: Inputs) -> LengthUnit:
+    return LengthUnit("words", lambda texts: [len(text.split()) for text in texts])
 
 
-def _characters(inputs: Inputs) -> Measure:
-    return Measure("characters", lambda texts: [len(text) for text in texts])
+def _characters(inputs: Inputs) -> LengthUnit:
+    return LengthUnit("characters", lambda texts: [len(text) for text in texts])
 
 
-def _tokens(inputs: Inputs) -> Measure:
+def _tokens(inputs: Inputs) -> LengthUnit:
     """By the tokenizer of the first folder."""
     if not inputs.models:
         raise Problem("To measure in tokens, name the model folder whose tokenizer counts them.")
-    name, folder = next(iter(inputs.named().items()))
+    name, folder = next(iter(inputs.folders_by_name().items()))
     path = folder / "tokenizer.json"
     if not path.is_file():
         raise Problem(f"{folder} has no tokenizer.json: name a model folder.")
     tokenizer = Tokenizer.load(path)
-    return Measure(f"tokens of {name}", lambda texts: [len(row) for row in tokenizer.encode(texts)])
+    return LengthUnit(f"tokens of {name}", lambda texts: [len(row) for row in tokenizer.encode(texts)])
 
 
-UNITS: dict[str, Callable[[Inputs], Measure]] = {
+UNITS: dict[str, Callable[[Inputs], LengthUnit]] = {
     "words": _words,
     "characters": _characters,
     "tokens": _tokens,
@@ -71,7 +71,7 @@ class LengthsOptions:
 
     def __post_init__(self) -> None:
         require_choice(self, "unit", UNITS)
-        require_least(self, 1, "buckets")
+        require_at_least(self, 1, "buckets")
         if not 0 < self.confidence < 1:
             raise Problem(f"The setting confidence must be between 0 and 1, not {self.confidence}.")
 
@@ -93,12 +93,14 @@ def lengths(inputs: Inputs) -> list[Finding]:
     options = inputs.chosen(LengthsOptions())
     _check(inputs)
     measure = UNITS[options.unit](inputs)
-    measured = measure.lengths([pair.src for pair in inputs.pairs])
+    source_lengths = measure.lengths([pair.src for pair in inputs.pairs])
     references = [(pair.trg, *pair.refs) for pair in inputs.pairs]
-    numbers = buckets(measured, options.buckets)
-    found = [_by_length(inputs.outputs, references, measured, numbers=numbers, unit=measure.unit)]
+    numbers = buckets(source_lengths, options.buckets)
+    found = [_by_length(inputs.outputs, references, source_lengths, numbers=numbers, unit=measure.unit)]
     if len(inputs.outputs) > 1:
-        comparison = compare(inputs.outputs, references, measured, confidence=options.confidence)
+        comparison = compare_systems(
+            inputs.outputs, references, source_lengths, confidence=options.confidence
+        )
         found += comparison.findings(unit=measure.unit)
     return found
 
@@ -113,22 +115,22 @@ def _check(inputs: Inputs) -> None:
 def _by_length(
     outputs: Mapping[str, Sequence[str]],
     references: References,
-    measured: Sequence[int],
+    source_lengths: Sequence[int],
     *,
     numbers: np.ndarray,
     unit: str,
 ) -> Finding:
     """Figure 4.1: corpus BLEU of each system in each bucket."""
-    places: list[list[int]] = [np.flatnonzero(numbers == each).tolist() for each in range(max(numbers) + 1)]
-    spans = [(min(own), max(own)) for own in ([measured[i] for i in inside] for inside in places)]
+    indices: list[list[int]] = [np.flatnonzero(numbers == each).tolist() for each in range(max(numbers) + 1)]
+    spans = [(min(own), max(own)) for own in ([source_lengths[i] for i in inside] for inside in indices)]
     scores = {
-        name: [bleu([texts[i] for i in inside], [references[i] for i in inside]) for inside in places]
+        name: [bleu([texts[i] for i in inside], [references[i] for i in inside]) for inside in indices]
         for name, texts in outputs.items()
     }
-    rows: list[Row] = [
+    rows: list[ResultRow] = [
         {"system": name, "shortest": low, "longest": high, "sentences": len(inside), "bleu": score.score}
         for name, own in scores.items()
-        for (low, high), inside, score in zip(spans, places, own, strict=True)
+        for (low, high), inside, score in zip(spans, indices, own, strict=True)
     ]
 
     def draw(figure: Any) -> None:

@@ -19,21 +19,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noise2text.analysis.finding import Finding, Row, plot_lines
+from noise2text.analysis.finding import Finding, ResultRow, plot_lines
 from noise2text.analysis.inputs import Inputs
-from noise2text.analysis.samples import as_diffusion, references_of
-from noise2text.core.config import option, require_least
+from noise2text.analysis.samples import collect_references, require_diffusion
+from noise2text.core.config import option, require_at_least
 from noise2text.core.errors import Problem
-from noise2text.core.random import key, uniform
+from noise2text.core.random import make_key, uniform
 from noise2text.data.corpus import Pair
 from noise2text.data.layouts.canvas import Canvas
-from noise2text.data.layouts.joint_aligned import Fixed
-from noise2text.data.ragged import Rows
-from noise2text.diffusion.schedules import Sqrt
-from noise2text.models import Diffusion
-from noise2text.models.folder import load, settings_of
+from noise2text.data.layouts.joint_aligned import AlignedJointLayout
+from noise2text.data.ragged import RaggedRows
+from noise2text.diffusion.schedules import SqrtSchedule
+from noise2text.models import DiffusionModel
+from noise2text.models.folder import load, load_config
 from noise2text.training.objective import DiffusionObjective, Objective
-from noise2text.training.source_dropout import Dropping
+from noise2text.training.source_dropout import SourceDropout
 
 __all__ = ["PositionOptions", "learned_schedule", "losses_by_position", "position_losses", "positions"]
 
@@ -52,16 +52,16 @@ class PositionOptions:
     term: str = option("", "the term of the objective; the one that it adapts to, else vlb, without it")
 
     def __post_init__(self) -> None:
-        require_least(self, 1, "points", "sentences", "batch")
+        require_at_least(self, 1, "points", "sentences", "batch")
 
 
 def positions(inputs: Inputs) -> list[Finding]:
     """The analysis `positions`: of each model its losses and its schedule."""
     chosen = inputs.chosen(PositionOptions())
     pairs, found = inputs.pairs[: chosen.sentences], []
-    for name, folder in inputs.named().items():
-        recipe, settings = settings_of(folder)
-        model = as_diffusion(
+    for name, folder in inputs.folders_by_name().items():
+        recipe, settings = load_config(folder)
+        model = require_diffusion(
             load(folder, device=inputs.device, precision="float32"), name, wanted="The loss at each time"
         )
         objective = recipe.objective(settings, model).to(model.device)
@@ -80,7 +80,7 @@ def positions(inputs: Inputs) -> list[Finding]:
 
 
 def losses_by_position(
-    system: Diffusion,
+    system: DiffusionModel,
     objective: Objective,
     pairs: Sequence[Pair],
     *,
@@ -91,35 +91,35 @@ def losses_by_position(
     term: str = "",
 ) -> Finding:
     """The mean loss of each position of the target at each time."""
-    references_of(pairs)
+    collect_references(pairs)
     term = term or next(each for each in TERMS if each in objective.terms)
     if term not in objective.terms:
         raise Problem(f"The objective has no term {term!r}; it has {', '.join(objective.terms)}.")
     times = [(point + 1) / points for point in range(points)]
     sums, counts = position_losses(system, objective, pairs, times=times, seed=seed, batch=batch, term=term)
     means = sums / counts.clamp(min=1)  # (times, positions)
-    rows: list[Row] = [
+    rows: list[ResultRow] = [
         {
             "time": time,
-            "position": place,
-            "loss": means[row, place].item(),
-            "counted": int(counts[row, place]),
+            "position": position,
+            "loss": means[row, position].item(),
+            "counted": int(counts[row, position]),
         }
         for row, time in enumerate(times)
-        for place in range(means.shape[1])
-        if counts[row, place]
+        for position in range(means.shape[1])
+        if counts[row, position]
     ]
 
     def draw(figure: Any) -> None:
         seen = counts.any(0).nonzero().flatten().tolist()
-        some = [seen[number] for number in _some(len(seen))]
-        lines = {f"position {place}": (times, means[:, place].tolist()) for place in some}
+        some = [seen[number] for number in _evenly_spaced_indices(len(seen))]
+        lines = {f"position {position}": (times, means[:, position].tolist()) for position in some}
         plot_lines(figure.subplots(), lines, x="time t", y=f"loss ({term})")
 
     return Finding(
         name=f"losses-{_file(name)}",
         title=f"The loss of {name} at each time and position",
-        after="SeqDiffuSeq, figure 2, middle and right",
+        paper_figure="SeqDiffuSeq, figure 2, middle and right",
         rows=rows,
         signature=f"term:{term}|sentences:{len(pairs)}|seed:{seed}",
         draw=draw,
@@ -128,7 +128,7 @@ def losses_by_position(
 
 @torch.no_grad()
 def position_losses(
-    system: Diffusion,
+    system: DiffusionModel,
     objective: Objective,
     pairs: Sequence[Pair],
     *,
@@ -141,28 +141,30 @@ def position_losses(
 
     Positions are counted from the target's start to its end; what fills a canvas up after it is left out.
     """
-    inner = within(objective).eval()
-    room = system.max_target + 1
-    sums, counts = torch.zeros(2, len(times), room, dtype=torch.float64)
-    for number, (canvas, place) in enumerate(_canvases(system, pairs, seed=seed, batch=batch)):
-        rows = torch.arange(number * batch, number * batch + len(place), device=place.device)
-        drawn = inner.draw(canvas, key(seed, _NOISE, rows), key(seed, _COIN, number))
+    inner = unwrap_objective(objective).eval()
+    max_positions = system.max_target + 1
+    sums, counts = torch.zeros(2, len(times), max_positions, dtype=torch.float64)
+    for number, (canvas, position) in enumerate(_canvases(system, pairs, seed=seed, batch=batch)):
+        rows = torch.arange(number * batch, number * batch + len(position), device=position.device)
+        draws = inner.draw(canvas, make_key(seed, _NOISE, rows), make_key(seed, _STEP_FLAGS, number))
         for row, time in enumerate(times):
-            t = torch.full_like(drawn.t, max(1, round(time * inner.times.steps)) / inner.times.steps)
-            tally = inner(canvas, replace(drawn, t=t, weight=torch.ones_like(drawn.weight)))[term]
-            if tally.value.shape != place.shape:
+            t = torch.full_like(
+                draws.t, max(1, round(time * inner.time_sampler.steps)) / inner.time_sampler.steps
+            )
+            token_loss = inner(canvas, replace(draws, t=t, weight=torch.ones_like(draws.weight)))[term]
+            if token_loss.values.shape != position.shape:
                 raise Problem(f"The term {term!r} has one value a sentence: choose one of positions.")
-            counted = tally.mask & (place >= 0)
-            where = place[counted].cpu()
-            sums[row].index_add_(0, where, tally.value[counted].double().cpu())
+            counted = token_loss.mask & (position >= 0)
+            where = position[counted].cpu()
+            sums[row].index_add_(0, where, token_loss.values[counted].double().cpu())
             counts[row].index_add_(0, where, torch.ones(len(where), dtype=torch.float64))
     used = 1 + max(counts.any(0).nonzero().flatten().tolist(), default=-1)
     return sums[:, :used], counts[:, :used]
 
 
-def within(objective: Objective) -> DiffusionObjective:
+def unwrap_objective(objective: Objective) -> DiffusionObjective:
     """The diffusion objective itself, without what drops sources around it."""
-    while isinstance(objective, Dropping):
+    while isinstance(objective, SourceDropout):
         objective = objective.objective
     if not isinstance(objective, DiffusionObjective):
         raise Problem("The loss at each time is that of a diffusion model, and this objective has no times.")
@@ -170,59 +172,66 @@ def within(objective: Objective) -> DiffusionObjective:
 
 
 def _canvases(
-    system: Diffusion, pairs: Sequence[Pair], *, seed: int, batch: int
+    system: DiffusionModel, pairs: Sequence[Pair], *, seed: int, batch: int
 ) -> Iterator[tuple[Canvas, Tensor]]:
     """Canvases of so many pairs, and the number of each place in its target (B, L); −1 outside of it."""
-    layout, ended = system.layout, int(bool(system.layout.ends))
+    layout, ended = system.layout, int(bool(system.layout.end_tokens))
     sources = system.tokenizer.encode([pair.src for pair in pairs])
     targets = system.tokenizer.encode([pair.trg for pair in pairs])
     for start in range(0, len(pairs), batch):
         chosen = slice(start, start + batch)
-        source = Rows.of([row[: system.max_source] for row in sources[chosen]])
-        target = Rows.of([row[: system.max_target] for row in targets[chosen]])
+        source = RaggedRows.from_lists([row[: system.max_source] for row in sources[chosen]])
+        target = RaggedRows.from_lists([row[: system.max_target] for row in targets[chosen]])
         lengths = torch.from_numpy(target.lengths)[:, None]
-        canvas = layout.canvas(source, target)
-        place = torch.arange(canvas.tokens.shape[1]) - layout.text(canvas).int().argmax(1, keepdim=True)
-        place = torch.where((place >= 0) & (place < lengths + ended), place, -1)
-        u = uniform(key(seed, _LAYOUT, torch.arange(start, start + len(place))))
-        yield layout.vary(canvas, u).to(system.device), place.to(system.device)
+        canvas = layout.make_canvas(source, target)
+        position = torch.arange(canvas.tokens.shape[1]) - layout.target_mask(canvas).int().argmax(
+            1, keepdim=True
+        )
+        position = torch.where((position >= 0) & (position < lengths + ended), position, -1)
+        u = uniform(make_key(seed, _LAYOUT, torch.arange(start, start + len(position))))
+        yield layout.randomise(canvas, u).to(system.device), position.to(system.device)
 
 
-_NOISE, _COIN, _LAYOUT = 1, 2, 3  # what a key is for
+_NOISE, _STEP_FLAGS, _LAYOUT = 1, 2, 3  # what a key is for
 
 
-def learned_schedule(system: Diffusion, *, name: str = "model", points: int = 20) -> Finding:
+def learned_schedule(system: DiffusionModel, *, name: str = "model", points: int = 20) -> Finding:
     """ᾱ of each position at each time, and sqrt's; a schedule that knows no positions has one, 0."""
     times = torch.arange(points + 1, dtype=torch.float64) / points
     width = getattr(system.layout, "width", system.max_target)
     learned = system.schedule(times.to(system.device), width).alpha.square()[..., 0].cpu()  # (times, L)
-    if isinstance(system.layout, Fixed) and learned.shape[1] > 1:
-        learned = learned[:, system.layout.first :]  # positions are counted from the target's start
-    sqrt = Sqrt(system.schedule.steps).alpha_bar(times)
-    rows: list[Row] = [
-        {"time": time, "position": place, "alpha_bar": learned[row, place].item(), "sqrt": sqrt[row].item()}
+    if isinstance(system.layout, AlignedJointLayout) and learned.shape[1] > 1:
+        learned = learned[:, system.layout.target_start :]  # positions are counted from the target's start
+    sqrt = SqrtSchedule(system.schedule.steps).alpha_bar(times)
+    rows: list[ResultRow] = [
+        {
+            "time": time,
+            "position": position,
+            "alpha_bar": learned[row, position].item(),
+            "sqrt": sqrt[row].item(),
+        }
         for row, time in enumerate(times.tolist())
-        for place in range(learned.shape[1])
+        for position in range(learned.shape[1])
     ]
 
     def draw(figure: Any) -> None:
         lines = {"sqrt": (times.tolist(), sqrt.tolist())} | {
-            f"position {place}": (times.tolist(), learned[:, place].tolist())
-            for place in _some(learned.shape[1])
+            f"position {position}": (times.tolist(), learned[:, position].tolist())
+            for position in _evenly_spaced_indices(learned.shape[1])
         }
         plot_lines(figure.subplots(), lines, x="time t", y="signal ᾱ")
 
     return Finding(
         name=f"schedule-{_file(name)}",
         title=f"The schedule of {name} at each position",
-        after="SeqDiffuSeq, figure 2, left",
+        paper_figure="SeqDiffuSeq, figure 2, left",
         rows=rows,
         signature=f"schedule:{type(system.schedule).__name__.lower()}|steps:{system.schedule.steps}",
         draw=draw,
     )
 
 
-def _some(count: int) -> list[int]:
+def _evenly_spaced_indices(count: int) -> list[int]:
     """A few places, evenly spaced from the first to the last."""
     few = min(count, SHOWN)
     return sorted({round(number * (count - 1) / max(1, few - 1)) for number in range(few)})

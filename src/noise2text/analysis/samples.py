@@ -11,34 +11,34 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from noise2text.analysis.finding import Row, plot_lines
+from noise2text.analysis.finding import ResultRow, plot_lines
 from noise2text.analysis.inputs import Inputs
-from noise2text.core.config import option, parse_assignments, require_least
+from noise2text.core.config import option, parse_assignments, require_at_least
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair
 from noise2text.metrics.diversity import div_4, self_bleu
 from noise2text.metrics.metrics import bleu
-from noise2text.models import Diffusion, Generated, System
+from noise2text.models import DiffusionModel, GenerationOutput, Model
 from noise2text.models.folder import load
 
 __all__ = [
     "GenerationOptions",
-    "Scores",
-    "as_diffusion",
-    "compare",
+    "ScoreColumns",
+    "collect_references",
+    "diversity_scores",
     "draw_samples",
-    "judge",
+    "find_setting",
+    "known_settings",
     "load_all",
     "plot_by_model",
-    "references_of",
-    "setting_of",
+    "require_diffusion",
+    "score_samples",
     "signature",
-    "those_known",
 ]
 
-Systems = Mapping[str, System]
+Models = Mapping[str, Model]
 Settings = Mapping[str, Any]
-Scores = dict[str, float | int | str | None]  # the columns of a row
+ScoreColumns = dict[str, float | int | str | None]  # the columns of a row
 LABELS = {"bleu": "BLEU", "div_4": "div-4", "self_bleu": "self-BLEU"}
 
 
@@ -51,7 +51,7 @@ class GenerationOptions:
     generation: str = option("", "generation settings, name=value with commas between them")
 
     def __post_init__(self) -> None:
-        require_least(self, 1, "sentences", "batch")
+        require_at_least(self, 1, "sentences", "batch")
 
     def settings(self) -> dict[str, Any]:
         """The generation settings by name."""
@@ -59,43 +59,43 @@ class GenerationOptions:
         return parse_assignments([part for part in parts if part])
 
 
-def load_all(inputs: Inputs, *, precision: str = "auto") -> dict[str, System]:
+def load_all(inputs: Inputs, *, precision: str = "auto") -> dict[str, Model]:
     """The models of the inputs by their names."""
     return {
         name: load(folder, device=inputs.device, precision=precision)
-        for name, folder in inputs.named().items()
+        for name, folder in inputs.folders_by_name().items()
     }
 
 
-def references_of(pairs: Sequence[Pair]) -> list[tuple[str, ...]]:
+def collect_references(pairs: Sequence[Pair]) -> list[tuple[str, ...]]:
     """Each pair's target and further references; a Problem where there is no pair."""
     if not pairs:
         raise Problem("There is nothing to analyse: give at least one pair.")
     return [(pair.trg, *pair.refs) for pair in pairs]
 
 
-def as_diffusion(system: System, name: str, *, wanted: str) -> Diffusion:
+def require_diffusion(system: Model, name: str, *, wanted: str) -> DiffusionModel:
     """The system of this name, if it is a diffusion model; else a Problem that says what was wanted of it."""
-    if not isinstance(system, Diffusion):
+    if not isinstance(system, DiffusionModel):
         raise Problem(f"{wanted} is that of a diffusion model, and {name} is none: leave it out.")
     return system
 
 
-def setting_of(system: System, name: str, settings: Sequence[str], *, wanted: str) -> str:
+def find_setting(system: Model, name: str, settings: Sequence[str], *, wanted: str) -> str:
     """The first of the settings that this system's generation has; else a Problem."""
-    found = next((setting for setting in settings if hasattr(system.how, setting)), None)
+    found = next((setting for setting in settings if hasattr(system.generation_config, setting)), None)
     if found is None:
         raise Problem(f"{wanted}, but {name} has no setting {' or '.join(settings)}: leave it out.")
     return found
 
 
-def those_known(system: System, **settings: Any) -> dict[str, Any]:
+def known_settings(system: Model, **settings: Any) -> dict[str, Any]:
     """Those of the settings that the system's generation has."""
-    return {name: value for name, value in settings.items() if hasattr(system.how, name)}
+    return {name: value for name, value in settings.items() if hasattr(system.generation_config, name)}
 
 
 def draw_samples(
-    system: System,
+    system: Model,
     pairs: Sequence[Pair],
     *,
     count: int = 1,
@@ -103,11 +103,11 @@ def draw_samples(
     batch: int = 64,
     trace: bool = False,
     settings: Settings | None = None,
-) -> list[Generated]:
+) -> list[GenerationOutput]:
     """What the system makes of the pairs' sources from the seeds `seed`, `seed` + 1, …, `count` in all."""
     if count < 1:
         raise Problem(f"At least 1 sample must be drawn, not {count}.")
-    references_of(pairs)  # refuses none
+    collect_references(pairs)  # refuses none
     sources = [pair.src for pair in pairs]
     return [
         system.generate(sources, seed=seed + number, batch=batch, trace=trace, **(settings or {}))
@@ -115,36 +115,44 @@ def draw_samples(
     ]
 
 
-def judge(samples: Sequence[Sequence[str]], pairs: Sequence[Pair]) -> Scores:
+def score_samples(samples: Sequence[Sequence[str]], pairs: Sequence[Pair]) -> ScoreColumns:
     """The columns bleu (the samples' mean), div_4 and self_bleu."""
-    references = references_of(pairs)
+    references = collect_references(pairs)
     together = list(zip(*samples, strict=True))
     quality = fmean(bleu(texts, references).score for texts in samples)
-    return {"bleu": quality} | compare(together)
+    return {"bleu": quality} | diversity_scores(together)
 
 
-def compare(candidates: Sequence[Sequence[str]]) -> Scores:
+def diversity_scores(candidates: Sequence[Sequence[str]]) -> ScoreColumns:
     """The columns div_4 and self_bleu of the texts of each source; none where there are no two."""
     different = {"div_4": div_4(candidates), "self_bleu": self_bleu(candidates)}
     return {name: score.score if score else None for name, score in different.items()}
 
 
-def signature(systems: Systems, pairs: Sequence[Pair], settings: Settings, **facts: object) -> str:
-    """How the scores of `judge` were made: sacrebleu's signature, and what decided the texts."""
-    made = bleu(["a"] * len(pairs), references_of(pairs)).signature
+def signature(models: Models, pairs: Sequence[Pair], settings: Settings, **facts: object) -> str:
+    """How the scores of `score_samples` were made: sacrebleu's signature, and what decided the texts."""
+    made = bleu(["a"] * len(pairs), collect_references(pairs)).signature
     shown = [f"{name}:{fact}" for name, fact in ({"sentences": len(pairs)} | facts).items()]
-    return "|".join([made, *shown, *(_made_by(name, each, settings) for name, each in systems.items())])
+    return "|".join(
+        [made, *shown, *(_generation_signature(name, each, settings) for name, each in models.items())]
+    )
 
 
-def _made_by(name: str, system: System, settings: Settings) -> str:
+def _generation_signature(name: str, system: Model, settings: Settings) -> str:
     """What is set of a system's generation, of what decides how long and how often it writes."""
     names = ("steps", "stop_early", "iterations", "noise_beam", "length_beam", "samples", "beam", "select")
-    own = {each: getattr(system.how, each) for each in names if hasattr(system.how, each)}
-    chosen = own | those_known(system, **settings)
+    own = {
+        each: getattr(system.generation_config, each)
+        for each in names
+        if hasattr(system.generation_config, each)
+    }
+    chosen = own | known_settings(system, **settings)
     return f"{name}:" + ",".join(f"{each}={value}" for each, value in chosen.items())
 
 
-def plot_by_model(figure: Any, rows: Sequence[Row], *, x: str, label: str, columns: Sequence[str]) -> None:
+def plot_by_model(
+    figure: Any, rows: Sequence[ResultRow], *, x: str, label: str, columns: Sequence[str]
+) -> None:
     """Draw a panel for each column that has values, with a line a model over the column x, and one legend."""
     shown = [column for column in columns if any(row[column] is not None for row in rows)]
     panels = figure.subplots(1, len(shown), squeeze=False)[0]

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from noise2text.analysis.finding import LOOKS, Finding, Row
-from noise2text.analysis.regression import Line, critical, fit
+from noise2text.analysis.finding import LINE_STYLES, Finding, ResultRow
+from noise2text.analysis.regression import LinearFit, critical_t, fit_line
 from noise2text.metrics.metrics import References
 
-__all__ = ["CORNER", "Comparison", "compare", "relative_difference", "sentence_bleu"]
+__all__ = ["CORNER", "Comparison", "compare_systems", "relative_difference", "sentence_bleu"]
 
 CORNER = "column over row"
 """What heads the names of the rows in the table of tests, and how to read a cell."""
@@ -47,9 +47,9 @@ class Comparison:
     """The lengths of the sources, and for each pair (a, b) d_r of every sentence and its line."""
 
     names: Sequence[str]
-    measured: Sequence[int]
+    source_lengths: Sequence[int]
     differences: Mapping[tuple[str, str], np.ndarray]
-    lines: Mapping[tuple[str, str], Line]
+    lines: Mapping[tuple[str, str], LinearFit]
     signature: str
     confidence: float
 
@@ -58,17 +58,17 @@ class Comparison:
         signature = f"sentence BLEU|{self.signature}|length:{unit}|confidence:{self.confidence:g}"
         return [self._lines(unit, signature), self._tests(signature)]
 
-    def proven(self, a: str, b: str) -> str:
+    def significant_direction(self, a: str, b: str) -> str:
         """Whether the slope of a over b goes up or down beyond doubt."""
         line = self.lines[a, b]
-        if abs(line.t) <= critical(line.count, self.confidence):
+        if abs(line.t) <= critical_t(line.count, self.confidence):
             return "no"
         return "up" if line.t > 0 else "down"
 
     def _lines(self, unit: str, signature: str) -> Finding:
         first, *others = self.names
         pairs = [(a, b) for number, a in enumerate(self.names) for b in self.names[number + 1 :]]
-        rows: list[Row] = [self._row(a, b) for a, b in pairs]
+        rows: list[ResultRow] = [self._row(a, b) for a, b in pairs]
 
         def draw(figure: Any) -> None:
             across = min(3, len(others))
@@ -85,7 +85,7 @@ class Comparison:
         title = "Relative difference of sentence BLEU by length of the source"
         return Finding("relative-difference", title, "thesis, figure 4.2", rows, signature, draw)
 
-    def _row(self, a: str, b: str) -> Row:
+    def _row(self, a: str, b: str) -> ResultRow:
         line = self.lines[a, b]
         return {
             "system": a,
@@ -96,33 +96,33 @@ class Comparison:
             "intercept": line.intercept,
             "t": line.t,
             "p": line.p,
-            "proven": self.proven(a, b),
+            "proven": self.significant_direction(a, b),
         }
 
     def _panel(self, axes: Any, a: str, b: str) -> None:
         """Dots for the mean at each length, as large as it has sentences; the line and its band."""
-        line, lengths = self.lines[a, b], np.asarray(self.measured)
+        line, lengths = self.lines[a, b], np.asarray(self.source_lengths)
         values, index, sizes = np.unique(lengths, return_inverse=True, return_counts=True)
         means = np.bincount(index, weights=self.differences[a, b]) / sizes
-        dots, solid = LOOKS[1]["color"], LOOKS[0]["color"]
+        dots, solid = LINE_STYLES[1]["color"], LINE_STYLES[0]["color"]
         axes.scatter(values, means, s=5 + 40 * sizes / sizes.max(), color=dots, alpha=0.6, linewidths=0)
         x = np.linspace(values[0], values[-1], 100)
-        height, band = line.at(x), line.band(x, confidence=self.confidence)
+        height, confidence_band = line.predict(x), line.confidence_band(x, confidence=self.confidence)
         axes.plot(x, height, color=solid, linewidth=1.4)
-        for edge in (height - band, height + band):
+        for edge in (height - confidence_band, height + confidence_band):
             axes.plot(x, edge, color=solid, linewidth=1, linestyle="--")
         axes.axhline(0, color="#7a7a7a", linewidth=0.8)
         axes.grid(alpha=0.25)
         axes.set_title(f"{a}\nover {b}", fontsize=8)
 
     def _tests(self, signature: str) -> Finding:
-        rows: list[Row] = [
+        rows: list[ResultRow] = [
             {CORNER: row}
             | {column: None if row == column else self.lines[column, row].t for column in self.names}
             for row in self.names
         ]
-        count = len(self.measured)
-        needed = critical(count, self.confidence)
+        count = len(self.source_lengths)
+        needed = critical_t(count, self.confidence)
         title = f"t-tests of the slopes, column over row; from ±{needed:.2f} on a slope is no chance"
         about = f"{signature}|degrees of freedom:{count - 2}|two-sided"
         return Finding("slope-tests", title, "thesis, table 4.3", rows, about, self._draw_tests)
@@ -141,15 +141,15 @@ class Comparison:
         table.scale(1, 1.5)
         for down, row in enumerate(names, 1):
             for across, column in enumerate(names):
-                if row != column and self.proven(column, row) == "up":
+                if row != column and self.significant_direction(column, row) == "up":
                     table[down, across].set_text_props(fontweight="bold")
                     table[down, across].set_facecolor("#e6e6e6")
 
 
-def compare(
+def compare_systems(
     outputs: Mapping[str, Sequence[str]],
     references: References,
-    measured: Sequence[int],
+    source_lengths: Sequence[int],
     *,
     confidence: float,
 ) -> Comparison:
@@ -157,6 +157,6 @@ def compare(
     scored = {name: sentence_bleu(texts, references) for name, texts in outputs.items()}
     pairs = [(a, b) for a in outputs for b in outputs if a != b]
     differences = {(a, b): relative_difference(scored[a][0], scored[b][0]) for a, b in pairs}
-    lines = {pair: fit(measured, own) for pair, own in differences.items()}
+    lines = {pair: fit_line(source_lengths, own) for pair, own in differences.items()}
     signature = next(iter(scored.values()))[1]
-    return Comparison(list(outputs), measured, differences, lines, signature, confidence)
+    return Comparison(list(outputs), source_lengths, differences, lines, signature, confidence)

@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from noise2text.analysis.finding import Finding, Row
+from noise2text.analysis.finding import Finding, ResultRow
 from noise2text.analysis.inputs import Inputs
-from noise2text.core.config import option, require_least
+from noise2text.core.config import option, require_at_least
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair
-from noise2text.models import Generated
+from noise2text.models import GenerationOutput
 from noise2text.models.folder import load
 
-__all__ = ["TracesOptions", "evenly", "trace_table", "traces"]
+__all__ = ["TracesOptions", "evenly_spaced", "trace_table", "traces"]
 
 T = TypeVar("T")
 
@@ -29,13 +29,13 @@ class TracesOptions:
     """How much is shown."""
 
     sentences: int = option(3, "how many pairs, from the first on")
-    stops: int = option(6, "how many steps of each, evenly spaced, the first and the last among them")
+    shown_steps: int = option(6, "how many steps of each, evenly spaced, the first and the last among them")
 
     def __post_init__(self) -> None:
-        require_least(self, 1, "sentences", "stops")
+        require_at_least(self, 1, "sentences", "shown_steps")
 
 
-def evenly(steps: Sequence[T], count: int) -> list[T]:
+def evenly_spaced(steps: Sequence[T], count: int) -> list[T]:
     """So many of the steps, evenly spaced from the first to the last; all if there are no more."""
     if len(steps) <= count:
         return list(steps)
@@ -45,22 +45,26 @@ def evenly(steps: Sequence[T], count: int) -> list[T]:
 
 
 def trace_table(
-    pairs: Sequence[Pair], made: Mapping[str, Generated], *, stops: int, signature: str
+    pairs: Sequence[Pair], outputs: Mapping[str, GenerationOutput], *, shown_steps: int, signature: str
 ) -> Finding:
-    """Each system's steps to each pair's text; `made` is what generate(trace=True) gave, by system."""
-    rows: list[Row] = []
+    """Each system's steps to each pair's text; `outputs` is what generate(trace=True) gave, by system."""
+    rows: list[ResultRow] = []
     for number, pair in enumerate(pairs):
-        told: dict[str, float | int | str | None] = {
+        shared_columns: dict[str, float | int | str | None] = {
             "sentence": number + 1,
             "source": pair.src,
             "reference": pair.trg,
         }
-        for name, generated in made.items():
-            for stop in evenly(generated.traces[number], stops):
+        for name, generated in outputs.items():
+            for step in evenly_spaced(generated.traces[number], shown_steps):
                 rows.append(
-                    told | {"system": name, "time": stop.time, "noisy": stop.noisy, "text": stop.text}
+                    shared_columns
+                    | {"system": name, "time": step.time, "noisy": step.noisy, "text": step.text}
                 )
-            rows.append(told | {"system": name, "time": None, "noisy": None, "text": generated.texts[number]})
+            rows.append(
+                shared_columns
+                | {"system": name, "time": None, "noisy": None, "text": generated.texts[number]}
+            )
     title = "How texts emerge; the row without a time is the text chosen"
     return Finding("traces", title, "Difformer, table 22; SeqDiffuSeq, table 7", rows, signature)
 
@@ -70,13 +74,13 @@ def traces(inputs: Inputs) -> list[Finding]:
     options = inputs.chosen(TracesOptions())
     pairs = inputs.pairs[: options.sentences]
     sources = [pair.src for pair in pairs]
-    made = {
+    outputs = {
         name: load(folder, device=inputs.device).generate(sources, seed=inputs.seed, trace=True)
-        for name, folder in inputs.named().items()
+        for name, folder in inputs.folders_by_name().items()
     }
-    if not any(steps for generated in made.values() for steps in generated.traces):
+    if not any(steps for generated in outputs.values() for steps in generated.traces):
         raise Problem(
             "None of these models writes in steps, so there is nothing to trace: name a diffusion model."
         )
-    signature = f"seed:{inputs.seed}|stops:{options.stops}|time:1 is noise, 0 is text"
-    return [trace_table(pairs, made, stops=options.stops, signature=signature)]
+    signature = f"seed:{inputs.seed}|stops:{options.shown_steps}|time:1 is noise, 0 is text"
+    return [trace_table(pairs, outputs, shown_steps=options.shown_steps, signature=signature)]

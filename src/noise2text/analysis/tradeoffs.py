@@ -16,42 +16,42 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from noise2text.analysis.finding import LOOKS, Finding, Row
+from noise2text.analysis.finding import LINE_STYLES, Finding, ResultRow
 from noise2text.analysis.inputs import Inputs
 from noise2text.analysis.samples import (
     GenerationOptions,
-    Scores,
-    compare,
+    ScoreColumns,
+    diversity_scores,
     draw_samples,
-    judge,
+    find_setting,
+    known_settings,
     load_all,
     plot_by_model,
-    setting_of,
+    score_samples,
     signature,
-    those_known,
 )
-from noise2text.core.config import change, option, require_least
+from noise2text.core.config import apply_overrides, option, require_at_least
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair
 from noise2text.generation.selection import Candidate, Selector
-from noise2text.models import Generated, System
+from noise2text.models import GenerationOutput, Model
 
 __all__ = [
     "CandidateOptions",
     "DiversityOptions",
     "StepOptions",
-    "against_candidates",
-    "against_diversity",
-    "against_steps",
     "candidates",
     "diversity",
-    "diversity_of",
+    "diversity_finding",
+    "quality_by_candidates",
+    "quality_by_diversity",
+    "quality_by_steps",
     "steps",
 ]
 
-CANDIDATES = ("noise_beam", "samples", "neighbours")
+CANDIDATE_SETTINGS = ("noise_beam", "samples", "neighbours")
 """The settings, one in each family, of how many candidates there are."""
-STEPS = ("steps", "iterations")
+STEP_SETTINGS = ("steps", "iterations")
 COUNTS = (1, 2, 5, 10, 20)
 
 
@@ -98,29 +98,29 @@ class DiversityOptions(GenerationOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_least(self, 2, "samples")
+        require_at_least(self, 2, "samples")
 
 
 def candidates(inputs: Inputs) -> list[Finding]:
     """The analysis `candidates`."""
     chosen = inputs.chosen(CandidateOptions())
     counts = _numbers(chosen.counts, "counts")
-    return [_called(against_candidates, inputs, chosen, counts=counts)]
+    return [_run_on_models(quality_by_candidates, inputs, chosen, counts=counts)]
 
 
 def steps(inputs: Inputs) -> list[Finding]:
     """The analysis `steps`."""
     chosen = inputs.chosen(StepOptions())
-    return [_called(against_steps, inputs, chosen, counts=_numbers(chosen.counts, "counts"))]
+    return [_run_on_models(quality_by_steps, inputs, chosen, counts=_numbers(chosen.counts, "counts"))]
 
 
 def diversity(inputs: Inputs) -> list[Finding]:
     """The analysis `diversity`."""
     chosen = inputs.chosen(DiversityOptions())
-    return [_called(against_diversity, inputs, chosen, samples=chosen.samples)]
+    return [_run_on_models(quality_by_diversity, inputs, chosen, samples=chosen.samples)]
 
 
-def _called(analysis: Any, inputs: Inputs, chosen: GenerationOptions, **more: Any) -> Finding:
+def _run_on_models(analysis: Any, inputs: Inputs, chosen: GenerationOptions, **more: Any) -> Finding:
     found: Finding = analysis(
         load_all(inputs),
         inputs.pairs[: chosen.sentences],
@@ -132,8 +132,8 @@ def _called(analysis: Any, inputs: Inputs, chosen: GenerationOptions, **more: An
     return found
 
 
-def against_candidates(
-    systems: Mapping[str, System],
+def quality_by_candidates(
+    models: Mapping[str, Model],
     pairs: Sequence[Pair],
     *,
     counts: Sequence[int] = COUNTS,
@@ -146,16 +146,18 @@ def against_candidates(
     By default each has one length, so that its candidates differ in noise alone, and selects by MBR.
     """
     settings = settings or {}
-    rows: list[Row] = []
-    for name, system in systems.items():
-        number = setting_of(system, name, CANDIDATES, wanted="Candidates are drawn in some number")
-        usual = those_known(system, length_beam=1, select="mbr")
-        chosen = usual | dict(settings) | {number: max(counts)}
-        [made] = draw_samples(system, pairs, seed=seed, batch=batch, settings=chosen)
-        select = system.selector(change(system.how, chosen, where="analyse"))
+    rows: list[ResultRow] = []
+    for name, model in models.items():
+        count_setting = find_setting(
+            model, name, CANDIDATE_SETTINGS, wanted="Candidates are drawn in some number"
+        )
+        defaults = known_settings(model, length_beam=1, select="mbr")
+        chosen = defaults | dict(settings) | {count_setting: max(counts)}
+        [output] = draw_samples(model, pairs, seed=seed, batch=batch, settings=chosen)
+        select = model.selector(apply_overrides(model.generation_config, chosen, origin="analyse"))
         for count in counts:
-            own = _first(made, pairs, count, of=max(counts))
-            rows.append({"model": name, "drawn": count, **_selected(select, own, pairs)})
+            own = _first_candidates(output, pairs, count, of=max(counts))
+            rows.append({"model": name, "drawn": count, **_score_selected(select, own, pairs)})
 
     def draw(figure: Any) -> None:
         plot_by_model(figure, rows, x="drawn", label="candidates drawn", columns=["bleu", "div_4"])
@@ -163,14 +165,16 @@ def against_candidates(
     return Finding(
         name="candidates",
         title="Quality against the number of candidates",
-        after="DiffuSeq, figure 3; SeqDiffuSeq, figure 3",
+        paper_figure="DiffuSeq, figure 3; SeqDiffuSeq, figure 3",
         rows=rows,
-        signature=signature(systems, pairs, {"length_beam": 1, "select": "mbr"} | dict(settings), seed=seed),
+        signature=signature(models, pairs, {"length_beam": 1, "select": "mbr"} | dict(settings), seed=seed),
         draw=draw,
     )
 
 
-def _first(made: Generated, pairs: Sequence[Pair], count: int, *, of: int) -> list[list[Candidate]]:
+def _first_candidates(
+    output: GenerationOutput, pairs: Sequence[Pair], count: int, *, of: int
+) -> list[list[Candidate]]:
     """Each sentence's candidates of the first `count` noises; a length's noises lie side by side."""
     return [
         [
@@ -178,22 +182,26 @@ def _first(made: Generated, pairs: Sequence[Pair], count: int, *, of: int) -> li
             for place, (text, score) in enumerate(zip(texts, scores, strict=True))
             if place % of < count
         ]
-        for texts, scores, pair in zip(made.candidates, made.scores, pairs, strict=True)
+        for texts, scores, pair in zip(output.candidates, output.scores, pairs, strict=True)
     ]
 
 
-def _selected(select: Selector, sentences: Sequence[Sequence[Candidate]], pairs: Sequence[Pair]) -> Scores:
+def _score_selected(
+    select: Selector, sentences: Sequence[Sequence[Candidate]], pairs: Sequence[Pair]
+) -> ScoreColumns:
     """How many candidates there are a sentence, BLEU of the selected ones, and the diversity of all."""
     filled = [own for own in sentences if own]  # an empty source has no candidates
-    best = iter(select.choose_all(filled))
+    best = iter(select.select_all(filled))
     texts = [own[next(best)].text if own else "" for own in sentences]
-    several = [[candidate.text for candidate in own] for own in filled]
-    most = max(map(len, several), default=0)
-    return {"candidates": most, "bleu": judge([texts], pairs)["bleu"]} | compare(several)
+    candidate_texts = [[candidate.text for candidate in own] for own in filled]
+    max_candidates = max(map(len, candidate_texts), default=0)
+    return {"candidates": max_candidates, "bleu": score_samples([texts], pairs)["bleu"]} | diversity_scores(
+        candidate_texts
+    )
 
 
-def against_steps(
-    systems: Mapping[str, System],
+def quality_by_steps(
+    models: Mapping[str, Model],
     pairs: Sequence[Pair],
     *,
     counts: Sequence[int] = (1, 2, 5, 10, 20, 50),
@@ -203,18 +211,18 @@ def against_steps(
 ) -> Finding:
     """BLEU and time of each system with so many steps, without an early stop."""
     settings = settings or {}
-    rows: list[Row] = []
-    for name, system in systems.items():
-        number = setting_of(system, name, STEPS, wanted="Quality is set against steps")
-        whole = dict(settings) | those_known(system, stop_early=0)
+    rows: list[ResultRow] = []
+    for name, model in models.items():
+        count_setting = find_setting(model, name, STEP_SETTINGS, wanted="Quality is set against steps")
+        whole = dict(settings) | known_settings(model, stop_early=0)
         # The first call may have to record graphs or fill caches: it is not timed.
-        draw_samples(system, pairs, seed=seed, batch=batch, settings=whole | {number: min(counts)})
+        draw_samples(model, pairs, seed=seed, batch=batch, settings=whole | {count_setting: min(counts)})
         for count in counts:
-            chosen = whole | {number: count}
+            chosen = whole | {count_setting: count}
             started = time.perf_counter()
-            [made] = draw_samples(system, pairs, seed=seed, batch=batch, settings=chosen)
+            [output] = draw_samples(model, pairs, seed=seed, batch=batch, settings=chosen)
             seconds = time.perf_counter() - started
-            quality = judge([made.texts], pairs)["bleu"]
+            quality = score_samples([output.texts], pairs)["bleu"]
             speed = {"seconds": seconds, "sentences_per_second": len(pairs) / seconds}
             rows.append({"model": name, "steps": count, "bleu": quality, **speed})
 
@@ -228,15 +236,15 @@ def against_steps(
     return Finding(
         name="steps",
         title="Quality and speed against the number of steps",
-        after="Difformer, table 8; DiffuSeq, figure 6",
+        paper_figure="Difformer, table 8; DiffuSeq, figure 6",
         rows=rows,
-        signature=signature(systems, pairs, dict(settings) | {"stop_early": 0}, seed=seed, batch=batch),
+        signature=signature(models, pairs, dict(settings) | {"stop_early": 0}, seed=seed, batch=batch),
         draw=draw,
     )
 
 
-def against_diversity(
-    systems: Mapping[str, System],
+def quality_by_diversity(
+    models: Mapping[str, Model],
     pairs: Sequence[Pair],
     *,
     samples: int = 3,
@@ -246,27 +254,30 @@ def against_diversity(
 ) -> Finding:
     """Each system's mean BLEU beside the diversity of its samples, each of which is a lone candidate."""
     settings = settings or {}
-    made = {}
-    for name, system in systems.items():
-        chosen = those_known(system, noise_beam=1, length_beam=1) | dict(settings)
-        made[name] = draw_samples(system, pairs, count=samples, seed=seed, batch=batch, settings=chosen)
+    output = {}
+    for name, model in models.items():
+        chosen = known_settings(model, noise_beam=1, length_beam=1) | dict(settings)
+        output[name] = draw_samples(model, pairs, count=samples, seed=seed, batch=batch, settings=chosen)
     alone = {"noise_beam": 1, "length_beam": 1} | dict(settings)
-    return diversity_of(made, pairs, signature=signature(systems, pairs, alone, seed=seed, samples=samples))
+    return diversity_finding(
+        output, pairs, signature=signature(models, pairs, alone, seed=seed, samples=samples)
+    )
 
 
-def diversity_of(
-    made: Mapping[str, Sequence[Generated]], pairs: Sequence[Pair], *, signature: str
+def diversity_finding(
+    output: Mapping[str, Sequence[GenerationOutput]], pairs: Sequence[Pair], *, signature: str
 ) -> Finding:
     """The same of samples that were drawn before, by system."""
-    rows: list[Row] = [
-        {"model": name, **judge([each.texts for each in samples], pairs)} for name, samples in made.items()
+    rows: list[ResultRow] = [
+        {"model": name, **score_samples([each.texts for each in samples], pairs)}
+        for name, samples in output.items()
     ]
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
         for number, row in enumerate(rows):
-            look = {**LOOKS[number % len(LOOKS)], "linestyle": "none"}
-            axes.plot([row["div_4"]], [row["bleu"]], label=row["model"], markersize=7, **look)
+            style = {**LINE_STYLES[number % len(LINE_STYLES)], "linestyle": "none"}
+            axes.plot([row["div_4"]], [row["bleu"]], label=row["model"], markersize=7, **style)
         axes.set_xlabel("div-4")
         axes.set_ylabel("BLEU")
         axes.grid(alpha=0.25)
@@ -275,7 +286,7 @@ def diversity_of(
     return Finding(
         name="diversity",
         title="Quality against diversity",
-        after="DiffuSeq, figure 4; Difformer, figure 3",
+        paper_figure="DiffuSeq, figure 4; Difformer, figure 3",
         rows=rows,
         signature=signature,
         draw=draw,

@@ -23,64 +23,64 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noise2text.analysis.finding import Finding, Row
+from noise2text.analysis.finding import Finding, ResultRow
 from noise2text.analysis.inputs import Inputs
 from noise2text.analysis.samples import (
     GenerationOptions,
-    as_diffusion,
     draw_samples,
-    judge,
     load_all,
     plot_by_model,
+    require_diffusion,
+    score_samples,
     signature,
 )
-from noise2text.analysis.traces import evenly
-from noise2text.core.config import option, require_least
+from noise2text.analysis.traces import evenly_spaced
+from noise2text.core.config import option, require_at_least
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair
-from noise2text.diffusion.sampler import strided
-from noise2text.models import Diffusion, Generated, System
-from noise2text.nn.denoiser import Denoiser, Estimate, Held, Level, Memory, Wrapped
+from noise2text.diffusion.sampler import strided_times
+from noise2text.models import DiffusionModel, GenerationOutput, Model
+from noise2text.nn.denoiser import Constraint, Denoiser, DenoiserWrapper, EncoderOutput, Estimate, NoiseLevel
 
 __all__ = [
-    "NoiseOptions",
-    "WalkOptions",
-    "along_the_walk",
+    "FromNoiseOptions",
+    "SamplingOptions",
+    "analyse_sampling",
+    "assume_timestep",
     "from_noise",
     "from_pure_noise",
-    "told",
-    "walk",
-    "walk_of",
+    "sampling_finding",
+    "score_sampling_steps",
 ]
 
 
 @dataclass(frozen=True)
-class WalkOptions(GenerationOptions):
+class SamplingOptions(GenerationOptions):
     """How often the walk is walked."""
 
     noises: int = option(3, "walks a sentence, each with its own seed; 1 has no diversity")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_least(self, 1, "noises")
+        require_at_least(self, 1, "noises")
 
 
 @dataclass(frozen=True)
-class NoiseOptions(GenerationOptions):
+class FromNoiseOptions(GenerationOptions):
     """Which times the network is told."""
 
     points: int = option(20, "how many times from 1/T to 1 the network is told")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_least(self, 1, "points")
+        require_at_least(self, 1, "points")
 
 
-def walk(inputs: Inputs) -> list[Finding]:
+def analyse_sampling(inputs: Inputs) -> list[Finding]:
     """The analysis `walk`."""
-    chosen = inputs.chosen(WalkOptions())
+    chosen = inputs.chosen(SamplingOptions())
     return [
-        along_the_walk(
+        score_sampling_steps(
             load_all(inputs),
             inputs.pairs[: chosen.sentences],
             noises=chosen.noises,
@@ -93,7 +93,7 @@ def walk(inputs: Inputs) -> list[Finding]:
 
 def from_noise(inputs: Inputs) -> list[Finding]:
     """The analysis `from-noise`."""
-    chosen = inputs.chosen(NoiseOptions())
+    chosen = inputs.chosen(FromNoiseOptions())
     return [
         from_pure_noise(
             load_all(inputs),
@@ -106,8 +106,8 @@ def from_noise(inputs: Inputs) -> list[Finding]:
     ]
 
 
-def along_the_walk(
-    systems: Mapping[str, System],
+def score_sampling_steps(
+    models: Mapping[str, Model],
     pairs: Sequence[Pair],
     *,
     noises: int = 3,
@@ -117,27 +117,29 @@ def along_the_walk(
 ) -> Finding:
     """BLEU, div-4 and self-BLEU of the estimates at each step of each system's own decoding."""
     settings = settings or {}
-    made = {
+    outputs = {
         name: draw_samples(system, pairs, count=noises, seed=seed, batch=batch, trace=True, settings=settings)
-        for name, system in systems.items()
+        for name, system in models.items()
     }
-    return walk_of(made, pairs, signature=signature(systems, pairs, settings, seed=seed, noises=noises))
+    return sampling_finding(
+        outputs, pairs, signature=signature(models, pairs, settings, seed=seed, noises=noises)
+    )
 
 
-def walk_of(
-    made: Mapping[str, Sequence[Generated]],
+def sampling_finding(
+    outputs: Mapping[str, Sequence[GenerationOutput]],
     pairs: Sequence[Pair],
     *,
     signature: str,
     points: int | None = None,
 ) -> Finding:
     """The same of samples that were drawn with their traces, by system; of `points` of the steps at most."""
-    rows: list[Row] = []
-    for name, samples in made.items():
+    rows: list[ResultRow] = []
+    for name, samples in outputs.items():
         times = _times(samples, name)
-        for step, time in evenly(list(enumerate(times, start=1)), points or len(times)):
-            where: Row = {"model": name, "step": step, "done": 100 * step / len(times), "time": time}
-            rows.append({**where, **judge([_at(one, step) for one in samples], pairs)})
+        for step, time in evenly_spaced(list(enumerate(times, start=1)), points or len(times)):
+            where: ResultRow = {"model": name, "step": step, "done": 100 * step / len(times), "time": time}
+            rows.append({**where, **score_samples([_at(one, step) for one in samples], pairs)})
 
     def draw(figure: Any) -> None:
         columns = ("bleu", "div_4", "self_bleu")
@@ -146,29 +148,29 @@ def walk_of(
     return Finding(
         name="walk",
         title="Quality and diversity of the estimate at each step",
-        after="Difformer, figure 4; DiffuSeq, figure 5",
+        paper_figure="Difformer, figure 4; DiffuSeq, figure 5",
         rows=rows,
         signature=signature,
         draw=draw,
     )
 
 
-def _times(made: Sequence[Generated], name: str) -> list[float]:
+def _times(outputs: Sequence[GenerationOutput], name: str) -> list[float]:
     """The times of the longest way; others ended before, and stay where they are."""
-    longest = max((trace for one in made for trace in one.traces), key=len)
+    longest = max((trace for one in outputs for trace in one.traces), key=len)
     if not longest:
         raise Problem(f"A walk has steps, but {name} writes without any: leave it out.")
     return [stop.time for stop in longest]
 
 
-def _at(made: Generated, step: int) -> list[str]:
+def _at(outputs: GenerationOutput, step: int) -> list[str]:
     """Each source's text after so many steps, its answer where it took no more."""
-    ways = zip(made.traces, made.texts, strict=True)
-    return [trace[step - 1].text if step <= len(trace) else text for trace, text in ways]
+    answers = zip(outputs.traces, outputs.texts, strict=True)
+    return [trace[step - 1].text if step <= len(trace) else text for trace, text in answers]
 
 
 def from_pure_noise(
-    systems: Mapping[str, System],
+    models: Mapping[str, Model],
     pairs: Sequence[Pair],
     *,
     points: int = 20,
@@ -177,16 +179,18 @@ def from_pure_noise(
     settings: Mapping[str, Any] | None = None,
 ) -> Finding:
     """BLEU of each network's one estimate from pure noise, told `points` times from 1/T to 1."""
-    once = dict(settings or {}) | {"steps": 1, "stop_early": 0}
-    rows: list[Row] = []
-    for name, system in systems.items():
-        model = as_diffusion(system, name, wanted="The estimate from pure noise")
-        weighed = once.get("select", model.how.select) == "weighed"  # the judge would be told the time, too
-        how = once | ({"select": "mbr"} if weighed else {})
-        for time in sorted(strided(points, resolution=model.schedule.steps).tolist()):
-            with told(model, time):
-                [made] = draw_samples(model, pairs, seed=seed, batch=batch, settings=how)
-            rows.append({"model": name, "time": time, "bleu": judge([made.texts], pairs)["bleu"]})
+    one_step = dict(settings or {}) | {"steps": 1, "stop_early": 0}
+    rows: list[ResultRow] = []
+    for name, system in models.items():
+        model = require_diffusion(system, name, wanted="The estimate from pure noise")
+        uses_likelihood = (
+            one_step.get("select", model.changes.select) == "weighed"
+        )  # the judge would be told the time, too
+        changes = one_step | ({"select": "mbr"} if uses_likelihood else {})
+        for time in sorted(strided_times(points, num_timesteps=model.schedule.steps).tolist()):
+            with assume_timestep(model, time):
+                [outputs] = draw_samples(model, pairs, seed=seed, batch=batch, settings=changes)
+            rows.append({"model": name, "time": time, "bleu": score_samples([outputs.texts], pairs)["bleu"]})
 
     def draw(figure: Any) -> None:
         plot_by_model(figure, rows, x="time", label="the time t that the network is told", columns=["bleu"])
@@ -194,35 +198,44 @@ def from_pure_noise(
     return Finding(
         name="from-noise",
         title="Quality of the estimate from pure noise at each time",
-        after="Difformer, figure 2a",
+        paper_figure="Difformer, figure 2a",
         rows=rows,
-        signature=signature(systems, pairs, once, seed=seed),
+        signature=signature(models, pairs, one_step, seed=seed),
         draw=draw,
     )
 
 
-class Told(Wrapped):
+class FixedTimestepDenoiser(DenoiserWrapper):
     """A denoiser that takes whatever it is given for a canvas of the time t."""
 
     def __init__(self, denoiser: Denoiser, schedule: nn.Module, time: float) -> None:
         super().__init__(denoiser)
         self.schedule, self.time = schedule, time
 
-    def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
-        now: Level = self.schedule(
+    def forward(
+        self,
+        z: Tensor,
+        level: NoiseLevel,
+        encoded: EncoderOutput,
+        constraint: Constraint,
+        self_condition: Tensor | None,
+    ) -> Estimate:
+        now: NoiseLevel = self.schedule(
             torch.tensor([self.time], dtype=torch.float64, device=z.device), z.shape[1]
         )
-        assumed = Level(now.alpha.to(level.alpha), now.sigma.to(level.sigma), now.clock.to(level.clock))
-        estimate: Estimate = self.denoiser(z, assumed, memory, held, guess)
+        assumed = NoiseLevel(
+            now.alpha.to(level.alpha), now.sigma.to(level.sigma), now.timestep.to(level.timestep)
+        )
+        estimate: Estimate = self.denoiser(z, assumed, encoded, constraint, self_condition)
         return estimate
 
 
 @contextmanager
-def told(system: Diffusion, time: float) -> Iterator[None]:
+def assume_timestep(system: DiffusionModel, time: float) -> Iterator[None]:
     """Within, the system's network takes every canvas for one of this time; nothing of it is recorded."""
-    denoiser, captures = system.denoiser, system.captures
-    system.denoiser, system.captures = Told(denoiser, system.schedule, time), None
+    denoiser, graphs = system.denoiser, system.graphs
+    system.denoiser, system.graphs = FixedTimestepDenoiser(denoiser, system.schedule, time), None
     try:
         yield
     finally:
-        system.denoiser, system.captures = denoiser, captures
+        system.denoiser, system.graphs = denoiser, graphs

@@ -46,11 +46,11 @@ def main() -> None:
         _run()
     except SystemExit as end:
         if os.environ.get("WORLD_SIZE", "1") != "1":
-            _leave(end)
+            _exit_now(end)
         raise
 
 
-def _leave(end: SystemExit) -> NoReturn:
+def _exit_now(end: SystemExit) -> NoReturn:
     """End one of several processes at once: gloo's threads may still hold tensors of the last exchange, and
     abort the process if they let them go while the interpreter ends."""
     for stream in (sys.stdout, sys.stderr):
@@ -77,14 +77,14 @@ def _run() -> None:
         sys.stderr.close()
         sys.exit(1)
     except (OSError, RuntimeError, MemoryError) as error:
-        sentence = _outside(error)
+        sentence = _describe_system_error(error)
         if sentence is None:
             raise
         print(f"noise2text: {sentence}", file=sys.stderr)
         sys.exit(1)
 
 
-def _outside(error: Exception) -> str | None:
+def _describe_system_error(error: Exception) -> str | None:
     """What the machine refused, in one sentence; None for what is the program's own mistake."""
     if isinstance(error, OSError) and error.strerror:
         where = "A file" if error.filename is None else error.filename
@@ -98,8 +98,8 @@ def _outside(error: Exception) -> str | None:
     return None
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         print(f"noise2text {__version__}")
         raise typer.Exit()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noise2text.cli.options import Device, Json, Sets, app
+from noise2text.cli.options import DeviceOption, JsonOption, SetOption, app
 from noise2text.core.errors import Problem
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["analyse"]
 
-SHOWN = 40  # rows; a longer table is for files
+MAX_ROWS_SHOWN = 40  # rows; a longer table is for files
 
 
 @app.command()
@@ -32,39 +32,39 @@ def analyse(
     ] = None,
     pairs: Annotated[str | None, typer.Option(help="The sources and references, if it needs any.")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder for JSON, CSV, SVG and PNG files.")] = None,
-    sets: Sets = None,
+    assignments: SetOption = None,
     seed: Annotated[int, typer.Option(help="Decides the noise.")] = 0,
-    device: Device = None,
-    listed: Annotated[bool, typer.Option("--list", help="List the analyses and their settings.")] = False,
-    as_json: Json = False,
+    device: DeviceOption = None,
+    list_all: Annotated[bool, typer.Option("--list", help="List the analyses and their settings.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Make a figure or table of the papers for your own systems."""
-    if listed:
+    if list_all:
         _list(as_json)
         return
     if name is None or out is None:
         raise Problem("Say which analysis and where to write, NAME --out FOLDER; --list names the analyses.")
     from noise2text.analysis.catalogue import find_analysis
-    from noise2text.analysis.finding import write
+    from noise2text.analysis.finding import write_finding
     from noise2text.analysis.inputs import Inputs
     from noise2text.core.config import parse_assignments
     from noise2text.data.corpus import read_pairs
-    from noise2text.models.shipped import folder_of
+    from noise2text.models.shipped import find_model_folder
 
     analysis = find_analysis(name)
-    folders = [folder_of(model) for model in models or []]
+    folders = [find_model_folder(model) for model in models or []]
     _check_folders(folders, out)
     inputs = Inputs(
         models=folders,
         outputs=_read_outputs(output or []),
         pairs=[] if pairs is None else list(read_pairs(pairs)),
-        options=parse_assignments(sets),
+        options=parse_assignments(assignments),
         seed=seed,
         device=device,
     )
     found = analysis(inputs)
     try:
-        written = {finding.name: write(finding, out) for finding in found}
+        written = {finding.name: write_finding(finding, out) for finding in found}
     except OSError as error:
         raise Problem(f"{out} cannot be written: {error.strerror}.") from error
     if as_json:
@@ -83,8 +83,8 @@ def _list(as_json: bool) -> None:
         {
             "name": each.name,
             "needs": [need.name for need in each.needs],
-            "after": each.after,
-            "line": each.line,
+            "after": each.paper_figure,
+            "line": each.summary,
             "settings": {
                 name: {"value": value, "line": line} for name, value, line in describe(each.options)
             },
@@ -97,8 +97,8 @@ def _list(as_json: bool) -> None:
     for row in rows:
         needs = " and ".join(row["needs"]) or "nothing"
         print(f"{row['name']}  (needs {needs}; after {row['after']})\n  {row['line']}")
-        for name, told in row["settings"].items():
-            print(f"    --set {name}={told['value']}  {told['line']}")
+        for name, option in row["settings"].items():
+            print(f"    --set {name}={option['value']}  {option['line']}")
 
 
 def _read_outputs(outputs: Sequence[str]) -> dict[str, list[str]]:
@@ -127,13 +127,17 @@ def _check_folders(models: Sequence[Path], out: Path) -> None:
 
 def _page(finding: Finding) -> str:
     """The title, the table if it is short, and how it was made."""
-    from noise2text.metrics.comparison import aligned
+    from noise2text.metrics.comparison import format_markdown_table
 
     columns = list(dict.fromkeys(column for row in finding.rows for column in row))
     cells = [[_cell(row, column) for column in columns] for row in finding.rows]
-    table = aligned([columns, *cells]) if 0 < len(cells) <= SHOWN else f"({len(cells):,} rows)"
-    after = f" ({finding.after})" if finding.after else ""
-    return f"{finding.title}{after}\n\n{table}\n\n{finding.signature}"
+    table = (
+        format_markdown_table([columns, *cells])
+        if 0 < len(cells) <= MAX_ROWS_SHOWN
+        else f"({len(cells):,} rows)"
+    )
+    paper_figure = f" ({finding.paper_figure})" if finding.paper_figure else ""
+    return f"{finding.title}{paper_figure}\n\n{table}\n\n{finding.signature}"
 
 
 def _cell(row: Mapping[str, float | int | str | None], column: str) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from noise2text.cli.options import Json, app
+from noise2text.cli.options import JsonOption, app
 
 __all__ = ["evaluate"]
 
@@ -46,18 +46,18 @@ def evaluate(
         typer.Option(help="Several samples a source, for diversity: JSON Lines with candidates."),
     ] = None,
     format: Annotated[Format, typer.Option(help="table, json, csv or latex (booktabs).")] = Format.table,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Score texts; every score says how it was made."""
-    from noise2text.commands.evaluate import Files, evaluate_files
+    from noise2text.commands.evaluate import EvaluationFiles, evaluate_files
     from noise2text.metrics import tables
-    from noise2text.metrics.metrics import METRICS, find_metrics
+    from noise2text.metrics.metrics import DEFAULT_METRICS, find_metrics
 
-    chosen = METRICS if metrics is None else find_metrics(metrics)
-    files = Files(hyp, ref, src, against=against, candidates=candidates)
+    chosen = DEFAULT_METRICS if metrics is None else find_metrics(metrics)
+    files = EvaluationFiles(hyp, ref, src, against=against, candidates=candidates)
     result = evaluate_files(files, metrics=chosen, confidence=confidence)
     if as_json or format is Format.json:
         print(json.dumps(result, indent=2, ensure_ascii=False))
         return
     shown = {Format.table: tables.to_text, Format.csv: tables.to_csv, Format.latex: tables.to_latex}
-    print(shown[format](tables.lines(result)), end="")
+    print(shown[format](tables.collect_score_rows(result)), end="")

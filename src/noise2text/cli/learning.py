@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from noise2text.cli.options import PREPARED, Config, Device, Sets, Skip, app, synth
+from noise2text.cli.options import (
+    PAIRS_OR_PREPARED,
+    ConfigOption,
+    DeviceOption,
+    SetOption,
+    SkipBadOption,
+    app,
+    synth,
+)
 
 __all__ = ["dates", "days", "demo", "distill", "prepare", "train", "train_classifier"]
 
@@ -17,22 +25,22 @@ def train(
     recipe: Annotated[
         str, typer.Argument(help="The system, e.g. difformer; `noise2text recipes` lists them.")
     ],
-    train: Annotated[str, typer.Option(help=f"Training pairs: {PREPARED}")],
-    valid: Annotated[str, typer.Option(help=f"Validation pairs: {PREPARED}")],
+    train: Annotated[str, typer.Option(help=f"Training pairs: {PAIRS_OR_PREPARED}")],
+    valid: Annotated[str, typer.Option(help=f"Validation pairs: {PAIRS_OR_PREPARED}")],
     out: Annotated[Path, typer.Option(help="The run's folder; it becomes the model.")],
     preset: Annotated[str | None, typer.Option(help="Published settings by name, or tiny.")] = None,
-    config: Config = None,
-    sets: Sets = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint.")] = False,
-    skip_bad: Skip = False,
-    device: Device = None,
+    skip_bad: SkipBadOption = False,
+    device: DeviceOption = None,
 ) -> None:
     """Train a system on pairs."""
-    from noise2text.commands.display import Terminal
+    from noise2text.commands.display import TerminalDisplay
     from noise2text.commands.train import train as run
     from noise2text.core.config import parse_assignments
 
-    with Terminal.open() as display:
+    with TerminalDisplay.open() as display:
         run(
             recipe,
             train=train,
@@ -40,7 +48,7 @@ def train(
             out=out,
             preset=preset,
             config=config,
-            changes=parse_assignments(sets),
+            changes=parse_assignments(assignments),
             resume=resume,
             skip_bad=skip_bad,
             device=device,
@@ -54,21 +62,21 @@ def train_classifier(
     train: Annotated[str, typer.Option(help="JSON Lines with trg (or text) and label.")],
     valid: Annotated[str, typer.Option(help="The same, of other texts.")],
     out: Annotated[Path, typer.Option(help="The classifier's folder.")],
-    sets: Sets = None,
-    device: Device = None,
+    assignments: SetOption = None,
+    device: DeviceOption = None,
 ) -> None:
     """Train a classifier of a model's noisy texts, for generate --guide."""
-    from noise2text.commands.display import Terminal
+    from noise2text.commands.display import TerminalDisplay
     from noise2text.commands.train_classifier import train_classifier as run
     from noise2text.core.config import parse_assignments
 
-    with Terminal.open() as display:
+    with TerminalDisplay.open() as display:
         run(
             model,
             train=train,
             valid=valid,
             out=out,
-            changes=parse_assignments(sets),
+            changes=parse_assignments(assignments),
             device=device,
             display=display,
         )
@@ -81,19 +89,19 @@ def prepare(
     out: Annotated[Path, typer.Option(help="The folder to write; give OUT/train and OUT/valid to train.")],
     recipe: Annotated[str, typer.Option(help="The recipe whose presets are meant.")] = "difformer",
     preset: Annotated[str | None, typer.Option(help="Whose tokenizer and limits to use.")] = None,
-    config: Config = None,
-    sets: Sets = None,
-    skip_bad: Skip = False,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+    skip_bad: SkipBadOption = False,
 ) -> None:
     """Tokenise pairs into memory-mapped files, once for many runs."""
-    from noise2text.commands.run_data import open_data
-    from noise2text.commands.run_setup import require_free, settle
+    from noise2text.commands.run_data import load_data
+    from noise2text.commands.run_setup import build_config, require_empty
     from noise2text.core.config import parse_assignments
     from noise2text.models.registry import find_recipe
 
-    settings = settle(find_recipe(recipe), preset, config, parse_assignments(sets))
-    require_free(out)
-    data = open_data(train, valid, out, settings, skip_bad=skip_bad, say=print)
+    settings = build_config(find_recipe(recipe), preset, config, parse_assignments(assignments))
+    require_empty(out)
+    data = load_data(train, valid, out, settings, skip_bad=skip_bad, show_line=print)
     print(f"{out}: {len(data.train):,} training and {len(data.valid):,} validation pairs")
 
 
@@ -103,10 +111,10 @@ def distill(
     teacher: Annotated[Path, typer.Argument(help="The model folder of the teacher, e.g. a transformer.")],
     input: Annotated[str, typer.Option(help="A corpus, whose sources it answers; its targets are not read.")],
     output: Annotated[Path, typer.Option(help="The corpus to write: JSON Lines with src and trg.")],
-    sets: Sets = None,
+    assignments: SetOption = None,
     seed: Annotated[int, typer.Option(help="Decides the noise, where the teacher has any.")] = 0,
     batch: Annotated[int, typer.Option(help="Sentences at once; the texts do not depend on it.")] = 32,
-    device: Device = None,
+    device: DeviceOption = None,
     precision: Annotated[str, typer.Option(help="float32, bfloat16 or auto.")] = "auto",
 ) -> None:
     """Write a corpus of a teacher's texts to the sources of another; goes on where it was stopped.
@@ -114,22 +122,22 @@ def distill(
     Every generation setting of the teacher is an option, e.g. --beam 5. Under torchrun each process takes its
     part.
     """
-    from noise2text.commands.display import Quiet, Terminal
-    from noise2text.commands.distill import Share
+    from noise2text.commands.display import SilentDisplay, TerminalDisplay
+    from noise2text.commands.distill import DistillGroup
     from noise2text.commands.distill import distill as run
     from noise2text.core.config import parse_assignments, parse_options
 
-    with Terminal.open() as display:
+    with TerminalDisplay.open() as display:
         run(
             teacher,
             input=input,
             output=output,
-            settings=parse_options(context.args) | parse_assignments(sets),
+            overrides=parse_options(context.args) | parse_assignments(assignments),
             seed=seed,
             batch=batch,
             device=device,
             precision=precision,
-            display=display if Share.here().rank == 0 else Quiet(),
+            display=display if DistillGroup.from_environment().rank == 0 else SilentDisplay(),
         )
 
 
@@ -162,10 +170,10 @@ def days(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Where to leave the model and its figures.")] = Path("runs/demo"),
-    sets: Sets = None,
+    assignments: SetOption = None,
 ) -> None:
     """Learn to read dates in a few minutes: synthesise, train, generate, evaluate."""
     from noise2text.commands.demo import demo as run
     from noise2text.core.config import parse_assignments
 
-    run(out, changes=parse_assignments(sets))
+    run(out, changes=parse_assignments(assignments))

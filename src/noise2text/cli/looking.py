@@ -9,14 +9,16 @@ from typing import Annotated
 
 import typer
 
-from noise2text.cli.options import PAIRS, Device, Json, Sets, app
+from noise2text.cli.options import PAIRS, DeviceOption, JsonOption, SetOption, app
+from noise2text.commands.bench import bench_report
+from noise2text.commands.inspect import inspect_model
 from noise2text.core.errors import Problem
 
 __all__ = ["bench", "compare", "inspect", "published", "recipes", "rescale", "settings"]
 
 
 BATCHES, STEPS, CANDIDATES = "1,32", "5,15", "1,10"  # that `bench` times, unless told
-OPTIONS = {
+BENCH_OPTIONS = {
     "steps": "--steps",
     "stop_early": "--steps",
     "noise_beam": "--candidates",
@@ -47,23 +49,23 @@ def compare(
     ] = None,
     seed: Annotated[int, typer.Option(help="Decides the noise.")] = 0,
     batch: Annotated[int, typer.Option(help="Sentences at once.")] = 32,
-    device: Device = None,
+    device: DeviceOption = None,
     precision: Annotated[str, typer.Option(help="float32, bfloat16 or auto.")] = "auto",
 ) -> None:
     """Set models side by side: speed, quality, diversity, and whether the differences are significant."""
-    from noise2text.commands.compare import Terms
+    from noise2text.commands.compare import CompareOptions
     from noise2text.commands.compare import compare as run
-    from noise2text.commands.display import Terminal
+    from noise2text.commands.display import TerminalDisplay
 
-    terms = Terms(seed=seed, batch=batch, device=device, precision=precision)
-    with Terminal.open() as display:
+    options = CompareOptions(seed=seed, batch=batch, device=device, precision=precision)
+    with TerminalDisplay.open() as display:
         page = run(
             models or [],
             test=test,
             out=out,
             settings=settings,
             reported=published,
-            terms=terms,
+            options=options,
             display=display,
         )
     print(page, end="")
@@ -72,19 +74,19 @@ def compare(
 @app.command()
 def published(
     task: Annotated[str | None, typer.Option(help="Only this task, e.g. qqp or iwslt14-de-en.")] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List results as the papers report them, with the table and the kind of metric."""
     import dataclasses
 
-    from noise2text.metrics.comparison import reported
+    from noise2text.metrics.comparison import format_published
     from noise2text.metrics.published import published as find
 
     rows = find(task)
     if as_json:
         print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2, ensure_ascii=False))
         return
-    print("\n\n".join(reported(rows)))
+    print("\n\n".join(format_published(rows)))
 
 
 @app.command()
@@ -100,14 +102,14 @@ def rescale(
         bool, typer.Option("--variance-preserving", help="Rescale by eq. 8.")
     ] = False,
     seed: Annotated[int, typer.Option(help="Decides the random embeddings and noise.")] = 0,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Find the noise factor that keeps a schedule from degenerating (Difformer, appendix D)."""
-    from noise2text.commands.inspect import rescaling
+    from noise2text.commands.inspect import find_noise_factor
 
     if model is not None and (schedule, vocab, dim) != (ScheduleName.sqrt, VOCABULARY, DIMENSION):
         raise Problem("A model has its own schedule and embeddings: leave --schedule, --vocab and --dim out.")
-    found = rescaling(
+    found = find_noise_factor(
         model,
         schedule=schedule,
         vocab=vocab,
@@ -126,16 +128,15 @@ def rescale(
 @app.command()
 def inspect(
     model: Annotated[Path, typer.Argument(help="A model folder.")],
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show what a model is: recipe, size, settings, schedule and the anisotropy of its embeddings."""
-    from noise2text.commands.inspect import look
 
-    seen = look(model)
+    facts = inspect_model(model)
     if as_json:
-        print(json.dumps(seen, indent=2, ensure_ascii=False))
+        print(json.dumps(facts, indent=2, ensure_ascii=False))
         return
-    for title, values in seen.items():
+    for title, values in facts.items():
         print(title)
         for name, value in values.items():
             print(f"  {name:<24} {value:.4f}" if isinstance(value, float) else f"  {name:<24} {value}")
@@ -150,22 +151,29 @@ def bench(
     length: Annotated[int, typer.Option(help="Tokens of the made-up sources, and of the targets.")] = 25,
     input: Annotated[str | None, typer.Option(help="Time these texts instead of made-up ones.")] = None,
     peer: Annotated[str | None, typer.Option(help="hf: time a Marian model of the same shape, too.")] = None,
-    sets: Sets = None,
+    assignments: SetOption = None,
     train: Annotated[
         bool, typer.Option("--train", help="Time training steps instead: plain, recorded and compiled.")
     ] = False,
     rows: Annotated[int, typer.Option(help="Pairs of a training step; 0 for those of its settings.")] = 0,
-    device: Device = None,
+    device: DeviceOption = None,
     precision: Annotated[str, typer.Option(help="float32, bfloat16, int8 (on a CPU) or auto.")] = "auto",
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Time a model: latency, throughput, memory, share of the machine's peak, and how cost grows."""
     if train:
-        from noise2text.commands.bench_training import report_training
+        from noise2text.commands.bench_training import training_report
 
-        if (batches, steps, candidates, input, peer, sets) != (BATCHES, STEPS, CANDIDATES, None, None, None):
+        if (batches, steps, candidates, input, peer, assignments) != (
+            BATCHES,
+            STEPS,
+            CANDIDATES,
+            None,
+            None,
+            None,
+        ):
             raise Problem("--train times training steps: it takes --rows, --length and --precision alone.")
-        for line in report_training(
+        for line in training_report(
             model, device=device, precision=precision, length=length, rows=rows, as_json=as_json
         ):
             print(line)
@@ -174,17 +182,18 @@ def bench(
         raise Problem("--rows are pairs of a training step: give --train, too, or --batches instead.")
     if length < 1:
         raise Problem(f"The length must be at least 1 token, not {length}.")
-    from noise2text.commands.bench import report
-    from noise2text.core.config import change, parse_assignments
+    from noise2text.core.config import apply_overrides, parse_assignments
     from noise2text.models.folder import load
 
-    system = load(model, device=device, precision=precision)
-    wanted = parse_assignments(sets)
-    for name in sorted(OPTIONS.keys() & wanted.keys()):
-        raise Problem(f"The setting {name} is what {OPTIONS[name]} says: give that instead of --set {name}.")
-    system.how = change(system.how, wanted, where="bench")
-    for line in report(
-        system,
+    loaded = load(model, device=device, precision=precision)
+    wanted = parse_assignments(assignments)
+    for name in sorted(BENCH_OPTIONS.keys() & wanted.keys()):
+        raise Problem(
+            f"The setting {name} is what {BENCH_OPTIONS[name]} says: give that instead of --set {name}."
+        )
+    loaded.how = apply_overrides(loaded.how, wanted, origin="bench")
+    for line in bench_report(
+        loaded,
         model,
         batches=batches,
         steps=steps,
@@ -198,21 +207,29 @@ def bench(
 
 
 @app.command()
-def recipes(as_json: Json = False) -> None:
+def recipes(as_json: JsonOption = False) -> None:
     """List the systems, where they are described, and their presets."""
     from noise2text.models.registry import recipes
 
     rows = [
-        {"name": r.name, "paper": r.paper, "section": r.section, "line": r.line, "presets": list(r.presets)}
+        {
+            "name": r.name,
+            "paper": r.paper,
+            "section": r.section,
+            "line": r.summary,
+            "presets": list(r.presets),
+        }
         for r in recipes().values()
     ]
     if as_json:
         print(json.dumps(rows, indent=2, ensure_ascii=False))
         return
-    wide = max(len(str(row["name"])) for row in rows)
+    width = max(len(str(row["name"])) for row in rows)
     for row in rows:
-        print(f"{row['name']:<{wide}}  {row['line']}\n{'':<{wide}}  {row['paper']}, section {row['section']}")
-        print(f"{'':<{wide}}  presets: {', '.join(row['presets'])}")
+        print(
+            f"{row['name']:<{width}}  {row['line']}\n{'':<{width}}  {row['paper']}, section {row['section']}"
+        )
+        print(f"{'':<{width}}  presets: {', '.join(row['presets'])}")
 
 
 @app.command()
@@ -224,5 +241,5 @@ def settings(
     from noise2text.core.config import describe
     from noise2text.models.registry import find_recipe
 
-    for name, value, line in describe(find_recipe(recipe).settings(preset)):
+    for name, value, line in describe(find_recipe(recipe).preset(preset)):
         print(f"{name:<22} {value!s:<14} {line}")

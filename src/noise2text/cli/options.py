@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["PAIRS", "PREPARED", "Config", "Device", "Json", "Sets", "Skip", "app", "synth"]
+__all__ = [
+    "PAIRS",
+    "PAIRS_OR_PREPARED",
+    "ConfigOption",
+    "DeviceOption",
+    "JsonOption",
+    "SetOption",
+    "SkipBadOption",
+    "app",
+    "synth",
+]
 
 app = typer.Typer(
     name="noise2text",
@@ -20,12 +30,12 @@ app = typer.Typer(
 synth = typer.Typer(help="Write a synthetic corpus.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(synth, name="synth")
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1; the GPU when there is one.")]
-Sets = Annotated[
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1; the GPU when there is one.")]
+SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated.")
 ]
-Config = Annotated[Path | None, typer.Option(help="A YAML file of settings.")]
-Skip = Annotated[bool, typer.Option("--skip-bad", help="Leave bad lines out and count them.")]
+ConfigOption = Annotated[Path | None, typer.Option(help="A YAML file of settings.")]
+SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Leave bad lines out and count them.")]
 PAIRS = "JSON Lines, TSV, SOURCE,TARGET files or - (each may be .gz)."
-PREPARED = f"{PAIRS.rstrip('.')}, or a prepared folder."
+PAIRS_OR_PREPARED = f"{PAIRS.rstrip('.')}, or a prepared folder."

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noise2text.cli.options import Json, app
+from noise2text.cli.options import JsonOption, app
 from noise2text.core.errors import Problem
 
 if TYPE_CHECKING:
-    from noise2text.data.builders.build import Built
+    from noise2text.data.builders.build import BuildReport
     from noise2text.data.builders.dataset import Dataset
 
 __all__ = ["data"]
@@ -31,7 +31,7 @@ def data(
     list_all: Annotated[
         bool, typer.Option("--list", help="What there is, and where the files are had.")
     ] = False,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Turn the raw files of a dataset of the papers into train.jsonl, valid.jsonl and test.jsonl."""
     from noise2text.data.builders.build import build
@@ -49,9 +49,9 @@ def data(
         raise Problem(
             "A dataset needs its name, --raw DIR and --out DIR; `noise2text data --list` shows them."
         )
-    with _counting() as progress:
+    with _show_progress() as progress:
         built = build(find_dataset(name), raw, out=out, reverse=reverse, progress=progress)
-    print(json.dumps(_outcome(built), ensure_ascii=False) if as_json else _summary(built, out))
+    print(json.dumps(_result_record(built), ensure_ascii=False) if as_json else _summary(built, out))
     _compare(built, out, strict=strict)
 
 
@@ -61,12 +61,12 @@ def _record(dataset: Dataset) -> dict[str, object]:
         "task": dataset.task,
         "papers": list(dataset.papers),
         "licence": dataset.licence,
-        "files": [{"name": file.name, "address": file.address} for file in dataset.files],
+        "files": [{"name": file.name, "address": file.url} for file in dataset.files],
         "sizes": [
-            {"train": sizes.train, "valid": sizes.valid, "test": sizes.test, "where": sizes.where}
+            {"train": sizes.train, "valid": sizes.valid, "test": sizes.test, "where": sizes.reference}
             for sizes in dataset.sizes
         ],
-        "rules": list(dataset.rules),
+        "rules": list(dataset.processing_steps),
     }
 
 
@@ -75,35 +75,35 @@ def _entry(dataset: Dataset) -> str:
     papers = f" ({', '.join(dataset.papers)})" if dataset.papers else ""
     lines = [f"{dataset.name}: {dataset.task}{papers}"]
     for sizes in dataset.sizes:
-        lines.append(f"  {sizes.train:,} / {sizes.valid:,} / {sizes.test:,} pairs ({sizes.where})")
-    for address in dict.fromkeys(file.address for file in dataset.files):
-        names = ", ".join(file.name for file in dataset.files if file.address == address)
-        lines.append(f"  {names}\n    from {address}")
+        lines.append(f"  {sizes.train:,} / {sizes.valid:,} / {sizes.test:,} pairs ({sizes.reference})")
+    for url in dict.fromkeys(file.url for file in dataset.files):
+        names = ", ".join(file.name for file in dataset.files if file.url == url)
+        lines.append(f"  {names}\n    from {url}")
     return "\n".join([*lines, f"  licence: {dataset.licence}"])
 
 
-def _outcome(built: Built) -> dict[str, object]:
+def _result_record(built: BuildReport) -> dict[str, object]:
     return {
         "name": built.dataset.name,
         "pairs": built.pairs,
-        "left_out": built.reasons,
-        "sizes_agree_with": built.agrees_with,
+        "left_out": built.skip_reasons,
+        "sizes_agree_with": built.matching_references,
     }
 
 
-def _summary(built: Built, out: Path) -> str:
+def _summary(built: BuildReport, out: Path) -> str:
     sizes = ", ".join(f"{number:,} {split}" for split, number in built.pairs.items())
     lines = [f"{out}: {sizes} pairs"]
-    lines += [f"left out: {number:,} ({why})" for why, number in built.reasons.items()]
-    lines += [f"the sizes are those of {where}" for where in built.agrees_with]
+    lines += [f"left out: {number:,} ({reason})" for reason, number in built.skip_reasons.items()]
+    lines += [f"the sizes are those of {reference}" for reference in built.matching_references]
     return "\n".join(lines)
 
 
-def _compare(built: Built, out: Path, *, strict: bool) -> None:
+def _compare(built: BuildReport, out: Path, *, strict: bool) -> None:
     """Says each difference to each paper; where none agrees, `strict` is a Problem (the files stay)."""
-    disagree = bool(built.dataset.sizes) and not built.agrees_with
+    disagree = bool(built.dataset.sizes) and not built.matching_references
     for sizes in built.dataset.sizes:
-        for difference in built.differences(sizes):
+        for difference in built.size_mismatches(sizes):
             typer.echo(f"{'warning' if disagree else 'note'}: {difference}", err=True)
     if strict and disagree:
         raise Problem(
@@ -112,7 +112,7 @@ def _compare(built: Built, out: Path, *, strict: bool) -> None:
 
 
 @contextmanager
-def _counting() -> Iterator[Callable[[int], None]]:
+def _show_progress() -> Iterator[Callable[[int], None]]:
     """A function to be told how many lines are done: a live line, or one now and then."""
     from rich.console import Console
 

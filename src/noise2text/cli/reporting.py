@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from noise2text.cli.options import PAIRS, Device, app
+from noise2text.cli.options import PAIRS, DeviceOption, app
 
 __all__ = ["report"]
 
@@ -30,15 +30,15 @@ def report(
     ] = "",
     seed: Annotated[int, typer.Option(help="Decides the noise.")] = 0,
     batch: Annotated[int, typer.Option(help="Sentences at once.")] = 32,
-    device: Device = None,
+    device: DeviceOption = None,
 ) -> None:
     """Write one page about runs: settings, curves, scores, figures, denoising, worst and best cases."""
-    from noise2text.commands.display import Terminal
-    from noise2text.report.evidence import Terms
+    from noise2text.commands.display import TerminalDisplay
+    from noise2text.report.evidence import ReportConfig
     from noise2text.report.report import report as write
 
-    terms = Terms(sentences=sentences, seed=seed, batch=batch, device=device)
+    config = ReportConfig(sentences=sentences, seed=seed, batch=batch, device=device)
     left_out = [name.strip() for name in without.split(",") if name.strip()]
-    with Terminal.open() as display:
-        written = write(runs or [], out=out, pairs=pairs, without=left_out, terms=terms, display=display)
+    with TerminalDisplay.open() as display:
+        written = write(runs or [], out=out, pairs=pairs, without=left_out, config=config, display=display)
     print(f"{written}: {written.stat().st_size / 1e6:.1f} MB; open it in a browser, it needs no network.")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from noise2text.cli.options import Device, Json, Sets, app
+from noise2text.cli.options import DeviceOption, JsonOption, SetOption, app
 from noise2text.core.errors import Problem
 
 __all__ = ["experiment"]
@@ -38,65 +38,65 @@ def experiment(
     valid: Annotated[str | None, typer.Option(help="Validation pairs, for --scale full.")] = None,
     test: Annotated[str | None, typer.Option(help="Test pairs, for --scale full.")] = None,
     sentences: Annotated[int | None, typer.Option(help="Only so many test sentences.")] = None,
-    sets: Sets = None,
-    device: Device = None,
-    listed: Annotated[bool, typer.Option("--list", help="List the studies.")] = False,
-    as_json: Json = False,
+    assignments: SetOption = None,
+    device: DeviceOption = None,
+    list_all: Annotated[bool, typer.Option("--list", help="List the studies.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Rerun a study of the papers: all its arms, one table; goes on where it was stopped.
 
     --set changes a training setting in all models that have it, e.g. --set steps=1000.
     """
-    from noise2text.experiments import STUDIES, find_study
+    from noise2text.experiments import EXPERIMENTS, find_experiment
 
-    if listed:
+    if list_all:
         _list(as_json)
         return
     if name is None:
-        raise Problem(f"Name an experiment, or --list them: {', '.join(STUDIES)}.")
-    from noise2text.commands.display import Terminal
+        raise Problem(f"Name an experiment, or --list them: {', '.join(EXPERIMENTS)}.")
+    from noise2text.commands.display import TerminalDisplay
     from noise2text.core.config import parse_assignments
-    from noise2text.experiments.corpora import Files
-    from noise2text.experiments.grid import run_study
-    from noise2text.experiments.table import markdown
+    from noise2text.experiments.corpora import CorpusFiles
+    from noise2text.experiments.grid import run_experiment
+    from noise2text.experiments.table import to_markdown
 
     given = [file for file in (train, valid, test) if file is not None]
     if len(given) != (3 if scale == "full" else 0):
         raise Problem("Give --train, --valid and --test with --scale full, and none of them without.")
-    with Terminal.open() as display:
-        found = run_study(
-            find_study(name),
+    with TerminalDisplay.open() as display:
+        found = run_experiment(
+            find_experiment(name),
             out,
             scale=scale,
             seeds=seeds,
-            files=Files(*given) if given else None,
-            changes=parse_assignments(sets),
+            files=CorpusFiles(*given) if given else None,
+            changes=parse_assignments(assignments),
             sentences=sentences,
             device=device,
             display=display,
         )
-    page = json.dumps(found, indent=2, ensure_ascii=False) + "\n" if as_json else markdown(found)
+    page = json.dumps(found, indent=2, ensure_ascii=False) + "\n" if as_json else to_markdown(found)
     print(page, end="")
     if not any(row["means"] for row in found["rows"]):
         raise Problem(f"Every arm of {name} failed; the page says why.")
 
 
 def _list(as_json: bool) -> None:
-    from noise2text.experiments import STUDIES
+    from noise2text.experiments import EXPERIMENTS
 
     if as_json:
         facts = [
             {
-                "name": study.name,
-                "paper": study.paper,
-                "table": study.table,
-                "line": study.line,
-                "arms": [arm.name for arm in study.arms],
+                "name": experiment.name,
+                "paper": experiment.paper,
+                "table": experiment.table,
+                "line": experiment.summary,
+                "arms": [arm.name for arm in experiment.arms],
             }
-            for study in STUDIES.values()
+            for experiment in EXPERIMENTS.values()
         ]
         print(json.dumps(facts, indent=2, ensure_ascii=False))
         return
-    width = max(map(len, STUDIES))
-    for study in STUDIES.values():
-        print(f"{study.name:<{width}}  {study.paper}, {study.table}: {study.line}")
+    width = max(map(len, EXPERIMENTS))
+    for experiment in EXPERIMENTS.values():
+        print(f"{experiment.name:<{width}}  {experiment.paper}, {experiment.table}: {experiment.summary}")

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from noise2text.cli.options import Device, Sets, app
+from noise2text.cli.options import DeviceOption, SetOption, app
 from noise2text.core.errors import Problem
 
 __all__ = ["generate", "sample"]
@@ -27,7 +27,7 @@ def generate(
     output: Annotated[
         Path | None, typer.Option(help="Where to write one text a line; standard output without it.")
     ] = None,
-    sets: Sets = None,
+    assignments: SetOption = None,
     guide: Annotated[
         str | None, typer.Option(help="A classifier's folder, which steers every text to --class.")
     ] = None,
@@ -51,7 +51,7 @@ def generate(
         bool,
         typer.Option(help="Whether a text may be its source again, if there is another candidate."),
     ] = True,
-    device: Device = None,
+    device: DeviceOption = None,
     precision: Annotated[str, typer.Option(help="float32, bfloat16, int8 (on a CPU) or auto.")] = "auto",
 ) -> None:
     """Generate a text for each line of the input.
@@ -59,33 +59,35 @@ def generate(
     Every generation setting of the model is an option, too, e.g. --steps 10 --length-beam 3; `noise2text
     inspect MODEL` lists them.
     """
-    from noise2text.commands.display import counted
-    from noise2text.commands.generate import choose_selector, generate_lines
+    from noise2text.commands.display import count_progress
+    from noise2text.commands.generate import build_selector, generate_texts
     from noise2text.core.config import parse_assignments, parse_options
     from noise2text.data.corpus import read_sources
     from noise2text.models.folder import load
 
     texts = read_sources(input)
-    system = load(model, device=device, precision=precision)
-    steered = {name: value for name, value in (("guide", guide), ("guide_class", label)) if value is not None}
-    settings = parse_options(context.args) | parse_assignments(sets) | steered
-    selector = choose_selector(
-        system, settings, teacher, by=likelihood, device=device, precision=precision, copies=copies
+    loaded = load(model, device=device, precision=precision)
+    guidance_settings = {
+        name: value for name, value in (("guide", guide), ("guide_class", label)) if value is not None
+    }
+    overrides = parse_options(context.args) | parse_assignments(assignments) | guidance_settings
+    selector = build_selector(
+        loaded, overrides, teacher, reduction=likelihood, device=device, precision=precision, copies=copies
     )
-    _require_another(output, input)
-    with _opened(output) as write, counted("sentences") as count:
-        for line in generate_lines(
-            system,
+    _refuse_overwriting_input(output, input)
+    with _open_output(output) as write, count_progress("sentences") as count:
+        for line in generate_texts(
+            loaded,
             texts,
             seed=seed,
             batch=batch,
             trace=trace,
-            settings=settings,
+            overrides=overrides,
             selector=selector,
-            say=_complain,
+            show_line=_warn,
         ):
-            for stop in () if as_json else line.trace:
-                print(f"  t={stop.time:.3f}  {stop.text}")
+            for step in () if as_json else line.trace:
+                print(f"  t={step.time:.3f}  {step.text}")
             write(line.as_json() if as_json else line.as_text())
             count()
 
@@ -103,10 +105,10 @@ def sample(
         Path | None,
         typer.Option(help="Where to write JSON Lines with src and trg; standard output without it."),
     ] = None,
-    sets: Sets = None,
+    assignments: SetOption = None,
     seed: Annotated[int, typer.Option(help="Decides the noise.")] = 0,
     batch: Annotated[int, typer.Option(help="Pairs at once; the texts do not depend on it.")] = 32,
-    device: Device = None,
+    device: DeviceOption = None,
     precision: Annotated[str, typer.Option(help="float32, bfloat16, int8 (on a CPU) or auto.")] = "auto",
 ) -> None:
     """Write pairs of source and target from noise alone, or fill in what templates leave open."""
@@ -115,29 +117,31 @@ def sample(
 
     if count < 1:
         raise Problem(f"The count must be at least 1 pair, not {count}.")
-    system = load(model, device=device, precision=precision)
-    settings = parse_options(context.args) | parse_assignments(sets)
-    with _opened(output) as write:
-        for src, trg in system.pairs(count, source=source, target=target, seed=seed, batch=batch, **settings):
+    loaded = load(model, device=device, precision=precision)
+    settings = parse_options(context.args) | parse_assignments(assignments)
+    with _open_output(output) as write:
+        for src, trg in loaded.generate_pairs(
+            count, source=source, target=target, seed=seed, batch=batch, **settings
+        ):
             write(json.dumps({"src": src, "trg": trg}, ensure_ascii=False))
 
 
-def _complain(line: str) -> None:
+def _warn(line: str) -> None:
     print(f"noise2text: {line}", file=sys.stderr)
 
 
-def _require_another(output: Path | None, input: str) -> None:
+def _refuse_overwriting_input(output: Path | None, input: str) -> None:
     """Refuse to write over what is still to be read."""
-    from noise2text.data.text_files import parts_of
+    from noise2text.data.text_files import split_corpus_path
 
     if output is None or not output.exists():
         return
-    if any(Path(part).exists() and output.samefile(part) for part in parts_of(input)):
+    if any(Path(part).exists() and output.samefile(part) for part in split_corpus_path(input)):
         raise Problem(f"{output} is the input, too; name another file for the output.")
 
 
 @contextmanager
-def _opened(output: Path | None) -> Iterator[Any]:
+def _open_output(output: Path | None) -> Iterator[Any]:
     """A function that writes one line, flushed, so that what is done is not lost.
 
     What the file held before goes with the first line, or at the end: a mistake found before costs nothing,

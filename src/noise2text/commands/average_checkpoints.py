@@ -9,13 +9,13 @@ from pathlib import Path
 from safetensors.torch import load_file, save_file
 
 from noise2text.core.errors import Problem
-from noise2text.core.files import write_whole
-from noise2text.training.averaging import mean_of
+from noise2text.core.files import write_atomically
+from noise2text.training.averaging import average_states
 
-__all__ = ["average_folders"]
+__all__ = ["average_models"]
 
 
-def average_folders(folders: Sequence[Path], out: Path) -> None:
+def average_models(folders: Sequence[Path], out: Path) -> None:
     """Write the mean of the folders' weights to `out`, with the first one's other files."""
     states = [load_file(folder / "model.safetensors") for folder in folders]
     if len({str({name: value.shape for name, value in state.items()}) for state in states}) != 1:
@@ -23,6 +23,7 @@ def average_folders(folders: Sequence[Path], out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for name in ("config.json", "generation_config.json", "tokenizer.json"):
         shutil.copyfile(folders[0] / name, out / name)
-    write_whole(
-        out / "model.safetensors", lambda path: save_file(mean_of(states), path, metadata={"format": "pt"})
+    write_atomically(
+        out / "model.safetensors",
+        lambda path: save_file(average_states(states), path, metadata={"format": "pt"}),
     )

@@ -27,41 +27,41 @@ from typing import Any
 
 import torch
 
-from noise2text.commands.display import Display, Quiet
-from noise2text.commands.generate import WINDOW, choose_selector, require_teacher
-from noise2text.core.config import change, read_config
+from noise2text.commands.display import Display, SilentDisplay
+from noise2text.commands.generate import WINDOW, build_selector, require_teacher
+from noise2text.core.config import apply_overrides, read_config
 from noise2text.core.devices import find_device
 from noise2text.core.errors import Problem
 from noise2text.core.files import write_text_file
 from noise2text.core.version import __version__
 from noise2text.data.corpus import Pair, read_pairs
-from noise2text.metrics.comparison import Answers, judge_all, markdown, tsv
+from noise2text.metrics.comparison import SystemOutput, evaluate_systems, to_markdown, to_tsv
 from noise2text.metrics.published import published
-from noise2text.models.fingerprint import identity
+from noise2text.models.fingerprint import fingerprint_model
 from noise2text.models.folder import load
 
-__all__ = ["Contestant", "Terms", "compare", "line_up"]
+__all__ = ["CompareOptions", "ComparedModel", "compare", "resolve_models"]
 
 
 @dataclass(frozen=True)
-class Contestant:
+class ComparedModel:
     """A row of the table: a model and how it generates."""
 
     name: str
     folder: Path
-    settings: dict[str, Any]
+    overrides: dict[str, Any]
     teacher: Path | None = None
     likelihood: str = "mean"
 
     def describe(self) -> str:
         """The folder and what was changed of its own settings, in one line."""
         more = {} if self.teacher is None else {"teacher": self.teacher, "likelihood": self.likelihood}
-        changed = ", ".join(f"{name} = {value}" for name, value in (self.settings | more).items())
+        changed = ", ".join(f"{name} = {value}" for name, value in (self.overrides | more).items())
         return f"{self.folder}, {changed or 'its own settings'}"
 
 
 @dataclass(frozen=True)
-class Terms:
+class CompareOptions:
     """What is the same for all contestants."""
 
     seed: int = 0
@@ -73,7 +73,7 @@ class Terms:
         if self.batch < 1:
             raise Problem(f"The batch must hold at least 1 sentence, not {self.batch}.")
 
-    def machine(self) -> str:
+    def describe_device(self) -> str:
         """What generates, in words."""
         device = find_device(self.device)
         if device.type == "cuda":
@@ -81,44 +81,44 @@ class Terms:
         return f"{platform.machine()} {device.type}, {torch.get_num_threads()} threads"
 
 
-def line_up(models: Sequence[Path], config: Mapping[str, Any]) -> list[Contestant]:
+def resolve_models(models: Sequence[Path], config: Mapping[str, Any]) -> list[ComparedModel]:
     """The contestants in order: the models of the command line, then those that only the file names."""
-    short = [model.name for model in models]
-    rest, made = dict(config), []
-    for model, name in zip(models, short, strict=True):
-        row = name if short.count(name) == 1 else str(model)
-        if name in rest and short.count(name) > 1:
+    short_names = [model.name for model in models]
+    rest, compared_models = dict(config), []
+    for model, name in zip(models, short_names, strict=True):
+        row = name if short_names.count(name) == 1 else str(model)
+        if name in rest and short_names.count(name) > 1:
             raise Problem(f"Several models are called {name}: name the settings by the path, {model}.")
-        own = next((key for key in (str(model), name) if key in rest and not _has_folder(rest[key])), "")
-        made.append(_contestant(row, model, rest.pop(own, None)))
-    made += [_contestant(str(name), None, settings) for name, settings in rest.items()]
-    if not made:
+        own = next((key for key in (str(model), name) if key in rest and not _names_model(rest[key])), "")
+        compared_models.append(_compared_model(row, model, rest.pop(own, None)))
+    compared_models += [_compared_model(str(name), None, overrides) for name, overrides in rest.items()]
+    if not compared_models:
         raise Problem("There is nothing to compare: name a model folder, or models in the --settings file.")
-    names = [contestant.name for contestant in made]
+    names = [compared.name for compared in compared_models]
     for name in names:
         if names.count(name) > 1:
             raise Problem(
                 f"Two rows are called {name!r}: give one of them another name in the --settings file."
             )
-    return made
+    return compared_models
 
 
-def _has_folder(settings: Any) -> bool:
-    return isinstance(settings, dict) and "model" in settings
+def _names_model(overrides: Any) -> bool:
+    return isinstance(overrides, dict) and "model" in overrides
 
 
-def _contestant(name: str, folder: Path | None, settings: Any) -> Contestant:
-    if not isinstance(settings, dict | None):
-        raise Problem(f"The settings of {name} must be `setting: value` lines, not {settings!r}.")
-    settings = dict(settings or {})
-    named = Path(str(settings.pop("model", name)))
-    teacher = settings.pop("teacher", None)
-    return Contestant(
+def _compared_model(name: str, folder: Path | None, overrides: Any) -> ComparedModel:
+    if not isinstance(overrides, dict | None):
+        raise Problem(f"The settings of {name} must be `setting: value` lines, not {overrides!r}.")
+    overrides = dict(overrides or {})
+    named = Path(str(overrides.pop("model", name)))
+    teacher = overrides.pop("teacher", None)
+    return ComparedModel(
         name=name,
         folder=folder or named,
-        settings=settings,
+        overrides=overrides,
         teacher=None if teacher is None else Path(str(teacher)),
-        likelihood=str(settings.pop("likelihood", "mean")),
+        likelihood=str(overrides.pop("likelihood", "mean")),
     )
 
 
@@ -129,25 +129,28 @@ def compare(
     out: Path,
     settings: Path | None = None,
     reported: str | None = None,
-    terms: Terms | None = None,
+    options: CompareOptions | None = None,
     display: Display | None = None,
 ) -> str:
     """Generate, judge and write comparison.md, comparison.json and outputs.tsv; returns the page."""
-    terms, display = terms or Terms(), display or Quiet()
+    options, display = options or CompareOptions(), display or SilentDisplay()
     rows = [] if reported is None else published(reported)
-    contestants = line_up(models, {} if settings is None else read_config(settings))
+    compared_models = resolve_models(models, {} if settings is None else read_config(settings))
     pairs = list(read_pairs(test))
-    answers = _all_answers(contestants, [pair.src for pair in pairs], out / "outputs", terms, display)
-    result: dict[str, Any] = {"test": Path(test).name, "speed": f"{terms.machine()}, batch {terms.batch}"}
+    answers = _generate_all(compared_models, [pair.src for pair in pairs], out / "outputs", options, display)
+    result: dict[str, Any] = {
+        "test": Path(test).name,
+        "speed": f"{options.describe_device()}, batch {options.batch}",
+    }
     references = [_references(pair) for pair in pairs]
     sources = [pair.src for pair in pairs]
-    result |= judge_all(answers, references, sources)
-    for contestant in contestants:
-        result["systems"][contestant.name]["made_by"] = f"{contestant.describe()}, seed {terms.seed}"
-    page = markdown(result, rows)
+    result |= evaluate_systems(answers, references, sources)
+    for compared in compared_models:
+        result["systems"][compared.name]["made_by"] = f"{compared.describe()}, seed {options.seed}"
+    page = to_markdown(result, rows)
     result["published"] = [asdict(row) for row in rows]
     write_text_file(out / "comparison.json", json.dumps(result, indent=2, ensure_ascii=False) + "\n")
-    write_text_file(out / "outputs.tsv", tsv(answers, references, sources))
+    write_text_file(out / "outputs.tsv", to_tsv(answers, references, sources))
     write_text_file(out / "comparison.md", page)
     return page
 
@@ -159,96 +162,104 @@ def _references(pair: Pair) -> tuple[str, ...]:
 # Answers, and where they are kept
 
 
-def _all_answers(
-    contestants: Sequence[Contestant], sources: list[str], folder: Path, terms: Terms, display: Display
-) -> dict[str, Answers]:
+def _generate_all(
+    compared_models: Sequence[ComparedModel],
+    sources: list[str],
+    folder: Path,
+    options: CompareOptions,
+    display: Display,
+) -> dict[str, SystemOutput]:
     """What each contestant wrote; what is kept from before is not generated again."""
     windows = [
-        range(len(sources))[start : start + terms.batch * WINDOW]
-        for start in range(0, len(sources), terms.batch * WINDOW)
+        range(len(sources))[start : start + options.batch * WINDOW]
+        for start in range(0, len(sources), options.batch * WINDOW)
     ]
-    places = {each.name: _place(each, sources, folder, terms) for each in contestants}
+    cache_folders = {each.name: _cache_folder(each, sources, folder, options) for each in compared_models}
     missing = {
-        each.name: [window for window in windows if _kept(places[each.name], window) is None]
-        for each in contestants
+        each.name: [window for window in windows if _read_cached(cache_folders[each.name], window) is None]
+        for each in compared_models
     }
-    late = [each for each in contestants if missing[each.name]]
-    for each in late:  # a mistake about the last model must not cost the time of the others
-        settings = dict(each.settings)
-        require_teacher(settings, each.teacher, by=each.likelihood)
+    pending = [each for each in compared_models if missing[each.name]]
+    for each in pending:  # a mistake about the last model must not cost the time of the others
+        overrides = dict(each.overrides)
+        require_teacher(overrides, each.teacher, reduction=each.likelihood)
         if each.teacher is not None:
-            del settings["select"]
-        change(load(each.folder, device="cpu").how, settings, where=each.name)
+            del overrides["select"]
+        apply_overrides(load(each.folder, device="cpu").generation_config, overrides, origin=each.name)
     display.start(sum(len(window) for own in missing.values() for window in own))
     done = 0
-    for each in late:
-        for window, made in _generate(each, sources, missing[each.name], terms):
+    for each in pending:
+        for window, output in _generate(each, sources, missing[each.name], options):
             write_text_file(
-                places[each.name] / f"{window.start}.json", json.dumps(asdict(made), ensure_ascii=False)
+                cache_folders[each.name] / f"{window.start}.json",
+                json.dumps(asdict(output), ensure_ascii=False),
             )
             done += len(window)
             display.progress(done, each.name)
-    reused = [each.name for each in contestants if each not in late]
-    if reused:
-        display.say(f"{folder}: the outputs of {', '.join(reused)} were there already")
-    return {name: _joined([_kept(place, window) for window in windows]) for name, place in places.items()}
+    cached = [each.name for each in compared_models if each not in pending]
+    if cached:
+        display.show_line(f"{folder}: the outputs of {', '.join(cached)} were there already")
+    return {
+        name: _concatenate([_read_cached(cache_folder, window) for window in windows])
+        for name, cache_folder in cache_folders.items()
+    }
 
 
-def _place(contestant: Contestant, sources: list[str], folder: Path, terms: Terms) -> Path:
+def _cache_folder(compared: ComparedModel, sources: list[str], folder: Path, options: CompareOptions) -> Path:
     """The folder of a contestant's answers, named after all that decides them and their speed."""
-    decided = {
+    cache_key = {
         "version": __version__,
-        "model": identity(contestant.folder, guide=str(contestant.settings.get("guide", ""))),
-        "teacher": None if contestant.teacher is None else identity(contestant.teacher),
-        "likelihood": contestant.likelihood,
-        "settings": contestant.settings,
-        "terms": [terms.seed, terms.batch, terms.machine(), terms.precision],
+        "model": fingerprint_model(compared.folder, classifier=str(compared.overrides.get("guide", ""))),
+        "teacher": None if compared.teacher is None else fingerprint_model(compared.teacher),
+        "likelihood": compared.likelihood,
+        "settings": compared.overrides,
+        "terms": [options.seed, options.batch, options.describe_device(), options.precision],
         "sources": sources,
     }
-    found = hashlib.sha256(json.dumps(decided, sort_keys=True, default=str).encode()).hexdigest()[:16]
-    readable = re.sub(r"[^\w.-]+", "_", contestant.name)
-    return folder / f"{readable}-{found}"
+    found = hashlib.sha256(json.dumps(cache_key, sort_keys=True, default=str).encode()).hexdigest()[:16]
+    safe_name = re.sub(r"[^\w.-]+", "_", compared.name)
+    return folder / f"{safe_name}-{found}"
 
 
-def _kept(place: Path, window: range) -> Answers | None:
+def _read_cached(cache_folder: Path, window: range) -> SystemOutput | None:
     """The answers to a window of the sources, if they are there and whole."""
     try:
-        return Answers(**json.loads((place / f"{window.start}.json").read_text(encoding="utf-8")))
+        return SystemOutput(**json.loads((cache_folder / f"{window.start}.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
 
 
-def _joined(parts: Sequence[Answers | None]) -> Answers:
-    whole = [part for part in parts if part is not None]
-    return Answers(
-        texts=[text for part in whole for text in part.texts],
-        candidates=[own for part in whole for own in part.candidates],
-        seconds=sum(part.seconds for part in whole),
+def _concatenate(parts: Sequence[SystemOutput | None]) -> SystemOutput:
+    complete = [part for part in parts if part is not None]
+    return SystemOutput(
+        texts=[text for part in complete for text in part.texts],
+        candidates=[candidates for part in complete for candidates in part.candidates],
+        seconds=sum(part.seconds for part in complete),
     )
 
 
 def _generate(
-    contestant: Contestant, sources: list[str], windows: Sequence[range], terms: Terms
-) -> Iterator[tuple[range, Answers]]:
+    compared: ComparedModel, sources: list[str], windows: Sequence[range], options: CompareOptions
+) -> Iterator[tuple[range, SystemOutput]]:
     """The answers of one model to windows of the sources, timed without its loading."""
-    system = load(contestant.folder, device=terms.device, precision=terms.precision)
-    settings = dict(contestant.settings)
-    selector = choose_selector(
-        system,
-        settings,
-        contestant.teacher,
-        by=contestant.likelihood,
-        device=terms.device,
-        precision=terms.precision,
+    model = load(compared.folder, device=options.device, precision=options.precision)
+    overrides = dict(compared.overrides)
+    selector = build_selector(
+        model,
+        overrides,
+        compared.teacher,
+        reduction=compared.likelihood,
+        device=options.device,
+        precision=options.precision,
     )
     for window in windows:
-        begun = time.perf_counter()
-        made = system.generate(
-            [sources[place] for place in window],
-            seed=terms.seed,
-            batch=terms.batch,
-            places=window,
+        start = time.perf_counter()
+        output = model.generate(
+            [sources[index] for index in window],
+            seed=options.seed,
+            batch=options.batch,
+            indices=window,
             selector=selector,
-            **settings,
+            **overrides,
         )
-        yield window, Answers(made.texts, made.candidates, time.perf_counter() - begun)
+        yield window, SystemOutput(output.texts, output.candidates, time.perf_counter() - start)

@@ -17,7 +17,7 @@ from typing import Any
 
 from rich.console import Console
 
-from noise2text.commands.display import Terminal
+from noise2text.commands.display import TerminalDisplay
 from noise2text.commands.train import train
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import read_pairs
@@ -27,19 +27,19 @@ from noise2text.models.folder import load
 
 __all__ = ["SETTINGS", "demo", "translate"]
 
-PAIRS, SHOWN = 20_000, 3
-MARK = "made-by-demo.txt"
-EMERGING = "Kannst du mir bitte das Salz geben?"
-VARIED = "Sie möchte heute Abend mit uns ins Kino gehen."
-LENGTHS = (6, 9, 12)
+PAIRS, TRACED_EXAMPLES = 20_000, 3
+MARKER_FILE = "made-by-demo.txt"
+TRACED_SENTENCE = "Kannst du mir bitte das Salz geben?"
+CANDIDATES_SENTENCE = "Sie möchte heute Abend mit uns ins Kino gehen."
+REQUESTED_LENGTHS = (6, 9, 12)
 SETTINGS: dict[str, Any] = {
     "tokenizer": "characters",
     "max_source": 48,
     "max_target": 16,
     "dropout": 0.0,
     "steps": 1_000,
-    "tokens": 2_048,
-    "learning_rate": 2e-3,
+    "max_tokens": 2_048,
+    "lr": 2e-3,
     "warmup": 200,
     "log_every": 50,
     "validate_every": 500,
@@ -55,18 +55,18 @@ def demo(out: Path, *, changes: Mapping[str, Any] | None = None) -> float:
     corpus = out / "corpus"
     if out.exists() and not out.is_dir():
         raise Problem(f"{out} is a file; --out names a folder.")
-    if (out / MARK).exists():
+    if (out / MARKER_FILE).exists():
         shutil.rmtree(out)  # an earlier demo
     elif out.exists() and any(out.iterdir()):
         raise Problem(f"{out} is not empty and was not made by the demo: choose another folder.")
     out.mkdir(parents=True, exist_ok=True)
-    (out / MARK).write_text("This folder was made by `noise2text demo`, which may replace it.\n")
+    (out / MARKER_FILE).write_text("This folder was made by `noise2text demo`, which may replace it.\n")
     translate(console)
     write_dates(corpus, pairs=PAIRS, seed=0)
     files = {name: str(corpus / f"{name}.jsonl") for name in ("train", "valid", "test")}
     console.print(f"\nNow from nothing: {PAIRS:,} written-out dates and their ISO form, in {corpus}.")
-    with Terminal.open(console) as display:
-        system = train(
+    with TerminalDisplay.open(console) as display:
+        model = train(
             "difformer",
             train=files["train"],
             valid=files["valid"],
@@ -78,37 +78,39 @@ def demo(out: Path, *, changes: Mapping[str, Any] | None = None) -> float:
     pairs = list(read_pairs(files["test"]))
     sources = [pair.src for pair in pairs]
     console.print("\nFrom noise to text, step by step:")
-    for pair, steps in zip(pairs, system.generate(sources[:SHOWN], trace=True).traces, strict=False):
+    for pair, steps in zip(pairs, model.generate(sources[:TRACED_EXAMPLES], trace=True).traces, strict=False):
         console.print(f"\n  {pair.src}  (→ {pair.trg})", markup=False)
-        for stop in steps[::2]:
-            console.print(f"    t={stop.time:.2f}  {stop.noisy:<12} → {stop.text}", markup=False)
-    texts = system.generate(sources, batch=100).texts
+        for step in steps[::2]:
+            console.print(f"    t={step.time:.2f}  {step.noisy:<12} → {step.text}", markup=False)
+    texts = model.generate(sources, batch=100).texts
     result = evaluate(texts, [(pair.trg,) for pair in pairs], sources)
     (out / "samples.txt").write_text("".join(f"{text}\n" for text in texts))
     (out / "evaluation.json").write_text(json.dumps(result, indent=2))
-    exact = float(result["exact_match"]["score"])
+    exact_match = float(result["exact_match"]["score"])
     console.print(f"\nOn {len(pairs)} dates that it has never seen ({out / 'evaluation.json'}):")
-    console.print(f"exact match {exact:.1f} %")
+    console.print(f"exact match {exact_match:.1f} %")
     page = f"noise2text report {out} --out {out / 'report.html'}"
     console.print(f"\nAll about this run on one page (needs noise2text[report]): {page}", markup=False)
-    return exact
+    return exact_match
 
 
 def translate(console: Console) -> None:
     """Show what the shipped model de-en makes of German: step by step, in candidates, of asked lengths."""
     model = load("de-en", device="cpu")
     console.print("German to English with the shipped model de-en, from noise to text:")
-    (stops,) = model.generate([EMERGING], trace=True, factor=1.0).traces  # less noise can be read earlier
-    console.print(f"\n  {EMERGING}", markup=False)
-    for stop in stops[::2]:
-        noisy = " ".join(stop.noisy.split())
-        console.print(f"    t={stop.time:.2f}  {noisy:<44} → {stop.text}", markup=False)
-    made = model.generate([VARIED], noise_beam=3)
-    console.print(f"\n  {VARIED}  (its candidates, and log p a token)", markup=False)
-    found = dict(zip(made.candidates[0], made.scores[0], strict=True))
-    for candidate, score in sorted(found.items(), key=lambda each: -each[1]):
+    (steps,) = model.generate(
+        [TRACED_SENTENCE], trace=True, sampling_noise_factor=1.0
+    ).traces  # less noise can be read earlier
+    console.print(f"\n  {TRACED_SENTENCE}", markup=False)
+    for step in steps[::2]:
+        noisy = " ".join(step.noisy.split())
+        console.print(f"    t={step.time:.2f}  {noisy:<44} → {step.text}", markup=False)
+    output = model.generate([CANDIDATES_SENTENCE], noise_beam=3)
+    console.print(f"\n  {CANDIDATES_SENTENCE}  (its candidates, and log p a token)", markup=False)
+    score_by_candidate = dict(zip(output.candidates[0], output.scores[0], strict=True))
+    for candidate, score in sorted(score_by_candidate.items(), key=lambda each: -each[1]):
         console.print(f"    {score:.1f}  {candidate}", markup=False)
     console.print("\n  The same in exactly so many tokens:", markup=False)
-    for length in LENGTHS:
-        (text,) = model.generate([VARIED], length=length).texts
+    for length in REQUESTED_LENGTHS:
+        (text,) = model.generate([CANDIDATES_SENTENCE], length=length).texts
         console.print(f"    {length:>2}  {text}", markup=False)

@@ -19,13 +19,13 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-__all__ = ["Display", "Quiet", "Terminal", "counted"]
+__all__ = ["Display", "SilentDisplay", "TerminalDisplay", "count_progress"]
 
 
 class Display(Protocol):
     """Where a run says what it does."""
 
-    def say(self, line: str) -> None:
+    def show_line(self, line: str) -> None:
         """Show one line for good."""
 
     def start(self, total: int) -> None:
@@ -35,10 +35,10 @@ class Display(Protocol):
         """Show how far the run is."""
 
 
-class Quiet:
+class SilentDisplay:
     """Shows nothing."""
 
-    def say(self, line: str) -> None:
+    def show_line(self, line: str) -> None:
         pass
 
     def start(self, total: int) -> None:
@@ -48,17 +48,17 @@ class Quiet:
         pass
 
 
-class Terminal:
+class TerminalDisplay:
     """A progress bar with the latest numbers; where there is no terminal, a line every few seconds."""
 
     def __init__(self, console: Console, bar: Progress) -> None:
         self.console, self.bar = console, bar
-        self.total, self.shown = 0, time.monotonic()
-        self.begun: tuple[int, float] | None = None  # the first step seen, and when
+        self.total, self.last_shown = 0, time.monotonic()
+        self.first_progress: tuple[int, float] | None = None  # the first step seen, and when
 
     @classmethod
     @contextmanager
-    def open(cls, console: Console | None = None) -> Iterator[Terminal]:
+    def open(cls, console: Console | None = None) -> Iterator[TerminalDisplay]:
         """A display on standard error, or on another console."""
         console = console or Console(stderr=True, highlight=False)
         columns = (
@@ -70,39 +70,41 @@ class Terminal:
         with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
             yield cls(console, progress)
 
-    def say(self, line: str) -> None:
+    def show_line(self, line: str) -> None:
         self.console.print(line, markup=False, soft_wrap=True)
 
     def start(self, total: int) -> None:
-        self.total, self.begun = total, None
-        for earlier in self.bar.task_ids:
-            self.bar.remove_task(earlier)
+        self.total, self.first_progress = total, None
+        for task_id in self.bar.task_ids:
+            self.bar.remove_task(task_id)
         self.task = self.bar.add_task("training", total=total, summary="")
 
     def progress(self, step: int, summary: str) -> None:
         self.bar.update(self.task, completed=step, summary=summary)
-        self.begun = self.begun or (step, time.monotonic())
-        if not self.console.is_terminal and time.monotonic() - self.shown > 10:
-            self.shown = time.monotonic()
-            self.say(f"step {step:,} of {self.total:,}  {summary}{self._left(step)}")
+        self.first_progress = self.first_progress or (step, time.monotonic())
+        if not self.console.is_terminal and time.monotonic() - self.last_shown > 10:
+            self.last_shown = time.monotonic()
+            self.show_line(f"step {step:,} of {self.total:,}  {summary}{self._time_left(step)}")
 
-    def _left(self, step: int) -> str:
+    def _time_left(self, step: int) -> str:
         """How long the rest will take if it goes on like this; nothing before that is known."""
-        first, then = self.begun or (step, time.monotonic())
+        first, started = self.first_progress or (step, time.monotonic())
         if step == first:
             return ""
-        pace = (time.monotonic() - then) / (step - first)
-        left = round(pace * (self.total - step))
-        return f"  {timedelta(seconds=left)} left" if left < 1e12 else ""  # a timedelta holds no more
+        seconds_per_step = (time.monotonic() - started) / (step - first)
+        seconds_left = round(seconds_per_step * (self.total - step))
+        return (
+            f"  {timedelta(seconds=seconds_left)} left" if seconds_left < 1e12 else ""
+        )  # a timedelta holds no more
 
 
 @contextmanager
-def counted(what: str) -> Iterator[Callable[[], None]]:
+def count_progress(unit: str) -> Iterator[Callable[[], None]]:
     """A function to call for each thing done; shows their number where answers do not fill the screen."""
     console = Console(stderr=True)
-    columns = (TextColumn("{task.completed:,.0f} " + what), TimeElapsedColumn())
+    columns = (TextColumn("{task.completed:,.0f} " + unit), TimeElapsedColumn())
     with Progress(
         *columns, console=console, disable=not console.is_terminal or sys.stdout.isatty()
     ) as progress:
-        task = progress.add_task(what, total=None)
+        task = progress.add_task(unit, total=None)
         yield lambda: progress.advance(task)

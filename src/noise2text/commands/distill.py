@@ -21,34 +21,34 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from noise2text.commands.display import Display, Quiet
+from noise2text.commands.display import Display, SilentDisplay
 from noise2text.commands.generate import WINDOW
-from noise2text.core.config import change
+from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem, Stopped
-from noise2text.core.files import write_whole
+from noise2text.core.files import write_atomically
 from noise2text.data.corpus import read_sources
-from noise2text.models import System
-from noise2text.models.fingerprint import identity
+from noise2text.models import Model
+from noise2text.models.fingerprint import fingerprint_model
 from noise2text.models.folder import load
-from noise2text.training.process_group import Team
+from noise2text.training.process_group import ProcessGroup
 
-__all__ = ["Distilled", "Share", "distill"]
+__all__ = ["DistillGroup", "DistillResult", "distill"]
 
 
-class Share(Team):
+class DistillGroup(ProcessGroup):
     """Which part of the sources this process answers."""
 
     def part(self, output: Path) -> Path:
         """The file that this process adds to."""
-        return output.with_name(f"{output.name}.part-{self.rank}-of-{self.world}")
+        return output.with_name(f"{output.name}.part-{self.rank}-of-{self.world_size}")
 
     def parts(self, output: Path) -> list[Path]:
         """The files of all processes."""
-        return [Share(rank, self.world).part(output) for rank in range(self.world)]
+        return [DistillGroup(rank, self.world_size).part(output) for rank in range(self.world_size)]
 
 
 @dataclass(frozen=True)
-class Distilled:
+class DistillResult:
     """How many pairs were written, and how many sources were left out since one side would be empty."""
 
     pairs: int
@@ -60,69 +60,75 @@ def distill(
     *,
     input: str,
     output: Path,
-    settings: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, Any] | None = None,
     seed: int = 0,
     batch: int = 32,
     device: str | None = None,
     precision: str = "auto",
     display: Display | None = None,
-) -> Distilled | None:
+) -> DistillResult | None:
     """Write the corpus; what was done is returned to process 0, and None to the others."""
-    share, display, settings = Share.here(), display or Quiet(), dict(settings or {})
+    group, display, overrides = (
+        DistillGroup.from_environment(),
+        display or SilentDisplay(),
+        dict(overrides or {}),
+    )
     if batch < 1:
         raise Problem(f"The batch must hold at least 1 sentence, not {batch}.")
-    sources = _Sources(input, share)
-    system = load(teacher, device=share.device(device), precision=precision)
-    how = change(system.how, settings, where="distill")
-    _check_output(output, share)
-    guided = identity(teacher, guide=getattr(how, "guide", ""))
-    made_by = {"teacher": guided, "how": str(how), "seed": seed, "precision": precision}
+    sources = _ProcessSources(input, group)
+    model = load(teacher, device=group.device(device), precision=precision)
+    generation_config = apply_overrides(model.generation_config, overrides, origin="distill")
+    _check_output(output, group)
+    fingerprint = fingerprint_model(teacher, classifier=getattr(generation_config, "classifier", ""))
+    provenance = {"teacher": fingerprint, "how": str(generation_config), "seed": seed, "precision": precision}
     with ExitStack() as stack:
-        stack.enter_context(share.meeting())  # without a device: files need no GPU
-        with _open_part(share.part(output)) as part:
-            done = _go_on(part, made_by, sources, share.part(output))
+        stack.enter_context(group.connect())  # without a device: files need no GPU
+        with _open_part(group.part(output)) as part:
+            done = _resume_part(part, provenance, sources, group.part(output))
             try:
-                _answer(system, part, sources, done, settings, seed=seed, batch=batch, display=display)
+                _generate_part(model, part, sources, done, overrides, seed=seed, batch=batch, display=display)
             except KeyboardInterrupt as stop:
                 raise Stopped("Stopped; the same command goes on from there.") from stop
-        share.wait()
-        return _merge(output, share, display) if share.is_first else None
+        group.barrier()
+        return _merge(output, group, display) if group.is_main_process else None
 
 
-class _Sources:
+class _ProcessSources:
     """The sources of this process and their places in the input; a file is read anew each time."""
 
-    def __init__(self, path: str, share: Share) -> None:
-        if path == "-" and share.world > 1:
+    def __init__(self, path: str, group: DistillGroup) -> None:
+        if path == "-" and group.world_size > 1:
             raise Problem("Several processes cannot share standard input: name a file.")
-        self.path, self.share = path, share
-        self.kept = list(read_sources(path)) if path == "-" else None
+        self.path, self.group = path, group
+        self.cached = list(read_sources(path)) if path == "-" else None
         # A line that cannot be read is better found now than after hours.
         self.total = sum(1 for _ in self._all())
         if not self.total:
             raise Problem(f"{path} holds no line: there is nothing to distil.")
-        self.count = len(range(share.rank, self.total, share.world))
+        self.count = len(range(group.rank, self.total, group.world_size))
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
-        return islice(enumerate(self._all()), self.share.rank, None, self.share.world)
+        return islice(enumerate(self._all()), self.group.rank, None, self.group.world_size)
 
     def _all(self) -> Iterator[str]:
-        return iter(self.kept) if self.kept is not None else read_sources(self.path)
+        return iter(self.cached) if self.cached is not None else read_sources(self.path)
 
 
 # The part of one process
 
 
-def _check_output(output: Path, share: Share) -> None:
+def _check_output(output: Path, group: DistillGroup) -> None:
     if output.exists():
         raise Problem(f"{output} is already there: name another file, or delete it.")
     if output.suffix != ".jsonl":
         raise Problem(f"The pairs are written as JSON Lines: name a file that ends in .jsonl, not {output}.")
-    own = {path.name for path in share.parts(output)}
+    part_names = {path.name for path in group.parts(output)}
     for path in sorted(output.parent.glob(f"{glob.escape(output.name)}.part-*-of-*")):
-        if path.name not in own:
-            world = f"{path.name.rsplit('-', 1)[1]} processes: go on with as many, not {share.world}"
-            raise Problem(f"{path} was begun by {world}, or delete the parts.")
+        if path.name not in part_names:
+            world_size = (
+                f"{path.name.rsplit('-', 1)[1]} processes: go on with as many, not {group.world_size}"
+            )
+            raise Problem(f"{path} was begun by {world_size}, or delete the parts.")
 
 
 def _open_part(path: Path) -> BinaryIO:
@@ -134,35 +140,35 @@ def _open_part(path: Path) -> BinaryIO:
         raise Problem(f"{path} cannot be written: {error.strerror}.") from error
 
 
-def _go_on(part: BinaryIO, made_by: dict[str, Any], sources: _Sources, path: Path) -> int:
+def _resume_part(part: BinaryIO, provenance: dict[str, Any], sources: _ProcessSources, path: Path) -> int:
     """How many answers are there already; a torn last line is cut off, and the file is ready for more."""
-    done, whole = -1, 0
-    own = iter(sources)
+    done, complete_bytes = -1, 0
+    remaining_sources = iter(sources)
     for line in part:
         if not line.endswith(b"\n"):
             break
         if done < 0:
-            _check_maker(line, made_by, path)
+            _check_provenance(line, provenance, path)
         else:
-            _check_source(line, next(own, None), path, number=done + 2)
-        done, whole = done + 1, whole + len(line)
-    part.seek(whole)
+            _check_source(line, next(remaining_sources, None), path, number=done + 2)
+        done, complete_bytes = done + 1, complete_bytes + len(line)
+    part.seek(complete_bytes)
     part.truncate()
     if done < 0:
-        _add(part, [made_by])
+        _append(part, [provenance])
     return max(0, done)
 
 
-def _check_maker(line: bytes, made_by: dict[str, Any], path: Path) -> None:
-    found = _parsed(line)
-    for name, value in made_by.items():
+def _check_provenance(line: bytes, provenance: dict[str, Any], path: Path) -> None:
+    found = _parse(line)
+    for name, value in provenance.items():
         if found.get(name) != value:
             other = f"{found.get(name)!r}, not {value!r}"
             raise Problem(f"{path} was begun with another {name}: {other}; delete it to begin again.")
 
 
 def _check_source(line: bytes, source: tuple[int, str] | None, path: Path, *, number: int) -> None:
-    if source is None or _parsed(line).get("src") != source[1]:
+    if source is None or _parse(line).get("src") != source[1]:
         where = "the end" if source is None else f"line {source[0] + 1}"
         raise Problem(
             f"{path}, line {number} does not belong to {where} of the input: give the input that it was made "
@@ -170,7 +176,7 @@ def _check_source(line: bytes, source: tuple[int, str] | None, path: Path, *, nu
         )
 
 
-def _parsed(line: bytes) -> dict[str, Any]:
+def _parse(line: bytes) -> dict[str, Any]:
     try:
         found = json.loads(line)
     except ValueError:
@@ -178,19 +184,19 @@ def _parsed(line: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _add(part: BinaryIO, records: list[dict[str, Any]]) -> None:
+def _append(part: BinaryIO, records: list[dict[str, Any]]) -> None:
     for record in records:
         part.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
     part.flush()
     os.fsync(part.fileno())
 
 
-def _answer(
-    system: System,
+def _generate_part(
+    model: Model,
     part: BinaryIO,
-    sources: _Sources,
+    sources: _ProcessSources,
     done: int,
-    settings: dict[str, Any],
+    overrides: dict[str, Any],
     *,
     seed: int,
     batch: int,
@@ -199,48 +205,48 @@ def _answer(
     """Add the answers to the sources that have none yet, a window at a time."""
     display.start(sources.count)
     if done:
-        display.say(f"{done:,} of {sources.count:,} were there already")
+        display.show_line(f"{done:,} of {sources.count:,} were there already")
     rest, truncated = islice(sources, done, None), 0
     while window := list(islice(rest, batch * WINDOW)):
-        places, texts = [place for place, _ in window], [text for _, text in window]
-        made = system.generate(texts, seed=seed, batch=batch, places=places, **settings)
-        pairs = zip(texts, made.texts, strict=True)
-        _add(part, [{"src": source, "trg": text} for source, text in pairs])
-        done, truncated = done + len(window), truncated + made.truncated
+        indices, texts = [index for index, _ in window], [text for _, text in window]
+        output = model.generate(texts, seed=seed, batch=batch, indices=indices, **overrides)
+        pairs = zip(texts, output.texts, strict=True)
+        _append(part, [{"src": source, "trg": text} for source, text in pairs])
+        done, truncated = done + len(window), truncated + output.truncated
         display.progress(done, "sources")
     if truncated:
-        display.say(f"{truncated:,} sources were longer than {system.max_source} tokens and were cut")
+        display.show_line(f"{truncated:,} sources were longer than {model.max_source} tokens and were cut")
 
 
 # All parts
 
 
-def _merge(output: Path, share: Share, display: Display) -> Distilled:
+def _merge(output: Path, group: DistillGroup, display: Display) -> DistillResult:
     """One corpus of all parts in the order of the input, less what training would refuse; then they go."""
     counts = {True: 0, False: 0}
 
     def write(draft: Path) -> None:
         with ExitStack() as stack:
             merged = stack.enter_context(draft.open("wb"))
-            parts = [stack.enter_context(path.open("rb")) for path in share.parts(output)]
+            parts = [stack.enter_context(path.open("rb")) for path in group.parts(output)]
             for part in parts:
                 part.readline()  # what made it
-            for line in _in_turn(parts):
+            for line in _interleave(parts):
                 pair = json.loads(line)
-                says_something = bool(pair["src"].strip() and pair["trg"].strip())
-                counts[says_something] += 1
-                if says_something:
+                is_nonempty = bool(pair["src"].strip() and pair["trg"].strip())
+                counts[is_nonempty] += 1
+                if is_nonempty:
                     merged.write(line)
 
-    write_whole(output, write)
-    for path in share.parts(output):
+    write_atomically(output, write)
+    for path in group.parts(output):
         path.unlink()
     left_out = f"; {counts[False]:,} left out, whose source or text is empty" if counts[False] else ""
-    display.say(f"{output}: {counts[True]:,} pairs{left_out}")
-    return Distilled(counts[True], counts[False])
+    display.show_line(f"{output}: {counts[True]:,} pairs{left_out}")
+    return DistillResult(counts[True], counts[False])
 
 
-def _in_turn(parts: Sequence[BinaryIO]) -> Iterator[bytes]:
+def _interleave(parts: Sequence[BinaryIO]) -> Iterator[bytes]:
     """A line of each file, again and again; only the last round may be short."""
     while True:
         for part in parts:

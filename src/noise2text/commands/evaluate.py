@@ -8,15 +8,15 @@ from typing import Any
 
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import read_candidates, read_references, read_sources, read_texts
-from noise2text.metrics.intervals import DRAWS
-from noise2text.metrics.metrics import METRICS, Metric, References, diversity, evaluate
+from noise2text.metrics.intervals import N_RESAMPLES
+from noise2text.metrics.metrics import DEFAULT_METRICS, Metric, References, evaluate, evaluate_diversity
 from noise2text.metrics.significance import paired_bootstrap
 
-__all__ = ["Files", "evaluate_files"]
+__all__ = ["EvaluationFiles", "evaluate_files"]
 
 
 @dataclass(frozen=True)
-class Files:
+class EvaluationFiles:
     """Where the texts, the references and, if there are any, the other things are."""
 
     texts: str
@@ -27,24 +27,26 @@ class Files:
 
 
 def evaluate_files(
-    files: Files, *, metrics: Sequence[Metric] = METRICS, confidence: bool = False
+    files: EvaluationFiles, *, metrics: Sequence[Metric] = DEFAULT_METRICS, confidence: bool = False
 ) -> dict[str, Any]:
     """What `evaluate` finds, "diversity" where there are candidates, and "against" where there is a rival."""
-    draws = DRAWS if confidence else 0
+    n_resamples = N_RESAMPLES if confidence else 0
     texts, references = read_texts(files.texts), read_references(files.references)
     sources = None if files.sources is None else list(read_sources(files.sources))
-    candidates = _candidates(files, len(texts))
-    rival = None if files.against is None else read_texts(files.against)
-    result = evaluate(texts, references, sources, metrics=metrics, draws=draws)
+    candidates = _read_candidates(files, len(texts))
+    other_texts = None if files.against is None else read_texts(files.against)
+    result = evaluate(texts, references, sources, metrics=metrics, n_resamples=n_resamples)
     if candidates is not None:
-        result["diversity"] = diversity(candidates, draws=draws)
-    if files.against is not None and rival is not None:
-        tests = _tests({files.against: rival, files.texts: texts}, references, sources, metrics)
+        result["diversity"] = evaluate_diversity(candidates, n_resamples=n_resamples)
+    if files.against is not None and other_texts is not None:
+        tests = _test_significance(
+            {files.against: other_texts, files.texts: texts}, references, sources, metrics
+        )
         result["against"] = {"file": files.against, "tests": tests}
     return result
 
 
-def _candidates(files: Files, count: int) -> list[list[str]] | None:
+def _read_candidates(files: EvaluationFiles, count: int) -> list[list[str]] | None:
     if files.candidates is None:
         # Standard input can be read only once, and the texts were.
         return None if files.texts == "-" else read_candidates(files.texts)
@@ -57,7 +59,7 @@ def _candidates(files: Files, count: int) -> list[list[str]] | None:
     return found
 
 
-def _tests(
+def _test_significance(
     systems: dict[str, list[str]],
     references: References,
     sources: list[str] | None,

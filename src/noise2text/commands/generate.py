@@ -11,26 +11,26 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from noise2text.core.config import change
+from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem
-from noise2text.generation.likelihood import Likelihood, require_likelihood
-from noise2text.generation.selection import Novel, Selector
-from noise2text.models import Autoregressive, Stop, System
+from noise2text.generation.likelihood import LikelihoodSelector, require_reduction
+from noise2text.generation.selection import Selector, WithoutCopies
+from noise2text.models import AutoregressiveModel, Model, TraceStep
 from noise2text.models.folder import load
 
-__all__ = ["Line", "choose_selector", "generate_lines", "require_teacher"]
+__all__ = ["GeneratedText", "build_selector", "generate_texts", "require_teacher"]
 
 WINDOW = 16  # batches that are packed by length together
 
 
 @dataclass(frozen=True)
-class Line:
+class GeneratedText:
     """One answer, what it was chosen from, and its text at each time on the way if that was asked for."""
 
     text: str
     candidates: list[str]
     scores: list[float]
-    trace: list[Stop]
+    trace: list[TraceStep]
 
     def as_text(self) -> str:
         """The answer on one line: where it breaks, there are spaces."""
@@ -42,17 +42,17 @@ class Line:
         finite = ((text, score if math.isfinite(score) else None) for text, score in pairs)  # JSON has no ∞
         candidates = [{"text": text, "score": score} for text, score in finite]
         trace = (
-            {"trace": [{"time": stop.time, "text": stop.text} for stop in self.trace]} if self.trace else {}
+            {"trace": [{"time": step.time, "text": step.text} for step in self.trace]} if self.trace else {}
         )
         return json.dumps({"text": self.text, "candidates": candidates} | trace, ensure_ascii=False)
 
 
-def choose_selector(
-    system: System,
-    settings: dict[str, str],
+def build_selector(
+    model: Model,
+    overrides: dict[str, str],
     teacher: Path | None,
     *,
-    by: str,
+    reduction: str,
     device: str | None,
     precision: str,
     copies: bool = True,
@@ -61,60 +61,66 @@ def choose_selector(
 
     Without `copies` it is not shown candidates that are their source again.
     """
-    judge = _teacher(settings, teacher, by=by, device=device, precision=precision)
-    chosen = judge or system.selector(change(system.how, settings, where="generate"))
-    return chosen if copies else Novel(chosen)
+    teacher_selector = _load_teacher(
+        overrides, teacher, reduction=reduction, device=device, precision=precision
+    )
+    selector = teacher_selector or model.selector(
+        apply_overrides(model.generation_config, overrides, origin="generate")
+    )
+    return selector if copies else WithoutCopies(selector)
 
 
-def require_teacher(settings: Mapping[str, Any], teacher: Path | None, *, by: str) -> None:
+def require_teacher(overrides: Mapping[str, Any], teacher: Path | None, *, reduction: str) -> None:
     """Refuse half of what it takes to select by a teacher."""
-    if (settings.get("select") == "teacher") != (teacher is not None):
+    if (overrides.get("select") == "teacher") != (teacher is not None):
         raise Problem("To select by a teacher, give both --select teacher and --teacher DIR.")
-    if teacher is None and by != "mean":
+    if teacher is None and reduction != "mean":
         raise Problem("The likelihood is a teacher's: give --select teacher and --teacher DIR, too.")
-    require_likelihood(by)
+    require_reduction(reduction)
 
 
-def _teacher(
-    settings: dict[str, str], teacher: Path | None, *, by: str, device: str | None, precision: str
+def _load_teacher(
+    overrides: dict[str, str], teacher: Path | None, *, reduction: str, device: str | None, precision: str
 ) -> Selector | None:
-    require_teacher(settings, teacher, by=by)
+    require_teacher(overrides, teacher, reduction=reduction)
     if teacher is None:
         return None
-    del settings["select"]
+    del overrides["select"]
     # No later steps would mend int8's errors in a teacher.
-    own = "auto" if precision == "int8" else precision
-    model = load(teacher, device=device, precision=own)
-    if not isinstance(model, Autoregressive):
+    teacher_precision = "auto" if precision == "int8" else precision
+    model = load(teacher, device=device, precision=teacher_precision)
+    if not isinstance(model, AutoregressiveModel):
         raise Problem(f"{teacher} is no teacher: name the folder of a transformer or a gru.")
-    return Likelihood(model, by=by)
+    return LikelihoodSelector(model, reduction=reduction)
 
 
-def generate_lines(
-    system: System,
+def generate_texts(
+    model: Model,
     texts: Iterable[str],
     *,
     seed: int,
     batch: int,
     trace: bool,
-    settings: Mapping[str, Any],
+    overrides: Mapping[str, Any],
     selector: Selector | None = None,
-    say: Callable[[str], None],
-) -> Iterator[Line]:
+    show_line: Callable[[str], None],
+) -> Iterator[GeneratedText]:
     """A line for each text."""
     if batch < 1:
         raise Problem(f"The batch must hold at least 1 sentence, not {batch}.")
-    stream, place, truncated = iter(texts), 0, 0
+    stream, start, truncated = iter(texts), 0, 0
     while window := list(islice(stream, batch * WINDOW)):
-        places = range(place, place + len(window))
-        made = system.generate(
-            window, seed=seed, batch=batch, places=places, trace=trace, selector=selector, **settings
+        indices = range(start, start + len(window))
+        output = model.generate(
+            window, seed=seed, batch=batch, indices=indices, trace=trace, selector=selector, **overrides
         )
-        answers = zip(made.texts, made.candidates, made.scores, made.traces, strict=True)
+        answers = zip(output.texts, output.candidates, output.scores, output.traces, strict=True)
         for text, candidates, scores, steps in answers:
-            yield Line(text, candidates, scores, steps)
-        place, truncated = place + len(window), truncated + made.truncated
-    if not place:
-        say("The input holds no line, so there is nothing to write.")
+            yield GeneratedText(text, candidates, scores, steps)
+        start, truncated = start + len(window), truncated + output.truncated
+    if not start:
+        show_line("The input holds no line, so there is nothing to write.")
     if truncated:
-        say(f"{truncated:,} of {place:,} inputs were longer than {system.max_source} tokens and were cut.")
+        show_line(
+            f"{truncated:,} of {start:,} inputs were longer than {model.max_source} tokens and were cut."
+        )

@@ -10,49 +10,58 @@ from noise2text.core.errors import Problem
 from noise2text.diffusion.anisotropy import anisotropy
 from noise2text.diffusion.rescaling import find_factor, random_embeddings, rescale_plain, rescale_preserving
 from noise2text.diffusion.schedules import SCHEDULES
-from noise2text.models import Diffusion
-from noise2text.models.folder import engine_of, load, settings_of
+from noise2text.models import DiffusionModel
+from noise2text.models.folder import load, load_config, load_engine
 
-__all__ = ["look", "rescaling"]
+__all__ = ["find_noise_factor", "inspect_model"]
 
 
-def look(folder: Path) -> dict[str, dict[str, Any]]:
+def inspect_model(folder: Path) -> dict[str, dict[str, Any]]:
     """A model's facts by heading; the anisotropy is the mean cosine of two embeddings (Difformer, 3.1)."""
-    recipe, settings = settings_of(folder)
-    engine = engine_of(folder)
-    system = load(folder, device="cpu", precision=engine.precision if engine else "float32")
-    own = sum(parameter.numel() for parameter in system.parameters())
+    recipe, config = load_config(folder)
+    engine = load_engine(folder)
+    model = load(folder, device="cpu", precision=engine.precision if engine else "float32")
+    num_parameters = sum(parameter.numel() for parameter in model.parameters())
     facts: dict[str, Any] = {
         "recipe": recipe.name,
         "paper": recipe.paper,
-        "parameters": engine.parameters if engine else own,
-        "vocabulary": len(system.tokenizer),
+        "parameters": engine.parameters if engine else num_parameters,
+        "vocabulary": len(model.tokenizer),
     }
     if engine:
         facts["engine"] = f"{engine.name}, {engine.precision}"
-    if isinstance(system, Diffusion):
-        facts["schedule"] = f"{type(system.schedule).__name__.lower()}, {system.schedule.steps} steps"
-        facts["anisotropy"] = anisotropy(system.denoiser.space.embeddings.detach())
+    if isinstance(model, DiffusionModel):
+        facts["schedule"] = f"{type(model.schedule).__name__.lower()}, {model.schedule.steps} steps"
+        facts["anisotropy"] = anisotropy(model.denoiser.embedding.vectors.detach())
     return {
         "model": facts,
-        "settings": dataclasses.asdict(settings),
-        "generation": dataclasses.asdict(system.how),
+        "settings": dataclasses.asdict(config),
+        "generation": dataclasses.asdict(model.generation_config),
     }
 
 
-def rescaling(
-    model: Path | None, *, schedule: str, vocab: int, dim: int, target: float, preserving: bool, seed: int
+def find_noise_factor(
+    model_folder: Path | None,
+    *,
+    schedule: str,
+    vocab: int,
+    dim: int,
+    target: float,
+    preserving: bool,
+    seed: int,
 ) -> dict[str, float]:
     """The factor for random embeddings, or for a trained model's own embeddings and schedule."""
-    if model is None:
+    if model_folder is None:
         if vocab < 2 or dim < 1:
             raise Problem(f"There must be at least 2 embeddings of 1 dimension, not {vocab} of {dim}.")
-        curve, embeddings = SCHEDULES[schedule](), random_embeddings(vocab, dim, seed=seed)
+        noise_schedule, embeddings = SCHEDULES[schedule](), random_embeddings(vocab, dim, seed=seed)
     else:
-        engine = engine_of(model)
-        system = load(model, device="cpu", precision=engine.precision if engine else "float32")
-        if not isinstance(system, Diffusion):
-            raise Problem(f"{model} is not a diffusion model: it has no noise to rescale.")
-        curve, embeddings = system.schedule, system.denoiser.space.embeddings.detach()
+        engine = load_engine(model_folder)
+        model = load(model_folder, device="cpu", precision=engine.precision if engine else "float32")
+        if not isinstance(model, DiffusionModel):
+            raise Problem(f"{model_folder} is not a diffusion model: it has no noise to rescale.")
+        noise_schedule, embeddings = model.schedule, model.denoiser.embedding.vectors.detach()
     rescale = rescale_preserving if preserving else rescale_plain
-    return dataclasses.asdict(find_factor(curve, embeddings, target=target, rescale=rescale, seed=seed))
+    return dataclasses.asdict(
+        find_factor(noise_schedule, embeddings, target=target, rescale=rescale, seed=seed)
+    )

@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-__all__ = ["KINDS", "by_kind", "kernel_times", "kind", "lines"]
+__all__ = ["KERNEL_KINDS", "classify_kernel", "format_kernels", "profile_kernels", "sum_by_kind"]
 
-KINDS = {
+KERNEL_KINDS = {
     "attention": r"fmha|flash|attention|sdpa",
     "products": r"gemm|gemv|nvjet|cutlass|xmma|cublas|splitK|aten::(add|b|ba)?(mm|mv)\b",
     "vocabulary": r"_vocabulary|"
@@ -25,30 +25,30 @@ KINDS = {
     "noise": r"cos|bitwise|shift",
     "activations": r"_activated|gelu|erf|Gelu|GELU|threshold|relu|tanh",
     "optimiser": r"multi_tensor|FusedAdam|_fused_adam|foreach|lpnorm",
-    "embedding": r"embedding|radix|RadixSort",
+    "embedding_dim": r"embedding|radix|RadixSort",
     "sums": r"_column_sums|reduce_kernel|aten::(sum|mean)\b|(?<!mix_order_)red_fused|per_fused",
     "copies": r"copy|Copy|Memcpy|Memset|aten::(cat|fill_|zero_)|CatArray|FillFunctor",
 }
 """Kinds of kernels by what their names contain, the first that fits."""
 
 OTHERS = "others"
-_KINDS = {name: re.compile(pattern) for name, pattern in KINDS.items()}
+_PATTERNS = {name: re.compile(pattern) for name, pattern in KERNEL_KINDS.items()}
 
 
-def kind(kernel: str) -> str:
+def classify_kernel(kernel: str) -> str:
     """What a kernel of this name is for."""
-    return next((name for name, pattern in _KINDS.items() if pattern.search(kernel)), OTHERS)
+    return next((name for name, pattern in _PATTERNS.items() if pattern.search(kernel)), OTHERS)
 
 
-def by_kind(kernels: Mapping[str, float]) -> dict[str, float]:
+def sum_by_kind(kernels: Mapping[str, float]) -> dict[str, float]:
     """The seconds of each kind, the longest first."""
     sums: Counter[str] = Counter()
     for name, seconds in kernels.items():
-        sums[kind(name)] += seconds  # type: ignore[assignment]
+        sums[classify_kernel(name)] += seconds  # type: ignore[assignment]
     return dict(sums.most_common())
 
 
-def kernel_times(work: Callable[[], Any], device: torch.device) -> dict[str, float]:
+def profile_kernels(work: Callable[[], Any], device: torch.device) -> dict[str, float]:
     """The seconds of every kernel while this work was done, the longest first."""
     from torch.profiler import ProfilerActivity, profile
 
@@ -57,16 +57,19 @@ def kernel_times(work: Callable[[], Any], device: torch.device) -> dict[str, flo
         work()
         if on_gpu:
             torch.cuda.synchronize(device)
-    taken = {
+    seconds_by_kernel = {
         event.key: (event.self_device_time_total if on_gpu else event.self_cpu_time_total) / 1e6
         for event in profiler.key_averages()
         if not (on_gpu and event.is_user_annotation)  # a stretch of time in which kernels ran
     }
-    return dict(sorted(taken.items(), key=lambda item: -item[1]))
+    return dict(sorted(seconds_by_kernel.items(), key=lambda item: -item[1]))
 
 
-def lines(kernels: Mapping[str, float], most: int) -> list[str]:
+def format_kernels(kernels: Mapping[str, float], limit: int) -> list[str]:
     """For people: the kinds, and the longest kernels with their kinds."""
-    kinds = ", ".join(f"{name} {1000 * seconds:.1f} ms" for name, seconds in by_kind(kernels).items())
-    longest = list(kernels.items())[:most]
-    return [kinds, *(f"  {1000 * seconds:7.2f} ms  {kind(name):<11} {name}" for name, seconds in longest)]
+    kinds = ", ".join(f"{name} {1000 * seconds:.1f} ms" for name, seconds in sum_by_kind(kernels).items())
+    longest = list(kernels.items())[:limit]
+    return [
+        kinds,
+        *(f"  {1000 * seconds:7.2f} ms  {classify_kernel(name):<11} {name}" for name, seconds in longest),
+    ]

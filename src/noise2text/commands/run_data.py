@@ -16,42 +16,46 @@ from pathlib import Path
 import numpy as np
 
 from noise2text.core.errors import Problem
-from noise2text.core.files import write_whole
-from noise2text.data.corpus import Pair, Tally, read_pairs, write_pairs
-from noise2text.data.token_store import Prepared, prepare
+from noise2text.core.files import write_atomically
+from noise2text.data.corpus import Pair, ReadCounts, read_pairs, write_pairs
+from noise2text.data.token_store import TokenStore, prepare
 from noise2text.data.tokenizer import Tokenizer, learn_bpe, learn_characters, load_wordpiece
-from noise2text.training.config import DataSettings
+from noise2text.training.config import DataConfig
 
-__all__ = ["Data", "open_data"]
+__all__ = ["TrainingData", "load_data"]
 
 
 @dataclass(frozen=True)
-class Data:
-    """A tokenizer and the tokens of both sets; `sample` is the start of the validation set as text."""
+class TrainingData:
+    """A tokenizer and the tokens of both sets; `validation_pairs` is the start of the validation set as text."""
 
     tokenizer: Tokenizer
-    train: Prepared
-    valid: Prepared
-    sample: list[Pair]
+    train: TokenStore
+    valid: TokenStore
+    validation_pairs: list[Pair]
 
 
-def open_data(
+def load_data(
     train: str,
     valid: str,
     folder: Path,
-    settings: DataSettings,
+    config: DataConfig,
     *,
     skip_bad: bool,
-    say: Callable[[str], None],
-) -> Data:
+    show_line: Callable[[str], None],
+) -> TrainingData:
     """The data of a run, prepared into `folder` unless it is there already or was given prepared."""
-    train, valid = _spooled(train, folder), _spooled(valid, folder)
-    tokenizer = _tokenizer(train, folder, settings, skip_bad=skip_bad, say=say)
-    return Data(
+    train, valid = _spool_stdin(train, folder), _spool_stdin(valid, folder)
+    tokenizer = _load_tokenizer(train, folder, config, skip_bad=skip_bad, show_line=show_line)
+    return TrainingData(
         tokenizer,
-        _tokens(train, folder / "train", tokenizer, settings, skip_bad=skip_bad, say=say),
-        tokens := _tokens(valid, folder / "valid", tokenizer, settings, skip_bad=skip_bad, say=say),
-        list(_sample(valid, tokens, tokenizer, settings.validation_sentences, skip_bad=skip_bad)),
+        _prepare_tokens(train, folder / "train", tokenizer, config, skip_bad=skip_bad, show_line=show_line),
+        tokens := _prepare_tokens(
+            valid, folder / "valid", tokenizer, config, skip_bad=skip_bad, show_line=show_line
+        ),
+        list(
+            _read_validation_pairs(valid, tokens, tokenizer, config.validation_sentences, skip_bad=skip_bad)
+        ),
     )
 
 
@@ -59,75 +63,75 @@ def _is_prepared(path: str) -> bool:
     return (Path(path) / "prepared.json").exists()
 
 
-def _spooled(path: str, folder: Path) -> str:
+def _spool_stdin(path: str, folder: Path) -> str:
     """Standard input as a file, since a corpus is read more than once."""
     if path != "-":
         return path
     file = folder / "standard-input.jsonl"
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(file, lambda draft: write_pairs(draft, read_pairs("-")))
+        write_atomically(file, lambda draft: write_pairs(draft, read_pairs("-")))
     return str(file)
 
 
-def _tokenizer(
-    train: str, folder: Path, settings: DataSettings, *, skip_bad: bool, say: Callable[[str], None]
+def _load_tokenizer(
+    train: str, folder: Path, config: DataConfig, *, skip_bad: bool, show_line: Callable[[str], None]
 ) -> Tokenizer:
     if _is_prepared(train):
         return Tokenizer.load(Path(train).parent / "tokenizer.json")
     path = folder / "tokenizer.json"
     if not path.exists():
         texts = _texts(read_pairs(train, skip_bad=skip_bad))
-        tokenizer = _TOKENIZERS[settings.tokenizer](texts, settings)
-        say(f"tokenizer: {settings.tokenizer}, {len(tokenizer):,} tokens")
+        tokenizer = _TOKENIZER_BUILDERS[config.tokenizer](texts, config)
+        show_line(f"tokenizer: {config.tokenizer}, {len(tokenizer):,} tokens")
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(path, tokenizer.save)
+        write_atomically(path, tokenizer.save)
     return Tokenizer.load(path)
 
 
-def _tokens(
+def _prepare_tokens(
     path: str,
     folder: Path,
     tokenizer: Tokenizer,
-    settings: DataSettings,
+    config: DataConfig,
     *,
     skip_bad: bool,
-    say: Callable[[str], None],
-) -> Prepared:
+    show_line: Callable[[str], None],
+) -> TokenStore:
     if _is_prepared(path):
-        return _within(Prepared.open(Path(path), tokenizer=tokenizer), path, settings)
+        return _require_lengths(TokenStore.load(Path(path), tokenizer=tokenizer), path, config)
     if not _is_prepared(str(folder)):
-        tally = Tally()
-        pairs = read_pairs(path, skip_bad=skip_bad, tally=tally)
-        limits = {"max_source": settings.max_source, "max_target": settings.max_target}
-        report = prepare(pairs, tokenizer, folder, tally=tally, **limits).report
-        say(
+        counts = ReadCounts()
+        pairs = read_pairs(path, skip_bad=skip_bad, counts=counts)
+        limits = {"max_source": config.max_source, "max_target": config.max_target}
+        report = prepare(pairs, tokenizer, folder, counts=counts, **limits).report
+        show_line(
             f"{os.path.basename(path)}: {report.pairs:,} pairs, {report.skipped:,} skipped, "
             f"{report.truncated_sources:,} sources and {report.truncated_targets:,} targets cut"
         )
-    return Prepared.open(folder, tokenizer=tokenizer)
+    return TokenStore.load(folder, tokenizer=tokenizer)
 
 
-def _within(tokens: Prepared, path: str, settings: DataSettings) -> Prepared:
+def _require_lengths(tokens: TokenStore, path: str, config: DataConfig) -> TokenStore:
     """The tokens, if none of their pairs is longer than the settings allow."""
     source, target = tokens.lengths.max(axis=0).tolist()
-    if source > settings.max_source or target > settings.max_target:
+    if source > config.max_source or target > config.max_target:
         raise Problem(
             f"{path} has pairs of up to {source} and {target} tokens, but the settings max_source and "
-            f"max_target are {settings.max_source} and {settings.max_target}: raise them, or prepare the "
+            f"max_target are {config.max_source} and {config.max_target}: raise them, or prepare the "
             f"corpus with them."
         )
     return tokens
 
 
-def _sample(
-    path: str, tokens: Prepared, tokenizer: Tokenizer, count: int, *, skip_bad: bool
+def _read_validation_pairs(
+    path: str, tokens: TokenStore, tokenizer: Tokenizer, count: int, *, skip_bad: bool
 ) -> Iterator[Pair]:
     """The first validation pairs as text; tokens are decoded where the raw file was not given."""
     if not _is_prepared(path):
         yield from islice(read_pairs(path, skip_bad=skip_bad), count)
         return
-    sources, targets = tokens.pairs(np.arange(min(count, len(tokens))))
+    sources, targets = tokens.get_pairs(np.arange(min(count, len(tokens))))
     for src, trg in zip(*(tokenizer.decode(list(rows)) for rows in (sources, targets)), strict=True):
         yield Pair(src, trg)
 
@@ -138,26 +142,24 @@ def _texts(pairs: Iterable[Pair]) -> Iterator[str]:
         yield pair.trg
 
 
-def _bpe(texts: Iterator[str], settings: DataSettings) -> Tokenizer:
-    return learn_bpe(
-        texts, size=settings.vocabulary, normalise=settings.normalise, lowercase=settings.lowercase
-    )
+def _learn_bpe(texts: Iterator[str], config: DataConfig) -> Tokenizer:
+    return learn_bpe(texts, size=config.vocabulary, normalise=config.normalise, lowercase=config.lowercase)
 
 
-def _characters(texts: Iterator[str], settings: DataSettings) -> Tokenizer:
-    return learn_characters(texts, normalise=settings.normalise, lowercase=settings.lowercase)
+def _learn_characters(texts: Iterator[str], config: DataConfig) -> Tokenizer:
+    return learn_characters(texts, normalise=config.normalise, lowercase=config.lowercase)
 
 
-def _wordpiece(texts: Iterator[str], settings: DataSettings) -> Tokenizer:
-    path = Path(settings.vocabulary_file)
+def _load_wordpiece(texts: Iterator[str], config: DataConfig) -> Tokenizer:
+    path = Path(config.vocabulary_file)
     if not path.is_file():
         raise Problem(f"There is no vocabulary file {path}; name a vocab.txt in the setting vocabulary_file.")
-    return load_wordpiece(path, normalise=settings.normalise, lowercase=settings.lowercase)
+    return load_wordpiece(path, normalise=config.normalise, lowercase=config.lowercase)
 
 
-def _folder(texts: Iterator[str], settings: DataSettings) -> Tokenizer:
+def _load_from_folder(texts: Iterator[str], config: DataConfig) -> Tokenizer:
     """The tokenizer of a pre-trained model, which no corpus changes."""
-    folder: str = getattr(settings, "from_folder", "")
+    folder: str = getattr(config, "from_folder", "")
     if not folder:
         raise Problem(
             "The tokenizer folder is that of a trained model: name its folder in the setting from_folder, or "
@@ -171,9 +173,9 @@ def _folder(texts: Iterator[str], settings: DataSettings) -> Tokenizer:
     return Tokenizer.load(Path(folder) / "tokenizer.json")
 
 
-_TOKENIZERS: dict[str, Callable[[Iterator[str], DataSettings], Tokenizer]] = {
-    "bpe": _bpe,
-    "characters": _characters,
-    "wordpiece": _wordpiece,
-    "folder": _folder,
+_TOKENIZER_BUILDERS: dict[str, Callable[[Iterator[str], DataConfig], Tokenizer]] = {
+    "bpe": _learn_bpe,
+    "characters": _learn_characters,
+    "wordpiece": _load_wordpiece,
+    "folder": _load_from_folder,
 }

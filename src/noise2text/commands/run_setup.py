@@ -14,54 +14,54 @@ from pathlib import Path
 from typing import Any
 
 from noise2text.commands.display import Display
-from noise2text.commands.run_data import Data, open_data
-from noise2text.core.config import change, read_config
+from noise2text.commands.run_data import TrainingData, load_data
+from noise2text.core.config import apply_overrides, read_config
 from noise2text.core.errors import Problem
 from noise2text.models.registry import Recipe
 from noise2text.training import checkpoint
-from noise2text.training.process_group import Team
+from noise2text.training.process_group import ProcessGroup
 
 __all__ = [
-    "as_before",
-    "begin",
-    "first_before_others",
-    "forgotten_if_refused",
-    "named",
-    "note_saved",
-    "refuse_another",
-    "require_free",
-    "settle",
+    "build_config",
+    "discard_on_problem",
+    "explicit_settings",
+    "main_process_first",
+    "mark_saved",
+    "prepare_run",
+    "require_empty",
+    "require_no_run",
+    "resume_config",
 ]
 
-CHANGEABLE = {"steps", "log_every", "validate_every", "save_every", "tensorboard", "sharded"}
+CHANGEABLE_ON_RESUME = {"steps", "log_every", "validate_every", "save_every", "tensorboard", "sharded"}
 """Settings that a resumed run may change."""
 
 
 @contextmanager
-def first_before_others(team: Team, out: Path) -> Iterator[None]:
+def main_process_first(group: ProcessGroup, out: Path) -> Iterator[None]:
     """Within, the first process is done before the others come: they find what it has written."""
-    if not team.is_first:
-        if team.any(False):
+    if not group.is_main_process:
+        if group.any_process(False):
             raise SystemExit(1)  # the first process says why
         if not (out / "run.json").exists():
-            raise Problem(f"Process {team.rank} does not see {out}: give a folder that all machines share.")
+            raise Problem(f"Process {group.rank} does not see {out}: give a folder that all machines share.")
     try:
         yield
     except BaseException:
-        if team.is_first:
-            team.any(True)
+        if group.is_main_process:
+            group.any_process(True)
         raise
-    if team.is_first:
-        team.any(False)
+    if group.is_main_process:
+        group.any_process(False)
 
 
-WRITTEN = ("run.json", "config.json", "data", "model.safetensors", "metrics.jsonl", "kept", "checkpoint-*")
+RUN_FILES = ("run.json", "config.json", "data", "model.safetensors", "metrics.jsonl", "kept", "checkpoint-*")
 """What a run writes: where some of it is, a new one would take its place."""
 
 
-def refuse_another(out: Path) -> None:
+def require_no_run(out: Path) -> None:
     """Refuse a folder that holds a run, or what looks like one."""
-    for name in WRITTEN:
+    for name in RUN_FILES:
         for found in out.glob(name):
             raise Problem(
                 f"{out} holds a run already ({found.name}): pass --resume to go on with it, or choose "
@@ -69,84 +69,88 @@ def refuse_another(out: Path) -> None:
             )
 
 
-def begin(
+def prepare_run(
     recipe: Recipe,
-    settings: Any,
+    config: Any,
     files: Mapping[str, str],
     out: Path,
     *,
     skip_bad: bool,
     display: Display,
-    team: Team,
-) -> tuple[Any, Data]:
+    group: ProcessGroup,
+) -> tuple[Any, TrainingData]:
     """The settings, complete, and the data, prepared; the folder knows what the run is."""
-    if team.is_first:
-        _note(out, recipe.name, settings, **files)
-    with forgotten_if_refused(out, team=team):
-        data = open_data(**files, folder=out / "data", settings=settings, skip_bad=skip_bad, say=display.say)
-        settings = recipe.resolve(settings, data.tokenizer)
-    if team.is_first:
-        _note(out, recipe.name, settings, **files)
-    return settings, data
+    if group.is_main_process:
+        _write_run_file(out, recipe.name, config, **files)
+    with discard_on_problem(out, group=group):
+        data = load_data(
+            **files, folder=out / "data", config=config, skip_bad=skip_bad, show_line=display.show_line
+        )
+        config = recipe.resolve(config, data.tokenizer)
+    if group.is_main_process:
+        _write_run_file(out, recipe.name, config, **files)
+    return config, data
 
 
 @contextmanager
-def forgotten_if_refused(out: Path, *, team: Team) -> Iterator[None]:
+def discard_on_problem(out: Path, *, group: ProcessGroup) -> Iterator[None]:
     """Within, a problem leaves no trace of a run without a step, so that it can be started otherwise."""
     try:
         yield
     except Problem:
-        if team.is_first and checkpoint.latest(out) is None:
-            _forget(out)
+        if group.is_main_process and checkpoint.find_checkpoint(out) is None:
+            _discard_run(out)
         raise
 
 
-def settle(
+def build_config(
     recipe: Recipe, preset: str | None, config: str | Path | None, changes: Mapping[str, Any] | None
 ) -> Any:
     """A preset's settings, changed by a file and then by assignments."""
-    settings = recipe.settings(preset)
+    training_config = recipe.preset(preset)
     if config is not None:
-        settings = change(settings, read_config(Path(config)), where=str(config))
-    return change(settings, changes or {}, where=f"train {recipe.name}")
+        training_config = apply_overrides(training_config, read_config(Path(config)), origin=str(config))
+    return apply_overrides(training_config, changes or {}, origin=f"train {recipe.name}")
 
 
-def require_free(out: Path) -> None:
+def require_empty(out: Path) -> None:
     """Refuse a folder with something in it, and what is no folder."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise Problem(f"{out} is a file or not empty: choose another folder.")
 
 
-def _note(out: Path, recipe: str, settings: Any, *, train: str, valid: str) -> None:
+def _write_run_file(out: Path, recipe: str, config: Any, *, train: str, valid: str) -> None:
     """Write down what the run is, for whoever resumes it."""
     out.mkdir(parents=True, exist_ok=True)
-    facts = {"recipe": recipe, "settings": dataclasses.asdict(settings), "train": train, "valid": valid}
-    _write_note(out, facts | {"saved": checkpoint.latest(out) is not None})
+    facts = {"recipe": recipe, "settings": dataclasses.asdict(config), "train": train, "valid": valid}
+    _write_facts(out, facts | {"saved": checkpoint.find_checkpoint(out) is not None})
 
 
-def note_saved(out: Path) -> None:
+def mark_saved(out: Path) -> None:
     """Write down that the run has a checkpoint: one that has lost it must not begin again unnoticed."""
     facts = json.loads((out / "run.json").read_text("utf-8"))
     if not facts.get("saved"):
-        _write_note(out, facts | {"saved": True})
+        _write_facts(out, facts | {"saved": True})
 
 
-def _write_note(out: Path, facts: dict[str, Any]) -> None:
-    checkpoint.write_whole(out / "run.json", lambda path: path.write_text(json.dumps(facts, indent=2)))
+def _write_facts(out: Path, facts: dict[str, Any]) -> None:
+    checkpoint.write_atomically(out / "run.json", lambda path: path.write_text(json.dumps(facts, indent=2)))
 
 
-def _forget(out: Path) -> None:
+def _discard_run(out: Path) -> None:
     """Remove the traces of a run whose corpus or settings were refused, so that it can be started again."""
     (out / "run.json").unlink()
     shutil.rmtree(out / "data", ignore_errors=True)
 
 
-def named(config: str | Path | None, changes: Mapping[str, Any] | None) -> set[str]:
+def explicit_settings(config: str | Path | None, changes: Mapping[str, Any] | None) -> set[str]:
     """The settings that the user named."""
     return set(changes or {}) | set(read_config(Path(config)) if config is not None else {})
 
 
-def as_before(out: Path, recipe: Recipe, wanted: Any, *, explicit: set[str], files: Mapping[str, str]) -> Any:
+def resume_config(
+    out: Path, recipe: Recipe, wanted: Any, *, explicit: set[str], files: Mapping[str, str]
+) -> Any:
     """The settings of the run in `out`, with those of the explicitly wanted that may change."""
     path = out / "run.json"
     if not path.exists():
@@ -162,16 +166,18 @@ def as_before(out: Path, recipe: Recipe, wanted: Any, *, explicit: set[str], fil
             raise Problem(
                 f"The run in {out} was started with --{name} {facts[name]}; resume it with the same."
             )
-    before = change(recipe.settings(), facts["settings"], where=str(path))
-    if facts.get("saved") and checkpoint.latest(out) is None:
+    saved = apply_overrides(recipe.preset(), facts["settings"], origin=str(path))
+    if facts.get("saved") and checkpoint.find_checkpoint(out) is None:
         raise Problem(
             f"The checkpoints of the run in {out} are gone, so it cannot go on; its model is there as it "
             f"was. Train another in another folder."
         )
-    for name in sorted(explicit - CHANGEABLE):
-        if getattr(before, name) != getattr(wanted, name):
+    for name in sorted(explicit - CHANGEABLE_ON_RESUME):
+        if getattr(saved, name) != getattr(wanted, name):
             raise Problem(
-                f"The run in {out} has {name} = {getattr(before, name)!r}; a resumed run may change only "
-                f"{', '.join(sorted(CHANGEABLE))}."
+                f"The run in {out} has {name} = {getattr(saved, name)!r}; a resumed run may change only "
+                f"{', '.join(sorted(CHANGEABLE_ON_RESUME))}."
             )
-    return dataclasses.replace(before, **{name: getattr(wanted, name) for name in explicit & CHANGEABLE})
+    return dataclasses.replace(
+        saved, **{name: getattr(wanted, name) for name in explicit & CHANGEABLE_ON_RESUME}
+    )

@@ -15,44 +15,44 @@ from typing import Any
 
 import torch
 
-from noise2text.commands.average_checkpoints import average_folders
-from noise2text.commands.display import Display, Quiet
-from noise2text.commands.fit import learn_at_once
-from noise2text.commands.metrics_log import Metrics, Unwritten
-from noise2text.commands.run_data import Data
+from noise2text.commands.average_checkpoints import average_models
+from noise2text.commands.display import Display, SilentDisplay
+from noise2text.commands.fit import fit_baseline
+from noise2text.commands.metrics_log import MetricsLog, SilentMetricsLog
+from noise2text.commands.run_data import TrainingData
 from noise2text.commands.run_setup import (
-    as_before,
-    begin,
-    first_before_others,
-    forgotten_if_refused,
-    named,
-    note_saved,
-    refuse_another,
-    settle,
+    build_config,
+    discard_on_problem,
+    explicit_settings,
+    main_process_first,
+    mark_saved,
+    prepare_run,
+    require_no_run,
+    resume_config,
 )
-from noise2text.commands.validation import Validation
+from noise2text.commands.validation import Validator
 from noise2text.core.devices import autocast, find_device
 from noise2text.core.errors import Problem, Stopped
-from noise2text.core.locks import alone_in
-from noise2text.core.random import key, uniform
-from noise2text.core.signals import stoppable
-from noise2text.data.batching import FEW, MANY, Plan
+from noise2text.core.locks import lock_folder
+from noise2text.core.random import make_key, uniform
+from noise2text.core.signals import defer_signals
+from noise2text.data.batching import FEW_BUCKETS, MANY_BUCKETS, BatchPlan
 from noise2text.data.layouts.canvas import Canvas
-from noise2text.models import System
+from noise2text.models import Model
 from noise2text.models.folder import load, save
 from noise2text.models.registry import Recipe, find_recipe
 from noise2text.training import checkpoint
 from noise2text.training.averaging import Ema
-from noise2text.training.distributed import Through, engage
-from noise2text.training.loop import Tick, train_steps
-from noise2text.training.lr_schedules import RATES
-from noise2text.training.optimizer import adamw
-from noise2text.training.process_group import Team
-from noise2text.training.step_runner import Pass, Plain, Recorded, fuse
+from noise2text.training.distributed import DistributedStep, distribute
+from noise2text.training.loop import StepReport, train_steps
+from noise2text.training.lr_schedules import LR_SCHEDULES
+from noise2text.training.optimizer import build_adamw
+from noise2text.training.process_group import ProcessGroup
+from noise2text.training.step_runner import EagerStep, GraphedStep, StepRunner, fuse
 
 __all__ = ["train"]
 
-WORTH_COMPILING = 10_000_000
+MIN_PARAMETERS_TO_COMPILE = 10_000_000
 """Parameters from which a GPU's training is fused without being asked: compiling takes some seconds."""
 
 _LAYOUT = 4  # what a key is for; the training loop has 1 to 3
@@ -71,192 +71,212 @@ def train(
     skip_bad: bool = False,
     device: str | None = None,
     display: Display | None = None,
-) -> System:
+) -> Model:
     """Train a recipe on pairs and return the best model; what `noise2text train` does."""
     if train == valid == "-":
         raise Problem("Standard input can be the training pairs or the validation pairs, not both.")
-    team = Team.here()
-    out, display = Path(out), (display if team.is_first else None) or Quiet()
-    place = find_device(team.device(device))
-    found = find_recipe(recipe)
-    settings = settle(found, preset, config, changes)
+    group = ProcessGroup.from_environment()
+    out, display = Path(out), (display if group.is_main_process else None) or SilentDisplay()
+    chosen_device = find_device(group.device(device))
+    chosen_recipe = find_recipe(recipe)
+    training_config = build_config(chosen_recipe, preset, config, changes)
     files = {"train": train, "valid": valid}
-    with team.meeting(place), ExitStack() as work:
-        with first_before_others(team, out):
+    with group.connect(chosen_device), ExitStack() as work:
+        with main_process_first(group, out):
             if resume and not out.exists():
-                display.say(f"There is no run in {out} to go on with: this is a new one.")
-            if team.is_first:
-                work.enter_context(alone_in(out))
+                display.show_line(f"There is no run in {out} to go on with: this is a new one.")
+            if group.is_main_process:
+                work.enter_context(lock_folder(out))
             if resume:
-                settings = as_before(out, found, settings, explicit=named(config, changes), files=files)
-            elif team.is_first:
-                refuse_another(out)
-            settings, data = begin(found, settings, files, out, skip_bad=skip_bad, display=display, team=team)
-        if found.fit is None:
-            with forgotten_if_refused(out, team=team):
-                run = Run(found, settings, data, out, place, display, team=team)
-            run.go()
-        elif team.is_first:
-            learn_at_once(found, found.fit, settings, data, out, display)
-        team.wait()
-        return load(out, device=place)
+                training_config = resume_config(
+                    out,
+                    chosen_recipe,
+                    training_config,
+                    explicit=explicit_settings(config, changes),
+                    files=files,
+                )
+            elif group.is_main_process:
+                require_no_run(out)
+            training_config, data = prepare_run(
+                chosen_recipe, training_config, files, out, skip_bad=skip_bad, display=display, group=group
+            )
+        if chosen_recipe.fit is None:
+            with discard_on_problem(out, group=group):
+                run = TrainingRun(
+                    chosen_recipe, training_config, data, out, chosen_device, display, group=group
+                )
+            run.train()
+        elif group.is_main_process:
+            fit_baseline(chosen_recipe, chosen_recipe.fit, training_config, data, out, display)
+        group.barrier()
+        return load(out, device=chosen_device)
 
 
-class Run:
+class TrainingRun:
     """One training run: the parts, and what happens between two steps."""
 
     def __init__(
         self,
         recipe: Recipe,
-        settings: Any,
-        data: Data,
+        config: Any,
+        data: TrainingData,
         out: Path,
         device: torch.device,
         display: Display,
         *,
-        team: Team = Team(),
+        group: ProcessGroup = ProcessGroup(),
     ) -> None:
-        self.recipe, self.settings, self.data, self.out = recipe, settings, data, out
-        self.device, self.display, self.team = device, display, team
-        torch.manual_seed(settings.seed)
-        self.system: System = recipe.build(settings, data.tokenizer).to(device)
-        self.point = checkpoint.latest(out)  # where the run goes on
-        self._start()
-        self.objective = recipe.objective(settings, self.system)
-        self.engine = engage(self.objective, self.system, team, sharded=settings.sharded, twin=self._twin)
-        self.optimiser = adamw(self.system, settings, device)
-        self.ema = Ema(self.system, settings.ema) if settings.ema else None
+        self.recipe, self.config, self.data, self.out = recipe, config, data, out
+        self.device, self.display, self.group = device, display, group
+        torch.manual_seed(config.seed)
+        self.model: Model = recipe.build(config, data.tokenizer).to(device)
+        self.resume_from = checkpoint.find_checkpoint(out)  # where the run goes on
+        self._load_initial_weights()
+        self.objective = recipe.objective(config, self.model)
+        self.parallel = distribute(
+            self.objective, self.model, group, sharded=config.sharded, build_copy=self._build_copy
+        )
+        self.optimizer = build_adamw(self.model, config, device)
+        self.ema = Ema(self.model, config.ema_decay) if config.ema_decay else None
         lengths = data.train.lengths
-        shapes = self.system.layout.shapes(lengths, rungs=FEW if device.type == "cuda" else MANY)
-        self.plan = Plan(lengths, tokens=settings.tokens, seed=settings.seed, shapes=shapes)
-        team.share(self.plan.fewest)  # what is too small is told now, not when its turn comes
-        self.metrics = Metrics(out, tensorboard=settings.tensorboard) if team.is_first else Unwritten(out)
+        shapes = self.model.layout.batch_shapes(
+            lengths, max_buckets=FEW_BUCKETS if device.type == "cuda" else MANY_BUCKETS
+        )
+        self.plan = BatchPlan(lengths, max_tokens=config.max_tokens, seed=config.seed, shapes=shapes)
+        group.slice_rows(self.plan.min_batch_size)  # what is too small is told now, not when its turn comes
+        self.metrics = (
+            MetricsLog(out, tensorboard=config.tensorboard)
+            if group.is_main_process
+            else SilentMetricsLog(out)
+        )
         self.best: list[tuple[float, float, int]] = []  # (goodness, loss, step), best first
 
-    def _start(self) -> None:
+    def _load_initial_weights(self) -> None:
         """Give the system the weights of the checkpoint, or those that its recipe starts from."""
-        if self.point is None:
-            self.recipe.start(self.settings, self.system)
+        if self.resume_from is None:
+            self.recipe.initialize(self.config, self.model)
         else:
-            saved = load(self.point, device=self.device, precision="float32")
-            self.system.load_state_dict(saved.state_dict())
+            saved = load(self.resume_from, device=self.device, precision="float32")
+            self.model.load_state_dict(saved.state_dict())
 
-    def _twin(self) -> tuple[System, Any]:
+    def _build_copy(self) -> tuple[Model, Any]:
         """Another system of the same shape, and its objective."""
-        system = self.recipe.build(self.settings, self.data.tokenizer).to(self.device)
-        return system, self.recipe.objective(self.settings, system)
+        model = self.recipe.build(self.config, self.data.tokenizer).to(self.device)
+        return model, self.recipe.objective(self.config, model)
 
-    def go(self) -> None:
+    def train(self) -> None:
         """Train to the last step, from the newest checkpoint if there is one."""
         first = self._restore() + 1
-        last = self.settings.steps
-        self._introduce(first)
+        last = self.config.steps
+        self._describe_run(first)
         self.display.start(last)
-        with stoppable() as stop:
-            ticks = train_steps(
+        with defer_signals() as stop_requested:
+            reports = train_steps(
                 self.objective,
-                self.optimiser,
-                self._feed,
+                self.optimizer,
+                self._batches,
                 first=first,
                 last=last,
-                peak=self.settings.learning_rate,
-                rate=RATES[self.settings.decay](self.settings.warmup, last),
-                clip=self.settings.clip,
-                seed=self.settings.seed,
-                run=self._pass(),
-                engine=self.engine,
-                looked=self._logs,
+                peak_lr=self.config.lr,
+                lr_schedule=LR_SCHEDULES[self.config.lr_schedule](self.config.warmup, last),
+                clip_norm=self.config.clip_norm,
+                seed=self.config.seed,
+                step_runner=self._step_runner(),
+                parallel=self.parallel,
+                is_logged=self._is_logged,
             )
-            for tick in ticks:
-                self._after(tick, stop)
-        self._finish()
+            for report in reports:
+                self._after_step(report, stop_requested)
+        self._write_final_model()
 
-    def _after(self, tick: Tick, stop: Callable[[], bool]) -> None:
+    def _after_step(self, report: StepReport, stop_requested: Callable[[], bool]) -> None:
         """Average, log, validate, save, stop: whatever is due after this step."""
-        settings, step = self.settings, tick.step
+        config, step = self.config, report.step
         if self.ema:
             self.ema.update()
-        self.metrics.add(tick)
-        ended = step == settings.steps
-        if self._logs(step):
-            self._check()
+        self.metrics.add(report)
+        is_last_step = step == config.steps
+        if self._is_logged(step):
+            self._require_finite_loss()
             self.display.progress(step, self.metrics.log(step))
-        if step % settings.validate_every == 0 or ended:
-            self._check()
+        if step % config.validate_every == 0 or is_last_step:
+            self._require_finite_loss()
             self._validate(step)
-        stopping = self.team.any(stop())
-        if step % settings.save_every == 0 or ended or stopping:
-            self._check()
+        is_stopping = self.group.any_process(stop_requested())
+        if step % config.save_every == 0 or is_last_step or is_stopping:
+            self._require_finite_loss()
             self._save(step)
-        if stopping and not ended:
+        if is_stopping and not is_last_step:
             raise Stopped(f"Stopped after step {step:,}; --resume goes on from there.")
 
-    def _logs(self, step: int) -> bool:
+    def _is_logged(self, step: int) -> bool:
         """Whether a line is logged after this step."""
-        return step % self.settings.log_every == 0 or step == self.settings.steps
+        return step % self.config.log_every == 0 or step == self.config.steps
 
-    def _check(self) -> None:
+    def _require_finite_loss(self) -> None:
         """Refuse to go on, or to save, once a loss was not a number."""
-        bad = self.metrics.first_bad_step()
+        bad = self.metrics.first_nonfinite_step()
         if bad:
-            kept = checkpoint.latest(self.out)
+            last_checkpoint = checkpoint.find_checkpoint(self.out)
             raise Problem(
                 f"The loss was not a number at step {bad}; "
-                f"{f'{kept} is intact' if kept else 'no checkpoint had been written yet'}: "
+                f"{f'{last_checkpoint} is intact' if last_checkpoint else 'no checkpoint had been written yet'}: "
                 f"try a lower learning_rate, a longer warmup or precision=float32."
             )
 
     def _validate(self, step: int) -> None:
-        with self.metrics.paused(), self.engine.whole(self.ema):
-            if self.engine.shown is None:
+        with self.metrics.pause_clock(), self.parallel.gather_weights(self.ema):
+            if self.parallel.unsharded is None:
                 return
-            system, objective = self.engine.shown
-            scores = Validation(objective, system, self.data, self.settings, autocast=self._autocast)()
-            self.metrics.valid(step, scores)
-            self.display.say(
+            model, objective = self.parallel.unsharded
+            scores = Validator(objective, model, self.data, self.config, autocast=self._autocast)()
+            self.metrics.log_validation(step, scores)
+            self.display.show_line(
                 f"step {step:,}: valid " + "  ".join(f"{name} {score:.3f}" for name, score in scores.items())
             )
-            goodness = scores["bleu"] if self.settings.best_by == "bleu" else -scores["loss"]
-            if not math.isfinite(goodness):
+            score = scores["bleu"] if self.config.best_by == "bleu" else -scores["loss"]
+            if not math.isfinite(score):
                 return
-            seen = [*self.best, (goodness, scores["loss"], step)]
+            scored = [*self.best, (score, scores["loss"], step)]
             # Where all are equally good, such as single words by BLEU, the loss decides.
-            self.best = sorted(seen, key=lambda each: (-each[0], each[1], each[2]))[: self.settings.average]
+            self.best = sorted(scored, key=lambda each: (-each[0], each[1], each[2]))[
+                : self.config.average_best
+            ]
             if self.best[0][-1] == step:
                 self._write_model(self.out)
-            if self.settings.average > 1 and step in self._best_steps():
-                self._write_model(self._kept(step))
+            if self.config.average_best > 1 and step in self._best_steps():
+                self._write_model(self._kept_folder(step))
 
-    def _finish(self) -> None:
+    def _write_final_model(self) -> None:
         """Make the root the average of the best models, where that was asked for."""
-        if not self.team.is_first:
+        if not self.group.is_main_process:
             return
-        if self.settings.average > 1 and self.best:
-            average_folders(list(map(self._kept, self._best_steps())), self.out)
-        goodness, _, step = self.best[0] if self.best else (math.nan, math.nan, 0)
-        shown = f"{self.settings.best_by} {abs(goodness):.3f} at step {step:,}"
-        self.display.say(f"done: the best model ({shown}) is {self.out}")
+        if self.config.average_best > 1 and self.best:
+            average_models(list(map(self._kept_folder, self._best_steps())), self.out)
+        score, _, step = self.best[0] if self.best else (math.nan, math.nan, 0)
+        summary = f"{self.config.best_by} {abs(score):.3f} at step {step:,}"
+        self.display.show_line(f"done: the best model ({summary}) is {self.out}")
 
     def _save(self, step: int) -> None:
-        with self.metrics.paused(), self.engine.whole():
+        with self.metrics.pause_clock(), self.parallel.gather_weights():
             checkpoint.save(
                 self.out,
                 step=step,
                 write_model=self._write_model,
-                optimiser=self.optimiser,
-                module=self.system,
+                optimizer=self.optimizer,
+                module=self.model,
                 objective=self.objective,
                 ema=self.ema,
-                facts={"best": self.best},
-                team=self.team,
+                progress={"best": self.best},
+                group=self.group,
             )
-        if self.team.is_first:
-            note_saved(self.out)
-            self._forget_worse()
+        if self.group.is_main_process:
+            mark_saved(self.out)
+            self._remove_worse()
 
-    def _forget_worse(self) -> None:
+    def _remove_worse(self) -> None:
         """Remove models that are no longer to be averaged; not before a checkpoint says so, too."""
-        wanted = set(map(self._kept, self._best_steps()))
+        wanted = set(map(self._kept_folder, self._best_steps()))
         for folder in (self.out / "kept").glob("*"):
             if folder not in wanted:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -264,71 +284,81 @@ class Run:
     def _best_steps(self) -> list[int]:
         return [step for *_, step in self.best]
 
-    def _kept(self, step: int) -> Path:
+    def _kept_folder(self, step: int) -> Path:
         """The folder of a model that will be averaged."""
         return self.out / "kept" / f"{step:08d}"
 
     def _restore(self) -> int:
         """Go back to the newest checkpoint; returns its step, 0 without one."""
-        if self.point is None:
-            self.metrics.rewind(0)
+        if self.resume_from is None:
+            self.metrics.truncate_after(0)
             return 0
         facts = checkpoint.restore(
-            self.point,
-            optimiser=self.optimiser,
-            module=self.system,
+            self.resume_from,
+            optimizer=self.optimizer,
+            module=self.model,
             objective=self.objective,
             ema=self.ema,
-            team=self.team,
+            group=self.group,
         )
-        self.best = [(goodness, *(loss or [math.inf]), step) for goodness, *loss, step in facts["best"]]
-        self.metrics.rewind(facts["step"])
+        self.best = [(score, *(loss or [math.inf]), step) for score, *loss, step in facts["best"]]
+        self.metrics.truncate_after(facts["step"])
         return int(facts["step"])
 
     def _write_model(self, folder: Path) -> None:
-        assert self.engine.shown is not None, "only the first process writes"
-        save(folder, self.engine.shown[0], recipe=self.recipe.name, settings=self.settings)
+        assert self.parallel.unsharded is not None, "only the first process writes"
+        save(folder, self.parallel.unsharded[0], recipe=self.recipe.name, config=self.config)
 
-    def _feed(self, step: int) -> list[Canvas]:
+    def _batches(self, step: int) -> list[Canvas]:
         """The micro-batches of a step, this process's share of each."""
-        first = (step - 1) * self.settings.accumulate
-        layout, row, canvases = self.system.layout, 0, []
-        for batch in (self.plan.batch(first + i) for i in range(self.settings.accumulate)):
-            share = self.team.share(len(batch.pairs))
-            canvas = layout.canvas(*self.data.train.pairs(batch.pairs[share]), shape=batch.shape)
-            keys = key(self.settings.seed, _LAYOUT, step, torch.arange(row, row + len(batch.pairs))[share])
-            canvases.append(layout.vary(canvas, uniform(keys)).to(self.device))
+        first = (step - 1) * self.config.accumulate
+        layout, row, canvases = self.model.layout, 0, []
+        for batch in (self.plan.batch(first + i) for i in range(self.config.accumulate)):
+            own_rows = self.group.slice_rows(len(batch.pairs))
+            canvas = layout.make_canvas(*self.data.train.get_pairs(batch.pairs[own_rows]), shape=batch.shape)
+            keys = make_key(
+                self.config.seed, _LAYOUT, step, torch.arange(row, row + len(batch.pairs))[own_rows]
+            )
+            canvases.append(layout.randomise(canvas, uniform(keys)).to(self.device))
             row += len(batch.pairs)
         return canvases
 
-    def _pass(self) -> Pass:
+    def _step_runner(self) -> StepRunner:
         """How a micro-batch is passed: on a GPU recorded and, for what is worth compiling, fused.
 
         What several processes do is not recorded: they talk to each other in between.
         """
-        alone, wish = self.team.is_alone, self.settings.acceleration
-        plain = Plain(self._autocast) if alone else Through(self._autocast, self.engine)
-        if wish == "none" or self.device.type != "cuda" or not self.objective.recordable:
-            return plain
-        if wish == "compiled" or (wish == "auto" and _size(self.system) >= WORTH_COMPILING):
+        single_process, acceleration = self.group.is_single_process, self.config.acceleration
+        eager = (
+            EagerStep(self._autocast) if single_process else DistributedStep(self._autocast, self.parallel)
+        )
+        if acceleration == "none" or self.device.type != "cuda" or not self.objective.graph_capturable:
+            return eager
+        if acceleration == "compiled" or (
+            acceleration == "auto" and _count_parameters(self.model) >= MIN_PARAMETERS_TO_COMPILE
+        ):
             fuse(self.objective)
-        return Recorded(plain) if alone else plain
+        return GraphedStep(eager) if single_process else eager
 
     def _autocast(self) -> AbstractContextManager[Any]:
-        return autocast(self.system.precision(self.settings.precision), self.device)
+        return autocast(self.model.precision(self.config.precision), self.device)
 
-    def _introduce(self, first: int) -> None:
+    def _describe_run(self, first: int) -> None:
         shapes = " ".join(f"{source}→{target}" for source, target in self.plan.shapes)
-        self.display.say(
-            f"{self.recipe.name}: {_size(self.system):,} parameters on {self._where()}, "
+        self.display.show_line(
+            f"{self.recipe.name}: {_count_parameters(self.model):,} parameters on {self._describe_devices()}, "
             f"{len(self.data.train):,} pairs in {self.plan.batches_per_epoch:,} batches of shapes {shapes}"
         )
         if first > 1:
-            self.display.say(f"resuming after step {first - 1:,}")
+            self.display.show_line(f"resuming after step {first - 1:,}")
 
-    def _where(self) -> str:
-        return str(self.device) if self.team.is_alone else f"{self.team.world} × {self.device.type}"
+    def _describe_devices(self) -> str:
+        return (
+            str(self.device)
+            if self.group.is_single_process
+            else f"{self.group.world_size} × {self.device.type}"
+        )
 
 
-def _size(system: System) -> int:
-    return sum(parameter.numel() for parameter in system.parameters())
+def _count_parameters(model: Model) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())

@@ -9,65 +9,71 @@ from typing import Any
 import numpy as np
 import torch
 
-from noise2text.commands.run_data import Data
-from noise2text.core.random import key, uniform
+from noise2text.commands.run_data import TrainingData
+from noise2text.core.random import make_key, uniform
 from noise2text.data.corpus import Pair
 from noise2text.data.layouts.canvas import Canvas
 from noise2text.diffusion.anisotropy import anisotropy
 from noise2text.metrics.metrics import bleu, exact_match
-from noise2text.models import Diffusion, System
-from noise2text.training.config import TrainingSettings
+from noise2text.models import DiffusionModel, Model
+from noise2text.training.config import TrainingConfig
 from noise2text.training.loop import evaluate_loss
 from noise2text.training.objective import Objective
 
-__all__ = ["Validation", "judge"]
+__all__ = ["Validator", "score_generations"]
 
 
-def judge(system: System, pairs: Sequence[Pair], *, seed: int = 0) -> dict[str, float]:
+def score_generations(model: Model, pairs: Sequence[Pair], *, seed: int = 0) -> dict[str, float]:
     """BLEU and exact match in percent of what a system makes of the pairs' sources."""
-    made = system.generate([pair.src for pair in pairs], seed=seed, batch=64)
+    output = model.generate([pair.src for pair in pairs], seed=seed, batch=64)
     references = [(pair.trg, *pair.refs) for pair in pairs]
     return {
-        "bleu": bleu(made.texts, references).score,
-        "exact": exact_match(made.texts, references).score,
+        "bleu": bleu(output.texts, references).score,
+        "exact": exact_match(output.texts, references).score,
     }
 
 
-class Validation:
+class Validator:
     """Scores a system on the first `validation_sentences` pairs, the same way each time."""
 
     def __init__(
         self,
         objective: Objective,
-        system: System,
-        data: Data,
-        settings: TrainingSettings,
+        model: Model,
+        data: TrainingData,
+        config: TrainingConfig,
         *,
         autocast: Callable[[], AbstractContextManager[Any]],
     ) -> None:
-        self.objective, self.system, self.data, self.settings = objective, system, data, settings
+        self.objective, self.model, self.data, self.config = objective, model, data, config
         self.autocast = autocast
 
     def __call__(self) -> dict[str, float]:
         """The loss and its terms, BLEU and exact match in percent, and the anisotropy of the embeddings."""
         with self.autocast():
-            scores = evaluate_loss(self.objective, self._canvases(), seed=self.settings.seed)
-            return scores | judge(self.system, self.data.sample, seed=self.settings.seed) | self._collapse()
+            scores = evaluate_loss(self.objective, self._canvases(), seed=self.config.seed)
+            return (
+                scores
+                | score_generations(self.model, self.data.validation_pairs, seed=self.config.seed)
+                | self._measure_anisotropy()
+            )
 
-    def _collapse(self) -> dict[str, float]:
+    def _measure_anisotropy(self) -> dict[str, float]:
         """The anisotropy of a diffusion model's embeddings; nothing of what has no such space."""
-        if not isinstance(self.system, Diffusion):
+        if not isinstance(self.model, DiffusionModel):
             return {}
-        return {"anisotropy": anisotropy(self.system.denoiser.space.embeddings)}
+        return {"anisotropy": anisotropy(self.model.denoiser.embedding.vectors)}
 
     def _canvases(self) -> list[Canvas]:
         valid = self.data.valid
-        count = min(len(valid), self.settings.validation_sentences)
+        count = min(len(valid), self.config.validation_sentences)
         order = np.argsort(valid.lengths[:count].max(axis=1), kind="stable")
-        rows = max(1, self.settings.tokens // int(valid.lengths[:count].max()))
-        layout, seed, canvases = self.system.layout, self.settings.seed, []
+        rows = max(1, self.config.max_tokens // int(valid.lengths[:count].max()))
+        layout, seed, canvases = self.model.layout, self.config.seed, []
         for start in range(0, count, rows):
             chosen = order[start : start + rows]
-            u = uniform(key(seed, torch.from_numpy(chosen)))
-            canvases.append(layout.vary(layout.canvas(*valid.pairs(chosen)), u).to(self.system.device))
+            u = uniform(make_key(seed, torch.from_numpy(chosen)))
+            canvases.append(
+                layout.randomise(layout.make_canvas(*valid.get_pairs(chosen)), u).to(self.model.device)
+            )
         return canvases

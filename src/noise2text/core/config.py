@@ -16,16 +16,16 @@ from typing import Any, TypeVar
 from noise2text.core.errors import Problem
 
 __all__ = [
-    "change",
+    "apply_overrides",
     "describe",
     "option",
     "parse_assignments",
     "parse_options",
     "read_config",
+    "require_at_least",
     "require_choice",
-    "require_heads",
-    "require_least",
-    "require_share",
+    "require_divisible_heads",
+    "require_fraction",
 ]
 
 S = TypeVar("S")
@@ -36,67 +36,67 @@ def option(default: Any, help: str) -> Any:
     return dataclasses.field(default=default, metadata={"help": help})
 
 
-def change(settings: S, changes: Mapping[str, Any], *, where: str) -> S:
-    """The settings with some fields changed; `where` says in messages where the changes came from."""
-    kinds = _kinds(type(settings))  # type: ignore[arg-type]
+def apply_overrides(config: S, overrides: Mapping[str, Any], *, origin: str) -> S:
+    """The settings with some fields changed; `origin` says in messages where the changes came from."""
+    field_types = _field_types(type(config))  # type: ignore[arg-type]
     converted = {}
-    for name, value in changes.items():
-        if name not in kinds:
-            close = difflib.get_close_matches(name, kinds, n=1)
-            known = f"it knows {', '.join(kinds)}." if kinds else "it has none at all."
+    for name, value in overrides.items():
+        if name not in field_types:
+            close = difflib.get_close_matches(name, field_types, n=1)
+            known = f"it knows {', '.join(field_types)}." if field_types else "it has none at all."
             hint = f"did you mean {close[0]}?" if close else known
-            raise Problem(f"{where}: there is no setting {name!r}; {hint}")
-        converted[name] = _convert(value, kinds[name], f"{where}: the setting {name}")
-    return dataclasses.replace(settings, **converted)  # type: ignore[type-var]
+            raise Problem(f"{origin}: there is no setting {name!r}; {hint}")
+        converted[name] = _convert(value, field_types[name], f"{origin}: the setting {name}")
+    return dataclasses.replace(config, **converted)  # type: ignore[type-var]
 
 
 @functools.cache
-def _kinds(of: type) -> dict[str, Any]:
-    return typing.get_type_hints(of)
+def _field_types(config_class: type) -> dict[str, Any]:
+    return typing.get_type_hints(config_class)
 
 
-def require_choice(settings: Any, name: str, allowed: Iterable[str]) -> None:
+def require_choice(config: Any, name: str, allowed: Iterable[str]) -> None:
     """Refuse a value that is none of the allowed ones."""
-    if getattr(settings, name) not in allowed:
-        raise Problem(f"The setting {name} is one of {', '.join(allowed)}, not {getattr(settings, name)!r}.")
+    if getattr(config, name) not in allowed:
+        raise Problem(f"The setting {name} is one of {', '.join(allowed)}, not {getattr(config, name)!r}.")
 
 
-def require_least(settings: Any, least: float, *names: str) -> None:
+def require_at_least(config: Any, minimum: float, *names: str) -> None:
     """Refuse values below the least."""
     for name in names:
-        if not getattr(settings, name) >= least:  # not a number is not enough, either
-            raise Problem(f"The setting {name} must be at least {least:g}, not {getattr(settings, name)}.")
+        if not getattr(config, name) >= minimum:  # not a number is not enough, either
+            raise Problem(f"The setting {name} must be at least {minimum:g}, not {getattr(config, name)}.")
 
 
-def require_share(settings: Any, *names: str) -> None:
+def require_fraction(config: Any, *names: str) -> None:
     """Refuse values that are not between 0 and 1."""
     for name in names:
-        if not 0 <= getattr(settings, name) <= 1:
-            raise Problem(f"The setting {name} must be between 0 and 1, not {getattr(settings, name)}.")
+        if not 0 <= getattr(config, name) <= 1:
+            raise Problem(f"The setting {name} must be between 0 and 1, not {getattr(config, name)}.")
 
 
-def require_heads(settings: Any) -> None:
+def require_divisible_heads(config: Any) -> None:
     """Refuse a width that its heads cannot share."""
-    require_least(settings, 1, "width", "heads")
-    if settings.width % settings.heads or settings.width % 2:
-        wrong = f"{settings.width} of {settings.heads}"
-        raise Problem(f"The setting width must be even and a multiple of heads, not {wrong}.")
+    require_at_least(config, 1, "model_dim", "heads")
+    if config.model_dim % config.heads or config.model_dim % 2:
+        wrong = f"{config.model_dim} of {config.heads}"
+        raise Problem(f"The setting model_dim must be even and a multiple of heads, not {wrong}.")
 
 
 def parse_assignments(assignments: list[str] | None) -> dict[str, str]:
     """{"key": "value"} from ["key=value"]."""
-    changes = {}
+    overrides = {}
     for assignment in assignments or []:
         name, equals, value = assignment.partition("=")
         if not equals:
             raise Problem(f"--set takes key=value, not {assignment!r}.")
-        changes[name.strip()] = value.strip()
-    return changes
+        overrides[name.strip()] = value.strip()
+    return overrides
 
 
 def parse_options(arguments: list[str]) -> dict[str, str]:
     """{"key_of_two": "value"} from ["--key-of-two", "value"] or ["--key-of-two=value"]."""
-    changes, rest = {}, iter(arguments)
+    overrides, rest = {}, iter(arguments)
     for argument in rest:
         name, equals, value = argument.partition("=")
         if not name.startswith("--"):
@@ -105,8 +105,8 @@ def parse_options(arguments: list[str]) -> dict[str, str]:
             value = next(rest, "")
             if not value or value.startswith("--"):
                 raise Problem(f"The option {name} needs a value.")
-        changes[name.removeprefix("--").replace("-", "_")] = value
-    return changes
+        overrides[name.removeprefix("--").replace("-", "_")] = value
+    return overrides
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -126,38 +126,38 @@ def read_config(path: Path) -> dict[str, Any]:
     return loaded
 
 
-def describe(settings: Any) -> list[tuple[str, Any, str]]:
+def describe(config: Any) -> list[tuple[str, Any, str]]:
     """Name, value and one line for every field."""
-    return [(f.name, getattr(settings, f.name), f.metadata["help"]) for f in dataclasses.fields(settings)]
+    return [(f.name, getattr(config, f.name), f.metadata["help"]) for f in dataclasses.fields(config)]
 
 
-def _convert(value: Any, kind: Any, what: str) -> Any:
+def _convert(value: Any, field_type: Any, what: str) -> Any:
     """The value as the field's type; strings come from flags, other values from files."""
-    if typing.get_origin(kind) in (types.UnionType, typing.Union):
+    if typing.get_origin(field_type) in (types.UnionType, typing.Union):
         if value is None or (isinstance(value, str) and value.lower() in ("none", "null")):
             return None
-        (kind,) = (k for k in typing.get_args(kind) if k is not type(None))
-    if typing.get_origin(kind) is tuple:
+        (field_type,) = (k for k in typing.get_args(field_type) if k is not type(None))
+    if typing.get_origin(field_type) is tuple:
         parts = value.strip("()[] ").split(",") if isinstance(value, str) else value
-        kinds = typing.get_args(kind)
-        if not isinstance(parts, list | tuple) or len(parts) != len(kinds):
-            raise Problem(f"{what} takes {len(kinds)} values with a comma between them, not {value!r}.")
-        return tuple(_convert(part, k, what) for part, k in zip(parts, kinds, strict=True))
-    reader = _READERS[kind]
+        field_types = typing.get_args(field_type)
+        if not isinstance(parts, list | tuple) or len(parts) != len(field_types):
+            raise Problem(f"{what} takes {len(field_types)} values with a comma between them, not {value!r}.")
+        return tuple(_convert(part, k, what) for part, k in zip(parts, field_types, strict=True))
+    parser = _PARSERS[field_type]
     try:
-        return reader(value)
+        return parser(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise Problem(f"{what} takes {_NAMES[kind]}, not {value!r}.") from error
+        raise Problem(f"{what} takes {_TYPE_NAMES[field_type]}, not {value!r}.") from error
 
 
-def _bool(value: Any) -> bool:
+def _parse_bool(value: Any) -> bool:
     words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
     if str(value).lower() not in words:
         raise ValueError(value)
     return words[str(value).lower()]
 
 
-def _int(value: Any) -> int:
+def _parse_int(value: Any) -> int:
     text = str(value).replace("_", "")
     plain = re.fullmatch(r"\s*[+-]?\d+\s*", text)
     number = int(text) if plain else float(text)  # 1e4 is a float, which would round what is above 2⁵³
@@ -166,18 +166,18 @@ def _int(value: Any) -> int:
     return int(number)
 
 
-def _float(value: Any) -> float:
+def _parse_float(value: Any) -> float:
     number = float(value)
     if isinstance(value, bool) or not math.isfinite(number):
         raise ValueError(value)
     return number
 
 
-def _str(value: Any) -> str:
+def _parse_str(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(value)
     return value
 
 
-_READERS: dict[Any, Any] = {bool: _bool, int: _int, float: _float, str: _str}
-_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+_PARSERS: dict[Any, Any] = {bool: _parse_bool, int: _parse_int, float: _parse_float, str: _parse_str}
+_TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}

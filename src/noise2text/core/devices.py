@@ -13,9 +13,9 @@ from torch import Tensor
 
 from noise2text.core.errors import Problem
 
-__all__ = ["autocast", "find_device", "find_dtype", "has_triton", "send", "tensor_cores"]
+__all__ = ["allow_tf32", "autocast", "copy_to_device", "find_device", "find_dtype", "has_triton"]
 
-SMALL = 1 << 16  # bytes
+MAX_UNPINNED_BYTES = 1 << 16  # bytes
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
@@ -34,23 +34,23 @@ def has_triton() -> bool:
 
 
 @contextmanager
-def tensor_cores(weights: Tensor) -> Iterator[None]:
+def allow_tf32(weights: Tensor) -> Iterator[None]:
     """Within, a GPU may round factors of float32 products to TF32, if the weights are coarser than that."""
-    before = torch.get_float32_matmul_precision()
+    previous = torch.get_float32_matmul_precision()
     if weights.is_cuda and weights.dtype in (torch.bfloat16, torch.float16):
         torch.set_float32_matmul_precision("high")
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        torch.set_float32_matmul_precision(previous)
 
 
-def send(tensor: Tensor, device: torch.device | str) -> Tensor:
+def copy_to_device(tensor: Tensor, device: torch.device | str) -> Tensor:
     """The tensor on a device; neither the host nor what the device is doing waits for it.
 
     CUDA sends up to 64 KiB from anywhere without waiting; for more, the memory has to be pinned.
     """
-    large = tensor.nbytes > SMALL
+    large = tensor.nbytes > MAX_UNPINNED_BYTES
     if large and tensor.device.type == "cpu" and torch.device(device).type == "cuda":
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)

@@ -8,16 +8,16 @@ from pathlib import Path
 
 from noise2text.core.errors import Problem
 
-__all__ = ["flush_to_disk", "write_text_file", "write_whole"]
+__all__ = ["flush_to_disk", "write_atomically", "write_text_file"]
 
 
-def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` make a file under another name, then put it in its place at once."""
     draft = path.with_name(path.name + ".draft")
     draft.touch()  # with the rights that the user gives to new files; safetensors gives others none
-    rights = draft.stat().st_mode
+    mode = draft.stat().st_mode
     write(draft)
-    draft.chmod(rights)
+    draft.chmod(mode)
     flush_to_disk(draft)
     os.replace(draft, path)
 
@@ -32,6 +32,6 @@ def write_text_file(path: Path, text: str) -> None:
     """Write a text file whole, making the folders on the way."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, lambda draft: draft.write_text(text, encoding="utf-8", newline="\n"))
+        write_atomically(path, lambda draft: draft.write_text(text, encoding="utf-8", newline="\n"))
     except OSError as error:
         raise Problem(f"{path} cannot be written: {error.strerror}.") from error

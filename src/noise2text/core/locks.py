@@ -19,35 +19,35 @@ try:
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["alone_in", "held"]
+__all__ = ["lock_file", "lock_folder"]
 
 
 @contextmanager
-def held(path: Path, *, wait: bool) -> Iterator[bool]:
+def lock_file(path: Path, *, wait: bool) -> Iterator[bool]:
     """Whether, within, no other process has what is at the path; with `wait` only once that is so."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_name(f"{path.name}.lock").open("w") as lock:
-        yield _lock(lock.fileno(), wait=wait)
+        yield _flock(lock.fileno(), wait=wait)
 
 
 @contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Within, no other run is at work in the folder; one that is made here, for nothing, is removed again."""
-    new = not folder.exists()
+    is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
-    with _opened(folder) as handle:
-        if handle is not None and not _lock(handle, wait=False):
+    with _open_folder(folder) as handle:
+        if handle is not None and not _flock(handle, wait=False):
             raise Problem(f"Another process is at work in {folder}: wait for it, or choose another folder.")
         try:
             yield
         finally:
-            if new:
+            if is_new:
                 with suppress(OSError):
                     folder.rmdir()  # which fails where there is something
 
 
 @contextmanager
-def _opened(folder: Path) -> Iterator[int | None]:
+def _open_folder(folder: Path) -> Iterator[int | None]:
     """A folder as a file that can be locked; none where there are no locks."""
     if fcntl is None:
         yield None
@@ -59,7 +59,7 @@ def _opened(folder: Path) -> Iterator[int | None]:
         os.close(handle)
 
 
-def _lock(handle: int, *, wait: bool) -> bool:
+def _flock(handle: int, *, wait: bool) -> bool:
     """Whether the open file is now this process's alone."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

@@ -18,90 +18,103 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["Normal", "channels", "gaussian", "key", "normal", "polar", "uniform"]
+__all__ = [
+    "NormalSampler",
+    "box_muller",
+    "channel_offsets",
+    "gaussian_noise",
+    "make_key",
+    "normal",
+    "uniform",
+]
 
-Normal = Callable[[Tensor, int], Tensor]
+NormalSampler = Callable[[Tensor, int], Tensor]
 """How numbers come from the keys of positions: see `normal`."""
 
 
 Bits = TypeVar("Bits", Tensor, NDArray[np.int64])
 
 
-def _signed(number: int) -> int:
+def _to_signed(number: int) -> int:
     """The same 64 bits as a signed integer, wrapped."""
     number &= (1 << 64) - 1
     return number - (1 << 64) if number >> 63 else number
 
 
-_GOLDEN = _signed(0x9E3779B97F4A7C15)
-_FIRST = _signed(0xBF58476D1CE4E5B9)
-_SECOND = _signed(0x94D049BB133111EB)
+_GOLDEN = _to_signed(0x9E3779B97F4A7C15)
+_MULTIPLIER_1 = _to_signed(0xBF58476D1CE4E5B9)
+_MULTIPLIER_2 = _to_signed(0x94D049BB133111EB)
 
 
-def _shift(bits: Bits, by: int) -> Bits:
+def _shift_right(bits: Bits, by: int) -> Bits:
     """A logical shift to the right of signed integers."""
     return (bits >> by) & ((1 << (64 - by)) - 1)
 
 
 def _mix(bits: Bits) -> Bits:
     """SplitMix64's finaliser: every bit of the result depends on every bit given."""
-    bits = (bits ^ _shift(bits, 30)) * _FIRST
-    bits = (bits ^ _shift(bits, 27)) * _SECOND
-    return bits ^ _shift(bits, 31)
+    bits = (bits ^ _shift_right(bits, 30)) * _MULTIPLIER_1
+    bits = (bits ^ _shift_right(bits, 27)) * _MULTIPLIER_2
+    return bits ^ _shift_right(bits, 31)
 
 
-def key(*parts: int | Tensor) -> Tensor:
+def make_key(*parts: int | Tensor) -> Tensor:
     """A 64-bit key for each tuple of whole numbers; the parts are broadcast together."""
     device = next((part.device for part in parts if isinstance(part, Tensor)), torch.device("cpu"))
     if device.type != "cpu":
-        there = [part if isinstance(part, Tensor) else _filled(_signed(part), device) for part in parts]
-        return _folded(torch.zeros((), dtype=torch.long, device=device), there)
-    here = [part.numpy() if isinstance(part, Tensor) else np.array(_signed(part)) for part in parts]
+        device_parts = [
+            part if isinstance(part, Tensor) else _scalar_on_device(_to_signed(part), device)
+            for part in parts
+        ]
+        return _fold(torch.zeros((), dtype=torch.long, device=device), device_parts)
+    host_parts = [part.numpy() if isinstance(part, Tensor) else np.array(_to_signed(part)) for part in parts]
     with np.errstate(over="ignore"):  # numpy warns where a single number wraps around
-        return torch.from_numpy(np.asarray(_folded(np.zeros((), np.int64), here)))
+        return torch.from_numpy(np.asarray(_fold(np.zeros((), np.int64), host_parts)))
 
 
-def _folded(bits: Bits, parts: Sequence[Bits]) -> Bits:
+def _fold(bits: Bits, parts: Sequence[Bits]) -> Bits:
     """Every part mixed into the bits, one after the other."""
     for part in parts:
         bits = _mix((bits ^ _mix(part + _GOLDEN)) + _GOLDEN)
     return bits
 
 
-def _filled(number: int, device: torch.device) -> Tensor:
+def _scalar_on_device(number: int, device: torch.device) -> Tensor:
     """The number on the device; nothing is copied there, which a graph being recorded would refuse."""
     return torch.full((), number, dtype=torch.long, device=device)
 
 
 def uniform(keys: Tensor) -> Tensor:
     """A number in [0, 1) for each key, in float64."""
-    return _shift(_mix(keys + _GOLDEN), 11).double() / (1 << 53)
+    return _shift_right(_mix(keys + _GOLDEN), 11).double() / (1 << 53)
 
 
 def normal(keys: Tensor, dim: int) -> Tensor:
     """So many standard normal numbers for each key, one dimension more, in float32."""
-    return polar(keys, channels(dim, keys.device))[..., :dim]
+    return box_muller(keys, channel_offsets(dim, keys.device))[..., :dim]
 
 
-def channels(dim: int, device: torch.device) -> Tensor:
+def channel_offsets(dim: int, device: torch.device) -> Tensor:
     """What a position's key is raised by for each two of so many channels."""
     return torch.arange((dim + 1) // 2, device=device) * _GOLDEN
 
 
-def polar(keys: Tensor, raised: Tensor) -> Tensor:
+def box_muller(keys: Tensor, offsets: Tensor) -> Tensor:
     """Two standard normal numbers for each key (…) and channel (C), (…, 2·C), by Box–Muller."""
-    bits = _mix(keys[..., None] + raised)
-    radius = torch.sqrt(-2 * torch.log((_shift(bits, 40) + 1).float() * 2.0**-24))
-    angle = (_shift(bits, 16) & 0xFFFFFF).float() * (2 * math.pi * 2.0**-24)
+    bits = _mix(keys[..., None] + offsets)
+    radius = torch.sqrt(-2 * torch.log((_shift_right(bits, 40) + 1).float() * 2.0**-24))
+    angle = (_shift_right(bits, 16) & 0xFFFFFF).float() * (2 * math.pi * 2.0**-24)
     return torch.stack([radius * angle.cos(), radius * angle.sin()], dim=-1).flatten(-2)
 
 
-def gaussian(keys: Tensor, step: int | Tensor, length: int, dim: int, *, normal: Normal = normal) -> Tensor:
+def gaussian_noise(
+    keys: Tensor, step: int | Tensor, length: int, dim: int, *, normal_sampler: NormalSampler = normal
+) -> Tensor:
     """Standard normal noise (B, length, dim) in float32; a position's is the same whatever the length.
 
     Steps of the shape (K, 1) give K of them, (K, B, length, dim).
     """
-    number = step if isinstance(step, Tensor) else _filled(step, keys.device)
-    start = _mix(keys ^ _mix(number * _FIRST + _GOLDEN))  # (…, B)
+    number = step if isinstance(step, Tensor) else _scalar_on_device(step, keys.device)
+    start = _mix(keys ^ _mix(number * _MULTIPLIER_1 + _GOLDEN))  # (…, B)
     positions = (torch.arange(length, device=keys.device) << 32) * _GOLDEN  # room for 2³² channels
-    return normal(start[..., None] + positions, dim)
+    return normal_sampler(start[..., None] + positions, dim)

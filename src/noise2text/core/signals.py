@@ -7,26 +7,29 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["stoppable"]
+__all__ = ["defer_signals"]
 
 
 @contextmanager
-def stoppable() -> Iterator[Callable[[], bool]]:
+def defer_signals() -> Iterator[Callable[[], bool]]:
     """Within, Ctrl-C and SIGTERM only ask to stop; a second one stops at once."""
-    asked: list[int] = []
+    received: list[int] = []
 
-    def ask(number: int, frame: Any) -> None:
-        if asked:
+    def on_signal(signal_number: int, frame: Any) -> None:
+        if received:
             raise KeyboardInterrupt
-        asked.append(number)
+        received.append(signal_number)
 
     try:
-        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        previous_handlers = {
+            signal_number: signal.signal(signal_number, on_signal)
+            for signal_number in (signal.SIGINT, signal.SIGTERM)
+        }
     except ValueError:  # only the main thread may listen to signals
         yield lambda: False
         return
     try:
-        yield lambda: bool(asked)
+        yield lambda: bool(received)
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for signal_number, handler in previous_handlers.items():
+            signal.signal(signal_number, handler)

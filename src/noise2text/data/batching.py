@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["FEW", "MANY", "Batch", "Plan", "ladder"]
+__all__ = ["FEW_BUCKETS", "MANY_BUCKETS", "Batch", "BatchPlan", "bucket_shapes"]
 
 Shape = tuple[int, int]
 
-FEW, MANY = 6, 12
+FEW_BUCKETS, MANY_BUCKETS = 6, 12
 """Rungs of a ladder: few where a shape costs something (a GPU records each), many where padding does (a CPU).
 
 One long pair stretches the ladder; with few rungs the short pairs, which are most, then share a wide one.
@@ -33,69 +33,71 @@ class Batch:
     shape: Shape
 
 
-def ladder(lengths: np.ndarray, *, rungs: int = FEW, multiple: int = 4) -> list[Shape]:
+def bucket_shapes(lengths: np.ndarray, *, max_buckets: int = FEW_BUCKETS, multiple: int = 4) -> list[Shape]:
     """Source and target widths for pairs (N, 2), from narrow to all, each √2 times wider."""
-    longer = lengths.max(axis=1)
+    longer_side = lengths.max(axis=1)
     widest = lengths.max(axis=0)
     shapes = set()
-    for rung in range(rungs):
-        inside = lengths[longer <= math.ceil(longer.max() * 2 ** (-rung / 2))]
-        if len(inside):
-            source, target = np.minimum(-(-inside.max(axis=0) // multiple) * multiple, widest)
+    for bucket in range(max_buckets):
+        fitting = lengths[longer_side <= math.ceil(longer_side.max() * 2 ** (-bucket / 2))]
+        if len(fitting):
+            source, target = np.minimum(-(-fitting.max(axis=0) // multiple) * multiple, widest)
             shapes.add((int(source), int(target)))
     return sorted(shapes)
 
 
-def _rows(count: int) -> int:
+def _round_batch_size(count: int) -> int:
     """At least one row; many are rounded down to a multiple of 8, as the products of GPUs like them."""
     return count - count % 8 if count >= 256 else max(1, count)
 
 
-class Plan:
+class BatchPlan:
     """The batches of every epoch over pairs of the given lengths."""
 
-    def __init__(self, lengths: np.ndarray, *, tokens: int, seed: int, shapes: Sequence[Shape] = ()) -> None:
-        self.shapes = list(shapes or ladder(lengths))
+    def __init__(
+        self, lengths: np.ndarray, *, max_tokens: int, seed: int, shapes: Sequence[Shape] = ()
+    ) -> None:
+        self.shapes = list(shapes or bucket_shapes(lengths))
         fits = [(lengths[:, 0] <= source) & (lengths[:, 1] <= target) for source, target in self.shapes]
-        self._rung = np.argmax(np.stack(fits), axis=0).astype(np.int16)
-        self._rows = [_rows(tokens // max(shape)) for shape in self.shapes]
+        self._bucket_of_pair = np.argmax(np.stack(fits), axis=0).astype(np.int16)
+        self._batch_sizes = [_round_batch_size(max_tokens // max(shape)) for shape in self.shapes]
         self._seed = seed
-        self.batches_per_epoch = self._count()
-        self._open: tuple[int, list[Batch]] = (-1, [])
+        self.batches_per_epoch = self._count_batches()
+        self._cached_epoch: tuple[int, list[Batch]] = (-1, [])
 
     @property
-    def fewest(self) -> int:
+    def min_batch_size(self) -> int:
         """The rows of the smallest batch, that of the longest pairs."""
-        return min(self._rows)
+        return min(self._batch_sizes)
 
-    def _count(self) -> int:
-        batches, waiting = 0, 0
-        for rung, rows in enumerate(self._rows):
-            full, waiting = divmod(waiting + int((self._rung == rung).sum()), rows)
+    def _count_batches(self) -> int:
+        batches, leftover = 0, 0
+        for bucket, rows in enumerate(self._batch_sizes):
+            full, leftover = divmod(leftover + int((self._bucket_of_pair == bucket).sum()), rows)
             batches += full
-        return batches + (waiting > 0)
+        return batches + (leftover > 0)
 
-    def epoch(self, epoch: int) -> list[Batch]:
+    def epoch_batches(self, epoch: int) -> list[Batch]:
         """The batches of an epoch, shuffled."""
         rng = np.random.default_rng([self._seed, epoch])
-        order = rng.permutation(len(self._rung))
-        rungs = self._rung[order]
+        order = rng.permutation(len(self._bucket_of_pair))
+        buckets = self._bucket_of_pair[order]
         batches: list[Batch] = []
-        waiting = order[:0]
-        for rung, (shape, rows) in enumerate(zip(self.shapes, self._rows, strict=True)):
-            here = np.concatenate([waiting, order[rungs == rung]])
-            full = len(here) // rows * rows
-            batches += [Batch(here[i : i + rows], shape) for i in range(0, full, rows)]
-            waiting = here[full:]
-        if len(waiting):
+        leftover = order[:0]
+        for bucket, (shape, rows) in enumerate(zip(self.shapes, self._batch_sizes, strict=True)):
+            members = np.concatenate([leftover, order[buckets == bucket]])
+            full = len(members) // rows * rows
+            batches += [Batch(members[i : i + rows], shape) for i in range(0, full, rows)]
+            leftover = members[full:]
+        if len(leftover):
             batches.append(
-                Batch(np.resize(np.concatenate([waiting, order]), self._rows[-1]), self.shapes[-1])
+                Batch(np.resize(np.concatenate([leftover, order]), self._batch_sizes[-1]), self.shapes[-1])
             )
         return [batches[i] for i in rng.permutation(len(batches))]
 
     def batch(self, number: int) -> Batch:
         """The batch with this number, counted over all epochs from 0."""
         epoch, index = divmod(number, self.batches_per_epoch)
-        if self._open[0] != epoch:
-            self._open = (epoch, self.epoch(epoch))
-        return self._open[1][index]
+        if self._cached_epoch[0] != epoch:
+            self._cached_epoch = (epoch, self.epoch_batches(epoch))
+        return self._cached_epoch[1][index]

@@ -24,21 +24,21 @@ from typing import TypeVar
 from noise2text.core.errors import Problem
 from noise2text.data.formats import (
     FORMATS,
-    Labelled,
+    LabelledText,
     LineError,
     Record,
-    from_json,
-    from_text,
-    from_tsv,
     is_record,
+    parse_json,
+    parse_text,
+    parse_tsv,
 )
-from noise2text.data.text_files import Line, check_file, lines_of, name_of, parts_of
+from noise2text.data.text_files import FileLine, check_file, display_name, read_lines, split_corpus_path
 
 __all__ = [
-    "Labelled",
+    "LabelledText",
     "Pair",
-    "Tally",
-    "json_line",
+    "ReadCounts",
+    "format_json_line",
     "read_candidates",
     "read_labelled",
     "read_pairs",
@@ -50,7 +50,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-TABLES = (".csv", ".xlsx", ".parquet")
+UNSUPPORTED_TABLES = (".csv", ".xlsx", ".parquet")
 """What pairs often come in, and where a line is not a pair."""
 
 
@@ -64,20 +64,22 @@ class Pair:
 
 
 @dataclass
-class Tally:
+class ReadCounts:
     """What reading one corpus did so far: the pairs it gave and the bad lines it left out."""
 
-    read: int = 0
-    skipped: int = 0
+    num_pairs: int = 0
+    num_skipped: int = 0
 
 
-def read_pairs(path: str, *, skip_bad: bool = False, tally: Tally | None = None) -> Iterator[Pair]:
+def read_pairs(path: str, *, skip_bad: bool = False, counts: ReadCounts | None = None) -> Iterator[Pair]:
     """The pairs of a corpus, in order; a bad line is a Problem, or is counted and left out (`skip_bad`)."""
-    parts = parts_of(path)
+    parts = split_corpus_path(path)
     for part in parts:
         check_file(part)
-    readers = _single(path) if len(parts) == 1 else _parallel(*parts)
-    return _sound(readers, path, skip_bad=skip_bad, tally=Tally() if tally is None else tally)
+    parsers = _read_single_file(path) if len(parts) == 1 else _read_parallel_files(*parts)
+    return _read_valid_pairs(
+        parsers, path, skip_bad=skip_bad, counts=ReadCounts() if counts is None else counts
+    )
 
 
 def read_sources(path: str) -> Iterator[str]:
@@ -85,131 +87,135 @@ def read_sources(path: str) -> Iterator[str]:
 
     Of two parallel files, SOURCE,TARGET, they are the first one's lines.
     """
-    parts = parts_of(path)
+    parts = split_corpus_path(path)
     for part in parts:
         check_file(part)
-    return _texts(parts[0], lambda record: record.first("src", "text"))
+    return _read_records(parts[0], lambda record: record.get_first_text("src", "text"))
 
 
 def read_texts(path: str) -> list[str]:
     """The texts to evaluate: one a line, or JSON Lines of strings or objects with "hyp", "text" or "trg"."""
     check_file(path)
-    return _filled(list(_texts(path, lambda record: record.first("hyp", "text", "trg"))), path)
+    return _require_nonempty(
+        list(_read_records(path, lambda record: record.get_first_text("hyp", "text", "trg"))), path
+    )
 
 
 def read_candidates(path: str) -> list[list[str]] | None:
     """The "candidates" of each line of JSON Lines; none if no line has them."""
     check_file(path)
-    found = list(_texts(path, Record.candidates))
-    if None in found and any(own is not None for own in found):
-        where = f"{name_of(path)}, line {found.index(None) + 1}"
+    found = list(_read_records(path, Record.get_candidates))
+    if None in found and any(candidates is not None for candidates in found):
+        where = f"{display_name(path)}, line {found.index(None) + 1}"
         raise Problem(f"{where}: there are no candidates, which other lines have.")
-    return [own for own in found if own is not None] or None
+    return [candidates for candidates in found if candidates is not None] or None
 
 
 def read_references(path: str) -> list[tuple[str, ...]]:
     """The references of each line: the line itself, or of JSON Lines "trg" and then "refs", or "text"."""
     check_file(path)
-    return _filled(list(_texts(path, Record.references)), path)
+    return _require_nonempty(list(_read_records(path, Record.get_references)), path)
 
 
-def read_labelled(path: str) -> list[Labelled]:
+def read_labelled(path: str) -> list[LabelledText]:
     """The texts of JSON Lines, "trg" or "text", with their "label", a string or a whole number."""
     check_file(path)
-    labelled = list(_texts(path, Record.labelled))
+    labelled = list(_read_records(path, Record.get_labelled_text))
     if not labelled:
-        raise Problem(f"{name_of(path)} holds no line; a line is a JSON object with trg (or text) and label.")
+        raise Problem(
+            f"{display_name(path)} holds no line; a line is a JSON object with trg (or text) and label."
+        )
     return labelled
 
 
 def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
     """Writes the pairs as JSON Lines."""
     with open(path, "w", encoding="utf-8", newline="\n") as file:
-        file.writelines(map(json_line, pairs))
+        file.writelines(map(format_json_line, pairs))
 
 
-def json_line(pair: Pair) -> str:
+def format_json_line(pair: Pair) -> str:
     """The pair as a line of JSON Lines, with its end."""
     refs = {"refs": list(pair.refs)} if pair.refs else {}
     return json.dumps({"src": pair.src, "trg": pair.trg, **refs}, ensure_ascii=False) + "\n"
 
 
-def _suffix(path: str) -> str:
+def _format_suffix(path: str) -> str:
     return Path(path.lower().removesuffix(".gz")).suffix
 
 
 # Lines into pairs and texts
 
 
-def _single(path: str) -> Iterator[Callable[[], Pair]]:
+def _read_single_file(path: str) -> Iterator[Callable[[], Pair]]:
     """A reader for each line of a file; the first line decides what a file of unknown kind is."""
-    if _suffix(path) in TABLES:
+    if _format_suffix(path) in UNSUPPORTED_TABLES:
         raise Problem(f"{path} is a table that is not read; write it as .tsv: source TAB target, no header.")
-    lines = lines_of(path)
+    lines = read_lines(path)
     first = next(lines, None)
     if first is not None:
-        sniffed = from_json if first.data.startswith((b"{", b"[")) else from_tsv
-        parse = FORMATS.get(_suffix(path), sniffed)
-        yield from (partial(_pair, line, parse) for line in chain([first], lines))
+        guessed_format = parse_json if first.data.startswith((b"{", b"[")) else parse_tsv
+        parse = FORMATS.get(_format_suffix(path), guessed_format)
+        yield from (partial(_parse_pair, line, parse) for line in chain([first], lines))
 
 
-def _pair(line: Line, parse: Callable[[Line], Record]) -> Pair:
+def _parse_pair(line: FileLine, parse: Callable[[FileLine], Record]) -> Pair:
     record = parse(line)
-    return Pair(record.side("src"), record.side("trg"), record.refs())
+    return Pair(record.get_nonempty_text("src"), record.get_nonempty_text("trg"), record.get_refs())
 
 
-def _parallel(source: str, target: str) -> Iterator[Callable[[], Pair]]:
+def _read_parallel_files(source: str, target: str) -> Iterator[Callable[[], Pair]]:
     """A reader for each pair of lines."""
-    rows = zip_longest(lines_of(source), lines_of(target))
+    rows = zip_longest(read_lines(source), read_lines(target))
     for before, (src, trg) in enumerate(rows):
         if src is None or trg is None:
             longer, shorter = (source, target) if trg is None else (target, source)
             counts = f"{longer} has {before + 1 + sum(1 for _ in rows)} lines but {shorter} has {before}"
             raise Problem(f"{counts}; line n of one must translate line n of the other.")
-        yield partial(_joined, src, trg)
+        yield partial(_pair_lines, src, trg)
 
 
-def _joined(src: Line, trg: Line) -> Pair:
-    return Pair(from_text(src).side("text"), from_text(trg).side("text"))
+def _pair_lines(src: FileLine, trg: FileLine) -> Pair:
+    return Pair(parse_text(src).get_nonempty_text("text"), parse_text(trg).get_nonempty_text("text"))
 
 
-def _sound(
-    readers: Iterator[Callable[[], Pair]], path: str, *, skip_bad: bool, tally: Tally
+def _read_valid_pairs(
+    parsers: Iterator[Callable[[], Pair]], path: str, *, skip_bad: bool, counts: ReadCounts
 ) -> Iterator[Pair]:
     """The pairs that can be read, and a Problem if there are none."""
-    before = tally.read
-    for read in readers:
+    before = counts.num_pairs
+    for parse in parsers:
         try:
-            pair = read()
+            pair = parse()
         except LineError as bad:
             if not skip_bad:
                 raise Problem(f"{bad}; correct the line or pass --skip-bad to leave out such lines.") from bad
-            tally.skipped += 1
+            counts.num_skipped += 1
             continue
-        tally.read += 1
+        counts.num_pairs += 1
         yield pair
-    if tally.read == before:
+    if counts.num_pairs == before:
         raise Problem(
-            f"{name_of(path)} holds no pair; a line is a JSON object with src and trg, or source TAB target."
+            f"{display_name(path)} holds no pair; a line is a JSON object with src and trg, or source TAB target."
         )
 
 
-def _texts(path: str, take: Callable[[Record], T]) -> Iterator[T]:
-    """What `take` finds in each line: a text, unless the file's name or its first line say otherwise."""
-    lines = lines_of(path)
+def _read_records(path: str, extract: Callable[[Record], T]) -> Iterator[T]:
+    """What `extract` finds in each line: a text, unless the file's name or its first line say otherwise."""
+    lines = read_lines(path)
     first = next(lines, None)
     if first is None:
         return
-    parse = FORMATS.get(_suffix(path), from_json if is_record(first) else from_text)
+    parse = FORMATS.get(_format_suffix(path), parse_json if is_record(first) else parse_text)
     for line in chain([first], lines):
         try:
-            taken = take(parse(line))
+            extracted = extract(parse(line))
         except LineError as bad:
             raise Problem(f"{bad}; correct the line.") from bad
-        yield taken
+        yield extracted
 
 
-def _filled(texts: list[T], path: str) -> list[T]:
+def _require_nonempty(texts: list[T], path: str) -> list[T]:
     if not texts:
-        raise Problem(f"{name_of(path)} holds no line; there is nothing to evaluate.")
+        raise Problem(f"{display_name(path)} holds no line; there is nothing to evaluate.")
     return texts

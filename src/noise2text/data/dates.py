@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair, write_pairs
 
-__all__ = ["MONTHS", "STYLES", "dates", "days", "write_dates", "write_days"]
+__all__ = ["MONTHS", "STYLES", "make_date_splits", "make_day_splits", "write_dates", "write_days"]
 
 STYLES = (  # language and Babel pattern
     ("en", "EEEE, d MMMM y"),
@@ -36,31 +36,35 @@ STYLES = (  # language and Babel pattern
     ("es", "d 'de' MMMM 'de' y"),
 )
 FIRST, LAST = date(1900, 1, 1), date(2099, 12, 31)
-HELD_OUT = 500  # pairs in valid and in test, each of its own date
+HELD_OUT_PAIRS = 500  # pairs in valid and in test, each of its own date
 MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
 )
 
 
-def dates(pairs: int, *, seed: int) -> dict[str, list[Pair]]:
+def make_date_splits(pairs: int, *, seed: int) -> dict[str, list[Pair]]:
     """The splits "train" (of `pairs` pairs), "valid" and "test"; the same for the same seed."""
     days = (LAST - FIRST).days + 1
-    most = (days - 2 * HELD_OUT) * len(STYLES)
-    if not 1 <= pairs <= most:
-        raise Problem(f"{pairs} pairs of dates cannot be made; ask for 1 to {most}.")
+    max_pairs = (days - 2 * HELD_OUT_PAIRS) * len(STYLES)
+    if not 1 <= pairs <= max_pairs:
+        raise Problem(f"{pairs} pairs of dates cannot be made; ask for 1 to {max_pairs}.")
     generator = random.Random(f"dates {seed}")  # a text, since the numbers 1 and -1 would seed alike
     shuffled = generator.sample(range(days), days)
-    valid, test, train = shuffled[:HELD_OUT], shuffled[HELD_OUT : 2 * HELD_OUT], shuffled[2 * HELD_OUT :]
+    valid, test, train = (
+        shuffled[:HELD_OUT_PAIRS],
+        shuffled[HELD_OUT_PAIRS : 2 * HELD_OUT_PAIRS],
+        shuffled[2 * HELD_OUT_PAIRS :],
+    )
     held_out = {
-        "valid": [_pair(day, generator.randrange(len(STYLES))) for day in valid],
-        "test": [_pair(day, generator.randrange(len(STYLES))) for day in test],
+        "valid": [_date_pair(day, generator.randrange(len(STYLES))) for day in valid],
+        "test": [_date_pair(day, generator.randrange(len(STYLES))) for day in test],
     }
-    chosen = (divmod(number, len(STYLES)) for number in generator.sample(range(most), pairs))
-    return {"train": [_pair(train[place], style) for place, style in chosen], **held_out}
+    chosen = (divmod(number, len(STYLES)) for number in generator.sample(range(max_pairs), pairs))
+    return {"train": [_date_pair(train[place], style) for place, style in chosen], **held_out}
 
 
-def _pair(day: int, style: int) -> Pair:
+def _date_pair(day: int, style: int) -> Pair:
     from babel.dates import format_date
 
     locale, pattern = STYLES[style]
@@ -68,33 +72,35 @@ def _pair(day: int, style: int) -> Pair:
     return Pair(format_date(when, pattern, locale=locale).lower(), when.isoformat())
 
 
-def days(pairs: int, *, seed: int) -> dict[str, list[Pair]]:
+def make_day_splits(pairs: int, *, seed: int) -> dict[str, list[Pair]]:
     """The splits of another task: a year and any one of its days, none of which occurs twice."""
     count = (LAST - FIRST).days + 1
-    most = count - 2 * HELD_OUT
-    if not 1 <= pairs <= most:
-        raise Problem(f"{pairs} pairs of days cannot be made; ask for 1 to {most}.")
+    max_pairs = count - 2 * HELD_OUT_PAIRS
+    if not 1 <= pairs <= max_pairs:
+        raise Problem(f"{pairs} pairs of days cannot be made; ask for 1 to {max_pairs}.")
     shuffled = random.Random(f"days {seed}").sample(range(count), count)
-    chosen = [FIRST + timedelta(days=day) for day in shuffled[: pairs + 2 * HELD_OUT]]
+    chosen = [FIRST + timedelta(days=day) for day in shuffled[: pairs + 2 * HELD_OUT_PAIRS]]
     made = [Pair(str(when.year), when.isoformat()) for when in chosen]
     return {
-        "valid": made[:HELD_OUT],
-        "test": made[HELD_OUT : 2 * HELD_OUT],
-        "train": made[2 * HELD_OUT :],
+        "valid": made[:HELD_OUT_PAIRS],
+        "test": made[HELD_OUT_PAIRS : 2 * HELD_OUT_PAIRS],
+        "train": made[2 * HELD_OUT_PAIRS :],
     }
 
 
 def write_dates(out: Path, *, pairs: int, seed: int) -> None:
     """Writes train.jsonl, valid.jsonl and test.jsonl into the folder."""
-    _write(out, dates(pairs, seed=seed), write_pairs)
+    _write_splits(out, make_date_splits(pairs, seed=seed), write_pairs)
 
 
 def write_days(out: Path, *, pairs: int, seed: int) -> None:
     """Writes train.jsonl, valid.jsonl and test.jsonl, whose labels are the months."""
-    _write(out, days(pairs, seed=seed), _write_labelled)
+    _write_splits(out, make_day_splits(pairs, seed=seed), _write_month_labelled_pairs)
 
 
-def _write(out: Path, splits: dict[str, list[Pair]], write: Callable[[Path, list[Pair]], None]) -> None:
+def _write_splits(
+    out: Path, splits: dict[str, list[Pair]], write: Callable[[Path, list[Pair]], None]
+) -> None:
     files = [Path(out) / f"{name}.jsonl" for name in splits]
     try:
         Path(out).mkdir(parents=True, exist_ok=True)
@@ -110,7 +116,7 @@ def _write(out: Path, splits: dict[str, list[Pair]], write: Callable[[Path, list
         raise Problem(f"{out} cannot be written ({error}); choose another folder or make room.") from error
 
 
-def _write_labelled(path: Path, pairs: list[Pair]) -> None:
+def _write_month_labelled_pairs(path: Path, pairs: list[Pair]) -> None:
     with open(path, "w", encoding="utf-8", newline="\n") as file:
         for pair in pairs:
             label = MONTHS[date.fromisoformat(pair.trg).month - 1]

@@ -8,13 +8,22 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from noise2text.data.text_files import Line
+from noise2text.data.text_files import FileLine
 
-__all__ = ["FORMATS", "Labelled", "LineError", "Record", "from_json", "from_text", "from_tsv", "is_record"]
+__all__ = [
+    "FORMATS",
+    "LabelledText",
+    "LineError",
+    "Record",
+    "is_record",
+    "parse_json",
+    "parse_text",
+    "parse_tsv",
+]
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabelledText:
     """A text and the name of its class."""
 
     text: str
@@ -24,34 +33,34 @@ class Labelled:
 class LineError(Exception):
     """Where a line is and what is wrong with it."""
 
-    def __init__(self, line: Line, reason: str) -> None:
-        super().__init__(f"{line.place}: {reason}")
+    def __init__(self, line: FileLine, reason: str) -> None:
+        super().__init__(f"{line.location}: {reason}")
 
 
-NAMES = {"src": "the source", "trg": "the target", "text": "the text"}
+FIELD_DESCRIPTIONS = {"src": "the source", "trg": "the target", "text": "the text"}
 
 
 @dataclass(frozen=True)
 class Record:
     """The fields of a line; they are checked when asked for."""
 
-    line: Line
+    line: FileLine
     fields: dict[str, object]
 
-    def text(self, key: str) -> str:
+    def get_text(self, key: str) -> str:
         """A field that must be a string."""
         if key not in self.fields and not self.line.data.strip():
             raise LineError(self.line, "the line is empty")
         if key not in self.fields:
-            raise LineError(self.line, f'there is no field "{key}"{self._others()}')
-        return self.string(self.fields[key], key)
+            raise LineError(self.line, f'there is no field "{key}"{self._describe_other_fields()}')
+        return self.check_string(self.fields[key], key)
 
-    def _others(self) -> str:
+    def _describe_other_fields(self) -> str:
         """What the line has instead, for whoever named the fields otherwise."""
         names = ", ".join(json.dumps(name, ensure_ascii=False) for name in list(self.fields)[:4])
         return f" (there is {names})" if names and self.line.data.startswith(b"{") else ""
 
-    def string(self, value: object, key: str) -> str:
+    def check_string(self, value: object, key: str) -> str:
         """The value, if it is a text that UTF-8 can hold."""
         if not isinstance(value, str):
             raise LineError(self.line, f'"{key}" is not a string')
@@ -61,23 +70,23 @@ class Record:
             raise LineError(self.line, f'"{key}" holds half of a surrogate pair') from error
         return value
 
-    def side(self, key: str) -> str:
+    def get_nonempty_text(self, key: str) -> str:
         """A field that must also say something."""
-        text = self.text(key)
+        text = self.get_text(key)
         if not text.strip():
-            raise LineError(self.line, f"{NAMES[key]} is empty")
+            raise LineError(self.line, f"{FIELD_DESCRIPTIONS[key]} is empty")
         return text
 
-    def refs(self) -> tuple[str, ...]:
+    def get_refs(self) -> tuple[str, ...]:
         """The further references, none if the field is missing."""
         refs = self.fields.get("refs")
         if refs is None:
             return ()
         if not isinstance(refs, list):
             raise LineError(self.line, '"refs" is not a list')
-        return tuple(self.string(ref, "refs") for ref in refs)
+        return tuple(self.check_string(ref, "refs") for ref in refs)
 
-    def candidates(self) -> list[str] | None:
+    def get_candidates(self) -> list[str] | None:
         """The texts to choose from, bare or each with its "text"; none if the field is missing."""
         found = self.fields.get("candidates")
         if found is None:
@@ -85,52 +94,52 @@ class Record:
         if not isinstance(found, list):
             raise LineError(self.line, '"candidates" is not a list')
         bare = [one.get("text") if isinstance(one, dict) else one for one in found]
-        return [self.string(one, "candidates") for one in bare]
+        return [self.check_string(one, "candidates") for one in bare]
 
-    def first(self, *keys: str) -> str:
+    def get_first_text(self, *keys: str) -> str:
         """The first of the fields that is there."""
         for key in keys:
             if key in self.fields:
-                return self.text(key)
+                return self.get_text(key)
         raise LineError(self.line, f"there is no field {' or '.join(json.dumps(key) for key in keys)}")
 
-    def references(self) -> tuple[str, ...]:
+    def get_references(self) -> tuple[str, ...]:
         """The target and then the other references, or these alone if the target is among them."""
-        refs = self.refs()
+        refs = self.get_refs()
         if refs and "trg" not in self.fields:
             return refs
-        target = self.first("trg", "text")
+        target = self.get_first_text("trg", "text")
         return refs if target in refs else (target, *refs)
 
-    def labelled(self) -> Labelled:
+    def get_labelled_text(self) -> LabelledText:
         """The text, which must say something, and its label."""
         label = self.fields.get("label")
         if isinstance(label, bool) or not isinstance(label, str | int) or label == "":
             raise LineError(self.line, 'there is no "label" that is a string or a whole number')
-        return Labelled(self.side("trg" if "trg" in self.fields else "text"), str(label))
+        return LabelledText(self.get_nonempty_text("trg" if "trg" in self.fields else "text"), str(label))
 
 
-def _decoded(line: Line) -> str:
+def _decode(line: FileLine) -> str:
     try:
         return line.data.decode()
     except UnicodeDecodeError as error:
         raise LineError(line, f"byte {error.start + 1} of the line is not valid UTF-8") from error
 
 
-def from_text(line: Line) -> Record:
-    return Record(line, {"text": _decoded(line)})
+def parse_text(line: FileLine) -> Record:
+    return Record(line, {"text": _decode(line)})
 
 
-def from_tsv(line: Line) -> Record:
-    columns = _decoded(line).split("\t")
+def parse_tsv(line: FileLine) -> Record:
+    columns = _decode(line).split("\t")
     if len(columns) != 2:
         raise LineError(line, f"{len(columns) - 1} tabs, where source TAB target has one")
     return Record(line, {"src": columns[0], "trg": columns[1]})
 
 
-def from_json(line: Line) -> Record:
+def parse_json(line: FileLine) -> Record:
     """The object; a bare string is a text, and so is an empty line."""
-    text = _decoded(line)
+    text = _decode(line)
     try:
         value = json.loads(text) if text.strip() else ""
     except (ValueError, RecursionError) as error:
@@ -142,13 +151,13 @@ def from_json(line: Line) -> Record:
     return Record(line, value)
 
 
-FORMATS = {".jsonl": from_json, ".ndjson": from_json, ".tsv": from_tsv}
+FORMATS = {".jsonl": parse_json, ".ndjson": parse_json, ".tsv": parse_tsv}
 
 
-def is_record(line: Line) -> bool:
+def is_record(line: FileLine) -> bool:
     """Whether a line is a JSON object with a text in it, which nobody would want to be taken for a text."""
     known = {"src", "trg", "text", "hyp", "refs", "candidates"}
     try:
-        return not known.isdisjoint(from_json(line).fields) and line.data.startswith(b"{")
+        return not known.isdisjoint(parse_json(line).fields) and line.data.startswith(b"{")
     except LineError:
         return False

@@ -10,28 +10,28 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Rows"]
+__all__ = ["RaggedRows"]
 
 
 @dataclass(frozen=True)
-class Rows:
+class RaggedRows:
     """Token rows one after another, and how long each is."""
 
     tokens: np.ndarray  # (sum of lengths,)
     lengths: np.ndarray  # (B,)
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[int]]) -> Rows:
+    def from_lists(cls, rows: Sequence[Sequence[int]]) -> RaggedRows:
         """Lists of tokens as rows."""
         lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
         return cls(np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(lengths.sum())), lengths)
 
     @classmethod
-    def cut(cls, tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Rows:
+    def from_slices(cls, tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> RaggedRows:
         """The rows that begin at `starts` of a long array and have these lengths."""
         lengths = lengths.astype(np.int64)
-        skip = np.repeat(starts - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths)
-        return cls(tokens[np.arange(int(lengths.sum())) + skip].astype(np.int64), lengths)
+        offsets = np.repeat(starts - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths)
+        return cls(tokens[np.arange(int(lengths.sum())) + offsets].astype(np.int64), lengths)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -40,7 +40,7 @@ class Rows:
         """Each row as a list."""
         return (row.tolist() for row in np.split(self.tokens, np.cumsum(self.lengths)[:-1]))
 
-    def padded(self, width: int, *, pad: int) -> tuple[Tensor, Tensor]:
+    def pad_to(self, width: int, *, pad: int) -> tuple[Tensor, Tensor]:
         """One (B, width) tensor filled up with `pad`, and the mask of what was filled; wider if need be."""
         width = max(width, int(self.lengths.max()))
         padding = np.arange(width) >= self.lengths[:, None]

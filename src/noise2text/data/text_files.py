@@ -15,15 +15,15 @@ from typing import BinaryIO, cast
 
 from noise2text.core.errors import Problem
 
-__all__ = ["Line", "check_file", "lines_of", "name_of", "parts_of"]
+__all__ = ["FileLine", "check_file", "display_name", "read_lines", "split_corpus_path"]
 
 
-def name_of(path: str) -> str:
+def display_name(path: str) -> str:
     """What messages call the file."""
     return "standard input" if path == "-" else path
 
 
-def parts_of(path: str) -> list[str]:
+def split_corpus_path(path: str) -> list[str]:
     """The one or two files of a corpus; a comma in the name of a file that exists joins nothing."""
     if "," not in path or os.path.exists(path):
         return [path]
@@ -43,7 +43,7 @@ def check_file(path: str) -> None:
         raise Problem(f"{path!r} is a folder; name a .jsonl, .tsv or text file in it.")
 
 
-def _open(path: str) -> BinaryIO:
+def _open_binary(path: str) -> BinaryIO:
     if path == "-" and sys.stdin is None:
         raise Problem("There is no standard input to read; name a file instead of -.")
     if path == "-":
@@ -52,26 +52,26 @@ def _open(path: str) -> BinaryIO:
 
 
 @dataclass(frozen=True)
-class Line:
+class FileLine:
     """A line without its end, and where it was read."""
 
-    place: str
+    location: str
     data: bytes
 
 
-def lines_of(path: str) -> Iterator[Line]:
+def read_lines(path: str) -> Iterator[FileLine]:
     """The lines of a file; a byte-order mark at its start is dropped."""
     number = 0
     try:
-        file = _open(path)
+        file = _open_binary(path)
         try:
             for number, data in enumerate(file, 1):  # binary files are split at \n alone
                 data = data.removesuffix(b"\n").removesuffix(b"\r")
                 data = data.removeprefix(b"\xef\xbb\xbf") if number == 1 else data
-                yield Line(f"{name_of(path)}, line {number}", data)
+                yield FileLine(f"{display_name(path)}, line {number}", data)
         finally:
             if path != "-":
                 file.close()
     except (OSError, EOFError, zlib.error) as error:
-        where = f"{name_of(path)} cannot be read beyond line {number}"
+        where = f"{display_name(path)} cannot be read beyond line {number}"
         raise Problem(f"{where} ({error}); check that the file is whole and that you may read it.") from error

@@ -23,21 +23,21 @@ from typing import BinaryIO
 import numpy as np
 
 from noise2text.core.errors import Problem
-from noise2text.data.corpus import Pair, Tally
-from noise2text.data.ragged import Rows
+from noise2text.data.corpus import Pair, ReadCounts
+from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 
-__all__ = ["Prepared", "Report", "prepare"]
+__all__ = ["PreparationReport", "TokenStore", "prepare"]
 
 VERSION = 1
-CHUNK = 4096  # pairs that are encoded at once
+CHUNK_SIZE = 4096  # pairs that are encoded at once
 DTYPES = ("<u2", "<u4")
-TOKENS, INDEX, ABOUT = "tokens.bin", "index.npy", "prepared.json"
-PARTIAL = ".partial"
+TOKENS_FILE, INDEX_FILE, METADATA_FILE = "tokens.bin", "index.npy", "prepared.json"
+PARTIAL_SUFFIX = ".partial"
 
 
 @dataclass(frozen=True)
-class Report:
+class PreparationReport:
     """What preparing did: pairs kept, lines left out, and sides that were cut to their limit."""
 
     pairs: int
@@ -46,11 +46,11 @@ class Report:
     truncated_targets: int
 
 
-class Prepared:
+class TokenStore:
     """A prepared corpus; only the lengths and starts of its pairs are in memory."""
 
     def __init__(
-        self, tokens: np.ndarray, lengths: np.ndarray, report: Report, *, limits: tuple[int, int]
+        self, tokens: np.ndarray, lengths: np.ndarray, report: PreparationReport, *, limits: tuple[int, int]
     ) -> None:
         self.lengths = lengths  # (N, 2) int32
         self.report = report
@@ -62,34 +62,36 @@ class Prepared:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def pairs(self, numbers: np.ndarray) -> tuple[Rows, Rows]:
+    def get_pairs(self, indices: np.ndarray) -> tuple[RaggedRows, RaggedRows]:
         """The sources and the targets of the pairs with these numbers."""
-        sources, targets = self.lengths[numbers].T
-        starts = self._starts[numbers]
-        return Rows.cut(self._tokens, starts, sources), Rows.cut(self._tokens, starts + sources, targets)
+        sources, targets = self.lengths[indices].T
+        starts = self._starts[indices]
+        return RaggedRows.from_slices(self._tokens, starts, sources), RaggedRows.from_slices(
+            self._tokens, starts + sources, targets
+        )
 
     @classmethod
-    def open(cls, folder: Path, *, tokenizer: Tokenizer | None = None) -> Prepared:
+    def load(cls, folder: Path, *, tokenizer: Tokenizer | None = None) -> TokenStore:
         """The corpus in a folder; given a tokenizer, only if that is the one it was prepared with."""
         folder = Path(folder)
-        about = _about(folder)
-        if tokenizer is not None and about["tokenizer"] != tokenizer.fingerprint:
+        metadata = _read_metadata(folder)
+        if tokenizer is not None and metadata["tokenizer"] != tokenizer.fingerprint:
             raise Problem(
                 f"{folder} was prepared with another tokenizer; prepare the corpus again with this one."
             )
         try:
-            lengths = np.load(folder / INDEX, allow_pickle=False)
-            if lengths.dtype != np.int32 or lengths.shape != (about["report"]["pairs"], 2):
-                raise ValueError(f"{INDEX} does not fit {ABOUT}")
-            if lengths.min(initial=1) < 1 or about["dtype"] not in DTYPES:
-                raise ValueError(f"{INDEX} or {ABOUT} was altered")
-            dtype = np.dtype(about["dtype"])
-            size = (folder / TOKENS).stat().st_size
+            lengths = np.load(folder / INDEX_FILE, allow_pickle=False)
+            if lengths.dtype != np.int32 or lengths.shape != (metadata["report"]["pairs"], 2):
+                raise ValueError(f"{INDEX_FILE} does not fit {METADATA_FILE}")
+            if lengths.min(initial=1) < 1 or metadata["dtype"] not in DTYPES:
+                raise ValueError(f"{INDEX_FILE} or {METADATA_FILE} was altered")
+            dtype = np.dtype(metadata["dtype"])
+            size = (folder / TOKENS_FILE).stat().st_size
             if size != int(lengths.sum(dtype=np.int64)) * dtype.itemsize:
-                raise ValueError(f"{TOKENS} has {size} bytes, which does not fit {INDEX}")
-            tokens = np.memmap(folder / TOKENS, dtype=dtype, mode="r").view(np.ndarray)
-            limits = (int(about["max_source"]), int(about["max_target"]))
-            return cls(tokens, lengths, Report(**about["report"]), limits=limits)
+                raise ValueError(f"{TOKENS_FILE} has {size} bytes, which does not fit {INDEX_FILE}")
+            tokens = np.memmap(folder / TOKENS_FILE, dtype=dtype, mode="r").view(np.ndarray)
+            limits = (int(metadata["max_source"]), int(metadata["max_target"]))
+            return cls(tokens, lengths, PreparationReport(**metadata["report"]), limits=limits)
         except (OSError, EOFError, ValueError, TypeError, KeyError) as error:
             raise Problem(
                 f"The prepared corpus in {folder} is damaged ({error}); prepare it again."
@@ -103,29 +105,31 @@ def prepare(
     *,
     max_source: int,
     max_target: int,
-    tally: Tally | None = None,
-) -> Prepared:
+    counts: ReadCounts | None = None,
+) -> TokenStore:
     """The pairs as tokens in `folder`: cut to the limits, left out if a side has no tokens, all counted.
 
-    `tally` is what the reader of the pairs counts in; the lines that it skips meanwhile are in the report.
+    `counts` is what the reader of the pairs counts in; the lines that it skips meanwhile are in the report.
     """
     if max_source < 1 or max_target < 1:
         raise Problem(f"The limits are {max_source} and {max_target} tokens; both must be at least 1.")
     folder = Path(folder)
-    skipped_before = tally.skipped if tally else 0
+    skipped_before = counts.num_skipped if counts else 0
     dtype = np.dtype(DTYPES[len(tokenizer) > 1 << 16])
     limits = (max_source, max_target)
-    with _writing(folder):
-        with open(_partial(folder, TOKENS), "wb") as file:
-            lengths, report = _encode(pairs, tokenizer, file, dtype=dtype, limits=limits)
-        report = replace(report, skipped=report.skipped + (tally.skipped - skipped_before if tally else 0))
+    with _removing_partial_files(folder):
+        with open(_partial_path(folder, TOKENS_FILE), "wb") as file:
+            lengths, report = _write_tokens(pairs, tokenizer, file, dtype=dtype, limits=limits)
+        report = replace(
+            report, skipped=report.skipped + (counts.num_skipped - skipped_before if counts else 0)
+        )
         if not len(lengths):
             raise Problem(
                 f"None of {report.skipped} pairs has tokens on both sides; check the corpus and tokenizer."
             )
-        with open(_partial(folder, INDEX), "wb") as file:
+        with open(_partial_path(folder, INDEX_FILE), "wb") as file:
             np.save(file, lengths)
-        about = {
+        metadata = {
             "format": "noise2text.prepared",
             "version": VERSION,
             "dtype": dtype.str,
@@ -134,46 +138,50 @@ def prepare(
             "report": asdict(report),
             "tokenizer": tokenizer.fingerprint,
         }
-        _partial(folder, ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-        _publish(folder)
-    return Prepared.open(folder)
+        _partial_path(folder, METADATA_FILE).write_text(
+            json.dumps(metadata, indent=2) + "\n", encoding="utf-8"
+        )
+        _rename_partial_files(folder)
+    return TokenStore.load(folder)
 
 
-def _encode(
+def _write_tokens(
     pairs: Iterable[Pair], tokenizer: Tokenizer, file: BinaryIO, *, dtype: np.dtype, limits: tuple[int, int]
-) -> tuple[np.ndarray, Report]:
+) -> tuple[np.ndarray, PreparationReport]:
     """The lengths of the pairs, whose tokens are written to the file, and what was counted on the way."""
     index = [np.empty((0, 2), dtype=np.int32)]
     skipped = 0
     truncated = np.zeros(2, dtype=np.int64)
     for chunk in _chunks(pairs):
         sides = tokenizer.encode([pair.src for pair in chunk]), tokenizer.encode([pair.trg for pair in chunk])
-        kept = [both for both in zip(*sides, strict=True) if all(both)]
-        cut = [side[:limit] for both in kept for side, limit in zip(both, limits, strict=True)]
-        full = np.array([len(side) for both in kept for side in both], dtype=np.int32).reshape(-1, 2)
-        np.fromiter(chain.from_iterable(cut), dtype=dtype).tofile(file)
+        nonempty = [both for both in zip(*sides, strict=True) if all(both)]
+        truncated_sides = [
+            side[:limit] for both in nonempty for side, limit in zip(both, limits, strict=True)
+        ]
+        full = np.array([len(side) for both in nonempty for side in both], dtype=np.int32).reshape(-1, 2)
+        np.fromiter(chain.from_iterable(truncated_sides), dtype=dtype).tofile(file)
         index.append(np.minimum(full, np.array(limits)).astype(np.int32))
-        skipped += len(chunk) - len(kept)
+        skipped += len(chunk) - len(nonempty)
         truncated += (full > np.array(limits)).sum(axis=0)
     lengths = np.concatenate(index)
-    return lengths, Report(len(lengths), skipped, int(truncated[0]), int(truncated[1]))
+    return lengths, PreparationReport(len(lengths), skipped, int(truncated[0]), int(truncated[1]))
 
 
 def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
     iterator = iter(pairs)
-    while chunk := list(islice(iterator, CHUNK)):
+    while chunk := list(islice(iterator, CHUNK_SIZE)):
         yield chunk
 
 
 # The folder
 
 
-def _partial(folder: Path, name: str) -> Path:
-    return folder / (name + PARTIAL)
+def _partial_path(folder: Path, name: str) -> Path:
+    return folder / (name + PARTIAL_SUFFIX)
 
 
 @contextmanager
-def _writing(folder: Path) -> Iterator[None]:
+def _removing_partial_files(folder: Path) -> Iterator[None]:
     """Leaves no partial file behind, and makes a full disk or a forbidden folder a Problem."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -181,29 +189,35 @@ def _writing(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise Problem(f"{folder} cannot be written ({error}); choose another folder or make room.") from error
     finally:
-        for name in (TOKENS, INDEX, ABOUT):
-            if _partial(folder, name).is_file():
-                _partial(folder, name).unlink()
+        for name in (TOKENS_FILE, INDEX_FILE, METADATA_FILE):
+            if _partial_path(folder, name).is_file():
+                _partial_path(folder, name).unlink()
 
 
-def _publish(folder: Path) -> None:
+def _rename_partial_files(folder: Path) -> None:
     """Gives the partial files their names; an older prepared.json goes first, lest a mixture look whole."""
-    (folder / ABOUT).unlink(missing_ok=True)
-    for name in (TOKENS, INDEX, ABOUT):
-        os.replace(_partial(folder, name), folder / name)
+    (folder / METADATA_FILE).unlink(missing_ok=True)
+    for name in (TOKENS_FILE, INDEX_FILE, METADATA_FILE):
+        os.replace(_partial_path(folder, name), folder / name)
 
 
-def _about(folder: Path) -> dict:
+def _read_metadata(folder: Path) -> dict:
     """What prepared.json says, if this version wrote it."""
     try:
-        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        metadata = json.loads((folder / METADATA_FILE).read_text(encoding="utf-8"))
     except OSError as error:
         raise Problem(
             f"There is no finished prepared corpus in {folder}; run `noise2text prepare`."
         ) from error
     except ValueError as error:
-        raise Problem(f"{folder / ABOUT} is damaged ({error}); prepare the corpus again.") from error
-    known = isinstance(about, dict) and about.get("format") == "noise2text.prepared"
-    if not known or about.get("version") != VERSION or not {"tokenizer", "report", "dtype"} <= about.keys():
-        raise Problem(f"{folder / ABOUT} is not of this version of noise2text; prepare the corpus again.")
-    return about
+        raise Problem(f"{folder / METADATA_FILE} is damaged ({error}); prepare the corpus again.") from error
+    known = isinstance(metadata, dict) and metadata.get("format") == "noise2text.prepared"
+    if (
+        not known
+        or metadata.get("version") != VERSION
+        or not {"tokenizer", "report", "dtype"} <= metadata.keys()
+    ):
+        raise Problem(
+            f"{folder / METADATA_FILE} is not of this version of noise2text; prepare the corpus again."
+        )
+    return metadata

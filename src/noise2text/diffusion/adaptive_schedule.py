@@ -25,68 +25,70 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from noise2text.diffusion.schedules import Schedule
-from noise2text.nn.denoiser import Level
+from noise2text.nn.denoiser import NoiseLevel
 
-__all__ = ["Adaptive"]
+__all__ = ["AdaptiveSchedule"]
 
-RISE = 1e-5  # the least difference of two neighbouring knots' losses
+MIN_RISE = 1e-5  # the least difference of two neighbouring knots' losses
 
 
-class Adaptive(Schedule):
+class AdaptiveSchedule(Schedule):
     """A table of ᾱ, a row a time and a column a position, that is refitted to the losses it observes."""
 
-    def __init__(self, start: Schedule, positions: int, *, stride: int = 20, least: int = 100) -> None:
-        """Begins as `start` everywhere; `stride` is K, `least` the losses that a bin needs before a refit."""
+    def __init__(self, start: Schedule, positions: int, *, bin_size: int = 20, min_count: int = 100) -> None:
+        """Begins as `start` everywhere; `bin_size` is K, `min_count` the losses that a bin needs before a refit."""
         super().__init__(start.steps)
-        if start.steps % stride or start.steps < 2 * stride:
-            raise ValueError(f"{start.steps} steps are not two or more whole bins of {stride}")
-        self.stride, self.least = stride, least
+        if start.steps % bin_size or start.steps < 2 * bin_size:
+            raise ValueError(f"{start.steps} steps are not two or more whole bins of {bin_size}")
+        self.bin_size, self.min_count = bin_size, min_count
         curve = start.alpha_bar(torch.linspace(0, 1, self.steps + 1, dtype=torch.float64))
-        bins = self.steps // stride
-        self.register_buffer("table", curve[:, None].repeat(1, positions))  # (T + 1, positions)
-        self.register_buffer("sums", torch.zeros(bins, positions, dtype=torch.float64))
+        bins = self.steps // bin_size
+        self.register_buffer("alpha_bars", curve[:, None].repeat(1, positions))  # (T + 1, positions)
+        self.register_buffer("loss_sums", torch.zeros(bins, positions, dtype=torch.float64))
         self.register_buffer("counts", torch.zeros(bins, positions, dtype=torch.float64))
 
-    table: Tensor
-    sums: Tensor
+    alpha_bars: Tensor
+    loss_sums: Tensor
     counts: Tensor
 
     def alpha_bar(self, t: Tensor) -> Tensor:
         """ᾱ at the times t (B,), a column a position, on straight lines between the table's rows."""
         row = (t.double() * self.steps).clamp(0, self.steps)
         before = row.floor().clamp(max=self.steps - 1).long()
-        return torch.lerp(self.table[before], self.table[before + 1], (row - before)[:, None])
+        return torch.lerp(self.alpha_bars[before], self.alpha_bars[before + 1], (row - before)[:, None])
 
-    def forward(self, t: Tensor, length: int) -> Level:
+    def forward(self, t: Tensor, length: int) -> NoiseLevel:
         """The level of each row at its time t (B,), for each of the first `length` positions."""
         return self.level(self.alpha_bar(t)[:, :length], t[:, None])
 
     @torch.no_grad()
     def observe(self, t: Tensor, losses: Tensor, mask: Tensor) -> None:
         """Take note of the losses (B, L) of rows at the times t, where the mask is true."""
-        bins = ((t * self.steps).round().long() - 1).clamp(min=0) // self.stride
+        bins = ((t * self.steps).round().long() - 1).clamp(min=0) // self.bin_size
         # A matrix product, not scattered additions: on a GPU their order, and so their sum, would vary.
-        member = one_hot(bins, len(self.sums)).double().T  # (bins, B)
+        member = one_hot(bins, len(self.loss_sums)).double().T  # (bins, B)
         length = losses.shape[1]
-        self.sums[:, :length] += member @ torch.where(mask, losses, 0).double()
+        self.loss_sums[:, :length] += member @ torch.where(mask, losses, 0).double()
         self.counts[:, :length] += member @ mask.double()
 
     @torch.no_grad()
     def refit(self) -> Tensor:
         """Adapt the positions that have seen enough, which are returned, and forget their losses."""
-        ready = (self.counts >= self.least).all(0)  # (positions,)
-        table, sums, counts = (each.cpu().numpy() for each in (self.table, self.sums, self.counts))
+        ready = (self.counts >= self.min_count).all(0)  # (positions,)
+        alpha_bars, loss_sums, counts = (
+            each.cpu().numpy() for each in (self.alpha_bars, self.loss_sums, self.counts)
+        )
         for position in ready.nonzero().flatten().tolist():
-            curve = _straightened(table[1:, position], sums[:, position], counts[:, position])
-            self.table[1:, position] = torch.from_numpy(curve).to(self.table)
-        self.sums[:, ready] = 0
+            curve = _linearize_losses(alpha_bars[1:, position], loss_sums[:, position], counts[:, position])
+            self.alpha_bars[1:, position] = torch.from_numpy(curve).to(self.alpha_bars)
+        self.loss_sums[:, ready] = 0
         self.counts[:, ready] = 0
         return ready
 
     @torch.no_grad()
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Drop all losses observed so far."""
-        self.sums.zero_()
+        self.loss_sums.zero_()
         self.counts.zero_()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
@@ -100,24 +102,24 @@ class Adaptive(Schedule):
         return self
 
 
-def _straightened(curve: np.ndarray, sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def _linearize_losses(curve: np.ndarray, loss_sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """ᾱ at the times 1/T … 1 with which the losses of the bins are a line; `curve` where they never rise."""
-    pools = _pooled(sums, counts)
+    pools = _pool_violators(loss_sums, counts)
     if len(pools) == 1:
         return curve
-    levels = curve.reshape(len(sums), -1).mean(1)
+    levels = curve.reshape(len(loss_sums), -1).mean(1)
     x = np.array([pool.mean for pool in pools])
     y = np.array([levels[pool.first : pool.end].mean() for pool in pools])
     middle = np.array([(pool.first + pool.end) / 2 for pool in pools])
     slope = np.diff(x) / np.diff(middle)  # by the bin
     low = x[0] - slope[0] * middle[0]
-    high = x[-1] + slope[-1] * (len(sums) - middle[-1])
+    high = x[-1] + slope[-1] * (len(loss_sums) - middle[-1])
     knots, values = np.concatenate([[low], x, [high]]), np.concatenate([curve[:1], y, curve[-1:]])
     return np.interp(np.linspace(low, high, len(curve)), knots, values)
 
 
 @dataclass(frozen=True)
-class _Pool:
+class _PooledBins:
     """The bins from `first` to before `end`, with all their losses."""
 
     first: int
@@ -129,16 +131,16 @@ class _Pool:
     def mean(self) -> float:
         return self.total / self.count
 
-    def __add__(self, later: _Pool) -> _Pool:
-        return _Pool(self.first, later.end, self.total + later.total, self.count + later.count)
+    def __add__(self, later: _PooledBins) -> _PooledBins:
+        return _PooledBins(self.first, later.end, self.total + later.total, self.count + later.count)
 
 
-def _pooled(sums: np.ndarray, counts: np.ndarray) -> list[_Pool]:
+def _pool_violators(loss_sums: np.ndarray, counts: np.ndarray) -> list[_PooledBins]:
     """The bins, those pooled whose mean losses do not rise by RISE from one to the next."""
-    pools: list[_Pool] = []
-    for place, (total, count) in enumerate(zip(sums, counts, strict=True)):
-        pools.append(_Pool(place, place + 1, float(total), float(count)))
-        while len(pools) > 1 and pools[-1].mean < pools[-2].mean + RISE:
+    pools: list[_PooledBins] = []
+    for place, (total, count) in enumerate(zip(loss_sums, counts, strict=True)):
+        pools.append(_PooledBins(place, place + 1, float(total), float(count)))
+        while len(pools) > 1 and pools[-1].mean < pools[-2].mean + MIN_RISE:
             last = pools.pop()
             pools[-1] += last
     return pools

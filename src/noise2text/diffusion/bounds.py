@@ -33,15 +33,15 @@ def posterior(
     alpha_bar: Tensor, previous_alpha_bar: Tensor, z_t: Tensor, z0: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The mean and the variance of z_{t−1} given z_t and z₀."""
-    alpha, beta = step(alpha_bar, previous_alpha_bar)
-    on_z_t = alpha.sqrt() * (1 - previous_alpha_bar) / (1 - alpha_bar)
+    alpha, beta = alpha_and_beta(alpha_bar, previous_alpha_bar)
+    z_t_weight = alpha.sqrt() * (1 - previous_alpha_bar) / (1 - alpha_bar)
     on_z0 = previous_alpha_bar.sqrt() * beta / (1 - alpha_bar)
-    return on_z_t * z_t + on_z0 * z0, beta * (1 - previous_alpha_bar) / (1 - alpha_bar)
+    return z_t_weight * z_t + on_z0 * z0, beta * (1 - previous_alpha_bar) / (1 - alpha_bar)
 
 
 def mean_weight(alpha_bar: Tensor, previous_alpha_bar: Tensor) -> Tensor:
     """What turns ‖μ̂ − μ‖² into the KL divergence of step t."""
-    _, beta = step(alpha_bar, previous_alpha_bar)
+    _, beta = alpha_and_beta(alpha_bar, previous_alpha_bar)
     return (1 - alpha_bar) / (2 * (1 - previous_alpha_bar) * beta)
 
 
@@ -52,10 +52,10 @@ def z0_weight(alpha_bar: Tensor, previous_alpha_bar: Tensor) -> Tensor:
 
 def noise_weight(alpha_bar: Tensor, previous_alpha_bar: Tensor) -> Tensor:
     """What turns ‖ε̂ − ε‖² into the KL divergence of step t."""
-    alpha, beta = step(alpha_bar, previous_alpha_bar)
+    alpha, beta = alpha_and_beta(alpha_bar, previous_alpha_bar)
     return beta / (2 * (1 - previous_alpha_bar) * alpha)
 
 
-def step(alpha_bar: Tensor, previous_alpha_bar: Tensor) -> tuple[Tensor, Tensor]:
+def alpha_and_beta(alpha_bar: Tensor, previous_alpha_bar: Tensor) -> tuple[Tensor, Tensor]:
     """α_t and β_t = 1 − α_t, the latter without cancellation."""
     return alpha_bar / previous_alpha_bar, (previous_alpha_bar - alpha_bar) / previous_alpha_bar

@@ -16,59 +16,81 @@ import torch
 from torch import Tensor
 
 from noise2text.data.layouts.canvas import Canvas, Layout, Source
-from noise2text.nn.denoiser import Denoiser, Estimate, Held, Level, Memory, Wrapped
+from noise2text.nn.denoiser import Constraint, Denoiser, DenoiserWrapper, EncoderOutput, Estimate, NoiseLevel
 
-__all__ = ["Guided", "TwinHeld", "TwinMemory"]
+__all__ = ["ClassifierFreeDenoiser", "PairedConstraint", "PairedEncoderOutput"]
 
 
 @dataclass(frozen=True)
-class TwinMemory(Memory):
+class PairedEncoderOutput(EncoderOutput):
     """What is kept of the sources, and the same twice: with them, then without."""
 
-    both: Memory
+    paired: EncoderOutput
 
 
 @dataclass(frozen=True)
-class TwinHeld(Held):
+class PairedConstraint(Constraint):
     """What is given, and the same twice: with the source, then without."""
 
-    both: Held
+    paired: Constraint
 
 
-class Guided(Wrapped):
-    """A denoiser that exaggerates what the source changes; `weight` is w."""
+class ClassifierFreeDenoiser(DenoiserWrapper):
+    """A denoiser that exaggerates what the source changes; `guidance_weight` is w."""
 
-    def __init__(self, denoiser: Denoiser, layout: Layout, weight: float) -> None:
+    def __init__(self, denoiser: Denoiser, layout: Layout, guidance_weight: float) -> None:
         super().__init__(denoiser)
-        self.layout, self.weight = layout, weight
+        self.layout, self.guidance_weight = layout, guidance_weight
 
-    def read(self, source: Source) -> TwinMemory:
-        plain, blank = self.denoiser.read(source), self.denoiser.read(self.layout.silent(source))
-        both = Memory(
-            states=torch.cat([plain.states, blank.states]),
-            padding=torch.cat([plain.padding, blank.padding]),
-            keys=torch.cat([plain.keys, blank.keys], 1),  # a layer comes before a sentence
-            values=torch.cat([plain.values, blank.values], 1),
+    def encode(self, source: Source) -> PairedEncoderOutput:
+        plain, without_source = (
+            self.denoiser.encode(source),
+            self.denoiser.encode(self.layout.empty_source(source)),
         )
-        return TwinMemory(plain.states, plain.padding, plain.keys, plain.values, both)
+        paired = EncoderOutput(
+            states=torch.cat([plain.states, without_source.states]),
+            padding=torch.cat([plain.padding, without_source.padding]),
+            keys=torch.cat([plain.keys, without_source.keys], 1),  # a layer comes before a sentence
+            values=torch.cat([plain.values, without_source.values], 1),
+        )
+        return PairedEncoderOutput(plain.states, plain.padding, plain.keys, plain.values, paired)
 
-    def hold(self, canvas: Canvas) -> TwinHeld:
-        plain, blank = self.denoiser.hold(canvas), self.denoiser.hold(self.layout.blank(canvas))
-        names = [field.name for field in fields(Held)]
-        both = Held(*(torch.cat([getattr(plain, name), getattr(blank, name)]) for name in names))
-        return TwinHeld(plain.given, plain.frozen, plain.padding, both)
+    def constrain(self, canvas: Canvas) -> PairedConstraint:
+        plain, without_source = (
+            self.denoiser.constrain(canvas),
+            self.denoiser.constrain(self.layout.without_source(canvas)),
+        )
+        names = [field.name for field in fields(Constraint)]
+        paired = Constraint(
+            *(torch.cat([getattr(plain, name), getattr(without_source, name)]) for name in names)
+        )
+        return PairedConstraint(plain.given, plain.frozen, plain.padding, paired)
 
-    def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
-        if not isinstance(memory, TwinMemory) or not isinstance(held, TwinHeld):
+    def forward(
+        self,
+        z: Tensor,
+        level: NoiseLevel,
+        encoded: EncoderOutput,
+        constraint: Constraint,
+        self_condition: Tensor | None,
+    ) -> Estimate:
+        if not isinstance(encoded, PairedEncoderOutput) or not isinstance(constraint, PairedConstraint):
             raise TypeError("a guided denoiser takes what its own read and hold made")
-        ticks = None if level.ticks is None else _twice(level.ticks)
-        twice = Level(_twice(level.alpha), _twice(level.sigma), _twice(level.clock), ticks)
-        guesses = None if guess is None else torch.cat([guess, guess])
-        made: Estimate = self.denoiser(torch.cat([z, z]), twice, memory.both, held.both, guesses)
-        (plain, blank), hidden = made.mean.chunk(2), made.hidden.chunk(2)[0]
-        return Estimate((1 + self.weight) * plain - self.weight * blank, hidden)
+        time_embedding = None if level.time_embedding is None else _repeat_batch(level.time_embedding)
+        twice = NoiseLevel(
+            _repeat_batch(level.alpha),
+            _repeat_batch(level.sigma),
+            _repeat_batch(level.timestep),
+            time_embedding,
+        )
+        self_conditions = None if self_condition is None else torch.cat([self_condition, self_condition])
+        made: Estimate = self.denoiser(
+            torch.cat([z, z]), twice, encoded.paired, constraint.paired, self_conditions
+        )
+        (plain, without_source), hidden = made.z0.chunk(2), made.hidden.chunk(2)[0]
+        return Estimate((1 + self.guidance_weight) * plain - self.guidance_weight * without_source, hidden)
 
 
-def _twice(value: Tensor) -> Tensor:
+def _repeat_batch(value: Tensor) -> Tensor:
     """The rows of a level twice; a level of one row is every row's."""
     return value if len(value) == 1 else torch.cat([value, value])

@@ -16,45 +16,47 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from noise2text.diffusion.sampler import Landing, Steer
+from noise2text.diffusion.sampler import Guide, Proposal
 
-__all__ = ["Guidance"]
+__all__ = ["ClassifierGuidance"]
 
 
 @dataclass(frozen=True)
-class Guidance:
+class ClassifierGuidance:
     """A classifier and the class that it steers to."""
 
     classifier: nn.Module  # (z, clock, where) → scores of every class
-    wanted: int
+    target_class: int
     steps: int = 3
-    rate: float = 0.1
+    lr: float = 0.1
     fluency: float = 0.01  # λ
 
-    def over(self, where: Tensor) -> Steer:
+    def for_positions(self, where: Tensor) -> Guide:
         """Steers the texts that stand at `where` (B, L) on the canvas."""
 
-        def steer(landing: Landing) -> Tensor:
+        def guide(proposal: Proposal) -> Tensor:
             # Decoding is in inference mode, whose tensors have no gradients: work on copies, outside of it.
             with torch.inference_mode(False), torch.enable_grad():
-                return self._climb(landing.copy(), where.clone())
+                return self._optimize(proposal.copy(), where.clone())
 
-        return steer
+        return guide
 
-    def _climb(self, landing: Landing, where: Tensor) -> Tensor:
-        z = nn.Parameter(landing.z.clone())  # Adagrad writes in place
-        adagrad = torch.optim.Adagrad([z], lr=self.rate)
+    def _optimize(self, proposal: Proposal, where: Tensor) -> Tensor:
+        z = nn.Parameter(proposal.z.clone())  # Adagrad writes in place
+        adagrad = torch.optim.Adagrad([z], lr=self.lr)
         for _ in range(self.steps):
-            (slope,) = torch.autograd.grad(-self._height(z, landing, where), [z])
-            z.grad = slope
+            (gradient,) = torch.autograd.grad(-self._log_objective(z, proposal, where), [z])
+            z.grad = gradient
             adagrad.step()
-        free = landing.deviation > 0 if self.fluency else torch.ones_like(landing.deviation, dtype=torch.bool)
-        return torch.where(free, z.detach(), landing.z)  # fluent is only what was certain
+        free = proposal.std > 0 if self.fluency else torch.ones_like(proposal.std, dtype=torch.bool)
+        return torch.where(free, z.detach(), proposal.z)  # fluent is only what was certain
 
-    def _height(self, z: Tensor, landing: Landing, where: Tensor) -> Tensor:
+    def _log_objective(self, z: Tensor, proposal: Proposal, where: Tensor) -> Tensor:
         """What is climbed, summed over the rows, which do not depend on each other."""
-        wanted = self.classifier(z, landing.level.clock, where).log_softmax(-1)[:, self.wanted].sum()
+        wanted = (
+            self.classifier(z, proposal.level.timestep, where).log_softmax(-1)[:, self.target_class].sum()
+        )
         if not self.fluency:
             return wanted
-        far = (z - landing.mean) / landing.deviation.where(landing.deviation > 0, 1)
-        return wanted - self.fluency * far.square().sum() / 2
+        deviation_from_mean = (z - proposal.mean) / proposal.std.where(proposal.std > 0, 1)
+        return wanted - self.fluency * deviation_from_mean.square().sum() / 2

@@ -11,12 +11,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from noise2text.diffusion.time_samplers import Times
+from noise2text.diffusion.time_samplers import TimeSampler
 
-__all__ = ["LossAware"]
+__all__ = ["LossAwareTimes"]
 
 
-class LossAware(Times):
+class LossAwareTimes(TimeSampler):
     """Each time as often as its losses are large; what was observed is in buffers."""
 
     def __init__(self, steps: int, *, history: int = 10, uniform: float = 0.001) -> None:

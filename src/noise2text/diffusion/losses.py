@@ -22,186 +22,188 @@ import torch
 from torch import Tensor
 
 from noise2text.data.layouts.canvas import Canvas
-from noise2text.nn.denoiser import Denoiser, Estimate, Level, Memory
-from noise2text.nn.embeddings import Scores
-from noise2text.nn.length_predictor import Lengths
+from noise2text.nn.denoiser import Denoiser, EncoderOutput, Estimate, NoiseLevel
+from noise2text.nn.embeddings import LazyLogits
+from noise2text.nn.length_predictor import LengthPredictor
 
 __all__ = [
-    "Anchor",
-    "LengthNll",
-    "Mse",
-    "Nll",
-    "Prior",
-    "Rounding",
-    "Spell",
-    "Spelled",
-    "Tally",
-    "Term",
-    "Trace",
-    "everything",
-    "scored",
-    "smoothed",
-    "spell",
-    "surprises",
-    "unweighed",
+    "AnchorLoss",
+    "HasTokenNll",
+    "LengthLoss",
+    "LossInputs",
+    "LossTerm",
+    "MseLoss",
+    "NllLoss",
+    "PriorLoss",
+    "RoundingLoss",
+    "TokenLoss",
+    "TokenNllFunction",
+    "compute_token_nll",
+    "label_smoothed_nll",
+    "scored_positions",
+    "token_nll",
+    "uniform_weight",
+    "visible_positions",
 ]
 
 
-Spell = Callable[[Scores, Tensor], tuple[Tensor, Tensor]]
-"""How surprises at tokens come from scores: see `spell`."""
+TokenNllFunction = Callable[[LazyLogits, Tensor], tuple[Tensor, Tensor]]
+"""How surprises at tokens come from scores: see `compute_token_nll`."""
 
 
-def surprises(logits: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+def token_nll(logits: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
     """−log p at the tokens, and the mean of −log p over the whole vocabulary, given p's logits (…, V)."""
-    log_probabilities = logits.float().log_softmax(-1)
-    return -_picked(log_probabilities, tokens), -log_probabilities.mean(-1)
+    log_probs = logits.float().log_softmax(-1)
+    return -_gather_tokens(log_probs, tokens), -log_probs.mean(-1)
 
 
-def spell(scores: Scores, tokens: Tensor) -> tuple[Tensor, Tensor]:
+def compute_token_nll(scores: LazyLogits, tokens: Tensor) -> tuple[Tensor, Tensor]:
     """The surprise at the tokens, and its mean over the whole vocabulary, of the tokens' shape."""
-    return surprises(scores.logits(), tokens)
+    return token_nll(scores.logits(), tokens)
 
 
 @dataclass(frozen=True)
-class Trace:
+class LossInputs:
     """Everything that one pass of the denoiser over a training canvas left behind."""
 
     canvas: Canvas
     z0: Tensor  # (B, L, D)
     target: Tensor  # (B, L, D), what the estimate is to be
     estimate: Estimate
-    memory: Memory
+    encoded: EncoderOutput
     denoiser: Denoiser
-    level: Level
-    spell: Spell = spell
+    level: NoiseLevel
+    compute_token_nll: TokenNllFunction = compute_token_nll
 
     @cached_property
-    def surprises(self) -> tuple[Tensor, Tensor]:
+    def token_nll(self) -> tuple[Tensor, Tensor]:
         """The surprise after rounding ẑ₀ at the right tokens, and its mean over the vocabulary, (B, L)."""
-        return self.spell(self.denoiser.scores(self.estimate), self.canvas.tokens)
+        return self.compute_token_nll(self.denoiser.lazy_logits(self.estimate), self.canvas.tokens)
 
 
 @dataclass(frozen=True)
-class Tally:
+class TokenLoss:
     """Values and which of them count."""
 
-    value: Tensor  # (B, L) or (B, 1)
+    values: Tensor  # (B, L) or (B, 1)
     mask: Tensor  # the same shape
 
     def total(self) -> Tensor:
         """The sum of what counts."""
-        return torch.where(self.mask, self.value, 0).sum()
+        return torch.where(self.mask, self.values, 0).sum()
 
 
-class Spelled(Protocol):
+class HasTokenNll(Protocol):
     """Anything that is surprised, more or less, at each token of a canvas."""
 
     @property
-    def surprises(self) -> tuple[Tensor, Tensor]: ...
+    def token_nll(self) -> tuple[Tensor, Tensor]: ...
 
 
-class Term(Protocol):
+class LossTerm(Protocol):
     """One part of the objective."""
 
     def mask(self, canvas: Canvas) -> Tensor:
         """What the term counts."""
 
-    def value(self, trace: Trace) -> Tensor:
+    def value(self, inputs: LossInputs) -> Tensor:
         """The loss at each place, of the mask's shape."""
 
 
-def scored(canvas: Canvas) -> Tensor:
+def scored_positions(canvas: Canvas) -> Tensor:
     """What the layout scores."""
     return canvas.scored
 
 
-def everything(canvas: Canvas) -> Tensor:
+def visible_positions(canvas: Canvas) -> Tensor:
     """All positions that the networks see, given ones too."""
     return ~canvas.padding
 
 
 @dataclass(frozen=True)
-class _OverPositions:
-    over: Callable[[Canvas], Tensor] = scored
+class _PositionLoss:
+    positions: Callable[[Canvas], Tensor] = scored_positions
 
     def mask(self, canvas: Canvas) -> Tensor:
-        return self.over(canvas)
+        return self.positions(canvas)
 
 
-def smoothed(log_probabilities: Tensor, tokens: Tensor, smoothing: float) -> Tensor:
+def label_smoothed_nll(log_probs: Tensor, tokens: Tensor, smoothing: float) -> Tensor:
     """The surprise at the right tokens, a share of it spread over the whole vocabulary."""
-    spread = -log_probabilities.mean(-1)
-    return smoothing * spread - (1 - smoothing) * _picked(log_probabilities, tokens)
+    spread = -log_probs.mean(-1)
+    return smoothing * spread - (1 - smoothing) * _gather_tokens(log_probs, tokens)
 
 
-def _picked(log_probabilities: Tensor, tokens: Tensor) -> Tensor:
-    return log_probabilities.gather(-1, tokens[..., None])[..., 0]
+def _gather_tokens(log_probs: Tensor, tokens: Tensor) -> Tensor:
+    return log_probs.gather(-1, tokens[..., None])[..., 0]
 
 
-def unweighed(level: Level) -> Tensor:
+def uniform_weight(level: NoiseLevel) -> Tensor:
     """1 at every level."""
     return torch.ones_like(level.alpha)
 
 
 @dataclass(frozen=True)
-class Mse(_OverPositions):
+class MseLoss(_PositionLoss):
     """The squared error of the clean estimate; its target moves with the embeddings.
 
-    `weigh` gives a factor for each level: the signal-to-noise ratio makes it the squared error of ε.
+    `weighting` gives a factor for each level: the signal-to-noise ratio makes it the squared error of ε.
     """
 
-    weigh: Callable[[Level], Tensor] = unweighed
+    weighting: Callable[[NoiseLevel], Tensor] = uniform_weight
 
-    def value(self, trace: Trace) -> Tensor:
-        error = (trace.estimate.mean - trace.target).square().mean(-1)
-        return self.weigh(trace.level)[..., 0].to(error.dtype) * error
+    def value(self, inputs: LossInputs) -> Tensor:
+        error = (inputs.estimate.z0 - inputs.target).square().mean(-1)
+        return self.weighting(inputs.level)[..., 0].to(error.dtype) * error
 
 
 @dataclass(frozen=True)
-class Nll(_OverPositions):
+class NllLoss(_PositionLoss):
     """The surprise at the right token after rounding ẑ₀."""
 
-    def value(self, trace: Spelled) -> Tensor:
-        return trace.surprises[0]
+    def value(self, inputs: HasTokenNll) -> Tensor:
+        return inputs.token_nll[0]
 
 
 @dataclass(frozen=True)
-class Anchor(Nll):
+class AnchorLoss(NllLoss):
     """The same with label smoothing: a share is spread over the whole vocabulary."""
 
     smoothing: float = 0.1
 
-    def value(self, trace: Spelled) -> Tensor:
-        at, mean = trace.surprises
+    def value(self, inputs: HasTokenNll) -> Tensor:
+        at, mean = inputs.token_nll
         return self.smoothing * mean + (1 - self.smoothing) * at
 
 
 @dataclass(frozen=True)
-class Rounding(_OverPositions):
+class RoundingLoss(_PositionLoss):
     """The surprise at the right token after rounding z₀ itself."""
 
-    def value(self, trace: Trace) -> Tensor:
-        return trace.spell(trace.denoiser.space.scores(trace.z0), trace.canvas.tokens)[0]
+    def value(self, inputs: LossInputs) -> Tensor:
+        return inputs.compute_token_nll(
+            inputs.denoiser.embedding.lazy_logits(inputs.z0), inputs.canvas.tokens
+        )[0]
 
 
 @dataclass(frozen=True)
-class Prior(_OverPositions):
-    """The mean square of what is left of z₀ at the last time; `remains` is α there."""
+class PriorLoss(_PositionLoss):
+    """The mean square of what is left of z₀ at the last time; `final_alpha` is α there."""
 
-    remains: float = 0.0
+    final_alpha: float = 0.0
 
-    def value(self, trace: Trace) -> Tensor:
-        return (self.remains * trace.z0).square().mean(-1)
+    def value(self, inputs: LossInputs) -> Tensor:
+        return (self.final_alpha * inputs.z0).square().mean(-1)
 
 
-class LengthNll:
+class LengthLoss:
     """The surprise at the right length, one value a sentence."""
 
-    def __init__(self, lengths: Lengths) -> None:
+    def __init__(self, lengths: LengthPredictor) -> None:
         self.lengths = lengths
 
     def mask(self, canvas: Canvas) -> Tensor:
         return torch.ones_like(canvas.padding[:, :1])
 
-    def value(self, trace: Trace) -> Tensor:
-        return self.lengths.surprise(trace.memory, trace.canvas.padding)
+    def value(self, inputs: LossInputs) -> Tensor:
+        return self.lengths.nll(inputs.encoded, inputs.canvas.padding)

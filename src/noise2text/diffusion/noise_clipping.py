@@ -15,22 +15,22 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.diffusion.schedules import Schedule
-from noise2text.diffusion.time_samplers import Times
-from noise2text.nn.denoiser import Level
+from noise2text.diffusion.time_samplers import TimeSampler
+from noise2text.nn.denoiser import NoiseLevel
 
-__all__ = ["Clipped", "FixedClock", "Quadratic", "neighbour_distance"]
+__all__ = ["ClippedTimes", "ExaggeratedNoise", "QuadraticSchedule", "neighbour_distance"]
 
 BLOCK = 2**24  # about how many distances are held at once
 
 
-class Quadratic(Schedule):
+class QuadraticSchedule(Schedule):
     """σ(t) = t: the time is the noise's standard deviation, and ᾱ = 1 − t²."""
 
     def alpha_bar(self, t: Tensor) -> Tensor:
         return 1 - t.square()
 
 
-class Clipped(Times):
+class ClippedTimes(TimeSampler):
     """Uniform over the times whose noise-to-signal ratio is at least the clip's; the clip is in a buffer."""
 
     def __init__(self, schedule: Schedule, *, margin: float = 0.0) -> None:
@@ -38,34 +38,38 @@ class Clipped(Times):
         self.margin = margin
         signal = schedule.alpha_bar(torch.arange(1, self.steps + 1, dtype=torch.float64) / self.steps)
         self.register_buffer("ratios", (1 - signal) / signal, persistent=False)  # (T,), rising
-        self.register_buffer("least", torch.ones((), dtype=torch.long))
+        self.register_buffer("first_timestep", torch.ones((), dtype=torch.long))
 
     ratios: Tensor
-    least: Tensor  # the number of the first time that is drawn, from 1
+    first_timestep: Tensor  # the number of the first time that is drawn, from 1
 
     def forward(self, u: Tensor) -> tuple[Tensor, Tensor]:
         """The time at the quantile u among those that are left, and weight 1: the others are given up."""
-        left = self.steps - self.least + 1
-        return (self.least + torch.floor(u * left)) / self.steps, torch.ones_like(u, dtype=torch.float)
+        left = self.steps - self.first_timestep + 1
+        return (self.first_timestep + torch.floor(u * left)) / self.steps, torch.ones_like(
+            u, dtype=torch.float
+        )
 
     @torch.no_grad()
     def clip(self, embeddings: Tensor) -> None:
         """Move the clip to where these embeddings (V, d) want it; the last time is always left."""
         wanted = neighbour_distance(embeddings) / embeddings.shape[1] + self.margin
         first = torch.searchsorted(self.ratios, wanted.to(self.ratios).reshape(1))[0] + 1
-        self.least.copy_(first.clamp(max=self.steps))
+        self.first_timestep.copy_(first.clamp(max=self.steps))
 
 
-class FixedClock(nn.Module):
+class ExaggeratedNoise(nn.Module):
     """Another schedule, of which the network is told times from `least` to 1 instead of 0 to 1."""
 
-    def __init__(self, schedule: nn.Module, least: float) -> None:
+    def __init__(self, schedule: nn.Module, min_timestep: float) -> None:
         super().__init__()
-        self.schedule, self.least = schedule, least
+        self.schedule, self.min_timestep = schedule, min_timestep
 
-    def forward(self, t: Tensor, length: int) -> Level:
-        level: Level = self.schedule(t, length)
-        return Level(level.alpha, level.sigma, self.least + (1 - self.least) * level.clock)
+    def forward(self, t: Tensor, length: int) -> NoiseLevel:
+        level: NoiseLevel = self.schedule(t, length)
+        return NoiseLevel(
+            level.alpha, level.sigma, self.min_timestep + (1 - self.min_timestep) * level.timestep
+        )
 
 
 def neighbour_distance(embeddings: Tensor) -> Tensor:

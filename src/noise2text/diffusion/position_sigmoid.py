@@ -18,33 +18,33 @@ import torch
 from torch import Tensor
 
 from noise2text.diffusion.schedules import Schedule
-from noise2text.nn.denoiser import Level
+from noise2text.nn.denoiser import NoiseLevel
 
-__all__ = ["Staggered"]
+__all__ = ["PositionSigmoid"]
 
-CUT_OFF = 0.02  # the variance below which it falls on a line
-_LEAST = 1e-12  # ᾱ far from a position's turn: 0 has no ratio to itself, which a step needs
+MIN_VARIANCE = 0.02  # the variance below which it falls on a line
+_MIN_ALPHA_BAR = 1e-12  # ᾱ far from a position's turn: 0 has no ratio to itself, which a step needs
 
 
-class Staggered(Schedule):
+class PositionSigmoid(Schedule):
     """Position after position, from the right; what stands before the target has its first one's level."""
 
-    def __init__(self, steps: int = 2000, *, first: int, positions: int) -> None:
-        """The target's `positions` places begin at place `first` of the canvas."""
+    def __init__(self, steps: int = 2000, *, target_start: int, positions: int) -> None:
+        """The target's `positions` places begin at place `target_start` of the canvas."""
         super().__init__(steps)
-        self.first, self.positions = first, positions
+        self.target_start, self.positions = target_start, positions
 
     def alpha_bar(self, t: Tensor) -> Tensor:
         """ᾱ at the times t (B,), a column a position of the target."""
         width = 1 / (self.positions + 5)
         means = (3 + torch.arange(1, self.positions + 1, device=t.device, dtype=torch.float64)) * width
         variance = torch.special.ndtr((t.double()[:, None] - 1 + means) / width)  # 1 − Φ(x) = Φ(−x)
-        quantile = NormalDist().inv_cdf(CUT_OFF)
-        turn = (1 - means + quantile * width).clamp(min=0)  # where the variance is the cut-off
-        line = CUT_OFF * t.double()[:, None] / turn
-        return (1 - torch.where(t[:, None] < turn, line, variance)).clamp(min=_LEAST)
+        quantile = NormalDist().inv_cdf(MIN_VARIANCE)
+        linear_below = (1 - means + quantile * width).clamp(min=0)  # where the variance is the cut-off
+        line = MIN_VARIANCE * t.double()[:, None] / linear_below
+        return (1 - torch.where(t[:, None] < linear_below, line, variance)).clamp(min=_MIN_ALPHA_BAR)
 
-    def forward(self, t: Tensor, length: int) -> Level:
+    def forward(self, t: Tensor, length: int) -> NoiseLevel:
         """The level of each row at its time t (B,), for each of the first `length` places of a canvas."""
-        places = (torch.arange(length, device=t.device) - self.first).clamp(0, self.positions - 1)
+        places = (torch.arange(length, device=t.device) - self.target_start).clamp(0, self.positions - 1)
         return self.level(self.alpha_bar(t)[:, places], t[:, None])

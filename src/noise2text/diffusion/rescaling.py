@@ -29,10 +29,10 @@ from noise2text.core.errors import Problem
 from noise2text.diffusion.schedules import Rescaled, VariancePreserving
 
 __all__ = [
-    "Found",
+    "NoiseFactorSearch",
     "binary_search",
     "brute_force",
-    "degeneration",
+    "degeneration_scores",
     "find_factor",
     "random_embeddings",
     "rescale_plain",
@@ -44,7 +44,7 @@ BLOCK = 2**21  # about how many numbers an intermediate tensor holds
 
 
 @dataclass(frozen=True)
-class Found:
+class NoiseFactorSearch:
     """A rescaling factor, the degeneration score that it gives, and the score without it."""
 
     factor: float
@@ -69,7 +69,7 @@ def rescale_preserving(schedule: nn.Module, factor: float) -> nn.Module:
     return VariancePreserving(Rescaled(schedule, factor))
 
 
-def degeneration(
+def degeneration_scores(
     schedule: nn.Module, embeddings: Tensor, *, cells: int = 200, samples: int = 2000, seed: int = 0
 ) -> Tensor:
     """DGS_t at the midpoints of equal cells of (0, 1), shape (cells,); its mean is DGS.
@@ -77,28 +77,30 @@ def degeneration(
     The embeddings (V, d) are those that the noise is added to; of equal ones, each is a right answer for the
     others. All times see the same `samples` words and noises.
     """
-    return accuracies(schedule, draw_rivals(embeddings, samples, seed=seed), cells=cells)
+    return nearest_neighbour_accuracy(schedule, sample_rivals(embeddings, samples, seed=seed), cells=cells)
 
 
-def brute_force(dgs_of: Callable[[float], float], target: float, *, interval: float = 0.5) -> float:
+def brute_force(score_of_factor: Callable[[float], float], target: float, *, interval: float = 0.5) -> float:
     """The first factor of 1, 1 + interval, … whose score is at most the target (algorithm 1)."""
-    for index in range(last_index(target, interval) + 1):
-        if dgs_of(1 + index * interval) <= target:
+    for index in range(last_grid_index(target, interval) + 1):
+        if score_of_factor(1 + index * interval) <= target:
             return 1 + index * interval
-    raise unreachable(target)
+    raise unreachable_target(target)
 
 
-def binary_search(dgs_of: Callable[[float], float], target: float, *, interval: float = 0.5) -> float:
+def binary_search(
+    score_of_factor: Callable[[float], float], target: float, *, interval: float = 0.5
+) -> float:
     """What brute force returns where the score falls with the factor, found by doubling and then halving."""
-    last = last_index(target, interval)
+    last = last_grid_index(target, interval)
     low, high = -1, 0  # places on the grid: low misses the target, high is to meet it
-    while dgs_of(1 + high * interval) > target:
+    while score_of_factor(1 + high * interval) > target:
         if high == last:
-            raise unreachable(target)
+            raise unreachable_target(target)
         low, high = high, min(max(1, 2 * high), last)
     while high - low > 1:
         middle = (low + high) // 2
-        if dgs_of(1 + middle * interval) > target:
+        if score_of_factor(1 + middle * interval) > target:
             low = middle
         else:
             high = middle
@@ -116,19 +118,23 @@ def find_factor(
     cells: int = 200,
     samples: int = 2000,
     seed: int = 0,
-) -> Found:
+) -> NoiseFactorSearch:
     """The smallest factor on the grid that brings the score down to the target, with the scores."""
-    rivals = draw_rivals(embeddings, samples, seed=seed)
+    rivals = sample_rivals(embeddings, samples, seed=seed)
 
     @cache
-    def dgs_of(factor: float) -> float:
-        return accuracies(rescale(schedule, factor), rivals, cells=cells).mean().item()
+    def score_of_factor(factor: float) -> float:
+        return nearest_neighbour_accuracy(rescale(schedule, factor), rivals, cells=cells).mean().item()
 
-    factor = search(dgs_of, target, interval=interval)
-    return Found(factor, dgs_of(factor), accuracies(schedule, rivals, cells=cells).mean().item())
+    factor = search(score_of_factor, target, interval=interval)
+    return NoiseFactorSearch(
+        factor,
+        score_of_factor(factor),
+        nearest_neighbour_accuracy(schedule, rivals, cells=cells).mean().item(),
+    )
 
 
-def last_index(target: float, interval: float) -> int:
+def last_grid_index(target: float, interval: float) -> int:
     """The place of the largest factor on the grid, once the target and the interval make sense."""
     if not 0 < target < 1:
         raise Problem(f"The target degeneration score is {target:g}: give a number between 0 and 1.")
@@ -137,7 +143,7 @@ def last_index(target: float, interval: float) -> int:
     return int((LARGEST - 1) / interval)
 
 
-def unreachable(target: float) -> Problem:
+def unreachable_target(target: float) -> Problem:
     """The problem of a target below what any factor gives."""
     return Problem(
         f"No rescaling factor up to {LARGEST:g} brings the degeneration score down to {target:g}: choose a "
@@ -145,7 +151,7 @@ def unreachable(target: float) -> Problem:
     )
 
 
-def draw_rivals(embeddings: Tensor, samples: int, *, seed: int) -> list[Tensor]:
+def sample_rivals(embeddings: Tensor, samples: int, *, seed: int) -> list[Tensor]:
     """The (u, v) of the rivals of `samples` noised words, in blocks (2, S, K)."""
     if embeddings.ndim != 2 or len(embeddings) < 2 or not embeddings.isfinite().all():
         raise Problem(
@@ -159,10 +165,13 @@ def draw_rivals(embeddings: Tensor, samples: int, *, seed: int) -> list[Tensor]:
     noise = torch.randn(samples, words.shape[1], generator=generator).to(words)
     rows = row_of[drawn.to(row_of.device)]
     size = max(1, BLOCK // len(words))
-    return [outermost(reach(words, *some)) for some in zip(rows.split(size), noise.split(size), strict=True)]
+    return [
+        keep_undominated(noise_margins(words, *some))
+        for some in zip(rows.split(size), noise.split(size), strict=True)
+    ]
 
 
-def reach(words: Tensor, rows: Tensor, noise: Tensor) -> Tensor:
+def noise_margins(words: Tensor, rows: Tensor, noise: Tensor) -> Tensor:
     """The (u, v) of all words as rivals of the noised words in these rows: (2, S, V)."""
     squares = words.square().sum(1)  # (V,)
     with_word, with_noise = words[rows] @ words.T, noise @ words.T  # (S, V)
@@ -172,18 +181,18 @@ def reach(words: Tensor, rows: Tensor, noise: Tensor) -> Tensor:
     return torch.stack([u, v]) / half.clamp(min=1e-12)  # the right word's own 0/0 is 0: it is no rival
 
 
-def outermost(rivals: Tensor) -> Tensor:
+def keep_undominated(rivals: Tensor) -> Tensor:
     """The rivals (2, S, V) that no other one exceeds in both u and v: (2, S, K).
 
     K is the most that a row has; rows with fewer are filled with exceeded ones, which change nothing.
     """
     rivals = rivals.gather(2, rivals[0].argsort(1, descending=True).expand(2, -1, -1))
-    records = rivals[1] == rivals[1].cummax(1).values  # (S, V)
-    kept = records.float().topk(int(records.sum(1).max())).indices  # (S, K)
+    undominated = rivals[1] == rivals[1].cummax(1).values  # (S, V)
+    kept = undominated.float().topk(int(undominated.sum(1).max())).indices  # (S, K)
     return rivals.gather(2, kept.expand(2, -1, -1))
 
 
-def accuracies(schedule: nn.Module, rivals: list[Tensor], *, cells: int) -> Tensor:
+def nearest_neighbour_accuracy(schedule: nn.Module, rivals: list[Tensor], *, cells: int) -> Tensor:
     """The share of the noised words that have no nearer rival, at the midpoint of each cell: (cells,)."""
     t = (torch.arange(cells, dtype=torch.float64, device=rivals[0].device) + 0.5) / cells
     level = schedule(t, 1)

@@ -22,41 +22,41 @@ from itertools import islice
 import torch
 from torch import Tensor, nn
 
-from noise2text.core.devices import send
-from noise2text.core.random import gaussian
-from noise2text.nn.denoiser import Denoiser, Estimate, Held, Level, Memory
+from noise2text.core.devices import copy_to_device
+from noise2text.core.random import gaussian_noise
+from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
 
 __all__ = [
-    "Fresh",
-    "Landing",
-    "Lay",
-    "Path",
-    "Row",
-    "Spot",
-    "State",
-    "Steer",
-    "Stepper",
+    "BuildStepTable",
+    "Guide",
+    "Proposal",
+    "SampledStep",
+    "SamplerState",
+    "StepCoefficients",
+    "StepFunction",
+    "StepTable",
+    "Stochasticity",
     "ancestral",
+    "build_step_table",
     "coefficients",
+    "compute_step_table",
     "ddim",
     "eager",
-    "go",
-    "lay",
-    "pave",
-    "start",
-    "straight",
-    "strided",
-    "walk",
+    "initial_state",
+    "sample",
+    "step",
+    "strided_times",
+    "unguided",
 ]
 
-DRAWN = 1 << 16  # numbers of noise that are drawn at once, for as many steps as they last
+NOISE_BUFFER = 1 << 16  # numbers of noise that are drawn at once, for as many steps as they last
 
-Fresh = Callable[[Tensor], Tensor]
+Stochasticity = Callable[[Tensor], Tensor]
 """The share c² of the noise that is drawn afresh, given ρ."""
 
 
 @dataclass(frozen=True)
-class State:
+class SampledStep:
     """One stop on the way: the time, the canvas there, and what the denoiser made of it."""
 
     step: int
@@ -66,76 +66,76 @@ class State:
 
 
 @dataclass(frozen=True)
-class Row:
+class StepCoefficients:
     """One step of a path: its level, and the factors that lead to it."""
 
-    level: Level
-    on_z: Tensor  # (1, 1 or L, 1), as all that follow
-    on_x0: Tensor
-    on_before: Tensor
-    on_noise: Tensor
+    level: NoiseLevel
+    z_weight: Tensor  # (1, 1 or L, 1), as all that follow
+    z0_weight: Tensor
+    previous_weight: Tensor
+    noise_weight: Tensor
 
 
 @dataclass(frozen=True)
-class Path:
+class StepTable:
     """The steps of a walk; the first leads from nothing to noise."""
 
     table: Tensor  # (K, 7, 1 or L): alpha, sigma, clock, and the four factors
-    ticks: Tensor | None = None  # (K, 1, W), what the network makes of the clocks
+    time_embedding: Tensor | None = None  # (K, 1, W), what the network makes of the clocks
 
     def __len__(self) -> int:
         return len(self.table)
 
     @property
-    def parts(self) -> list[Tensor]:
+    def tensors(self) -> list[Tensor]:
         """The tensors that there are."""
-        return [self.table] if self.ticks is None else [self.table, self.ticks]
+        return [self.table] if self.time_embedding is None else [self.table, self.time_embedding]
 
-    def at(self, number: Tensor) -> Row:
+    def row(self, number: Tensor) -> StepCoefficients:
         """The row of a step whose number (1,) stays on the device."""
-        alpha, sigma, clock, *factors = self.table.index_select(0, number)[..., None].unbind(1)
-        ticks = None if self.ticks is None else self.ticks.index_select(0, number)
-        return Row(Level(alpha, sigma, clock[..., 0], ticks), *factors)
+        alpha, sigma, timestep, *factors = self.table.index_select(0, number)[..., None].unbind(1)
+        time_embedding = None if self.time_embedding is None else self.time_embedding.index_select(0, number)
+        return StepCoefficients(NoiseLevel(alpha, sigma, timestep[..., 0], time_embedding), *factors)
 
 
 @dataclass(frozen=True)
-class Spot:
+class SamplerState:
     """Where a walk is: the canvas, its estimate, and the estimate before."""
 
     z: Tensor  # (B, L, D)
     estimate: Estimate
-    before: Tensor  # (B, L, D)
+    previous: Tensor  # (B, L, D)
 
 
-Stepper = Callable[[int], Spot]
+StepFunction = Callable[[int], SamplerState]
 """Goes so many steps further down with each call."""
-Prepare = Callable[[Denoiser, Memory, Held, Tensor, Path], Stepper]
-Lay = Callable[[Denoiser, nn.Module, Tensor, int, torch.device], Path]
+PrepareSteps = Callable[[Denoiser, EncoderOutput, Constraint, Tensor, StepTable], StepFunction]
+BuildStepTable = Callable[[Denoiser, nn.Module, Tensor, int, torch.device], StepTable]
 """A denoiser's path down a schedule by the given times, for canvases of a length, on a device."""
 
 
 @dataclass(frozen=True)
-class Landing:
+class Proposal:
     """Where a step is about to land: at z ~ N(mean, deviation²), on the next level."""
 
     z: Tensor  # (B, L, D)
     mean: Tensor  # (B, L, D)
-    deviation: Tensor  # (1, 1 or L, 1)
-    level: Level
+    std: Tensor  # (1, 1 or L, 1)
+    level: NoiseLevel
 
-    def copy(self) -> Landing:
+    def copy(self) -> Proposal:
         """The same with tensors of its own."""
-        level = Level(self.level.alpha.clone(), self.level.sigma.clone(), self.level.clock.clone())
-        return Landing(self.z.clone(), self.mean.clone(), self.deviation.clone(), level)
+        level = NoiseLevel(self.level.alpha.clone(), self.level.sigma.clone(), self.level.timestep.clone())
+        return Proposal(self.z.clone(), self.mean.clone(), self.std.clone(), level)
 
 
-Steer = Callable[[Landing], Tensor]
+Guide = Callable[[Proposal], Tensor]
 """Moves a landing's z elsewhere (classifier guidance)."""
 
 
-def straight(landing: Landing) -> Tensor:
+def unguided(proposal: Proposal) -> Tensor:
     """z as it fell."""
-    return landing.z
+    return proposal.z
 
 
 def ancestral(rho: Tensor) -> Tensor:
@@ -143,68 +143,72 @@ def ancestral(rho: Tensor) -> Tensor:
     return 1 - rho
 
 
-def ddim(eta: float) -> Fresh:
+def ddim(eta: float) -> Stochasticity:
     """The fresh share of DDIM: 0 is deterministic, 1 ancestral."""
     return lambda rho: eta**2 * (1 - rho)
 
 
-def coefficients(now: Level, then: Level, fresh: Fresh = ancestral) -> tuple[Tensor, Tensor, Tensor]:
+def coefficients(
+    now: NoiseLevel, then: NoiseLevel, stochasticity: Stochasticity = ancestral
+) -> tuple[Tensor, Tensor, Tensor]:
     """The factors of z_t, ẑ₀ and fresh noise in z_s, in the levels' precision.
 
     From pure noise to pure noise, where many steps crowd at time 1, ρ is 0/0: such a step stays where it is.
     """
     ratio = (now.alpha * then.sigma) / (then.alpha * now.sigma)
     rho = torch.where(then.alpha > 0, ratio, 1).square().clamp(max=1)
-    share = fresh(rho)
-    on_z = then.sigma * (1 - share).sqrt() / now.sigma
-    return on_z, then.alpha - on_z * now.alpha, then.sigma * share.sqrt()
+    share = stochasticity(rho)
+    z_weight = then.sigma * (1 - share).sqrt() / now.sigma
+    return z_weight, then.alpha - z_weight * now.alpha, then.sigma * share.sqrt()
 
 
-def strided(steps: int, *, resolution: int, stop_early: int = 0) -> Tensor:
+def strided_times(steps: int, *, num_timesteps: int, stop_early: int = 0) -> Tensor:
     """The times visited: `steps` evenly spaced ones from 1 to 1/T, less the last `stop_early`."""
-    return torch.linspace(1, 1 / resolution, steps, dtype=torch.float64)[: steps - stop_early]
+    return torch.linspace(1, 1 / num_timesteps, steps, dtype=torch.float64)[: steps - stop_early]
 
 
-def pave(levels: Level, *, fresh: Fresh = ancestral, order: int = 1) -> Path:
+def compute_step_table(
+    levels: NoiseLevel, *, stochasticity: Stochasticity = ancestral, order: int = 1
+) -> StepTable:
     """The path through levels (a row a time, falling) by steps of the first or second order."""
-    now = Level(levels.alpha[:-1], levels.sigma[:-1], levels.clock[:-1])
-    then = Level(levels.alpha[1:], levels.sigma[1:], levels.clock[1:])
-    on_z, on_x0, on_noise = coefficients(now, then, fresh)
-    ahead = _ahead(levels) if order == 2 else torch.zeros_like(on_x0)
-    nothing = torch.zeros_like(levels.sigma[:1])
+    now = NoiseLevel(levels.alpha[:-1], levels.sigma[:-1], levels.timestep[:-1])
+    then = NoiseLevel(levels.alpha[1:], levels.sigma[1:], levels.timestep[1:])
+    z_weight, z0_weight, noise_weight = coefficients(now, then, stochasticity)
+    extrapolation = _extrapolation(levels) if order == 2 else torch.zeros_like(z0_weight)
+    zeros = torch.zeros_like(levels.sigma[:1])
     columns = [
         levels.alpha,
         levels.sigma,
-        levels.clock[..., None],
-        torch.cat([nothing, on_z]),
-        torch.cat([nothing, on_x0 * (1 + ahead)]),
-        torch.cat([nothing, -on_x0 * ahead]),
-        torch.cat([levels.sigma[:1], on_noise]),
+        levels.timestep[..., None],
+        torch.cat([zeros, z_weight]),
+        torch.cat([zeros, z0_weight * (1 + extrapolation)]),
+        torch.cat([zeros, -z0_weight * extrapolation]),
+        torch.cat([levels.sigma[:1], noise_weight]),
     ]
-    return Path(torch.cat(torch.broadcast_tensors(*columns), dim=-1).mT.float())
+    return StepTable(torch.cat(torch.broadcast_tensors(*columns), dim=-1).mT.float())
 
 
-def lay(
+def build_step_table(
     denoiser: Denoiser,
     schedule: nn.Module,
     times: Tensor,
     length: int,
     device: torch.device,
     *,
-    fresh: Fresh = ancestral,
+    stochasticity: Stochasticity = ancestral,
     order: int = 1,
-) -> Path:
+) -> StepTable:
     """The path down a schedule, made where its tables are, if any, and sent to the device.
 
     What the network makes of its clocks is made for all steps at once, unless each position has its own.
     """
-    near = next((buffer.device for buffer in schedule.buffers()), "cpu")
-    levels: Level = schedule(times.to(near), length)  # a row a step
-    table = send(pave(levels, fresh=fresh, order=order).table, device)
-    return Path(table, denoiser.ticks(table[:, 2]) if table.shape[2] == 1 else None)
+    schedule_device = next((buffer.device for buffer in schedule.buffers()), "cpu")
+    levels: NoiseLevel = schedule(times.to(schedule_device), length)  # a row a step
+    table = copy_to_device(compute_step_table(levels, stochasticity=stochasticity, order=order).table, device)
+    return StepTable(table, denoiser.embed_timestep(table[:, 2]) if table.shape[2] == 1 else None)
 
 
-def _ahead(levels: Level) -> Tensor:
+def _extrapolation(levels: NoiseLevel) -> Tensor:
     """h / 2h′ for every step; 0 for the first, and where h′ is ∞ (from pure noise) or 0 (no change).
 
     Where h is more than twice h′, it is held at 1: the two estimates say little about so long a way.
@@ -215,73 +219,81 @@ def _ahead(levels: Level) -> Tensor:
     return torch.cat([torch.zeros_like(steps[:1]), torch.where(usable, ratio, 0)])
 
 
-def go(
+def step(
     denoiser: Denoiser,
-    memory: Memory,
-    held: Held,
+    encoded: EncoderOutput,
+    constraint: Constraint,
     noise: Tensor,
-    row: Row,
-    spot: Spot,
+    row: StepCoefficients,
+    state: SamplerState,
     *,
-    steer: Steer = straight,
-) -> Spot:
+    guide: Guide = unguided,
+) -> SamplerState:
     """One step down: from a spot to the one that the path's row leads to, with the step's noise."""
-    last = spot.estimate.mean
-    mean = torch.addcmul(row.on_z * spot.z, row.on_x0, last).addcmul(row.on_before, spot.before)
-    landed = torch.addcmul(mean, row.on_noise, noise)
-    z = held.hold(steer(Landing(landed, mean, row.on_noise, row.level)))
-    estimate = denoiser(z, row.level, memory, held, last)
-    return Spot(z, Estimate(held.hold(estimate.mean), estimate.hidden), before=last)
+    last = state.estimate.z0
+    mean = torch.addcmul(row.z_weight * state.z, row.z0_weight, last).addcmul(
+        row.previous_weight, state.previous
+    )
+    sampled = torch.addcmul(mean, row.noise_weight, noise)
+    z = constraint.apply(guide(Proposal(sampled, mean, row.noise_weight, row.level)))
+    estimate = denoiser(z, row.level, encoded, constraint, last)
+    return SamplerState(z, Estimate(constraint.apply(estimate.z0), estimate.hidden), previous=last)
 
 
-def start(held: Held) -> Spot:
+def initial_state(constraint: Constraint) -> SamplerState:
     """Before the first step: nothing anywhere, each nothing in its own place."""
-    z, mean, before = (torch.zeros_like(held.given, dtype=torch.float) for _ in range(3))
-    return Spot(z, Estimate(mean, mean), before)
+    z, mean, previous = (torch.zeros_like(constraint.given, dtype=torch.float) for _ in range(3))
+    return SamplerState(z, Estimate(mean, mean), previous)
 
 
 def eager(
-    denoiser: Denoiser, memory: Memory, held: Held, keys: Tensor, path: Path, *, steer: Steer = straight
-) -> Stepper:
+    denoiser: Denoiser,
+    encoded: EncoderOutput,
+    constraint: Constraint,
+    keys: Tensor,
+    step_table: StepTable,
+    *,
+    guide: Guide = unguided,
+) -> StepFunction:
     """Steps that are computed one operation after another."""
-    spot, noises = start(held), _drawn(keys, len(path), held.given)
+    state, noises = initial_state(constraint), _draw_step_noise(keys, len(step_table), constraint.given)
 
-    def step(count: int) -> Spot:
-        nonlocal spot
+    def advance(count: int) -> SamplerState:
+        nonlocal state
         for number, noise in islice(noises, count):
-            spot = go(denoiser, memory, held, noise, path.at(number), spot, steer=steer)
-        return spot
+            state = step(denoiser, encoded, constraint, noise, step_table.row(number), state, guide=guide)
+        return state
 
-    return step
+    return advance
 
 
-def _drawn(keys: Tensor, steps: int, like: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def _draw_step_noise(keys: Tensor, steps: int, like: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """The number of every step and its noise; what is small is drawn for several steps at once."""
-    ahead = max(1, DRAWN // max(1, like.numel()))
-    for numbers in torch.arange(steps, device=keys.device).split(ahead):
-        noises = gaussian(keys, numbers[:, None], *like.shape[1:])  # (K, B, L, D)
+    steps_per_draw = max(1, NOISE_BUFFER // max(1, like.numel()))
+    for numbers in torch.arange(steps, device=keys.device).split(steps_per_draw):
+        noises = gaussian_noise(keys, numbers[:, None], *like.shape[1:])  # (K, B, L, D)
         yield from zip(numbers.split(1), noises, strict=True)
 
 
-def walk(
+def sample(
     denoiser: Denoiser,
     schedule: nn.Module,
-    memory: Memory,
-    held: Held,
+    encoded: EncoderOutput,
+    constraint: Constraint,
     keys: Tensor,
     times: Tensor,
     *,
-    lay: Lay = lay,
-    prepare: Prepare = eager,
-    through: bool = False,
-) -> Iterator[State]:
+    build_step_table: BuildStepTable = build_step_table,
+    prepare: PrepareSteps = eager,
+    last_only: bool = False,
+) -> Iterator[SampledStep]:
     """The states at the given falling times, from pure noise; the last estimate is the answer.
 
-    A state may be overwritten by the next one. A walk straight `through` has only the last.
+    A state may be overwritten by the next one. A walk straight `last_only` has only the last.
     """
-    path = lay(denoiser, schedule, times, held.given.shape[1], keys.device)
-    step = prepare(denoiser, memory, held, keys, path)
-    count = len(times) if through else 1
+    step_table = build_step_table(denoiser, schedule, times, constraint.given.shape[1], keys.device)
+    advance = prepare(denoiser, encoded, constraint, keys, step_table)
+    count = len(times) if last_only else 1
     for number, time in list(enumerate(times.tolist()))[count - 1 :: count]:
-        spot = step(count)
-        yield State(number, time, spot.z, spot.estimate)
+        state = advance(count)
+        yield SampledStep(number, time, state.z, state.estimate)

@@ -19,18 +19,18 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from noise2text.nn.denoiser import Level
+from noise2text.nn.denoiser import NoiseLevel
 
 __all__ = [
     "SCHEDULES",
-    "Cosine",
-    "Linear",
+    "CosineSchedule",
+    "LinearSchedule",
     "Rescaled",
     "Schedule",
-    "Sqrt",
+    "SqrtSchedule",
     "VariancePreserving",
-    "betas",
-    "ends",
+    "schedule_betas",
+    "z0_noise_and_final_alpha",
 ]
 
 
@@ -45,17 +45,17 @@ class Schedule(nn.Module, ABC):
     def alpha_bar(self, t: Tensor) -> Tensor:
         """ᾱ at the times t, in their own precision."""
 
-    def forward(self, t: Tensor, length: int) -> Level:
+    def forward(self, t: Tensor, length: int) -> NoiseLevel:
         """The level of each row at its time t (B,); the same at all `length` positions."""
         return self.level(self.alpha_bar(t.double())[:, None], t[:, None])
 
-    def level(self, alpha_bar: Tensor, t: Tensor) -> Level:
+    def level(self, alpha_bar: Tensor, t: Tensor) -> NoiseLevel:
         """The level of ᾱ (B, 1 or L) at the times t (B, 1 or L); the network is told of the step before."""
         signal = alpha_bar[..., None]
-        return Level(signal.sqrt(), (1 - signal).sqrt(), (t - 1 / self.steps).clamp(min=0))
+        return NoiseLevel(signal.sqrt(), (1 - signal).sqrt(), (t - 1 / self.steps).clamp(min=0))
 
 
-class Sqrt(Schedule):
+class SqrtSchedule(Schedule):
     """Diffusion-LM's square-root schedule; the closed form is negative at t = 1, where it is held at 0."""
 
     offset = 1e-4
@@ -64,7 +64,7 @@ class Sqrt(Schedule):
         return (1 - (t + self.offset).sqrt()).clamp(min=0) / (1 - math.sqrt(self.offset))
 
 
-class Linear(Schedule):
+class LinearSchedule(Schedule):
     """DDPM's linear β in the limit of many steps."""
 
     slope = (1e-4, 0.02)  # β at both ends, for a thousand steps
@@ -74,7 +74,7 @@ class Linear(Schedule):
         return torch.exp(-1000 * (low * t + (high - low) / 2 * t**2))
 
 
-class Cosine(Schedule):
+class CosineSchedule(Schedule):
     """Nichol and Dhariwal's cosine schedule."""
 
     offset = 0.008
@@ -92,9 +92,9 @@ class Rescaled(nn.Module):
         super().__init__()
         self.schedule, self.factor = schedule, factor
 
-    def forward(self, t: Tensor, length: int) -> Level:
-        level: Level = self.schedule(t, length)
-        return Level(level.alpha, self.factor * level.sigma, level.clock)
+    def forward(self, t: Tensor, length: int) -> NoiseLevel:
+        level: NoiseLevel = self.schedule(t, length)
+        return NoiseLevel(level.alpha, self.factor * level.sigma, level.timestep)
 
 
 class VariancePreserving(nn.Module):
@@ -104,23 +104,27 @@ class VariancePreserving(nn.Module):
         super().__init__()
         self.schedule = schedule
 
-    def forward(self, t: Tensor, length: int) -> Level:
-        level: Level = self.schedule(t, length)
+    def forward(self, t: Tensor, length: int) -> NoiseLevel:
+        level: NoiseLevel = self.schedule(t, length)
         norm = torch.hypot(level.alpha, level.sigma)
-        return Level(level.alpha / norm, level.sigma / norm, level.clock)
+        return NoiseLevel(level.alpha / norm, level.sigma / norm, level.timestep)
 
 
-def betas(schedule: Schedule, steps: int) -> Tensor:
+def schedule_betas(schedule: Schedule, steps: int) -> Tensor:
     """The papers' β₁ … β_T: 1 − ᾱ(i/T)/ᾱ((i−1)/T), at most 0.999, in float64."""
     alpha_bar = schedule.alpha_bar(torch.linspace(0, 1, steps + 1, dtype=torch.float64))
     kept = (alpha_bar[1:] / alpha_bar[:-1]).nan_to_num(0)  # of nothing, nothing
     return (1 - kept).clamp(max=0.999)
 
 
-def ends(schedule: Schedule, steps: int) -> tuple[float, float]:
+def z0_noise_and_final_alpha(schedule: Schedule, steps: int) -> tuple[float, float]:
     """√β₁, the noise between the embedding and z₀, and √ᾱ_T, what is left of z₀ in the end."""
-    noise = betas(schedule, steps)
+    noise = schedule_betas(schedule, steps)
     return float(noise[0].sqrt()), float((1 - noise).prod().sqrt())
 
 
-SCHEDULES: dict[str, type[Schedule]] = {"sqrt": Sqrt, "linear": Linear, "cosine": Cosine}
+SCHEDULES: dict[str, type[Schedule]] = {
+    "sqrt": SqrtSchedule,
+    "linear": LinearSchedule,
+    "cosine": CosineSchedule,
+}

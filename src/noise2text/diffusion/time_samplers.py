@@ -7,10 +7,10 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Times", "Uniform"]
+__all__ = ["TimeSampler", "UniformTimes"]
 
 
-class Times(nn.Module, ABC):
+class TimeSampler(nn.Module, ABC):
     """A distribution over the T times 1/T, 2/T, …, 1; what it learns is kept in buffers."""
 
     def __init__(self, steps: int) -> None:
@@ -25,7 +25,7 @@ class Times(nn.Module, ABC):
         """Take note of the losses (B,) of rows at the times t."""
 
 
-class Uniform(Times):
+class UniformTimes(TimeSampler):
     """Each time with the same probability."""
 
     def forward(self, u: Tensor) -> tuple[Tensor, Tensor]:

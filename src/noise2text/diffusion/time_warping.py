@@ -17,29 +17,29 @@ import math
 import torch
 from torch import Tensor
 
-from noise2text.diffusion.adaptive_schedule import Adaptive
+from noise2text.diffusion.adaptive_schedule import AdaptiveSchedule
 from noise2text.diffusion.schedules import Schedule
 
-__all__ = ["Exponential", "Warped"]
+__all__ = ["ExponentialSchedule", "WarpedSchedule"]
 
 
-class Exponential(Schedule):
-    """σ/α rises from `low` to `high` by equal factors; ᾱ(0) is below 1, since some noise is always there."""
+class ExponentialSchedule(Schedule):
+    """σ/α rises from `sigma_min` to `sigma_max` by equal factors; ᾱ(0) is below 1, since some noise is always there."""
 
-    def __init__(self, steps: int = 2000, *, low: float = 1.0, high: float = 300.0) -> None:
+    def __init__(self, steps: int = 2000, *, sigma_min: float = 1.0, sigma_max: float = 300.0) -> None:
         super().__init__(steps)
-        self.low, self.high = low, high
+        self.sigma_min, self.sigma_max = sigma_min, sigma_max
 
     def alpha_bar(self, t: Tensor) -> Tensor:
-        noise = self.low * torch.exp(t * math.log(self.high / self.low))
+        noise = self.sigma_min * torch.exp(t * math.log(self.sigma_max / self.sigma_min))
         return 1 / (1 + noise.square())
 
 
-class Warped(Adaptive):
+class WarpedSchedule(AdaptiveSchedule):
     """A schedule for all positions, refitted so that the mean loss of a row is a line in time."""
 
-    def __init__(self, start: Schedule, *, stride: int = 20, least: int = 100) -> None:
-        super().__init__(start, 1, stride=stride, least=least)
+    def __init__(self, start: Schedule, *, bin_size: int = 20, min_count: int = 100) -> None:
+        super().__init__(start, 1, bin_size=bin_size, min_count=min_count)
 
     @torch.no_grad()
     def observe(self, t: Tensor, losses: Tensor, mask: Tensor) -> None:

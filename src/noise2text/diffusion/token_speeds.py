@@ -15,20 +15,20 @@ import torch
 from torch import Tensor
 
 from noise2text.diffusion.schedules import Schedule
-from noise2text.nn.denoiser import Level
+from noise2text.nn.denoiser import NoiseLevel
 
-__all__ = ["Speeds"]
+__all__ = ["TokenSpeeds"]
 
 
-class Speeds(Schedule):
+class TokenSpeeds(Schedule):
     """Another schedule, at a time of its own for each of `positions` positions."""
 
-    def __init__(self, schedule: Schedule, positions: int, *, anchor: float = 2.0) -> None:
-        """The anchor lies `anchor` · N positions to the right; the farther, the more equal the speeds."""
+    def __init__(self, schedule: Schedule, positions: int, *, anchor_distance: float = 2.0) -> None:
+        """The anchor lies `anchor_distance` · N positions to the right; the farther, the more equal the speeds."""
         super().__init__(schedule.steps)
-        self.schedule, self.positions, self.anchor = schedule, positions, anchor
+        self.schedule, self.positions, self.anchor_distance = schedule, positions, anchor_distance
 
-    def moved(self, t: Tensor) -> Tensor:
+    def position_times(self, t: Tensor) -> Tensor:
         """Each position's own time (B, N) when the sentence's is t (B,).
 
         Until the sentence's last step none falls below the schedule's first, 1/T: there the step would divide
@@ -38,15 +38,15 @@ class Speeds(Schedule):
         time = t.double()[:, None] * (count + steps)  # s
         start, height = (count - time).clamp(min=0), (time - count).clamp(min=0) / steps
         places = torch.arange(count, dtype=torch.float64, device=t.device)
-        slope = (1 - height) / (self.anchor * count - start)
-        least = t.double()[:, None].clamp(max=1 / steps)
-        return torch.maximum(height + slope * (places - start), least).clamp(max=1)
+        slope = (1 - height) / (self.anchor_distance * count - start)
+        first_step_time = t.double()[:, None].clamp(max=1 / steps)
+        return torch.maximum(height + slope * (places - start), first_step_time).clamp(max=1)
 
     def alpha_bar(self, t: Tensor) -> Tensor:
         """ᾱ at the times t (B,), a column a position."""
-        return self.schedule.alpha_bar(self.moved(t))
+        return self.schedule.alpha_bar(self.position_times(t))
 
-    def forward(self, t: Tensor, length: int) -> Level:
+    def forward(self, t: Tensor, length: int) -> NoiseLevel:
         """The level of each row at its time t (B,), for each of the first `length` positions."""
-        moved = self.moved(t)[:, :length]
-        return self.level(self.schedule.alpha_bar(moved), moved)
+        position_times = self.position_times(t)[:, :length]
+        return self.level(self.schedule.alpha_bar(position_times), position_times)

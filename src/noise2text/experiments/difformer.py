@@ -5,63 +5,63 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from noise2text.experiments.experiment import Arm, Changes, Model, Own, Study
+from noise2text.experiments.experiment import Arm, Changes, Experiment, ModelSpec, TrainedSetting
 
-__all__ = ["PAPER", "STUDIES", "TEN"]
+__all__ = ["BEAM_10", "EXPERIMENTS", "PAPER"]
 
 PAPER = "Difformer (Gao et al., 2024)"
-TOKENISED = "tokenised BLEU on IWSLT14 De-En, b = 10, the mean of three runs."
-TEN: Changes = {"length_beam": 5, "noise_beam": 2}  # b = 10
+TOKENISED_BLEU = "tokenised BLEU on IWSLT14 De-En, b = 10, the mean of three runs."
+BEAM_10: Changes = {"length_beam": 5, "noise_beam": 2}  # b = 10
 ONE_LENGTH: Changes = {"length_beam": 1, "noise_beam": 1}  # all dates are equally long
-PLAIN: Changes = {"factor": 1.0}  # not rescaled
+NOT_RESCALED: Changes = {"noise_factor": 1.0}  # not rescaled
 
 
-def _trained(name: str, changes: Changes, **paper: float) -> Arm:
+def _difformer_arm(name: str, changes: Changes, **paper: float) -> Arm:
     """An arm with a Difformer of its own, decoded as in most tables."""
-    return Arm(name, Model("difformer", changes), TEN, ONE_LENGTH, paper)
+    return Arm(name, ModelSpec("difformer", changes), BEAM_10, ONE_LENGTH, paper)
 
 
-_LOSSES = Study(
+_LOSSES = Experiment(
     name="difformer-losses",
     paper=PAPER,
     table="tables 1 and 12",
-    line="What keeps the embeddings from collapsing: the loss, or embeddings that are not trained.",
-    finding="without the anchor loss they collapse; fixed ones do not, but are worse than learned ones.",
-    about=f"{TOKENISED} The captions say linear, but 34.48 is table 13's number of sqrt, the schedule here.",
+    summary="What keeps the embeddings from collapsing: the loss, or embeddings that are not trained.",
+    claim="without the anchor loss they collapse; fixed ones do not, but are worse than learned ones.",
+    metric_note=f"{TOKENISED_BLEU} The captions say linear, but 34.48 is table 13's number of sqrt, the schedule here.",
     measures=("bleu", "exact", "anisotropy", "target_anisotropy"),
     presets={"cmlm": "iwslt14-de-en"},
     arms=(
-        _trained("vlb", {"losses": "vlb"}, bleu=0.07, anisotropy=0.99),
-        _trained("vlb + rounding", {"losses": "vlb+rounding"}, bleu=27.89, anisotropy=0.32),
-        _trained("vlb + anchor", {}, bleu=34.48, anisotropy=0.03),
+        _difformer_arm("vlb", {"losses": "vlb"}, bleu=0.07, anisotropy=0.99),
+        _difformer_arm("vlb + rounding", {"losses": "vlb+rounding"}, bleu=27.89, anisotropy=0.32),
+        _difformer_arm("vlb + anchor", {}, bleu=34.48, anisotropy=0.03),
         Arm(
             "vlb + anchor, a CMLM's embeddings, fixed",
-            Model(
+            ModelSpec(
                 "difformer",
-                {"freeze_embeddings": True, "embedding": 512},
-                {"embedding": 128},
-                embeddings=Model("cmlm", {"width": 512}, {"width": 128}),
+                {"freeze_embeddings": True, "embedding_dim": 512},
+                {"embedding_dim": 128},
+                embeddings=ModelSpec("cmlm", {"model_dim": 512}, {"model_dim": 128}),
             ),
-            TEN,
+            BEAM_10,
             ONE_LENGTH,
             {"bleu": 30.14, "anisotropy": 0.02},
         ),
     ),
 )
 
-_COMPONENTS = Study(
+_COMPONENTS = Experiment(
     name="difformer-components",
     paper=PAPER,
     table="table 7",
-    line="The anchor loss and noise rescaling, each with and without the other.",
-    finding="each of them helps, and both together help most.",
-    about=TOKENISED,
+    summary="The anchor loss and noise rescaling, each with and without the other.",
+    claim="each of them helps, and both together help most.",
+    metric_note=TOKENISED_BLEU,
     measures=("bleu", "exact", "factor"),
     arms=(
-        _trained("rounding, not rescaled", {"losses": "vlb+rounding", **PLAIN}, bleu=16.96),
-        _trained("anchor, not rescaled", PLAIN, bleu=22.70),
-        _trained("rounding, rescaled", {"losses": "vlb+rounding"}, bleu=27.89),
-        _trained("anchor, rescaled", {}, bleu=34.48),
+        _difformer_arm("rounding, not rescaled", {"losses": "vlb+rounding", **NOT_RESCALED}, bleu=16.96),
+        _difformer_arm("anchor, not rescaled", NOT_RESCALED, bleu=22.70),
+        _difformer_arm("rounding, rescaled", {"losses": "vlb+rounding"}, bleu=27.89),
+        _difformer_arm("anchor, rescaled", {}, bleu=34.48),
     ),
 )
 
@@ -73,56 +73,56 @@ _FACTORS: Mapping[str, tuple[tuple[float | None, float, float], ...]] = {
 """Table 13: DGS_MAX (none: not rescaled), the factor and BLEU by schedule."""
 
 
-def _rescaled(schedule: str, score: float | None, *, factor: float, bleu: float) -> Arm:
-    told = "not rescaled" if score is None else f"DGS {score:.2f}"
+def _rescaling_arm(schedule: str, dgs: float | None, *, noise_factor: float, bleu: float) -> Arm:
+    label = "not rescaled" if dgs is None else f"DGS {dgs:.2f}"
     changes: dict[str, Any] = {"schedule": schedule} if schedule != "sqrt" else {}
-    changes |= PLAIN if score is None else {} if score == 0.15 else {"dgs_max": score}
-    return _trained(f"{schedule}, {told}", changes, bleu=bleu, factor=factor)
+    changes |= NOT_RESCALED if dgs is None else {} if dgs == 0.15 else {"max_dgs": dgs}
+    return _difformer_arm(f"{schedule}, {label}", changes, bleu=bleu, noise_factor=noise_factor)
 
 
-_RESCALING = Study(
+_RESCALING = Experiment(
     name="difformer-rescaling",
     paper=PAPER,
     table="tables 2, 9 and 13",
-    line="Three schedules, rescaled to three degeneration scores and not at all.",
-    finding="without rescaling sqrt is worst and linear best; rescaled to 0.15, sqrt is best of all.",
-    about=TOKENISED,
+    summary="Three schedules, rescaled to three degeneration scores and not at all.",
+    claim="without rescaling sqrt is worst and linear best; rescaled to 0.15, sqrt is best of all.",
+    metric_note=TOKENISED_BLEU,
     tiny={"difformer": {"steps": 1_500}},  # large factors learn slowly
     measures=("bleu", "exact", "factor"),
     arms=tuple(
-        _rescaled(schedule, score, factor=factor, bleu=bleu)
+        _rescaling_arm(schedule, dgs, noise_factor=noise_factor, bleu=bleu)
         for schedule, rows in _FACTORS.items()
-        for score, factor, bleu in rows
+        for dgs, noise_factor, bleu in rows
     ),
 )
 
-_DIMENSION = Study(
+_DIMENSION = Experiment(
     name="difformer-dimension",
     paper=PAPER,
     table="table 14",
-    line="The dimension of the embeddings, the noise rescaled for each.",
-    finding="rescaled, models of 128 to 512 dimensions are about equal; 64 are too few.",
-    about=TOKENISED,
+    summary="The dimension of the embeddings, the noise rescaled for each.",
+    claim="rescaled, models of 128 to 512 dimensions are about equal; 64 are too few.",
+    metric_note=TOKENISED_BLEU,
     measures=("bleu", "exact", "factor"),
     arms=(
-        _trained("d = 64", {"embedding": 64}, bleu=32.11, factor=2.5),
-        _trained("d = 128", {}, bleu=34.48, factor=4.0),
-        _trained("d = 256", {"embedding": 256}, bleu=34.41, factor=6.0),
-        _trained("d = 512", {"embedding": 512}, bleu=34.33, factor=8.5),
+        _difformer_arm("d = 64", {"embedding_dim": 64}, bleu=32.11, noise_factor=2.5),
+        _difformer_arm("d = 128", {}, bleu=34.48, noise_factor=4.0),
+        _difformer_arm("d = 256", {"embedding_dim": 256}, bleu=34.41, noise_factor=6.0),
+        _difformer_arm("d = 512", {"embedding_dim": 512}, bleu=34.33, noise_factor=8.5),
     ),
 )
 
-_BEAMS = Study(
+_BEAMS = Experiment(
     name="difformer-beams",
     paper=PAPER,
     table="table 15",
-    line="The length beam b₁ and the noise beam b₂ of one model.",
-    finding="both help, lengths more than noises, and from b = 10 on no more is gained.",
-    about="tokenised BLEU on IWSLT14 De-En, the mean of three runs.",
+    summary="The length beam b₁ and the noise beam b₂ of one model.",
+    claim="both help, lengths more than noises, and from b = 10 on no more is gained.",
+    metric_note="tokenised BLEU on IWSLT14 De-En, the mean of three runs.",
     arms=tuple(
         Arm(
             f"b₁ = {lengths}, b₂ = {noises}",
-            Model("difformer"),
+            ModelSpec("difformer"),
             {"length_beam": lengths, "noise_beam": noises},
             paper={"bleu": bleu},
         )
@@ -142,58 +142,72 @@ _BEAMS = Study(
     tiny={"difformer": {"tokenizer": "bpe", "vocabulary": 300}},
 )
 
-_SAMPLING = Study(
+_SAMPLING = Experiment(
     name="difformer-sampling",
     paper=PAPER,
     table="table 16",
-    line="Noise rescaling in sampling, too.",
-    finding="it does harm: the way down needs no large noise.",
-    about=TOKENISED,
+    summary="Noise rescaling in sampling, too.",
+    claim="it does harm: the way down needs no large noise.",
+    metric_note=TOKENISED_BLEU,
     arms=(
-        Arm("not in sampling", Model("difformer"), TEN, ONE_LENGTH, {"bleu": 34.48}),
-        Arm("in sampling", Model("difformer"), {**TEN, "factor": Own("factor")}, ONE_LENGTH, {"bleu": 33.51}),
+        Arm("not in sampling", ModelSpec("difformer"), BEAM_10, ONE_LENGTH, {"bleu": 34.48}),
+        Arm(
+            "in sampling",
+            ModelSpec("difformer"),
+            {**BEAM_10, "sampling_noise_factor": TrainedSetting("noise_factor")},
+            ONE_LENGTH,
+            {"bleu": 33.51},
+        ),
     ),
 )
 
-_PRESERVING = Study(
+_PRESERVING = Experiment(
     name="difformer-preserving",
     paper=PAPER,
     table="table 17",
-    line="Rescaling by eq. 3, and by eq. 8, which preserves the variance.",
-    finding="both do about the same.",
-    about=TOKENISED,
+    summary="Rescaling by eq. 3, and by eq. 8, which preserves the variance.",
+    claim="both do about the same.",
+    metric_note=TOKENISED_BLEU,
     measures=("bleu", "exact", "factor"),
     arms=(
-        _trained("DGS 0.05", {"dgs_max": 0.05}, bleu=33.88, factor=7.0),
-        _trained(
-            "DGS 0.05, preserving", {"dgs_max": 0.05, "variance_preserving": True}, bleu=33.80, factor=9.5
+        _difformer_arm("DGS 0.05", {"max_dgs": 0.05}, bleu=33.88, noise_factor=7.0),
+        _difformer_arm(
+            "DGS 0.05, preserving",
+            {"max_dgs": 0.05, "variance_preserving": True},
+            bleu=33.80,
+            noise_factor=9.5,
         ),
-        _trained("DGS 0.15", {}, bleu=34.48, factor=4.0),
-        _trained("DGS 0.15, preserving", {"variance_preserving": True}, bleu=33.99, factor=4.5),
-        _trained("DGS 0.50", {"dgs_max": 0.5}, bleu=32.54, factor=2.0),
-        _trained(
-            "DGS 0.50, preserving", {"dgs_max": 0.5, "variance_preserving": True}, bleu=31.77, factor=2.0
+        _difformer_arm("DGS 0.15", {}, bleu=34.48, noise_factor=4.0),
+        _difformer_arm("DGS 0.15, preserving", {"variance_preserving": True}, bleu=33.99, noise_factor=4.5),
+        _difformer_arm("DGS 0.50", {"max_dgs": 0.5}, bleu=32.54, noise_factor=2.0),
+        _difformer_arm(
+            "DGS 0.50, preserving",
+            {"max_dgs": 0.5, "variance_preserving": True},
+            bleu=31.77,
+            noise_factor=2.0,
         ),
-        _trained("not rescaled", PLAIN, bleu=22.70, factor=1.0),
+        _difformer_arm("not rescaled", NOT_RESCALED, bleu=22.70, noise_factor=1.0),
     ),
 )
 
-_LENGTHS = Study(
+_LENGTHS = Experiment(
     name="difformer-lengths",
     paper=PAPER,
     table="table 18",
-    line="Texts of a length that was asked for.",
-    finding="the length of the texts matches what was asked for.",
-    about="none; the table shows one sentence at three lengths.",
+    summary="Texts of a length that was asked for.",
+    claim="the length of the texts matches what was asked for.",
+    metric_note="none; the table shows one sentence at three lengths.",
     measures=("kept", "bleu"),
     arms=tuple(
-        Arm(f"length {length}", Model("difformer"), {"length": length, "noise_beam": 2}, {"noise_beam": 1})
+        Arm(
+            f"length {length}", ModelSpec("difformer"), {"length": length, "noise_beam": 2}, {"noise_beam": 1}
+        )
         for length in (5, 10, 15)
     ),
 )
 
 
-STUDIES = (
+EXPERIMENTS = (
     _LOSSES,
     _COMPONENTS,
     _RESCALING,

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from noise2text.experiments.experiment import Arm, Changes, Model, Study
+from noise2text.experiments.experiment import Arm, Changes, Experiment, ModelSpec
 
-__all__ = ["STUDIES"]
+__all__ = ["EXPERIMENTS"]
 
 PAPER = "DiffuSeq (Gong et al., 2023)"
 SIZES = (1, 3, 5, 10, 20)
-_SAME_TOKENS: Changes = {"vocabulary": 30_522, "lowercase": True, "width": 128, "heads": 4}
-_SAME_WIDTH: Changes = {"width": 16}  # DiffuSeq's dimension
+_SAME_TOKENS: Changes = {"vocabulary": 30_522, "lowercase": True, "model_dim": 128, "heads": 4}
+_SAME_WIDTH: Changes = {"model_dim": 16}  # DiffuSeq's dimension
 
-_CANDIDATES = Study(
+_CANDIDATES = Experiment(
     name="diffuseq-candidates",
     paper=PAPER,
     table="figure 3",
-    line="Quality as MBR has more candidates, of DiffuSeq and of an autoregressive model that samples.",
-    finding="DiffuSeq gains more from many candidates, because they differ more.",
-    about="none; they are drawn, not printed. Its autoregressive model is GPT-2, here a Transformer.",
+    summary="Quality as MBR has more candidates, of DiffuSeq and of an autoregressive model that samples.",
+    claim="DiffuSeq gains more from many candidates, because they differ more.",
+    metric_note="none; they are drawn, not printed. Its autoregressive model is GPT-2, here a Transformer.",
     measures=("bleu", "single", "div_4", "exact"),
     presets={"diffuseq": "qqp", "transformer": "qqp"},
     tiny={
@@ -27,23 +27,23 @@ _CANDIDATES = Study(
     sentences=250,
     arms=(
         *(
-            Arm(f"DiffuSeq, |S| = {size}", Model("diffuseq"), {"noise_beam": size}, {"steps": 20})
+            Arm(f"DiffuSeq, |S| = {size}", ModelSpec("diffuseq"), {"noise_beam": size}, {"steps": 20})
             for size in SIZES
         ),
         *(
-            Arm(f"Transformer, |S| = {size}", Model("transformer"), {"samples": size, "select": "mbr"})
+            Arm(f"Transformer, |S| = {size}", ModelSpec("transformer"), {"samples": size, "select": "mbr"})
             for size in SIZES
         ),
     ),
 )
 
-_EMBEDDINGS = Study(
+_EMBEDDINGS = Experiment(
     name="diffuseq-embeddings",
     paper=PAPER,
     table="table 3",
-    line="One table of embeddings learned for both sides, or a trained Transformer's, fixed, for the source.",
-    finding="decoupled from the target's, fixed embeddings of the source fail.",
-    about="mean sentence BLEU in percent on question generation, one candidate, and BERT-tiny's embeddings.",
+    summary="One table of embeddings learned for both sides, or a trained Transformer's, fixed, for the source.",
+    claim="decoupled from the target's, fixed embeddings of the source fail.",
+    metric_note="mean sentence BLEU in percent on question generation, one candidate, and BERT-tiny's embeddings.",
     measures=("bleu", "exact", "div_4"),
     presets={"diffuseq": "quasar-t", "diffuseq-decoupled": "quasar-t", "transformer": "qt"},
     tiny={
@@ -52,10 +52,10 @@ _EMBEDDINGS = Study(
     },
     sentences=250,
     arms=(
-        Arm("learned together", Model("diffuseq"), {"noise_beam": 1}, {"steps": 20}, {"bleu": 15.67}),
+        Arm("learned together", ModelSpec("diffuseq"), {"noise_beam": 1}, {"steps": 20}, {"bleu": 15.67}),
         Arm(
             "a Transformer's for the source, fixed",
-            Model("diffuseq-decoupled", embeddings=Model("transformer", _SAME_TOKENS, _SAME_WIDTH)),
+            ModelSpec("diffuseq-decoupled", embeddings=ModelSpec("transformer", _SAME_TOKENS, _SAME_WIDTH)),
             {"noise_beam": 1},
             {"steps": 20},
             {"bleu": 1.10},
@@ -63,4 +63,4 @@ _EMBEDDINGS = Study(
     ),
 )
 
-STUDIES = (_CANDIDATES, _EMBEDDINGS)
+EXPERIMENTS = (_CANDIDATES, _EMBEDDINGS)

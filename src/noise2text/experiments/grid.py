@@ -23,34 +23,34 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from noise2text.commands.display import Display, Quiet
+from noise2text.commands.display import Display, SilentDisplay
 from noise2text.commands.distill import distill
 from noise2text.commands.train import train
 from noise2text.core.devices import find_device
 from noise2text.core.errors import Problem, Stopped
 from noise2text.core.files import write_text_file
-from noise2text.core.locks import held
+from noise2text.core.locks import lock_file
 from noise2text.data.corpus import Pair, read_pairs
-from noise2text.experiments.corpora import Files, content, dates
-from noise2text.experiments.experiment import Arm, Model, Own, Study, fingerprint
+from noise2text.experiments.corpora import CorpusFiles, ensure_dates_corpus, hash_corpus
+from noise2text.experiments.experiment import Arm, Experiment, ModelSpec, TrainedSetting, fingerprint
 from noise2text.experiments.measures import measure_model, measure_texts
-from noise2text.experiments.table import latex, markdown, tabulate
-from noise2text.models import System
-from noise2text.models.folder import load, settings_of
+from noise2text.experiments.table import tabulate, to_latex, to_markdown
+from noise2text.models import Model
+from noise2text.models.folder import load, load_config
 
-__all__ = ["Grid", "run_study"]
+__all__ = ["Grid", "run_experiment"]
 
-PATIENCE = 2.0  # seconds before looking again whether another process is done with a model
-FINISHED = "trained.json"  # in a model's folder: it is ready, and how long it took
+POLL_SECONDS = 2.0  # seconds before looking again whether another process is done with a model
+TRAINED_FILE = "trained.json"  # in a model's folder: it is ready, and how long it took
 
 
-def run_study(
-    study: Study,
+def run_experiment(
+    experiment: Experiment,
     out: Path,
     *,
     scale: str = "tiny",
     seeds: int = 1,
-    files: Files | None = None,
+    files: CorpusFiles | None = None,
     changes: Mapping[str, Any] | None = None,
     sentences: int | None = None,
     device: str | None = None,
@@ -62,20 +62,22 @@ def run_study(
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Problem(f"{out} cannot be a folder: {error.strerror}; name another.") from error
-    study.check(scale, changes or {})
+    experiment.validate(scale, changes or {})
     find_device(device)  # what is no device would fail in every arm
     if seeds < 1 or (sentences is not None and sentences < 1):
         raise Problem("An experiment needs at least one seed and one test sentence.")
-    files = files or dates(out / "corpus", scale)
-    limit = sentences or (study.sentences if scale == "tiny" else None)
-    grid = Grid(study, out, scale, files, dict(changes or {}), limit, device, display or Quiet())
-    jobs = [(arm, seed) for seed in range(seeds) for arm in study.arms]
-    grid.do_all(jobs)
-    found = tabulate(study, [grid.read(arm, seed) for arm, seed in jobs], scale=scale)
-    with held(grid.place / "table", wait=True):
-        write_text_file(grid.place / "table.json", json.dumps(found, indent=2, ensure_ascii=False) + "\n")
-        write_text_file(grid.place / "table.md", markdown(found))
-        write_text_file(grid.place / "table.tex", latex(found))
+    files = files or ensure_dates_corpus(out / "corpus", scale)
+    limit = sentences or (experiment.sentences if scale == "tiny" else None)
+    grid = Grid(experiment, out, scale, files, dict(changes or {}), limit, device, display or SilentDisplay())
+    jobs = [(arm, seed) for seed in range(seeds) for arm in experiment.arms]
+    grid.run_all(jobs)
+    found = tabulate(experiment, [grid.load_result(arm, seed) for arm, seed in jobs], scale=scale)
+    with lock_file(grid.results_dir / "table", wait=True):
+        write_text_file(
+            grid.results_dir / "table.json", json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+        )
+        write_text_file(grid.results_dir / "table.md", to_markdown(found))
+        write_text_file(grid.results_dir / "table.tex", to_latex(found))
     return found
 
 
@@ -83,49 +85,49 @@ def run_study(
 class Grid:
     """A study at work in a folder."""
 
-    study: Study
+    experiment: Experiment
     out: Path
     scale: str
-    files: Files
+    files: CorpusFiles
     changes: dict[str, Any]
     sentences: int | None
     device: str | None
     display: Display
     failed: dict[Path, str] = field(default_factory=dict)  # models whose training failed just now
-    loaded: tuple[Path, System] | None = None  # the last one, which the next arm may share
-    begun: float = field(default_factory=time.time)
+    loaded: tuple[Path, Model] | None = None  # the last one, which the next arm may share
+    started: float = field(default_factory=time.time)
 
     @cached_property
-    def contents(self) -> dict[str, str]:
+    def corpus_hashes(self) -> dict[str, str]:
         """Which texts the files hold."""
-        return {name: content(file) for name, file in vars(self.files).items()}
+        return {name: hash_corpus(file) for name, file in vars(self.files).items()}
 
     @property
-    def place(self) -> Path:
+    def results_dir(self) -> Path:
         """Where this study's results are."""
-        return self.out / self.study.name / self.scale
+        return self.out / self.experiment.name / self.scale
 
-    def do_all(self, jobs: Sequence[tuple[Arm, int]]) -> None:
+    def run_all(self, jobs: Sequence[tuple[Arm, int]]) -> None:
         """Measure all arms; those whose model another process works on come later."""
         waiting = list(enumerate(jobs, start=1))
         while waiting:
             later = []
             for number, (arm, seed) in waiting:
-                with held(self._folder(arm.model, seed), wait=False) as free:
-                    if not free:
+                with lock_file(self._model_folder(arm.model, seed), wait=False) as acquired:
+                    if not acquired:
                         later.append((number, (arm, seed)))
                         continue
-                    told = self.do(arm, seed)
-                self.display.say(f"[{number} of {len(jobs)}] {arm.name}, seed {seed}: {told}")
+                    outcome = self.run_arm(arm, seed)
+                self.display.show_line(f"[{number} of {len(jobs)}] {arm.name}, seed {seed}: {outcome}")
             if later == waiting:
-                time.sleep(PATIENCE)
+                time.sleep(POLL_SECONDS)
             waiting = later
 
-    def do(self, arm: Arm, seed: int) -> str:
+    def run_arm(self, arm: Arm, seed: int) -> str:
         """Measure an arm unless that was done; returns in short what came out."""
         if self._is_done(arm, seed):
             return "was there already"
-        record: dict[str, Any] = {"arm": arm.name, "seed": seed, "identity": self._identity(arm, seed)}
+        record: dict[str, Any] = {"arm": arm.name, "seed": seed, "identity": self._fingerprint(arm, seed)}
         try:
             record |= self._measure(arm, seed)
         except (Stopped, KeyboardInterrupt) as stop:
@@ -133,7 +135,7 @@ class Grid:
         except Exception as error:  # whatever it is, the other arms can do without this one
             kind = "" if isinstance(error, Problem) else f"{type(error).__name__}: "
             record["error"] = kind + " ".join(str(error).split())
-        write_text_file(self._file(arm, seed), json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+        write_text_file(self._result_path(arm, seed), json.dumps(record, indent=2, ensure_ascii=False) + "\n")
         if "error" in record:
             return f"failed: {record['error']}"
         shown = {name: record["numbers"][name] for name in ("bleu", "exact")}
@@ -142,51 +144,53 @@ class Grid:
     def _is_done(self, arm: Arm, seed: int) -> bool:
         """Whether an arm was measured, or has just failed in another process."""
         try:
-            found = self.read(arm, seed)
-        except _Missing:
+            found = self.load_result(arm, seed)
+        except _NoResult:
             return False
-        return "numbers" in found or self._file(arm, seed).stat().st_mtime >= self.begun
+        return "numbers" in found or self._result_path(arm, seed).stat().st_mtime >= self.started
 
-    def read(self, arm: Arm, seed: int) -> dict[str, Any]:
+    def load_result(self, arm: Arm, seed: int) -> dict[str, Any]:
         """What was measured of an arm, or why it failed."""
         try:
-            found: dict[str, Any] = json.loads(self._file(arm, seed).read_text(encoding="utf-8"))
+            found: dict[str, Any] = json.loads(self._result_path(arm, seed).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise _Missing from error
-        if found.get("identity") != self._identity(arm, seed):
-            raise _Missing
+            raise _NoResult from error
+        if found.get("identity") != self._fingerprint(arm, seed):
+            raise _NoResult
         return found
 
     def _measure(self, arm: Arm, seed: int) -> dict[str, Any]:
-        folder = self.trained(arm.model, seed)
-        _, settings = settings_of(folder)
+        folder = self.ensure_trained(arm.model, seed)
+        _, config = load_config(folder)
         if self.loaded is None or self.loaded[0] != folder:
             self.loaded = folder, load(folder, device=self.device)
-        system, pairs = self.loaded[1], self._pairs()
-        how = {
-            name: getattr(settings, value.setting) if isinstance(value, Own) else value
-            for name, value in arm.generation(self.scale).items()
+        system, pairs = self.loaded[1], self._test_pairs()
+        generation_changes = {
+            name: getattr(config, value.setting) if isinstance(value, TrainedSetting) else value
+            for name, value in arm.generation_settings(self.scale).items()
         }
-        begun = time.perf_counter()
-        made = system.generate([pair.src for pair in pairs], seed=seed, batch=self.study.batch, **how)
-        seconds = time.perf_counter() - begun
-        numbers, signatures = measure_texts(
-            made, pairs, system=system, asked=how.get("length"), seconds=seconds
+        started = time.perf_counter()
+        output = system.generate(
+            [pair.src for pair in pairs], seed=seed, batch=self.experiment.batch, **generation_changes
         )
-        facts = json.loads((folder / FINISHED).read_text())
+        seconds = time.perf_counter() - started
+        numbers, signatures = measure_texts(
+            output, pairs, model=system, requested_length=generation_changes.get("length"), seconds=seconds
+        )
+        facts = json.loads((folder / TRAINED_FILE).read_text())
         return {
-            "numbers": numbers | measure_model(system, settings, pairs, facts),
+            "numbers": numbers | measure_model(system, config, pairs, facts),
             "signatures": signatures,
             "model": folder.name,
-            "generation": how,
+            "generation": generation_changes,
             "sentences": len(pairs),
-            "texts": made.texts[:5],
+            "texts": output.texts[:5],
         }
 
-    def trained(self, model: Model, seed: int) -> Path:
+    def ensure_trained(self, model: ModelSpec, seed: int) -> Path:
         """The folder of the trained model; it and what it needs are trained unless they are there."""
-        folder = self._folder(model, seed)
-        if (folder / FINISHED).exists():
+        folder = self._model_folder(model, seed)
+        if (folder / TRAINED_FILE).exists():
             return folder
         if folder in self.failed:
             raise Problem(self.failed[folder])
@@ -199,41 +203,41 @@ class Grid:
             raise
         return folder
 
-    def _train(self, model: Model, seed: int, folder: Path) -> None:
-        changes = self._changes(model, seed)
-        corpus = self._distilled(model.teacher, seed) if model.teacher else self.files.train
+    def _train(self, model: ModelSpec, seed: int, folder: Path) -> None:
+        changes = self._training_changes(model, seed)
+        corpus = self._distill_corpus(model.teacher, seed) if model.teacher else self.files.train
         if model.embeddings:
-            with held(self._folder(model.embeddings, seed), wait=True):
-                changes["embeddings_from"] = str(self.trained(model.embeddings, seed))
-        self.display.say(f"training {folder.name}: {_told(changes)}")
-        spent = folder / "spent.json"
-        before = json.loads(spent.read_text()) if spent.exists() else 0.0
-        begun = time.monotonic()
+            with lock_file(self._model_folder(model.embeddings, seed), wait=True):
+                changes["embeddings_from"] = str(self.ensure_trained(model.embeddings, seed))
+        self.display.show_line(f"training {folder.name}: {_format_changes(changes)}")
+        seconds_file = folder / "spent.json"
+        earlier_seconds = json.loads(seconds_file.read_text()) if seconds_file.exists() else 0.0
+        started = time.monotonic()
         try:
             train(
                 model.recipe,
                 train=corpus,
                 valid=self.files.valid,
                 out=folder,
-                preset=self.study.preset(model, self.scale),
+                preset=self.experiment.preset(model, self.scale),
                 changes=changes,
                 resume=folder.exists(),
                 device=self.device,
-                display=_Within(self.display),
+                display=_ProgressOnly(self.display),
             )
         finally:
-            seconds = before + time.monotonic() - begun
+            seconds = earlier_seconds + time.monotonic() - started
             if folder.exists():
-                write_text_file(spent, json.dumps(seconds))
-        write_text_file(folder / FINISHED, json.dumps({"training_seconds": seconds}))
+                write_text_file(seconds_file, json.dumps(seconds))
+        write_text_file(folder / TRAINED_FILE, json.dumps({"training_seconds": seconds}))
 
-    def _distilled(self, teacher: Model, seed: int) -> str:
+    def _distill_corpus(self, teacher: ModelSpec, seed: int) -> str:
         """The corpus of a teacher's texts to the training sources."""
-        with held(self._folder(teacher, seed), wait=True):
-            folder = self.trained(teacher, seed)
+        with lock_file(self._model_folder(teacher, seed), wait=True):
+            folder = self.ensure_trained(teacher, seed)
             output = folder / "distilled.jsonl"
             if not output.exists():
-                self.display.say(f"distilling the training corpus by {folder.name}")
+                self.display.show_line(f"distilling the training corpus by {folder.name}")
                 distill(
                     folder,
                     input=self.files.train,
@@ -241,51 +245,57 @@ class Grid:
                     seed=seed,
                     batch=256,
                     device=self.device,
-                    display=_Within(self.display),
+                    display=_ProgressOnly(self.display),
                 )
         return str(output)
 
-    def _changes(self, model: Model, seed: int) -> dict[str, Any]:
-        return self.study.changes(model, self.scale, self.changes) | {"seed": seed}
+    def _training_changes(self, model: ModelSpec, seed: int) -> dict[str, Any]:
+        return self.experiment.changes(model, self.scale, self.changes) | {"seed": seed}
 
-    def _folder(self, model: Model, seed: int) -> Path:
-        return self.out / "models" / f"{model.recipe}-{fingerprint(self._facts(model, seed))}"
+    def _model_folder(self, model: ModelSpec, seed: int) -> Path:
+        return self.out / "models" / f"{model.recipe}-{fingerprint(self._model_key(model, seed))}"
 
-    def _facts(self, model: Model, seed: int) -> list[Any]:
+    def _model_key(self, model: ModelSpec, seed: int) -> list[Any]:
         """All that decides a model."""
-        needed = [other and self._facts(other, seed) for other in (model.teacher, model.embeddings)]
-        corpus = [self.contents[name] for name in ("train", "valid")]
-        preset = self.study.preset(model, self.scale)
-        return [model.recipe, preset, self._changes(model, seed), corpus, needed]
+        dependencies = [other and self._model_key(other, seed) for other in (model.teacher, model.embeddings)]
+        corpus = [self.corpus_hashes[name] for name in ("train", "valid")]
+        preset = self.experiment.preset(model, self.scale)
+        return [model.recipe, preset, self._training_changes(model, seed), corpus, dependencies]
 
-    def _identity(self, arm: Arm, seed: int) -> str:
-        how = {name: str(value) for name, value in arm.generation(self.scale).items()}
+    def _fingerprint(self, arm: Arm, seed: int) -> str:
+        generation_changes = {name: str(value) for name, value in arm.generation_settings(self.scale).items()}
         return fingerprint(
-            [self._facts(arm.model, seed), how, self.contents["test"], self.sentences, self.study.batch]
+            [
+                self._model_key(arm.model, seed),
+                generation_changes,
+                self.corpus_hashes["test"],
+                self.sentences,
+                self.experiment.batch,
+            ]
         )
 
-    def _file(self, arm: Arm, seed: int) -> Path:
-        number = self.study.arms.index(arm) + 1
+    def _result_path(self, arm: Arm, seed: int) -> Path:
+        number = self.experiment.arms.index(arm) + 1
         slug = re.sub(r"[^a-z0-9.]+", "-", arm.name.lower()).strip("-")
-        return self.place / "arms" / f"{number:02d}-{slug}-seed-{seed}.json"
+        return self.results_dir / "arms" / f"{number:02d}-{slug}-seed-{seed}.json"
 
-    def _pairs(self) -> list[Pair]:
+    def _test_pairs(self) -> list[Pair]:
         return list(islice(read_pairs(self.files.test), self.sentences))
 
 
-class _Missing(Exception):
+class _NoResult(Exception):
     """There is no result of an arm, or one of other settings."""
 
 
-class _Within:
+class _ProgressOnly:
     """The progress of a part, without what it says: the grid has a line for each part."""
 
     def __init__(self, display: Display) -> None:
         self.start, self.progress = display.start, display.progress
 
-    def say(self, line: str) -> None:
+    def show_line(self, line: str) -> None:
         pass
 
 
-def _told(changes: Mapping[str, Any]) -> str:
+def _format_changes(changes: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in changes.items())

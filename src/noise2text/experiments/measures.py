@@ -10,8 +10,8 @@ from noise2text.data.corpus import Pair
 from noise2text.diffusion.anisotropy import anisotropy
 from noise2text.metrics.diversity import div_4
 from noise2text.metrics.metrics import Score, bleu, exact_match
-from noise2text.models import Diffusion, System
-from noise2text.models.model import Generated
+from noise2text.models import DiffusionModel, Model
+from noise2text.models.model import GenerationOutput
 
 __all__ = ["MEASURES", "Measure", "measure_model", "measure_texts"]
 
@@ -22,7 +22,7 @@ class Measure:
 
     label: str
     digits: int = 2
-    less_is_better: bool = False
+    lower_is_better: bool = False
 
 
 MEASURES: dict[str, Measure] = {
@@ -30,49 +30,56 @@ MEASURES: dict[str, Measure] = {
     "exact": Measure("exact match", 1),
     "single": Measure("BLEU of one candidate"),
     "div_4": Measure("div-4"),
-    "anisotropy": Measure("ANI", less_is_better=True),
-    "target_anisotropy": Measure("ANI of the targets' tokens", less_is_better=True),
+    "anisotropy": Measure("ANI", lower_is_better=True),
+    "target_anisotropy": Measure("ANI of the targets' tokens", lower_is_better=True),
     "factor": Measure("factor", 1),
     "kept": Measure("% of the asked length", 1),
     "sentences_per_second": Measure("sentences/s"),
-    "decoding_seconds": Measure("decoding, s", less_is_better=True),
-    "training_seconds": Measure("training, s", 0, less_is_better=True),
+    "decoding_seconds": Measure("decoding, s", lower_is_better=True),
+    "training_seconds": Measure("training, s", 0, lower_is_better=True),
 }
 
 
 def measure_texts(
-    made: Generated, pairs: Sequence[Pair], *, system: System, asked: int | None, seconds: float
+    output: GenerationOutput,
+    pairs: Sequence[Pair],
+    *,
+    model: Model,
+    requested_length: int | None,
+    seconds: float,
 ) -> tuple[dict[str, float], dict[str, str]]:
     """The numbers of what was generated for the pairs, and the signatures of those that have one."""
     references = [(pair.trg, *pair.refs) for pair in pairs]
-    firsts = [own[0] if own else "" for own in made.candidates]
+    first_candidates = [own[0] if own else "" for own in output.candidates]
     scores: dict[str, Score | None] = {
-        "bleu": bleu(made.texts, references),
-        "exact": exact_match(made.texts, references),
-        "single": bleu(firsts, references),
-        "div_4": div_4(made.candidates),
+        "bleu": bleu(output.texts, references),
+        "exact": exact_match(output.texts, references),
+        "single": bleu(first_candidates, references),
+        "div_4": div_4(output.candidates),
     }
     numbers = {name: score.score for name, score in scores.items() if score}
     numbers |= {"decoding_seconds": seconds, "sentences_per_second": len(pairs) / seconds}
-    if asked is not None:
-        lengths = [len(row) for row in system.tokenizer.encode(made.texts)]
-        numbers["kept"] = 100 * lengths.count(asked) / len(lengths)
+    if requested_length is not None:
+        lengths = [len(row) for row in model.tokenizer.encode(output.texts)]
+        numbers["kept"] = 100 * lengths.count(requested_length) / len(lengths)
     return numbers, {name: score.signature for name, score in scores.items() if score}
 
 
 def measure_model(
-    system: System, settings: Any, pairs: Sequence[Pair], facts: Mapping[str, float]
+    model: Model, config: Any, pairs: Sequence[Pair], facts: Mapping[str, float]
 ) -> dict[str, float]:
     """The numbers of a model itself; `facts` are those that its training left.
 
     Where few tokens stand in targets, the others hide how far these have collapsed; hence ANI of them alone.
     """
     numbers = dict(facts)
-    if isinstance(system, Diffusion):
-        table = system.denoiser.space.embeddings.detach()
-        numbers["anisotropy"] = anisotropy(table)
-        written = {token for row in system.tokenizer.encode([pair.trg for pair in pairs]) for token in row}
-        if len(written) > 1:
-            numbers["target_anisotropy"] = anisotropy(table[sorted(written)])
-    factor = getattr(settings, "factor", None)
-    return numbers if factor is None else numbers | {"factor": float(factor)}
+    if isinstance(model, DiffusionModel):
+        vectors = model.denoiser.embedding.vectors.detach()
+        numbers["anisotropy"] = anisotropy(vectors)
+        target_tokens = {
+            token for row in model.tokenizer.encode([pair.trg for pair in pairs]) for token in row
+        }
+        if len(target_tokens) > 1:
+            numbers["target_anisotropy"] = anisotropy(vectors[sorted(target_tokens)])
+    noise_factor = getattr(config, "noise_factor", None)
+    return numbers if noise_factor is None else numbers | {"factor": float(noise_factor)}

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from statistics import fmean
 
-__all__ = ["kendall", "places", "ranks", "spearman"]
+__all__ = ["kendall", "rank_from_best", "ranks", "spearman"]
 
 
 def ranks(values: Sequence[float]) -> list[float]:
@@ -24,9 +24,9 @@ def ranks(values: Sequence[float]) -> list[float]:
     ]
 
 
-def places(values: Sequence[float], *, less_is_better: bool) -> list[int]:
+def rank_from_best(values: Sequence[float], *, lower_is_better: bool) -> list[int]:
     """The place of each value from 1 for the best; equal values share the better place."""
-    signed = [-value if less_is_better else value for value in values]
+    signed = [-value if lower_is_better else value for value in values]
     return [1 + sum(other > value for other in signed) for value in signed]
 
 
@@ -37,8 +37,8 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
         return None
     mean = fmean(a)  # the same for both
     x, y = [rank - mean for rank in a], [rank - mean for rank in b]
-    together = sum(p * q for p, q in zip(x, y, strict=True))
-    return together / math.sqrt(sum(p * p for p in x) * sum(q * q for q in y))
+    covariance = sum(p * q for p, q in zip(x, y, strict=True))
+    return covariance / math.sqrt(sum(p * p for p in x) * sum(q * q for q in y))
 
 
 def kendall(first: Sequence[float], second: Sequence[float]) -> float | None:

@@ -2,53 +2,53 @@
 
 from __future__ import annotations
 
-from noise2text.experiments.experiment import Arm, Changes, Model, Study
+from noise2text.experiments.experiment import Arm, Changes, Experiment, ModelSpec
 
-__all__ = ["STUDIES"]
+__all__ = ["EXPERIMENTS"]
 
 PAPER = "SeqDiffuSeq (Yuan et al., 2022)"
-FIXED: Changes = {"refit_every": 0}  # the sqrt schedule
-ALONE: Changes = {"self_conditioning": 0.0}
-SHORT: Changes = {
+FIXED_SCHEDULE: Changes = {"refit_every": 0}  # the sqrt schedule
+NO_SELF_CONDITIONING: Changes = {"self_conditioning": 0.0}
+SHORT_TRAINING: Changes = {
     "steps": 500,
     "validate_every": 500,
     "refit_every": 150,
-    "refit_first": 150,
-    "refit_least": 20,
+    "refit_start": 150,
+    "refit_min_count": 20,
 }
 
 
-def _ablated(name: str, bleu: float, changes: Changes) -> Arm:
-    return Arm(name, Model("seqdiffuseq", changes), {"noise_beam": 1}, paper={"bleu": bleu})
+def _ablation_arm(name: str, bleu: float, changes: Changes) -> Arm:
+    return Arm(name, ModelSpec("seqdiffuseq", changes), {"noise_beam": 1}, paper={"bleu": bleu})
 
 
-_ABLATION = Study(
+_ABLATION = Experiment(
     name="seqdiffuseq-ablation",
     paper=PAPER,
     table="table 2",
-    line="The adaptive schedule and self-conditioning, each with and without the other.",
-    finding="both help; without both, the loss is more than the sum.",
-    about="sacrebleu on IWSLT14 De-En (En-De, QQP and Wiki-Auto are in the same order but for B and C).",
-    tiny={"seqdiffuseq": SHORT},
+    summary="The adaptive schedule and self-conditioning, each with and without the other.",
+    claim="both help; without both, the loss is more than the sum.",
+    metric_note="sacrebleu on IWSLT14 De-En (En-De, QQP and Wiki-Auto are in the same order but for B and C).",
+    tiny={"seqdiffuseq": SHORT_TRAINING},
     arms=(
-        _ablated("A: SeqDiffuSeq", 30.16, {}),
-        _ablated("B: A without the adaptive schedule", 28.60, FIXED),
-        _ablated("C: A without self-conditioning", 28.28, ALONE),
-        _ablated("D: without both", 24.39, {**FIXED, **ALONE}),
+        _ablation_arm("A: SeqDiffuSeq", 30.16, {}),
+        _ablation_arm("B: A without the adaptive schedule", 28.60, FIXED_SCHEDULE),
+        _ablation_arm("C: A without self-conditioning", 28.28, NO_SELF_CONDITIONING),
+        _ablation_arm("D: without both", 24.39, {**FIXED_SCHEDULE, **NO_SELF_CONDITIONING}),
     ),
 )
 
-_SPEED = Study(
+_SPEED = Experiment(
     name="seqdiffuseq-speed",
     paper=PAPER,
     table="table 3",
-    line="How long a batch of 50 takes with all steps; tiny walks 200.",
-    finding="3.56 times as fast, since the source is read once and only the target is walked.",
-    about="seconds for one batch of 50 of QQP on a V100, 2000 steps.",
+    summary="How long a batch of 50 takes with all steps; tiny walks 200.",
+    claim="3.56 times as fast, since the source is read once and only the target is walked.",
+    metric_note="seconds for one batch of 50 of QQP on a V100, 2000 steps.",
     measures=("decoding_seconds", "sentences_per_second"),
     presets={"diffuseq": "qqp", "seqdiffuseq": "qqp"},
     tiny={
-        "diffuseq": {"layers": 4, "ffn": 512, "steps": 50, "validate_every": 50},
+        "diffuseq": {"layers": 4, "ffn_dim": 512, "steps": 50, "validate_every": 50},
         "seqdiffuseq": {"steps": 50, "validate_every": 50},
     },
     batch=50,
@@ -56,14 +56,14 @@ _SPEED = Study(
     arms=(
         Arm(
             "DiffuSeq",
-            Model("diffuseq"),
+            ModelSpec("diffuseq"),
             {"steps": 2000, "noise_beam": 1},
             {"steps": 200},
             {"decoding_seconds": 317.0},
         ),
         Arm(
             "SeqDiffuSeq",
-            Model("seqdiffuseq"),
+            ModelSpec("seqdiffuseq"),
             {"steps": 2000, "noise_beam": 1},
             {"steps": 200},
             {"decoding_seconds": 89.0},
@@ -72,25 +72,25 @@ _SPEED = Study(
 )
 
 
-def _prior(name: str, rate: float, share: float) -> Arm:
-    how = {"noise_beam": 10, "prior_rate": rate, "prior_share": share}
-    return Arm(name, Model("seqdiffuseq"), how)
+def _prior_arm(name: str, rate: float, share: float) -> Arm:
+    generation_changes = {"noise_beam": 10, "prior_rate": rate, "prior_share": share}
+    return Arm(name, ModelSpec("seqdiffuseq"), generation_changes)
 
 
-_PRIOR = Study(
+_PRIOR = Experiment(
     name="seqdiffuseq-prior",
     paper=PAPER,
     table="figures 4 and 5",
-    line="Sampling by the prior: p₁, how often, and p₂, in what share of the steps; ten candidates.",
-    finding="more diverse candidates, each of them worse, and with proper p₁ and p₂ a better choice of them.",
-    about="none; they are drawn, not printed.",
+    summary="Sampling by the prior: p₁, how often, and p₂, in what share of the steps; ten candidates.",
+    claim="more diverse candidates, each of them worse, and with proper p₁ and p₂ a better choice of them.",
+    metric_note="none; they are drawn, not printed.",
     measures=("bleu", "single", "div_4", "exact"),
-    tiny={"seqdiffuseq": SHORT},
+    tiny={"seqdiffuseq": SHORT_TRAINING},
     arms=(
-        _prior("never", 0.0, 0.5),
-        *(_prior(f"p₁ = 0.05, p₂ = {share}", 0.05, share) for share in (0.1, 0.3, 0.5, 0.7, 0.9)),
-        *(_prior(f"p₁ = {rate}, p₂ = 0.5", rate, 0.5) for rate in (0.01, 0.1, 0.2)),
+        _prior_arm("never", 0.0, 0.5),
+        *(_prior_arm(f"p₁ = 0.05, p₂ = {share}", 0.05, share) for share in (0.1, 0.3, 0.5, 0.7, 0.9)),
+        *(_prior_arm(f"p₁ = {rate}, p₂ = 0.5", rate, 0.5) for rate in (0.01, 0.1, 0.2)),
     ),
 )
 
-STUDIES = (_ABLATION, _SPEED, _PRIOR)
+EXPERIMENTS = (_ABLATION, _SPEED, _PRIOR)

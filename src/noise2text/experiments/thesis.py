@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from noise2text.experiments.experiment import Arm, Changes, Model, Study
+from noise2text.experiments.experiment import Arm, Changes, Experiment, ModelSpec
 
-__all__ = ["STUDIES"]
+__all__ = ["EXPERIMENTS"]
 
 PAPER = "Classifier-free Diffusion Models for Machine Translation (a thesis)"
 MODELS = {
-    "Diffusion-LM": Model("diffusion-lm"),
-    "DiffuSeq": Model("diffuseq"),
-    "DiffuSeq, token by token": Model("diffuseq"),
-    "DiffuSeq, distilled": Model("diffuseq", teacher=Model("transformer")),
-    "Transformer": Model("transformer"),
-    "Levenshtein Transformer": Model("levenshtein", {"vocabulary": 30_000}, {"steps": 900}),
+    "Diffusion-LM": ModelSpec("diffusion-lm"),
+    "DiffuSeq": ModelSpec("diffuseq"),
+    "DiffuSeq, token by token": ModelSpec("diffuseq"),
+    "DiffuSeq, distilled": ModelSpec("diffuseq", teacher=ModelSpec("transformer")),
+    "Transformer": ModelSpec("transformer"),
+    "Levenshtein Transformer": ModelSpec("levenshtein", {"vocabulary": 30_000}, {"steps": 900}),
 }
-HOW: dict[str, Changes] = {"DiffuSeq, token by token": {"strategy": "token-by-token"}}
-TINY: dict[str, Changes] = {
+GENERATION_CHANGES: dict[str, Changes] = {"DiffuSeq, token by token": {"strategy": "token-by-token"}}
+TINY_GENERATION: dict[str, Changes] = {
     "Diffusion-LM": {"steps": 20},
     "DiffuSeq": {"steps": 20},
     "DiffuSeq, token by token": {"steps": 5},
@@ -28,25 +28,25 @@ PRESETS = {
     "transformer": "covost",
     "levenshtein": "iwslt14-de-en",
 }
-SMALLER: dict[str, Changes] = {
+TINY_TRAINING: dict[str, Changes] = {
     name: {"steps": 1_400, "validate_every": 1_400, "generation_steps": 20}
     for name in ("diffusion-lm", "diffuseq")
 }
 
 
 def _arm(name: str, **paper: float) -> Arm:
-    return Arm(name, MODELS[name], HOW.get(name, {}), TINY.get(name, {}), paper)
+    return Arm(name, MODELS[name], GENERATION_CHANGES.get(name, {}), TINY_GENERATION.get(name, {}), paper)
 
 
-_QUALITY = Study(
+_QUALITY = Experiment(
     name="thesis-models",
     paper=PAPER,
     table="table 4.2",
-    line="Diffusion models, autoregressive sampling and distillation beside a Transformer and LevT.",
-    finding="all diffusion models are behind both baselines; distillation helps most.",
-    about="sacrebleu on CoVoST, probably English to German; its teacher is a public WMT19 model.",
+    summary="Diffusion models, autoregressive sampling and distillation beside a Transformer and LevT.",
+    claim="all diffusion models are behind both baselines; distillation helps most.",
+    metric_note="sacrebleu on CoVoST, probably English to German; its teacher is a public WMT19 model.",
     presets=PRESETS,
-    tiny=SMALLER,
+    tiny=TINY_TRAINING,
     sentences=250,
     arms=(
         _arm("Diffusion-LM", bleu=2.3),
@@ -59,17 +59,17 @@ _QUALITY = Study(
 )
 
 _DAY, _HOUR, _MINUTE = 86_400.0, 3_600.0, 60.0
-_TIMES = Study(
+_TIMES = Experiment(
     name="thesis-times",
     paper=PAPER,
     table="table 4.4",
-    line="How long training and decoding take; shares its models with thesis-models in one folder.",
-    finding="diffusion decodes a thousand times as slowly as the Levenshtein Transformer.",
-    about="seconds for 2,010 sentences on a TITAN RTX (the Levenshtein Transformer: an RTX 3070); token by "
+    summary="How long training and decoding take; shares its models with thesis-models in one folder.",
+    claim="diffusion decodes a thousand times as slowly as the Levenshtein Transformer.",
+    metric_note="seconds for 2,010 sentences on a TITAN RTX (the Levenshtein Transformer: an RTX 3070); token by "
     "token is given as more than 30 hours.",
     measures=("decoding_seconds", "training_seconds", "bleu"),
     presets=PRESETS,
-    tiny=SMALLER,
+    tiny=TINY_TRAINING,
     sentences=250,
     arms=(
         _arm("Levenshtein Transformer", training_seconds=19 * _HOUR, decoding_seconds=6.0),
@@ -96,4 +96,4 @@ _TIMES = Study(
     ),
 )
 
-STUDIES = (_QUALITY, _TIMES)
+EXPERIMENTS = (_QUALITY, _TIMES)

@@ -15,27 +15,34 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noise2text.acceleration.cuda_graphs import Captures, Graph, copied, fill, shapes, who
-from noise2text.core.config import option, require_choice, require_least
+from noise2text.acceleration.cuda_graphs import (
+    CudaGraph,
+    GraphCache,
+    clone_tensors,
+    copy_tensors,
+    denoiser_key,
+    shapes_of,
+)
+from noise2text.core.config import option, require_at_least, require_choice
 from noise2text.core.errors import Problem
-from noise2text.core.random import key
+from noise2text.core.random import make_key
 from noise2text.data.layouts.canvas import Source
-from noise2text.generation.beam_search import Beam, DiverseBeams
-from noise2text.generation.parallel import Draft, Step
-from noise2text.generation.search import Rules, Search
-from noise2text.generation.token_sampling import Greedy, Sampling
-from noise2text.nn.denoiser import Memory
-from noise2text.nn.incremental_decoder import Writer
+from noise2text.generation.beam_search import BeamSearch, DiverseBeamSearch
+from noise2text.generation.parallel import Candidates, DecodedStep
+from noise2text.generation.search import Search, SearchLimits
+from noise2text.generation.token_sampling import GreedySearch, Sampling
+from noise2text.nn.autoregressive import AutoregressiveNetwork
+from noise2text.nn.denoiser import EncoderOutput
 
-__all__ = ["AutoregressiveSettings", "LeftToRight", "Page", "RecordedPage"]
+__all__ = ["AutoregressiveDecoder", "AutoregressiveGenerationConfig", "DecodingState", "GraphedDecodingState"]
 
-BLOCK = 16  # positions by which the visible past grows
-PATIENCE = {"cpu": 1}  # steps between two looks at whether all is over, where a look costs nothing
-ELSEWHERE = 8
+CACHE_BLOCK = 16  # positions by which the visible past grows
+END_CHECK_INTERVAL = {"cpu": 1}  # steps between two looks at whether all is over, where a look costs nothing
+DEFAULT_END_CHECK_INTERVAL = 8
 
 
 @dataclass(frozen=True)
-class AutoregressiveSettings:
+class AutoregressiveGenerationConfig:
     """The search or the sampling, and the selection; the defaults are Difformer's table 3 with b = 5."""
 
     beam: int = option(5, "hypotheses of the beam search; 1 is greedy")
@@ -56,8 +63,8 @@ class AutoregressiveSettings:
     length: int | None = option(None, "write exactly so many tokens; none lets the model end")
 
     def __post_init__(self) -> None:
-        require_least(self, 1, "beam", "diverse_groups", *(["length"] if self.length is not None else []))
-        require_least(self, 0, "samples", "top_k", "diversity")
+        require_at_least(self, 1, "beam", "diverse_groups", *(["length"] if self.length is not None else []))
+        require_at_least(self, 0, "samples", "top_k", "diversity")
         if self.beam % self.diverse_groups:
             raise Problem(
                 f"The setting beam must be a multiple of diverse_groups, not {self.beam} of "
@@ -74,182 +81,206 @@ class AutoregressiveSettings:
         require_choice(self, "utility", ("bleu", "bleu-nltk4", "chrf", "unigram"))
         require_choice(self, "candidate_is", ("hypothesis", "reference"))
 
-    def search(self, rules: Rules, *, seed: int, places: Tensor) -> Search:
+    def search(self, limits: SearchLimits, *, seed: int, indices: Tensor) -> Search:
         """The search for the sentences at these places (B,) of the input."""
         if self.samples:
-            keys = key(seed, places[:, None], torch.arange(self.samples, device=places.device))
+            keys = make_key(seed, indices[:, None], torch.arange(self.samples, device=indices.device))
             return Sampling(
                 keys,
-                rules=rules,
+                limits=limits,
                 temperature=self.temperature,
                 top_k=self.top_k,
                 top_p=self.top_p,
                 length_penalty=self.length_penalty,
             )
         score: dict[str, Any] = {
-            "rules": rules,
+            "rules": limits,
             "length_penalty": self.length_penalty,
-            "device": places.device,
+            "device": indices.device,
         }
         if self.beam == 1:
-            return Greedy(len(places), **score)
+            return GreedySearch(len(indices), **score)
         size = self.beam // self.diverse_groups
-        beams = [Beam(len(places), size, **score) for _ in range(self.diverse_groups)]
-        return beams[0] if len(beams) == 1 else DiverseBeams(beams, diversity=self.diversity)
+        beams = [BeamSearch(len(indices), size, **score) for _ in range(self.diverse_groups)]
+        return beams[0] if len(beams) == 1 else DiverseBeamSearch(beams, diversity=self.diversity)
 
 
-class Page:
+class DecodingState:
     """What is written of a batch: the writer's notebook, the last tokens and where they stand."""
 
-    def __init__(self, writer: Writer, memory: Memory, search: Search, *, length: int) -> None:
-        self.writer, self.memory, self.search, self.length = writer, memory, search, length
-        device = memory.padding.device
-        self.notebook = writer.begin(memory, search.hypotheses, length=length)
+    def __init__(
+        self, network: AutoregressiveNetwork, encoded: EncoderOutput, search: Search, *, length: int
+    ) -> None:
+        self.network, self.encoded, self.search, self.length = network, encoded, search, length
+        device = encoded.padding.device
+        self.cache = network.empty_cache(encoded, search.hypotheses, length=length)
         self.tokens = torch.zeros(
-            len(memory.padding), search.hypotheses, dtype=torch.long, device=device
+            len(encoded.padding), search.hypotheses, dtype=torch.long, device=device
         )  # (B, K)
         self.position = torch.zeros(1, dtype=torch.long, device=device)
 
-    def write(self, given: Sequence[int]) -> None:
+    def run(self, prompt: Sequence[int]) -> None:
         """Go on from the given tokens until the search is over; there is at least one."""
-        for place, token in enumerate(given[:-1]):
+        for position, token in enumerate(prompt[:-1]):
             self.tokens.fill_(token)
-            self.score(visible=self._visible(place))
-        self.tokens.fill_(given[-1])
-        patience = PATIENCE.get(self.tokens.device.type, ELSEWHERE)
-        for place in range(len(given) - 1, self.length):
-            self.advance(visible=self._visible(place))
-            if place % patience == 0 and bool(self.search.over()):
+            self.next_logits(cache_length=self._round_up_to_block(position))
+        self.tokens.fill_(prompt[-1])
+        check_interval = END_CHECK_INTERVAL.get(self.tokens.device.type, DEFAULT_END_CHECK_INTERVAL)
+        for position in range(len(prompt) - 1, self.length):
+            self.advance(cache_length=self._round_up_to_block(position))
+            if position % check_interval == 0 and bool(self.search.is_finished()):
                 break
 
-    def advance(self, *, visible: int) -> None:
+    def advance(self, *, cache_length: int) -> None:
         """One token more for each hypothesis; it does the same work each time, without asking the host."""
-        tokens, parents = self.search.choose(self.score(visible=visible))
+        tokens, parents = self.search.step(self.next_logits(cache_length=cache_length))
         self.tokens.copy_(tokens)
         if parents is not None:
-            self.writer.reorder(self.notebook, parents)
+            self.network.reorder(self.cache, parents)
 
-    def score(self, *, visible: int) -> Tensor:
+    def next_logits(self, *, cache_length: int) -> Tensor:
         """The scores (B, K, V) of what follows the last tokens, which are noted."""
-        logits = self.writer.step(self.tokens, self.position, self.notebook, self.memory, visible=visible)
+        logits = self.network.step(
+            self.tokens, self.position, self.cache, self.encoded, cache_length=cache_length
+        )
         self.position.add_(1)
         return logits
 
-    def _visible(self, place: int) -> int:
-        return min(self.length, (place // BLOCK + 1) * BLOCK)
+    def _round_up_to_block(self, position: int) -> int:
+        return min(self.length, (position // CACHE_BLOCK + 1) * CACHE_BLOCK)
 
 
-class RecordedPage(Page):
+class GraphedDecodingState(DecodingState):
     """A page whose step is recorded, once for each stretch of the past that it looks at."""
 
-    def __init__(self, writer: Writer, memory: Memory, search: Search, *, length: int, pool: Any) -> None:
-        super().__init__(writer, copied(memory), search, length=length)
+    def __init__(
+        self,
+        network: AutoregressiveNetwork,
+        encoded: EncoderOutput,
+        search: Search,
+        *,
+        length: int,
+        pool: Any,
+    ) -> None:
+        super().__init__(network, clone_tensors(encoded), search, length=length)
         self.pool = pool
-        self.graphs: dict[int, Graph[None]] = {}
+        self.step_graphs: dict[int, CudaGraph[None]] = {}
 
-    def begin(self, memory: Memory, search: Search) -> None:
+    def restart(self, encoded: EncoderOutput, search: Search) -> None:
         """Put other sentences, and a search that has not begun, in the place of the last ones."""
-        fill(self.memory, memory)
-        fresh = Page(self.writer, memory, search, length=self.length)
-        for mine, theirs in zip(_state(self), _state(fresh), strict=True):
+        copy_tensors(self.encoded, encoded)
+        new_state = DecodingState(self.network, encoded, search, length=self.length)
+        for mine, theirs in zip(_mutable_tensors(self), _mutable_tensors(new_state), strict=True):
             mine.copy_(theirs)
 
-    def advance(self, *, visible: int) -> None:
-        if visible not in self.graphs:
-            now = [tensor.clone() for tensor in _state(self)]
+    def advance(self, *, cache_length: int) -> None:
+        if cache_length not in self.step_graphs:
+            now = [tensor.clone() for tensor in _mutable_tensors(self)]
             self.position.zero_()  # recording tries the step, so there must be room for it
             self.search.rewind()
-            self.graphs[visible] = Graph(partial(super().advance, visible=visible), pool=self.pool)
-            for mine, kept in zip(_state(self), now, strict=True):
+            self.step_graphs[cache_length] = CudaGraph(
+                partial(super().advance, cache_length=cache_length), pool=self.pool
+            )
+            for mine, kept in zip(_mutable_tensors(self), now, strict=True):
                 mine.copy_(kept)
-        self.graphs[visible]()
+        self.step_graphs[cache_length]()
 
 
-def _state(page: Page) -> Iterator[Tensor]:
+def _mutable_tensors(state: DecodingState) -> Iterator[Tensor]:
     """All that a step changes."""
-    yield from (page.tokens, page.position)
-    yield from _tensors(page.notebook)
-    yield from _tensors(page.search)
+    yield from (state.tokens, state.position)
+    yield from _collect_tensors(state.cache)
+    yield from _collect_tensors(state.search)
 
 
-def _tensors(part: Any) -> Iterator[Tensor]:
+def _collect_tensors(part: Any) -> Iterator[Tensor]:
     """The tensors of an object and of what it is made of, in one order."""
     if isinstance(part, Tensor):
         yield part
     elif isinstance(part, list | tuple):
         for each in part:
-            yield from _tensors(each)
+            yield from _collect_tensors(each)
     elif hasattr(part, "__dict__") and not isinstance(part, type):
         for name in sorted(vars(part)):
-            yield from _tensors(vars(part)[name])
+            yield from _collect_tensors(vars(part)[name])
 
 
 @dataclass(frozen=True)
-class LeftToRight:
+class AutoregressiveDecoder:
     """The parts of an autoregressive system that decode a batch."""
 
-    writer: Writer
+    network: AutoregressiveNetwork
     bos: int
-    rules: Rules
-    captures: Captures | None = None  # recorded steps, where there are any
+    limits: SearchLimits
+    graphs: GraphCache | None = None  # recorded steps, where there are any
 
     @torch.inference_mode()
     def decode(
         self,
         source: Source,
-        how: AutoregressiveSettings,
+        config: AutoregressiveGenerationConfig,
         *,
         prefix: Sequence[int] = (),
         seed: int,
-        places: Tensor,
+        indices: Tensor,
         trace: bool = False,
-    ) -> list[Draft]:
-        """The drafts of each sentence; `places` (B,) is where the sentences stand in the input."""
-        rules = self._left(how, len(prefix))
-        search = how.search(rules, seed=seed, places=places)
-        page = self._page(source, how, search, length=len(prefix) + rules.longest + 1)
-        page.write([self.bos, *prefix])
-        tokens, scores = page.search.result()
+    ) -> list[Candidates]:
+        """The drafts of each sentence; `indices` (B,) is where the sentences stand in the input."""
+        limits = self._remaining_limits(config, len(prefix))
+        search = config.search(limits, seed=seed, indices=indices)
+        state = self._start_decoding(source, config, search, length=len(prefix) + limits.max_length + 1)
+        state.run([self.bos, *prefix])
+        tokens, scores = state.search.get_hypotheses()
         return [
-            self._draft(rows, scored, prefix, trace=trace)
+            self._make_candidates(rows, scored, prefix, trace=trace)
             for rows, scored in zip(tokens.tolist(), scores.tolist(), strict=True)
         ]
 
-    def _page(self, source: Source, how: AutoregressiveSettings, search: Search, *, length: int) -> Page:
+    def _start_decoding(
+        self, source: Source, config: AutoregressiveGenerationConfig, search: Search, *, length: int
+    ) -> DecodingState:
         """An empty page for the sentences, or one that was recorded and is emptied."""
-        captures = self.captures
-        if captures is None:
-            return Page(self.writer, self.writer.read(source), search, length=length)
-        memory = captures.read(self.writer, source)
-        name = ("page", who(self.writer), how, length, *shapes(memory))
-        page: RecordedPage = captures.find(
-            name, lambda pool: RecordedPage(self.writer, memory, search, length=length, pool=pool)
+        graphs = self.graphs
+        if graphs is None:
+            return DecodingState(self.network, self.network.encode(source), search, length=length)
+        encoded = graphs.encode(self.network, source)
+        name = ("page", denoiser_key(self.network), config, length, *shapes_of(encoded))
+        state: GraphedDecodingState = graphs.get_or_capture(
+            name, lambda pool: GraphedDecodingState(self.network, encoded, search, length=length, pool=pool)
         )
-        page.begin(memory, search)
-        return page
+        state.restart(encoded, search)
+        return state
 
-    def _left(self, how: AutoregressiveSettings, given: int) -> Rules:
+    def _remaining_limits(self, config: AutoregressiveGenerationConfig, prefix_length: int) -> SearchLimits:
         """The rules for what is left to write after so many given tokens."""
-        rules = self.rules
-        if how.length is not None:
-            if how.length > rules.longest:
+        limits = self.limits
+        if config.length is not None:
+            if config.length > limits.max_length:
                 raise Problem(
-                    f"The length must be at most {rules.longest}, this model's longest, not {how.length}."
+                    f"The length must be at most {limits.max_length}, this model's longest, not {config.length}."
                 )
-            rules = replace(rules, longest=how.length, shortest=how.length)
-        if given >= rules.longest:
-            raise Problem(f"The prefix has {given} of {rules.longest} tokens: that leaves nothing to write.")
-        return replace(rules, longest=rules.longest - given, shortest=max(0, rules.shortest - given))
+            limits = replace(limits, max_length=config.length, min_length=config.length)
+        if prefix_length >= limits.max_length:
+            raise Problem(
+                f"The prefix has {prefix_length} of {limits.max_length} tokens: that leaves nothing to write."
+            )
+        return replace(
+            limits,
+            max_length=limits.max_length - prefix_length,
+            min_length=max(0, limits.min_length - prefix_length),
+        )
 
-    def _draft(
+    def _make_candidates(
         self, rows: list[list[int]], scores: list[float], prefix: Sequence[int], *, trace: bool
-    ) -> Draft:
+    ) -> Candidates:
         """A sentence's candidates; a step of the trace shows what had been written of each."""
         ended = [(row, score) for row, score in zip(rows, scores, strict=True) if score > -torch.inf]
-        texts = [[*prefix, *row[: row.index(self.rules.eos)]] for row, _ in ended]
-        longest = max(map(len, texts))
+        texts = [[*prefix, *row[: row.index(self.limits.eos)]] for row, _ in ended]
+        max_length = max(map(len, texts))
         steps = []
-        for count in range(len(prefix), longest + 1) if trace else ():
-            so_far = [text[:count] for text in texts]
-            steps.append(Step(1 - count / longest if longest else 0.0, so_far, so_far))
-        return Draft(texts, [score for _, score in ended], steps)
+        for count in range(len(prefix), max_length + 1) if trace else ():
+            partial_texts = [text[:count] for text in texts]
+            steps.append(
+                DecodedStep(1 - count / max_length if max_length else 0.0, partial_texts, partial_texts)
+            )
+        return Candidates(texts, [score for _, score in ended], steps)

@@ -16,57 +16,59 @@ import torch
 from torch import Tensor
 
 from noise2text.data.layouts.canvas import Canvas, Source
-from noise2text.data.layouts.template import OPEN, Template
-from noise2text.generation.config import DiffusionSettings
-from noise2text.generation.parallel import Course, Parallel, Propose
+from noise2text.data.layouts.template import OPEN_TEMPLATE, Template
+from noise2text.generation.config import DiffusionGenerationConfig
+from noise2text.generation.parallel import DecodingCoroutine, ParallelDecoder, ProposeLengths
 
-__all__ = ["Growing", "open_places"]
+__all__ = ["AutoregressiveDiffusionDecoder", "open_positions"]
 
 
 @dataclass(frozen=True)
-class Growing(Parallel, ABC):
+class AutoregressiveDiffusionDecoder(ParallelDecoder, ABC):
     """Decoding by several walks, each of which leaves a part of the text behind."""
 
     @abstractmethod
-    def part(self, canvas: Canvas, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    def select_new_tokens(self, canvas: Canvas, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Which written tokens (B·C, L) are kept, one a row at least; and which rows (B·C,) end."""
 
-    def grow(self, canvas: Canvas, tokens: Tensor, kept: Tensor, over: Tensor) -> Canvas:
+    def fix_tokens(self, canvas: Canvas, tokens: Tensor, kept: Tensor, finished: Tensor) -> Canvas:
         """The canvas with the kept tokens held, and nothing left to write on the rows that are over."""
         written = torch.where(kept, tokens, canvas.tokens)
-        return replace(canvas, tokens=written, frozen=canvas.frozen | kept | over[:, None])
+        return replace(canvas, tokens=written, frozen=canvas.frozen | kept | finished[:, None])
 
     @torch.inference_mode()
     def course(
         self,
         source: Source,
-        how: DiffusionSettings,
-        propose: Propose,
+        config: DiffusionGenerationConfig,
+        propose: ProposeLengths,
         *,
-        given: Template = OPEN,
+        given: Template = OPEN_TEMPLATE,
         seed: int,
-        places: Tensor,
+        indices: Tensor,
         trace: bool = False,
-    ) -> Course:
+    ) -> DecodingCoroutine:
         """The drafts of each sentence; a trace has the steps of all the walks, one after another."""
-        prompt = yield from self._prompt(source, how, propose, given=given, seed=seed, places=places)
-        canvas, steps, number = prompt.spread(), [], 0
+        prompt = yield from self._prepare_batch(
+            source, config, propose, given=given, seed=seed, indices=indices
+        )
+        canvas, steps, number = prompt.device_canvas(), [], 0
         total = torch.zeros_like(prompt.scores)
         count = torch.zeros_like(total)
-        while bool(open_places(canvas).any()):  # the host waits once a walk
-            for state in self._walk(prompt, canvas, how, seed=seed, through=not trace, number=number):
+        while bool(open_positions(canvas).any()):  # the host waits once a walk
+            for state in self._sample(prompt, canvas, config, seed=seed, last_only=not trace, number=number):
                 if trace:
-                    rounded = self._round(canvas, state.estimate)[0]
-                    steps.append((state.time, self.denoiser.space.nearest(state.z), rounded))
-            tokens, scores = self._round(canvas, state.estimate)  # (B·C, L)
-            kept, over = self.part(canvas, tokens)
+                    rounded = self._round_to_tokens(canvas, state.estimate)[0]
+                    steps.append((state.time, self.denoiser.embedding.nearest(state.z), rounded))
+            tokens, scores = self._round_to_tokens(canvas, state.estimate)  # (B·C, L)
+            kept, finished = self.select_new_tokens(canvas, tokens)
             total, count = total + (scores * kept).sum(1), count + kept.sum(1)
-            canvas, number = self.grow(canvas, tokens, kept, over), number + 1
+            canvas, number = self.fix_tokens(canvas, tokens, kept, finished), number + 1
         scores = total / count + prompt.scores
-        drafts = yield from self._drafts(prompt, canvas, canvas.tokens, scores, steps)
-        return drafts
+        decoded = yield from self._collect_candidates(prompt, canvas, canvas.tokens, scores, steps)
+        return decoded
 
 
-def open_places(canvas: Canvas) -> Tensor:
+def open_positions(canvas: Canvas) -> Tensor:
     """Where something is left to write, (B·C, L)."""
     return ~(canvas.frozen | canvas.padding)

@@ -14,50 +14,56 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from noise2text.generation.search import Rules, Search, surprise
+from noise2text.generation.search import Search, SearchLimits, mask_forbidden
 
-__all__ = ["Beam", "DiverseBeams"]
+__all__ = ["BeamSearch", "DiverseBeamSearch"]
 
 
-class Beam(Search):
+class BeamSearch(Search):
     """The K likeliest hypotheses, token by token."""
 
     def __init__(
-        self, sentences: int, hypotheses: int, *, rules: Rules, length_penalty: float, device: torch.device
+        self,
+        sentences: int,
+        hypotheses: int,
+        *,
+        limits: SearchLimits,
+        length_penalty: float,
+        device: torch.device,
     ) -> None:
-        self.hypotheses, self.rules, self.length_penalty = hypotheses, rules, length_penalty
+        self.hypotheses, self.limits, self.length_penalty = hypotheses, limits, length_penalty
         shape = (sentences, hypotheses)
-        self.count = torch.zeros(1, dtype=torch.long, device=device)
+        self.num_written = torch.zeros(1, dtype=torch.long, device=device)
         self.scores = torch.full(shape, -torch.inf, device=device)
         self.scores[:, 0] = 0.0  # all begin the same: one goes on in K ways
-        self.written = torch.full((*shape, rules.longest + 1), rules.pad, device=device)
-        self.ended = torch.full_like(self.written, rules.pad)
-        self.ended_scores = torch.full(shape, -torch.inf, device=device)
-        self.ends = torch.zeros(sentences, dtype=torch.long, device=device)
+        self.written = torch.full((*shape, limits.max_length + 1), limits.pad, device=device)
+        self.finished = torch.full_like(self.written, limits.pad)
+        self.finished_scores = torch.full(shape, -torch.inf, device=device)
+        self.num_finished = torch.zeros(sentences, dtype=torch.long, device=device)
 
-    def choose(self, logits: Tensor, penalty: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def step(self, logits: Tensor, penalty: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The next tokens and their parents; a token's `penalty` (B, V) counts in this choice only."""
-        ranks, scores, tokens, parents = self._ways(logits, penalty)  # (B, 2·K), best first
-        ending = tokens == self.rules.eos
-        self._collect(ending, scores, parents)
+        ranks, scores, tokens, parents = self._expand(logits, penalty)  # (B, 2·K), best first
+        ending = tokens == self.limits.eos
+        self._collect_finished(ending, scores, parents)
         best = ranks.masked_fill(ending, -torch.inf).topk(self.hypotheses).indices
         tokens, parents = tokens.gather(1, best), parents.gather(1, best)
         self.scores.copy_(scores.masked_fill(ending, -torch.inf).gather(1, best))
-        written = _rows(self.written, parents)
-        self.written.copy_(written.index_copy_(2, self.count, tokens[..., None]))
-        self.count.add_(1)
+        written = _gather_rows(self.written, parents)
+        self.written.copy_(written.index_copy_(2, self.num_written, tokens[..., None]))
+        self.num_written.add_(1)
         return tokens, parents
 
-    def _ways(self, logits: Tensor, penalty: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _expand(self, logits: Tensor, penalty: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The 2·K best ways to go on: rank, score, token and parent; at most K of them end."""
-        logits, normaliser = surprise(logits, self.rules, self.count)
-        end = logits[..., self.rules.eos, None]
+        logits, normaliser = mask_forbidden(logits, self.limits, self.num_written)
+        end = logits[..., self.limits.eos, None]
         ranked = logits if penalty is None else logits - penalty[:, None]
         values, tokens = ranked.topk(min(2 * self.hypotheses, logits.shape[-1]))  # (B, K, 2·K)
-        full = self.count == self.rules.longest
+        full = self.num_written == self.limits.max_length
         first = torch.arange(values.shape[-1], device=values.device) == 0
         values = torch.where(full, torch.where(first, end, -torch.inf), values)
-        tokens = torch.where(full, self.rules.eos, tokens)
+        tokens = torch.where(full, self.limits.eos, tokens)
         totals = (values - normaliser + self.scores[..., None]).flatten(1)
         best = totals.topk(2 * self.hypotheses)
         parents = best.indices // values.shape[-1]
@@ -67,32 +73,34 @@ class Beam(Search):
             scores = scores + penalty.gather(1, tokens).masked_fill(full, 0.0)
         return best.values, scores, tokens, parents
 
-    def _collect(self, ending: Tensor, scores: Tensor, parents: Tensor) -> None:
+    def _collect_finished(self, ending: Tensor, scores: Tensor, parents: Tensor) -> None:
         """Keep what ends here among the K best ways, unless the sentence is done."""
         best = slice(self.hypotheses)
-        ending = ending[:, best] & (self.ends < self.hypotheses)[:, None] & (scores[:, best] > -torch.inf)
-        scores = scores[:, best] / (self.count + 1) ** self.length_penalty
-        here = _rows(self.written, parents[:, best])
-        end = torch.full_like(here[..., :1], self.rules.eos)
-        everything = torch.cat([self.ended, here.index_copy_(2, self.count, end)], dim=1)
-        kept = torch.cat([self.ended_scores, scores.masked_fill(~ending, -torch.inf)], dim=1).topk(
+        ending = (
+            ending[:, best] & (self.num_finished < self.hypotheses)[:, None] & (scores[:, best] > -torch.inf)
+        )
+        scores = scores[:, best] / (self.num_written + 1) ** self.length_penalty
+        here = _gather_rows(self.written, parents[:, best])
+        end = torch.full_like(here[..., :1], self.limits.eos)
+        everything = torch.cat([self.finished, here.index_copy_(2, self.num_written, end)], dim=1)
+        kept = torch.cat([self.finished_scores, scores.masked_fill(~ending, -torch.inf)], dim=1).topk(
             self.hypotheses
         )
-        self.ended.copy_(_rows(everything, kept.indices))
-        self.ended_scores.copy_(kept.values)
-        self.ends.add_(ending.sum(1))
+        self.finished.copy_(_gather_rows(everything, kept.indices))
+        self.finished_scores.copy_(kept.values)
+        self.num_finished.add_(ending.sum(1))
 
-    def over(self) -> Tensor:
-        return (self.ends >= self.hypotheses).all()
+    def is_finished(self) -> Tensor:
+        return (self.num_finished >= self.hypotheses).all()
 
-    def result(self) -> tuple[Tensor, Tensor]:
-        return self.ended, self.ended_scores
+    def get_hypotheses(self) -> tuple[Tensor, Tensor]:
+        return self.finished, self.finished_scores
 
 
-class DiverseBeams(Search):
+class DiverseBeamSearch(Search):
     """Several beams, each kept away from what the earlier ones write at the same step."""
 
-    def __init__(self, beams: list[Beam], *, diversity: float) -> None:
+    def __init__(self, beams: list[BeamSearch], *, diversity: float) -> None:
         self.beams, self.diversity = beams, diversity
         self.hypotheses = sum(beam.hypotheses for beam in beams)
 
@@ -100,27 +108,27 @@ class DiverseBeams(Search):
         for beam in self.beams:
             beam.rewind()
 
-    def choose(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+    def step(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         penalty = torch.zeros_like(logits[:, 0], dtype=torch.float)  # (B, V)
         chosen: list[Tensor] = []
-        origins: list[Tensor] = []
+        all_parents: list[Tensor] = []
         first = 0
         for beam in self.beams:
-            tokens, parents = beam.choose(logits[:, first : first + beam.hypotheses], penalty)
+            tokens, parents = beam.step(logits[:, first : first + beam.hypotheses], penalty)
             penalty.scatter_add_(1, tokens, torch.full_like(tokens, self.diversity, dtype=torch.float))
             chosen.append(tokens)
-            origins.append(parents + first)
+            all_parents.append(parents + first)
             first += beam.hypotheses
-        return torch.cat(chosen, dim=1), torch.cat(origins, dim=1)
+        return torch.cat(chosen, dim=1), torch.cat(all_parents, dim=1)
 
-    def over(self) -> Tensor:
-        return torch.stack([beam.over() for beam in self.beams]).all()
+    def is_finished(self) -> Tensor:
+        return torch.stack([beam.is_finished() for beam in self.beams]).all()
 
-    def result(self) -> tuple[Tensor, Tensor]:
-        tokens, scores = zip(*(beam.result() for beam in self.beams), strict=True)
+    def get_hypotheses(self) -> tuple[Tensor, Tensor]:
+        tokens, scores = zip(*(beam.get_hypotheses() for beam in self.beams), strict=True)
         return torch.cat(tokens, dim=1), torch.cat(scores, dim=1)
 
 
-def _rows(table: Tensor, places: Tensor) -> Tensor:
+def _gather_rows(table: Tensor, indices: Tensor) -> Tensor:
     """The rows (B, N, L) of a table (B, K, L) at these places (B, N)."""
-    return table.gather(1, places[..., None].expand(-1, -1, table.shape[-1]))
+    return table.gather(1, indices[..., None].expand(-1, -1, table.shape[-1]))

@@ -7,16 +7,22 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from noise2text.core.config import option, require_choice, require_least, require_share
+from noise2text.core.config import option, require_at_least, require_choice, require_fraction
 from noise2text.core.errors import Problem
-from noise2text.core.random import key, uniform
-from noise2text.diffusion.sampler import Fresh, ddim
+from noise2text.core.random import make_key, uniform
+from noise2text.diffusion.sampler import Stochasticity, ddim
 
-__all__ = ["DiffusionSettings", "GuidanceSettings", "LengthSettings", "PriorSettings", "WordSettings"]
+__all__ = [
+    "ClassifierFreeGenerationConfig",
+    "DiffusionGenerationConfig",
+    "LengthPredictingGenerationConfig",
+    "PriorSamplingGenerationConfig",
+    "WordByWordGenerationConfig",
+]
 
 
 @dataclass(frozen=True)
-class DiffusionSettings:
+class DiffusionGenerationConfig:
     """The walk, the candidates and their selection."""
 
     steps: int = option(2000, "evenly spaced times from noise to text")
@@ -26,7 +32,7 @@ class DiffusionSettings:
     solver: str = option(
         "single", "how a step is made: single (by eta), or multistep (second order, no fresh noise)"
     )
-    factor: float = option(1.0, "multiply the noise on the way down, too (Difformer, C.7)")
+    sampling_noise_factor: float = option(1.0, "multiply the noise on the way down, too (Difformer, C.7)")
     clamp: bool = option(False, "move every estimate to the nearest embedding")
     select: str = option(
         "mbr", "which candidate: mbr, or score (its tokens' mean log-probability, its length's)"
@@ -49,16 +55,16 @@ class DiffusionSettings:
     fluency: float = option(0.01, "λ, how much a steered text keeps to what the model meant")
 
     def __post_init__(self) -> None:
-        require_least(self, 1, "steps", "noise_beam")
+        require_at_least(self, 1, "steps", "noise_beam")
         if not 0 <= self.stop_early < self.steps:
             raise Problem(
                 f"The setting stop_early must be at least 0 and below steps, not {self.stop_early} of "
                 f"{self.steps}: change one of them."
             )
-        require_share(self, "eta")
-        if not self.factor > 0:
-            raise Problem(f"The setting factor must be above 0, not {self.factor}.")
-        require_least(self, 0, "guide_steps", "guide_rate", "fluency")
+        require_fraction(self, "eta")
+        if not self.sampling_noise_factor > 0:
+            raise Problem(f"The setting factor must be above 0, not {self.sampling_noise_factor}.")
+        require_at_least(self, 0, "guide_steps", "guide_rate", "fluency")
         if bool(self.guide) != bool(self.guide_class):
             raise Problem("A guide and a class need each other: give both --guide and --class, or neither.")
         if self.guide and self.fluency and (not self.eta or self.solver != "single"):
@@ -66,22 +72,24 @@ class DiffusionSettings:
                 "A guide needs fresh noise to weigh its fluency: set eta above 0 and solver to single, or "
                 "fluency to 0."
             )
-        for name, allowed in (_CHOICES | {"strategy": self.strategies, "select": self.selections}).items():
+        for name, allowed in (
+            _CHOICES | {"strategy": self.strategy_choices, "select": self.select_choices}
+        ).items():
             require_choice(self, name, allowed)
         if self.template and (self.prefix or self.suffix):
             raise Problem("A template says how a text begins and ends: give it without a prefix or suffix.")
 
     @property
-    def strategies(self) -> tuple[str, ...]:
+    def strategy_choices(self) -> tuple[str, ...]:
         """The strategies that this family knows."""
         return ("parallel", "token-by-token")
 
     @property
-    def selections(self) -> tuple[str, ...]:
+    def select_choices(self) -> tuple[str, ...]:
         """The ways to select that this family knows."""
         return ("mbr", "score")
 
-    def fresh(self, seed: int) -> Fresh:
+    def stochasticity(self, seed: int) -> Stochasticity:
         """How much of each step's noise is drawn afresh."""
         return ddim(self.eta if self.solver == "single" else 0.0)
 
@@ -100,7 +108,7 @@ _CHOICES = {
 
 
 @dataclass(frozen=True)
-class LengthSettings(DiffusionSettings):
+class LengthPredictingGenerationConfig(DiffusionGenerationConfig):
     """The same with predicted lengths; the defaults are Difformer's."""
 
     steps: int = option(20, "evenly spaced times from noise to text")
@@ -116,39 +124,39 @@ class LengthSettings(DiffusionSettings):
     )
 
     @property
-    def selections(self) -> tuple[str, ...]:
+    def select_choices(self) -> tuple[str, ...]:
         return ("mbr", "weighed", "score")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_least(self, 1, "length_beam", *(["length"] if self.length is not None else []))
+        require_at_least(self, 1, "length_beam", *(["length"] if self.length is not None else []))
         require_choice(self, "lengths", ("top", "around"))
 
 
 @dataclass(frozen=True)
-class GuidanceSettings(DiffusionSettings):
+class ClassifierFreeGenerationConfig(DiffusionGenerationConfig):
     """The same for models that also learned to write without a source."""
 
-    guidance: float = option(0.0, "w of (1 + w)·with the source − w·without it; 0 is the plain model")
+    guidance_weight: float = option(0.0, "w of (1 + w)·with the source − w·without it; 0 is the plain model")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_least(self, -1, "guidance")
+        require_at_least(self, -1, "guidance_weight")
 
 
 @dataclass(frozen=True)
-class WordSettings(DiffusionSettings):
+class WordByWordGenerationConfig(DiffusionGenerationConfig):
     """The same for what was trained to write the next word."""
 
     strategy: str = option("word-by-word", "what is written at once: the next word (word-by-word)")
 
     @property
-    def strategies(self) -> tuple[str, ...]:
+    def strategy_choices(self) -> tuple[str, ...]:
         return ("word-by-word",)
 
 
 @dataclass(frozen=True)
-class PriorSettings(DiffusionSettings):
+class PriorSamplingGenerationConfig(DiffusionGenerationConfig):
     """The same with sampling by the prior (SeqDiffuSeq, appendix E): z_s ~ q(z_s | ẑ₀) at some steps."""
 
     prior_rate: float = option(0.0, "p₁, the probability that a step draws from the prior; 0 is never")
@@ -156,16 +164,16 @@ class PriorSettings(DiffusionSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_share(self, "prior_rate", "prior_share")
+        require_fraction(self, "prior_rate", "prior_share")
 
-    def fresh(self, seed: int) -> Fresh:
+    def stochasticity(self, seed: int) -> Stochasticity:
         """All of it at the steps that the seed chooses, the same for all texts; eta's share elsewhere."""
-        usual = super().fresh(seed)
+        usual = super().stochasticity(seed)
 
         def share(rho: Tensor) -> Tensor:  # (steps − 1, 1 or L, 1)
             steps = torch.arange(len(rho), device=rho.device)
             early = steps < self.prior_share * self.steps
-            chosen = early & (uniform(key(seed, _PRIOR, steps)) < self.prior_rate)
+            chosen = early & (uniform(make_key(seed, _PRIOR, steps)) < self.prior_rate)
             return torch.where(chosen[:, None, None], 1, usual(rho))
 
         return share

@@ -15,57 +15,59 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from noise2text.acceleration.cuda_graphs import Captures, which, who
-from noise2text.core.random import gaussian, key
+from noise2text.acceleration.cuda_graphs import GraphCache, denoiser_key, schedule_key
+from noise2text.core.random import gaussian_noise, make_key
 from noise2text.data.layouts.canvas import Canvas
-from noise2text.nn.denoiser import Denoiser, Estimate, Level, Memory, rows_at_once
+from noise2text.nn.denoiser import Denoiser, EncoderOutput, Estimate, NoiseLevel, rows_per_chunk
 
-__all__ = ["TIME", "Noised"]
+__all__ = ["NOISE_TIME", "DenoisingLikelihood"]
 
-TIME = 0.8
+NOISE_TIME = 0.8
 """t: when a text is looked at. Looks at several times are hardly better (docs/difformer.md)."""
 
 
 @dataclass(frozen=True)
-class Noised:
+class DenoisingLikelihood:
     """A denoiser as a judge of given texts."""
 
     denoiser: Denoiser
     schedule: nn.Module  # that of training
-    captures: Captures | None = None  # recorded graphs, where there are any
+    graphs: GraphCache | None = None  # recorded graphs, where there are any
 
     @torch.inference_mode()
-    def __call__(self, memory: Memory, canvas: Canvas) -> Tensor:
+    def __call__(self, encoded: EncoderOutput, canvas: Canvas) -> Tensor:
         """Σ_i log p(y_i | z_t, x) of every row of a canvas of texts, (B·C,); the memory has B rows."""
-        if self.captures is None:
-            return self._measure((memory, canvas))[0]
-        name = ("noised", who(self.denoiser), *which(self.schedule))
-        return self.captures.call(name, self._measure, (memory, canvas))[0]
+        if self.graphs is None:
+            return self._log_likelihood((encoded, canvas))[0]
+        name = ("noised", denoiser_key(self.denoiser), *schedule_key(self.schedule))
+        return self.graphs.run(name, self._log_likelihood, (encoded, canvas))[0]
 
-    def _measure(self, given: tuple[Memory, Canvas]) -> tuple[Tensor]:
-        memory, canvas = given
-        held = self.denoiser.hold(canvas)
-        level = self._level(held.given)
-        z = level.alpha * held.given + level.sigma * _noise(held.given)
-        right = self._right(self.denoiser(z, level, memory, held, None), canvas.tokens)  # (B·C, L)
-        return (torch.where(canvas.scored, right, 0.0).sum(1),)
+    def _log_likelihood(self, inputs: tuple[EncoderOutput, Canvas]) -> tuple[Tensor]:
+        encoded, canvas = inputs
+        constraint = self.denoiser.constrain(canvas)
+        level = self._noise_level(constraint.given)
+        z = level.alpha * constraint.given + level.sigma * _noise(constraint.given)
+        token_log_probs = self._token_log_probs(
+            self.denoiser(z, level, encoded, constraint, None), canvas.tokens
+        )  # (B·C, L)
+        return (torch.where(canvas.scored, token_log_probs, 0.0).sum(1),)
 
-    def _right(self, estimate: Estimate, tokens: Tensor) -> Tensor:
+    def _token_log_probs(self, estimate: Estimate, tokens: Tensor) -> Tensor:
         """The log-probabilities of these tokens (B·C, L)."""
-        size, found = rows_at_once(estimate, len(self.denoiser.space.table)), []
-        parts = (each.split(size) for each in (estimate.mean, estimate.hidden, tokens))
-        for mean, hidden, own in zip(*parts, strict=True):
-            logits = self.denoiser.logits(Estimate(mean, hidden)).float()
-            found.append(logits.gather(-1, own[..., None])[..., 0] - logits.logsumexp(-1))
+        size, found = rows_per_chunk(estimate, len(self.denoiser.embedding.weight)), []
+        parts = (each.split(size) for each in (estimate.z0, estimate.hidden, tokens))
+        for z0, hidden, targets in zip(*parts, strict=True):
+            logits = self.denoiser.logits(Estimate(z0, hidden)).float()
+            found.append(logits.gather(-1, targets[..., None])[..., 0] - logits.logsumexp(-1))
         return torch.cat(found)
 
-    def _level(self, like: Tensor) -> Level:
+    def _noise_level(self, like: Tensor) -> NoiseLevel:
         """How noisy the texts are looked at; made where they are, so that it can be recorded."""
-        time = torch.full((1,), TIME, dtype=torch.float64, device=like.device)
-        level: Level = self.schedule(time, like.shape[1])
-        return Level(*(part.to(like) for part in (level.alpha, level.sigma, level.clock)))
+        time = torch.full((1,), NOISE_TIME, dtype=torch.float64, device=like.device)
+        level: NoiseLevel = self.schedule(time, like.shape[1])
+        return NoiseLevel(*(part.to(like) for part in (level.alpha, level.sigma, level.timestep)))
 
 
 def _noise(like: Tensor) -> Tensor:
     """The noise of every text, (1, L, D)."""
-    return gaussian(key(torch.zeros(1, dtype=torch.long, device=like.device)), 0, *like.shape[1:])
+    return gaussian_noise(make_key(torch.zeros(1, dtype=torch.long, device=like.device)), 0, *like.shape[1:])

@@ -18,17 +18,24 @@ from torch import Tensor
 
 from noise2text.core.errors import Problem
 from noise2text.data.layouts.canvas import Canvas, Layout
-from noise2text.data.ragged import Rows
+from noise2text.data.ragged import RaggedRows
 from noise2text.generation.selection import Candidate
-from noise2text.nn.incremental_decoder import Writer, shifted
+from noise2text.nn.autoregressive import AutoregressiveNetwork, shift_right
 
-__all__ = ["Likelihood", "Measure", "Teacher", "log_likelihood", "log_likelihoods", "require_likelihood"]
+__all__ = [
+    "HasLikelihood",
+    "LikelihoodSelector",
+    "ScorePairs",
+    "autoregressive_log_likelihood",
+    "batched_log_likelihoods",
+    "require_reduction",
+]
 
-Measure = Callable[[Canvas], Tensor]
+ScorePairs = Callable[[Canvas], Tensor]
 """What a model makes of given pairs of source and target: a value a pair, (B,)."""
 
 
-class Teacher(Protocol):
+class HasLikelihood(Protocol):
     """A model that can say how likely a given text is."""
 
     def likelihood(
@@ -37,14 +44,14 @@ class Teacher(Protocol):
         """log p(target | text) of each pair, or its mean over the target's tokens."""
 
 
-def log_likelihoods(
-    measure: Measure,
+def batched_log_likelihoods(
+    score_pairs: ScorePairs,
     layout: Layout,
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
     *,
-    shortest: int = 0,
-    longest: int,
+    min_length: int = 0,
+    max_length: int,
     batch: int,
     device: torch.device,
 ) -> list[float]:
@@ -55,60 +62,62 @@ def log_likelihoods(
     if batch < 1:
         raise Problem(f"The batch must hold at least 1 pair, not {batch}.")
     result = [-math.inf if source or target else 0.0 for source, target in zip(sources, targets, strict=True)]
-    order = [i for i, target in enumerate(targets) if sources[i] and shortest <= len(target) <= longest]
+    order = [i for i, target in enumerate(targets) if sources[i] and min_length <= len(target) <= max_length]
     order.sort(key=lambda i: (len(targets[i]), len(sources[i])))
     found = []  # on the device, which is not waited for until it has been asked everything
     for start in range(0, len(order), batch):
         chosen = order[start : start + batch]
-        pairs = (Rows.of([rows[i] for i in chosen]) for rows in (sources, targets))
-        found.append(measure(layout.canvas(*pairs).to(device)))
+        pairs = (RaggedRows.from_lists([rows[i] for i in chosen]) for rows in (sources, targets))
+        found.append(score_pairs(layout.make_canvas(*pairs).to(device)))
     for i, value in zip(order, torch.cat(found).tolist() if found else [], strict=True):
         result[i] = value
     return result
 
 
 @torch.inference_mode()
-def log_likelihood(writer: Writer, canvas: Canvas, *, bos: int, per_token: bool) -> Tensor:
+def autoregressive_log_likelihood(
+    network: AutoregressiveNetwork, canvas: Canvas, *, bos: int, per_token: bool
+) -> Tensor:
     """log p of each row's target and its end, (B,), or its mean a token."""
-    logits = writer(shifted(canvas.tokens, bos), writer.read(canvas.source)).float()
+    logits = network(shift_right(canvas.tokens, bos), network.encode(canvas.source)).float()
     picked = logits.gather(-1, canvas.tokens[..., None])[..., 0] - logits.logsumexp(-1)  # (B, L)
     total = torch.where(canvas.scored, picked, 0.0).sum(1)
     return total / canvas.scored.sum(1) if per_token else total
 
 
-def require_likelihood(by: str) -> None:
+def require_reduction(reduction: str) -> None:
     """Refuse what is no way to take a likelihood."""
-    if by not in ("mean", "sum"):
-        raise Problem(f"A likelihood is taken by mean or by sum, not by {by!r}.")
+    if reduction not in ("mean", "sum"):
+        raise Problem(f"A likelihood is taken by mean or by sum, not by {reduction!r}.")
 
 
 @dataclass(frozen=True)
-class Likelihood:
+class LikelihoodSelector:
     """The candidate that the teacher finds likeliest; of equals, the first."""
 
-    teacher: Teacher
-    by: str = "mean"
+    teacher: HasLikelihood
+    reduction: str = "mean"
 
     def __post_init__(self) -> None:
-        require_likelihood(self.by)
+        require_reduction(self.reduction)
 
     @property
     def signature(self) -> str:
         """The rule and what it divides by."""
-        return f"teacher|likelihood:{self.by}"
+        return f"teacher|likelihood:{self.reduction}"
 
     def __call__(self, candidates: Sequence[Candidate]) -> int:
         """The place of the candidate with the highest likelihood."""
-        return self.choose_all([candidates])[0]
+        return self.select_all([candidates])[0]
 
-    def choose_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
+    def select_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
         """The place of each sentence's likeliest candidate; equal texts are scored once."""
-        values = _values(self.teacher, sentences, per_token=self.by == "mean")
+        values = _score_candidates(self.teacher, sentences, per_token=self.reduction == "mean")
         return [scores.index(max(scores)) for scores in values]
 
 
-def _values(
-    teacher: Teacher, sentences: Sequence[Sequence[Candidate]], *, per_token: bool
+def _score_candidates(
+    teacher: HasLikelihood, sentences: Sequence[Sequence[Candidate]], *, per_token: bool
 ) -> list[list[float]]:
     """What the teacher says of every candidate; it is asked once about equal ones."""
     pairs = {(each.source, each.text): 0.0 for candidates in sentences for each in candidates}

@@ -18,50 +18,50 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["Rules", "Search", "surprise"]
+__all__ = ["Search", "SearchLimits", "mask_forbidden"]
 
 
 @dataclass(frozen=True)
-class Rules:
+class SearchLimits:
     """What may be written."""
 
     eos: int
     pad: int
     forbidden: Tensor  # the tokens that are never written
-    longest: int  # tokens before the end
-    shortest: int = 0
+    max_length: int  # tokens before the end
+    min_length: int = 0
 
 
 class Search(ABC):
     """K hypotheses of each of B sentences on their way to their ends."""
 
     hypotheses: int  # K
-    count: Tensor  # (1,), how many tokens each has
+    num_written: Tensor  # (1,), how many tokens each has
 
     def rewind(self) -> None:
         """Count again from the first token."""
-        self.count.zero_()
+        self.num_written.zero_()
 
     @abstractmethod
-    def choose(self, logits: Tensor) -> tuple[Tensor, Tensor | None]:
+    def step(self, logits: Tensor) -> tuple[Tensor, Tensor | None]:
         """The next token of each hypothesis, and whose past it has: none where everyone keeps their own.
 
         Both are (B, K); the logits (B, K, V) may be written over.
         """
 
     @abstractmethod
-    def over(self) -> Tensor:
+    def is_finished(self) -> Tensor:
         """Whether nothing that is still to come can change the result; one boolean tensor."""
 
     @abstractmethod
-    def result(self) -> tuple[Tensor, Tensor]:
+    def get_hypotheses(self) -> tuple[Tensor, Tensor]:
         """The ended hypotheses (B, K, L), best or first drawn first, and their scores (B, K); −∞ is none."""
 
 
-def surprise(logits: Tensor, rules: Rules, count: Tensor) -> tuple[Tensor, Tensor]:
-    """The logits without what is forbidden after `count` tokens, and their normaliser (B, K, 1)."""
+def mask_forbidden(logits: Tensor, limits: SearchLimits, num_written: Tensor) -> tuple[Tensor, Tensor]:
+    """The logits without what is forbidden after `num_written` tokens, and their normaliser (B, K, 1)."""
     logits = logits.float()
     normaliser = logits.logsumexp(-1, keepdim=True)
-    logits.index_fill_(-1, rules.forbidden, -torch.inf)
-    logits[..., rules.eos].masked_fill_(count < rules.shortest, -torch.inf)
+    logits.index_fill_(-1, limits.forbidden, -torch.inf)
+    logits[..., limits.eos].masked_fill_(num_written < limits.min_length, -torch.inf)
     return logits, normaliser

@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noise2text.core.errors import Problem
-from noise2text.metrics.utilities import DIRECTIONS, UTILITIES, Tables
+from noise2text.metrics.utilities import DIRECTIONS, UTILITIES, UtilityMatrices
 
-__all__ = ["MBR", "BestScore", "Candidate", "Novel", "Selector"]
+__all__ = ["MBR", "BestScore", "Candidate", "Selector", "WithoutCopies"]
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ class Selector(Protocol):
         """The place of the chosen candidate."""
         ...
 
-    def choose_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
+    def select_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
         """The place of each sentence's chosen candidate: the same, and faster than one by one."""
         ...
 
 
 # Sums this close to the highest, as a share of it, are decided by the definition; arrays err by some 1e-14.
-_NEAR = 1e-9
+_TIE_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -84,45 +84,47 @@ class MBR:
 
     def __call__(self, candidates: Sequence[Candidate]) -> int:
         """The place of the candidate with the highest summed utility, which is the one of least mean risk."""
-        return self.choose_all([candidates])[0]
+        return self.select_all([candidates])[0]
 
-    def choose_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
+    def select_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
         """The same for each sentence, all pairs of many sentences being compared at once."""
         if not all(sentences):
             raise ValueError("a sentence has no candidates to choose from")
         texts = [[candidate.text for candidate in candidates] for candidates in sentences]
-        copies = [Counter(each) for each in texts]
+        text_counts = [Counter(each) for each in texts]
         chosen = [0] * len(texts)
-        divided = [at for at, counted in enumerate(copies) if len(counted) > 1]
-        tables = UTILITIES[self.utility].tables(
-            [list(copies[at]) for at in divided], candidate_is=self.candidate_is
+        undecided = [at for at, counted in enumerate(text_counts) if len(counted) > 1]
+        utility_matrices = UTILITIES[self.utility].utility_matrices(
+            [list(text_counts[at]) for at in undecided], candidate_is=self.candidate_is
         )
-        waiting = iter(divided)
-        for block in tables:
-            places = list(islice(waiting, len(block.sizes)))
-            for at, row in zip(places, self._rows(block, [copies[at] for at in places]), strict=True):
-                chosen[at] = texts[at].index(list(copies[at])[row])
+        waiting = iter(undecided)
+        for block in utility_matrices:
+            indices = list(islice(waiting, len(block.sizes)))
+            for at, row in zip(indices, self._rows(block, [text_counts[at] for at in indices]), strict=True):
+                chosen[at] = texts[at].index(list(text_counts[at])[row])
         return chosen
 
-    def _rows(self, tables: Tables, copies: Sequence[Counter[str]]) -> list[int]:
+    def _rows(self, utility_matrices: UtilityMatrices, text_counts: Sequence[Counter[str]]) -> list[int]:
         """Each sentence's row with the highest sum, a column counting as often as its text has copies."""
-        width = tables.values.shape[1]
-        real = np.arange(width) < tables.sizes[:, None]  # (S, C)
-        weights = np.zeros((len(copies), 1, width))
-        weights[:, 0][real] = list(chain.from_iterable(counted.values() for counted in copies))
+        width = utility_matrices.values.shape[1]
+        real = np.arange(width) < utility_matrices.sizes[:, None]  # (S, C)
+        weights = np.zeros((len(text_counts), 1, width))
+        weights[:, 0][real] = list(chain.from_iterable(counted.values() for counted in text_counts))
         weights = weights - (not self.self_pair) * np.eye(width)  # (S, C, C)
-        sums = (tables.values * weights).sum(-1)
-        near = real & (sums >= sums.max(1, keepdims=True) * (1 - _NEAR))
-        rows: list[int] = near.argmax(1).tolist()
-        for at in np.flatnonzero(near.sum(1) > 1).tolist():
-            exact = partial(_exact_sum, tables, weights, at)
-            rows[at] = max(np.flatnonzero(near[at]).tolist(), key=exact)  # of equals, the first
+        sums = (utility_matrices.values * weights).sum(-1)
+        tied = real & (sums >= sums.max(1, keepdims=True) * (1 - _TIE_TOLERANCE))
+        rows: list[int] = tied.argmax(1).tolist()
+        for at in np.flatnonzero(tied.sum(1) > 1).tolist():
+            exact = partial(_exact_sum, utility_matrices, weights, at)
+            rows[at] = max(np.flatnonzero(tied[at]).tolist(), key=exact)  # of equals, the first
         return rows
 
 
-def _exact_sum(tables: Tables, weights: NDArray[np.float64], sentence: int, row: int) -> float:
+def _exact_sum(
+    utility_matrices: UtilityMatrices, weights: NDArray[np.float64], sentence: int, row: int
+) -> float:
     counts = weights[sentence, row].astype(int).tolist()
-    return math.fsum(chain.from_iterable(map(repeat, tables.exact(sentence, row), counts)))
+    return math.fsum(chain.from_iterable(map(repeat, utility_matrices.exact(sentence, row), counts)))
 
 
 @dataclass(frozen=True)
@@ -139,39 +141,39 @@ class BestScore:
         scores = [candidate.score for candidate in candidates]
         return scores.index(max(scores))
 
-    def choose_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
+    def select_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
         """The place of each sentence's candidate with the highest score."""
         return [self(candidates) for candidates in sentences]
 
 
 @dataclass(frozen=True)
-class Novel:
+class WithoutCopies:
     """Another selector that is not shown copies of the source, unless there is nothing else to show."""
 
-    inner: Selector
+    selector: Selector
 
     @property
     def signature(self) -> str:
         """The other's, and what it is not shown."""
-        return f"novel|{self.inner.signature}"
+        return f"novel|{self.selector.signature}"
 
     def __call__(self, candidates: Sequence[Candidate]) -> int:
         """The place of the chosen candidate among all of them."""
-        return self.choose_all([candidates])[0]
+        return self.select_all([candidates])[0]
 
-    def choose_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
+    def select_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
         """The place of each sentence's chosen candidate."""
-        places = [_new(candidates) or list(range(len(candidates))) for candidates in sentences]
-        shown = [[each[i] for i in own] for each, own in zip(sentences, places, strict=True)]
-        return [own[at] for own, at in zip(places, self.inner.choose_all(shown), strict=True)]
+        indices = [_find_non_copies(candidates) or list(range(len(candidates))) for candidates in sentences]
+        remaining = [[each[i] for i in own] for each, own in zip(sentences, indices, strict=True)]
+        return [own[at] for own, at in zip(indices, self.selector.select_all(remaining), strict=True)]
 
 
-def _new(candidates: Sequence[Candidate]) -> list[int]:
+def _find_non_copies(candidates: Sequence[Candidate]) -> list[int]:
     """The places of those that say something else than their source; case and spaces are not else."""
-    return [i for i, each in enumerate(candidates) if _plain(each.text) != _plain(each.source)]
+    return [i for i, each in enumerate(candidates) if _normalize(each.text) != _normalize(each.source)]
 
 
-def _plain(text: str) -> list[str]:
+def _normalize(text: str) -> list[str]:
     return text.casefold().split()
 
 

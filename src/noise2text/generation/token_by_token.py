@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 
 from noise2text.data.layouts.canvas import Canvas
-from noise2text.generation.autoregressive_diffusion import Growing, open_places
+from noise2text.generation.autoregressive_diffusion import AutoregressiveDiffusionDecoder, open_positions
 
-__all__ = ["TokenByToken"]
+__all__ = ["TokenByTokenDecoder"]
 
 
-class TokenByToken(Growing):
+class TokenByTokenDecoder(AutoregressiveDiffusionDecoder):
     """Fixes the first open place of each row; a token that ends a text ends its row."""
 
-    def part(self, canvas: Canvas, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        places = open_places(canvas)
-        first = places & (places.cumsum(1) == 1)  # (B·C, L)
-        ends = torch.tensor(self.layout.ends, dtype=torch.long, device=tokens.device)
+    def select_new_tokens(self, canvas: Canvas, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        positions = open_positions(canvas)
+        first = positions & (positions.cumsum(1) == 1)  # (B·C, L)
+        ends = torch.tensor(self.layout.end_tokens, dtype=torch.long, device=tokens.device)
         return first, (first & torch.isin(tokens, ends)).any(1)

@@ -13,64 +13,68 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from noise2text.core.random import key, uniform
-from noise2text.generation.search import Rules, Search, surprise
+from noise2text.core.random import make_key, uniform
+from noise2text.generation.search import Search, SearchLimits, mask_forbidden
 
-__all__ = ["Greedy", "Sampling"]
+__all__ = ["GreedySearch", "Sampling"]
 
 
-class _Alone(Search):
+class _IndependentSearch(Search):
     """Hypotheses that go on by themselves, each until it writes its end."""
 
-    def __init__(self, shape: tuple[int, int], *, rules: Rules, length_penalty: float, device: torch.device):
-        self.hypotheses, self.rules, self.length_penalty = shape[1], rules, length_penalty
-        self.count = torch.zeros(1, dtype=torch.long, device=device)
+    def __init__(
+        self, shape: tuple[int, int], *, limits: SearchLimits, length_penalty: float, device: torch.device
+    ):
+        self.hypotheses, self.limits, self.length_penalty = shape[1], limits, length_penalty
+        self.num_written = torch.zeros(1, dtype=torch.long, device=device)
         self.scores = torch.zeros(shape, device=device)
         self.lengths = torch.zeros(shape, dtype=torch.long, device=device)
-        self.ended = torch.zeros(shape, dtype=torch.bool, device=device)
-        self.written = torch.full((*shape, rules.longest + 1), rules.pad, device=device)
+        self.finished = torch.zeros(shape, dtype=torch.bool, device=device)
+        self.written = torch.full((*shape, limits.max_length + 1), limits.pad, device=device)
 
     @abstractmethod
     def pick(self, logits: Tensor) -> Tensor:
         """The next token (B, K) of each row of logits (B, K, V)."""
 
-    def choose(self, logits: Tensor) -> tuple[Tensor, None]:
-        logits, normaliser = surprise(logits, self.rules, self.count)
-        tokens = torch.where(self.count == self.rules.longest, self.rules.eos, self.pick(logits))
-        gained = logits.gather(-1, tokens[..., None]) - normaliser
-        self.scores.add_(torch.where(self.ended, 0.0, gained[..., 0]))
-        self.lengths.add_(~self.ended)
-        tokens = torch.where(self.ended, self.rules.pad, tokens)
-        self.written.index_copy_(2, self.count, tokens[..., None])
-        self.ended |= tokens == self.rules.eos
-        self.count.add_(1)
+    def step(self, logits: Tensor) -> tuple[Tensor, None]:
+        logits, normaliser = mask_forbidden(logits, self.limits, self.num_written)
+        tokens = torch.where(self.num_written == self.limits.max_length, self.limits.eos, self.pick(logits))
+        token_log_probs = logits.gather(-1, tokens[..., None]) - normaliser
+        self.scores.add_(torch.where(self.finished, 0.0, token_log_probs[..., 0]))
+        self.lengths.add_(~self.finished)
+        tokens = torch.where(self.finished, self.limits.pad, tokens)
+        self.written.index_copy_(2, self.num_written, tokens[..., None])
+        self.finished |= tokens == self.limits.eos
+        self.num_written.add_(1)
         return tokens, None
 
-    def over(self) -> Tensor:
-        return self.ended.all()
+    def is_finished(self) -> Tensor:
+        return self.finished.all()
 
-    def result(self) -> tuple[Tensor, Tensor]:
+    def get_hypotheses(self) -> tuple[Tensor, Tensor]:
         return self.written, self.scores / self.lengths**self.length_penalty
 
 
-class Greedy(_Alone):
+class GreedySearch(_IndependentSearch):
     """One text a sentence, always on with the likeliest token: a beam of 1 with less to do."""
 
-    def __init__(self, sentences: int, *, rules: Rules, length_penalty: float, device: torch.device) -> None:
-        super().__init__((sentences, 1), rules=rules, length_penalty=length_penalty, device=device)
+    def __init__(
+        self, sentences: int, *, limits: SearchLimits, length_penalty: float, device: torch.device
+    ) -> None:
+        super().__init__((sentences, 1), limits=limits, length_penalty=length_penalty, device=device)
 
     def pick(self, logits: Tensor) -> Tensor:
         return logits.argmax(-1)
 
 
-class Sampling(_Alone):
+class Sampling(_IndependentSearch):
     """As many texts a sentence as there are keys (B, K) for it, drawn one token after the other."""
 
     def __init__(
         self,
         keys: Tensor,
         *,
-        rules: Rules,
+        limits: SearchLimits,
         temperature: float = 1.0,
         top_k: int = 0,
         top_p: float = 1.0,
@@ -78,7 +82,7 @@ class Sampling(_Alone):
     ) -> None:
         """`top_k` = 0 leaves all tokens."""
         shape = (keys.shape[0], keys.shape[1])
-        super().__init__(shape, rules=rules, length_penalty=length_penalty, device=keys.device)
+        super().__init__(shape, limits=limits, length_penalty=length_penalty, device=keys.device)
         self.keys, self.temperature, self.top_k, self.top_p = keys, temperature, top_k, top_p
 
     def pick(self, logits: Tensor) -> Tensor:
@@ -87,11 +91,11 @@ class Sampling(_Alone):
             logits, tokens = logits.topk(min(self.top_k or size, size))
         else:
             tokens = torch.arange(size, device=logits.device).expand_as(logits)
-        chances = (logits.double() / self.temperature).softmax(-1)
-        reached = chances.cumsum(-1)
+        probs = (logits.double() / self.temperature).softmax(-1)
+        cumulative = probs.cumsum(-1)
         if self.top_p < 1:
-            chances = torch.where(reached - chances < self.top_p, chances, 0.0)
-            reached = chances.cumsum(-1)
-        picked = uniform(key(self.keys, self.count))[..., None] * reached[..., -1:]
-        place = torch.searchsorted(reached, picked, right=True).clamp(max=tokens.shape[-1] - 1)
-        return tokens.gather(-1, place)[..., 0]
+            probs = torch.where(cumulative - probs < self.top_p, probs, 0.0)
+            cumulative = probs.cumsum(-1)
+        threshold = uniform(make_key(self.keys, self.num_written))[..., None] * cumulative[..., -1:]
+        index = torch.searchsorted(cumulative, threshold, right=True).clamp(max=tokens.shape[-1] - 1)
+        return tokens.gather(-1, index)[..., 0]

@@ -17,41 +17,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noise2text.generation.selection import MBR, Candidate
-from noise2text.metrics.utilities import UTILITIES, Tables
+from noise2text.metrics.utilities import UTILITIES, UtilityMatrices
 
-__all__ = ["Weighed"]
+__all__ = ["WeightedMBR"]
 
 
 @dataclass(frozen=True)
-class Weighed:
+class WeightedMBR:
     """The candidate with the highest expected utility, each counting by its score; of equals, the first."""
 
-    inner: MBR = field(default_factory=MBR)
-    by: str = "score"  # what the signature calls the scores
+    mbr: MBR = field(default_factory=MBR)
+    score_name: str = "score"  # what the signature calls the scores
 
     @property
     def signature(self) -> str:
         """The rule, whose scores they are, and MBR's own signature."""
-        return f"weighed|by:{self.by}|likelihood:mean|{self.inner.signature}"
+        return f"weighed|by:{self.score_name}|likelihood:mean|{self.mbr.signature}"
 
     def __call__(self, candidates: Sequence[Candidate]) -> int:
         """The place of the candidate with the highest expected utility."""
-        return self.choose_all([candidates])[0]
+        return self.select_all([candidates])[0]
 
-    def choose_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
+    def select_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
         """The same for each sentence, all pairs of many sentences being compared at once."""
         chosen = [0] * len(sentences)
         texts = [list(dict.fromkeys(each.text for each in candidates)) for candidates in sentences]
-        divided = [at for at, different in enumerate(texts) if len(different) > 1]
-        tables = UTILITIES[self.inner.utility].tables(
-            [texts[at] for at in divided], candidate_is=self.inner.candidate_is
+        undecided = [at for at, different in enumerate(texts) if len(different) > 1]
+        utility_matrices = UTILITIES[self.mbr.utility].utility_matrices(
+            [texts[at] for at in undecided], candidate_is=self.mbr.candidate_is
         )
-        for at, square in zip(divided, chain.from_iterable(map(_squares, tables)), strict=True):
-            chosen[at] = self._best(sentences[at], texts[at], square)
+        for at, matrix in zip(undecided, chain.from_iterable(map(_unpad, utility_matrices)), strict=True):
+            chosen[at] = self._best(sentences[at], texts[at], matrix)
         return chosen
 
     def _best(
-        self, candidates: Sequence[Candidate], texts: Sequence[str], square: NDArray[np.float64]
+        self, candidates: Sequence[Candidate], texts: Sequence[str], matrix: NDArray[np.float64]
     ) -> int:
         """The place of the best candidate, given the utilities of the different texts."""
         scores = np.array([each.score for each in candidates])
@@ -61,12 +61,15 @@ class Weighed:
         for each, count in zip(candidates, counts.tolist(), strict=True):
             shares[each.text] += count
         rows = {text: row for row, text in enumerate(texts)}
-        places = np.array([rows[each.text] for each in candidates])
-        sums = (square @ [shares[text] for text in texts])[places]
-        if not self.inner.self_pair:
-            sums = sums - square.diagonal()[places] * counts
+        indices = np.array([rows[each.text] for each in candidates])
+        sums = (matrix @ [shares[text] for text in texts])[indices]
+        if not self.mbr.self_pair:
+            sums = sums - matrix.diagonal()[indices] * counts
         return int(sums.argmax())
 
 
-def _squares(tables: Tables) -> list[NDArray[np.float64]]:
-    return [square[:size, :size] for square, size in zip(tables.values, tables.sizes.tolist(), strict=True)]
+def _unpad(utility_matrices: UtilityMatrices) -> list[NDArray[np.float64]]:
+    return [
+        matrix[:size, :size]
+        for matrix, size in zip(utility_matrices.values, utility_matrices.sizes.tolist(), strict=True)
+    ]

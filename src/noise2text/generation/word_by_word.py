@@ -12,24 +12,24 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from noise2text.data.layouts.canvas import Canvas
-from noise2text.data.layouts.next_word import NextWord
-from noise2text.generation.autoregressive_diffusion import Growing, open_places
+from noise2text.data.layouts.next_word import NextWordLayout
+from noise2text.generation.autoregressive_diffusion import AutoregressiveDiffusionDecoder, open_positions
 
-__all__ = ["WordByWord"]
+__all__ = ["WordByWordDecoder"]
 
 
 @dataclass(frozen=True)
-class WordByWord(Growing):
+class WordByWordDecoder(AutoregressiveDiffusionDecoder):
     """Keeps all that was written before the first mark; the end, or nothing before a mark, ends a row."""
 
-    layout: NextWord
+    layout: NextWordLayout
 
-    def part(self, canvas: Canvas, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        places = open_places(canvas)
-        marks = places & ((tokens == self.layout.end) | (tokens == self.layout.pad))
-        before, first = places & (marks.cumsum(1) == 0), marks & (marks.cumsum(1) == 1)
-        over = (first & (tokens == self.layout.end)).any(1) | ~before.any(1)
-        return before | (first & over[:, None]), over
+    def select_new_tokens(self, canvas: Canvas, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        positions = open_positions(canvas)
+        marks = positions & ((tokens == self.layout.eos) | (tokens == self.layout.pad))
+        before, first = positions & (marks.cumsum(1) == 0), marks & (marks.cumsum(1) == 1)
+        finished = (first & (tokens == self.layout.eos)).any(1) | ~before.any(1)
+        return before | (first & finished[:, None]), finished
 
-    def grow(self, canvas: Canvas, tokens: Tensor, kept: Tensor, over: Tensor) -> Canvas:
-        return self.layout.within(super().grow(canvas, tokens, kept, over))
+    def fix_tokens(self, canvas: Canvas, tokens: Tensor, kept: Tensor, finished: Tensor) -> Canvas:
+        return self.layout.limit_to_next_word(super().fix_tokens(canvas, tokens, kept, finished))

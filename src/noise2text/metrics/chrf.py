@@ -14,39 +14,39 @@ from functools import partial
 
 import numpy as np
 
-from noise2text.metrics.bleu import by_sacrebleu
-from noise2text.metrics.score import Array, Metric, Statistics, Texts, ratio
+from noise2text.metrics.bleu import sacrebleu_statistics
+from noise2text.metrics.score import Array, EvaluationInput, Metric, Statistics, safe_divide
 
 __all__ = ["chrf", "chrf_plus_plus", "ter"]
 
 
-def _chrf_of_sums(sums: Array) -> Array:
+def _chrf_from_counts(sums: Array) -> Array:
     """chrF in percent; an order that one side does not have is left out of the means."""
     triples = sums.reshape(*sums.shape[:-1], -1, 3)
-    ours, theirs, matches = (triples[..., k] for k in range(3))  # (…, orders)
-    both = (ours > 0) & (theirs > 0)
+    hypothesis_counts, reference_counts, matches = (triples[..., k] for k in range(3))  # (…, orders)
+    both = (hypothesis_counts > 0) & (reference_counts > 0)
     orders = both.sum(axis=-1).astype(np.float64)
-    precision = ratio((ratio(matches, ours) * both).sum(axis=-1), orders)
-    recall = ratio((ratio(matches, theirs) * both).sum(axis=-1), orders)
-    return 100 * ratio(5 * precision * recall, 4 * precision + recall)
+    precision = safe_divide((safe_divide(matches, hypothesis_counts) * both).sum(axis=-1), orders)
+    recall = safe_divide((safe_divide(matches, reference_counts) * both).sum(axis=-1), orders)
+    return 100 * safe_divide(5 * precision * recall, 4 * precision + recall)
 
 
-def _chrf(texts: Texts, *, words: int) -> Statistics:
+def _chrf(texts: EvaluationInput, *, words: int) -> Statistics:
     from sacrebleu.metrics import CHRF
 
-    return by_sacrebleu(CHRF(word_order=words), texts, _chrf_of_sums)
+    return sacrebleu_statistics(CHRF(word_order=words), texts, _chrf_from_counts)
 
 
-def _ter_of_sums(sums: Array) -> Array:
+def _ter_from_counts(sums: Array) -> Array:
     """TER in percent; 100 where there are edits and nothing to be edited into."""
     edits, words = sums[..., 0], sums[..., 1]
-    return np.where(words > 0, 100 * ratio(edits, words), np.where(edits > 0, 100.0, 0.0))
+    return np.where(words > 0, 100 * safe_divide(edits, words), np.where(edits > 0, 100.0, 0.0))
 
 
-def _ter(texts: Texts) -> Statistics:
+def _ter(texts: EvaluationInput) -> Statistics:
     from sacrebleu.metrics import TER
 
-    return by_sacrebleu(TER(), texts, _ter_of_sums)
+    return sacrebleu_statistics(TER(), texts, _ter_from_counts)
 
 
 chrf = Metric("chrf", "chrF", partial(_chrf, words=0))

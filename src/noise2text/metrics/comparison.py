@@ -14,18 +14,25 @@ from statistics import fmean
 from typing import Any
 
 from noise2text.metrics.diversity import dist_1, div_4, self_bleu
-from noise2text.metrics.metrics import LABELS, METRICS, References, evaluate
-from noise2text.metrics.published import Published, sheet
+from noise2text.metrics.metrics import DEFAULT_METRICS, LABELS, References, evaluate
+from noise2text.metrics.published import PublishedResult, tabulate_published
 from noise2text.metrics.rouge import rouge_l
 from noise2text.metrics.significance import paired_bootstrap
 
-__all__ = ["Answers", "aligned", "judge_all", "markdown", "reported", "tsv"]
+__all__ = [
+    "SystemOutput",
+    "evaluate_systems",
+    "format_markdown_table",
+    "format_published",
+    "to_markdown",
+    "to_tsv",
+]
 
 DIVERSITY = {"dist_1": "dist-1", "div_4": "div-4", "self_bleu": "self-BLEU"}
 
 
 @dataclass(frozen=True)
-class Answers:
+class SystemOutput:
     """What a system wrote to each source, what it chose from, and how long all of it took."""
 
     texts: list[str]
@@ -33,46 +40,50 @@ class Answers:
     seconds: float
 
 
-def judge_all(
-    systems: Mapping[str, Answers], references: References, sources: Sequence[str], *, draws: int = 1000
+def evaluate_systems(
+    systems: Mapping[str, SystemOutput],
+    references: References,
+    sources: Sequence[str],
+    *,
+    n_resamples: int = 1000,
 ) -> dict[str, Any]:
     """Every number of the comparison, ready for JSON: {"systems": {name: …}, "copy_source": …}."""
-    tested = paired_bootstrap(
-        {name: answers.texts for name, answers in systems.items()}, references, draws=draws
+    tests = paired_bootstrap(
+        {name: answers.texts for name, answers in systems.items()}, references, n_resamples=n_resamples
     )
-    metrics = (*METRICS, rouge_l) if find_spec("rouge_score") else METRICS
-    judged, copied = {}, {}
+    metrics = (*DEFAULT_METRICS, rouge_l) if find_spec("rouge_score") else DEFAULT_METRICS
+    evaluated, copied = {}, {}
     for name, answers in systems.items():
         quality = evaluate(answers.texts, references, sources, metrics=metrics)
         copied = quality.pop("copy_source")
-        judged[name] = {
+        evaluated[name] = {
             "sentences_per_second": len(sources) / answers.seconds,
             "seconds": answers.seconds,
             **quality,
-            "candidates": fmean(len(own) for own in answers.candidates),
+            "candidates": fmean(len(entry) for entry in answers.candidates),
             **_diversity(answers),
-            "significance": [dataclasses.asdict(test) for test in tested[name]],
+            "significance": [dataclasses.asdict(test) for test in tests[name]],
         }
-    return {"sentences": len(sources), "systems": judged, "copy_source": copied}
+    return {"sentences": len(sources), "systems": evaluated, "copy_source": copied}
 
 
-def _diversity(answers: Answers) -> dict[str, Any]:
+def _diversity(answers: SystemOutput) -> dict[str, Any]:
     scores = (dist_1(answers.texts), div_4(answers.candidates), self_bleu(answers.candidates))
     return {score.name: {"score": score.score, "signature": score.signature} for score in scores if score}
 
 
-def markdown(result: Mapping[str, Any], rows: Sequence[Published] = ()) -> str:
+def to_markdown(result: Mapping[str, Any], rows: Sequence[PublishedResult] = ()) -> str:
     """The comparison as a page: the table, the tests, what was set, how each number was made."""
     systems = result["systems"]
     first = next(iter(systems))
     parts = [
         f"# Comparison on {result['test']}, {result['sentences']:,} sentences",
-        aligned(_scores(result)),
+        format_markdown_table(_scores(result)),
         f"Sentences a second: the whole of generate, without loading the model; {result['speed']}. The "
         "scores are percentages, and so is copied, the texts that equal their source. div-4 and self-BLEU "
         "compare the candidates of one source, where a system has several.",
         f"## Differences to {first}",
-        aligned(_tests(systems)),
+        format_markdown_table(_tests(systems)),
         "Paired bootstrap; the interval is that of 95 %. \\* marks p < 0.05, not corrected for several "
         "comparisons.",
         "## What was set",
@@ -80,7 +91,7 @@ def markdown(result: Mapping[str, Any], rows: Sequence[Published] = ()) -> str:
         "## How the numbers were made",
         "\n".join(_signatures(systems)),
     ]
-    return "\n\n".join([*parts, *reported(rows)]) + "\n"
+    return "\n\n".join([*parts, *format_published(rows)]) + "\n"
 
 
 def _scores(result: Mapping[str, Any]) -> list[list[str]]:
@@ -88,55 +99,55 @@ def _scores(result: Mapping[str, Any]) -> list[list[str]]:
     quality = [name for name in LABELS if name in result["copy_source"]]
     labels = [*(LABELS[name] for name in quality), *DIVERSITY.values()]
     lines = [["system", "sentences/s", *labels, "candidates", "copied"]]
-    for name, own in systems.items():
-        scores = [_shown(own.get(metric)) for metric in (*quality, *DIVERSITY)]
-        speed = f"{own['sentences_per_second']:.1f}"
-        lines.append([name, speed, *scores, f"{own['candidates']:.3g}", f"{100 * own['copied']:.2f}"])
-    copy = [_shown(result["copy_source"][metric]) for metric in quality]
+    for name, entry in systems.items():
+        scores = [_format_score(entry.get(metric)) for metric in (*quality, *DIVERSITY)]
+        speed = f"{entry['sentences_per_second']:.1f}"
+        lines.append([name, speed, *scores, f"{entry['candidates']:.3g}", f"{100 * entry['copied']:.2f}"])
+    copy = [_format_score(result["copy_source"][metric]) for metric in quality]
     lines.append(["(copying the source)", "", *copy, *[""] * len(DIVERSITY), "", "100.00"])
     return lines
 
 
-def _shown(score: Mapping[str, Any] | None) -> str:
+def _format_score(score: Mapping[str, Any] | None) -> str:
     return "" if score is None else f"{score['score']:.2f}"
 
 
 def _tests(systems: Mapping[str, Any]) -> list[list[str]]:
     lines = [["system", "metric", "score", "interval", "difference", "p"]]
     base = next(iter(systems.values()))["significance"]
-    for name, own in systems.items():
-        for test, theirs in zip(own["significance"], base, strict=True):
+    for name, entry in systems.items():
+        for test, baseline in zip(entry["significance"], base, strict=True):
             cells = [name, test["metric"], f"{test['score']:.2f}", f"± {test['interval']:.2f}"]
             if test["p"] is None:
                 lines.append([*cells, "", ""])
                 continue
             mark = " *" if test["p"] < 0.05 else ""
-            lines.append([*cells, f"{test['score'] - theirs['score']:+.2f}", f"{test['p']:.4f}{mark}"])
+            lines.append([*cells, f"{test['score'] - baseline['score']:+.2f}", f"{test['p']:.4f}{mark}"])
     return lines
 
 
 def _settings(systems: Mapping[str, Any]) -> list[str]:
-    return [f"- {name}: {own['made_by']}" for name, own in systems.items()]
+    return [f"- {name}: {entry['made_by']}" for name, entry in systems.items()]
 
 
 def _signatures(systems: Mapping[str, Any]) -> list[str]:
     """A line for each way that a number was made; systems may differ in what could be counted."""
     lines: dict[str, None] = {}
     for name, label in (LABELS | DIVERSITY).items():
-        found = [own[name]["signature"] for own in systems.values() if name in own]
+        found = [entry[name]["signature"] for entry in systems.values() if name in entry]
         lines |= {f"- {label}: `{signature}`": None for signature in found}
-    for own in systems.values():
-        for test in own["significance"]:
+    for entry in systems.values():
+        for test in entry["significance"]:
             lines[f"- paired bootstrap, {test['metric']}: `{test['signature']}`"] = None
     return list(lines)
 
 
-def reported(rows: Sequence[Published]) -> list[str]:
+def format_published(rows: Sequence[PublishedResult]) -> list[str]:
     """For each task a heading, the table of what papers report, and what their metrics are."""
-    return [part for task in dict.fromkeys(row.task for row in rows) for part in _reported(task, rows)]
+    return [part for task in dict.fromkeys(row.task for row in rows) for part in _format_task(task, rows)]
 
 
-def _reported(task: str, rows: Sequence[Published]) -> list[str]:
+def _format_task(task: str, rows: Sequence[PublishedResult]) -> list[str]:
     rows = [row for row in rows if row.task == task]
     notes: dict[str, None] = {}
     for row in rows:
@@ -145,13 +156,13 @@ def _reported(task: str, rows: Sequence[Published]) -> list[str]:
         notes |= {f"- {where}, {score.metric}: {score.about}": None for score in row.scores if score.about}
     return [
         f"## {task}, as reported",
-        aligned(sheet(rows)),
+        format_markdown_table(tabulate_published(rows)),
         "Numbers of the papers, not measured here. What they are:",
         "\n".join(notes),
     ]
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> str:
+def format_markdown_table(rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table whose columns also line up in a terminal; the first row is the header."""
     cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
@@ -160,10 +171,10 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([f"| {lines[0]} |", f"|-{rule}-|", *(f"| {line} |" for line in lines[1:])])
 
 
-def tsv(systems: Mapping[str, Answers], references: References, sources: Sequence[str]) -> str:
+def to_tsv(systems: Mapping[str, SystemOutput], references: References, sources: Sequence[str]) -> str:
     """A line a source: it, its first reference, and the text of each system."""
     rows = [["source", "reference", *systems]]
-    answers = zip(*(own.texts for own in systems.values()), strict=True)
-    for source, own, texts in zip(sources, references, answers, strict=True):
-        rows.append([source, own[0], *texts])
+    answers = zip(*(entry.texts for entry in systems.values()), strict=True)
+    for source, entry, texts in zip(sources, references, answers, strict=True):
+        rows.append([source, entry[0], *texts])
     return "".join("\t".join(" ".join(cell.split()) for cell in row) + "\n" for row in rows)

@@ -14,49 +14,49 @@ from dataclasses import replace
 
 import numpy as np
 
-from noise2text.metrics.bleu import bleu_of_sums, corpus_bleu
+from noise2text.metrics.bleu import bleu_from_counts, corpus_bleu
 from noise2text.metrics.exact_match import exact_match
-from noise2text.metrics.score import Array, Metric, References, Score, Statistics, Texts
+from noise2text.metrics.score import Array, EvaluationInput, Metric, References, Score, Statistics
 
-__all__ = ["COPYING", "copies", "ibleu", "of_references", "source_bleu"]
+__all__ = ["COPY_METRICS", "exact_copies", "ibleu", "measure_reference_copying", "source_bleu"]
 
 ALPHA = 0.8
 
 
-def _to_the_source(texts: Texts) -> Texts:
+def _with_sources_as_references(texts: EvaluationInput) -> EvaluationInput:
     return replace(texts, references=[[source] for source in texts.sources or ()])
 
 
-def _source_bleu(texts: Texts) -> Statistics:
-    found = corpus_bleu(_to_the_source(texts))
+def _source_bleu(texts: EvaluationInput) -> Statistics:
+    found = corpus_bleu(_with_sources_as_references(texts))
     return replace(found, signature=f"against:source|{found.signature}")
 
 
-def _copies(texts: Texts) -> Statistics:
-    found = exact_match.gather(_to_the_source(texts))
+def _exact_copies(texts: EvaluationInput) -> Statistics:
+    found = exact_match.compute(_with_sources_as_references(texts))
     return replace(found, signature=f"against:source|{found.signature}")
 
 
-def _ibleu(texts: Texts) -> Statistics:
-    good, copy = corpus_bleu(texts), corpus_bleu(_to_the_source(texts))
-    rows = np.concatenate([good.rows, copy.rows], axis=1)
-    return Statistics(rows, _ibleu_of_sums, f"alpha:{ALPHA}|{good.signature}")
+def _ibleu(texts: EvaluationInput) -> Statistics:
+    against_references, against_sources = corpus_bleu(texts), corpus_bleu(_with_sources_as_references(texts))
+    rows = np.concatenate([against_references.rows, against_sources.rows], axis=1)
+    return Statistics(rows, _ibleu_from_counts, f"alpha:{ALPHA}|{against_references.signature}")
 
 
-def _ibleu_of_sums(sums: Array) -> Array:
-    good, copy = np.split(sums, 2, axis=-1)
-    return ALPHA * bleu_of_sums(good) - (1 - ALPHA) * bleu_of_sums(copy)
+def _ibleu_from_counts(sums: Array) -> Array:
+    against_references, against_sources = np.split(sums, 2, axis=-1)
+    return ALPHA * bleu_from_counts(against_references) - (1 - ALPHA) * bleu_from_counts(against_sources)
 
 
 source_bleu = Metric("source_bleu", "BLEU against the source", _source_bleu, needs_sources=True)
-copies = Metric("copies", "exact copies", _copies, needs_sources=True)
+exact_copies = Metric("copies", "exact copies", _exact_copies, needs_sources=True)
 ibleu = Metric("ibleu", "iBLEU", _ibleu, needs_sources=True)
-COPYING: tuple[Metric, ...] = (source_bleu, ibleu)
+COPY_METRICS: tuple[Metric, ...] = (source_bleu, ibleu)
 
 
-def of_references(references: References, sources: Sequence[str]) -> list[Score]:
+def measure_reference_copying(references: References, sources: Sequence[str]) -> list[Score]:
     """How much the references copy: BLEU against the source and exact copies, each reference being a text."""
     pairs = [(one, source) for own, source in zip(references, sources, strict=True) for one in own]
-    texts, theirs = [one for one, _ in pairs], [source for _, source in pairs]
-    nothing = [[one] for one in texts]
-    return [metric(texts, nothing, theirs) for metric in (source_bleu, copies)]
+    texts, paired_sources = [one for one, _ in pairs], [source for _, source in pairs]
+    own_references = [[one] for one in texts]
+    return [metric(texts, own_references, paired_sources) for metric in (source_bleu, exact_copies)]

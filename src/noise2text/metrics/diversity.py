@@ -26,17 +26,17 @@ from typing import Any
 
 import numpy as np
 
-from noise2text.metrics.score import Score, Statistics, mean
+from noise2text.metrics.score import Score, Statistics, mean_statistics
 from noise2text.metrics.utilities import UTILITIES
 
-__all__ = ["DIVERSITIES", "Diversity", "dist_1", "div_4", "self_bleu"]
+__all__ = ["DIVERSITY_METRICS", "DiversityMetric", "dist_1", "div_4", "self_bleu"]
 
-Sets = Sequence[Sequence[str]]  # the texts of each source
-Words = Callable[[str], list[str]]
+CandidateLists = Sequence[Sequence[str]]  # the texts of each source
+Tokenize = Callable[[str], list[str]]
 
 
 @dataclass(frozen=True)
-class Diversity:
+class DiversityMetric:
     """A way to see how different the texts of each source are: the mean of a number a source."""
 
     name: str
@@ -44,12 +44,14 @@ class Diversity:
     measure: Callable[[Sequence[str]], float | None] = field(repr=False)  # of one source's texts
     describe: Callable[[], str] = field(repr=False)  # called late: it may have to import
 
-    def statistics(self, candidates: Sets) -> Statistics | None:
+    def statistics(self, candidates: CandidateLists) -> Statistics | None:
         """The number of each source that has one; none where no source has."""
         values = [value for value in map(self.measure, candidates) if value is not None]
-        return mean(values, f"{self.describe()}|counted:{len(values)}", scale=1) if values else None
+        return (
+            mean_statistics(values, f"{self.describe()}|counted:{len(values)}", scale=1) if values else None
+        )
 
-    def __call__(self, candidates: Sets) -> Score | None:
+    def __call__(self, candidates: CandidateLists) -> Score | None:
         """The mean over sources; none where nothing could be counted."""
         found = self.statistics(candidates)
         return None if found is None else Score(self.name, found.score, found.signature)
@@ -60,44 +62,44 @@ def dist_1(texts: Sequence[str]) -> Score | None:
     return DIST_1([[text] for text in texts])
 
 
-def div_4(candidates: Sets) -> Score | None:
+def div_4(candidates: CandidateLists) -> Score | None:
     """The mean percentage of 4-grams that are distinct among a source's candidates."""
     return DIV_4(candidates)
 
 
-def self_bleu(candidates: Sets) -> Score | None:
+def self_bleu(candidates: CandidateLists) -> Score | None:
     """The mean sentence BLEU of the candidates against the others of their source."""
     return SELF_BLEU(candidates)
 
 
-def _repeated(texts: Sequence[str], words: Words) -> float | None:
-    shares = [share for text in texts if (share := _distinct([text], 1, words)) is not None]
+def _mean_distinct_unigrams(texts: Sequence[str], tokenize: Tokenize) -> float | None:
+    shares = [share for text in texts if (share := _percent_distinct_ngrams([text], 1, tokenize)) is not None]
     return fmean(shares) if shares else None
 
 
-def _shared(texts: Sequence[str], words: Words) -> float | None:
-    return _distinct(texts, 4, words) if len(texts) > 1 else None
+def _distinct_4grams(texts: Sequence[str], tokenize: Tokenize) -> float | None:
+    return _percent_distinct_ngrams(texts, 4, tokenize) if len(texts) > 1 else None
 
 
-def _overlap(texts: Sequence[str]) -> float | None:
+def _mean_self_bleu(texts: Sequence[str]) -> float | None:
     if len(texts) < 2 or not any(map(str.strip, texts)):
         return None
-    others = ([*texts[:place], *texts[place + 1 :]] for place in range(len(texts)))
+    others = ([*texts[:index], *texts[index + 1 :]] for index in range(len(texts)))
     scores = (_sentence_bleu().sentence_score(text, rest) for text, rest in zip(texts, others, strict=True))
     return fmean(score.score for score in scores)
 
 
-def _different(texts: Sequence[str]) -> float | None:
+def _distinct_texts(texts: Sequence[str]) -> float | None:
     return 100 * len({text.strip() for text in texts}) / len(texts) if len(texts) > 1 else None
 
 
-def _length(texts: Sequence[str]) -> float | None:
+def _mean_length(texts: Sequence[str]) -> float | None:
     return fmean(len(text.split()) for text in texts) if texts else None
 
 
-def _distinct(texts: Iterable[str], order: int, words: Words) -> float | None:
+def _percent_distinct_ngrams(texts: Iterable[str], order: int, tokenize: Tokenize) -> float | None:
     """The percentage of all n-grams that are distinct; none if there is no n-gram."""
-    rows = [words(text) for text in texts]
+    rows = [tokenize(text) for text in texts]
     grams = [tuple(row[i : i + order]) for row in rows for i in range(len(row) - order + 1)]
     return 100 * len(set(grams)) / len(grams) if grams else None
 
@@ -105,20 +107,20 @@ def _distinct(texts: Iterable[str], order: int, words: Words) -> float | None:
 # As DiffuSeq's script counts
 
 
-def _repeated_or_zero(texts: Sequence[str]) -> float | None:
-    return fmean(_distinct([text], 1, str.split) or 0.0 for text in texts) if texts else None
+def _diffuseq_dist_1(texts: Sequence[str]) -> float | None:
+    return fmean(_percent_distinct_ngrams([text], 1, str.split) or 0.0 for text in texts) if texts else None
 
 
-def _shared_or_zero(texts: Sequence[str]) -> float | None:
-    return _distinct(texts, 4, str.split) or 0.0 if len(texts) > 1 else None
+def _diffuseq_div_4(texts: Sequence[str]) -> float | None:
+    return _percent_distinct_ngrams(texts, 4, str.split) or 0.0 if len(texts) > 1 else None
 
 
-def _pairs(texts: Sequence[str]) -> float | None:
+def _diffuseq_self_bleu(texts: Sequence[str]) -> float | None:
     """The mean over all pairs, an earlier text being the hypothesis and a later one the reference."""
     if len(texts) < 2:
         return None
-    table = np.array(UTILITIES["bleu-nltk4"].table(texts))
-    return 100 * float(table[np.triu_indices(len(texts), k=1)].mean())
+    utility_matrix = np.array(UTILITIES["bleu-nltk4"].utility_matrix(texts))
+    return 100 * float(utility_matrix[np.triu_indices(len(texts), k=1)].mean())
 
 
 # How it was counted
@@ -142,28 +144,32 @@ def _bleu_signature() -> str:
     return f"refs:others|{str(metric.get_signature()).removeprefix('nrefs:1|')}"
 
 
-def _plain() -> str:
+def _signature_13a() -> str:
     return "tok:13a|case:mixed"
 
 
-def _published() -> str:
+def _diffuseq_signature() -> str:
     return "as:DiffuSeq|tok:split|case:mixed|empty:0"
 
 
-def _nltk() -> str:
+def _diffuseq_bleu_signature() -> str:
     return f"as:DiffuSeq|pairs:later-is-reference|{UTILITIES['bleu-nltk4'].signature}"
 
 
-DIST_1 = Diversity("dist_1", "dist-1", partial(_repeated, words=_words_13a), _plain)
-DIV_4 = Diversity("div_4", "div-4", partial(_shared, words=_words_13a), _plain)
-SELF_BLEU = Diversity("self_bleu", "self-BLEU", _overlap, _bleu_signature)
-DIVERSITIES: tuple[Diversity, ...] = (
+DIST_1 = DiversityMetric(
+    "dist_1", "dist-1", partial(_mean_distinct_unigrams, tokenize=_words_13a), _signature_13a
+)
+DIV_4 = DiversityMetric("div_4", "div-4", partial(_distinct_4grams, tokenize=_words_13a), _signature_13a)
+SELF_BLEU = DiversityMetric("self_bleu", "self-BLEU", _mean_self_bleu, _bleu_signature)
+DIVERSITY_METRICS: tuple[DiversityMetric, ...] = (
     DIST_1,
     DIV_4,
     SELF_BLEU,
-    Diversity("distinct", "distinct texts", _different, lambda: "percent|space:strip-outer"),
-    Diversity("words", "words a text", _length, lambda: "tok:split"),
-    Diversity("dist_1_diffuseq", "dist-1 (DiffuSeq)", _repeated_or_zero, _published),
-    Diversity("div_4_diffuseq", "div-4 (DiffuSeq)", _shared_or_zero, _published),
-    Diversity("self_bleu_diffuseq", "self-BLEU (DiffuSeq)", _pairs, _nltk),
+    DiversityMetric("distinct", "distinct texts", _distinct_texts, lambda: "percent|space:strip-outer"),
+    DiversityMetric("words", "words a text", _mean_length, lambda: "tok:split"),
+    DiversityMetric("dist_1_diffuseq", "dist-1 (DiffuSeq)", _diffuseq_dist_1, _diffuseq_signature),
+    DiversityMetric("div_4_diffuseq", "div-4 (DiffuSeq)", _diffuseq_div_4, _diffuseq_signature),
+    DiversityMetric(
+        "self_bleu_diffuseq", "self-BLEU (DiffuSeq)", _diffuseq_self_bleu, _diffuseq_bleu_signature
+    ),
 )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from noise2text.metrics.score import Metric, Statistics, Texts, count_references, mean
+from noise2text.metrics.score import EvaluationInput, Metric, Statistics, count_references, mean_statistics
 
 __all__ = ["exact_match"]
 
 
-def _exact(texts: Texts) -> Statistics:
+def _exact(texts: EvaluationInput) -> Statistics:
     pairs = zip(texts.hypotheses, texts.references, strict=True)
-    hits = [text.strip() in {one.strip() for one in own} for text, own in pairs]
-    counted = count_references(texts.references)
-    return mean(hits, f"nrefs:{counted}|case:mixed|unicode:as-is|space:strip-outer")
+    matches = [text.strip() in {one.strip() for one in references} for text, references in pairs]
+    num_references = count_references(texts.references)
+    return mean_statistics(matches, f"nrefs:{num_references}|case:mixed|unicode:as-is|space:strip-outer")
 
 
 exact_match = Metric("exact_match", "exact match", _exact)

@@ -16,14 +16,14 @@ import numpy as np
 from noise2text.core.errors import Problem
 from noise2text.metrics.score import Array, Statistics
 
-__all__ = ["DRAWS", "SEED", "Interval", "drawn_scores", "interval"]
+__all__ = ["N_RESAMPLES", "SEED", "ConfidenceInterval", "bootstrap_scores", "confidence_interval"]
 
-DRAWS, SEED = 1000, 12345
-AT_ONCE = 1 << 22  # drawn sentences that are held in memory
+N_RESAMPLES, SEED = 1000, 12345
+MAX_RESAMPLED_SENTENCES = 1 << 22  # drawn sentences that are held in memory
 
 
 @dataclass(frozen=True)
-class Interval:
+class ConfidenceInterval:
     """The ends of the interval of 95 %, and how it was found."""
 
     low: float
@@ -31,26 +31,28 @@ class Interval:
     signature: str
 
 
-def interval(statistics: Statistics, *, draws: int = DRAWS) -> Interval:
+def confidence_interval(statistics: Statistics, *, n_resamples: int = N_RESAMPLES) -> ConfidenceInterval:
     """The interval of 95 % of a score."""
-    low, high = np.percentile(drawn_scores(statistics, draws=draws), (2.5, 97.5))
-    return Interval(float(low), float(high), f"percentile|bs:{draws}|seed:{SEED}")
+    low, high = np.percentile(bootstrap_scores(statistics, n_resamples=n_resamples), (2.5, 97.5))
+    return ConfidenceInterval(float(low), float(high), f"percentile|bs:{n_resamples}|seed:{SEED}")
 
 
-def drawn_scores(statistics: Statistics, *, draws: int = DRAWS) -> Array:
+def bootstrap_scores(statistics: Statistics, *, n_resamples: int = N_RESAMPLES) -> Array:
     """The score of each draw, (draws,)."""
-    if draws < 1:
-        raise Problem(f"A bootstrap needs at least 1 draw, not {draws}.")
-    return np.concatenate([statistics.drawn(part) for part in _weights(len(statistics.rows), draws)])
+    if n_resamples < 1:
+        raise Problem(f"A bootstrap needs at least 1 draw, not {n_resamples}.")
+    return np.concatenate(
+        [statistics.resample(part) for part in _resample_weights(len(statistics.rows), n_resamples)]
+    )
 
 
-def _weights(sentences: int, draws: int) -> Iterator[Array]:
+def _resample_weights(sentences: int, n_resamples: int) -> Iterator[Array]:
     """How often each sentence is in each draw, some draws at a time: (part of the draws, sentences)."""
     generator = np.random.default_rng(SEED)
-    some = max(1, AT_ONCE // sentences)
-    for start in range(0, draws, some):
-        size = (min(some, draws - start), sentences)
-        places = generator.choice(sentences, size=size, replace=True)
+    chunk = max(1, MAX_RESAMPLED_SENTENCES // sentences)
+    for start in range(0, n_resamples, chunk):
+        size = (min(chunk, n_resamples - start), sentences)
+        indices = generator.choice(sentences, size=size, replace=True)
         rows = sentences * np.arange(size[0])[:, None]
-        counts = np.bincount((places + rows).ravel(), minlength=size[0] * sentences)
+        counts = np.bincount((indices + rows).ravel(), minlength=size[0] * sentences)
         yield counts.reshape(size).astype(np.float64)

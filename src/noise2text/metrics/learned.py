@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from noise2text.core.errors import Problem
-from noise2text.metrics.score import Metric, Statistics, Texts, count_references, mean
+from noise2text.metrics.score import EvaluationInput, Metric, Statistics, count_references, mean_statistics
 
-__all__ = ["LEARNED", "bert_score", "comet", "comet_without_reference"]
+__all__ = ["MODEL_METRICS", "bert_score", "comet", "comet_without_reference"]
 
-UNKNOWN = 1_000_000  # tokens; a folder that does not say how many its model reads has far more
-OFFSET = 2  # RoBERTa and its kin keep two of their positions for themselves
+MAX_LENGTH_UNSET = 1_000_000  # tokens; a folder that does not say how many its model reads has far more
+RESERVED_POSITIONS = 2  # RoBERTa and its kin keep two of their positions for themselves
 
 
 def bert_score(folder: Path) -> Metric:
@@ -47,22 +47,24 @@ def _config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _bert_score(texts: Texts, *, folder: Path, config: dict[str, Any]) -> Statistics:
+def _bert_score(texts: EvaluationInput, *, folder: Path, config: dict[str, Any]) -> Statistics:
     if "t5" in str(folder) and "t5" not in str(config.get("model_type")):
         raise Problem(f"bert-score takes every path with t5 in it for a T5: give {folder} another name.")
     try:
         layer = _layer(folder, config)
     except ImportError as error:
         raise Problem("BERTScore needs the package bert-score: install noise2text[bertscore].") from error
-    scorer = _scorer(folder, layer, int(config.get("max_position_embeddings", 512)) - OFFSET)
-    made = f"bert-score:{version('bert-score')}|transformers:{version('transformers')}"
-    how = f"model:{_name(folder)}|layer:{layer}|F1|idf:no|rescaled:no|empty:0"
-    counted = count_references(texts.references)
-    return mean(_best(scorer, texts), f"{how}|nrefs:{counted}|refs:best|{made}")
+    scorer = _load_scorer(folder, layer, int(config.get("max_position_embeddings", 512)) - RESERVED_POSITIONS)
+    versions = f"bert-score:{version('bert-score')}|transformers:{version('transformers')}"
+    signature = f"model:{_name(folder)}|layer:{layer}|F1|idf:no|rescaled:no|empty:0"
+    num_references = count_references(texts.references)
+    return mean_statistics(
+        _best_f1(scorer, texts), f"{signature}|nrefs:{num_references}|refs:best|{versions}"
+    )
 
 
 @cache
-def _scorer(folder: Path, layer: int, longest: int) -> Any:
+def _load_scorer(folder: Path, layer: int, max_length: int) -> Any:
     """The loaded model, once for the process."""
     from bert_score import BERTScorer
 
@@ -72,23 +74,23 @@ def _scorer(folder: Path, layer: int, longest: int) -> Any:
         reason = str(error).splitlines()[0]
         raise Problem(f"The model in {folder} cannot be loaded for BERTScore: {reason}") from error
     tokenizer = scorer._tokenizer
-    if tokenizer.model_max_length > UNKNOWN:  # which the package cannot digest
-        tokenizer.model_max_length = longest
+    if tokenizer.model_max_length > MAX_LENGTH_UNSET:  # which the package cannot digest
+        tokenizer.model_max_length = max_length
     return scorer
 
 
-def _best(scorer: Any, texts: Texts) -> list[float]:
+def _best_f1(scorer: Any, texts: EvaluationInput) -> list[float]:
     """F₁ of each text with its best reference, 0 where one of both is blank: the package may fail on it."""
-    places = [place for place, own in enumerate(texts.references) for _ in own]
-    ours, theirs = [texts.hypotheses[place] for place in places], list(chain(*texts.references))
-    full = [k for k, text in enumerate(ours) if text.strip() and theirs[k].strip()]
-    values = dict.fromkeys(range(len(ours)), 0.0)
-    if full:
-        *_, f1 = scorer.score([ours[k] for k in full], [theirs[k] for k in full])
-        values |= dict(zip(full, f1.tolist(), strict=True))
+    indices = [index for index, own in enumerate(texts.references) for _ in own]
+    hypotheses, references = [texts.hypotheses[index] for index in indices], list(chain(*texts.references))
+    nonempty = [k for k, text in enumerate(hypotheses) if text.strip() and references[k].strip()]
+    values = dict.fromkeys(range(len(hypotheses)), 0.0)
+    if nonempty:
+        *_, f1 = scorer.score([hypotheses[k] for k in nonempty], [references[k] for k in nonempty])
+        values |= dict(zip(nonempty, f1.tolist(), strict=True))
     found: list[list[float]] = [[] for _ in texts.hypotheses]
-    for k, place in enumerate(places):
-        found[place].append(values[k])
+    for k, index in enumerate(indices):
+        found[index].append(values[k])
     return [max(own) for own in found]
 
 
@@ -114,44 +116,48 @@ def comet_without_reference(folder: Path) -> Metric:
     return _comet_metric(folder, "COMET-QE", _without_reference)
 
 
-Rows = Callable[[Texts], list[list[dict[str, str]]]]  # what the model reads, for each sentence
+CometInputs = Callable[
+    [EvaluationInput], list[list[dict[str, str]]]
+]  # what the model reads, for each sentence
 
 
-def _comet_metric(folder: Path, label: str, rows: Rows) -> Metric:
+def _comet_metric(folder: Path, label: str, build_inputs: CometInputs) -> Metric:
     checkpoint = folder / "checkpoints" / "model.ckpt"
     if not checkpoint.is_file():
         raise Problem(f"{label} needs the folder of a COMET model, and there is no file {checkpoint}.")
     label = f"{label}({_name(folder)})"
-    return Metric(label, label, partial(_comet, checkpoint=checkpoint, rows=rows), needs_sources=True)
+    return Metric(
+        label, label, partial(_comet, checkpoint=checkpoint, build_inputs=build_inputs), needs_sources=True
+    )
 
 
-def _with_reference(texts: Texts) -> list[list[dict[str, str]]]:
+def _with_reference(texts: EvaluationInput) -> list[list[dict[str, str]]]:
     sentences = zip(texts.sources or (), texts.hypotheses, texts.references, strict=True)
     return [[{"src": source, "mt": text, "ref": one} for one in own] for source, text, own in sentences]
 
 
-def _without_reference(texts: Texts) -> list[list[dict[str, str]]]:
+def _without_reference(texts: EvaluationInput) -> list[list[dict[str, str]]]:
     return [
         [{"src": source, "mt": text}]
         for source, text in zip(texts.sources or (), texts.hypotheses, strict=True)
     ]
 
 
-def _comet(texts: Texts, *, checkpoint: Path, rows: Rows) -> Statistics:
+def _comet(texts: EvaluationInput, *, checkpoint: Path, build_inputs: CometInputs) -> Statistics:
     try:
         from comet import load_from_checkpoint
     except ImportError as error:
         raise Problem("COMET needs the package unbabel-comet: install it with pip.") from error
     model = load_from_checkpoint(str(checkpoint), local_files_only=True)
-    sentences = rows(texts)
+    sentences = build_inputs(texts)
     flat = [row for sentence in sentences for row in sentence]
     scores = iter(model.predict(flat, batch_size=16, gpus=0, progress_bar=False).scores)
     values = [max(next(scores) for _ in sentence) for sentence in sentences]
-    how = f"model:{checkpoint.parents[1].name}|{_seen(sentences)}"
-    return mean(values, f"{how}|refs:best|unbabel-comet:{version('unbabel-comet')}")
+    signature = f"model:{checkpoint.parents[1].name}|{_inputs_signature(sentences)}"
+    return mean_statistics(values, f"{signature}|refs:best|unbabel-comet:{version('unbabel-comet')}")
 
 
-def _seen(sentences: Sequence[Sequence[dict[str, str]]]) -> str:
+def _inputs_signature(sentences: Sequence[Sequence[dict[str, str]]]) -> str:
     return "reads:" + "+".join(sentences[0][0])
 
 
@@ -159,7 +165,7 @@ def _name(folder: Path) -> str:
     return folder.resolve().name
 
 
-LEARNED: dict[str, Callable[[Path], Metric]] = {
+MODEL_METRICS: dict[str, Callable[[Path], Metric]] = {
     "bertscore": bert_score,
     "comet": comet,
     "comet-qe": comet_without_reference,

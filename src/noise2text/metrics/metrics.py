@@ -12,41 +12,47 @@ from statistics import fmean
 from typing import Any
 
 from noise2text.core.errors import Problem
-from noise2text.metrics.bleu import BLEUS, bleu
+from noise2text.metrics.bleu import BLEU_METRICS, bleu
 from noise2text.metrics.chrf import chrf, chrf_plus_plus, ter
-from noise2text.metrics.copying import COPYING, copies, ibleu, of_references, source_bleu
-from noise2text.metrics.diversity import DIVERSITIES
+from noise2text.metrics.copying import (
+    COPY_METRICS,
+    exact_copies,
+    ibleu,
+    measure_reference_copying,
+    source_bleu,
+)
+from noise2text.metrics.diversity import DIVERSITY_METRICS
 from noise2text.metrics.exact_match import exact_match
-from noise2text.metrics.intervals import interval
-from noise2text.metrics.learned import LEARNED
-from noise2text.metrics.rouge import ROUGES
+from noise2text.metrics.intervals import confidence_interval
+from noise2text.metrics.learned import MODEL_METRICS
+from noise2text.metrics.rouge import ROUGE_METRICS
 from noise2text.metrics.sari import sari, sari_sentence
 from noise2text.metrics.score import Metric, References, Score, Statistics
 
 __all__ = [
+    "DEFAULT_METRICS",
     "LABELS",
-    "METRICS",
-    "NAMED",
+    "METRICS_BY_NAME",
     "Metric",
     "References",
     "Score",
     "bleu",
     "chrf",
-    "diversity",
     "evaluate",
+    "evaluate_diversity",
     "exact_match",
     "find_metrics",
 ]
 
-METRICS: tuple[Metric, ...] = (bleu, chrf, exact_match)
-NAMED: dict[str, Metric] = {
+DEFAULT_METRICS: tuple[Metric, ...] = (bleu, chrf, exact_match)
+METRICS_BY_NAME: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        *(*BLEUS, chrf, chrf_plus_plus, ter, *ROUGES),
-        *(sari, sari_sentence, exact_match, source_bleu, copies, ibleu),
+        *(*BLEU_METRICS, chrf, chrf_plus_plus, ter, *ROUGE_METRICS),
+        *(sari, sari_sentence, exact_match, source_bleu, exact_copies, ibleu),
     )
 }
-LABELS = {name: metric.label for name, metric in NAMED.items()}
+LABELS = {name: metric.label for name, metric in METRICS_BY_NAME.items()}
 
 
 def find_metrics(names: str) -> tuple[Metric, ...]:
@@ -59,15 +65,15 @@ def find_metrics(names: str) -> tuple[Metric, ...]:
 
 def _find(name: str) -> Metric:
     name, _, folder = name.partition("=")
-    spelled = name.lower()
-    if spelled in LEARNED and not folder:
+    lowered = name.lower()
+    if lowered in MODEL_METRICS and not folder:
         raise Problem(f"The metric {name} is a model: say which local folder, {name}=FOLDER.")
-    if spelled in LEARNED:
-        return LEARNED[spelled](Path(folder))
-    for known in (spelled, spelled.replace("-", "_")):
-        if known in NAMED and not folder:
-            return NAMED[known]
-    known_names = ", ".join([*NAMED, *(f"{model}=FOLDER" for model in LEARNED)])
+    if lowered in MODEL_METRICS:
+        return MODEL_METRICS[lowered](Path(folder))
+    for known in (lowered, lowered.replace("-", "_")):
+        if known in METRICS_BY_NAME and not folder:
+            return METRICS_BY_NAME[known]
+    known_names = ", ".join([*METRICS_BY_NAME, *(f"{model}=FOLDER" for model in MODEL_METRICS)])
     raise Problem(f"There is no metric {name!r}; there are {known_names}.")
 
 
@@ -76,8 +82,8 @@ def evaluate(
     references: References,
     sources: Sequence[str] | None = None,
     *,
-    metrics: Sequence[Metric] = METRICS,
-    draws: int = 0,
+    metrics: Sequence[Metric] = DEFAULT_METRICS,
+    n_resamples: int = 0,
 ) -> dict[str, Any]:
     """Every metric with its signature, the lengths and, given sources, what copying them would score.
 
@@ -91,43 +97,44 @@ def evaluate(
     _check_references(references)
     if sources is not None:
         _check_counts(hypotheses=hypotheses, sources=sources)
-    result = _scores(metrics, draws, hypotheses, references, sources)
+    result = _scores(metrics, n_resamples, hypotheses, references, sources)
     result["lengths"] = _lengths(hypotheses, references)
     result["sentences"] = len(hypotheses)
     if sources is not None:
-        of_quality = [metric for metric in metrics if metric not in (*COPYING, copies)]
-        result["copy_source"] = _scores(of_quality, draws, sources, references, sources)
-        result["copied"] = copies(hypotheses, references, sources).score / 100
-        result["copying"] = _scores(COPYING, draws, hypotheses, references, sources)
+        quality_metrics = [metric for metric in metrics if metric not in (*COPY_METRICS, exact_copies)]
+        result["copy_source"] = _scores(quality_metrics, n_resamples, sources, references, sources)
+        result["copied"] = exact_copies(hypotheses, references, sources).score / 100
+        result["copying"] = _scores(COPY_METRICS, n_resamples, hypotheses, references, sources)
         result["copying"]["references"] = {
             score.name: {"score": score.score, "signature": score.signature}
-            for score in of_references(references, sources)
+            for score in measure_reference_copying(references, sources)
         }
     return result
 
 
-def diversity(candidates: Sequence[Sequence[str]], *, draws: int = 0) -> dict[str, Any]:
+def evaluate_diversity(candidates: Sequence[Sequence[str]], *, n_resamples: int = 0) -> dict[str, Any]:
     """Every measure of how different a source's texts are that could be counted, as in `evaluate`."""
-    found = ((kind.name, kind.statistics(candidates)) for kind in DIVERSITIES)
-    return {name: _entry(numbers, draws) for name, numbers in found if numbers is not None}
+    found = ((kind.name, kind.statistics(candidates)) for kind in DIVERSITY_METRICS)
+    return {name: _score_entry(numbers, n_resamples) for name, numbers in found if numbers is not None}
 
 
 def _scores(
     metrics: Iterable[Metric],
-    draws: int,
+    n_resamples: int,
     hypotheses: Sequence[str],
     references: References,
     sources: Sequence[str] | None,
 ) -> dict[str, Any]:
     return {
-        metric.name: _entry(metric.statistics(hypotheses, references, sources), draws) for metric in metrics
+        metric.name: _score_entry(metric.statistics(hypotheses, references, sources), n_resamples)
+        for metric in metrics
     }
 
 
-def _entry(statistics: Statistics, draws: int) -> dict[str, Any]:
+def _score_entry(statistics: Statistics, n_resamples: int) -> dict[str, Any]:
     entry: dict[str, Any] = {"score": statistics.score, "signature": statistics.signature}
-    if draws:
-        found = interval(statistics, draws=draws)
+    if n_resamples:
+        found = confidence_interval(statistics, n_resamples=n_resamples)
         entry["interval"] = {"low": found.low, "high": found.high, "signature": found.signature}
     return entry
 
@@ -144,9 +151,15 @@ def _mean_lengths(
     measure: Callable[[str], int], hypotheses: Sequence[str], references: References
 ) -> dict[str, float | None]:
     """The mean length of both sides, a sentence counting once however many references it has."""
-    ours = fmean(measure(text) for text in hypotheses)
-    theirs = fmean(fmean(measure(text) for text in own) for own in references)
-    return {"hypothesis": ours, "reference": theirs, "ratio": ours / theirs if theirs else None}
+    hypothesis = fmean(measure(text) for text in hypotheses)
+    reference = fmean(
+        fmean(measure(text) for text in sentence_references) for sentence_references in references
+    )
+    return {
+        "hypothesis": hypothesis,
+        "reference": reference,
+        "ratio": hypothesis / reference if reference else None,
+    }
 
 
 def _check_counts(**lines: Sequence[Any]) -> None:
@@ -158,8 +171,8 @@ def _check_counts(**lines: Sequence[Any]) -> None:
 
 
 def _check_references(references: References) -> None:
-    for number, own in enumerate(references, start=1):
-        if isinstance(own, str):
+    for number, sentence_references in enumerate(references, start=1):
+        if isinstance(sentence_references, str):
             raise Problem(f"Sentence {number} has a bare string as its references: give a list of strings.")
-        if not own:
+        if not sentence_references:
             raise Problem(f"Sentence {number} has no reference: give it at least one.")

@@ -23,35 +23,49 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Number", "Pairs", "bleu", "bleu_nltk4", "chrf", "code_points", "numbered", "pairs", "precision"]
+__all__ = [
+    "NumberSymbols",
+    "TextPairs",
+    "bleu",
+    "bleu_nltk4",
+    "chrf",
+    "count_shared_ngrams",
+    "number_characters",
+    "number_words",
+    "precision",
+]
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.float32]  # exact up to 2²⁴, which no text has
 Integers = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 Sentence = Sequence[Sequence[Any]]  # its texts; a text is a tuple of words or a string of characters
-Number = Callable[[Sequence[Sentence]], NDArray[Any]]
+NumberSymbols = Callable[[Sequence[Sentence]], NDArray[Any]]
 
 BLOCK = 1 << 16  # symbols and pairs that are counted together: few enough to stay in the cache
 BITS = 64  # of a key
 
 
 @dataclass(frozen=True)
-class Pairs:
+class TextPairs:
     """Every ordered pair of texts within each of S sentences, of C texts or padded to C."""
 
     shared: Counts  # (order, S, C, C): clipped n-gram matches
-    ours: Floats  # (S, C, 1): the hypothesis's symbols, none in the padding
-    theirs: Floats  # (S, 1, C): the reference's symbols
+    hypothesis_lengths: Floats  # (S, C, 1): the hypothesis's symbols, none in the padding
+    reference_lengths: Floats  # (S, 1, C): the reference's symbols
     sizes: Integers  # (S,): how many texts each sentence has
 
     @property
-    def flipped(self) -> Pairs:
+    def swapped(self) -> TextPairs:
         """The same pairs with hypothesis and reference exchanged: what is shared is symmetric."""
-        return replace(self, ours=self.theirs, theirs=self.ours)
+        return replace(
+            self, hypothesis_lengths=self.reference_lengths, reference_lengths=self.hypothesis_lengths
+        )
 
 
-def pairs(sentences: Sequence[Sentence], order: int, *, number: Number) -> Iterator[Pairs]:
+def count_shared_ngrams(
+    sentences: Sequence[Sentence], order: int, *, number_symbols: NumberSymbols
+) -> Iterator[TextPairs]:
     """All pairs of the texts of each sentence, in blocks of sentences; `number` tells symbols apart."""
     for block in _blocks(sentences):
         texts = [len(text) for sentence in block for text in sentence]
@@ -59,12 +73,12 @@ def pairs(sentences: Sequence[Sentence], order: int, *, number: Number) -> Itera
         real = np.arange(sizes.max()) < sizes[:, None]  # (S, C)
         lengths = np.zeros(real.shape, np.int64)
         lengths[real] = texts
-        shared = _shared(number(block).astype(np.uint64), lengths, order)
+        shared = _shared(number_symbols(block).astype(np.uint64), lengths, order)
         symbols = lengths.astype(float)
-        yield Pairs(shared, symbols[:, :, None], symbols[:, None, :], sizes)
+        yield TextPairs(shared, symbols[:, :, None], symbols[:, None, :], sizes)
 
 
-def numbered(block: Sequence[Sentence]) -> NDArray[Any]:
+def number_words(block: Sequence[Sentence]) -> NDArray[Any]:
     """A number for every symbol of the texts, in each sentence from 0 on."""
     numbers: list[int] = []
     for sentence in block:
@@ -74,7 +88,7 @@ def numbered(block: Sequence[Sentence]) -> NDArray[Any]:
     return np.array(numbers, np.uint64)
 
 
-def code_points(block: Sequence[Sentence]) -> NDArray[Any]:
+def number_characters(block: Sequence[Sentence]) -> NDArray[Any]:
     """A number for every character of the texts, from 0 on."""
     characters = "".join(chain.from_iterable(chain.from_iterable(block)))
     points = np.frombuffer(characters.encode("utf-32-le", "surrogatepass"), np.uint32)
@@ -83,52 +97,52 @@ def code_points(block: Sequence[Sentence]) -> NDArray[Any]:
     return (np.cumsum(known) - 1)[points]
 
 
-def bleu(pairs: Pairs) -> Floats:
+def bleu(pairs: TextPairs) -> Floats:
     """sacrebleu's sentence BLEU."""
     product = half = np.ones(pairs.shared.shape[1:])
     for n, matches in enumerate(pairs.shared):
-        has, left = matches > 0, pairs.ours - n
+        has, left = matches > 0, pairs.hypothesis_lengths - n
         half = np.where(has, half, half / 2)
         counted = np.where(has, matches, half)
         product = np.where(left > 0, product * counted / np.maximum(left, 1), product)
-    orders = np.clip(pairs.ours, 1, len(pairs.shared))
+    orders = np.clip(pairs.hypothesis_lengths, 1, len(pairs.shared))
     return 100 * _where_shared(pairs, _brevity(pairs) * np.exp(np.log(product) / orders))
 
 
-def bleu_nltk4(pairs: Pairs) -> Floats:
+def bleu_nltk4(pairs: TextPairs) -> Floats:
     """nltk's sentence BLEU with smoothing method 4."""
     product = np.ones(pairs.shared.shape[1:])
-    smoothed = np.log(np.maximum(pairs.ours, 2)) / 5 * product
+    label_smoothed_nll = np.log(np.maximum(pairs.hypothesis_lengths, 2)) / 5 * product
     for n, matches in enumerate(pairs.shared):
-        smoothed = np.where(matches > 0, smoothed, smoothed / 2)
-        counted = np.where(matches > 0, matches, smoothed)
-        has = (pairs.ours > 1) | (n == 0)  # a single word has only its unigram
-        product = np.where(has, product * counted / np.maximum(pairs.ours - n, 1), product)
+        label_smoothed_nll = np.where(matches > 0, label_smoothed_nll, label_smoothed_nll / 2)
+        counted = np.where(matches > 0, matches, label_smoothed_nll)
+        has = (pairs.hypothesis_lengths > 1) | (n == 0)  # a single word has only its unigram
+        product = np.where(has, product * counted / np.maximum(pairs.hypothesis_lengths - n, 1), product)
     return _where_shared(pairs, _brevity(pairs) * np.exp(np.log(product) / len(pairs.shared)))
 
 
-def chrf(pairs: Pairs) -> Floats:
+def chrf(pairs: TextPairs) -> Floats:
     """sacrebleu's chrF."""
     precision, recall = np.zeros((2, *pairs.shared.shape[1:]))
     for n, matches in enumerate(pairs.shared):  # an order that one of the texts lacks has no matches
-        precision += matches / np.maximum(pairs.ours - n, 1)
-        recall += matches / np.maximum(pairs.theirs - n, 1)
-    orders = np.clip(np.minimum(pairs.ours, pairs.theirs), 1, len(pairs.shared))
-    weighed = np.where(precision > 0, 4 * precision + recall, 1)
-    return 500 * precision * recall / (weighed * orders)
+        precision += matches / np.maximum(pairs.hypothesis_lengths - n, 1)
+        recall += matches / np.maximum(pairs.reference_lengths - n, 1)
+    orders = np.clip(np.minimum(pairs.hypothesis_lengths, pairs.reference_lengths), 1, len(pairs.shared))
+    denominator = np.where(precision > 0, 4 * precision + recall, 1)
+    return 500 * precision * recall / (denominator * orders)
 
 
-def precision(pairs: Pairs) -> Floats:
+def precision(pairs: TextPairs) -> Floats:
     """The share of the hypothesis's symbols that the reference has too."""
-    return pairs.shared[0] / np.maximum(pairs.ours, 1)
+    return pairs.shared[0] / np.maximum(pairs.hypothesis_lengths, 1)
 
 
-def _where_shared(pairs: Pairs, values: Floats) -> Floats:
+def _where_shared(pairs: TextPairs, values: Floats) -> Floats:
     return np.where(pairs.shared[0] > 0, values, 0)
 
 
-def _brevity(pairs: Pairs) -> Floats:
-    return np.exp(np.minimum(1 - pairs.theirs / np.maximum(pairs.ours, 1), 0))
+def _brevity(pairs: TextPairs) -> Floats:
+    return np.exp(np.minimum(1 - pairs.reference_lengths / np.maximum(pairs.hypothesis_lengths, 1), 0))
 
 
 def _blocks(sentences: Sequence[Sentence]) -> Iterator[list[Sentence]]:
@@ -150,21 +164,21 @@ def _shared(symbols: Keys, lengths: Integers, order: int) -> Counts:
     sentences, width = lengths.shape
     shared = np.zeros((order, sentences, width, width), np.float32)
     sizes = lengths.ravel() + 1  # a mark ends each text: what reaches beyond it equals no gram within a text
-    places = np.arange(len(symbols) + len(sizes))
+    positions = np.arange(len(symbols) + len(sizes))
     sentence, column = np.divmod(np.repeat(np.arange(len(sizes)), sizes), width)  # of each symbol
-    left = np.repeat(sizes.cumsum() - 1, sizes) - places  # symbols to its text's end
-    marked = np.zeros(len(places) + order, np.uint64)
-    marked[:-order][left > 0] = symbols + np.uint64(1)
+    left = np.repeat(sizes.cumsum() - 1, sizes) - positions  # symbols to its text's end
+    terminated = np.zeros(len(positions) + order, np.uint64)
+    terminated[:-order][left > 0] = symbols + np.uint64(1)
     grams, n = sentence.astype(np.uint64), 0  # sentences have no gram in common
-    while n < order and len(places):
-        places, keys, shifts = _sorted(places, grams, marked, range(n, order))
+    while n < order and len(positions):
+        positions, keys, shifts = _sorted(positions, grams, terminated, range(n, order))
         for shift in shifts:
             first, several = _runs(keys >> shift)
-            several &= left[places] > n
-            places, keys, first = places[several], keys[several], first[several]
+            several &= left[positions] > n
+            positions, keys, first = positions[several], keys[several], first[several]
             group = np.cumsum(first) - 1
-            owner = sentence[places[first]]
-            counts = np.bincount(group * width + column[places], minlength=len(owner) * width)
+            owner = sentence[positions[first]]
+            counts = np.bincount(group * width + column[positions], minlength=len(owner) * width)
             _multiply(counts.reshape(-1, width), owner, out=shared[n])
             n += 1
         grams = group.astype(np.uint64)
@@ -174,7 +188,7 @@ def _shared(symbols: Keys, lengths: Integers, order: int) -> Counts:
 
 
 def _sorted(
-    places: Integers, grams: Keys, symbols: Keys, orders: range
+    positions: Integers, grams: Keys, symbols: Keys, orders: range
 ) -> tuple[Integers, Keys, list[np.uint64]]:
     """The places by the grams that start there, those as keys, and how far to shift them for each order.
 
@@ -185,12 +199,12 @@ def _sorted(
     digits = np.zeros(len(symbols) - orders.stop, np.uint64)  # of the key at every place
     for n in orders[:taken]:
         digits = (digits << np.uint64(digit)) | symbols[n : n + len(digits)]
-    keys = (grams << np.uint64(digit * taken)) | digits[places]
+    keys = (grams << np.uint64(digit * taken)) | digits[positions]
     shifts = [np.uint64(digit * (taken - 1 - n)) for n in range(taken)]
     if number + digit * taken + tail > BITS:
         order = np.argsort(keys)
-        return places[order], keys[order], shifts
-    packed = (keys << np.uint64(tail)) | places.astype(np.uint64)  # sorting values is faster than argsort
+        return positions[order], keys[order], shifts
+    packed = (keys << np.uint64(tail)) | positions.astype(np.uint64)  # sorting values is faster than argsort
     packed.sort()
     return (packed & np.uint64((1 << tail) - 1)).astype(np.int64), packed >> np.uint64(tail), shifts
 

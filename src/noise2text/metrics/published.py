@@ -15,11 +15,11 @@ from typing import Any
 
 from noise2text.core.errors import Problem
 
-__all__ = ["Published", "Reported", "published", "sheet"]
+__all__ = ["PublishedResult", "PublishedScore", "published", "tabulate_published"]
 
 
 @dataclass(frozen=True)
-class Reported:
+class PublishedScore:
     """One number of a paper in percent (or in its own unit), and what the metric is."""
 
     metric: str
@@ -28,7 +28,7 @@ class Reported:
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedResult:
     """What a paper's table says about one system on one task."""
 
     paper: str
@@ -36,11 +36,11 @@ class Published:
     task: str
     system: str
     setting: str  # how it generated, e.g. b = 10; empty if the table does not say
-    scores: tuple[Reported, ...]
+    scores: tuple[PublishedScore, ...]
     note: str
 
 
-def published(task: str | None = None) -> list[Published]:
+def published(task: str | None = None) -> list[PublishedResult]:
     """All rows as reported, or those of one task."""
     rows = _rows()
     tasks = list(dict.fromkeys(row.task for row in rows))
@@ -49,7 +49,7 @@ def published(task: str | None = None) -> list[Published]:
     return [row for row in rows if task in (None, row.task)]
 
 
-def sheet(rows: Sequence[Published]) -> list[list[str]]:
+def tabulate_published(rows: Sequence[PublishedResult]) -> list[list[str]]:
     """A header and a line of cells a row: one column for each metric that any of them has."""
     metrics = list(dict.fromkeys(score.metric for row in rows for score in row.scores))
     lines = [["as reported", "how", *metrics, "where"]]
@@ -61,21 +61,23 @@ def sheet(rows: Sequence[Published]) -> list[list[str]]:
 
 
 @cache
-def _rows() -> list[Published]:
+def _rows() -> list[PublishedResult]:
     text = files("noise2text.metrics").joinpath("published.toml").read_text(encoding="utf-8")
-    return [row for table in tomllib.loads(text)["table"] for row in _of(table)]
+    return [row for table in tomllib.loads(text)["table"] for row in _parse_table(table)]
 
 
-def _of(table: dict[str, Any]) -> list[Published]:
+def _parse_table(table: dict[str, Any]) -> list[PublishedResult]:
     """The rows of one table; a score that it does not give is left out."""
     made = []
     for system, setting, *values in table["rows"]:
         columns = zip(table["metrics"], values, table["scale"], table["about"], strict=True)
         scores = tuple(
-            Reported(metric, round(value * scale, 4), about)
+            PublishedScore(metric, round(value * scale, 4), about)
             for metric, value, scale, about in columns
             if value != "-"
         )
         where = (table["paper"], table["number"], table["task"])
-        made.append(Published(*where, system=system, setting=setting, scores=scores, note=table["note"]))
+        made.append(
+            PublishedResult(*where, system=system, setting=setting, scores=scores, note=table["note"])
+        )
     return made

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from functools import partial
 
 from noise2text.core.errors import Problem
-from noise2text.metrics.score import Metric, Statistics, Texts, count_references, mean
+from noise2text.metrics.score import EvaluationInput, Metric, Statistics, count_references, mean_statistics
 
-__all__ = ["ROUGES", "rouge_l", "rouge_l_torchmetrics"]
+__all__ = ["ROUGE_METRICS", "rouge_l", "rouge_l_torchmetrics"]
 
 
-def _by_rouge_score(texts: Texts, *, kind: str) -> Statistics:
+def _by_rouge_score(texts: EvaluationInput, *, kind: str) -> Statistics:
     try:
         from rouge_score.rouge_scorer import RougeScorer
     except ImportError as error:
@@ -33,41 +33,41 @@ def _by_rouge_score(texts: Texts, *, kind: str) -> Statistics:
         scorer.score_multi(list(own), text)[kind].fmeasure
         for text, own in zip(texts.hypotheses, texts.references, strict=True)
     ]
-    counted = count_references(texts.references)
-    how = f"{kind}|nrefs:{counted}|refs:best|stem:no|tok:a-z0-9|case:lc|mean:sentences"
-    return mean(values, f"{how}|rouge-score:{version('rouge-score')}")
+    num_references = count_references(texts.references)
+    signature = f"{kind}|nrefs:{num_references}|refs:best|stem:no|tok:a-z0-9|case:lc|mean:sentences"
+    return mean_statistics(values, f"{signature}|rouge-score:{version('rouge-score')}")
 
 
-def _torchmetrics(texts: Texts) -> Statistics:
+def _torchmetrics(texts: EvaluationInput) -> Statistics:
     pairs = zip(texts.hypotheses, texts.references, strict=True)
-    values = [_chosen_by_rouge_1(_words(text), [_words(own) for own in refs]) for text, refs in pairs]
-    counted = count_references(texts.references)
-    how = f"rougeL|as:torchmetrics|nrefs:{counted}|refs:best-by-rouge1"
-    return mean(values, f"{how}|stem:no|tok:a-z0-9|case:lc|mean:sentences")
+    values = [_rouge_l_of_best_rouge_1(_words(text), [_words(own) for own in refs]) for text, refs in pairs]
+    num_references = count_references(texts.references)
+    signature = f"rougeL|as:torchmetrics|nrefs:{num_references}|refs:best-by-rouge1"
+    return mean_statistics(values, f"{signature}|stem:no|tok:a-z0-9|case:lc|mean:sentences")
 
 
-def _chosen_by_rouge_1(words: list[str], references: Sequence[list[str]]) -> float:
+def _rouge_l_of_best_rouge_1(words: list[str], references: Sequence[list[str]]) -> float:
     """ROUGE-L with the first of the references whose ROUGE-1 is highest."""
-    best = max(references, key=lambda own: _unigrams(words, own))
-    return _f1(_subsequence(words, best), len(words), len(best))
+    best = max(references, key=lambda own: _rouge_1(words, own))
+    return _f1(_lcs_length(words, best), len(words), len(best))
 
 
-def _unigrams(ours: list[str], theirs: list[str]) -> float:
-    return _f1((Counter(ours) & Counter(theirs)).total(), len(ours), len(theirs))
+def _rouge_1(hypothesis: list[str], reference: list[str]) -> float:
+    return _f1((Counter(hypothesis) & Counter(reference)).total(), len(hypothesis), len(reference))
 
 
-def _f1(shared: int, ours: int, theirs: int) -> float:
-    return 2 * shared / (ours + theirs) if shared else 0.0
+def _f1(shared: int, hypothesis: int, reference: int) -> float:
+    return 2 * shared / (hypothesis + reference) if shared else 0.0
 
 
-def _subsequence(ours: list[str], theirs: list[str]) -> int:
+def _lcs_length(hypothesis: list[str], reference: list[str]) -> int:
     """The length of the longest common subsequence, a row of the usual table at a time."""
-    row = [0] * (len(theirs) + 1)
-    for word in ours:
+    row = [0] * (len(reference) + 1)
+    for word in hypothesis:
         above = row
         row = [0]
-        for place, other in enumerate(theirs):
-            row.append(above[place] + 1 if word == other else max(above[place + 1], row[place]))
+        for index, other in enumerate(reference):
+            row.append(above[index] + 1 if word == other else max(above[index + 1], row[index]))
     return row[-1]
 
 
@@ -77,7 +77,7 @@ def _words(text: str) -> list[str]:
 
 rouge_l = Metric("rouge-l", "ROUGE-L", partial(_by_rouge_score, kind="rougeL"))
 rouge_l_torchmetrics = Metric("rouge-l-torchmetrics", "ROUGE-L (torchmetrics)", _torchmetrics)
-ROUGES: tuple[Metric, ...] = (
+ROUGE_METRICS: tuple[Metric, ...] = (
     Metric("rouge-1", "ROUGE-1", partial(_by_rouge_score, kind="rouge1")),
     Metric("rouge-2", "ROUGE-2", partial(_by_rouge_score, kind="rouge2")),
     rouge_l,

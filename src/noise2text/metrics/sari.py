@@ -23,59 +23,75 @@ from typing import Any
 
 import numpy as np
 
-from noise2text.metrics.score import Array, Metric, Statistics, Texts, count_references, mean, ratio
+from noise2text.metrics.score import (
+    Array,
+    EvaluationInput,
+    Metric,
+    Statistics,
+    count_references,
+    mean_statistics,
+    safe_divide,
+)
 
 __all__ = ["sari", "sari_sentence"]
 
 ORDER = 4
-Grams = Counter[tuple[str, ...]]
+NgramCounts = Counter[tuple[str, ...]]
 
 
-def _easse(texts: Texts) -> Statistics:
-    rows = [[number for order in orders for number in _counts(*order)] for orders in _orders(texts)]
-    how = "as:EASSE|level:corpus|delete:f1"
-    return Statistics(np.array(rows, dtype=np.float64), _of_sums, _signature(how, texts))
+def _easse_statistics(texts: EvaluationInput) -> Statistics:
+    rows = [
+        [number for order in orders for number in _counts(*order)] for orders in _ngrams_by_sentence(texts)
+    ]
+    signature = "as:EASSE|level:corpus|delete:f1"
+    return Statistics(np.array(rows, dtype=np.float64), _sari_from_counts, _signature(signature, texts))
 
 
-def _of_sums(sums: Array) -> Array:
+def _sari_from_counts(sums: Array) -> Array:
     """The mean F₁ in percent of add, keep and delete over the orders."""
     triples = sums.reshape(*sums.shape[:-1], ORDER * 3, 3)
-    correct, ours, theirs = (triples[..., k] for k in range(3))
-    return 100 * ratio(2 * correct, ours + theirs).mean(axis=-1)
+    correct, candidate_total, reference_ngrams = (triples[..., k] for k in range(3))
+    return 100 * safe_divide(2 * correct, candidate_total + reference_ngrams).mean(axis=-1)
 
 
-def _counts(source: Grams, text: Grams, theirs: Grams, references: int) -> list[float]:
+def _counts(
+    source: NgramCounts, text: NgramCounts, reference_ngrams: NgramCounts, references: int
+) -> list[float]:
     """For add, keep and delete: what is right, what the text did, what the references did."""
-    before, after = _times(source, references), _times(text, references)
-    added, wanted = text.keys() - source.keys(), theirs.keys() - source.keys()
-    kept, to_keep = before & after, before & theirs
-    gone, to_go = before - after, before - theirs
+    before, after = _multiply_counts(source, references), _multiply_counts(text, references)
+    added, wanted = text.keys() - source.keys(), reference_ngrams.keys() - source.keys()
+    kept, to_keep = before & after, before & reference_ngrams
+    deleted, to_delete = before - after, before - reference_ngrams
     weighted = [
         *((kept & to_keep).total(), kept.total(), to_keep.total()),
-        *((gone & to_go).total(), gone.total(), to_go.total()),
+        *((deleted & to_delete).total(), deleted.total(), to_delete.total()),
     ]
     return [len(added & wanted), len(added), len(wanted), *(count / references for count in weighted)]
 
 
-def _by_sentence(texts: Texts) -> Statistics:
-    values = [fmean(_kinds(*order) for order in orders) for orders in _orders(texts)]
-    return mean(values, _signature("as:Xu2016|level:sentence|delete:precision", texts))
+def _sentence_statistics(texts: EvaluationInput) -> Statistics:
+    values = [fmean(_sentence_sari(*order) for order in orders) for orders in _ngrams_by_sentence(texts)]
+    return mean_statistics(values, _signature("as:Xu2016|level:sentence|delete:precision", texts))
 
 
-def _kinds(source: Grams, text: Grams, theirs: Grams, references: int) -> float:
+def _sentence_sari(
+    source: NgramCounts, text: NgramCounts, reference_ngrams: NgramCounts, references: int
+) -> float:
     """The mean of add, keep and delete of one order, each kind of n-gram counting by its right share."""
-    before, after = _times(source, references), _times(text, references)
-    added, wanted = text.keys() - source.keys(), theirs.keys() - source.keys()
-    kept, to_keep = before & after, before & theirs
-    gone = before - after
-    good, well_gone = kept & theirs, gone - theirs
-    right = len(added & wanted)
-    add = _f1(_share(right, len(added)), _share(right, len(wanted)))
-    keep = _f1(_share(_parts(good, kept), len(kept)), _share(_parts(good, to_keep), len(to_keep)))
-    return (add + keep + _share(_parts(well_gone, gone), len(gone))) / 3
+    before, after = _multiply_counts(source, references), _multiply_counts(text, references)
+    added, wanted = text.keys() - source.keys(), reference_ngrams.keys() - source.keys()
+    kept, to_keep = before & after, before & reference_ngrams
+    deleted = before - after
+    good, rightly_deleted = kept & reference_ngrams, deleted - reference_ngrams
+    num_correct = len(added & wanted)
+    add = _f1(_share(num_correct, len(added)), _share(num_correct, len(wanted)))
+    keep = _f1(
+        _share(_sum_of_shares(good, kept), len(kept)), _share(_sum_of_shares(good, to_keep), len(to_keep))
+    )
+    return (add + keep + _share(_sum_of_shares(rightly_deleted, deleted), len(deleted))) / 3
 
 
-def _parts(good: Grams, of: Grams) -> float:
+def _sum_of_shares(good: NgramCounts, of: NgramCounts) -> float:
     return sum(count / of[gram] for gram, count in good.items())
 
 
@@ -87,43 +103,48 @@ def _f1(precision: float, recall: float) -> float:
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
-def _times(grams: Grams, number: int) -> Grams:
+def _multiply_counts(grams: NgramCounts, number: int) -> NgramCounts:
     return Counter({gram: count * number for gram, count in grams.items()})
 
 
-def _orders(texts: Texts) -> list[list[tuple[Grams, Grams, Grams, int]]]:
+def _ngrams_by_sentence(
+    texts: EvaluationInput,
+) -> list[list[tuple[NgramCounts, NgramCounts, NgramCounts, int]]]:
     """For each sentence and order the n-grams of source, text and all references, and the number of these."""
-    split = _splitter()
+    split = _tokenizer_13a()
     sentences = zip(texts.sources or (), texts.hypotheses, texts.references, strict=True)
     return [
-        [_order(split(source), split(text), [split(one) for one in own], n) for n in range(1, ORDER + 1)]
+        [
+            _ngrams_of_order(split(source), split(text), [split(one) for one in own], n)
+            for n in range(1, ORDER + 1)
+        ]
         for source, text, own in sentences
     ]
 
 
-def _order(
+def _ngrams_of_order(
     source: Sequence[str], text: Sequence[str], references: Sequence[Sequence[str]], n: int
-) -> tuple[Grams, Grams, Grams, int]:
-    theirs: Grams = Counter()
+) -> tuple[NgramCounts, NgramCounts, NgramCounts, int]:
+    reference_ngrams: NgramCounts = Counter()
     for own in references:
-        theirs.update(_grams(own, n))
-    return _grams(source, n), _grams(text, n), theirs, len(references)
+        reference_ngrams.update(_count_ngrams(own, n))
+    return _count_ngrams(source, n), _count_ngrams(text, n), reference_ngrams, len(references)
 
 
-def _grams(words: Sequence[str], n: int) -> Grams:
+def _count_ngrams(words: Sequence[str], n: int) -> NgramCounts:
     return Counter(tuple(words[start : start + n]) for start in range(len(words) - n + 1))
 
 
-def _splitter() -> Callable[[str], list[str]]:
+def _tokenizer_13a() -> Callable[[str], list[str]]:
     from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
     tokenize: Any = Tokenizer13a()
     return lambda text: tokenize(text.lower()).split()
 
 
-def _signature(how: str, texts: Texts) -> str:
-    return f"{how}|nrefs:{count_references(texts.references)}|case:lc|tok:13a"
+def _signature(signature: str, texts: EvaluationInput) -> str:
+    return f"{signature}|nrefs:{count_references(texts.references)}|case:lc|tok:13a"
 
 
-sari = Metric("sari", "SARI", _easse, needs_sources=True)
-sari_sentence = Metric("sari-sentence", "SARI (sentences)", _by_sentence, needs_sources=True)
+sari = Metric("sari", "SARI", _easse_statistics, needs_sources=True)
+sari_sentence = Metric("sari-sentence", "SARI (sentences)", _sentence_statistics, needs_sources=True)

@@ -17,14 +17,14 @@ from noise2text.core.errors import Problem
 
 __all__ = [
     "Array",
+    "EvaluationInput",
     "Metric",
     "References",
     "Score",
     "Statistics",
-    "Texts",
     "count_references",
-    "mean",
-    "ratio",
+    "mean_statistics",
+    "safe_divide",
 ]
 
 Array = NDArray[np.float64]
@@ -53,13 +53,13 @@ class Statistics:
         """The score of all sentences."""
         return float(self.formula(self.rows.sum(axis=0)))
 
-    def drawn(self, weights: Array) -> Array:
+    def resample(self, weights: Array) -> Array:
         """The score of each draw, (draws,), whose row says how often each sentence is in it."""
         return self.formula(weights @ self.rows)
 
 
 @dataclass(frozen=True)
-class Texts:
+class EvaluationInput:
     """What is judged: a text, its references and, for those metrics that read it, its source."""
 
     hypotheses: Sequence[str]
@@ -73,7 +73,7 @@ class Metric:
 
     name: str  # what commands and JSON call it
     label: str  # what tables call it
-    gather: Callable[[Texts], Statistics] = field(repr=False)
+    compute: Callable[[EvaluationInput], Statistics] = field(repr=False)
     needs_sources: bool = False
     lower_is_better: bool = False
 
@@ -83,7 +83,7 @@ class Metric:
         """The numbers of each sentence."""
         if self.needs_sources and sources is None:
             raise Problem(f"The metric {self.name} compares with the sources, too: give them with --src.")
-        return self.gather(Texts(hypotheses, references, sources))
+        return self.compute(EvaluationInput(hypotheses, references, sources))
 
     def __call__(
         self, hypotheses: Sequence[str], references: References, sources: Sequence[str] | None = None
@@ -93,22 +93,22 @@ class Metric:
         return Score(self.name, found.score, found.signature)
 
 
-def mean(values: Sequence[float], signature: str, *, scale: float = 100) -> Statistics:
+def mean_statistics(values: Sequence[float], signature: str, *, scale: float = 100) -> Statistics:
     """The statistics of a mean over sentences."""
     rows = np.array([(scale * value, 1.0) for value in values], dtype=np.float64)
-    return Statistics(rows, _mean, signature)
+    return Statistics(rows, _mean_formula, signature)
 
 
-def _mean(sums: Array) -> Array:
-    return ratio(sums[..., 0], sums[..., 1])
+def _mean_formula(sums: Array) -> Array:
+    return safe_divide(sums[..., 0], sums[..., 1])
 
 
-def ratio(part: Array, whole: Array) -> Array:
+def safe_divide(part: Array, whole: Array) -> Array:
     """part / whole, and 0 where the whole is 0."""
     return np.divide(part, whole, out=np.zeros(np.broadcast(part, whole).shape), where=whole > 0)
 
 
 def count_references(references: References) -> str:
     """How many references a sentence has, for signatures: a number, or var where they differ."""
-    numbers = {len(own) for own in references}
-    return str(numbers.pop()) if len(numbers) == 1 else "var"
+    counts = {len(sentence_references) for sentence_references in references}
+    return str(counts.pop()) if len(counts) == 1 else "var"

@@ -19,14 +19,14 @@ import numpy as np
 from noise2text.core.errors import Problem
 from noise2text.metrics.bleu import bleu
 from noise2text.metrics.chrf import chrf
-from noise2text.metrics.intervals import DRAWS, SEED, drawn_scores
+from noise2text.metrics.intervals import N_RESAMPLES, SEED, bootstrap_scores
 from noise2text.metrics.score import Array, Metric, References
 
-__all__ = ["Tested", "paired_bootstrap"]
+__all__ = ["BootstrapResult", "paired_bootstrap"]
 
 
 @dataclass(frozen=True)
-class Tested:
+class BootstrapResult:
     """A system's score, the mean and 95 % interval of its resamples, and p of its difference to the first."""
 
     metric: str
@@ -43,35 +43,35 @@ def paired_bootstrap(
     sources: Sequence[str] | None = None,
     *,
     metrics: Sequence[Metric] = (bleu, chrf),
-    draws: int = DRAWS,
-) -> dict[str, list[Tested]]:
+    n_resamples: int = N_RESAMPLES,
+) -> dict[str, list[BootstrapResult]]:
     """Each system's texts tested against the first system's, by each metric."""
     for name, texts in systems.items():
         if len(texts) != len(references):
             counts = f"{len(texts)} texts and {len(references)} references"
             raise Problem(f"The lines of {name} do not pair up, {counts}: give one line a sentence.")
-    found: dict[str, list[Tested]] = {name: [] for name in systems}
+    found: dict[str, list[BootstrapResult]] = {name: [] for name in systems}
     for metric in metrics:
         first: tuple[float, Array] | None = None
         for name, texts in systems.items():
             statistics = metric.statistics(texts, references, sources)
-            score, drawn = statistics.score, drawn_scores(statistics, draws=draws)
-            p = None if first is None else _chance(score - first[0], drawn - first[1])
-            numbers = (score, float(drawn.mean()), _half_width(drawn))
-            signature = f"{statistics.signature}|bs:{draws}|seed:{SEED}"
-            found[name].append(Tested(metric.label, *numbers, p=p, signature=signature))
-            first = first or (score, drawn)
+            score, resampled = statistics.score, bootstrap_scores(statistics, n_resamples=n_resamples)
+            p = None if first is None else _p_value(score - first[0], resampled - first[1])
+            numbers = (score, float(resampled.mean()), _half_width(resampled))
+            signature = f"{statistics.signature}|bs:{n_resamples}|seed:{SEED}"
+            found[name].append(BootstrapResult(metric.label, *numbers, p=p, signature=signature))
+            first = first or (score, resampled)
     return found
 
 
-def _chance(difference: float, drawn: Array) -> float:
+def _p_value(difference: float, resampled: Array) -> float:
     if difference == 0:
         return 1.0
-    sizes = np.abs(drawn)
+    sizes = np.abs(resampled)
     return float((1 + np.sum(sizes - sizes.mean() > abs(difference))) / (1 + len(sizes)))
 
 
-def _half_width(drawn: Array) -> float:
+def _half_width(resampled: Array) -> float:
     """Half of the way between the scores that leave a fortieth of the draws outside on each side."""
-    ordered, outside = np.sort(drawn), len(drawn) // 40
-    return float(ordered[len(drawn) - outside - 1] - ordered[outside]) / 2
+    ordered, outside = np.sort(resampled), len(resampled) // 40
+    return float(ordered[len(resampled) - outside - 1] - ordered[outside]) / 2

@@ -11,16 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from noise2text.metrics.diversity import DIVERSITIES
+from noise2text.metrics.diversity import DIVERSITY_METRICS
 from noise2text.metrics.metrics import LABELS
 
-__all__ = ["Line", "escaped", "lines", "to_csv", "to_latex", "to_text"]
+__all__ = ["ScoreRow", "collect_score_rows", "escape_latex", "to_csv", "to_latex", "to_text"]
 
-SCORES = LABELS | {kind.name: kind.label for kind in DIVERSITIES}
+SCORES = LABELS | {kind.name: kind.label for kind in DIVERSITY_METRICS}
 
 
 @dataclass(frozen=True)
-class Line:
+class ScoreRow:
     """A number of an evaluation: what it is, its interval if there is one, and how it was made."""
 
     name: str
@@ -30,60 +30,62 @@ class Line:
     high: str = ""
 
 
-def lines(result: Mapping[str, Any]) -> list[Line]:
+def collect_score_rows(result: Mapping[str, Any]) -> list[ScoreRow]:
     """All numbers of an evaluation, in order."""
     found = _scores(result)
     found += [_length(unit, mean) for unit, mean in result["lengths"].items()]
-    found.append(Line("sentences", str(result["sentences"]), ""))
+    found.append(ScoreRow("sentences", str(result["sentences"]), ""))
     found += _scores(result.get("diversity", {}))
     found += _scores(result.get("copy_source", {}), " of the source")
     if "copied" in result:
-        how = "percent equal to the source|space:strip-outer"
-        found.append(Line("copied", f"{100 * result['copied']:.2f}", how))
+        signature = "percent equal to the source|space:strip-outer"
+        found.append(ScoreRow("copied", f"{100 * result['copied']:.2f}", signature))
     copying = result.get("copying", {})
     found += _scores({name: entry for name, entry in copying.items() if name not in result})
     found += _scores(copying.get("references", {}), ", by the references")
-    return found + [line for test in result.get("against", {}).get("tests", ()) for line in _tested(test)]
+    return found + [line for test in result.get("against", {}).get("tests", ()) for line in _test_rows(test)]
 
 
-def _scores(scores: Mapping[str, Any], suffix: str = "") -> list[Line]:
+def _scores(scores: Mapping[str, Any], suffix: str = "") -> list[ScoreRow]:
     return [
-        _line(SCORES.get(name, name) + suffix, entry)
+        _score_row(SCORES.get(name, name) + suffix, entry)
         for name, entry in scores.items()
         if isinstance(entry, Mapping) and "score" in entry
     ]
 
 
-def _line(name: str, entry: Mapping[str, Any]) -> Line:
-    value, ends = f"{entry['score']:.2f}", entry.get("interval")
-    if ends is None:
-        return Line(name, value, entry["signature"])
-    how = f"{entry['signature']}|interval:95%|{ends['signature']}"
-    return Line(name, value, how, f"{ends['low']:.2f}", f"{ends['high']:.2f}")
+def _score_row(name: str, entry: Mapping[str, Any]) -> ScoreRow:
+    value, interval = f"{entry['score']:.2f}", entry.get("interval")
+    if interval is None:
+        return ScoreRow(name, value, entry["signature"])
+    signature = f"{entry['signature']}|interval:95%|{interval['signature']}"
+    return ScoreRow(name, value, signature, f"{interval['low']:.2f}", f"{interval['high']:.2f}")
 
 
-def _length(unit: str, mean: Mapping[str, Any]) -> Line:
+def _length(unit: str, mean: Mapping[str, Any]) -> ScoreRow:
     ratio = "none" if mean["ratio"] is None else f"{mean['ratio']:.3f}"
-    return Line(unit, f"{mean['hypothesis']:.2f}", f"mean|reference:{mean['reference']:.2f}|ratio:{ratio}")
+    return ScoreRow(
+        unit, f"{mean['hypothesis']:.2f}", f"mean|reference:{mean['reference']:.2f}|ratio:{ratio}"
+    )
 
 
-def _tested(test: Mapping[str, Any]) -> list[Line]:
-    difference = Line(f"{test['metric']}, difference", f"{test['difference']:+.2f}", test["signature"])
-    return [difference, Line(f"{test['metric']}, p", f"{test['p']:.4f}", f"paired|{test['signature']}")]
+def _test_rows(test: Mapping[str, Any]) -> list[ScoreRow]:
+    difference = ScoreRow(f"{test['metric']}, difference", f"{test['difference']:+.2f}", test["signature"])
+    return [difference, ScoreRow(f"{test['metric']}, p", f"{test['p']:.4f}", f"paired|{test['signature']}")]
 
 
-def to_text(found: Sequence[Line]) -> str:
+def to_text(found: Sequence[ScoreRow]) -> str:
     """Aligned columns: name, number, interval, signature."""
     rows = [(line.name, line.value, f"[{line.low}, {line.high}]" if line.low else "") for line in found]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     text = []
-    for (name, value, ends), line in zip(rows, found, strict=True):
-        middle = f"{ends:<{widths[2]}}  " if widths[2] else ""
+    for (name, value, interval), line in zip(rows, found, strict=True):
+        middle = f"{interval:<{widths[2]}}  " if widths[2] else ""
         text.append(f"{name:<{widths[0]}}  {value:>{widths[1]}}  {middle}{line.signature}".rstrip())
     return "\n".join(text) + "\n"
 
 
-def to_csv(found: Sequence[Line]) -> str:
+def to_csv(found: Sequence[ScoreRow]) -> str:
     """Comma-separated values under a header: metric, score, low, high, signature."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
@@ -92,17 +94,17 @@ def to_csv(found: Sequence[Line]) -> str:
     return file.getvalue()
 
 
-def to_latex(found: Sequence[Line]) -> str:
+def to_latex(found: Sequence[ScoreRow]) -> str:
     """A tabular with the rules of booktabs; the signatures are its last column."""
-    with_ends = any(line.low for line in found)
-    header = ["Metric", "Score", *(["95\\,\\% interval"] if with_ends else []), "Signature"]
+    has_intervals = any(line.low for line in found)
+    header = ["Metric", "Score", *(["95\\,\\% interval"] if has_intervals else []), "Signature"]
     rows = []
     for line in found:
-        ends = [f"[{line.low}, {line.high}]" if line.low else ""] if with_ends else []
-        signature = f"\\texttt{{{escaped(line.signature)}}}" if line.signature else ""
-        rows.append([escaped(line.name), line.value, *ends, signature])
+        interval = [f"[{line.low}, {line.high}]" if line.low else ""] if has_intervals else []
+        signature = f"\\texttt{{{escape_latex(line.signature)}}}" if line.signature else ""
+        rows.append([escape_latex(line.name), line.value, *interval, signature])
     body = "\n".join(" & ".join(row).rstrip() + " \\\\" for row in rows)
-    columns = "lrcl" if with_ends else "lrl"
+    columns = "lrcl" if has_intervals else "lrl"
     top = f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{' & '.join(header)} \\\\\n\\midrule\n"
     return f"{top}{body}\n\\bottomrule\n\\end{{tabular}}\n"
 
@@ -116,6 +118,6 @@ SPECIAL: dict[str, str | int | None] = {
 }
 
 
-def escaped(text: str) -> str:
+def escape_latex(text: str) -> str:
     """The text as LaTeX prints it."""
     return text.translate(str.maketrans(SPECIAL))

@@ -21,19 +21,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noise2text.metrics import pairwise
-from noise2text.metrics.pairwise import Number, Pairs
+from noise2text.metrics.pairwise import NumberSymbols, TextPairs
 
-__all__ = ["DIRECTIONS", "UTILITIES", "NgramUtility", "Tables"]
+__all__ = ["DIRECTIONS", "UTILITIES", "NgramUtility", "UtilityMatrices"]
 
-DIRECTIONS: dict[str, Callable[[Pairs], Pairs]] = {
+DIRECTIONS: dict[str, Callable[[TextPairs], TextPairs]] = {
     "hypothesis": lambda pairs: pairs,
-    "reference": lambda pairs: pairs.flipped,
+    "reference": lambda pairs: pairs.swapped,
 }
 """What the candidate is in a pair with another."""
 
 
 @dataclass(frozen=True)
-class Tables:
+class UtilityMatrices:
     """The utilities of all pairs of texts within each of S sentences: a row a candidate, a column another."""
 
     values: NDArray[np.float64]  # (S, C, C), right but for rounding, and 0 where there is no text
@@ -41,7 +41,9 @@ class Tables:
     exact: Callable[[int, int], list[float]]  # by the definition: a row of a sentence
 
 
-Formula = Callable[[list[int], int, int], float]  # of the shared n-grams by order and both texts' symbols
+ScalarFormula = Callable[
+    [list[int], int, int], float
+]  # of the shared n-grams by order and both texts' symbols
 Grams = tuple[Counter[Hashable], ...]  # one counter an order
 
 
@@ -51,10 +53,10 @@ class NgramUtility:
 
     name: str  # what the settings call it
     split: Callable[[str], Sequence[Any]]  # into a tuple of words or a string of characters
-    number: Number  # the symbols of many texts as numbers
+    number_symbols: NumberSymbols  # the symbols of many texts as numbers
     order: int
-    formula: Formula  # the definition, of one pair
-    formulas: Callable[[Pairs], NDArray[np.float64]]  # the same of many pairs
+    scalar_formula: ScalarFormula  # the definition, of one pair
+    array_formula: Callable[[TextPairs], NDArray[np.float64]]  # the same of many pairs
     describe: Callable[[], str]  # called late, because it may have to import the definition
 
     @property
@@ -65,28 +67,36 @@ class NgramUtility:
     def __call__(self, hypothesis: str, reference: str) -> float:
         """The utility of one pair, by the definition."""
         ours, theirs = self.split(hypothesis), self.split(reference)
-        return self.formula(_shared(self._grams(ours), self._grams(theirs)), len(ours), len(theirs))
+        return self.scalar_formula(_shared(self._grams(ours), self._grams(theirs)), len(ours), len(theirs))
 
-    def table(self, texts: Sequence[str]) -> list[list[float]]:
+    def utility_matrix(self, texts: Sequence[str]) -> list[list[float]]:
         """The utility of every pair of texts: a row a hypothesis, a column a reference."""
-        return [row for tables in self.tables([texts]) for row in tables.values[0].tolist()]
+        return [
+            row
+            for utility_matrices in self.utility_matrices([texts])
+            for row in utility_matrices.values[0].tolist()
+        ]
 
-    def tables(
+    def utility_matrices(
         self, sentences: Sequence[Sequence[str]], *, candidate_is: str = "hypothesis"
-    ) -> Iterator[Tables]:
+    ) -> Iterator[UtilityMatrices]:
         """The tables of all sentences, some sentences at a time; the rows are what `candidate_is` says."""
         symbols = [[self.split(text) for text in texts] for texts in sentences]
-        for block in pairwise.pairs(symbols, self.order, number=self.number):
+        for block in pairwise.count_shared_ngrams(symbols, self.order, number_symbols=self.number_symbols):
             pairs = DIRECTIONS[candidate_is](block)
-            yield Tables(self.formulas(pairs), pairs.sizes, partial(self._exact, pairs))
+            yield UtilityMatrices(self.array_formula(pairs), pairs.sizes, partial(self._exact, pairs))
 
-    def _exact(self, pairs: Pairs, sentence: int, row: int) -> list[float]:
+    def _exact(self, pairs: TextPairs, sentence: int, row: int) -> list[float]:
         shared = pairs.shared[:, sentence, row]  # (order, C)
         counts = np.empty((2 + len(shared), shared.shape[1]), int)
-        for place, lengths in enumerate((pairs.ours[sentence], pairs.theirs[sentence])):
-            counts[place] = lengths[row % len(lengths)]  # (C, 1) has this row's length, (1, C) all columns'
+        for row_of_counts, lengths in enumerate(
+            (pairs.hypothesis_lengths[sentence], pairs.reference_lengths[sentence])
+        ):
+            counts[row_of_counts] = lengths[
+                row % len(lengths)
+            ]  # (C, 1) has this row's length, (1, C) all columns'
         counts[2:] = shared
-        return [_defined(self.formula, *pair) for pair in counts.T.tolist()]
+        return [_cached_formula(self.scalar_formula, *pair) for pair in counts.T.tolist()]
 
     def _grams(self, symbols: Sequence[Any]) -> Grams:
         return tuple(
@@ -96,8 +106,8 @@ class NgramUtility:
 
 
 @lru_cache(maxsize=1 << 14)  # candidates that tie have much in common
-def _defined(formula: Formula, length: int, reference_length: int, *shared: int) -> float:
-    return formula(list(shared), length, reference_length)
+def _cached_formula(scalar_formula: ScalarFormula, length: int, reference_length: int, *shared: int) -> float:
+    return scalar_formula(list(shared), length, reference_length)
 
 
 def _shared(ours: Grams, theirs: Grams) -> list[int]:
@@ -210,13 +220,15 @@ def _unigram_signature() -> str:
 UTILITIES: dict[str, NgramUtility] = {
     utility.name: utility
     for utility in (
-        NgramUtility("bleu", _words_13a, pairwise.numbered, 4, _bleu, pairwise.bleu, _bleu_signature),
+        NgramUtility("bleu", _words_13a, pairwise.number_words, 4, _bleu, pairwise.bleu, _bleu_signature),
         NgramUtility(
-            "bleu-nltk4", _words, pairwise.numbered, 4, _bleu_nltk4, pairwise.bleu_nltk4, _nltk4_signature
+            "bleu-nltk4", _words, pairwise.number_words, 4, _bleu_nltk4, pairwise.bleu_nltk4, _nltk4_signature
         ),
-        NgramUtility("chrf", _characters, pairwise.code_points, 6, _chrf, pairwise.chrf, _chrf_signature),
         NgramUtility(
-            "unigram", _words, pairwise.numbered, 1, _precision, pairwise.precision, _unigram_signature
+            "chrf", _characters, pairwise.number_characters, 6, _chrf, pairwise.chrf, _chrf_signature
+        ),
+        NgramUtility(
+            "unigram", _words, pairwise.number_words, 1, _precision, pairwise.precision, _unigram_signature
         ),
     )
 }

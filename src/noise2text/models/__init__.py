@@ -1,7 +1,15 @@
 """Systems: what every trained model can do, whatever it is made of."""
 
-from noise2text.models.autoregressive import Autoregressive
-from noise2text.models.diffusion import Diffusion, GuidedDiffusion, LengthDiffusion
-from noise2text.models.model import Generated, Stop, System
+from noise2text.models.autoregressive import AutoregressiveModel
+from noise2text.models.diffusion import ClassifierFreeModel, DiffusionModel, LengthPredictingModel
+from noise2text.models.model import GenerationOutput, Model, TraceStep
 
-__all__ = ["Autoregressive", "Diffusion", "Generated", "GuidedDiffusion", "LengthDiffusion", "Stop", "System"]
+__all__ = [
+    "AutoregressiveModel",
+    "ClassifierFreeModel",
+    "DiffusionModel",
+    "GenerationOutput",
+    "LengthPredictingModel",
+    "Model",
+    "TraceStep",
+]

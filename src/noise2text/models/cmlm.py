@@ -17,40 +17,58 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from noise2text.core.random import key, uniform
+from noise2text.core.random import make_key, uniform
 from noise2text.data.layouts.canvas import Canvas, Layout, Source
-from noise2text.data.layouts.template import OPEN, Template
-from noise2text.diffusion.losses import Tally, smoothed
-from noise2text.generation.parallel import Draft, Propose, Step
-from noise2text.models.baseline_config import MaskPredictSettings
-from noise2text.nn.draft_transformer import Editor
-from noise2text.nn.length_predictor import Lengths
+from noise2text.data.layouts.template import OPEN_TEMPLATE, Template
+from noise2text.diffusion.losses import TokenLoss, label_smoothed_nll
+from noise2text.generation.parallel import Candidates, DecodedStep, ProposeLengths
+from noise2text.models.baseline_config import MaskPredictGenerationConfig
+from noise2text.nn.draft_transformer import DraftTransformer
+from noise2text.nn.length_predictor import LengthPredictor
 from noise2text.training.objective import Objective
 
-__all__ = ["MaskPredict", "MaskedObjective", "Stage", "hide", "lowest", "mask_predict"]
+__all__ = [
+    "CmlmObjective",
+    "MaskPredictDecoder",
+    "MaskPredictStep",
+    "mask_predict",
+    "sample_mask",
+    "select_lowest",
+]
 
 
-def lowest(values: Tensor, counts: Tensor) -> Tensor:
+def select_lowest(values: Tensor, counts: Tensor) -> Tensor:
     """True at the `counts` (B,) smallest values of each row (B, L); of equal ones the first."""
     return values.argsort(dim=1, stable=True).argsort(dim=1) < counts[:, None]
 
 
-def hide(canvas: Canvas, keys: Tensor, *, least: int = 1) -> Tensor:
+def sample_mask(canvas: Canvas, keys: Tensor, *, min_hidden: int = 1) -> Tensor:
     """Which scored tokens (B, L) are hidden: as many as the key says, the least to n alike."""
-    count = least + (uniform(key(keys, 0)) * (canvas.scored.sum(1) + 1 - least)).long()
-    places = torch.arange(canvas.tokens.shape[1], device=keys.device)
-    order = uniform(key(keys[:, None], 1, places)).masked_fill(~canvas.scored, torch.inf)
-    return lowest(order, count)
+    count = min_hidden + (uniform(make_key(keys, 0)) * (canvas.scored.sum(1) + 1 - min_hidden)).long()
+    positions = torch.arange(canvas.tokens.shape[1], device=keys.device)
+    order = uniform(make_key(keys[:, None], 1, positions)).masked_fill(~canvas.scored, torch.inf)
+    return select_lowest(order, count)
 
 
-class MaskedObjective(Objective):
+class CmlmObjective(Objective):
     """Hide some of the target, predict it back; and predict the length."""
 
     def __init__(
-        self, editor: Editor, lengths: Lengths, *, mask: int, smoothing: float, length_factor: float
+        self,
+        transformer: DraftTransformer,
+        lengths: LengthPredictor,
+        *,
+        mask: int,
+        label_smoothing: float,
+        length_loss_weight: float,
     ) -> None:
-        super().__init__({}, {"masked": 1.0, "length": length_factor})
-        self.editor, self.lengths, self.mask, self.smoothing = editor, lengths, mask, smoothing
+        super().__init__({}, {"masked": 1.0, "length": length_loss_weight})
+        self.transformer, self.lengths, self.mask, self.label_smoothing = (
+            transformer,
+            lengths,
+            mask,
+            label_smoothing,
+        )
 
     def counts(self, canvas: Canvas) -> dict[str, Tensor]:
         """All target tokens, however many are hidden: the loop divides before anything is drawn."""
@@ -58,26 +76,26 @@ class MaskedObjective(Objective):
         return {"masked": tokens, "nll": tokens, "length": rows}
 
     def draw(self, canvas: Canvas, keys: Tensor, step_key: Tensor) -> Tensor:
-        return hide(canvas, keys)
+        return sample_mask(canvas, keys)
 
-    def forward(self, canvas: Canvas, draws: Tensor) -> dict[str, Tally]:
-        memory = self.editor.read(canvas.source)
-        states = self.editor(torch.where(draws, self.mask, canvas.tokens), canvas.padding, memory)
-        log_probabilities = self.editor.log_probabilities(states)
+    def forward(self, canvas: Canvas, draws: Tensor) -> dict[str, TokenLoss]:
+        encoded = self.transformer.encode(canvas.source)
+        states = self.transformer(torch.where(draws, self.mask, canvas.tokens), canvas.padding, encoded)
+        log_probs = self.transformer.log_probs(states)
         n = canvas.scored.sum(1, keepdim=True)
         weight = 2 * n / (n + 1)  # n over the (n + 1) / 2 tokens that are hidden on average
-        right = smoothed(log_probabilities, canvas.tokens, 0.0)
-        surprise = smoothed(log_probabilities, canvas.tokens, self.smoothing)
-        length = self.lengths.surprise(memory, canvas.padding)
+        token_nll = label_smoothed_nll(log_probs, canvas.tokens, 0.0)
+        smoothed_nll = label_smoothed_nll(log_probs, canvas.tokens, self.label_smoothing)
+        length = self.lengths.nll(encoded, canvas.padding)
         return {
-            "masked": Tally(weight * surprise, draws),
-            "nll": Tally(weight * right, draws),
-            "length": Tally(length, torch.ones_like(length, dtype=torch.bool)),
+            "masked": TokenLoss(weight * smoothed_nll, draws),
+            "nll": TokenLoss(weight * token_nll, draws),
+            "length": TokenLoss(length, torch.ones_like(length, dtype=torch.bool)),
         }
 
 
 @dataclass(frozen=True)
-class Stage:
+class MaskPredictStep:
     """One iteration: what was masked, and the tokens and log-probabilities after it."""
 
     masked: Tensor  # (B, L)
@@ -87,7 +105,7 @@ class Stage:
 
 def mask_predict(
     predict: Callable[[Tensor], Tensor], tokens: Tensor, writable: Tensor, *, mask: int, iterations: int
-) -> Iterator[Stage]:
+) -> Iterator[MaskPredictStep]:
     """The stages of the writable positions (B, L); `predict` gives log p (B, L, V) of a masked draft."""
     n = writable.sum(1)
     masked, scores = writable, torch.zeros_like(tokens, dtype=torch.float)
@@ -95,15 +113,15 @@ def mask_predict(
         best = predict(torch.where(masked, mask, tokens)).max(-1)
         tokens = torch.where(masked, best.indices, tokens)
         scores = torch.where(masked, best.values, scores)
-        yield Stage(masked, tokens, scores)
-        masked = lowest(scores.masked_fill(~writable, torch.inf), n * (iterations - t) // iterations)
+        yield MaskPredictStep(masked, tokens, scores)
+        masked = select_lowest(scores.masked_fill(~writable, torch.inf), n * (iterations - t) // iterations)
 
 
 @dataclass(frozen=True)
-class MaskPredict:
+class MaskPredictDecoder:
     """The parts of a CMLM that decode all lengths of all sentences at once."""
 
-    editor: Editor
+    transformer: DraftTransformer
     layout: Layout
     mask: int
     forbidden: Tensor  # (V,), tokens that are never written
@@ -112,37 +130,45 @@ class MaskPredict:
     def decode(
         self,
         source: Source,
-        how: MaskPredictSettings,
-        propose: Propose,
+        generation_config: MaskPredictGenerationConfig,
+        propose: ProposeLengths,
         *,
-        given: Template = OPEN,
+        given: Template = OPEN_TEMPLATE,
         trace: bool = False,
-    ) -> list[Draft]:
+    ) -> list[Candidates]:
         """The drafts of each sentence, likeliest length first."""
-        memory = self.editor.read(source)
-        lengths = given.fit(propose(memory)[0], self.editor.positions.num_embeddings)
-        canvas = self.layout.give(self.layout.prompt(source, lengths, width=int(lengths.max())), given)
+        encoded = self.transformer.encode(source)
+        lengths = given.fit_lengths(propose(encoded)[0], self.transformer.position_embedding.num_embeddings)
+        canvas = self.layout.apply_template(
+            self.layout.make_prompt(source, lengths, width=int(lengths.max())), given
+        )
         writable = ~(canvas.padding | canvas.frozen)
 
         def predict(tokens: Tensor) -> Tensor:
-            return self.editor.log_probabilities(self.editor(tokens, canvas.padding, memory), self.forbidden)
+            return self.transformer.log_probs(
+                self.transformer(tokens, canvas.padding, encoded), self.forbidden
+            )
 
         steps = []
-        stages = mask_predict(predict, canvas.tokens, writable, mask=self.mask, iterations=how.iterations)
+        stages = mask_predict(
+            predict, canvas.tokens, writable, mask=self.mask, iterations=generation_config.iterations
+        )
         for number, stage in enumerate(stages):
             if trace:
                 seen = torch.where(stage.masked, self.mask, stage.tokens)
-                rows = self._read(canvas, seen), self._read(canvas, stage.tokens)
-                steps.append((1 - number / how.iterations, *rows))
+                rows = self._group_by_sentence(canvas, seen), self._group_by_sentence(canvas, stage.tokens)
+                steps.append((1 - number / generation_config.iterations, *rows))
         scores = (stage.scores * writable).sum(1) / writable.sum(1)
-        drafts = zip(self._read(canvas, stage.tokens), scores.view(lengths.shape).tolist(), strict=True)
+        decoded = zip(
+            self._group_by_sentence(canvas, stage.tokens), scores.view(lengths.shape).tolist(), strict=True
+        )
         return [
-            Draft(rows, scored, [Step(time, noisy[i], clean[i]) for time, noisy, clean in steps])
-            for i, (rows, scored) in enumerate(drafts)
+            Candidates(rows, scored, [DecodedStep(time, noisy[i], clean[i]) for time, noisy, clean in steps])
+            for i, (rows, scored) in enumerate(decoded)
         ]
 
-    def _read(self, canvas: Canvas, tokens: Tensor) -> list[list[list[int]]]:
+    def _group_by_sentence(self, canvas: Canvas, tokens: Tensor) -> list[list[list[int]]]:
         """The rows of each sentence's candidates."""
-        rows, sentences = self.layout.read(canvas, tokens), len(canvas.source.tokens)
+        rows, sentences = self.layout.extract_targets(canvas, tokens), len(canvas.source.tokens)
         size = len(rows) // sentences
         return [rows[i * size : (i + 1) * size] for i in range(sentences)]

@@ -11,29 +11,33 @@ from torch import Tensor, nn
 
 from noise2text.core.errors import Problem
 from noise2text.data.layouts.canvas import Canvas, Layout
-from noise2text.data.layouts.template import Template, find_template
+from noise2text.data.layouts.template import Template, make_template
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.classifier_free_guidance import Guided
-from noise2text.diffusion.classifier_guidance import Guidance
-from noise2text.diffusion.parameterization import Mean, Reading
+from noise2text.diffusion.classifier_free_guidance import ClassifierFreeDenoiser
+from noise2text.diffusion.classifier_guidance import ClassifierGuidance
+from noise2text.diffusion.parameterization import ParameterizedDenoiser, PredictMean
 from noise2text.diffusion.schedules import Rescaled, Schedule
-from noise2text.generation.config import DiffusionSettings, GuidanceSettings, LengthSettings
-from noise2text.generation.denoising_likelihood import TIME, Noised
-from noise2text.generation.likelihood import log_likelihoods
-from noise2text.generation.parallel import Course, Draft, Parallel, finish
+from noise2text.generation.config import (
+    ClassifierFreeGenerationConfig,
+    DiffusionGenerationConfig,
+    LengthPredictingGenerationConfig,
+)
+from noise2text.generation.denoising_likelihood import NOISE_TIME, DenoisingLikelihood
+from noise2text.generation.likelihood import batched_log_likelihoods
+from noise2text.generation.parallel import Candidates, DecodingCoroutine, ParallelDecoder, run_to_end
 from noise2text.generation.selection import Selector
-from noise2text.generation.token_by_token import TokenByToken
-from noise2text.generation.weighted_mbr import Weighed
-from noise2text.generation.word_by_word import WordByWord
-from noise2text.models.model import SELECTORS, System, current, mbr, require_lists
-from noise2text.nn.denoiser import Clamped, Denoiser, Memory
-from noise2text.nn.length_predictor import PROPOSALS, Lengths
+from noise2text.generation.token_by_token import TokenByTokenDecoder
+from noise2text.generation.weighted_mbr import WeightedMBR
+from noise2text.generation.word_by_word import WordByWordDecoder
+from noise2text.models.model import SELECTORS, Model, build_mbr, device_guard, require_lists
+from noise2text.nn.denoiser import ClampedDenoiser, Denoiser, EncoderOutput
+from noise2text.nn.length_predictor import LENGTH_PROPOSALS, LengthPredictor
 from noise2text.training.classifier import load_classifier
 
-__all__ = ["Diffusion", "GuidedDiffusion", "LengthDiffusion"]
+__all__ = ["ClassifierFreeModel", "DiffusionModel", "LengthPredictingModel"]
 
 
-class Diffusion(System):
+class DiffusionModel(Model):
     """An embedding-space diffusion model; the canvas is always full."""
 
     def __init__(
@@ -43,141 +47,168 @@ class Diffusion(System):
         layout: Layout,
         denoiser: Denoiser,
         schedule: Schedule,
-        how: DiffusionSettings,
+        generation_config: DiffusionGenerationConfig,
         max_source: int,
         max_target: int,
-        written: Iterable[int] = (),
+        writable_specials: Iterable[int] = (),
     ) -> None:
         """`written` are the special tokens that are part of a target, such as its end."""
         super().__init__()
-        self.tokenizer, self.layout, self.how = tokenizer, layout, how
+        self.tokenizer, self.layout, self.generation_config = tokenizer, layout, generation_config
         self.max_source, self.max_target = max_source, max_target
         self.denoiser, self.schedule = denoiser, schedule
         forbidden = torch.zeros(len(tokenizer), dtype=torch.bool)
-        forbidden[sorted(tokenizer.specials - set(written))] = True
+        forbidden[sorted(tokenizer.special_tokens - set(writable_specials))] = True
         self.register_buffer("forbidden", forbidden, persistent=False)
-        self.register_buffer("special", torch.tensor(sorted(tokenizer.specials)), persistent=False)
+        self.register_buffer("special", torch.tensor(sorted(tokenizer.special_tokens)), persistent=False)
 
     forbidden: torch.Tensor
     special: torch.Tensor
 
     @property
-    def repeated(self) -> nn.Module:
+    def quantizable_module(self) -> nn.Module:
         return self.denoiser
 
-    def precision(self, asked: str) -> str:
-        by_mean = isinstance(self.denoiser, Reading) and isinstance(self.denoiser.head, Mean)
-        return "float32" if by_mean and asked == "auto" else asked
+    def precision(self, requested_precision: str) -> str:
+        predicts_mean = isinstance(self.denoiser, ParameterizedDenoiser) and isinstance(
+            self.denoiser.parameterization, PredictMean
+        )
+        return "float32" if predicts_mean and requested_precision == "auto" else requested_precision
 
-    def propose(self, memory: Memory, how: Any, given: Template) -> tuple[Tensor, Tensor]:
+    def propose_lengths(
+        self, encoded: EncoderOutput, generation_config: Any, given: Template
+    ) -> tuple[Tensor, Tensor]:
         """The lengths to try for each sentence, and their log-probabilities."""
-        return self.whole(memory, self.max_target)
+        return self.propose_single_length(encoded, self.max_target)
 
-    def whole(self, memory: Memory, length: int) -> tuple[Tensor, Tensor]:
+    def propose_single_length(self, encoded: EncoderOutput, length: int) -> tuple[Tensor, Tensor]:
         """One length for every sentence, held for certain; on the host, which need not wait for it."""
-        lengths = torch.full((len(memory.padding), 1), length)
+        lengths = torch.full((len(encoded.padding), 1), length)
         return lengths, torch.zeros_like(lengths, dtype=torch.float)
 
-    def drafts(
-        self, rows: Sequence[Sequence[int]], how: Any, *, seed: int, places: Sequence[int], trace: bool
-    ) -> list[Draft]:
-        return finish(self.course(rows, how, seed=seed, places=places, trace=trace))
+    def decode_batch(
+        self,
+        rows: Sequence[Sequence[int]],
+        generation_config: Any,
+        *,
+        seed: int,
+        indices: Sequence[int],
+        trace: bool,
+    ) -> list[Candidates]:
+        return run_to_end(self.course(rows, generation_config, seed=seed, indices=indices, trace=trace))
 
     def course(
-        self, rows: Sequence[Sequence[int]], how: Any, *, seed: int, places: Sequence[int], trace: bool
-    ) -> Course:
-        strategy, given = self.strategy(how), find_template(how, self.tokenizer, self.room(how))
-        captures = strategy.captures
-        source, known = self.sources(rows, places, few=captures is not None)
-        drafts = yield from strategy.course(
+        self,
+        rows: Sequence[Sequence[int]],
+        generation_config: Any,
+        *,
+        seed: int,
+        indices: Sequence[int],
+        trace: bool,
+    ) -> DecodingCoroutine:
+        strategy, given = (
+            self.strategy(generation_config),
+            make_template(generation_config, self.tokenizer, self.max_output_length(generation_config)),
+        )
+        graphs = strategy.graphs
+        source, known = self.make_source_batch(rows, indices, pad_to_bucket=graphs is not None)
+        decoded = yield from strategy.course(
             source,
-            how,
-            lambda memory: self.propose(memory, how, given),
+            generation_config,
+            lambda encoded: self.propose_lengths(encoded, generation_config, given),
             given=given,
             seed=seed,
-            places=known,
+            indices=known,
             trace=trace,
         )
-        return drafts[: len(rows)]
+        return decoded[: len(rows)]
 
-    def strategy(self, how: Any) -> Parallel:
+    def strategy(self, generation_config: Any) -> ParallelDecoder:
         """What decides what is walked, with this system's parts."""
-        return _STRATEGIES[how.strategy](
-            self.guided(how),
-            self.down(how),
+        return _STRATEGIES[generation_config.strategy](
+            self.wrap_denoiser(generation_config),
+            self.build_sampling_schedule(generation_config),
             self.layout,
             self.schedule.steps,
             self.forbidden,
             self.special,
-            longest=self.max_target,
-            captures=self.recorded(),
-            guidance=self.guidance(how),
-            judge=self.judge(how),
+            max_length=self.max_target,
+            graphs=self.usable_graphs(),
+            classifier_guidance=self.classifier_guidance(generation_config),
+            likelihood_scorer=self.likelihood_scorer(generation_config),
         )
 
-    def judge(self, how: Any) -> Noised | None:
+    def likelihood_scorer(self, generation_config: Any) -> DenoisingLikelihood | None:
         """What scores the candidates, if not the walk that wrote them."""
         return None
 
-    def guided(self, how: Any) -> Denoiser:
+    def wrap_denoiser(self, generation_config: Any) -> Denoiser:
         """The denoiser with what the settings wrap around it."""
-        return Clamped(self.denoiser) if how.clamp else self.denoiser
+        return ClampedDenoiser(self.denoiser) if generation_config.clamp else self.denoiser
 
-    def guidance(self, how: DiffusionSettings) -> Guidance | None:
+    def classifier_guidance(self, generation_config: DiffusionGenerationConfig) -> ClassifierGuidance | None:
         """The classifier that the settings name, and where it steers to."""
-        if not how.guide:
+        if not generation_config.guide:
             return None
-        folder = Path(how.guide)
-        classifier, labels = load_classifier(folder, self.denoiser.space)
-        if how.guide_class not in labels:
+        folder = Path(generation_config.guide)
+        classifier, labels = load_classifier(folder, self.denoiser.embedding)
+        if generation_config.guide_class not in labels:
             raise Problem(
-                f"The classifier in {folder} has no class {how.guide_class!r}; it has {', '.join(labels)}."
+                f"The classifier in {folder} has no class {generation_config.guide_class!r}; it has {', '.join(labels)}."
             )
-        return Guidance(
+        return ClassifierGuidance(
             classifier,
-            labels.index(how.guide_class),
-            steps=how.guide_steps,
-            rate=how.guide_rate,
-            fluency=how.fluency,
+            labels.index(generation_config.guide_class),
+            steps=generation_config.guide_steps,
+            lr=generation_config.guide_rate,
+            fluency=generation_config.fluency,
         )
 
-    def down(self, how: Any) -> nn.Module:
+    def build_sampling_schedule(self, generation_config: Any) -> nn.Module:
         """The schedule that generation goes down by."""
-        return self.schedule if how.factor == 1 else Rescaled(self.schedule, how.factor)
+        return (
+            self.schedule
+            if generation_config.sampling_noise_factor == 1
+            else Rescaled(self.schedule, generation_config.sampling_noise_factor)
+        )
 
-    def room(self, how: Any) -> int:
+    def max_output_length(self, generation_config: Any) -> int:
         """The longest target that can be written."""
         return self.max_target
 
-    def selector(self, how: Any) -> Selector:
-        return SELECTORS[how.select](how)
+    def selector(self, generation_config: Any) -> Selector:
+        return SELECTORS[generation_config.select](generation_config)
 
 
-class GuidedDiffusion(Diffusion):
+class ClassifierFreeModel(DiffusionModel):
     """A diffusion model that learned to write without a source, too, and can be led by the difference."""
 
-    how: GuidanceSettings
+    generation_config: ClassifierFreeGenerationConfig
 
-    def guided(self, how: GuidanceSettings) -> Denoiser:
-        denoiser = Guided(self.denoiser, self.layout, how.guidance) if how.guidance else self.denoiser
-        return Clamped(denoiser) if how.clamp else denoiser
+    def wrap_denoiser(self, generation_config: ClassifierFreeGenerationConfig) -> Denoiser:
+        denoiser = (
+            ClassifierFreeDenoiser(self.denoiser, self.layout, generation_config.guidance_weight)
+            if generation_config.guidance_weight
+            else self.denoiser
+        )
+        return ClampedDenoiser(denoiser) if generation_config.clamp else denoiser
 
 
-class LengthDiffusion(Diffusion):
+class LengthPredictingModel(DiffusionModel):
     """A diffusion model that predicts the length of the target first."""
 
     def __init__(
         self,
         tokenizer: Tokenizer,
         *,
-        lengths: Lengths,
-        how: LengthSettings,
-        training: nn.Module | None = None,
+        lengths: LengthPredictor,
+        generation_config: LengthPredictingGenerationConfig,
+        training_schedule: nn.Module | None = None,
         **parts: Any,
     ) -> None:
         """`training` is the schedule that the denoiser learned from, if not that of generation."""
-        super().__init__(tokenizer, how=how, **parts)
-        self.lengths, self.learned_from = lengths, training or self.schedule
+        super().__init__(tokenizer, generation_config=generation_config, **parts)
+        self.lengths, self.training_schedule = lengths, training_schedule or self.schedule
 
     def likelihood(
         self, texts: Sequence[str], targets: Sequence[str], *, per_token: bool = False, batch: int = 64
@@ -187,16 +218,16 @@ class LengthDiffusion(Diffusion):
         A target that this model cannot write has −∞. A text that is too long is cut, as for `generate`.
         """
         require_lists("likelihood", texts, targets)
-        self.rest()
+        self.ensure_eval()
         rows = self.tokenizer.encode(targets)
-        with current(self.device):
-            found = log_likelihoods(
-                self._measure,
+        with device_guard(self.device):
+            found = batched_log_likelihoods(
+                self._log_likelihood,
                 self.layout,
                 [row[: self.max_source] for row in self.tokenizer.encode(texts)],
                 rows,
-                shortest=1,
-                longest=self.max_target,
+                min_length=1,
+                max_length=self.max_target,
                 batch=batch,
                 device=self.device,
             )
@@ -205,47 +236,68 @@ class LengthDiffusion(Diffusion):
         )
 
     @torch.inference_mode()
-    def _measure(self, canvas: Canvas) -> Tensor:
+    def _log_likelihood(self, canvas: Canvas) -> Tensor:
         """How likely the target of each row is, (B,)."""
-        memory = self.denoiser.read(canvas.source)
-        tokens = Noised(self.denoiser, self.learned_from)(memory, canvas)
-        return tokens - self.lengths.surprise(memory, canvas.padding)[:, 0]
+        encoded = self.denoiser.encode(canvas.source)
+        tokens = DenoisingLikelihood(self.denoiser, self.training_schedule)(encoded, canvas)
+        return tokens - self.lengths.nll(encoded, canvas.padding)[:, 0]
 
-    def judge(self, how: LengthSettings) -> Noised | None:
-        weighed = how.select == "weighed"
-        return Noised(self.denoiser, self.learned_from, self.recorded()) if weighed else None
+    def likelihood_scorer(
+        self, generation_config: LengthPredictingGenerationConfig
+    ) -> DenoisingLikelihood | None:
+        is_weighted = generation_config.select == "weighed"
+        return (
+            DenoisingLikelihood(self.denoiser, self.training_schedule, self.usable_graphs())
+            if is_weighted
+            else None
+        )
 
-    def selector(self, how: LengthSettings) -> Selector:
-        by = f"own,time:{TIME}"
-        return Weighed(mbr(how), by) if how.select == "weighed" else super().selector(how)
+    def selector(self, generation_config: LengthPredictingGenerationConfig) -> Selector:
+        score_name = f"own,time:{NOISE_TIME}"
+        return (
+            WeightedMBR(build_mbr(generation_config), score_name)
+            if generation_config.select == "weighed"
+            else super().selector(generation_config)
+        )
 
-    def room(self, how: LengthSettings) -> int:
-        return how.length or self.max_target
+    def max_output_length(self, generation_config: LengthPredictingGenerationConfig) -> int:
+        return generation_config.length or self.max_target
 
-    def propose(self, memory: Memory, how: LengthSettings, given: Template) -> tuple[Tensor, Tensor]:
-        if how.length is None:
+    def propose_lengths(
+        self, encoded: EncoderOutput, generation_config: LengthPredictingGenerationConfig, given: Template
+    ) -> tuple[Tensor, Tensor]:
+        if generation_config.length is None:
             if given.is_exact:
-                return self.whole(memory, given.least)
-            return self._likely(memory, how)
-        if how.length > self.max_target:
+                return self.propose_single_length(encoded, given.min_length)
+            return self._propose_likely_lengths(encoded, generation_config)
+        if generation_config.length > self.max_target:
             raise Problem(
-                f"The length must be at most {self.max_target}, this model's longest, not {how.length}."
+                f"The length must be at most {self.max_target}, this model's longest, not {generation_config.length}."
             )
-        return self.whole(memory, how.length)
+        return self.propose_single_length(encoded, generation_config.length)
 
-    def _likely(self, memory: Memory, how: LengthSettings) -> tuple[Tensor, Tensor]:
+    def _propose_likely_lengths(
+        self, encoded: EncoderOutput, generation_config: LengthPredictingGenerationConfig
+    ) -> tuple[Tensor, Tensor]:
         """The lengths that the model thinks likely."""
 
-        def likely(memory: Memory) -> tuple[Tensor, Tensor]:
-            return self.lengths.propose(memory, how.length_beam, PROPOSALS[how.lengths])
+        def likely(encoded: EncoderOutput) -> tuple[Tensor, Tensor]:
+            return self.lengths.propose(
+                encoded, generation_config.length_beam, LENGTH_PROPOSALS[generation_config.lengths]
+            )
 
-        name = ("lengths", self.lengths.classes.weight.data_ptr(), how.length_beam, how.lengths)
-        captures = self.recorded()
-        return captures.call(name, likely, memory) if captures else likely(memory)
+        name = (
+            "lengths",
+            self.lengths.output_projection.weight.data_ptr(),
+            generation_config.length_beam,
+            generation_config.lengths,
+        )
+        graphs = self.usable_graphs()
+        return graphs.run(name, likely, encoded) if graphs else likely(encoded)
 
 
-_STRATEGIES: dict[str, Callable[..., Parallel]] = {
-    "parallel": Parallel,
-    "token-by-token": TokenByToken,
-    "word-by-word": WordByWord,
+_STRATEGIES: dict[str, Callable[..., ParallelDecoder]] = {
+    "parallel": ParallelDecoder,
+    "token-by-token": TokenByTokenDecoder,
+    "word-by-word": WordByWordDecoder,
 }

@@ -6,22 +6,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from noise2text.core.config import option, require_heads, require_least, require_share
+from noise2text.core.config import option, require_at_least, require_divisible_heads, require_fraction
 from noise2text.nn.denoiser import Denoiser
-from noise2text.nn.embeddings import Space
+from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.encoder_decoder import EncoderDecoder
-from noise2text.training.config import TrainingSettings
+from noise2text.training.config import TrainingConfig
 
-__all__ = ["TINY", "EncoderDecoderSettings", "network"]
+__all__ = ["TINY", "EncoderDecoderConfig", "build_denoiser"]
 
 
 @dataclass(frozen=True)
-class EncoderDecoderSettings(TrainingSettings):
+class EncoderDecoderConfig(TrainingConfig):
     """The transformer, the embedding and the resolution of time."""
 
-    width: int = option(512, "of the transformer's states")
-    embedding: int = option(128, "d, the dimension of the diffusion")
-    ffn: int = option(1024, "width of the feed-forward networks")
+    model_dim: int = option(512, "of the transformer's states")
+    embedding_dim: int = option(128, "d, the dimension of the diffusion")
+    ffn_dim: int = option(1024, "width of the feed-forward networks")
     heads: int = option(4, "attention heads")
     encoder_layers: int = option(6, "layers that read the source")
     decoder_layers: int = option(6, "layers that denoise the target")
@@ -34,30 +34,30 @@ class EncoderDecoderSettings(TrainingSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_heads(self)
-        require_share(self, "dropout", "self_conditioning")
-        require_least(self, 1, "embedding", "ffn", "encoder_layers", "decoder_layers")
-        require_least(self, 1, "diffusion_steps", "generation_steps", "noise_beam")
+        require_divisible_heads(self)
+        require_fraction(self, "dropout", "self_conditioning")
+        require_at_least(self, 1, "embedding_dim", "ffn_dim", "encoder_layers", "decoder_layers")
+        require_at_least(self, 1, "diffusion_steps", "generation_steps", "noise_beam")
 
 
 TINY: dict[str, Any] = {
     "tokenizer": "characters",
     "max_source": 48,
     "max_target": 15,
-    "width": 128,
-    "embedding": 16,
-    "ffn": 512,
+    "model_dim": 128,
+    "embedding_dim": 16,
+    "ffn_dim": 512,
     "heads": 4,
     "encoder_layers": 2,
     "decoder_layers": 2,
     "dropout": 0.0,
     "steps": 1_000,
-    "tokens": 2_048,
-    "learning_rate": 2e-3,
+    "max_tokens": 2_048,
+    "lr": 2e-3,
     "warmup": 200,
-    "decay": "cosine",
-    "clip": 1.0,
-    "ema": 0.0,
+    "lr_schedule": "cosine",
+    "clip_norm": 1.0,
+    "ema_decay": 0.0,
     "noise_beam": 1,
     "log_every": 50,
     "validate_every": 500,
@@ -67,22 +67,22 @@ TINY: dict[str, Any] = {
 """What makes a preset train on two cores; recipes change what their diffusion asks for."""
 
 
-def network(
-    settings: Any,
-    space: Space,
+def build_denoiser(
+    config: Any,
+    embedding: TokenEmbedding,
     *,
     positions: int,
-    kind: Callable[..., Denoiser] = EncoderDecoder,
+    network_class: Callable[..., Denoiser] = EncoderDecoder,
 ) -> Denoiser:
     """The untrained denoiser of these settings, for targets of so many positions."""
-    return kind(
-        space,
-        width=settings.width,
-        ffn=settings.ffn,
-        heads=settings.heads,
-        encoder_layers=settings.encoder_layers,
-        decoder_layers=settings.decoder_layers,
-        dropout=settings.dropout,
-        source_positions=settings.max_source,
+    return network_class(
+        embedding,
+        model_dim=config.model_dim,
+        ffn_dim=config.ffn_dim,
+        heads=config.heads,
+        encoder_layers=config.encoder_layers,
+        decoder_layers=config.decoder_layers,
+        dropout=config.dropout,
+        source_positions=config.max_source,
         target_positions=positions,
     )

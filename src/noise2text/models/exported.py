@@ -14,25 +14,25 @@ from pathlib import Path
 
 import torch
 
-from noise2text.acceleration.int8 import has_int8
-from noise2text.acceleration.onnx_runtime import Engine, Sessions
+from noise2text.acceleration.int8 import has_fast_int8
+from noise2text.acceleration.onnx_runtime import OnnxDenoiser, OnnxRuntimeConfig
 from noise2text.core.errors import Problem
-from noise2text.models import Diffusion, System
-from noise2text.nn.denoiser import Denoiser, Wrapped
+from noise2text.models import DiffusionModel, Model
+from noise2text.nn.denoiser import Denoiser, DenoiserWrapper
 
-__all__ = ["network_of", "placed", "put", "take_over"]
+__all__ = ["check_device", "find_network", "load_onnx_network", "replace_network"]
 
 
-def network_of(system: System) -> Denoiser:
+def find_network(model: Model) -> Denoiser:
     """The network that a system's steps run, within all that is wrapped around it."""
-    if not isinstance(system, Diffusion):
+    if not isinstance(model, DiffusionModel):
         raise Problem(
-            f"{type(system).__name__} cannot be exported: it is no diffusion model, and has no steps for it."
+            f"{type(model).__name__} cannot be exported: it is no diffusion model, and has no steps for it."
         )
-    network = system.denoiser
-    while isinstance(network, Wrapped):
+    network = model.denoiser
+    while isinstance(network, DenoiserWrapper):
         network = network.denoiser
-    if type(network).hold is not Denoiser.hold:
+    if type(network).constrain is not Denoiser.constrain:
         raise Problem(
             f"{type(network).__name__} cannot be exported: it embeds what is given by a table of its own, "
             "which graphs do not hold; use the model as it is."
@@ -40,27 +40,33 @@ def network_of(system: System) -> Denoiser:
     return network
 
 
-def put(system: System, network: Denoiser) -> None:
+def replace_network(model: Model, network: Denoiser) -> None:
     """Put another network into the place of a system's own."""
-    old = network_of(system)
-    for module in list(system.modules()):
+    old = find_network(model)
+    for module in list(model.modules()):
         if getattr(module, "denoiser", None) is old:
             module.denoiser = network
 
 
-def take_over(system: System, folder: Path, engine: Engine) -> None:
+def load_onnx_network(model: Model, folder: Path, engine: OnnxRuntimeConfig) -> None:
     """Put the sessions of a folder into the place of the system's network."""
-    put(system, Sessions.open(network_of(system).space, folder, engine))
+    replace_network(model, OnnxDenoiser.open(find_network(model).embedding, folder, engine))
 
 
-def placed(engine: Engine, *, device: str | torch.device | None, precision: str) -> torch.device:
+def check_device(
+    engine: OnnxRuntimeConfig, *, device: str | torch.device | None, precision: str
+) -> torch.device:
     """The CPU, if an exported model can run as it is asked to."""
     place = torch.device(device or "cpu")
     if place.type != "cpu":
         raise Problem(f"An exported model runs on a CPU, not on {place}; use the model that it was made of.")
     if precision not in ("auto", engine.precision):
         raise Problem(f"This model was exported in {engine.precision}; export it again for {precision}.")
-    if engine.precision == "int8" and platform.machine().lower() in ("x86_64", "amd64") and not has_int8():
+    if (
+        engine.precision == "int8"
+        and platform.machine().lower() in ("x86_64", "amd64")
+        and not has_fast_int8()
+    ):
         # Without VNNI such a CPU adds 8-bit products in 16 bits, and cuts off what does not fit.
         raise Problem("This CPU lacks exact sums of 8-bit products (VNNI); export the model in float32.")
     return place

@@ -8,29 +8,29 @@ from pathlib import Path
 from typing import Any
 
 from noise2text.core.errors import Problem
-from noise2text.models.shipped import folder_of
+from noise2text.models.shipped import find_model_folder
 
-__all__ = ["identity"]
+__all__ = ["fingerprint_model"]
 
-FILES = ("config.json", "generation_config.json", "tokenizer.json", "model.safetensors")
-GUIDE = ("config.json", "model.safetensors")  # what a classifier is made of
+MODEL_FILES = ("config.json", "generation_config.json", "tokenizer.json", "model.safetensors")
+CLASSIFIER_FILES = ("config.json", "model.safetensors")  # what a classifier is made of
 
 
-def identity(folder: Path, *, guide: str = "") -> str:
+def fingerprint_model(folder: Path, *, classifier: str = "") -> str:
     """The same for two folders only if their models, steered by a guide if any, would generate the same."""
-    found = _digest(folder_of(folder), FILES)
-    if guide:
-        found.update(_digest(Path(guide), GUIDE).digest())
-    return found.hexdigest()[:16]
+    digest = _hash_files(find_model_folder(folder), MODEL_FILES)
+    if classifier:
+        digest.update(_hash_files(Path(classifier), CLASSIFIER_FILES).digest())
+    return digest.hexdigest()[:16]
 
 
-def _digest(folder: Path, names: Sequence[str]) -> Any:
-    found = hashlib.sha256()
+def _hash_files(folder: Path, names: Sequence[str]) -> Any:
+    digest = hashlib.sha256()
     for name in names:
-        found.update(name.encode())
+        digest.update(name.encode())
         try:
             with (folder / name).open("rb") as file:
-                found.update(hashlib.file_digest(file, "sha256").digest())
+                digest.update(hashlib.file_digest(file, "sha256").digest())
         except OSError as error:
             raise Problem(f"{folder} is not a complete model: {name} cannot be read.") from error
-    return found
+    return digest

@@ -15,48 +15,51 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from noise2text.acceleration.onnx_runtime import Engine
-from noise2text.core.config import change
+from noise2text.acceleration.onnx_runtime import OnnxRuntimeConfig
+from noise2text.core.config import apply_overrides
 from noise2text.core.devices import find_device, find_dtype
 from noise2text.core.errors import Problem
-from noise2text.core.files import write_whole
+from noise2text.core.files import write_atomically
 from noise2text.core.version import __version__
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.models.exported import placed, take_over
-from noise2text.models.model import System
+from noise2text.models.exported import check_device, load_onnx_network
+from noise2text.models.model import Model
 from noise2text.models.registry import Recipe, find_recipe
-from noise2text.models.shipped import folder_of, shipped
-from noise2text.training.checkpoint import latest
+from noise2text.models.shipped import find_model_folder, list_shipped_models
+from noise2text.training.checkpoint import find_checkpoint
 
-__all__ = ["engine_of", "load", "save", "settings_of"]
+__all__ = ["load", "load_config", "load_engine", "save"]
 
 FORMAT = 1
 
 
-def save(folder: Path, system: System, *, recipe: str, settings: Any, engine: Engine | None = None) -> None:
+def save(
+    folder: Path, model: Model, *, recipe: str, config: Any, engine: OnnxRuntimeConfig | None = None
+) -> None:
     """Write a model folder; each file is put in its place whole. An engine's graphs are already there."""
     folder.mkdir(parents=True, exist_ok=True)
-    config: dict[str, Any] = {
+    contents: dict[str, Any] = {
         "format": FORMAT,
         "noise2text": __version__,
         "recipe": recipe,
-        "settings": dataclasses.asdict(settings),
-        "vocabulary": len(system.tokenizer),
+        "settings": dataclasses.asdict(config),
+        "vocabulary": len(model.tokenizer),
     }
     if engine is not None:
-        config["engine"] = dataclasses.asdict(engine)
-    write_whole(folder / "config.json", lambda path: _write_json(path, config))
-    write_whole(
-        folder / "generation_config.json", lambda path: _write_json(path, dataclasses.asdict(system.how))
+        contents["engine"] = dataclasses.asdict(engine)
+    write_atomically(folder / "config.json", lambda path: _write_json(path, contents))
+    write_atomically(
+        folder / "generation_config.json",
+        lambda path: _write_json(path, dataclasses.asdict(model.generation_config)),
     )
-    write_whole(folder / "tokenizer.json", system.tokenizer.save)
-    weights = {name: tensor.contiguous() for name, tensor in _weights(system).items()}
-    write_whole(
+    write_atomically(folder / "tokenizer.json", model.tokenizer.save)
+    weights = {name: tensor.contiguous() for name, tensor in _weights(model).items()}
+    write_atomically(
         folder / "model.safetensors", lambda path: save_file(weights, path, metadata={"format": "pt"})
     )
 
 
-def load(folder: str | Path, *, device: str | torch.device | None = None, precision: str = "auto") -> System:
+def load(folder: str | Path, *, device: str | torch.device | None = None, precision: str = "auto") -> Model:
     """The trained system in a model folder, or the shipped one of this name, ready to generate.
 
     It goes to the GPU when there is one; `precision` is float32, bfloat16, int8, or auto: bfloat16 on a GPU,
@@ -64,10 +67,12 @@ def load(folder: str | Path, *, device: str | torch.device | None = None, precis
     on the CPU, in the precision that it was exported in.
     """
     find_dtype(precision, find_device(device))  # a mistake is told before anything is read
-    folder = folder_of(folder)
-    recipe, settings = settings_of(folder)
-    engine = engine_of(folder)
-    place = placed(engine, device=device, precision=precision) if engine else find_device(device)
+    folder = find_model_folder(folder)
+    recipe, config = load_config(folder)
+    engine = load_engine(folder)
+    target_device = (
+        check_device(engine, device=device, precision=precision) if engine else find_device(device)
+    )
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     expected = _read_json(folder / "config.json").get("vocabulary")
     if len(tokenizer) != expected:
@@ -75,61 +80,67 @@ def load(folder: str | Path, *, device: str | torch.device | None = None, precis
             f"{folder / 'tokenizer.json'} has {len(tokenizer)} tokens, but the model {expected}; "
             f"were they made by the same run?"
         )
-    system: System = recipe.build(settings, tokenizer)
+    model: Model = recipe.build(config, tokenizer)
     if engine:
-        take_over(system, folder, engine)
-    _load_weights(system, folder / "model.safetensors")
-    how = folder / "generation_config.json"
-    system.how = change(system.how, _read_json(how), where=str(how))
-    return system.place(place, "float32" if engine else precision).eval()
+        load_onnx_network(model, folder, engine)
+    _load_weights(model, folder / "model.safetensors")
+    generation_config = folder / "generation_config.json"
+    model.generation_config = apply_overrides(
+        model.generation_config, _read_json(generation_config), origin=str(generation_config)
+    )
+    return model.move_to(target_device, "float32" if engine else precision).eval()
 
 
-def engine_of(folder: Path) -> Engine | None:
+def load_engine(folder: Path) -> OnnxRuntimeConfig | None:
     """What runs the network of an exported model; none if the folder's weights do."""
-    path = folder_of(folder) / "config.json"
+    path = find_model_folder(folder) / "config.json"
     value = _read_json(path).get("engine")
-    return None if value is None else Engine.of(value, path)
+    return None if value is None else OnnxRuntimeConfig.of(value, path)
 
 
-def settings_of(folder: Path) -> tuple[Recipe, Any]:
+def load_config(folder: Path) -> tuple[Recipe, Any]:
     """The recipe and the settings that a model folder was made with."""
-    folder = folder_of(folder)
+    folder = find_model_folder(folder)
     if not folder.is_dir():
-        with_us = ", ".join(shipped())
+        names = ", ".join(list_shipped_models())
         raise Problem(
             f"There is no model folder {folder}; train one with `noise2text train`, or name one that comes "
-            f"with the package: {with_us}."
+            f"with the package: {names}."
         )
     path = folder / "config.json"
-    kept = latest(folder)
-    if kept and not path.exists():
-        raise Problem(f"The run in {folder} has not been validated yet; its newest checkpoint is {kept}.")
+    checkpoint = find_checkpoint(folder)
+    if checkpoint and not path.exists():
+        raise Problem(
+            f"The run in {folder} has not been validated yet; its newest checkpoint is {checkpoint}."
+        )
     config = _read_json(path)
     if config.get("format") != FORMAT or not isinstance(config.get("settings"), dict):
         raise Problem(
             f"{path} is not a noise2text configuration of format {FORMAT}; was it made by another program?"
         )
     recipe = find_recipe(str(config.get("recipe")))
-    return recipe, change(recipe.settings(), config["settings"], where=str(path))
+    return recipe, apply_overrides(recipe.preset(), config["settings"], origin=str(path))
 
 
-def _weights(system: System) -> dict[str, Tensor]:
+def _weights(model: Model) -> dict[str, Tensor]:
     """The tensors of a system, each under its first name only: parts may share one."""
-    own = {name for name, _ in system.named_parameters()} | {name for name, _ in system.named_buffers()}
-    return {name: tensor for name, tensor in system.state_dict().items() if name in own}
+    tensor_names = {name for name, _ in model.named_parameters()} | {
+        name for name, _ in model.named_buffers()
+    }
+    return {name: tensor for name, tensor in model.state_dict().items() if name in tensor_names}
 
 
-def _load_weights(system: System, path: Path) -> None:
+def _load_weights(model: Model, path: Path) -> None:
     try:
         tensors = load_file(path)
     except FileNotFoundError as error:
         raise Problem(f"{path} is missing: the folder is not a complete model.") from error
     except SafetensorError as error:
         raise Problem(f"{path} is not a whole safetensors file ({error}); copy it again.") from error
-    wanted = {name: tensor.shape for name, tensor in _weights(system).items()}
+    wanted = {name: tensor.shape for name, tensor in _weights(model).items()}
     if wanted != {name: tensor.shape for name, tensor in tensors.items()}:
         raise Problem(f"{path} does not fit its config.json; were they made by the same run?")
-    system.load_state_dict(tensors, strict=False)
+    model.load_state_dict(tensors, strict=False)
 
 
 def _write_json(path: Path, value: Any) -> None:

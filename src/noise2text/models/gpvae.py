@@ -19,15 +19,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noise2text.core.random import gaussian
+from noise2text.core.random import gaussian_noise
 from noise2text.data.layouts.canvas import Canvas, Source
-from noise2text.diffusion.losses import Tally
-from noise2text.nn.denoiser import Memory
-from noise2text.nn.incremental_decoder import Writer
-from noise2text.nn.pretrained import SequenceModel, remember
-from noise2text.training.next_token import NextToken
+from noise2text.diffusion.losses import TokenLoss
+from noise2text.nn.autoregressive import AutoregressiveNetwork
+from noise2text.nn.denoiser import EncoderOutput
+from noise2text.nn.pretrained import EncoderDecoderModel, states_only_output
+from noise2text.training.next_token import NextTokenObjective
 
-__all__ = ["Drawn", "GpvaeObjective", "GpvaeWriter", "Latents", "covariance", "divergence"]
+__all__ = ["GpvaeEncoderDecoder", "GpvaeObjective", "Latents", "SampledGpvae", "covariance", "gaussian_kl"]
 
 JITTER = 1e-4  # of the variance, on the diagonal, so that equal states have an invertible covariance
 
@@ -40,21 +40,21 @@ def covariance(states: Tensor, padding: Tensor, *, variance: float, scale: float
     states = states.float()
     distances = torch.cdist(states, states, compute_mode="donot_use_mm_for_euclid_dist")
     kernel = variance * torch.exp(-0.5 * (distances / scale).square())
-    one = torch.eye(states.shape[1], device=states.device)
+    identity = torch.eye(states.shape[1], device=states.device)
     both = ~(padding[:, :, None] | padding[:, None, :])
-    return torch.where(both, kernel + JITTER * variance * one, one)
+    return torch.where(both, kernel + JITTER * variance * identity, identity)
 
 
-def divergence(difference: Tensor, variance: Tensor, prior: Tensor) -> Tensor:
+def gaussian_kl(difference: Tensor, variance: Tensor, prior: Tensor) -> Tensor:
     """KL(N(μ, diag σ²) ‖ N(m, K)) of each dimension, (B, D); difference μ − m and σ² (B, S, D), K (B, S, S).
 
     ½ [tr(K⁻¹ diag σ²) + (μ − m)ᵀ K⁻¹ (μ − m) − S + log |K| − Σ log σ²]
     """
-    root = torch.linalg.cholesky(prior)
-    inverse = torch.cholesky_inverse(root)
+    cholesky = torch.linalg.cholesky(prior)
+    inverse = torch.cholesky_inverse(cholesky)
     trace = (inverse.diagonal(dim1=1, dim2=2)[..., None] * variance).sum(1)
-    distance = torch.linalg.solve_triangular(root, difference, upper=False).square().sum(1)
-    determinant = 2 * root.diagonal(dim1=1, dim2=2).log().sum(1)
+    distance = torch.linalg.solve_triangular(cholesky, difference, upper=False).square().sum(1)
+    determinant = 2 * cholesky.diagonal(dim1=1, dim2=2).log().sum(1)
     return 0.5 * (trace + distance - prior.shape[1] + determinant[:, None] - variance.log().sum(1))
 
 
@@ -69,104 +69,112 @@ class Latents:
     prior_mean: Tensor
 
 
-class _Around(Writer):
+class _DecoderWrapper(AutoregressiveNetwork):
     """A writer around another that writes for it."""
 
-    inner: Writer
-    recordable = False
+    inner: AutoregressiveNetwork
+    graph_capturable = False
 
-    def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
-        scores: Tensor = self.inner(tokens, memory)
+    def forward(self, tokens: Tensor, encoded: EncoderOutput) -> Tensor:
+        scores: Tensor = self.inner(tokens, encoded)
         return scores
 
-    def begin(self, memory: Memory, hypotheses: int, *, length: int) -> Any:
-        return self.inner.begin(memory, hypotheses, length=length)
+    def empty_cache(self, encoded: EncoderOutput, hypotheses: int, *, length: int) -> Any:
+        return self.inner.empty_cache(encoded, hypotheses, length=length)
 
     def step(
-        self, tokens: Tensor, position: Tensor, notebook: Any, memory: Memory, *, visible: int
+        self, tokens: Tensor, position: Tensor, cache: Any, encoded: EncoderOutput, *, cache_length: int
     ) -> Tensor:
-        return self.inner.step(tokens, position, notebook, memory, visible=visible)
+        return self.inner.step(tokens, position, cache, encoded, cache_length=cache_length)
 
-    def reorder(self, notebook: Any, parents: Tensor) -> None:
-        self.inner.reorder(notebook, parents)
+    def reorder(self, cache: Any, parents: Tensor) -> None:
+        self.inner.reorder(cache, parents)
 
 
-class GpvaeWriter(_Around):
+class GpvaeEncoderDecoder(_DecoderWrapper):
     """An encoder-decoder between whose parts the context variables stand; plain reading takes their means."""
 
-    inner: SequenceModel
+    inner: EncoderDecoderModel
 
-    def __init__(self, inner: SequenceModel, *, variance: float, scale: float, initial: float) -> None:
-        """`initial` is the standard deviation of the new layers' first weights."""
+    def __init__(self, inner: EncoderDecoderModel, *, variance: float, scale: float, init_std: float) -> None:
+        """`init_std` is the standard deviation of the new layers' first weights."""
         super().__init__()
         self.inner, self.variance, self.scale = inner, variance, scale
-        self.mean, self.log_variance, self.prior = (nn.Linear(inner.width, inner.width) for _ in range(3))
-        self.into = nn.Linear(inner.width, inner.width, bias=False)
-        for layer in (self.mean, self.log_variance, self.prior, self.into):
+        self.mean, self.log_variance, self.prior = (
+            nn.Linear(inner.model_dim, inner.model_dim) for _ in range(3)
+        )
+        self.latent_projection = nn.Linear(inner.model_dim, inner.model_dim, bias=False)
+        for layer in (self.mean, self.log_variance, self.prior, self.latent_projection):
             for parameter in layer.parameters():
-                nn.init.normal_(parameter, std=initial)
+                nn.init.normal_(parameter, std=init_std)
 
     def latents(self, source: Source) -> Latents:
         """The distributions of the context variables of each source."""
-        states = self.inner.read(source).states
+        states = self.inner.encode(source).states
         return Latents(
             states, source.padding, self.mean(states), self.log_variance(states), self.prior(states)
         )
 
-    def context(self, latents: Latents, noise: Tensor | float, *, scalar: float = 1.0) -> Memory:
+    def add_latents(
+        self, latents: Latents, noise: Tensor | float, *, latent_noise_scale: float = 1.0
+    ) -> EncoderOutput:
         """The states with their context variables: the posterior's mean, and noise times its deviation."""
         deviation = (0.5 * latents.log_variance).exp()
-        z = latents.mean + (scalar * noise * deviation).to(latents.mean.dtype)
-        return remember(latents.states + self.into(z).to(latents.states.dtype), latents.padding)
+        z = latents.mean + (latent_noise_scale * noise * deviation).to(latents.mean.dtype)
+        return states_only_output(
+            latents.states + self.latent_projection(z).to(latents.states.dtype), latents.padding
+        )
 
-    def divergence(self, latents: Latents) -> Tensor:
+    def kl_to_prior(self, latents: Latents) -> Tensor:
         """KL of each sentence, (B, 1): the mean over the dimensions of z."""
         with torch.autocast(latents.states.device.type, enabled=False):
             prior = covariance(latents.states, latents.padding, variance=self.variance, scale=self.scale)
             hidden = latents.padding[..., None]
             difference = (latents.mean.float() - latents.prior_mean.float()).masked_fill(hidden, 0.0)
             variance = latents.log_variance.float().exp().masked_fill(hidden, 1.0)
-            return divergence(difference, variance, prior).mean(1, keepdim=True)
+            return gaussian_kl(difference, variance, prior).mean(1, keepdim=True)
 
-    def read(self, source: Source) -> Memory:
-        return self.context(self.latents(source), 0.0)
+    def encode(self, source: Source) -> EncoderOutput:
+        return self.add_latents(self.latents(source), 0.0)
 
 
-class Drawn(_Around):
+class SampledGpvae(_DecoderWrapper):
     """A GPVAE that reads each source with the noise of its key (B,), times a scalar."""
 
-    inner: GpvaeWriter
+    inner: GpvaeEncoderDecoder
 
-    def __init__(self, inner: GpvaeWriter, keys: Tensor, *, scalar: float) -> None:
+    def __init__(self, inner: GpvaeEncoderDecoder, keys: Tensor, *, latent_noise_scale: float) -> None:
         super().__init__()
-        self.inner, self.keys, self.scalar = inner, keys, scalar
+        self.inner, self.keys, self.latent_noise_scale = inner, keys, latent_noise_scale
 
-    def read(self, source: Source) -> Memory:
+    def encode(self, source: Source) -> EncoderOutput:
         latents = self.inner.latents(source)
-        noise = gaussian(self.keys, 0, *latents.mean.shape[1:])
-        return self.inner.context(latents, noise, scalar=self.scalar)
+        noise = gaussian_noise(self.keys, 0, *latents.mean.shape[1:])
+        return self.inner.add_latents(latents, noise, latent_noise_scale=self.latent_noise_scale)
 
 
-class GpvaeObjective(NextToken):
+class GpvaeObjective(NextTokenObjective):
     """The surprise at each next token, and once a sentence how far the posterior is from the process."""
 
-    writer: GpvaeWriter
+    network: GpvaeEncoderDecoder
 
-    def __init__(self, writer: GpvaeWriter, *, bos: int, label_smoothing: float, kl: float) -> None:
-        super().__init__(writer, bos=bos, label_smoothing=label_smoothing)
-        self.weights["kl"] = kl
+    def __init__(
+        self, network: GpvaeEncoderDecoder, *, bos: int, label_smoothing: float, kl_weight: float
+    ) -> None:
+        super().__init__(network, bos=bos, label_smoothing=label_smoothing)
+        self.weights["kl"] = kl_weight
 
     def counts(self, canvas: Canvas) -> dict[str, Tensor]:
         return super().counts(canvas) | {"kl": _sentences(canvas).sum()}
 
     def draw(self, canvas: Canvas, keys: Tensor, step_key: Tensor) -> Tensor:  # type: ignore[override]
         """The noise of every context variable."""
-        return gaussian(keys, 1, canvas.source.tokens.shape[1], self.writer.inner.width)
+        return gaussian_noise(keys, 1, canvas.source.tokens.shape[1], self.network.inner.model_dim)
 
-    def forward(self, canvas: Canvas, draws: Tensor) -> dict[str, Tally]:  # type: ignore[override]
-        latents = self.writer.latents(canvas.source)
-        spelled = self.spell(canvas, self.writer.context(latents, draws))
-        return spelled | {"kl": Tally(self.writer.divergence(latents), _sentences(canvas))}
+    def forward(self, canvas: Canvas, draws: Tensor) -> dict[str, TokenLoss]:  # type: ignore[override]
+        latents = self.network.latents(canvas.source)
+        losses = self.compute_losses(canvas, self.network.add_latents(latents, draws))
+        return losses | {"kl": TokenLoss(self.network.kl_to_prior(latents), _sentences(canvas))}
 
 
 def _sentences(canvas: Canvas) -> Tensor:

@@ -14,17 +14,17 @@ from torch import Tensor
 
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.nn.embeddings import Space
+from noise2text.nn.embeddings import TokenEmbedding
 
-__all__ = ["place_embeddings", "read_embeddings"]
+__all__ = ["load_embeddings", "read_embeddings"]
 
 
 @torch.no_grad()
-def place_embeddings(space: Space, tokenizer: Tokenizer, path: Path) -> None:
+def load_embeddings(embedding: TokenEmbedding, tokenizer: Tokenizer, path: Path) -> None:
     """Let the space hold the embeddings at the path, with a mean square of 1."""
     table = read_embeddings(path, tokenizer)
-    if table.shape != space.table.shape:
-        wanted, found = (" × ".join(map(str, shape)) for shape in (space.table.shape, table.shape))
+    if table.shape != embedding.weight.shape:
+        wanted, found = (" × ".join(map(str, shape)) for shape in (embedding.weight.shape, table.shape))
         raise Problem(
             f"The embeddings of {path} are {found}, but this model's {wanted}; "
             f"use the same tokens and set embedding to their dimension."
@@ -32,7 +32,7 @@ def place_embeddings(space: Space, tokenizer: Tokenizer, path: Path) -> None:
     size = table.square().mean().sqrt()
     if not (torch.isfinite(size) and size > 0):
         raise Problem(f"The embeddings of {path} are all 0 or hold what is not a number; make them again.")
-    space.table.copy_(table / (size * space.scale))
+    embedding.weight.copy_(table / (size * embedding.scale))
 
 
 def read_embeddings(path: Path, tokenizer: Tokenizer) -> Tensor:
@@ -42,7 +42,7 @@ def read_embeddings(path: Path, tokenizer: Tokenizer) -> Tensor:
             raise Problem(
                 f"The model in {path} has other tokens than this corpus; train it with the same tokenizer."
             )
-        return _of_model(path)
+        return _read_model_embeddings(path)
     try:
         table = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
@@ -54,12 +54,12 @@ def read_embeddings(path: Path, tokenizer: Tokenizer) -> Tensor:
     return torch.from_numpy(table.astype(np.float32))
 
 
-def _of_model(folder: Path) -> Tensor:
+def _read_model_embeddings(folder: Path) -> Tensor:
     """The embeddings of a trained model, which on a sphere are not its table."""
     from noise2text.models.folder import load
 
-    system = load(folder, device="cpu", precision="float32")
-    spaces = [part for part in system.modules() if isinstance(part, Space)]
+    model = load(folder, device="cpu", precision="float32")
+    spaces = [part for part in model.modules() if isinstance(part, TokenEmbedding)]
     if not spaces:
         raise Problem(f"The model in {folder} holds no embeddings; give another model, or a .npy file.")
-    return spaces[0].embeddings.detach()
+    return spaces[0].vectors.detach()

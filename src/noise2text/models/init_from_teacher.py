@@ -33,18 +33,18 @@ from torch.nn.functional import normalize
 from noise2text.core.config import option
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.models import Diffusion
+from noise2text.models import DiffusionModel
 from noise2text.nn.encoder_decoder import EncoderDecoder
-from noise2text.training.config import TrainingSettings
+from noise2text.training.config import TrainingConfig
 
-__all__ = ["StudentSettings", "start_from_teacher"]
+__all__ = ["StudentConfig", "initialize_from_teacher"]
 
-WRITER = "writer."  # how the names of a Transformer's weights begin
-POSITIONS = "encoder.positions.weight", "positions.weight"
+NETWORK_PREFIX = "network."  # how the names of a Transformer's weights begin
+POSITIONS = "encoder.position_embedding.weight", "position_embedding.weight"
 
 
 @dataclass(frozen=True)
-class StudentSettings(TrainingSettings):
+class StudentConfig(TrainingConfig):
     """What a recipe needs whose network can start from a Transformer's."""
 
     from_folder: str = option("", "start from the layers and embeddings of this trained transformer")
@@ -56,56 +56,58 @@ class StudentSettings(TrainingSettings):
 
 
 @torch.no_grad()
-def start_from_teacher(settings: StudentSettings, system: Diffusion) -> None:
+def initialize_from_teacher(settings: StudentConfig, model: DiffusionModel) -> None:
     """Let the system start from the Transformer that its settings name, if they name one."""
     if not settings.from_folder:
         return
-    assert isinstance(system.denoiser, EncoderDecoder)
-    space, tokenizer = system.denoiser.space, system.tokenizer
-    untaught = sorted(set(system.layout.ends) - {tokenizer.eos})  # what fills a canvas after the end
-    directions = normalize(space.table[untaught], dim=1)
-    _take_layers(system.denoiser, tokenizer, Path(settings.from_folder))
-    space.table[untaught] = directions * space.dim**0.5 / space.scale
+    assert isinstance(model.denoiser, EncoderDecoder)
+    embedding, tokenizer = model.denoiser.embedding, model.tokenizer
+    filler_tokens = sorted(
+        set(model.layout.end_tokens) - {tokenizer.eos}
+    )  # what fills a canvas after the end
+    directions = normalize(embedding.weight[filler_tokens], dim=1)
+    _copy_teacher(model.denoiser, tokenizer, Path(settings.from_folder))
+    embedding.weight[filler_tokens] = directions * embedding.dim**0.5 / embedding.scale
 
 
 @torch.no_grad()
-def _take_layers(denoiser: EncoderDecoder, tokenizer: Tokenizer, folder: Path) -> None:
+def _copy_teacher(denoiser: EncoderDecoder, tokenizer: Tokenizer, folder: Path) -> None:
     """Let the denoiser start from the Transformer in the folder."""
     heads = _heads(folder)
-    taught = _read(folder)
+    teacher_weights = _read(folder)
     if Tokenizer.load(folder / "tokenizer.json").fingerprint != tokenizer.fingerprint:
         raise Problem(
             f"The model in {folder} has other tokens than this corpus: set tokenizer to folder to take its, "
             f"and in `prepare`, too, if the corpus was prepared."
         )
     if heads != denoiser.heads:  # which no weight shows
-        raise _unlike(folder, f"{heads} heads where this model has {denoiser.heads}")
+        raise _shape_problem(folder, f"{heads} heads where this model has {denoiser.heads}")
     own = denoiser.state_dict()
-    for name in filter(_is_of_layers, own):
-        _place(own[name], taught, name, folder)
-    if any(_is_of_layers(name) and name not in own for name in taught):
-        raise _unlike(folder, "more layers than this model")
+    for name in filter(_is_layer_weight, own):
+        _place(own[name], teacher_weights, name, folder)
+    if any(_is_layer_weight(name) and name not in own for name in teacher_weights):
+        raise _shape_problem(folder, "more layers than this model")
     for name in POSITIONS:  # the teacher's state at a position writes the token that is the student's there
-        rows = taught[name][: len(own[name])]
+        rows = teacher_weights[name][: len(own[name])]
         own[name][: len(rows)].copy_(rows)
-    _take_embeddings(denoiser, taught["space.table"], folder)
+    _copy_teacher_embeddings(denoiser, teacher_weights["embedding.weight"], folder)
 
 
-def _take_embeddings(denoiser: EncoderDecoder, table: Tensor, folder: Path) -> None:
+def _copy_teacher_embeddings(denoiser: EncoderDecoder, table: Tensor, folder: Path) -> None:
     """Place the table (V, W) in d channels, and lead from there to the states and back."""
     vocabulary, width = table.shape
-    dim = denoiser.space.dim
+    dim = denoiser.embedding.dim
     if dim > min(vocabulary, width):
         raise Problem(
             f"The embeddings of {folder} have {min(vocabulary, width)} channels at the most: set embedding "
             f"to no more, not {dim}."
         )
     left, sizes, right = torch.linalg.svd(width**0.5 * table.double(), full_matrices=False)
-    into = right[:dim].T * sizes[:dim] / vocabulary**0.5  # (W, d)
-    denoiser.space.table.copy_(vocabulary**0.5 * left[:, :dim] / denoiser.space.scale)
-    for project in (denoiser.encoder.project, denoiser.project):
-        _weight(project).copy_(into)
-    _weight(denoiser.out).copy_(into.T / into.square().sum(0).mean().sqrt())
+    projection = right[:dim].T * sizes[:dim] / vocabulary**0.5  # (W, d)
+    denoiser.embedding.weight.copy_(vocabulary**0.5 * left[:, :dim] / denoiser.embedding.scale)
+    for input_projection in (denoiser.encoder.input_projection, denoiser.input_projection):
+        _weight(input_projection).copy_(projection)
+    _weight(denoiser.output_projection).copy_(projection.T / projection.square().sum(0).mean().sqrt())
 
 
 def _heads(folder: Path) -> int:
@@ -132,27 +134,27 @@ def _read(folder: Path) -> Mapping[str, Tensor]:
         raise Problem(
             f"There is no whole model in {folder} ({error}); name the folder of a trained transformer."
         ) from error
-    return {name.removeprefix(WRITER): weight for name, weight in weights.items()}
+    return {name.removeprefix(NETWORK_PREFIX): weight for name, weight in weights.items()}
 
 
-def _place(own: Tensor, taught: Mapping[str, Tensor], name: str, folder: Path) -> None:
-    if name not in taught:
-        raise _unlike(folder, "fewer layers than this model")
-    if taught[name].shape != own.shape:
-        shapes = (" × ".join(map(str, weight.shape)) for weight in (taught[name], own))
-        raise _unlike(folder, f"{next(shapes)} for {name} where this model has {next(shapes)}")
-    own.copy_(taught[name])
+def _place(own: Tensor, teacher_weights: Mapping[str, Tensor], name: str, folder: Path) -> None:
+    if name not in teacher_weights:
+        raise _shape_problem(folder, "fewer layers than this model")
+    if teacher_weights[name].shape != own.shape:
+        shapes = (" × ".join(map(str, weight.shape)) for weight in (teacher_weights[name], own))
+        raise _shape_problem(folder, f"{next(shapes)} for {name} where this model has {next(shapes)}")
+    own.copy_(teacher_weights[name])
 
 
-def _unlike(folder: Path, how: str) -> Problem:
+def _shape_problem(folder: Path, difference: str) -> Problem:
     return Problem(
-        f"The transformer in {folder} has {how}: set width, ffn, heads, encoder_layers and decoder_layers "
+        f"The transformer in {folder} has {difference}: set model_dim, ffn_dim, heads, encoder_layers and decoder_layers "
         f"as it has them."
     )
 
 
-def _is_of_layers(name: str) -> bool:
-    return name.startswith(("encoder.layers.", "layers.", "cross."))
+def _is_layer_weight(name: str) -> bool:
+    return name.startswith(("encoder.layers.", "layers.", "key_value_projection."))
 
 
 def _weight(linear: nn.Module) -> Tensor:

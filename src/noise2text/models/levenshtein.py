@@ -19,63 +19,80 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from noise2text.core.random import key, uniform
+from noise2text.core.random import make_key, uniform
 from noise2text.data.layouts.canvas import Canvas
-from noise2text.diffusion.losses import Tally, smoothed
-from noise2text.models.baseline_config import LevenshteinSettings
-from noise2text.models.cmlm import hide
-from noise2text.models.levenshtein_edits import align, deleted, inserted, missing, move, to_insert
-from noise2text.nn.denoiser import Memory
-from noise2text.nn.draft_transformer import Editor
+from noise2text.diffusion.losses import TokenLoss, label_smoothed_nll
+from noise2text.models.baseline_config import LevenshteinGenerationConfig
+from noise2text.models.cmlm import sample_mask
+from noise2text.models.levenshtein_edits import (
+    align,
+    count_insertions,
+    find_missing,
+    positions_after_deletion,
+    positions_after_insertion,
+    scatter_tokens,
+)
+from noise2text.nn.denoiser import EncoderOutput
+from noise2text.nn.draft_transformer import DraftTransformer
 from noise2text.training.objective import Objective
 
-__all__ = ["EditDraws", "EditObjective", "Marks", "Page", "Policies", "Refiner", "bounded"]
+__all__ = [
+    "DraftBatch",
+    "EditDraws",
+    "EditPolicies",
+    "LevenshteinDecoder",
+    "LevenshteinObjective",
+    "SpecialTokens",
+    "add_boundary_tokens",
+]
 
 
 @dataclass(frozen=True)
-class Marks:
+class SpecialTokens:
     """The special tokens of a draft."""
 
     pad: int
-    begin: int
-    end: int
+    bos: int
+    eos: int
     placeholder: int
 
 
-class Policies(nn.Module):
+class EditPolicies(nn.Module):
     """The three heads of one editor; each reads the draft anew."""
 
-    def __init__(self, editor: Editor, *, width: int, most: int) -> None:
-        """`most` is the largest number of placeholders that a gap can get at once."""
+    def __init__(self, transformer: DraftTransformer, *, model_dim: int, max_placeholders: int) -> None:
+        """`max_placeholders` is the largest number of placeholders that a gap can get at once."""
         super().__init__()
-        self.editor, self.most = editor, most
-        self.deletes = nn.Linear(width, 2, bias=False)
-        self.opens = nn.Linear(2 * width, most + 1, bias=False)
-        for head in (self.deletes, self.opens):
+        self.transformer, self.max_placeholders = transformer, max_placeholders
+        self.deletion_head = nn.Linear(model_dim, 2, bias=False)
+        self.placeholder_head = nn.Linear(2 * model_dim, max_placeholders + 1, bias=False)
+        for head in (self.deletion_head, self.placeholder_head):
             nn.init.normal_(head.weight, std=0.02)
 
-    def deletions(self, tokens: Tensor, padding: Tensor, memory: Memory) -> Tensor:
+    def deletion_log_probs(self, tokens: Tensor, padding: Tensor, encoded: EncoderOutput) -> Tensor:
         """log p of keeping and of deleting each token, (B, L, 2)."""
-        return self.deletes(self.editor(tokens, padding, memory)).float().log_softmax(-1)
+        return self.deletion_head(self.transformer(tokens, padding, encoded)).float().log_softmax(-1)
 
-    def openings(self, tokens: Tensor, padding: Tensor, memory: Memory) -> Tensor:
+    def placeholder_log_probs(self, tokens: Tensor, padding: Tensor, encoded: EncoderOutput) -> Tensor:
         """log p of each number of placeholders in each gap, (B, L − 1, most + 1)."""
-        h = self.editor(tokens, padding, memory)
-        return self.opens(torch.cat([h[:, :-1], h[:, 1:]], -1)).float().log_softmax(-1)
+        h = self.transformer(tokens, padding, encoded)
+        return self.placeholder_head(torch.cat([h[:, :-1], h[:, 1:]], -1)).float().log_softmax(-1)
 
-    def words(
-        self, tokens: Tensor, padding: Tensor, memory: Memory, forbidden: Tensor | None = None
+    def token_log_probs(
+        self, tokens: Tensor, padding: Tensor, encoded: EncoderOutput, forbidden: Tensor | None = None
     ) -> Tensor:
         """log p of every token at every position, (B, L, V)."""
-        return self.editor.log_probabilities(self.editor(tokens, padding, memory), forbidden)
+        return self.transformer.log_probs(self.transformer(tokens, padding, encoded), forbidden)
 
 
-def bounded(canvas: Canvas, marks: Marks) -> Tensor:
+def add_boundary_tokens(canvas: Canvas, special_tokens: SpecialTokens) -> Tensor:
     """The target between its marks, (B, L + 2)."""
     n = canvas.scored.sum(1, keepdim=True)
-    inner = torch.where(canvas.scored, canvas.tokens, marks.pad)
-    row = nn.functional.pad(nn.functional.pad(inner, (1, 0), value=marks.begin), (0, 1), value=marks.pad)
-    return row.scatter(1, n + 1, marks.end)
+    inner = torch.where(canvas.scored, canvas.tokens, special_tokens.pad)
+    row = nn.functional.pad(
+        nn.functional.pad(inner, (1, 0), value=special_tokens.bos), (0, 1), value=special_tokens.pad
+    )
+    return row.scatter(1, n + 1, special_tokens.eos)
 
 
 @dataclass(frozen=True)
@@ -86,16 +103,22 @@ class EditDraws:
     quantiles: Tensor  # (B, L + 2)
 
 
-class EditObjective(Objective):
+class LevenshteinObjective(Objective):
     """Imitate the oracle in deleting, opening gaps and filling them; each a sum over the row's places."""
 
     def __init__(
-        self, policies: Policies, marks: Marks, *, forbidden: Tensor, smoothing: float, from_nothing: float
+        self,
+        policies: EditPolicies,
+        special_tokens: SpecialTokens,
+        *,
+        forbidden: Tensor,
+        label_smoothing: float,
+        empty_draft_rate: float,
     ) -> None:
         super().__init__({}, {"open": 1.0, "fill": 1.0, "delete": 1.0})
-        self.recordable = False  # the oracle counts on the host
-        self.policies, self.marks = policies, marks
-        self.smoothing, self.from_nothing = smoothing, from_nothing
+        self.graph_capturable = False  # the oracle counts on the host
+        self.policies, self.special_tokens = policies, special_tokens
+        self.label_smoothing, self.empty_draft_rate = label_smoothing, empty_draft_rate
         self.register_buffer("forbidden", forbidden, persistent=False)
 
     forbidden: Tensor
@@ -105,113 +128,133 @@ class EditObjective(Objective):
         return dict.fromkeys(self.weights, canvas.scored.sum())
 
     def draw(self, canvas: Canvas, keys: Tensor, step_key: Tensor) -> EditDraws:
-        nothing_left = uniform(key(keys, 2)) < self.from_nothing
+        nothing_left = uniform(make_key(keys, 2)) < self.empty_draft_rate
         # At times nothing is dropped: insertion has to learn to leave a finished text alone.
-        dropped = torch.where(nothing_left[:, None], canvas.scored, hide(canvas, keys, least=0))
-        places = torch.arange(canvas.tokens.shape[1] + 2, device=keys.device)
-        return EditDraws(nn.functional.pad(dropped, (1, 1)), uniform(key(keys[:, None], 3, places)))
+        dropped = torch.where(nothing_left[:, None], canvas.scored, sample_mask(canvas, keys, min_hidden=0))
+        positions = torch.arange(canvas.tokens.shape[1] + 2, device=keys.device)
+        return EditDraws(nn.functional.pad(dropped, (1, 1)), uniform(make_key(keys[:, None], 3, positions)))
 
-    def forward(self, canvas: Canvas, draws: EditDraws) -> dict[str, Tally]:
-        pad, policies = self.marks.pad, self.policies
-        memory = policies.editor.read(canvas.source)
-        reference = bounded(canvas, self.marks)
+    def forward(self, canvas: Canvas, draws: EditDraws) -> dict[str, TokenLoss]:
+        pad, policies = self.special_tokens.pad, self.policies
+        encoded = policies.transformer.encode(canvas.source)
+        reference = add_boundary_tokens(canvas, self.special_tokens)
         padding = reference == pad
-        draft = move(reference, deleted(reference, draws.dropped, pad=pad), torch.full_like(reference, pad))
-        kept = align(draft, reference, pad=pad)
-        lacking = to_insert(kept).clamp(max=policies.most)
-        opened = policies.openings(draft, draft == pad, memory)
-        gone = missing(kept, reference, pad=pad)
-        words = policies.words(torch.where(gone, self.marks.placeholder, reference), padding, memory)
-        own = torch.where(gone, self._sampled(words.detach(), draws.quantiles), reference)
-        wrong = align(own, reference, pad=pad) < 0
-        deletions = policies.deletions(own, padding, memory)
+        draft = scatter_tokens(
+            reference,
+            positions_after_deletion(reference, draws.dropped, pad=pad),
+            torch.full_like(reference, pad),
+        )
+        aligned = align(draft, reference, pad=pad)
+        insertion_counts = count_insertions(aligned).clamp(max=policies.max_placeholders)
+        opened = policies.placeholder_log_probs(draft, draft == pad, encoded)
+        is_missing = find_missing(aligned, reference, pad=pad)
+        token_log_probs = policies.token_log_probs(
+            torch.where(is_missing, self.special_tokens.placeholder, reference), padding, encoded
+        )
+        sampled_draft = torch.where(
+            is_missing, self._sample_tokens(token_log_probs.detach(), draws.quantiles), reference
+        )
+        to_delete = align(sampled_draft, reference, pad=pad) < 0
+        deletion_log_probs = policies.deletion_log_probs(sampled_draft, padding, encoded)
         inner = nn.functional.pad(canvas.scored, (1, 1))
         return {
-            "open": Tally(smoothed(opened, lacking, 0.0), draft[:, 1:] != pad),
-            "fill": Tally(smoothed(words, reference, self.smoothing), gone),
-            "delete": Tally(smoothed(deletions, wrong.long(), 0.0), inner),
+            "open": TokenLoss(label_smoothed_nll(opened, insertion_counts, 0.0), draft[:, 1:] != pad),
+            "fill": TokenLoss(
+                label_smoothed_nll(token_log_probs, reference, self.label_smoothing), is_missing
+            ),
+            "delete": TokenLoss(label_smoothed_nll(deletion_log_probs, to_delete.long(), 0.0), inner),
         }
 
-    def _sampled(self, log_probabilities: Tensor, quantiles: Tensor) -> Tensor:
+    def _sample_tokens(self, log_probs: Tensor, quantiles: Tensor) -> Tensor:
         """A token at each position, drawn by its quantile; never a special one."""
-        heights = log_probabilities.masked_fill(self.forbidden, -torch.inf).softmax(-1).cumsum(-1)
-        return (heights <= quantiles[..., None] * heights[..., -1:]).sum(-1)
+        cdf = log_probs.masked_fill(self.forbidden, -torch.inf).softmax(-1).cumsum(-1)
+        return (cdf <= quantiles[..., None] * cdf[..., -1:]).sum(-1)
 
 
 @dataclass(frozen=True)
-class Page:
+class DraftBatch:
     """Drafts between their marks, a row a sentence."""
 
     tokens: Tensor  # (B, L)
     scores: Tensor  # (B, L), log p of the tokens that were written
-    bound: Tensor  # (B, L), 1 for what every text begins with, 2 for what it ends with, 0 for what is written
+    given_part: (
+        Tensor  # (B, L), 1 for what every text begins with, 2 for what it ends with, 0 for what is written
+    )
 
-    def moved(self, places: Tensor, tokens: Tensor) -> Page:
+    def scatter_to(self, positions: Tensor, tokens: Tensor) -> DraftBatch:
         """The page with everything at its places on a board of these tokens."""
-        return Page(
-            move(self.tokens, places, tokens),
-            move(self.scores, places, torch.zeros_like(tokens)),
-            move(self.bound, places, torch.zeros_like(tokens)),
+        return DraftBatch(
+            scatter_tokens(self.tokens, positions, tokens),
+            scatter_tokens(self.scores, positions, torch.zeros_like(tokens)),
+            scatter_tokens(self.given_part, positions, torch.zeros_like(tokens)),
         )
 
 
 @dataclass(frozen=True)
-class Refiner:
+class LevenshteinDecoder:
     """The parts of a Levenshtein Transformer that decode."""
 
-    policies: Policies
-    marks: Marks
+    policies: EditPolicies
+    special_tokens: SpecialTokens
     forbidden: Tensor  # (V,), tokens that are never written
-    longest: int
+    max_length: int
 
-    def start(self, prefix: Sequence[int], suffix: Sequence[int], *, sentences: int) -> Page:
+    def start_drafts(self, prefix: Sequence[int], suffix: Sequence[int], *, sentences: int) -> DraftBatch:
         """Nothing but what is given, for each sentence."""
-        row = [self.marks.begin, *prefix, *suffix, self.marks.end]
-        bound = [1] * (1 + len(prefix)) + [2] * (1 + len(suffix))
+        row = [self.special_tokens.bos, *prefix, *suffix, self.special_tokens.eos]
+        given_part = [1] * (1 + len(prefix)) + [2] * (1 + len(suffix))
         tokens, bounds = (
-            torch.tensor([each] * sentences, device=self.forbidden.device) for each in (row, bound)
+            torch.tensor([each] * sentences, device=self.forbidden.device) for each in (row, given_part)
         )
-        return Page(tokens, torch.zeros_like(tokens, dtype=torch.float), bounds)
+        return DraftBatch(tokens, torch.zeros_like(tokens, dtype=torch.float), bounds)
 
-    def refine(self, page: Page, memory: Memory, how: LevenshteinSettings) -> Iterator[tuple[Page, Page]]:
+    def refine(
+        self, drafts: DraftBatch, encoded: EncoderOutput, generation_config: LevenshteinGenerationConfig
+    ) -> Iterator[tuple[DraftBatch, DraftBatch]]:
         """The page with its placeholders and filled, for each iteration until no row changes.
 
         A row that an iteration does not change is not changed by the next, so rows need not wait or leave.
         """
-        for number in range(how.iterations):
-            before = page.tokens
-            left = self.delete(page, memory) if number else page  # nothing is written yet
-            opened = self.open(left, memory, penalty=how.penalty)
-            page = self.fill(opened, memory)
-            yield opened, page
-            if torch.equal(before, page.tokens):
+        for number in range(generation_config.iterations):
+            before = drafts.tokens
+            left = self.delete_tokens(drafts, encoded) if number else drafts  # nothing is written yet
+            opened = self.insert_placeholders(left, encoded, penalty=generation_config.penalty)
+            drafts = self.fill_placeholders(opened, encoded)
+            yield opened, drafts
+            if torch.equal(before, drafts.tokens):
                 return
 
-    def delete(self, page: Page, memory: Memory) -> Page:
+    def delete_tokens(self, drafts: DraftBatch, encoded: EncoderOutput) -> DraftBatch:
         """The page without the tokens that the policy deletes; what is given stays."""
-        pad = self.marks.pad
-        doomed = self.policies.deletions(page.tokens, page.tokens == pad, memory).argmax(-1) == 1
-        places = deleted(page.tokens, doomed & (page.bound == 0), pad=pad)
-        return page.moved(places, torch.full_like(page.tokens, pad))
+        pad = self.special_tokens.pad
+        delete_mask = (
+            self.policies.deletion_log_probs(drafts.tokens, drafts.tokens == pad, encoded).argmax(-1) == 1
+        )
+        positions = positions_after_deletion(drafts.tokens, delete_mask & (drafts.given_part == 0), pad=pad)
+        return drafts.scatter_to(positions, torch.full_like(drafts.tokens, pad))
 
-    def open(self, page: Page, memory: Memory, *, penalty: float) -> Page:
+    def insert_placeholders(
+        self, drafts: DraftBatch, encoded: EncoderOutput, *, penalty: float
+    ) -> DraftBatch:
         """The page with placeholders, at most to the longest length, and none within what is given."""
-        tokens, pad = page.tokens, self.marks.pad
-        log_p = self.policies.openings(tokens, tokens == pad, memory)
+        tokens, pad = drafts.tokens, self.special_tokens.pad
+        log_p = self.policies.placeholder_log_probs(tokens, tokens == pad, encoded)
         counts = torch.cat([log_p[..., :1] - penalty, log_p[..., 1:]], -1).argmax(-1)
-        same = (page.bound[:, 1:] == page.bound[:, :-1]) & (page.bound[:, 1:] > 0)
+        same = (drafts.given_part[:, 1:] == drafts.given_part[:, :-1]) & (drafts.given_part[:, 1:] > 0)
         counts = counts.masked_fill(same | (tokens[:, 1:] == pad), 0)
-        room = (self.longest + 2 - (tokens != pad).sum(1, keepdim=True)).clamp(min=0)
+        room = (self.max_length + 2 - (tokens != pad).sum(1, keepdim=True)).clamp(min=0)
         total = counts.cumsum(1).minimum(room)
         counts = total.diff(dim=1, prepend=torch.zeros_like(room))
-        places, lengths = inserted(tokens, counts, pad=pad)
+        positions, lengths = positions_after_insertion(tokens, counts, pad=pad)
         inside = torch.arange(int(lengths.max()), device=tokens.device) < lengths[:, None]
-        return page.moved(places, torch.where(inside, self.marks.placeholder, pad))
+        return drafts.scatter_to(positions, torch.where(inside, self.special_tokens.placeholder, pad))
 
-    def fill(self, page: Page, memory: Memory) -> Page:
+    def fill_placeholders(self, drafts: DraftBatch, encoded: EncoderOutput) -> DraftBatch:
         """The page with the likeliest token for each placeholder."""
-        tokens = page.tokens
-        best = self.policies.words(tokens, tokens == self.marks.pad, memory, self.forbidden).max(-1)
-        empty = tokens == self.marks.placeholder
+        tokens = drafts.tokens
+        best = self.policies.token_log_probs(
+            tokens, tokens == self.special_tokens.pad, encoded, self.forbidden
+        ).max(-1)
+        empty = tokens == self.special_tokens.placeholder
         filled = torch.where(empty, best.indices, tokens)
-        return replace(page, tokens=filled, scores=torch.where(empty, best.values, page.scores))
+        return replace(drafts, tokens=filled, scores=torch.where(empty, best.values, drafts.scores))

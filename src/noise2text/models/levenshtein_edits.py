@@ -16,27 +16,34 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["align", "deleted", "inserted", "missing", "move", "to_insert"]
+__all__ = [
+    "align",
+    "count_insertions",
+    "find_missing",
+    "positions_after_deletion",
+    "positions_after_insertion",
+    "scatter_tokens",
+]
 
 
 def align(draft: Tensor, reference: Tensor, *, pad: int) -> Tensor:
     """Where in the reference (B, N) each token of the draft (B, M) is kept; −1 where it has to go."""
     reference = torch.where(reference == pad, -1, reference)  # padding matches nothing
-    longest = _common(draft, reference)  # (M + 1, B, N + 1)
-    places = torch.arange(reference.shape[1], device=draft.device)
+    longest = _common_subsequence_lengths(draft, reference)  # (M + 1, B, N + 1)
+    positions = torch.arange(reference.shape[1], device=draft.device)
     next_free = torch.zeros_like(draft[:, :1])  # (B, 1)
-    kept = []
+    aligned = []
     for i in range(draft.shape[1]):
-        match = (reference == draft[:, i, None]) & (places >= next_free)
+        match = (reference == draft[:, i, None]) & (positions >= next_free)
         first = match.int().argmax(1, keepdim=True)
         with_it = 1 + longest[i + 1].gather(1, first + 1)
         keep = match.any(1, keepdim=True) & (with_it == longest[i].gather(1, next_free))
-        kept.append(torch.where(keep, first, -1))
+        aligned.append(torch.where(keep, first, -1))
         next_free = torch.where(keep, first + 1, next_free)
-    return torch.cat(kept, 1)
+    return torch.cat(aligned, 1)
 
 
-def _common(draft: Tensor, reference: Tensor) -> Tensor:
+def _common_subsequence_lengths(draft: Tensor, reference: Tensor) -> Tensor:
     """S[i, j] for every i and j, (M + 1, B, N + 1)."""
     rows = [torch.zeros_like(torch.nn.functional.pad(reference, (0, 1)))]
     for i in reversed(range(draft.shape[1])):
@@ -47,35 +54,35 @@ def _common(draft: Tensor, reference: Tensor) -> Tensor:
     return torch.stack(rows[::-1])
 
 
-def missing(kept: Tensor, reference: Tensor, *, pad: int) -> Tensor:
+def find_missing(aligned: Tensor, reference: Tensor, *, pad: int) -> Tensor:
     """True at the tokens (B, N) of the reference that an aligned draft does not have."""
     width = reference.shape[1]
     had = torch.zeros_like(torch.nn.functional.pad(reference, (0, 1)), dtype=torch.bool)
-    had.scatter_(1, torch.where(kept < 0, width, kept), True)
+    had.scatter_(1, torch.where(aligned < 0, width, aligned), True)
     return ~had[:, :width] & (reference != pad)
 
 
-def to_insert(kept: Tensor) -> Tensor:
+def count_insertions(aligned: Tensor) -> Tensor:
     """How many tokens each gap (B, M − 1) lacks, in a draft whose tokens are all kept; 0 beside padding."""
-    return (kept[:, 1:] - kept[:, :-1] - 1) * (kept[:, 1:] >= 0)
+    return (aligned[:, 1:] - aligned[:, :-1] - 1) * (aligned[:, 1:] >= 0)
 
 
-def deleted(tokens: Tensor, doomed: Tensor, *, pad: int) -> Tensor:
+def positions_after_deletion(tokens: Tensor, delete_mask: Tensor, *, pad: int) -> Tensor:
     """Where each token (B, L) goes when the doomed ones leave; −1 for these and for padding."""
-    stays = ~doomed & (tokens != pad)
+    stays = ~delete_mask & (tokens != pad)
     return torch.where(stays, stays.cumsum(1) - 1, -1)
 
 
-def inserted(tokens: Tensor, counts: Tensor, *, pad: int) -> tuple[Tensor, Tensor]:
+def positions_after_insertion(tokens: Tensor, counts: Tensor, *, pad: int) -> tuple[Tensor, Tensor]:
     """Where each token (B, L) goes when gaps (B, L − 1) open, −1 for padding; and the new lengths."""
     before = torch.nn.functional.pad(counts.cumsum(1), (1, 0))
-    places = torch.arange(tokens.shape[1], device=tokens.device) + before
+    positions = torch.arange(tokens.shape[1], device=tokens.device) + before
     real = tokens != pad
-    return torch.where(real, places, -1), real.sum(1) + counts.sum(1)
+    return torch.where(real, positions, -1), real.sum(1) + counts.sum(1)
 
 
-def move(column: Tensor, places: Tensor, onto: Tensor) -> Tensor:
+def scatter_tokens(values: Tensor, positions: Tensor, onto: Tensor) -> Tensor:
     """The board `onto` (B, W) with what stands in the column (B, L) at its places; −1 is nowhere."""
     width = onto.shape[1]
-    board = torch.nn.functional.pad(onto.to(column.dtype), (0, 1))
-    return board.scatter(1, torch.where(places < 0, width, places), column)[:, :width]
+    board = torch.nn.functional.pad(onto.to(values.dtype), (0, 1))
+    return board.scatter(1, torch.where(positions < 0, width, positions), values)[:, :width]

@@ -12,19 +12,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from noise2text.data.ragged import Rows
+from noise2text.data.ragged import RaggedRows
 
-__all__ = ["Neighbours"]
+__all__ = ["NgramIndex"]
 
 ORDER = 4
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)
-_SHIFT = np.uint64(29)
+_HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_HASH_SHIFT = np.uint64(29)
 
 
-class Neighbours:
+class NgramIndex:
     """A searchable corpus of token rows."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: RaggedRows) -> None:
         grams, owners = _grams(rows)
         self.sizes = np.bincount(owners, minlength=len(rows))  # n-grams of each row
         order = np.lexsort((owners, grams))
@@ -36,33 +36,33 @@ class Neighbours:
         self._grams, starts = np.unique(grams[new], return_index=True)
         self._bounds = np.append(starts, len(self._owners))
 
-    def nearest(self, row: Sequence[int], count: int) -> tuple[np.ndarray, np.ndarray]:
+    def search(self, row: Sequence[int], count: int) -> tuple[np.ndarray, np.ndarray]:
         """The numbers of the nearest rows, nearest first, and their similarities; of equal ones the first."""
-        grams, times = np.unique(_grams(Rows.of([row]))[0], return_counts=True)
+        grams, times = np.unique(_grams(RaggedRows.from_lists([row]))[0], return_counts=True)
         found = np.minimum(np.searchsorted(self._grams, grams), len(self._grams) - 1)
         known = self._grams[found] == grams
         shared = np.zeros(len(self.sizes))
-        for place, limit in zip(found[known], times[known], strict=True):
-            listed = slice(self._bounds[place], self._bounds[place + 1])
+        for gram, limit in zip(found[known], times[known], strict=True):
+            listed = slice(self._bounds[gram], self._bounds[gram + 1])
             shared[self._owners[listed]] += np.minimum(self._counts[listed], limit)  # each row at most once
         similarity = 2 * shared / (times.sum() + self.sizes)
         chosen = np.argsort(-similarity, kind="stable")[:count]
         return chosen, similarity[chosen]
 
 
-def _grams(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+def _grams(rows: RaggedRows) -> tuple[np.ndarray, np.ndarray]:
     """A hash for each n-gram of each order, and the row that it is in."""
     tokens = rows.tokens.astype(np.uint64)
     owners = np.repeat(np.arange(len(rows)), rows.lengths)
     left = np.repeat(np.cumsum(rows.lengths), rows.lengths) - np.arange(
         len(tokens)
     )  # tokens to the row's end
-    hashes, found, whose = np.zeros(len(tokens), dtype=np.uint64), [], []
+    hashes, found, gram_owners = np.zeros(len(tokens), dtype=np.uint64), [], []
     for n in range(min(ORDER, len(tokens))):
         size = len(tokens) - n
-        mixed = (hashes[:size] ^ (tokens[n:] + np.uint64(1))) * _FACTOR
-        hashes = mixed ^ (mixed >> _SHIFT)
+        mixed = (hashes[:size] ^ (tokens[n:] + np.uint64(1))) * _HASH_MULTIPLIER
+        hashes = mixed ^ (mixed >> _HASH_SHIFT)
         inside = left[:size] > n
         found.append(hashes[inside])
-        whose.append(owners[:size][inside])
-    return np.concatenate(found), np.concatenate(whose)
+        gram_owners.append(owners[:size][inside])
+    return np.concatenate(found), np.concatenate(gram_owners)

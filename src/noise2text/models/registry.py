@@ -14,26 +14,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from noise2text.core.errors import Problem
-from noise2text.data.token_store import Prepared
+from noise2text.data.token_store import TokenStore
 from noise2text.data.tokenizer import Tokenizer
 
-__all__ = ["Fit", "Recipe", "find_recipe", "from_chance", "recipes", "register", "unchanged"]
+__all__ = ["Fit", "Recipe", "find_recipe", "keep_config", "keep_random_weights", "recipes", "register"]
 
-Fit = Callable[[Any, Tokenizer, Prepared], tuple[Any, Any]]
+Fit = Callable[[Any, Tokenizer, TokenStore], tuple[Any, Any]]
 """Takes settings, tokenizer and training pairs; gives settings that the corpus completed, and the system."""
 
 
-def from_chance(settings: Any, system: Any) -> None:
+def keep_random_weights(config: Any, model: Any) -> None:
     """Leave the initial weights to chance."""
 
 
-def unchanged(settings: Any, tokenizer: Tokenizer) -> Any:
+def keep_config(config: Any, tokenizer: Tokenizer) -> Any:
     """The settings as they are, where none depends on the vocabulary."""
-    return settings
+    return config
 
 
-def _no_steps(settings: Any, system: Any) -> Any:
-    raise Problem(f"{type(system).__name__} takes its corpus in at once and has no steps to train.")
+def _reject_training(config: Any, model: Any) -> Any:
+    raise Problem(f"{type(model).__name__} takes its corpus in at once and has no steps to train.")
 
 
 @dataclass(frozen=True)
@@ -43,18 +43,20 @@ class Recipe:
     name: str
     paper: str
     section: str
-    line: str
+    summary: str
     presets: Mapping[str, Any]
-    default: str  # the preset that stands for the paper
+    default_preset: str  # the preset that stands for the paper
     resolve: Callable[[Any, Tokenizer], Any]  # settings that depend on the vocabulary
     build: Callable[[Any, Tokenizer], Any]
-    objective: Callable[[Any, Any], Any] = _no_steps
-    start: Callable[[Any, Any], None] = from_chance  # where training starts from: settings, system
+    objective: Callable[[Any, Any], Any] = _reject_training
+    initialize: Callable[[Any, Any], None] = (
+        keep_random_weights  # where training starts from: settings, system
+    )
     fit: Fit | None = None  # for what learns at once instead of by steps on an objective
 
-    def settings(self, preset: str | None = None) -> Any:
+    def preset(self, preset: str | None = None) -> Any:
         """The settings of a preset, or of the paper."""
-        name = preset or self.default
+        name = preset or self.default_preset
         if name not in self.presets:
             raise Problem(f"{self.name} has no preset {name!r}; it has {', '.join(self.presets)}.")
         return self.presets[name]

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["folder_of", "shipped"]
+__all__ = ["find_model_folder", "list_shipped_models"]
 
 _MODELS = Path(__file__).parents[1] / "shipped_models"
 
 
-def shipped() -> list[str]:
+def list_shipped_models() -> list[str]:
     """The names of the models that come with the package."""
     return sorted(path.parent.name for path in _MODELS.glob("*/config.json"))
 
 
-def folder_of(model: str | Path) -> Path:
+def find_model_folder(model: str | Path) -> Path:
     """The folder of a model: the one of this path, or else the shipped one of this name."""
     path = Path(model)
-    return _MODELS / str(model) if str(model) in shipped() and not path.exists() else path
+    return _MODELS / str(model) if str(model) in list_shipped_models() and not path.exists() else path

@@ -17,42 +17,49 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from noise2text.core.config import option, require_heads, require_least, require_share
+from noise2text.core.config import option, require_at_least, require_divisible_heads, require_fraction
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.nn.pretrained import CausalModel, SequenceModel, keeps_past, library
-from noise2text.training.config import TrainingSettings
+from noise2text.nn.pretrained import (
+    DecoderOnlyModel,
+    EncoderDecoderModel,
+    import_transformers,
+    returns_kv_cache,
+)
+from noise2text.training.config import TrainingConfig
 
 __all__ = [
-    "CAUSAL",
-    "SEQUENCE",
-    "CausalSettings",
-    "Family",
-    "PretrainedSettings",
-    "SequenceSettings",
-    "keep_architecture",
-    "network",
-    "start_from_folder",
+    "CAUSAL_FAMILY",
+    "SEQ2SEQ_FAMILY",
+    "CausalConfig",
+    "PretrainedConfig",
+    "PretrainedFamily",
+    "Seq2SeqConfig",
+    "build_decoder",
+    "load_pretrained_weights",
+    "resolve_architecture",
 ]
 
 
 @dataclass(frozen=True)
-class PretrainedSettings(TrainingSettings):
+class PretrainedConfig(TrainingConfig):
     """Where the model comes from, and how it is fine-tuned; no paper here gives these numbers."""
 
     from_folder: str = option("", "the pre-trained model: config.json, tokenizer.json and safetensors")
-    scratch: bool = option(False, "start from chance in the shape below, without a folder")
+    from_scratch: bool = option(False, "start from chance in the shape below, without a folder")
     architecture: str = option("", "the library's configuration as JSON; training fills it in")
     tokenizer: str = option("folder", "folder (the model's own); from chance: bpe, characters or wordpiece")
-    width: int = option(768, "d_model, of a model from chance")
-    ffn: int = option(3072, "d_ffn, of a model from chance")
+    model_dim: int = option(768, "d_model, of a model from chance")
+    ffn_dim: int = option(3072, "d_ffn, of a model from chance")
     heads: int = option(12, "attention heads, of a model from chance")
     dropout: float = option(0.1, "dropout, of a model from chance; a folder has its own")
     label_smoothing: float = option(0.0, "share of the target's probability that is spread over all tokens")
     steps: int = option(20_000, "how many updates to train")
-    learning_rate: float = option(5e-5, "the peak of the learning rate")
+    lr: float = option(5e-5, "the peak of the learning rate")
     betas: tuple[float, float] = option((0.9, 0.999), "Adam's β")
-    decay: str = option("linear", "how the learning rate falls: inverse-sqrt, linear, cosine or constant")
+    lr_schedule: str = option(
+        "linear", "how the learning rate falls: inverse-sqrt, linear, cosine or constant"
+    )
     warmup: int = option(500, "steps over which the learning rate rises")
     validate_every: int = option(1_000, "steps between two validations")
     beam: int = option(5, "hypotheses of the beam search, as the model's default")
@@ -64,53 +71,53 @@ class PretrainedSettings(TrainingSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_heads(self)
-        require_least(self, 1, "ffn", "beam")
-        require_share(self, "dropout", "label_smoothing")
-        if self.scratch and self.from_folder:
+        require_divisible_heads(self)
+        require_at_least(self, 1, "ffn_dim", "beam")
+        require_fraction(self, "dropout", "label_smoothing")
+        if self.from_scratch and self.from_folder:
             raise Problem(
                 "A model starts from a folder or from chance: set from_folder or scratch, not both."
             )
 
 
 @dataclass(frozen=True)
-class CausalSettings(PretrainedSettings):
+class CausalConfig(PretrainedConfig):
     """GPT-2's base shape."""
 
     layers: int = option(12, "layers, of a model from chance")
 
 
 @dataclass(frozen=True)
-class SequenceSettings(PretrainedSettings):
+class Seq2SeqConfig(PretrainedConfig):
     """T5's base shape."""
 
     encoder_layers: int = option(12, "layers that read the source, of a model from chance")
     decoder_layers: int = option(12, "layers that write the target, of a model from chance")
-    learning_rate: float = option(1e-4, "the peak of the learning rate")
+    lr: float = option(1e-4, "the peak of the learning rate")
 
 
 @dataclass(frozen=True)
-class Family:
+class PretrainedFamily:
     """What differs between kinds of models: the library's class, a shape from chance, and the writer."""
 
     name: str
     loader: str  # the library's class that finds a model of this family
     shape: Callable[[Any, Tokenizer], Any]  # a configuration from the settings
-    writer: Callable[[Any, Tokenizer], CausalModel | SequenceModel]
+    network: Callable[[Any, Tokenizer], DecoderOnlyModel | EncoderDecoderModel]
     positions: Callable[[Any, Tokenizer], int]  # how many the longest pair needs
 
     @property
     def models(self) -> Any:
         """The library's class."""
-        return getattr(library(), self.loader)
+        return getattr(import_transformers(), self.loader)
 
 
-def _causal_shape(settings: CausalSettings, tokenizer: Tokenizer) -> Any:
-    return library().GPT2Config(
+def _causal_config(settings: CausalConfig, tokenizer: Tokenizer) -> Any:
+    return import_transformers().GPT2Config(
         vocab_size=len(tokenizer),
         n_positions=max(1024, _causal_positions(settings, tokenizer)),
-        n_embd=settings.width,
-        n_inner=settings.ffn,
+        n_embd=settings.model_dim,
+        n_inner=settings.ffn_dim,
         n_head=settings.heads,
         n_layer=settings.layers,
         resid_pdrop=settings.dropout,
@@ -122,20 +129,20 @@ def _causal_shape(settings: CausalSettings, tokenizer: Tokenizer) -> Any:
     )
 
 
-def _causal_writer(model: Any, tokenizer: Tokenizer) -> CausalModel:
-    return CausalModel(model, size=len(tokenizer))
+def _causal_writer(model: Any, tokenizer: Tokenizer) -> DecoderOnlyModel:
+    return DecoderOnlyModel(model, vocab_size=len(tokenizer))
 
 
-def _causal_positions(settings: CausalSettings, tokenizer: Tokenizer) -> int:
-    return sum(map(len, tokenizer.frame)) + settings.max_source + 1 + settings.max_target
+def _causal_positions(settings: CausalConfig, tokenizer: Tokenizer) -> int:
+    return sum(map(len, tokenizer.surrounding_tokens)) + settings.max_source + 1 + settings.max_target
 
 
-def _sequence_shape(settings: SequenceSettings, tokenizer: Tokenizer) -> Any:
-    return library().T5Config(
+def _sequence_config(settings: Seq2SeqConfig, tokenizer: Tokenizer) -> Any:
+    return import_transformers().T5Config(
         vocab_size=len(tokenizer),
-        d_model=settings.width,
-        d_kv=settings.width // settings.heads,
-        d_ff=settings.ffn,
+        d_model=settings.model_dim,
+        d_kv=settings.model_dim // settings.heads,
+        d_ff=settings.ffn_dim,
         num_heads=settings.heads,
         num_layers=settings.encoder_layers,
         num_decoder_layers=settings.decoder_layers,
@@ -146,56 +153,58 @@ def _sequence_shape(settings: SequenceSettings, tokenizer: Tokenizer) -> Any:
     )
 
 
-def _sequence_writer(model: Any, tokenizer: Tokenizer) -> SequenceModel:
+def _sequence_writer(model: Any, tokenizer: Tokenizer) -> EncoderDecoderModel:
     first = getattr(model.config, "decoder_start_token_id", None)
-    opening = () if first in (None, tokenizer.bos) else (first,)
-    return SequenceModel(model, size=len(tokenizer), opening=opening)
+    decoder_prefix = () if first in (None, tokenizer.bos) else (first,)
+    return EncoderDecoderModel(model, vocab_size=len(tokenizer), decoder_prefix=decoder_prefix)
 
 
-def _sequence_positions(settings: SequenceSettings, tokenizer: Tokenizer) -> int:
-    return max(sum(map(len, tokenizer.frame)) + settings.max_source, settings.max_target + 2)
+def _sequence_positions(settings: Seq2SeqConfig, tokenizer: Tokenizer) -> int:
+    return max(sum(map(len, tokenizer.surrounding_tokens)) + settings.max_source, settings.max_target + 2)
 
 
-CAUSAL = Family("causal model", "AutoModelForCausalLM", _causal_shape, _causal_writer, _causal_positions)
-SEQUENCE = Family(
-    "encoder-decoder", "AutoModelForSeq2SeqLM", _sequence_shape, _sequence_writer, _sequence_positions
+CAUSAL_FAMILY = PretrainedFamily(
+    "causal model", "AutoModelForCausalLM", _causal_config, _causal_writer, _causal_positions
+)
+SEQ2SEQ_FAMILY = PretrainedFamily(
+    "encoder-decoder", "AutoModelForSeq2SeqLM", _sequence_config, _sequence_writer, _sequence_positions
 )
 
 
-def network(family: Family, settings: PretrainedSettings, tokenizer: Tokenizer) -> Any:
+def build_decoder(family: PretrainedFamily, settings: PretrainedConfig, tokenizer: Tokenizer) -> Any:
     """The writer of the settings' architecture, its weights left to chance."""
-    config = _configuration(family, settings, tokenizer)
+    config = _find_config(family, settings, tokenizer)
     other = Problem(
         f"The {config.model_type} of {settings.from_folder} is no {family.name}; choose the other recipe "
         f"of pre-trained models."
     )
-    if family is CAUSAL and config.is_encoder_decoder:  # the library would take its decoder alone
+    if family is CAUSAL_FAMILY and config.is_encoder_decoder:  # the library would take its decoder alone
         raise other
     try:
         model = family.models.from_config(config, dtype=torch.float32)
     except ValueError as error:
         raise other from error
-    if family is CAUSAL and not keeps_past(model):
+    if family is CAUSAL_FAMILY and not returns_kv_cache(model):
         raise Problem(
             f"The {config.model_type} of {settings.from_folder} keeps no keys and values of what it has "
             f"read; use a causal model such as GPT-2."
         )
-    return family.writer(model, tokenizer)
+    return family.network(model, tokenizer)
 
 
-def _configuration(family: Family, settings: PretrainedSettings, tokenizer: Tokenizer) -> Any:
+def _find_config(family: PretrainedFamily, settings: PretrainedConfig, tokenizer: Tokenizer) -> Any:
     """The library's configuration: the one kept, the folder's, or the shape of the settings."""
     if settings.architecture:
-        config = _parsed(settings.architecture, where="The setting architecture")
+        config = _parse_config(settings.architecture, where="The setting architecture")
     elif settings.from_folder:
-        config = _folders(Path(settings.from_folder))
+        config = _read_folder_config(Path(settings.from_folder))
     else:
         config = family.shape(settings, tokenizer)
     _check(config, tokenizer, family.positions(settings, tokenizer))
     return config
 
 
-def _folders(folder: Path) -> Any:
+def _read_folder_config(folder: Path) -> Any:
     try:
         text = (folder / "config.json").read_text(encoding="utf-8")
     except OSError as error:
@@ -204,15 +213,15 @@ def _folders(folder: Path) -> Any:
         ) from error
     if not any(folder.glob("*.safetensors")):
         raise Problem(f"There are no weights in {folder}: they must be safetensors, which run no code.")
-    return _parsed(text, where=str(folder / "config.json"))
+    return _parse_config(text, where=str(folder / "config.json"))
 
 
-def _parsed(text: str, *, where: str) -> Any:
+def _parse_config(text: str, *, where: str) -> Any:
     try:
-        facts = json.loads(text)
+        fields = json.loads(text)
         for unwanted in ("auto_map", "_name_or_path", "transformers_version"):
-            facts.pop(unwanted, None)
-        return library().AutoConfig.for_model(**facts)
+            fields.pop(unwanted, None)
+        return import_transformers().AutoConfig.for_model(**fields)
     except (ValueError, TypeError, AttributeError) as error:
         reason = str(error).splitlines()[0][:100]
         raise Problem(f"{where} is no configuration that transformers knows: {reason}.") from error
@@ -239,28 +248,28 @@ def _check(config: Any, tokenizer: Tokenizer, needed: int) -> None:
         )
 
 
-def keep_architecture(family: Family) -> Callable[[Any, Tokenizer], Any]:
+def resolve_architecture(family: PretrainedFamily) -> Callable[[Any, Tokenizer], Any]:
     """What completes a run's settings by the library's configuration."""
 
-    def resolve(settings: PretrainedSettings, tokenizer: Tokenizer) -> PretrainedSettings:
-        if not (settings.scratch or settings.from_folder):
+    def resolve(settings: PretrainedConfig, tokenizer: Tokenizer) -> PretrainedConfig:
+        if not (settings.from_scratch or settings.from_folder):
             raise Problem(
                 "Name a pre-trained model's folder in the setting from_folder, or set scratch to true."
             )
-        config = _configuration(family, settings, tokenizer)
+        config = _find_config(family, settings, tokenizer)
         return dataclasses.replace(settings, architecture=config.to_json_string(use_diff=False))
 
     return resolve
 
 
-def start_from_folder(family: Family, settings: PretrainedSettings, writer: Any) -> None:
+def load_pretrained_weights(family: PretrainedFamily, settings: PretrainedConfig, network: Any) -> None:
     """Give the writer's network the weights of the folder, if there is one."""
     if not settings.from_folder:
         return
     try:
         model, report = family.models.from_pretrained(
             settings.from_folder,
-            config=writer.model.config,
+            config=network.model.config,
             local_files_only=True,
             use_safetensors=True,
             dtype=torch.float32,
@@ -272,4 +281,4 @@ def start_from_folder(family: Family, settings: PretrainedSettings, writer: Any)
     if report["missing_keys"]:
         name = sorted(report["missing_keys"])[0]
         raise Problem(f"The weights in {settings.from_folder} lack {name}; is the folder complete?")
-    writer.model.load_state_dict(model.state_dict())
+    network.model.load_state_dict(model.state_dict())

@@ -12,18 +12,18 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from noise2text.core.devices import has_triton
 
-__all__ = ["added", "attend", "only_generates", "split_heads", "visible"]
+__all__ = ["additive_mask", "attend", "is_gpu_inference", "padding_mask", "split_heads"]
 
-FEW = 64  # keys that one tile of our own kernel holds
+MAX_TILE_KEYS = 64  # keys that one tile of our own kernel holds
 
 
-def added(hidden: Tensor, like: Tensor) -> Tensor:
+def additive_mask(hidden: Tensor, like: Tensor) -> Tensor:
     """0 where something is seen and −∞ where it is hidden, in the type that attention computes in."""
     dtype = torch.get_autocast_dtype(like.device.type) if torch.is_autocast_enabled() else like.dtype
     return torch.zeros_like(hidden, dtype=dtype).masked_fill_(hidden, -torch.inf)
 
 
-def visible(padding: Tensor, like: Tensor, *, together: int = 1, queries: int = 1) -> Tensor:
+def padding_mask(padding: Tensor, like: Tensor, *, packed: int = 1, queries: int = 1) -> Tensor:
     """What attention is told (B, 1, 1, S), so that every query sees all but the padding.
 
     It is added to the scores, and made once for all layers: attention would make this of a mask each time.
@@ -31,14 +31,20 @@ def visible(padding: Tensor, like: Tensor, *, together: int = 1, queries: int = 
     sees another's. Our own kernel reads the padding itself, as bytes: torch's attention means by booleans
     what is seen (`attend`).
     """
-    if together == 1 and padding.shape[1] <= FEW and _halves(like) and only_generates(like) and has_triton():
+    if (
+        packed == 1
+        and padding.shape[1] <= MAX_TILE_KEYS
+        and is_half_precision(like)
+        and is_gpu_inference(like)
+        and has_triton()
+    ):
         return padding.view(torch.uint8)[:, None, None, :]
-    mask = added(padding, like)
-    if together == 1:
+    mask = additive_mask(padding, like)
+    if packed == 1:
         return mask[:, None, None, :]
-    apart = added(~torch.eye(together, dtype=torch.bool, device=like.device), like)
-    rows = mask.view(-1, 1, 1, together, padding.shape[1]) + apart[:, None, :, None]  # (R, p, 1, p, S)
-    return rows.expand(-1, -1, queries, -1, -1).reshape(len(rows), 1, together * queries, -1)
+    block_mask = additive_mask(~torch.eye(packed, dtype=torch.bool, device=like.device), like)
+    rows = mask.view(-1, 1, 1, packed, padding.shape[1]) + block_mask[:, None, :, None]  # (R, p, 1, p, S)
+    return rows.expand(-1, -1, queries, -1, -1).reshape(len(rows), 1, packed * queries, -1)
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -47,22 +53,22 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
 
 
 def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-    """What heads (B, heads, L, ·) take from the keys that a mask of `visible` lets through, as (B, L, W)."""
+    """What heads (B, heads, L, ·) take from the keys that a mask of `padding_mask` lets through, as (B, L, W)."""
     if mask is not None and mask.dtype == torch.uint8:
         dim = queries.shape[-1]
         if 16 <= dim <= 128 and dim.bit_count() == 1:
             from noise2text.acceleration import triton_generation as kernels
 
             return kernels.attend(queries, keys, values, mask)
-        mask = added(mask.bool(), queries)
+        mask = additive_mask(mask.bool(), queries)
     seen = scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
     return seen.transpose(1, 2).flatten(2)
 
 
-def only_generates(x: Tensor) -> bool:
+def is_gpu_inference(x: Tensor) -> bool:
     """Whether a GPU computes this, and nobody will ask for gradients."""
     return x.is_cuda and torch.is_inference_mode_enabled() and not torch.is_autocast_enabled()
 
 
-def _halves(x: Tensor) -> bool:
+def is_half_precision(x: Tensor) -> bool:
     return x.dtype in (torch.bfloat16, torch.float16)

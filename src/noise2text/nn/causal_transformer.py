@@ -5,7 +5,7 @@
 Positions start as the paper's sinusoids, as large as the embeddings, and are learned from there on.
 
 A step's keys and values go to their own place in the notebook and stay there: that hypothesis b goes on from
-hypothesis a is only a row of a mask (`seen`), which says whose keys of the past are b's. So the K hypotheses
+hypothesis a is only a row of a mask (`visible_keys`), which says whose keys of the past are b's. So the K hypotheses
 of a sentence are K queries over the same K·L keys, and a search that reorders them copies no keys.
 """
 
@@ -19,92 +19,99 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from noise2text.data.layouts.canvas import Source
-from noise2text.nn.attention import added, split_heads, visible
-from noise2text.nn.denoiser import Memory
-from noise2text.nn.embeddings import Scores, Space
-from noise2text.nn.encoder_decoder import Encoder, remember
-from noise2text.nn.incremental_decoder import Writer
-from noise2text.nn.layers import CrossAttention, DecoderLayer, SelfAttention, Stack
+from noise2text.nn.attention import additive_mask, padding_mask, split_heads
+from noise2text.nn.autoregressive import AutoregressiveNetwork
+from noise2text.nn.denoiser import EncoderOutput
+from noise2text.nn.embeddings import LazyLogits, TokenEmbedding
+from noise2text.nn.encoder_decoder import Encoder, split_keys_and_values
+from noise2text.nn.layers import CrossAttention, DecoderLayer, LayerStack, SelfAttention
 
-__all__ = ["CausalAttention", "Notebook", "Transformer", "sinusoids"]
+__all__ = ["CausalAttention", "KVCache", "Transformer", "sinusoidal_positions"]
 
 
 @dataclass(frozen=True)
-class Notebook:
+class KVCache:
     """The keys and values of the past, and whose they are."""
 
-    past: Tensor  # (layers, B, L, K, 2·W), keys then values
-    seen: Tensor  # (B, K, L, K): whether the first hypothesis has the second's key in its past
-    own: Tensor  # (1, K, 1, K): each hypothesis has its own
+    keys_and_values: Tensor  # (layers, B, L, K, 2·W), keys then values
+    visible_keys: Tensor  # (B, K, L, K): whether the first hypothesis has the second's key in its past
+    own_keys: Tensor  # (1, K, 1, K): each hypothesis has its own
 
 
 class CausalAttention(SelfAttention):
     """Self-attention that can also take one step at a time."""
 
-    def step(self, x: Tensor, past: Tensor, position: Tensor, seen: Tensor) -> Tensor:
+    def step(self, x: Tensor, keys_and_values: Tensor, position: Tensor, visible_keys: Tensor) -> Tensor:
         """One token (B, K, W) of each hypothesis looks at what is seen (B, 1, K, L·K) of the past."""
-        width, length = x.shape[-1], seen.shape[-1] // x.shape[1]
-        queries, fresh = self.project(x).split([width, 2 * width], dim=-1)
-        past.index_copy_(1, position, fresh.unsqueeze(1).to(past.dtype))
-        keys, values = past[:, :length].flatten(1, 2).split(width, dim=-1)  # (B, L·K, W)
-        answer = scaled_dot_product_attention(
+        model_dim, length = x.shape[-1], visible_keys.shape[-1] // x.shape[1]
+        queries, new_keys_and_values = self.qkv_projection(x).split([model_dim, 2 * model_dim], dim=-1)
+        keys_and_values.index_copy_(1, position, new_keys_and_values.unsqueeze(1).to(keys_and_values.dtype))
+        keys, values = keys_and_values[:, :length].flatten(1, 2).split(model_dim, dim=-1)  # (B, L·K, W)
+        attended = scaled_dot_product_attention(
             split_heads(queries, self.heads),
             split_heads(keys, self.heads),
             split_heads(values, self.heads),
-            attn_mask=seen,
+            attn_mask=visible_keys,
         )
-        return self.merge(answer.transpose(1, 2).flatten(2))
+        return self.output_projection(attended.transpose(1, 2).flatten(2))
 
 
 class CausalLayer(DecoderLayer):
     """A decoder's layer whose self-attention can take one step at a time."""
 
-    def __init__(self, width: int, ffn: int, heads: int, *, dropout: float) -> None:
-        super().__init__(width, ffn, heads, dropout=dropout)
-        self.attention: CausalAttention = CausalAttention(width, heads)
+    def __init__(self, model_dim: int, ffn_dim: int, heads: int, *, dropout: float) -> None:
+        super().__init__(model_dim, ffn_dim, heads, dropout=dropout)
+        self.self_attention: CausalAttention = CausalAttention(model_dim, heads)
 
     def step(
         self,
         x: Tensor,
-        past: Tensor,
+        keys_and_values: Tensor,
         position: Tensor,
-        seen: Tensor,
+        visible_keys: Tensor,
         keys: Tensor,
         values: Tensor,
         source_mask: Tensor,
     ) -> Tensor:
         """The same as `forward` for one token of each hypothesis; there is no dropout."""
-        x = self.attention_norm(x, self.attention.step(x, past, position, seen))
-        x = self.cross_norm(x, self.cross(x, keys, values, source_mask))
-        return self.feed_norm(x, self.feed(x))
+        x = self.self_attention_norm(x, self.self_attention.step(x, keys_and_values, position, visible_keys))
+        x = self.cross_attention_norm(x, self.cross_attention(x, keys, values, source_mask))
+        return self.feed_forward_norm(x, self.feed_forward(x))
 
 
-class PlainEncoder(Encoder):
+class UnprojectedEncoder(Encoder):
     """The encoder without a projection: its embeddings are as wide as its states."""
 
     def __init__(
-        self, space: Space, *, ffn: int, heads: int, layers: int, dropout: float, positions: int
+        self,
+        embedding: TokenEmbedding,
+        *,
+        ffn_dim: int,
+        heads: int,
+        layers: int,
+        dropout: float,
+        positions: int,
     ) -> None:
         super().__init__(
-            space,
-            width=space.dim,
-            ffn=ffn,
+            embedding,
+            model_dim=embedding.dim,
+            ffn_dim=ffn_dim,
             heads=heads,
             layers=layers,
             dropout=dropout,
             positions=positions,
         )
-        self.project = nn.Identity()
+        self.input_projection = nn.Identity()
 
 
-class Transformer(Writer):
+class Transformer(AutoregressiveNetwork):
     """An encoder-decoder that writes from left to right."""
 
     def __init__(
         self,
-        space: Space,
+        embedding: TokenEmbedding,
         *,
-        ffn: int,
+        ffn_dim: int,
         heads: int,
         encoder_layers: int,
         decoder_layers: int,
@@ -113,24 +120,26 @@ class Transformer(Writer):
         target_positions: int,
     ) -> None:
         super().__init__()
-        self.space, self.heads, width = space, heads, space.dim
-        self.encoder = PlainEncoder(
-            space,
-            ffn=ffn,
+        self.embedding, self.heads, model_dim = embedding, heads, embedding.dim
+        self.encoder = UnprojectedEncoder(
+            embedding,
+            ffn_dim=ffn_dim,
             heads=heads,
             layers=encoder_layers,
             dropout=dropout,
             positions=source_positions,
         )
         # One Linear makes the cross-attention keys and values of all layers, once a sentence.
-        self.cross = nn.Linear(width, 2 * decoder_layers * width)
-        self.positions = nn.Embedding(target_positions, width)
+        self.key_value_projection = nn.Linear(model_dim, 2 * decoder_layers * model_dim)
+        self.position_embedding = nn.Embedding(target_positions, model_dim)
         self.dropout = nn.Dropout(dropout)
-        self.layers = Stack(CausalLayer(width, ffn, heads, dropout=dropout) for _ in range(decoder_layers))
-        self._start()
+        self.layers = LayerStack(
+            CausalLayer(model_dim, ffn_dim, heads, dropout=dropout) for _ in range(decoder_layers)
+        )
+        self._init_weights()
 
     @torch.no_grad()
-    def _start(self) -> None:
+    def _init_weights(self) -> None:
         """Glorot and Bengio's initial weights, smaller by √layers wherever a layer's answer is made.
 
         What a layer adds is then little beside what it is added to, and the norms leave a gradient about as
@@ -138,78 +147,88 @@ class Transformer(Writer):
         one matrix, as in torch and fairseq.
         """
         layers = len(self.layers)
-        answer, look = layers**-0.5, 0.5**0.5
+        output_gain, query_key_gain = layers**-0.5, 0.5**0.5
         for part in self.modules():
             if isinstance(part, nn.Linear):
                 nn.init.zeros_(part.bias)
-                nn.init.xavier_uniform_(part.weight, gain=answer)
+                nn.init.xavier_uniform_(part.weight, gain=output_gain)
         for part in self.modules():
             if isinstance(part, SelfAttention):
-                _squares(part.project, [look, look, answer])
+                _init_blocks(part.qkv_projection, [query_key_gain, query_key_gain, output_gain])
             if isinstance(part, CrossAttention):
-                _squares(part.project, [look])
-        _squares(self.cross, [look] * layers + [answer] * layers)
-        for positions in (self.encoder.positions, self.positions):
-            positions.weight.copy_(sinusoids(positions.num_embeddings, self.space.dim))
+                _init_blocks(part.query_projection, [query_key_gain])
+        _init_blocks(self.key_value_projection, [query_key_gain] * layers + [output_gain] * layers)
+        for positions in (self.encoder.position_embedding, self.position_embedding):
+            positions.weight.copy_(sinusoidal_positions(positions.num_embeddings, self.embedding.dim))
 
-    def read(self, source: Source) -> Memory:
+    def encode(self, source: Source) -> EncoderOutput:
         states = self.encoder(source)
         shape = {"layers": len(self.layers), "heads": self.heads}
-        together = self.layers.together(source.padding)
-        return remember(states, source.padding, self.cross(states), together=together, **shape)
+        packed = self.layers.packed(source.padding)
+        return split_keys_and_values(
+            states, source.padding, self.key_value_projection(states), packed=packed, **shape
+        )
 
-    def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
-        return self.scores(tokens, memory).logits()
+    def forward(self, tokens: Tensor, encoded: EncoderOutput) -> Tensor:
+        return self.lazy_logits(tokens, encoded).logits()
 
-    def scores(self, tokens: Tensor, memory: Memory) -> Scores:
+    def lazy_logits(self, tokens: Tensor, encoded: EncoderOutput) -> LazyLogits:
         length = tokens.shape[1]
-        x = self.dropout(self.space.embed(tokens) + self.positions.weight[:length])
-        places = torch.arange(self.layers.together(tokens) * length, device=tokens.device)
-        past = (places[:, None] >= places) & (places[:, None] // length == places // length)
-        mask = added(~past, x)
-        source_mask = visible(memory.padding, x, together=memory.together, queries=length)
-        for layer, keys, values in zip(self.layers, memory.keys, memory.values, strict=True):
+        x = self.dropout(self.embedding.embed(tokens) + self.position_embedding.weight[:length])
+        position_indices = torch.arange(self.layers.packed(tokens) * length, device=tokens.device)
+        keys_and_values = (position_indices[:, None] >= position_indices) & (
+            position_indices[:, None] // length == position_indices // length
+        )
+        mask = additive_mask(~keys_and_values, x)
+        source_mask = padding_mask(encoded.padding, x, packed=encoded.sources_per_row, queries=length)
+        for layer, keys, values in zip(self.layers, encoded.keys, encoded.values, strict=True):
             x = layer(x, mask, keys, values, source_mask)
-        return self.space.scores(x)
+        return self.embedding.lazy_logits(x)
 
-    def begin(self, memory: Memory, hypotheses: int, *, length: int) -> Notebook:
-        sentences, device = len(memory.padding), memory.padding.device
-        shape = (len(self.layers), sentences, length, hypotheses, 2 * self.space.dim)
-        own = torch.eye(hypotheses, dtype=torch.bool, device=device)
-        return Notebook(
-            past=torch.zeros(shape, dtype=memory.keys.dtype, device=device),
-            seen=torch.zeros(sentences, hypotheses, length, hypotheses, dtype=torch.bool, device=device),
-            own=own[None, :, None],
+    def empty_cache(self, encoded: EncoderOutput, hypotheses: int, *, length: int) -> KVCache:
+        sentences, device = len(encoded.padding), encoded.padding.device
+        shape = (len(self.layers), sentences, length, hypotheses, 2 * self.embedding.dim)
+        own_keys = torch.eye(hypotheses, dtype=torch.bool, device=device)
+        return KVCache(
+            keys_and_values=torch.zeros(shape, dtype=encoded.keys.dtype, device=device),
+            visible_keys=torch.zeros(
+                sentences, hypotheses, length, hypotheses, dtype=torch.bool, device=device
+            ),
+            own_keys=own_keys[None, :, None],
         )
 
     def step(
-        self, tokens: Tensor, position: Tensor, notebook: Notebook, memory: Memory, *, visible: int
+        self, tokens: Tensor, position: Tensor, cache: KVCache, encoded: EncoderOutput, *, cache_length: int
     ) -> Tensor:
-        seen, own = notebook.seen, notebook.own
-        seen.index_copy_(2, position, own.expand(len(seen), -1, -1, -1))
+        visible_keys, own_keys = cache.visible_keys, cache.own_keys
+        visible_keys.index_copy_(2, position, own_keys.expand(len(visible_keys), -1, -1, -1))
         # Added to the scores, the masks are converted once a step instead of once a layer.
-        mask = added(~seen[:, :, :visible].flatten(2).unsqueeze(1), notebook.past)  # (B, 1, K, L·K)
-        source_mask = added(memory.padding[:, None, None, :], memory.keys)
-        x = self.space.embed(tokens) + self.positions.weight.index_select(0, position)  # (B, K, W)
-        for layer, past, keys, values in zip(
-            self.layers, notebook.past, memory.keys, memory.values, strict=True
+        mask = additive_mask(
+            ~visible_keys[:, :, :cache_length].flatten(2).unsqueeze(1), cache.keys_and_values
+        )  # (B, 1, K, L·K)
+        source_mask = additive_mask(encoded.padding[:, None, None, :], encoded.keys)
+        x = self.embedding.embed(tokens) + self.position_embedding.weight.index_select(
+            0, position
+        )  # (B, K, W)
+        for layer, keys_and_values, keys, values in zip(
+            self.layers, cache.keys_and_values, encoded.keys, encoded.values, strict=True
         ):
-            x = layer.step(x, past, position, mask, keys, values, source_mask)  # type: ignore[operator]
-        return self.space.logits(x)
+            x = layer.step(x, keys_and_values, position, mask, keys, values, source_mask)  # type: ignore[operator]
+        return self.embedding.logits(x)
 
-    def reorder(self, notebook: Notebook, parents: Tensor) -> None:
-        index = parents[:, :, None, None].expand_as(notebook.seen)
-        notebook.seen.copy_(notebook.seen.gather(1, index))
+    def reorder(self, cache: KVCache, parents: Tensor) -> None:
+        index = parents[:, :, None, None].expand_as(cache.visible_keys)
+        cache.visible_keys.copy_(cache.visible_keys.gather(1, index))
 
 
-def _squares(linear: nn.Linear, gains: Sequence[float]) -> None:
+def _init_blocks(linear: nn.Linear, gains: Sequence[float]) -> None:
     """Start each square of a layer that stands for several with its own gain."""
-    for square, gain in zip(linear.weight.chunk(len(gains)), gains, strict=True):
-        nn.init.xavier_uniform_(square, gain=gain)
+    for block, gain in zip(linear.weight.chunk(len(gains)), gains, strict=True):
+        nn.init.xavier_uniform_(block, gain=gain)
 
 
-def sinusoids(length: int, width: int) -> Tensor:
+def sinusoidal_positions(length: int, model_dim: int) -> Tensor:
     """The positions (length, width) of the paper's section 3.5, all sines before all cosines."""
-    frequencies = 10_000 ** (-torch.arange(0, width, 2) / width)
+    frequencies = 10_000 ** (-torch.arange(0, model_dim, 2) / model_dim)
     angles = torch.arange(length)[:, None] * frequencies
     return torch.cat([angles.sin(), angles.cos()], dim=-1)

@@ -11,49 +11,56 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from noise2text.nn.attention import visible
-from noise2text.nn.layers import EncoderLayer, TimeEmbedding, start
+from noise2text.nn.attention import padding_mask
+from noise2text.nn.layers import EncoderLayer, TimeEmbedding, init_weights
 
 __all__ = ["Classifier"]
 
 
 class Classifier(nn.Module):
-    """Tells the class of a text from its noisy embeddings; `room` is how many positions it reads."""
+    """Tells the class of a text from its noisy embeddings; `max_positions` is how many positions it reads."""
 
     def __init__(
         self,
         dim: int,
-        classes: int,
+        num_classes: int,
         *,
-        room: int,
-        width: int,
-        ffn: int,
+        max_positions: int,
+        model_dim: int,
+        ffn_dim: int,
         heads: int,
         layers: int,
         dropout: float,
     ) -> None:
         super().__init__()
-        self.room = room
-        self.project = nn.Linear(dim, width)
-        self.positions = nn.Embedding(room, width)
-        self.time = TimeEmbedding(width)
-        self.norm = nn.LayerNorm(width)
+        self.max_positions = max_positions
+        self.input_projection = nn.Linear(dim, model_dim)
+        self.position_embedding = nn.Embedding(max_positions, model_dim)
+        self.time_embedding = TimeEmbedding(model_dim)
+        self.norm = nn.LayerNorm(model_dim)
         self.dropout = nn.Dropout(dropout)
         self.layers = nn.ModuleList(
-            EncoderLayer(width, ffn, heads, dropout=dropout, activation=nn.GELU) for _ in range(layers)
+            EncoderLayer(model_dim, ffn_dim, heads, dropout=dropout, activation=nn.GELU)
+            for _ in range(layers)
         )
-        self.classes = nn.Linear(width, classes)
-        self.apply(start)
+        self.output_projection = nn.Linear(model_dim, num_classes)
+        self.apply(init_weights)
 
-    def forward(self, z: Tensor, clock: Tensor, where: Tensor) -> Tensor:
+    def forward(self, z: Tensor, timestep: Tensor, text_mask: Tensor) -> Tensor:
         """Scores of every class (B, K); `where` (B, L) is the text on the canvas z (B, L, D)."""
-        order = where.int().argsort(dim=1, descending=True, stable=True)[:, : self.room]  # the text first
-        seen = where.gather(1, order)  # (B, N)
+        order = text_mask.int().argsort(dim=1, descending=True, stable=True)[
+            :, : self.max_positions
+        ]  # the text first
+        is_text = text_mask.gather(1, order)  # (B, N)
         z = z.gather(1, order[..., None].expand(-1, -1, z.shape[-1]))
-        clock = clock.expand(where.shape).gather(1, order)
-        x = self.project(z) + self.positions.weight[: z.shape[1]] + self.time(clock)
-        x, mask = self.dropout(self.norm(x)), visible(~seen, x)
+        timestep = timestep.expand(text_mask.shape).gather(1, order)
+        x = (
+            self.input_projection(z)
+            + self.position_embedding.weight[: z.shape[1]]
+            + self.time_embedding(timestep)
+        )
+        x, mask = self.dropout(self.norm(x)), padding_mask(~is_text, x)
         for layer in self.layers:
             x = layer(x, mask)
-        pooled = torch.where(seen[..., None], x, 0).sum(1) / seen.sum(1, keepdim=True)
-        return self.classes(pooled)
+        pooled = torch.where(is_text[..., None], x, 0).sum(1) / is_text.sum(1, keepdim=True)
+        return self.output_projection(pooled)

@@ -12,28 +12,32 @@ import torch
 from torch import Tensor
 
 from noise2text.data.layouts.canvas import Canvas
-from noise2text.nn.denoiser import Held
-from noise2text.nn.embeddings import Space
+from noise2text.nn.denoiser import Constraint
+from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.joint_transformer import JointTransformer
 
-__all__ = ["DecoupledTransformer"]
+__all__ = ["SeparateSourceTransformer"]
 
 
-class DecoupledTransformer(JointTransformer):
+class SeparateSourceTransformer(JointTransformer):
     """A joint transformer that is given sources by embeddings of their own, which are not trained."""
 
-    def __init__(self, space: Space, **shape: Any) -> None:
-        super().__init__(space, **shape)
-        self.foreign = Space(len(space.table), space.dim, scale=space.scale)
-        self.foreign.table.requires_grad_(False)
+    def __init__(self, embedding: TokenEmbedding, **shape: Any) -> None:
+        super().__init__(embedding, **shape)
+        self.source_embedding = TokenEmbedding(len(embedding.weight), embedding.dim, scale=embedding.scale)
+        self.source_embedding.weight.requires_grad_(False)
 
-    def hold(self, canvas: Canvas) -> Held:
-        held = super().hold(canvas)
-        own = self.foreign.embed(canvas.tokens)
-        return Held(torch.where(_sources(canvas)[..., None], own, held.given), held.frozen, held.padding)
+    def constrain(self, canvas: Canvas) -> Constraint:
+        constraint = super().constrain(canvas)
+        own = self.source_embedding.embed(canvas.tokens)
+        return Constraint(
+            torch.where(_source_positions(canvas)[..., None], own, constraint.given),
+            constraint.frozen,
+            constraint.padding,
+        )
 
 
-def _sources(canvas: Canvas) -> Tensor:
+def _source_positions(canvas: Canvas) -> Tensor:
     """Where begin, source and separator stand, (B, L); given words of the target are not among them."""
     ends = (~canvas.source.padding).sum(1) + 1
     ends = ends.repeat_interleave(len(canvas.tokens) // len(ends))

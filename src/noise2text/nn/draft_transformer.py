@@ -11,24 +11,24 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from noise2text.data.layouts.canvas import Source
-from noise2text.nn.attention import visible
-from noise2text.nn.denoiser import Memory
-from noise2text.nn.embeddings import Space
-from noise2text.nn.encoder_decoder import Encoder, remember
-from noise2text.nn.layers import DecoderLayer, start
+from noise2text.nn.attention import padding_mask
+from noise2text.nn.denoiser import EncoderOutput
+from noise2text.nn.embeddings import TokenEmbedding
+from noise2text.nn.encoder_decoder import Encoder, split_keys_and_values
+from noise2text.nn.layers import DecoderLayer, init_weights
 
-__all__ = ["Editor"]
+__all__ = ["DraftTransformer"]
 
 
-class Editor(nn.Module):
+class DraftTransformer(nn.Module):
     """States for every position of a draft, given the source."""
 
     def __init__(
         self,
-        space: Space,
+        embedding: TokenEmbedding,
         *,
-        width: int,
-        ffn: int,
+        model_dim: int,
+        ffn_dim: int,
         heads: int,
         encoder_layers: int,
         decoder_layers: int,
@@ -37,36 +37,38 @@ class Editor(nn.Module):
         target_positions: int,
     ) -> None:
         super().__init__()
-        self.space, self.heads = space, heads
-        shape = {"width": width, "ffn": ffn, "heads": heads, "dropout": dropout}
-        self.encoder = Encoder(space, layers=encoder_layers, positions=source_positions, **shape)  # type: ignore[arg-type]
-        self.cross = nn.Linear(width, 2 * decoder_layers * width)
-        self.project = nn.Linear(space.dim, width, bias=False)
-        self.positions = nn.Embedding(target_positions, width)
-        self.norm = nn.LayerNorm(width)
+        self.embedding, self.heads = embedding, heads
+        shape = {"model_dim": model_dim, "ffn_dim": ffn_dim, "heads": heads, "dropout": dropout}
+        self.encoder = Encoder(embedding, layers=encoder_layers, positions=source_positions, **shape)  # type: ignore[arg-type]
+        self.key_value_projection = nn.Linear(model_dim, 2 * decoder_layers * model_dim)
+        self.input_projection = nn.Linear(embedding.dim, model_dim, bias=False)
+        self.position_embedding = nn.Embedding(target_positions, model_dim)
+        self.norm = nn.LayerNorm(model_dim)
         self.dropout = nn.Dropout(dropout)
         self.layers = nn.ModuleList(
-            DecoderLayer(width, ffn, heads, dropout=dropout) for _ in range(decoder_layers)
+            DecoderLayer(model_dim, ffn_dim, heads, dropout=dropout) for _ in range(decoder_layers)
         )
-        self.out = nn.Linear(width, space.dim, bias=False)
-        self.apply(start)
+        self.output_projection = nn.Linear(model_dim, embedding.dim, bias=False)
+        self.apply(init_weights)
 
-    def read(self, source: Source) -> Memory:
+    def encode(self, source: Source) -> EncoderOutput:
         """What the passes over the draft need of the sources."""
         states = self.encoder(source)
-        both = self.cross(states)
-        return remember(states, source.padding, both, layers=len(self.layers), heads=self.heads)
+        keys_and_values = self.key_value_projection(states)
+        return split_keys_and_values(
+            states, source.padding, keys_and_values, layers=len(self.layers), heads=self.heads
+        )
 
-    def forward(self, tokens: Tensor, padding: Tensor, memory: Memory) -> Tensor:
+    def forward(self, tokens: Tensor, padding: Tensor, encoded: EncoderOutput) -> Tensor:
         """The states (B, L, W) of a draft (B, L); the drafts of a sentence share its memory."""
-        places = self.positions.weight[: tokens.shape[1]]
-        x = self.dropout(self.norm(self.project(self.space.embed(tokens)) + places))
-        mask, source_mask = visible(padding, x), visible(memory.padding, x)
-        for layer, keys, values in zip(self.layers, memory.keys, memory.values, strict=True):
+        position_vectors = self.position_embedding.weight[: tokens.shape[1]]
+        x = self.dropout(self.norm(self.input_projection(self.embedding.embed(tokens)) + position_vectors))
+        mask, source_mask = padding_mask(padding, x), padding_mask(encoded.padding, x)
+        for layer, keys, values in zip(self.layers, encoded.keys, encoded.values, strict=True):
             x = layer(x, mask, keys, values, source_mask)
         return x
 
-    def log_probabilities(self, states: Tensor, forbidden: Tensor | None = None) -> Tensor:
+    def log_probs(self, states: Tensor, forbidden: Tensor | None = None) -> Tensor:
         """log p of every token at every position (B, L, V), in float32; the forbidden have none."""
-        logits = self.space.logits(self.out(states)).float()
+        logits = self.embedding.logits(self.output_projection(states)).float()
         return (logits if forbidden is None else logits.masked_fill(forbidden, float("-inf"))).log_softmax(-1)

@@ -3,7 +3,7 @@
 E is learned with the model and tied to the rounding. Difformer has s = √d and no bias; Diffusion-LM and its
 heirs have s = 1 and a bias. E starts at N(0, 1/s²), so that z₀ starts with unit variance (σ_e = 1).
 
-Scores are kept as the product that they are (`Product`): training multiplies by a table that is padded to a
+Scores are kept as the product that they are (`ProjectedLogits`): training multiplies by a table that is padded to a
 round number of rows, which a GPU multiplies by several times faster.
 """
 
@@ -18,15 +18,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 
-from noise2text.core.devices import tensor_cores
+from noise2text.core.devices import allow_tf32
 
-__all__ = ["Known", "Multiply", "Product", "Scores", "Space"]
+__all__ = ["ComputedLogits", "LazyLogits", "LinearFunction", "ProjectedLogits", "TokenEmbedding"]
 
-Multiply = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+LinearFunction = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 """A linear layer: x · weightᵀ + bias."""
 
 
-class Scores(Protocol):
+class LazyLogits(Protocol):
     """The unnormalised log-probability of every token at every position."""
 
     @property
@@ -36,12 +36,12 @@ class Scores(Protocol):
     def logits(self) -> Tensor:
         """All of them, (…, V)."""
 
-    def aligned(self, multiple: int, multiply: Multiply) -> Tensor:
+    def padded_logits(self, multiple: int, multiply: LinearFunction) -> Tensor:
         """The same, (…, V′ ≥ V), and if V′ can be chosen then a multiple; what is above V means nothing."""
 
 
 @dataclass(frozen=True)
-class Known:
+class ComputedLogits:
     """Scores that were computed before."""
 
     values: Tensor  # (…, V)
@@ -53,12 +53,12 @@ class Known:
     def logits(self) -> Tensor:
         return self.values
 
-    def aligned(self, multiple: int, multiply: Multiply) -> Tensor:
+    def padded_logits(self, multiple: int, multiply: LinearFunction) -> Tensor:
         return self.values
 
 
 @dataclass(frozen=True)
-class Product:
+class ProjectedLogits:
     """Scores that are states · weightᵀ + bias."""
 
     states: Tensor  # (…, d)
@@ -72,45 +72,45 @@ class Product:
     def logits(self) -> Tensor:
         return linear(self.states.to(self.weight.dtype), self.weight, self.bias)
 
-    def aligned(self, multiple: int, multiply: Multiply) -> Tensor:
-        lacking = -self.vocabulary % multiple
-        bias = None if self.bias is None else pad(self.bias, (0, lacking))
-        return multiply(self.states.to(self.weight.dtype), pad(self.weight, (0, 0, 0, lacking)), bias)
+    def padded_logits(self, multiple: int, multiply: LinearFunction) -> Tensor:
+        missing = -self.vocabulary % multiple
+        bias = None if self.bias is None else pad(self.bias, (0, missing))
+        return multiply(self.states.to(self.weight.dtype), pad(self.weight, (0, 0, 0, missing)), bias)
 
 
-class Space(nn.Module):
+class TokenEmbedding(nn.Module):
     """A learned table of token embeddings."""
 
     def __init__(self, vocab: int, dim: int, *, scale: float | None = None, bias: bool = False) -> None:
         super().__init__()
         self.scale = math.sqrt(dim) if scale is None else scale
-        self.table = nn.Parameter(torch.randn(vocab, dim) / self.scale)
+        self.weight = nn.Parameter(torch.randn(vocab, dim) / self.scale)
         self.bias = nn.Parameter(torch.zeros(vocab)) if bias else None
 
     @property
     def dim(self) -> int:
         """The dimension d of an embedding."""
-        return self.table.shape[1]
+        return self.weight.shape[1]
 
     @property
-    def embeddings(self) -> Tensor:
+    def vectors(self) -> Tensor:
         """The place of every token in z₀'s space, (V, d)."""
-        return self.table * self.scale
+        return self.weight * self.scale
 
     def embed(self, tokens: Tensor) -> Tensor:
         """z₀ of the tokens, one dimension more."""
-        return nn.functional.embedding(tokens, self.table) * self.scale
+        return nn.functional.embedding(tokens, self.weight) * self.scale
 
-    def scores(self, x: Tensor) -> Scores:
+    def lazy_logits(self, x: Tensor) -> LazyLogits:
         """What every token scores at every position."""
-        return Product(x, self.table, self.bias)
+        return ProjectedLogits(x, self.weight, self.bias)
 
     def logits(self, x: Tensor) -> Tensor:
         """The scores as a tensor, (…, V)."""
-        return self.scores(x).logits()
+        return self.lazy_logits(x).logits()
 
     def nearest(self, x: Tensor) -> Tensor:
         """The token whose embedding is closest to x."""
-        table = self.embeddings.float()
-        with tensor_cores(self.table):
+        table = self.vectors.float()
+        with allow_tf32(self.weight):
             return linear(x.float(), table, -table.square().sum(1) / 2).argmax(-1)

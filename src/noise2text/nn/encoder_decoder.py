@@ -11,52 +11,62 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.data.layouts.canvas import Source
-from noise2text.nn.attention import split_heads, visible
-from noise2text.nn.denoiser import Denoiser, Estimate, Held, Level, Memory
-from noise2text.nn.embeddings import Space
+from noise2text.nn.attention import padding_mask, split_heads
+from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
+from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.layers import (
     AddNorm,
     DecoderLayer,
     EncoderLayer,
     FeedForward,
-    Stack,
+    LayerStack,
     TimeEmbedding,
-    start,
+    init_weights,
 )
 
-__all__ = ["Encoder", "EncoderDecoder", "remember"]
+__all__ = ["Encoder", "EncoderDecoder", "split_keys_and_values"]
 
 
-def remember(
-    states: Tensor, padding: Tensor, both: Tensor, *, layers: int, heads: int, together: int = 1
-) -> Memory:
+def split_keys_and_values(
+    states: Tensor, padding: Tensor, keys_and_values: Tensor, *, layers: int, heads: int, packed: int = 1
+) -> EncoderOutput:
     """The memory of encoded sources, given every layer's keys and values side by side (B, S, 2·layers·W).
 
     So many sources can share a row of keys and values, if the mask keeps them apart (`attention.visible`).
     """
-    rows = both.reshape(len(both) // together, -1, both.shape[2])
+    rows = keys_and_values.reshape(len(keys_and_values) // packed, -1, keys_and_values.shape[2])
     split = split_heads(rows, 2 * layers * heads)  # (B, 2·layers·heads, S, ·)
     keys, values = split.unflatten(1, (2, layers, heads)).permute(1, 2, 0, 3, 4, 5)
-    return Memory(states, padding, keys, values)
+    return EncoderOutput(states, padding, keys, values)
 
 
 class Encoder(nn.Module):
     """The source's tokens as states."""
 
     def __init__(
-        self, space: Space, *, width: int, ffn: int, heads: int, layers: int, dropout: float, positions: int
+        self,
+        embedding: TokenEmbedding,
+        *,
+        model_dim: int,
+        ffn_dim: int,
+        heads: int,
+        layers: int,
+        dropout: float,
+        positions: int,
     ) -> None:
         super().__init__()
-        self.space = space
-        self.project: nn.Module = nn.Linear(space.dim, width, bias=False)
-        self.positions = nn.Embedding(positions, width)
-        self.layers = Stack(EncoderLayer(width, ffn, heads, dropout=dropout) for _ in range(layers))
+        self.embedding = embedding
+        self.input_projection: nn.Module = nn.Linear(embedding.dim, model_dim, bias=False)
+        self.position_embedding = nn.Embedding(positions, model_dim)
+        self.layers = LayerStack(
+            EncoderLayer(model_dim, ffn_dim, heads, dropout=dropout) for _ in range(layers)
+        )
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, source: Source) -> Tensor:
         """The states (B, S, W)."""
-        places = self.positions.weight[: source.tokens.shape[1]]
-        x = self.dropout(self.project(self.space.embed(source.tokens)) + places)
+        position_vectors = self.position_embedding.weight[: source.tokens.shape[1]]
+        x = self.dropout(self.input_projection(self.embedding.embed(source.tokens)) + position_vectors)
         mask = self.layers.mask(source.padding, x)
         for layer in self.layers:
             x = layer(x, mask)
@@ -68,10 +78,10 @@ class EncoderDecoder(Denoiser):
 
     def __init__(
         self,
-        space: Space,
+        embedding: TokenEmbedding,
         *,
-        width: int,
-        ffn: int,
+        model_dim: int,
+        ffn_dim: int,
         heads: int,
         encoder_layers: int,
         decoder_layers: int,
@@ -80,39 +90,54 @@ class EncoderDecoder(Denoiser):
         target_positions: int,
     ) -> None:
         super().__init__()
-        self.space, self.heads = space, heads
-        shape = {"width": width, "ffn": ffn, "heads": heads, "dropout": dropout}
-        self.encoder = Encoder(space, layers=encoder_layers, positions=source_positions, **shape)  # type: ignore[arg-type]
+        self.embedding, self.heads = embedding, heads
+        shape = {"model_dim": model_dim, "ffn_dim": ffn_dim, "heads": heads, "dropout": dropout}
+        self.encoder = Encoder(embedding, layers=encoder_layers, positions=source_positions, **shape)  # type: ignore[arg-type]
         # One Linear makes the cross-attention keys and values of all layers, once a sentence.
-        self.cross = nn.Linear(width, 2 * decoder_layers * width)
-        self.project = nn.Linear(space.dim, width, bias=False)
-        self.combine = FeedForward(2 * width, width, width, dropout=dropout)
-        self.time = TimeEmbedding(width)
-        self.positions = nn.Embedding(target_positions, width)
-        self.norm = AddNorm(width, dropout=0.0)
+        self.key_value_projection = nn.Linear(model_dim, 2 * decoder_layers * model_dim)
+        self.input_projection = nn.Linear(embedding.dim, model_dim, bias=False)
+        self.combine = FeedForward(2 * model_dim, model_dim, model_dim, dropout=dropout)
+        self.time_embedding = TimeEmbedding(model_dim)
+        self.position_embedding = nn.Embedding(target_positions, model_dim)
+        self.norm = AddNorm(model_dim, dropout=0.0)
         self.dropout = nn.Dropout(dropout)
-        self.layers = Stack(DecoderLayer(width, ffn, heads, dropout=dropout) for _ in range(decoder_layers))
-        self.out: nn.Module = nn.Linear(width, space.dim, bias=False)
-        self.apply(start)
+        self.layers = LayerStack(
+            DecoderLayer(model_dim, ffn_dim, heads, dropout=dropout) for _ in range(decoder_layers)
+        )
+        self.output_projection: nn.Module = nn.Linear(model_dim, embedding.dim, bias=False)
+        self.apply(init_weights)
 
-    def read(self, source: Source) -> Memory:
+    def encode(self, source: Source) -> EncoderOutput:
         states = self.encoder(source)
         shape = {"layers": len(self.layers), "heads": self.heads}
-        together = self.layers.together(source.padding)
-        return remember(states, source.padding, self.cross(states), together=together, **shape)
+        packed = self.layers.packed(source.padding)
+        return split_keys_and_values(
+            states, source.padding, self.key_value_projection(states), packed=packed, **shape
+        )
 
-    def timer(self) -> nn.Module:
-        return self.time
+    def time_embedder(self) -> nn.Module:
+        return self.time_embedding
 
-    def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
-        z = held.hold(z)
-        guess = torch.zeros_like(z) if guess is None else guess
-        both = self.project(torch.stack([z, guess], dim=2).to(self.positions.weight.dtype))  # (B, L, 2, W)
-        places = self.positions.weight[: z.shape[1]]
-        ticks = self.time(level.clock) if level.ticks is None else level.ticks
-        x = self.dropout(self.norm(self.combine(both.flatten(2)), ticks + places))
-        mask = self.layers.mask(held.padding, x)
-        source_mask = visible(memory.padding, x, together=memory.together, queries=x.shape[1])
-        for layer, keys, values in zip(self.layers, memory.keys, memory.values, strict=True):
+    def forward(
+        self,
+        z: Tensor,
+        level: NoiseLevel,
+        encoded: EncoderOutput,
+        constraint: Constraint,
+        self_condition: Tensor | None,
+    ) -> Estimate:
+        z = constraint.apply(z)
+        self_condition = torch.zeros_like(z) if self_condition is None else self_condition
+        projected = self.input_projection(
+            torch.stack([z, self_condition], dim=2).to(self.position_embedding.weight.dtype)
+        )  # (B, L, 2, W)
+        position_vectors = self.position_embedding.weight[: z.shape[1]]
+        time_embedding = (
+            self.time_embedding(level.timestep) if level.time_embedding is None else level.time_embedding
+        )
+        x = self.dropout(self.norm(self.combine(projected.flatten(2)), time_embedding + position_vectors))
+        mask = self.layers.mask(constraint.padding, x)
+        source_mask = padding_mask(encoded.padding, x, packed=encoded.sources_per_row, queries=x.shape[1])
+        for layer, keys, values in zip(self.layers, encoded.keys, encoded.values, strict=True):
             x = layer(x, mask, keys, values, source_mask)
-        return Estimate(self.out(x).float(), x)
+        return Estimate(self.output_projection(x).float(), x)

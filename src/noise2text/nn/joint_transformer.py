@@ -11,9 +11,9 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from noise2text.data.layouts.canvas import Source
-from noise2text.nn.denoiser import Denoiser, Estimate, Held, Level, Memory
-from noise2text.nn.embeddings import Space
-from noise2text.nn.layers import AddNorm, EncoderLayer, Stack, TimeEmbedding, start
+from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
+from noise2text.nn.embeddings import TokenEmbedding
+from noise2text.nn.layers import AddNorm, EncoderLayer, LayerStack, TimeEmbedding, init_weights
 
 __all__ = ["JointTransformer"]
 
@@ -23,10 +23,10 @@ class JointTransformer(Denoiser):
 
     def __init__(
         self,
-        space: Space,
+        embedding: TokenEmbedding,
         *,
-        width: int,
-        ffn: int,
+        model_dim: int,
+        ffn_dim: int,
         heads: int,
         layers: int,
         dropout: float,
@@ -35,37 +35,47 @@ class JointTransformer(Denoiser):
     ) -> None:
         """`full`: nothing on its canvases is ever padding, whatever their masks say."""
         super().__init__()
-        self.space = space
-        self.up = _bent(space.dim, width, width)
-        self.positions = nn.Embedding(positions, width)
-        self.time = TimeEmbedding(width)
-        self.norm = AddNorm(width, dropout=0.0)
+        self.embedding = embedding
+        self.input_projection = _tanh_mlp(embedding.dim, model_dim, model_dim)
+        self.position_embedding = nn.Embedding(positions, model_dim)
+        self.time_embedding = TimeEmbedding(model_dim)
+        self.norm = AddNorm(model_dim, dropout=0.0)
         self.dropout = nn.Dropout(dropout)
-        self.layers = Stack(
-            EncoderLayer(width, ffn, heads, dropout=dropout, activation=nn.GELU) for _ in range(layers)
+        self.layers = LayerStack(
+            EncoderLayer(model_dim, ffn_dim, heads, dropout=dropout, activation=nn.GELU)
+            for _ in range(layers)
         )
         self.layers.full = full
-        self.down: nn.Module = _bent(width, width, space.dim)
-        self.apply(start)
+        self.output_projection: nn.Module = _tanh_mlp(model_dim, model_dim, embedding.dim)
+        self.apply(init_weights)
 
-    def read(self, source: Source) -> Memory:
+    def encode(self, source: Source) -> EncoderOutput:
         """Nothing but where the sources end."""
-        nothing = self.positions.weight.new_empty(len(source.tokens), 0)
-        return Memory(nothing, source.padding, nothing, nothing)
+        nothing = self.position_embedding.weight.new_empty(len(source.tokens), 0)
+        return EncoderOutput(nothing, source.padding, nothing, nothing)
 
-    def timer(self) -> nn.Module:
-        return self.time
+    def time_embedder(self) -> nn.Module:
+        return self.time_embedding
 
-    def forward(self, z: Tensor, level: Level, memory: Memory, held: Held, guess: Tensor | None) -> Estimate:
-        z = held.hold(z).to(self.positions.weight.dtype)
-        places = self.positions.weight[: z.shape[1]]
-        ticks = self.time(level.clock) if level.ticks is None else level.ticks
-        x = self.dropout(self.norm(self.up(z), ticks + places))
-        mask = self.layers.mask(held.padding, x)
+    def forward(
+        self,
+        z: Tensor,
+        level: NoiseLevel,
+        encoded: EncoderOutput,
+        constraint: Constraint,
+        self_condition: Tensor | None,
+    ) -> Estimate:
+        z = constraint.apply(z).to(self.position_embedding.weight.dtype)
+        position_vectors = self.position_embedding.weight[: z.shape[1]]
+        time_embedding = (
+            self.time_embedding(level.timestep) if level.time_embedding is None else level.time_embedding
+        )
+        x = self.dropout(self.norm(self.input_projection(z), time_embedding + position_vectors))
+        mask = self.layers.mask(constraint.padding, x)
         for layer in self.layers:
             x = layer(x, mask)
-        return Estimate(self.down(x).float(), x)
+        return Estimate(self.output_projection(x).float(), x)
 
 
-def _bent(into: int, hidden: int, out: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(into, hidden), nn.Tanh(), nn.Linear(hidden, out))
+def _tanh_mlp(in_dim: int, hidden: int, out: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(in_dim, hidden), nn.Tanh(), nn.Linear(hidden, out))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 
 from noise2text.core.devices import has_triton
-from noise2text.nn.attention import attend, only_generates, split_heads, visible
+from noise2text.nn.attention import attend, is_gpu_inference, padding_mask, split_heads
 
 __all__ = [
     "AddNorm",
@@ -19,59 +19,67 @@ __all__ = [
     "DecoderLayer",
     "EncoderLayer",
     "FeedForward",
+    "LayerStack",
     "SelfAttention",
-    "Stack",
     "TimeEmbedding",
-    "residual",
-    "start",
+    "add_and_norm",
+    "init_weights",
 ]
 
 
 class AddNorm(nn.LayerNorm):
     """LayerNorm(x + dropout(y + shift)): how every part of a layer ends; y may be the same for all rows.
 
-    The shift is the bias of the product that y is, where that was left to its norm (`residual`).
+    The shift is the bias of the product that y is, where that was left to its norm (`add_and_norm`).
     """
 
-    def __init__(self, width: int, dropout: float) -> None:
-        super().__init__(width)
-        self.rate = dropout
+    def __init__(self, model_dim: int, dropout: float) -> None:
+        super().__init__(model_dim)
+        self.dropout_rate = dropout
         self.fused = False  # whether training compiles it (`training/passes.py`)
 
-    def forward(self, x: Tensor, y: Tensor, shift: Tensor | None = None) -> Tensor:  # type: ignore[override]
-        alike = x.dtype == y.dtype == self.weight.dtype and x.shape[1:] == y.shape[1:]
-        if only_generates(x) and alike and shift is None and has_triton():
+    def forward(self, x: Tensor, y: Tensor, input_bias: Tensor | None = None) -> Tensor:  # type: ignore[override]
+        same_dtype_and_shape = x.dtype == y.dtype == self.weight.dtype and x.shape[1:] == y.shape[1:]
+        if is_gpu_inference(x) and same_dtype_and_shape and input_bias is None and has_triton():
             from noise2text.acceleration.triton_generation import add_norm
 
             return add_norm(x, y, self.weight, self.bias, self.eps)
         if self.fused and self.training and torch.is_autocast_enabled(x.device.type):
             from noise2text.acceleration.fused import add_norm as fused
 
-            return fused(x, y, self.weight, self.bias, eps=self.eps, rate=self.rate, shift=shift)
-        y = y if shift is None else y + shift
-        return super().forward(x + dropout(y, self.rate, self.training))
+            return fused(
+                x,
+                y,
+                self.weight,
+                self.bias,
+                eps=self.eps,
+                dropout_rate=self.dropout_rate,
+                input_bias=input_bias,
+            )
+        y = y if input_bias is None else y + input_bias
+        return super().forward(x + dropout(y, self.dropout_rate, self.training))
 
 
-def multiplied(linear: nn.Module, x: Tensor, *, fused: bool, biased: bool = True) -> Tensor:
-    """What a linear layer makes of x; without its bias, where that was `postponed`."""
+def apply_linear(linear: nn.Module, x: Tensor, *, fused: bool, add_bias: bool = True) -> Tensor:
+    """What a linear layer makes of x; without its bias, where that was `deferred_bias`."""
     if fused and linear.training and isinstance(linear, nn.Linear):
-        from noise2text.acceleration.fused import linear as fast
+        from noise2text.acceleration.fused import linear as fused_linear
 
-        return fast(x, linear.weight, linear.bias if biased else None)
-    assert biased
+        return fused_linear(x, linear.weight, linear.bias if add_bias else None)
+    assert add_bias
     out: Tensor = linear(x)
     return out
 
 
-def residual(norm: AddNorm, x: Tensor, part: Part, *given: Any) -> Tensor:
+def add_and_norm(norm: AddNorm, x: Tensor, sublayer: SubLayer, *inputs: Any) -> Tensor:
     """LayerNorm(x + dropout(part(x, …))); in fused training the norm adds the part's last bias."""
-    if norm.fused and part.fused and norm.training and not part._forward_hooks:
-        from noise2text.acceleration.fused import WIDEST_NORM, postponed
+    if norm.fused and sublayer.fused and norm.training and not sublayer._forward_hooks:
+        from noise2text.acceleration.fused import MAX_NORM_WIDTH, deferred_bias
 
-        shift = postponed(part.last, x) if x.shape[-1] <= WIDEST_NORM else None
-        if shift is not None:
-            return cast(Tensor, norm(x, part(x, *given, biased=False), shift))
-    return cast(Tensor, norm(x, part(x, *given)))
+        input_bias = deferred_bias(sublayer.output_linear, x) if x.shape[-1] <= MAX_NORM_WIDTH else None
+        if input_bias is not None:
+            return cast(Tensor, norm(x, sublayer(x, *inputs, add_bias=False), input_bias))
+    return cast(Tensor, norm(x, sublayer(x, *inputs)))
 
 
 class SelfAttention(nn.Module):
@@ -79,32 +87,32 @@ class SelfAttention(nn.Module):
 
     fused = False  # whether training takes the products of `networks/fused.py`
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, model_dim: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.project = nn.Linear(width, 3 * width)
-        self.merge = nn.Linear(width, width)
+        self.qkv_projection = nn.Linear(model_dim, 3 * model_dim)
+        self.output_projection = nn.Linear(model_dim, model_dim)
 
     @property
-    def last(self) -> nn.Module:
-        return self.merge
+    def output_linear(self) -> nn.Module:
+        return self.output_projection
 
-    def forward(self, x: Tensor, mask: Tensor | None, *, biased: bool = True) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None, *, add_bias: bool = True) -> Tensor:
         """What each position takes from all that are visible; without a mask, all are."""
-        together = 1 if mask is None else max(1, mask.shape[-2] // x.shape[1])
-        parts = (part.reshape(x.shape[0] // together, -1, x.shape[2]) for part in self._thirds(x))
+        packed = 1 if mask is None else max(1, mask.shape[-2] // x.shape[1])
+        parts = (part.reshape(x.shape[0] // packed, -1, x.shape[2]) for part in self._project_qkv(x))
         queries, keys, values = (split_heads(part, self.heads) for part in parts)
         seen = attend(queries, keys, values, mask).reshape(x.shape)
-        return multiplied(self.merge, seen, fused=self.fused, biased=biased)
+        return apply_linear(self.output_projection, seen, fused=self.fused, add_bias=add_bias)
 
-    def _thirds(self, x: Tensor) -> tuple[Tensor, ...]:
+    def _project_qkv(self, x: Tensor) -> tuple[Tensor, ...]:
         """Queries, keys and values, heads side by side."""
-        project = self.project
-        if self.fused and project.training and isinstance(project, nn.Linear):
-            from noise2text.acceleration.fused import thirds
+        qkv_projection = self.qkv_projection
+        if self.fused and qkv_projection.training and isinstance(qkv_projection, nn.Linear):
+            from noise2text.acceleration.fused import linear_qkv
 
-            return thirds(x, project.weight, project.bias)
-        projected: Tensor = project(x)
+            return linear_qkv(x, qkv_projection.weight, qkv_projection.bias)
+        projected: Tensor = qkv_projection(x)
         return projected.chunk(3, dim=-1)
 
 
@@ -113,26 +121,26 @@ class CrossAttention(nn.Module):
 
     fused = False
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, model_dim: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.project = nn.Linear(width, width)
-        self.merge = nn.Linear(width, width)
+        self.query_projection = nn.Linear(model_dim, model_dim)
+        self.output_projection = nn.Linear(model_dim, model_dim)
 
     @property
-    def last(self) -> nn.Module:
-        return self.merge
+    def output_linear(self) -> nn.Module:
+        return self.output_projection
 
     def forward(
-        self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor, *, biased: bool = True
+        self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor, *, add_bias: bool = True
     ) -> Tensor:
         sentences = keys.shape[0]
         # The candidates of a sentence share its keys: they are folded into the query's length, and so are
         # sentences that lie side by side.
-        projected = multiplied(self.project, x, fused=self.fused)
+        projected = apply_linear(self.query_projection, x, fused=self.fused)
         queries = projected.reshape(sentences, -1, x.shape[-1])  # (S, C·L, W)
         seen = attend(split_heads(queries, self.heads), keys, values, mask).reshape(x.shape)
-        return multiplied(self.merge, seen, fused=self.fused, biased=biased)
+        return apply_linear(self.output_projection, seen, fused=self.fused, add_bias=add_bias)
 
 
 class FeedForward(nn.Sequential):
@@ -142,44 +150,44 @@ class FeedForward(nn.Sequential):
 
     def __init__(
         self,
-        into: int,
+        in_dim: int,
         hidden: int,
         out: int,
         *,
         dropout: float = 0.0,
         activation: Callable[[], nn.Module] = nn.ReLU,
     ) -> None:
-        super().__init__(nn.Linear(into, hidden), activation(), nn.Dropout(dropout), nn.Linear(hidden, out))
+        super().__init__(nn.Linear(in_dim, hidden), activation(), nn.Dropout(dropout), nn.Linear(hidden, out))
 
     @property
-    def last(self) -> nn.Module:
+    def output_linear(self) -> nn.Module:
         return self[-1]
 
-    def forward(self, x: Tensor, *, biased: bool = True) -> Tensor:
-        first, activation, drop, last = self
-        hooked = first._forward_hooks  # a hook wants the layer to be called
+    def forward(self, x: Tensor, *, add_bias: bool = True) -> Tensor:
+        first, activation, dropout_layer, output_linear = self
+        has_hooks = first._forward_hooks  # a hook wants the layer to be called
         if (
-            only_generates(x)
+            is_gpu_inference(x)
             and isinstance(activation, nn.ReLU)
             and isinstance(first, nn.Linear)
-            and not hooked
+            and not has_hooks
         ):
             # The activation is applied where the product is made, instead of reading all of it again.
             hidden = torch._addmm_activation(first.bias, x.flatten(0, -2), first.weight.t())
-            out: Tensor = last(hidden.unflatten(0, x.shape[:-1]))
+            out: Tensor = output_linear(hidden.unflatten(0, x.shape[:-1]))
             return out
         if self.fused and self.training:
-            from noise2text.acceleration.fused import activated, is_fused, postponed
+            from noise2text.acceleration.fused import bias_activation, deferred_bias, has_kernel
 
-            shift = postponed(first, x) if is_fused(activation) else None
-            product = multiplied(first, x, fused=True, biased=shift is None)
-            hidden = activated(activation, product, shift)
+            input_bias = deferred_bias(first, x) if has_kernel(activation) else None
+            product = apply_linear(first, x, fused=True, add_bias=input_bias is None)
+            hidden = bias_activation(activation, product, input_bias)
         else:
             hidden = activation(first(x))
-        return multiplied(last, drop(hidden), fused=self.fused, biased=biased)
+        return apply_linear(output_linear, dropout_layer(hidden), fused=self.fused, add_bias=add_bias)
 
 
-Part = SelfAttention | CrossAttention | FeedForward
+SubLayer = SelfAttention | CrossAttention | FeedForward
 
 
 class EncoderLayer(nn.Module):
@@ -187,82 +195,94 @@ class EncoderLayer(nn.Module):
 
     def __init__(
         self,
-        width: int,
-        ffn: int,
+        model_dim: int,
+        ffn_dim: int,
         heads: int,
         *,
         dropout: float,
         activation: Callable[[], nn.Module] = nn.ReLU,
     ) -> None:
         super().__init__()
-        self.attention, self.attention_norm = SelfAttention(width, heads), AddNorm(width, dropout)
-        self.feed = FeedForward(width, ffn, width, activation=activation)
-        self.feed_norm = AddNorm(width, dropout)
+        self.self_attention, self.self_attention_norm = (
+            SelfAttention(model_dim, heads),
+            AddNorm(model_dim, dropout),
+        )
+        self.feed_forward = FeedForward(model_dim, ffn_dim, model_dim, activation=activation)
+        self.feed_forward_norm = AddNorm(model_dim, dropout)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        x = residual(self.attention_norm, x, self.attention, mask)
-        return residual(self.feed_norm, x, self.feed)
+        x = add_and_norm(self.self_attention_norm, x, self.self_attention, mask)
+        return add_and_norm(self.feed_forward_norm, x, self.feed_forward)
 
 
 class DecoderLayer(nn.Module):
     """Self-attention, attention to the source, then a feed-forward network."""
 
-    def __init__(self, width: int, ffn: int, heads: int, *, dropout: float) -> None:
+    def __init__(self, model_dim: int, ffn_dim: int, heads: int, *, dropout: float) -> None:
         super().__init__()
-        self.attention, self.attention_norm = SelfAttention(width, heads), AddNorm(width, dropout)
-        self.cross, self.cross_norm = CrossAttention(width, heads), AddNorm(width, dropout)
-        self.feed, self.feed_norm = FeedForward(width, ffn, width), AddNorm(width, dropout)
+        self.self_attention, self.self_attention_norm = (
+            SelfAttention(model_dim, heads),
+            AddNorm(model_dim, dropout),
+        )
+        self.cross_attention, self.cross_attention_norm = (
+            CrossAttention(model_dim, heads),
+            AddNorm(model_dim, dropout),
+        )
+        self.feed_forward, self.feed_forward_norm = (
+            FeedForward(model_dim, ffn_dim, model_dim),
+            AddNorm(model_dim, dropout),
+        )
 
     def forward(
         self, x: Tensor, mask: Tensor | None, keys: Tensor, values: Tensor, source_mask: Tensor
     ) -> Tensor:
-        x = residual(self.attention_norm, x, self.attention, mask)
-        x = residual(self.cross_norm, x, self.cross, keys, values, source_mask)
-        return residual(self.feed_norm, x, self.feed)
+        x = add_and_norm(self.self_attention_norm, x, self.self_attention, mask)
+        x = add_and_norm(self.cross_attention_norm, x, self.cross_attention, keys, values, source_mask)
+        return add_and_norm(self.feed_forward_norm, x, self.feed_forward)
 
 
-class Stack(nn.ModuleList):
-    """Layers one upon the other; short rows may lie side by side in training, `tile` tokens or fewer.
+class LayerStack(nn.ModuleList):
+    """Layers one upon the other; short rows may lie side by side in training, `pack_tokens` tokens or fewer.
 
     A GPU's attention takes 64 queries at once, however few a row has. Its fastest kernel takes no mask, so
     none is made for layers that are only ever given `full` rows.
     """
 
-    tile = 1
+    pack_tokens = 1
     full = False  # whether no position that they are given is ever padding
 
-    def together(self, padding: Tensor) -> int:
+    def packed(self, padding: Tensor) -> int:
         """How many of the rows (B, L) lie side by side."""
         rows, length = padding.shape
-        most = max(1, self.tile // length) if self.training else 1
-        return next(together for together in range(most, 0, -1) if rows % together == 0)
+        max_packed = max(1, self.pack_tokens // length) if self.training else 1
+        return next(packed for packed in range(max_packed, 0, -1) if rows % packed == 0)
 
     def mask(self, padding: Tensor, like: Tensor) -> Tensor | None:
-        """What self-attention is told about the padding, if anything (`visible`)."""
-        together = self.together(padding)
-        if self.full and together == 1:
+        """What self-attention is told about the padding, if anything (`padding_mask`)."""
+        packed = self.packed(padding)
+        if self.full and packed == 1:
             return None
-        return visible(padding, like, together=together, queries=padding.shape[1])
+        return padding_mask(padding, like, packed=packed, queries=padding.shape[1])
 
 
 class TimeEmbedding(nn.Module):
     """A clock in [0, 1] as a vector: sinusoids of 1000·clock, cosines first, then a small network."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, model_dim: int) -> None:
         super().__init__()
-        self.register_buffer("frequencies", _frequencies(width // 2), persistent=False)
-        self.network = FeedForward(width, 4 * width, width)
+        self.register_buffer("frequencies", _frequencies(model_dim // 2), persistent=False)
+        self.mlp = FeedForward(model_dim, 4 * model_dim, model_dim)
 
     frequencies: Tensor
 
-    def forward(self, clock: Tensor) -> Tensor:
+    def forward(self, timestep: Tensor) -> Tensor:
         """The embedding of every clock, one dimension more."""
-        angles = 1000 * clock[..., None].float() * self.frequencies.float()
-        waves = torch.cat([angles.cos(), angles.sin()], dim=-1)
-        return self.network(waves.to(next(self.network.parameters()).dtype))
+        angles = 1000 * timestep[..., None].float() * self.frequencies.float()
+        sinusoids = torch.cat([angles.cos(), angles.sin()], dim=-1)
+        return self.mlp(sinusoids.to(next(self.mlp.parameters()).dtype))
 
 
-def start(module: nn.Module) -> None:
+def init_weights(module: nn.Module) -> None:
     """BERT's initialisation; positions start larger, or the training noise drowns them for long."""
     if isinstance(module, nn.Embedding):
         nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)

@@ -18,13 +18,20 @@ from torch import Tensor, nn
 
 from noise2text.core.errors import Problem
 from noise2text.data.layouts.canvas import Source
-from noise2text.nn.denoiser import Memory
-from noise2text.nn.incremental_decoder import Writer
+from noise2text.nn.autoregressive import AutoregressiveNetwork
+from noise2text.nn.denoiser import EncoderOutput
 
-__all__ = ["CausalModel", "Past", "SequenceModel", "keeps_past", "library", "remember"]
+__all__ = [
+    "DecoderOnlyModel",
+    "EncoderDecoderModel",
+    "HuggingFaceCache",
+    "import_transformers",
+    "returns_kv_cache",
+    "states_only_output",
+]
 
 
-def library() -> Any:
+def import_transformers() -> Any:
     """The transformers library."""
     try:
         import transformers
@@ -36,146 +43,166 @@ def library() -> Any:
 
 
 @torch.no_grad()
-def keeps_past(model: Any) -> bool:
+def returns_kv_cache(model: Any) -> bool:
     """Whether a decoder alone hands out the keys and values of what it has read."""
     if model.device.type == "meta":
         return True  # there are no weights to try it with
-    learns = model.training
-    made = model.eval().base_model(input_ids=torch.zeros(1, 1, dtype=torch.long), use_cache=True)
-    model.train(learns)
-    layers = getattr(getattr(made, "past_key_values", None), "layers", ())
+    was_training = model.training
+    outputs = model.eval().base_model(input_ids=torch.zeros(1, 1, dtype=torch.long), use_cache=True)
+    model.train(was_training)
+    layers = getattr(getattr(outputs, "past_key_values", None), "layers", ())
     return bool(layers) and all(getattr(layer, "keys", None) is not None for layer in layers)
 
 
 @dataclass(frozen=True)
-class Past:
+class HuggingFaceCache:
     """The library's cache of a batch's hypotheses, and what of their sources they may look at."""
 
-    cache: Any
-    seen: Tensor  # (B·K, …)
+    past_key_values: Any
+    attended: Tensor  # (B·K, …)
     first: Tensor  # (B·K, 1), where the target's positions begin
     states: Tensor  # (B·K, S, W), of an encoder
 
 
-class _Foreign(Writer):
-    """A model of the library that scores the first `size` of its tokens, those that the tokenizer has."""
+class _HuggingFaceModel(AutoregressiveNetwork):
+    """A model of the library that scores the first `vocab_size` of its tokens, those that the tokenizer has."""
 
-    recordable = False
+    graph_capturable = False
 
-    def __init__(self, model: nn.Module, *, size: int) -> None:
+    def __init__(self, model: nn.Module, *, vocab_size: int) -> None:
         super().__init__()
-        self.model, self.size = model, size
+        self.model, self.vocab_size = model, vocab_size
 
-    def reorder(self, notebook: Past, parents: Tensor) -> None:
+    def reorder(self, cache: HuggingFaceCache, parents: Tensor) -> None:
         rows = torch.arange(len(parents), device=parents.device)[:, None] * parents.shape[1]
-        notebook.cache.reorder_cache((rows + parents).flatten())
+        cache.past_key_values.reorder_cache((rows + parents).flatten())
 
 
-class CausalModel(_Foreign):
+class DecoderOnlyModel(_HuggingFaceModel):
     """A decoder alone, such as GPT-2: it goes on from the source, [BOS] being what stands between."""
 
-    undivided = True  # keys leave a layer by the cache: sharded, gradients would come back unnoticed
+    shard_whole = True  # keys leave a layer by the cache: sharded, gradients would come back unnoticed
 
-    def read(self, source: Source) -> Memory:
+    def encode(self, source: Source) -> EncoderOutput:
         body: Any = self.model.base_model
-        made = body(input_ids=source.tokens, attention_mask=(~source.padding).long(), use_cache=True)
-        layers = made.past_key_values.layers
+        outputs = body(input_ids=source.tokens, attention_mask=(~source.padding).long(), use_cache=True)
+        layers = outputs.past_key_values.layers
         keys, values = (
             torch.stack([getattr(layer, name) for layer in layers]) for name in ("keys", "values")
         )
-        return Memory(made.last_hidden_state, source.padding, keys, values)
+        return EncoderOutput(outputs.last_hidden_state, source.padding, keys, values)
 
-    def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
-        past = self.begin(memory, 1, length=tokens.shape[1])
-        places = past.first + torch.arange(tokens.shape[1], device=tokens.device)
-        return self._scores(tokens, places, past, past.seen)
+    def forward(self, tokens: Tensor, encoded: EncoderOutput) -> Tensor:
+        state = self.empty_cache(encoded, 1, length=tokens.shape[1])
+        position_indices = state.first + torch.arange(tokens.shape[1], device=tokens.device)
+        return self._logits(tokens, position_indices, state, state.attended)
 
-    def begin(self, memory: Memory, hypotheses: int, *, length: int) -> Past:
-        cache = library().DynamicCache()
-        for layer, pair in enumerate(zip(memory.keys, memory.values, strict=True)):
-            cache.update(*(each.repeat_interleave(hypotheses, dim=0) for each in pair), layer)
-        source = ~memory.padding
-        seen = torch.cat([source, source.new_ones(len(source), length)], dim=1)
-        seen, first = (
-            each.repeat_interleave(hypotheses, dim=0) for each in (seen, source.sum(1, keepdim=True))
+    def empty_cache(self, encoded: EncoderOutput, hypotheses: int, *, length: int) -> HuggingFaceCache:
+        past_key_values = import_transformers().DynamicCache()
+        for layer, pair in enumerate(zip(encoded.keys, encoded.values, strict=True)):
+            past_key_values.update(*(each.repeat_interleave(hypotheses, dim=0) for each in pair), layer)
+        source = ~encoded.padding
+        attended = torch.cat([source, source.new_ones(len(source), length)], dim=1)
+        attended, first = (
+            each.repeat_interleave(hypotheses, dim=0) for each in (attended, source.sum(1, keepdim=True))
         )
-        return Past(cache, seen, first, memory.states)
+        return HuggingFaceCache(past_key_values, attended, first, encoded.states)
 
     def step(
-        self, tokens: Tensor, position: Tensor, notebook: Past, memory: Memory, *, visible: int
+        self,
+        tokens: Tensor,
+        position: Tensor,
+        cache: HuggingFaceCache,
+        encoded: EncoderOutput,
+        *,
+        cache_length: int,
     ) -> Tensor:
-        seen = notebook.seen[:, : notebook.cache.get_seq_length() + 1]
-        logits = self._scores(tokens.reshape(-1, 1), notebook.first + position, notebook, seen)
+        attended = cache.attended[:, : cache.past_key_values.get_seq_length() + 1]
+        logits = self._logits(tokens.reshape(-1, 1), cache.first + position, cache, attended)
         return logits.view(*tokens.shape, -1)
 
-    def _scores(self, tokens: Tensor, places: Tensor, past: Past, seen: Tensor) -> Tensor:
-        made = self.model(
+    def _logits(
+        self, tokens: Tensor, position_indices: Tensor, state: HuggingFaceCache, attended: Tensor
+    ) -> Tensor:
+        outputs = self.model(
             input_ids=tokens,
-            attention_mask=seen.long(),
-            position_ids=places,
-            past_key_values=past.cache,
+            attention_mask=attended.long(),
+            position_ids=position_indices,
+            past_key_values=state.past_key_values,
             use_cache=True,
         )
-        return made.logits[..., : self.size]
+        return outputs.logits[..., : self.vocab_size]
 
 
-class SequenceModel(_Foreign):
+class EncoderDecoderModel(_HuggingFaceModel):
     """An encoder and a decoder, such as T5, BART or Marian."""
 
-    def __init__(self, model: nn.Module, *, size: int, opening: Sequence[int] = ()) -> None:
-        """`opening` is what the decoder is used to see before the first token."""
-        super().__init__(model, size=size)
-        self.opening = tuple(opening)
+    def __init__(self, model: nn.Module, *, vocab_size: int, decoder_prefix: Sequence[int] = ()) -> None:
+        """`decoder_prefix` is what the decoder is used to see before the first token."""
+        super().__init__(model, vocab_size=vocab_size)
+        self.decoder_prefix = tuple(decoder_prefix)
 
     @property
-    def width(self) -> int:
+    def model_dim(self) -> int:
         """The size of the encoder's states."""
         config: Any = self.model.config
         return int(config.hidden_size)
 
-    def read(self, source: Source) -> Memory:
+    def encode(self, source: Source) -> EncoderOutput:
         encoder: Any = self.model.get_encoder()  # type: ignore[operator]
-        made = encoder(input_ids=source.tokens, attention_mask=(~source.padding).long())
-        return remember(made.last_hidden_state, source.padding)
+        outputs = encoder(input_ids=source.tokens, attention_mask=(~source.padding).long())
+        return states_only_output(outputs.last_hidden_state, source.padding)
 
-    def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
-        tokens = torch.cat([self._opening(tokens), tokens], dim=1)
-        logits = self._scores(tokens, memory.states, ~memory.padding, None)
-        return logits[:, len(self.opening) :]
+    def forward(self, tokens: Tensor, encoded: EncoderOutput) -> Tensor:
+        tokens = torch.cat([self._prefix_rows(tokens), tokens], dim=1)
+        logits = self._logits(tokens, encoded.states, ~encoded.padding, None)
+        return logits[:, len(self.decoder_prefix) :]
 
-    def begin(self, memory: Memory, hypotheses: int, *, length: int) -> Past:
-        transformers = library()
-        cache = transformers.EncoderDecoderCache(transformers.DynamicCache(), transformers.DynamicCache())
-        states, seen = (
-            each.repeat_interleave(hypotheses, dim=0) for each in (memory.states, ~memory.padding)
+    def empty_cache(self, encoded: EncoderOutput, hypotheses: int, *, length: int) -> HuggingFaceCache:
+        transformers = import_transformers()
+        past_key_values = transformers.EncoderDecoderCache(
+            transformers.DynamicCache(), transformers.DynamicCache()
         )
-        past = Past(cache, seen, seen.new_zeros(len(seen), 1, dtype=torch.long), states)
-        if self.opening:
-            self._scores(self._opening(past.first), states, seen, cache)
-        return past
+        states, attended = (
+            each.repeat_interleave(hypotheses, dim=0) for each in (encoded.states, ~encoded.padding)
+        )
+        state = HuggingFaceCache(
+            past_key_values, attended, attended.new_zeros(len(attended), 1, dtype=torch.long), states
+        )
+        if self.decoder_prefix:
+            self._logits(self._prefix_rows(state.first), states, attended, past_key_values)
+        return state
 
     def step(
-        self, tokens: Tensor, position: Tensor, notebook: Past, memory: Memory, *, visible: int
+        self,
+        tokens: Tensor,
+        position: Tensor,
+        cache: HuggingFaceCache,
+        encoded: EncoderOutput,
+        *,
+        cache_length: int,
     ) -> Tensor:
-        logits = self._scores(tokens.reshape(-1, 1), notebook.states, notebook.seen, notebook.cache)
+        logits = self._logits(tokens.reshape(-1, 1), cache.states, cache.attended, cache.past_key_values)
         return logits.view(*tokens.shape, -1)
 
-    def _opening(self, tokens: Tensor) -> Tensor:
+    def _prefix_rows(self, tokens: Tensor) -> Tensor:
         """The opening of each row, (B, few)."""
-        return torch.tensor(self.opening, dtype=torch.long, device=tokens.device).expand(len(tokens), -1)
-
-    def _scores(self, tokens: Tensor, states: Tensor, seen: Tensor, cache: Any) -> Tensor:
-        made = self.model(
-            encoder_outputs=library().modeling_outputs.BaseModelOutput(last_hidden_state=states),
-            attention_mask=seen.long(),
-            decoder_input_ids=tokens,
-            past_key_values=cache,
-            use_cache=cache is not None,
+        return torch.tensor(self.decoder_prefix, dtype=torch.long, device=tokens.device).expand(
+            len(tokens), -1
         )
-        return made.logits[..., : self.size]
+
+    def _logits(self, tokens: Tensor, states: Tensor, attended: Tensor, past_key_values: Any) -> Tensor:
+        outputs = self.model(
+            encoder_outputs=import_transformers().modeling_outputs.BaseModelOutput(last_hidden_state=states),
+            attention_mask=attended.long(),
+            decoder_input_ids=tokens,
+            past_key_values=past_key_values,
+            use_cache=past_key_values is not None,
+        )
+        return outputs.logits[..., : self.vocab_size]
 
 
-def remember(states: Tensor, padding: Tensor) -> Memory:
+def states_only_output(states: Tensor, padding: Tensor) -> EncoderOutput:
     """A memory of encoder states alone; the library's decoders make their keys and values themselves."""
     nothing = states.new_zeros(0)
-    return Memory(states, padding, nothing, nothing)
+    return EncoderOutput(states, padding, nothing, nothing)

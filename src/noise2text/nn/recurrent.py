@@ -16,16 +16,16 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from noise2text.data.layouts.canvas import Source
-from noise2text.nn.attention import added
-from noise2text.nn.denoiser import Memory
-from noise2text.nn.embeddings import Space
-from noise2text.nn.incremental_decoder import Writer
+from noise2text.nn.attention import additive_mask
+from noise2text.nn.autoregressive import AutoregressiveNetwork
+from noise2text.nn.denoiser import EncoderOutput
+from noise2text.nn.embeddings import TokenEmbedding
 
-__all__ = ["GRU", "BidirectionalEncoder", "Hidden"]
+__all__ = ["GRU", "BidirectionalEncoder", "RecurrentState"]
 
 
 @dataclass(frozen=True)
-class Hidden:
+class RecurrentState:
     """What the recurrence remembers of each hypothesis."""
 
     states: Tensor  # (layers, B·K, W)
@@ -34,79 +34,97 @@ class Hidden:
 class BidirectionalEncoder(nn.Module):
     """A layer reads the source in both directions, each from its own end; padding is never read before it."""
 
-    def __init__(self, into: int, width: int, *, layers: int, dropout: float) -> None:
+    def __init__(self, in_dim: int, model_dim: int, *, layers: int, dropout: float) -> None:
         super().__init__()
-        sizes = [into] + [width] * (layers - 1)
-        self.forwards = nn.ModuleList(nn.GRU(size, width // 2, batch_first=True) for size in sizes)
-        self.backwards = nn.ModuleList(nn.GRU(size, width // 2, batch_first=True) for size in sizes)
+        sizes = [in_dim] + [model_dim] * (layers - 1)
+        self.forward_layers = nn.ModuleList(nn.GRU(size, model_dim // 2, batch_first=True) for size in sizes)
+        self.backward_layers = nn.ModuleList(nn.GRU(size, model_dim // 2, batch_first=True) for size in sizes)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, padding: Tensor) -> Tensor:
         """The states (B, S, W)."""
-        places = torch.arange(x.shape[1], device=x.device)
-        mirrored = (~padding).sum(1, keepdim=True) - 1 - places
-        mirror = torch.where(padding, places, mirrored)[..., None]  # (B, S, 1), its own inverse
-        for forwards, backwards in zip(self.forwards, self.backwards, strict=True):
-            there = forwards(x)[0]
-            back = backwards(x.gather(1, mirror.expand_as(x)))[0]
-            x = self.dropout(torch.cat([there, back.gather(1, mirror.expand_as(back))], dim=-1))
+        position_indices = torch.arange(x.shape[1], device=x.device)
+        reversed_indices = (~padding).sum(1, keepdim=True) - 1 - position_indices
+        reversal = torch.where(padding, position_indices, reversed_indices)[
+            ..., None
+        ]  # (B, S, 1), its own inverse
+        for forward_layers, backward_layers in zip(self.forward_layers, self.backward_layers, strict=True):
+            forward_states = forward_layers(x)[0]
+            backward_states = backward_layers(x.gather(1, reversal.expand_as(x)))[0]
+            x = self.dropout(
+                torch.cat(
+                    [forward_states, backward_states.gather(1, reversal.expand_as(backward_states))], dim=-1
+                )
+            )
         return x
 
 
-class GRU(Writer):
+class GRU(AutoregressiveNetwork):
     """A recurrent encoder-decoder that writes from left to right."""
 
-    def __init__(self, space: Space, *, width: int, layers: int, dropout: float) -> None:
+    def __init__(self, embedding: TokenEmbedding, *, model_dim: int, layers: int, dropout: float) -> None:
         super().__init__()
-        self.space, self.depth = space, layers
-        self.encoder = BidirectionalEncoder(space.dim, width, layers=layers, dropout=dropout)
-        self.bridge = nn.Linear(width, layers * width)
-        self.attend = nn.Linear(width, width, bias=False)
+        self.embedding, self.num_layers = embedding, layers
+        self.encoder = BidirectionalEncoder(embedding.dim, model_dim, layers=layers, dropout=dropout)
+        self.bridge = nn.Linear(model_dim, layers * model_dim)
+        self.key_projection = nn.Linear(model_dim, model_dim, bias=False)
         self.decoder = nn.GRU(
-            space.dim, width, num_layers=layers, batch_first=True, dropout=dropout if layers > 1 else 0.0
+            embedding.dim,
+            model_dim,
+            num_layers=layers,
+            batch_first=True,
+            dropout=dropout if layers > 1 else 0.0,
         )
-        self.combine = nn.Linear(2 * width, space.dim)
+        self.combine = nn.Linear(2 * model_dim, embedding.dim)
         self.dropout = nn.Dropout(dropout)
 
-    def read(self, source: Source) -> Memory:
-        states = self.encoder(self.dropout(self.space.embed(source.tokens)), source.padding)
-        return Memory(states, source.padding, self.attend(states), states)
+    def encode(self, source: Source) -> EncoderOutput:
+        states = self.encoder(self.dropout(self.embedding.embed(source.tokens)), source.padding)
+        return EncoderOutput(states, source.padding, self.key_projection(states), states)
 
-    def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
-        first = self._first(memory)
-        x, _ = self.decoder(self.dropout(self.space.embed(tokens)), first.to(self.space.table.dtype))
-        return self._scores(x, memory)
+    def forward(self, tokens: Tensor, encoded: EncoderOutput) -> Tensor:
+        initial_state = self._initial_state(encoded)
+        x, _ = self.decoder(
+            self.dropout(self.embedding.embed(tokens)), initial_state.to(self.embedding.weight.dtype)
+        )
+        return self._logits(x, encoded)
 
-    def begin(self, memory: Memory, hypotheses: int, *, length: int) -> Hidden:
-        first = self._first(memory).to(self.space.table.dtype)
-        return Hidden(first.repeat_interleave(hypotheses, dim=1))
+    def empty_cache(self, encoded: EncoderOutput, hypotheses: int, *, length: int) -> RecurrentState:
+        initial_state = self._initial_state(encoded).to(self.embedding.weight.dtype)
+        return RecurrentState(initial_state.repeat_interleave(hypotheses, dim=1))
 
     def step(
-        self, tokens: Tensor, position: Tensor, notebook: Hidden, memory: Memory, *, visible: int
+        self,
+        tokens: Tensor,
+        position: Tensor,
+        cache: RecurrentState,
+        encoded: EncoderOutput,
+        *,
+        cache_length: int,
     ) -> Tensor:
-        x, states = self.decoder(self.space.embed(tokens).view(-1, 1, self.space.dim), notebook.states)
-        notebook.states.copy_(states)
-        return self._scores(x.view(*tokens.shape, -1), memory)
+        x, states = self.decoder(self.embedding.embed(tokens).view(-1, 1, self.embedding.dim), cache.states)
+        cache.states.copy_(states)
+        return self._logits(x.view(*tokens.shape, -1), encoded)
 
-    def reorder(self, notebook: Hidden, parents: Tensor) -> None:
+    def reorder(self, cache: RecurrentState, parents: Tensor) -> None:
         first = torch.arange(len(parents), device=parents.device)[:, None] * parents.shape[1]
-        notebook.states.copy_(notebook.states.index_select(1, (first + parents).flatten()))
+        cache.states.copy_(cache.states.index_select(1, (first + parents).flatten()))
 
-    def _first(self, memory: Memory) -> Tensor:
+    def _initial_state(self, encoded: EncoderOutput) -> Tensor:
         """The states (layers, B, W) that the decoder starts from."""
-        seen = ~memory.padding[..., None]
-        mean = (memory.states * seen).sum(1) / seen.sum(1)
-        starts: Sequence[Tensor] = torch.tanh(self.bridge(mean)).chunk(self.depth, dim=-1)
-        return torch.stack(list(starts))
+        seen = ~encoded.padding[..., None]
+        mean = (encoded.states * seen).sum(1) / seen.sum(1)
+        layer_states: Sequence[Tensor] = torch.tanh(self.bridge(mean)).chunk(self.num_layers, dim=-1)
+        return torch.stack(list(layer_states))
 
-    def _scores(self, x: Tensor, memory: Memory) -> Tensor:
+    def _logits(self, x: Tensor, encoded: EncoderOutput) -> Tensor:
         """The scores of every token after each state (B, L, W)."""
         context = scaled_dot_product_attention(
             x.unsqueeze(1),
-            memory.keys.unsqueeze(1).to(x.dtype),
-            memory.values.unsqueeze(1).to(x.dtype),
-            attn_mask=added(memory.padding[:, None, None, :], x),
+            encoded.keys.unsqueeze(1).to(x.dtype),
+            encoded.values.unsqueeze(1).to(x.dtype),
+            attn_mask=additive_mask(encoded.padding[:, None, None, :], x),
             scale=1.0,
         )
         both = torch.cat([x, context.squeeze(1)], dim=-1)
-        return self.space.logits(self.dropout(torch.tanh(self.combine(both))))
+        return self.embedding.logits(self.dropout(torch.tanh(self.combine(both))))

@@ -12,20 +12,20 @@ import math
 from torch import Tensor
 from torch.nn.functional import embedding, normalize
 
-from noise2text.nn.embeddings import Product, Scores, Space
+from noise2text.nn.embeddings import LazyLogits, ProjectedLogits, TokenEmbedding
 
-__all__ = ["Sphere"]
+__all__ = ["SphericalEmbedding"]
 
 
-class Sphere(Space):
+class SphericalEmbedding(TokenEmbedding):
     """A learned table of directions; every embedding has length √d."""
 
     @property
-    def embeddings(self) -> Tensor:
-        return normalize(self.table, dim=1) * math.sqrt(self.dim)
+    def vectors(self) -> Tensor:
+        return normalize(self.weight, dim=1) * math.sqrt(self.dim)
 
     def embed(self, tokens: Tensor) -> Tensor:
-        return embedding(tokens, self.embeddings)
+        return embedding(tokens, self.vectors)
 
-    def scores(self, x: Tensor) -> Scores:
-        return Product(x, self.embeddings, self.bias)
+    def lazy_logits(self, x: Tensor) -> LazyLogits:
+        return ProjectedLogits(x, self.vectors, self.bias)

@@ -14,56 +14,58 @@ from typing import Any
 from torch import Tensor, nn
 
 from noise2text.nn.denoiser import Estimate
-from noise2text.nn.embeddings import Product, Scores, Space
+from noise2text.nn.embeddings import LazyLogits, ProjectedLogits, TokenEmbedding
 from noise2text.nn.encoder_decoder import EncoderDecoder
 from noise2text.nn.joint_transformer import JointTransformer
-from noise2text.nn.layers import start
+from noise2text.nn.layers import init_weights
 
-__all__ = ["InterpolatingEncoderDecoder", "KernelTransformer", "VocabularyHead"]
+__all__ = ["InterpolatingEncoderDecoder", "InterpolatingTransformer", "VocabularyHead"]
 
 
 class VocabularyHead(nn.Module):
     """States to the mean embedding under the predicted probabilities."""
 
-    def __init__(self, space: Space, width: int) -> None:
+    def __init__(self, embedding: TokenEmbedding, model_dim: int) -> None:
         super().__init__()
-        self.space = space
-        self.scores = nn.Linear(width, len(space.table))
-        self.apply(start)
+        self.embedding = embedding
+        self.projection = nn.Linear(model_dim, len(embedding.weight))
+        self.apply(init_weights)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """The unnormalised log-probability of every token, (B, L, V)."""
-        scores: Tensor = self.scores(hidden)
-        return scores
+        logits: Tensor = self.projection(hidden)
+        return logits
 
-    def product(self, hidden: Tensor) -> Scores:
+    def product(self, hidden: Tensor) -> LazyLogits:
         """The same, not yet computed."""
-        return Product(hidden, self.scores.weight, self.scores.bias)
+        return ProjectedLogits(hidden, self.projection.weight, self.projection.bias)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """ẑ₀ for the last states (B, L, W), in float32."""
-        return self.logits(hidden).float().softmax(-1) @ self.space.embeddings.float()
+        return self.logits(hidden).float().softmax(-1) @ self.embedding.vectors.float()
 
 
 class InterpolatingEncoderDecoder(EncoderDecoder):
     """The encoder-decoder with a vocabulary head, whose scores are also what is written in the end (CDCD)."""
 
-    out: VocabularyHead
+    output_projection: VocabularyHead
 
-    def __init__(self, space: Space, *, width: int, **shape: Any) -> None:
-        super().__init__(space, width=width, **shape)
-        self.out = VocabularyHead(space, width)
+    def __init__(self, embedding: TokenEmbedding, *, model_dim: int, **shape: Any) -> None:
+        super().__init__(embedding, model_dim=model_dim, **shape)
+        self.output_projection = VocabularyHead(embedding, model_dim)
 
-    def scores(self, estimate: Estimate) -> Scores:
-        return self.out.product(estimate.hidden)
+    def lazy_logits(self, estimate: Estimate) -> LazyLogits:
+        return self.output_projection.product(estimate.hidden)
 
     def logits(self, estimate: Estimate) -> Tensor:
-        return self.out.logits(estimate.hidden)  # the layer itself, which may count in whole numbers (int8)
+        return self.output_projection.logits(
+            estimate.hidden
+        )  # the layer itself, which may count in whole numbers (int8)
 
 
-class KernelTransformer(JointTransformer):
+class InterpolatingTransformer(JointTransformer):
     """The encoder-only denoiser with a vocabulary head (the thesis, fig. 3.1); ẑ₀ is rounded as before."""
 
-    def __init__(self, space: Space, *, width: int, **shape: Any) -> None:
-        super().__init__(space, width=width, **shape)
-        self.down = VocabularyHead(space, width)
+    def __init__(self, embedding: TokenEmbedding, *, model_dim: int, **shape: Any) -> None:
+        super().__init__(embedding, model_dim=model_dim, **shape)
+        self.output_projection = VocabularyHead(embedding, model_dim)

@@ -12,69 +12,73 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from noise2text.core.config import option
-from noise2text.data.token_store import Prepared
+from noise2text.data.token_store import TokenStore
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.parallel import Draft
+from noise2text.generation.parallel import Candidates
 from noise2text.generation.selection import BestScore, Selector
-from noise2text.models import System
-from noise2text.models.baseline_config import CopySettings
-from noise2text.models.registry import Recipe, unchanged
-from noise2text.training.config import DataSettings
+from noise2text.models import Model
+from noise2text.models.baseline_config import CopyGenerationConfig
+from noise2text.models.registry import Recipe, keep_config
+from noise2text.training.config import DataConfig
 
-__all__ = ["RECIPE", "Copy", "CopyingSettings", "build", "fit"]
+__all__ = ["RECIPE", "CopyConfig", "CopyModel", "build", "fit"]
 
-_BYTES = 262  # byte-level BPE without a merge: the bytes and the special tokens
+_BYTE_VOCABULARY = 262  # byte-level BPE without a merge: the bytes and the special tokens
 
 
 @dataclass(frozen=True)
-class CopyingSettings(DataSettings):
+class CopyConfig(DataConfig):
     """Texts as bytes, uncut as far as texts go."""
 
-    vocabulary: int = option(_BYTES, "how many tokens a learned BPE has; 262 are the bytes alone")
+    vocabulary: int = option(_BYTE_VOCABULARY, "how many tokens a learned BPE has; 262 are the bytes alone")
     max_source: int = option(1_000_000, "longest source in tokens; what is longer is cut and counted")
     max_target: int = option(1_000_000, "longest target in tokens; what is longer is cut and counted")
 
 
-class Copy(System):
+class CopyModel(Model):
     """Gives the source back."""
 
-    def __init__(self, settings: CopyingSettings, tokenizer: Tokenizer) -> None:
+    def __init__(self, config: CopyConfig, tokenizer: Tokenizer) -> None:
         super().__init__()
-        self.tokenizer, self.max_source, self.how = tokenizer, settings.max_source, CopySettings()
+        self.tokenizer, self.max_source, self.generation_config = (
+            tokenizer,
+            config.max_source,
+            CopyGenerationConfig(),
+        )
 
-    def drafts(
+    def decode_batch(
         self,
         rows: Sequence[Sequence[int]],
-        how: CopySettings,
+        generation_config: CopyGenerationConfig,
         *,
         seed: int,
-        places: Sequence[int],
+        indices: Sequence[int],
         trace: bool,
-    ) -> list[Draft]:
-        return [Draft([list(row)], [0.0], []) for row in rows]
+    ) -> list[Candidates]:
+        return [Candidates([list(row)], [0.0], []) for row in rows]
 
-    def selector(self, how: CopySettings) -> Selector:
+    def selector(self, generation_config: CopyGenerationConfig) -> Selector:
         return BestScore()
 
 
-def build(settings: CopyingSettings, tokenizer: Tokenizer) -> Copy:
+def build(config: CopyConfig, tokenizer: Tokenizer) -> CopyModel:
     """The system; it comes trained."""
-    return Copy(settings, tokenizer)
+    return CopyModel(config, tokenizer)
 
 
-def fit(settings: CopyingSettings, tokenizer: Tokenizer, pairs: Prepared) -> tuple[CopyingSettings, Copy]:
+def fit(config: CopyConfig, tokenizer: Tokenizer, pairs: TokenStore) -> tuple[CopyConfig, CopyModel]:
     """The settings and the system, whatever the pairs."""
-    return settings, build(settings, tokenizer)
+    return config, build(config, tokenizer)
 
 
 RECIPE = Recipe(
     name="copy",
     paper="A common baseline",
     section="–",
-    line="Gives the source back; nothing is learned.",
-    presets={"plain": CopyingSettings(), "tiny": CopyingSettings()},
-    default="plain",
-    resolve=unchanged,
+    summary="Gives the source back; nothing is learned.",
+    presets={"plain": CopyConfig(), "tiny": CopyConfig()},
+    default_preset="plain",
+    resolve=keep_config,
     build=build,
     fit=fit,
 )

@@ -4,7 +4,7 @@
 
 Split layout + encoder-decoder with self-conditioning + Rescaled(schedule, F) in training only;
 vlb + anchor + 0.1 · length; length beam × noise beam, then selection. F is the smallest factor whose
-degeneration score is at most `dgs_max` for the task's vocabulary and embedding size.
+degeneration score is at most `max_dgs` for the task's vocabulary and embedding size.
 """
 
 from __future__ import annotations
@@ -15,34 +15,40 @@ from pathlib import Path
 
 from torch import nn
 
-from noise2text.core.config import option, require_choice, require_heads, require_least, require_share
+from noise2text.core.config import (
+    option,
+    require_at_least,
+    require_choice,
+    require_divisible_heads,
+    require_fraction,
+)
 from noise2text.core.errors import Problem
-from noise2text.data.layouts.canvas import Split
+from noise2text.data.layouts.canvas import SplitLayout
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.losses import Anchor, LengthNll, Mse, Nll, Rounding, Term
+from noise2text.diffusion.losses import AnchorLoss, LengthLoss, LossTerm, MseLoss, NllLoss, RoundingLoss
 from noise2text.diffusion.rescaling import find_factor, random_embeddings, rescale_plain, rescale_preserving
 from noise2text.diffusion.schedules import SCHEDULES, Schedule
-from noise2text.diffusion.time_samplers import Uniform
-from noise2text.generation.config import LengthSettings
-from noise2text.models import LengthDiffusion
-from noise2text.models.encoder_decoder_config import network
-from noise2text.models.init_embeddings import place_embeddings
-from noise2text.models.init_from_teacher import StudentSettings, start_from_teacher
+from noise2text.diffusion.time_samplers import UniformTimes
+from noise2text.generation.config import LengthPredictingGenerationConfig
+from noise2text.models import LengthPredictingModel
+from noise2text.models.encoder_decoder_config import build_denoiser
+from noise2text.models.init_embeddings import load_embeddings
+from noise2text.models.init_from_teacher import StudentConfig, initialize_from_teacher
 from noise2text.models.registry import Recipe
-from noise2text.nn.embeddings import Space
-from noise2text.nn.length_predictor import Lengths
+from noise2text.nn.embeddings import TokenEmbedding
+from noise2text.nn.length_predictor import LengthPredictor
 from noise2text.training.objective import DiffusionObjective
 
-__all__ = ["PRESETS", "RECIPE", "DifformerSettings", "begin", "build", "objective", "resolve"]
+__all__ = ["PRESETS", "RECIPE", "DifformerConfig", "build", "initialize", "objective", "resolve"]
 
 
 @dataclass(frozen=True)
-class DifformerSettings(StudentSettings):
+class DifformerConfig(StudentConfig):
     """Table 21's rows; the defaults are its IWSLT14 column."""
 
-    width: int = option(512, "d_model")
-    embedding: int = option(128, "d_emb, the dimension of the diffusion")
-    ffn: int = option(1024, "d_ffn")
+    model_dim: int = option(512, "d_model")
+    embedding_dim: int = option(128, "d_emb, the dimension of the diffusion")
+    ffn_dim: int = option(1024, "d_ffn")
     heads: int = option(4, "attention heads")
     encoder_layers: int = option(6, "layers that read the source")
     decoder_layers: int = option(6, "layers that denoise the target")
@@ -51,8 +57,10 @@ class DifformerSettings(StudentSettings):
 
     diffusion_steps: int = option(2000, "T, the resolution of time in training")
     schedule: str = option("sqrt", "sqrt, linear or cosine")
-    dgs_max: float = option(0.15, "the degeneration score that the noise factor must bring the schedule to")
-    factor: float | None = option(None, "the noise factor F; none finds it by dgs_max; 1 is no rescaling")
+    max_dgs: float = option(0.15, "the degeneration score that the noise factor must bring the schedule to")
+    noise_factor: float | None = option(
+        None, "the noise factor F; none finds it by dgs_max; 1 is no rescaling"
+    )
     variance_preserving: bool = option(False, "rescale by eq. 8 instead of eq. 3")
     self_conditioning: float = option(0.5, "share of the steps trained with a guess; 0 is none")
     embeddings_from: str = option(
@@ -61,7 +69,7 @@ class DifformerSettings(StudentSettings):
     freeze_embeddings: bool = option(False, "do not train the embeddings (C.3)")
     losses: str = option("vlb+anchor", "terms joined by +: vlb, anchor, rounding")
     label_smoothing: float = option(0.1, "of the anchor loss")
-    length_factor: float = option(0.1, "weight of the length loss")
+    length_loss_weight: float = option(0.1, "weight of the length loss")
 
     generation_steps: int = option(20, "K, the steps of generation, as the model's default")
     generation_stop_early: int = option(5, "how many of them are left out, as the model's default")
@@ -70,7 +78,7 @@ class DifformerSettings(StudentSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_heads(self)
+        require_divisible_heads(self)
         require_choice(self, "schedule", SCHEDULES)
         require_choice(self, "activation", ("relu",))
         unknown = set(self.losses.split("+")) - set(_TERMS)
@@ -80,10 +88,12 @@ class DifformerSettings(StudentSettings):
             raise Problem(
                 "The setting losses needs vlb or anchor: rounding alone teaches the denoiser nothing."
             )
-        require_share(self, "dropout", "label_smoothing", "self_conditioning")
-        require_least(self, 1, "embedding", "ffn", "encoder_layers", "decoder_layers", "diffusion_steps")
-        require_least(self, 1, "generation_steps", "length_beam", "noise_beam")
-        require_least(self, 0, "length_factor")
+        require_fraction(self, "dropout", "label_smoothing", "self_conditioning")
+        require_at_least(
+            self, 1, "embedding_dim", "ffn_dim", "encoder_layers", "decoder_layers", "diffusion_steps"
+        )
+        require_at_least(self, 1, "generation_steps", "length_beam", "noise_beam")
+        require_at_least(self, 0, "length_loss_weight")
         if not 0 <= self.generation_stop_early < self.generation_steps:
             raise Problem(
                 f"The setting generation_stop_early must be between 0 and generation_steps - 1, not "
@@ -91,38 +101,38 @@ class DifformerSettings(StudentSettings):
             )
         if self.from_folder and self.embeddings_from:
             raise Problem("Embeddings come from one model: set from_folder or embeddings_from, not both.")
-        if self.factor is not None and not self.factor > 0:
-            raise Problem(f"The setting factor must be above 0, not {self.factor}.")
+        if self.noise_factor is not None and not self.noise_factor > 0:
+            raise Problem(f"The setting factor must be above 0, not {self.noise_factor}.")
 
 
 _TERMS = ("vlb", "anchor", "rounding")
 
-_IWSLT14 = DifformerSettings()
-_WMT = dataclasses.replace(_IWSLT14, ffn=2048, heads=8, dropout=0.1, tokens=65_536, vocabulary=32_768)
-_PARAPHRASE = dataclasses.replace(_WMT, width=768, ffn=3072, heads=12)
+_IWSLT14 = DifformerConfig()
+_WMT = dataclasses.replace(_IWSLT14, ffn_dim=2048, heads=8, dropout=0.1, max_tokens=65_536, vocabulary=32_768)
+_PARAPHRASE = dataclasses.replace(_WMT, model_dim=768, ffn_dim=3072, heads=12)
 
-PRESETS: dict[str, DifformerSettings] = {
+PRESETS: dict[str, DifformerConfig] = {
     "wmt14-en-de": _WMT,
     "wmt16-en-ro": _WMT,
     "iwslt14-de-en": _IWSLT14,
     "gigaword": _WMT,
-    "qqp": dataclasses.replace(_PARAPHRASE, steps=50_000, tokens=8_192),
+    "qqp": dataclasses.replace(_PARAPHRASE, steps=50_000, max_tokens=8_192),
     "wiki-auto": dataclasses.replace(_PARAPHRASE, steps=30_000),
-    "qt": dataclasses.replace(_PARAPHRASE, steps=100_000, dgs_max=0.20, learning_rate=3e-4, warmup=5_000),
+    "qt": dataclasses.replace(_PARAPHRASE, steps=100_000, max_dgs=0.20, lr=3e-4, warmup=5_000),
     "tiny": dataclasses.replace(
         _IWSLT14,
-        width=128,
-        ffn=512,
+        model_dim=128,
+        ffn_dim=512,
         heads=4,
         encoder_layers=2,
         decoder_layers=2,
         dropout=0.2,
         vocabulary=4_000,
         steps=3_000,
-        tokens=1_024,
-        learning_rate=1.5e-3,
+        max_tokens=1_024,
+        lr=1.5e-3,
         warmup=400,
-        decay="cosine",
+        lr_schedule="cosine",
         log_every=100,
         validate_every=1_000,
         save_every=500,
@@ -131,73 +141,74 @@ PRESETS: dict[str, DifformerSettings] = {
 }
 
 
-def resolve(settings: DifformerSettings, tokenizer: Tokenizer) -> DifformerSettings:
+def resolve(config: DifformerConfig, tokenizer: Tokenizer) -> DifformerConfig:
     """The settings with their noise factor found, for this vocabulary and embedding size."""
-    if settings.factor is not None:
-        return settings
+    if config.noise_factor is not None:
+        return config
     found = find_factor(
-        SCHEDULES[settings.schedule](settings.diffusion_steps),
-        random_embeddings(len(tokenizer), settings.embedding),
-        target=settings.dgs_max,
-        rescale=rescale_preserving if settings.variance_preserving else rescale_plain,
+        SCHEDULES[config.schedule](config.diffusion_steps),
+        random_embeddings(len(tokenizer), config.embedding_dim),
+        target=config.max_dgs,
+        rescale=rescale_preserving if config.variance_preserving else rescale_plain,
     )
-    return dataclasses.replace(settings, factor=found.factor)
+    return dataclasses.replace(config, noise_factor=found.factor)
 
 
-def build(settings: DifformerSettings, tokenizer: Tokenizer) -> LengthDiffusion:
+def build(config: DifformerConfig, tokenizer: Tokenizer) -> LengthPredictingModel:
     """The untrained system."""
-    space = Space(len(tokenizer), settings.embedding)
-    space.table.requires_grad_(not settings.freeze_embeddings)
-    schedule = SCHEDULES[settings.schedule](settings.diffusion_steps)
-    denoiser = network(settings, space, positions=settings.max_target)
-    return LengthDiffusion(
+    embedding = TokenEmbedding(len(tokenizer), config.embedding_dim)
+    embedding.weight.requires_grad_(not config.freeze_embeddings)
+    schedule = SCHEDULES[config.schedule](config.diffusion_steps)
+    denoiser = build_denoiser(config, embedding, positions=config.max_target)
+    return LengthPredictingModel(
         tokenizer,
-        layout=Split(tokenizer.pad),
+        layout=SplitLayout(tokenizer.pad),
         denoiser=denoiser,
         schedule=schedule,
-        training=_rescaled(settings, schedule),
-        lengths=Lengths(settings.width, longest=settings.max_target, source=settings.max_source),
-        how=LengthSettings(
-            steps=settings.generation_steps,
-            stop_early=settings.generation_stop_early,
-            length_beam=settings.length_beam,
-            noise_beam=settings.noise_beam,
+        training_schedule=_rescaled(config, schedule),
+        lengths=LengthPredictor(config.model_dim, max_length=config.max_target, source=config.max_source),
+        generation_config=LengthPredictingGenerationConfig(
+            steps=config.generation_steps,
+            stop_early=config.generation_stop_early,
+            length_beam=config.length_beam,
+            noise_beam=config.noise_beam,
         ),
-        max_source=settings.max_source,
-        max_target=settings.max_target,
+        max_source=config.max_source,
+        max_target=config.max_target,
     )
 
 
-def _rescaled(settings: DifformerSettings, schedule: Schedule) -> nn.Module:
+def _rescaled(config: DifformerConfig, schedule: Schedule) -> nn.Module:
     """The schedule of training; settings that were not resolved have no factor yet."""
-    rescale = rescale_preserving if settings.variance_preserving else rescale_plain
-    return rescale(schedule, settings.factor or 1.0)
+    rescale = rescale_preserving if config.variance_preserving else rescale_plain
+    return rescale(schedule, config.noise_factor or 1.0)
 
 
-def begin(settings: DifformerSettings, system: LengthDiffusion) -> None:
+def initialize(config: DifformerConfig, model: LengthPredictingModel) -> None:
     """Take the embeddings of another model, or a teacher's layers, where that is asked for."""
-    start_from_teacher(settings, system)
-    if settings.embeddings_from:
-        place_embeddings(system.denoiser.space, system.tokenizer, Path(settings.embeddings_from))
+    initialize_from_teacher(config, model)
+    if config.embeddings_from:
+        load_embeddings(model.denoiser.embedding, model.tokenizer, Path(config.embeddings_from))
 
 
-def objective(settings: DifformerSettings, system: LengthDiffusion) -> DiffusionObjective:
+def objective(config: DifformerConfig, model: LengthPredictingModel) -> DiffusionObjective:
     """What the system is trained on: eq. 2, and the length."""
-    assert settings.factor is not None, "resolve the settings first"
-    known: dict[str, Term] = {
-        "vlb": Mse(),
-        "anchor": Anchor(smoothing=settings.label_smoothing),
-        "rounding": Rounding(),
+    assert config.noise_factor is not None, "resolve the settings first"
+    loss_terms: dict[str, LossTerm] = {
+        "vlb": MseLoss(),
+        "anchor": AnchorLoss(smoothing=config.label_smoothing),
+        "rounding": RoundingLoss(),
     }
-    chosen = settings.losses.split("+")
+    chosen = config.losses.split("+")
     return DiffusionObjective(
-        system.denoiser,
-        _rescaled(settings, system.schedule),
-        Uniform(settings.diffusion_steps),
-        terms={name: known[name] for name in chosen} | {"length": LengthNll(system.lengths), "nll": Nll()},
-        weights=dict.fromkeys(chosen, 1.0) | {"length": settings.length_factor},
-        self_conditioning=settings.self_conditioning,
-        always=["nll"] if "anchor" in chosen else [],  # beside the anchor it comes for nothing
+        model.denoiser,
+        _rescaled(config, model.schedule),
+        UniformTimes(config.diffusion_steps),
+        terms={name: loss_terms[name] for name in chosen}
+        | {"length": LengthLoss(model.lengths), "nll": NllLoss()},
+        weights=dict.fromkeys(chosen, 1.0) | {"length": config.length_loss_weight},
+        self_conditioning=config.self_conditioning,
+        always_computed=["nll"] if "anchor" in chosen else [],  # beside the anchor it comes for nothing
     )
 
 
@@ -205,11 +216,11 @@ RECIPE = Recipe(
     name="difformer",
     paper="Difformer (Gao et al., 2024)",
     section="3",
-    line="Encoder-decoder diffusion with anchor loss, noise rescaling and length beam.",
+    summary="Encoder-decoder diffusion with anchor loss, noise rescaling and length beam.",
     presets=PRESETS,
-    default="iwslt14-de-en",
+    default_preset="iwslt14-de-en",
     resolve=resolve,
     build=build,
     objective=objective,
-    start=begin,
+    initialize=initialize,
 )

@@ -17,60 +17,64 @@ from pathlib import Path
 from noise2text.core.config import option
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.models import Diffusion
-from noise2text.models.init_embeddings import place_embeddings
-from noise2text.models.registry import Recipe, unchanged
-from noise2text.nn.decoupled_joint import DecoupledTransformer
+from noise2text.models import DiffusionModel
+from noise2text.models.init_embeddings import load_embeddings
+from noise2text.models.registry import Recipe, keep_config
+from noise2text.nn.decoupled_joint import SeparateSourceTransformer
 from noise2text.recipes import diffuseq
-from noise2text.recipes.diffuseq import DiffuseqSettings, objective
+from noise2text.recipes.diffuseq import DiffuSeqConfig, objective
 
-__all__ = ["PRESETS", "RECIPE", "DecoupledSettings", "begin", "build"]
+__all__ = ["PRESETS", "RECIPE", "DecoupledConfig", "build", "initialize"]
 
 
 @dataclass(frozen=True)
-class DecoupledSettings(DiffuseqSettings):
+class DecoupledConfig(DiffuSeqConfig):
     """DiffuSeq's, and where the source's embeddings come from."""
 
-    coverage: str = option("target", "what the losses count, see diffuseq; the source's cannot be learned")
+    loss_positions: str = option(
+        "target", "what the losses count, see diffuseq; the source's cannot be learned"
+    )
     embeddings_from: str = option(
         "", "the source's embeddings: a model folder of the same tokens, or a .npy table (V, d); none: random"
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.aligned:
-            raise Problem("The setting aligned is not for diffuseq-decoupled: padding is no word there.")
+        if self.align_targets:
+            raise Problem(
+                "The setting align_targets is not for diffuseq-decoupled: padding is no word there."
+            )
 
 
-PRESETS: dict[str, DecoupledSettings] = {
-    name: DecoupledSettings(**(dataclasses.asdict(diffuseq.PRESETS[name]) | {"coverage": "target"}))
+PRESETS: dict[str, DecoupledConfig] = {
+    name: DecoupledConfig(**(dataclasses.asdict(diffuseq.PRESETS[name]) | {"loss_positions": "target"}))
     for name in ("quasar-t", "qqp", "wiki-auto", "ccd", "tiny")
 }
 
 
-def build(settings: DecoupledSettings, tokenizer: Tokenizer) -> Diffusion:
+def build(config: DecoupledConfig, tokenizer: Tokenizer) -> DiffusionModel:
     """The untrained system: DiffuSeq's, with another denoiser."""
-    system = diffuseq.build(settings, tokenizer)
-    system.denoiser = diffuseq.network(settings, tokenizer, DecoupledTransformer)
-    return system
+    model = diffuseq.build(config, tokenizer)
+    model.denoiser = diffuseq.build_denoiser(config, tokenizer, SeparateSourceTransformer)
+    return model
 
 
-def begin(settings: DecoupledSettings, system: Diffusion) -> None:
+def initialize(config: DecoupledConfig, model: DiffusionModel) -> None:
     """Give the source the embeddings of another model, where one is named."""
-    assert isinstance(system.denoiser, DecoupledTransformer)
-    if settings.embeddings_from:
-        place_embeddings(system.denoiser.foreign, system.tokenizer, Path(settings.embeddings_from))
+    assert isinstance(model.denoiser, SeparateSourceTransformer)
+    if config.embeddings_from:
+        load_embeddings(model.denoiser.source_embedding, model.tokenizer, Path(config.embeddings_from))
 
 
 RECIPE = Recipe(
     name="diffuseq-decoupled",
     paper="DiffuSeq (Gong et al., 2023)",
     section="4.3",
-    line="DiffuSeq whose source has another model's embeddings, which are not trained.",
+    summary="DiffuSeq whose source has another model's embeddings, which are not trained.",
     presets=PRESETS,
-    default="quasar-t",
-    resolve=unchanged,
+    default_preset="quasar-t",
+    resolve=keep_config,
     build=build,
     objective=objective,
-    start=begin,
+    initialize=initialize,
 )

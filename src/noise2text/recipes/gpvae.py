@@ -16,56 +16,60 @@ from typing import Any
 
 import torch
 
-from noise2text.core.config import option, require_least
+from noise2text.core.config import option, require_at_least
 from noise2text.core.errors import Problem
-from noise2text.core.random import key
+from noise2text.core.random import make_key
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.parallel import Draft, Step
-from noise2text.models import Autoregressive
-from noise2text.models.baseline_config import GpvaeSettings
-from noise2text.models.gpvae import Drawn, GpvaeObjective, GpvaeWriter
+from noise2text.generation.parallel import Candidates, DecodedStep
+from noise2text.models import AutoregressiveModel
+from noise2text.models.baseline_config import GpvaeGenerationConfig
+from noise2text.models.gpvae import GpvaeEncoderDecoder, GpvaeObjective, SampledGpvae
 from noise2text.models.registry import Recipe
 from noise2text.models.transformers_folder import (
-    SEQUENCE,
-    SequenceSettings,
-    keep_architecture,
-    network,
-    start_from_folder,
+    SEQ2SEQ_FAMILY,
+    Seq2SeqConfig,
+    build_decoder,
+    load_pretrained_weights,
+    resolve_architecture,
 )
-from noise2text.recipes.pretrained import TINY, framed, unrecorded
+from noise2text.recipes.pretrained import TINY, disable_cuda_graphs, shared_arguments
 
-__all__ = ["PRESETS", "RECIPE", "Gpvae", "GpvaeTraining", "build", "objective"]
+__all__ = ["PRESETS", "RECIPE", "GPVAEModel", "GPVAETrainingConfig", "build", "objective"]
 
 _LATENT = 1  # what the key is for
 
 
 @dataclass(frozen=True)
-class GpvaeTraining(SequenceSettings):
+class GPVAETrainingConfig(Seq2SeqConfig):
     """The released T5 script: 10⁻⁴, constant; its kernel, with v a dimension of z."""
 
-    kernel_v: float = option(1.0, "v, the prior's variance of each dimension of z")
-    kernel_r: float = option(1e-3, "r, how far apart states still vary together; this small, they do not")
-    kl: float = option(1.0, "weight of the divergence, once a sentence")
-    initial: float = option(1e-4, "standard deviation of the new layers' first weights")
-    scalar: float = option(2.0, "s, as the model's default; 2 in DiffuSeq's table 1")
-    decay: str = option("constant", "how the learning rate falls: inverse-sqrt, linear, cosine or constant")
+    kernel_variance: float = option(1.0, "v, the prior's variance of each dimension of z")
+    kernel_length_scale: float = option(
+        1e-3, "r, how far apart states still vary together; this small, they do not"
+    )
+    kl_weight: float = option(1.0, "weight of the divergence, once a sentence")
+    init_std: float = option(1e-4, "standard deviation of the new layers' first weights")
+    latent_noise_scale: float = option(2.0, "s, as the model's default; 2 in DiffuSeq's table 1")
+    lr_schedule: str = option(
+        "constant", "how the learning rate falls: inverse-sqrt, linear, cosine or constant"
+    )
     warmup: int = option(0, "steps over which the learning rate rises")
-    tokens: int = option(1_024, "padded tokens of the longer side in a batch")
+    max_tokens: int = option(1_024, "padded tokens of the longer side in a batch")
     beam: int = option(10, "hypotheses of the beam search, as the model's default")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_least(self, 0, "kl", "scalar", "initial")
-        if not (self.kernel_v > 0 and self.kernel_r > 0):
+        require_at_least(self, 0, "kl_weight", "latent_noise_scale", "init_std")
+        if not (self.kernel_variance > 0 and self.kernel_length_scale > 0):
             raise Problem(
-                f"The settings kernel_v and kernel_r must be above 0, not {self.kernel_v} and "
-                f"{self.kernel_r}."
+                f"The settings kernel_variance and kernel_r must be above 0, not {self.kernel_variance} and "
+                f"{self.kernel_length_scale}."
             )
 
 
-_T5 = GpvaeTraining()
+_T5 = GPVAETrainingConfig()
 
-PRESETS: dict[str, GpvaeTraining] = {
+PRESETS: dict[str, GPVAETrainingConfig] = {
     "t5-base": _T5,
     "tiny": dataclasses.replace(
         _T5,
@@ -73,69 +77,97 @@ PRESETS: dict[str, GpvaeTraining] = {
         decoder_layers=2,
         steps=700,
         validate_every=350,
-        kernel_r=2.0,
-        kl=0.1,
-        initial=0.05,
+        kernel_length_scale=2.0,
+        kl_weight=0.1,
+        init_std=0.05,
         **TINY,
     ),
 }
 
 
-class Gpvae(Autoregressive):
+class GPVAEModel(AutoregressiveModel):
     """An encoder-decoder that reads a source with noise; every noise gives the texts of one search."""
 
-    writer: GpvaeWriter
-    how: GpvaeSettings
+    network: GpvaeEncoderDecoder
+    generation_config: GpvaeGenerationConfig
 
-    def drafts(
-        self, rows: Sequence[Sequence[int]], how: Any, *, seed: int, places: Sequence[int], trace: bool
-    ) -> list[Draft]:
-        several = [row for row in rows for _ in range(how.noises)]
-        own = key(torch.tensor(places)[:, None], torch.arange(how.noises)).flatten()  # (B·N,)
-        drawn = Drawn(self.writer, key(seed, _LATENT, own).to(self.device), scalar=how.scalar)
-        drafts = self.decode(drawn, several, how, seed=seed, places=own.tolist(), trace=trace)
-        return [joined(drafts[at : at + how.noises]) for at in range(0, len(drafts), how.noises)]
+    def decode_batch(
+        self,
+        rows: Sequence[Sequence[int]],
+        generation_config: Any,
+        *,
+        seed: int,
+        indices: Sequence[int],
+        trace: bool,
+    ) -> list[Candidates]:
+        repeated_rows = [row for row in rows for _ in range(generation_config.noises)]
+        own = make_key(
+            torch.tensor(indices)[:, None], torch.arange(generation_config.noises)
+        ).flatten()  # (B·N,)
+        drawn = SampledGpvae(
+            self.network,
+            make_key(seed, _LATENT, own).to(self.device),
+            latent_noise_scale=generation_config.latent_noise_scale,
+        )
+        decoded = self.decode(
+            drawn, repeated_rows, generation_config, seed=seed, indices=own.tolist(), trace=trace
+        )
+        return [
+            join_candidates(decoded[at : at + generation_config.noises])
+            for at in range(0, len(decoded), generation_config.noises)
+        ]
 
 
-def joined(drafts: Sequence[Draft]) -> Draft:
+def join_candidates(decoded: Sequence[Candidates]) -> Candidates:
     """The candidates of several drafts of one sentence; those that are done wait for the others."""
-    count = max(len(draft.steps) for draft in drafts)
+    count = max(len(draft.steps) for draft in decoded)
     steps = []
     for number in range(count):
-        now = [draft.steps[min(number, len(draft.steps) - 1)] for draft in drafts]
+        now = [draft.steps[min(number, len(draft.steps) - 1)] for draft in decoded]
         noisy, clean = ([row for step in now for row in getattr(step, name)] for name in ("noisy", "clean"))
-        steps.append(Step(1 - number / max(1, count - 1), noisy, clean))
-    return Draft(
-        [row for draft in drafts for row in draft.tokens],
-        [score for draft in drafts for score in draft.scores],
+        steps.append(DecodedStep(1 - number / max(1, count - 1), noisy, clean))
+    return Candidates(
+        [row for draft in decoded for row in draft.tokens],
+        [score for draft in decoded for score in draft.scores],
         steps,
     )
 
 
-def build(settings: GpvaeTraining, tokenizer: Tokenizer) -> Gpvae:
+def build(config: GPVAETrainingConfig, tokenizer: Tokenizer) -> GPVAEModel:
     """The untrained system."""
-    writer = GpvaeWriter(
-        network(SEQUENCE, settings, tokenizer),
-        variance=settings.kernel_v,
-        scale=settings.kernel_r,
-        initial=settings.initial,
+    network = GpvaeEncoderDecoder(
+        build_decoder(SEQ2SEQ_FAMILY, config, tokenizer),
+        variance=config.kernel_variance,
+        scale=config.kernel_length_scale,
+        init_std=config.init_std,
     )
-    how = GpvaeSettings(beam=settings.beam, length_penalty=settings.length_penalty, scalar=settings.scalar)
-    return unrecorded(Gpvae(tokenizer, writer=writer, how=how, **framed(settings, tokenizer)))
+    generation_config = GpvaeGenerationConfig(
+        beam=config.beam,
+        length_penalty=config.length_penalty,
+        latent_noise_scale=config.latent_noise_scale,
+    )
+    return disable_cuda_graphs(
+        GPVAEModel(
+            tokenizer,
+            network=network,
+            generation_config=generation_config,
+            **shared_arguments(config, tokenizer),
+        )
+    )
 
 
-def start(settings: GpvaeTraining, system: Gpvae) -> None:
+def initialize(config: GPVAETrainingConfig, model: GPVAEModel) -> None:
     """Give the encoder-decoder the weights of the folder; the layers between start small."""
-    start_from_folder(SEQUENCE, settings, system.writer.inner)
+    load_pretrained_weights(SEQ2SEQ_FAMILY, config, model.network.inner)
 
 
-def objective(settings: GpvaeTraining, system: Gpvae) -> GpvaeObjective:
+def objective(config: GPVAETrainingConfig, model: GPVAEModel) -> GpvaeObjective:
     """What the system is trained on: each next token, and the posterior's distance from the prior."""
     return GpvaeObjective(
-        system.writer,
-        bos=system.tokenizer.bos,
-        label_smoothing=settings.label_smoothing,
-        kl=settings.kl,
+        model.network,
+        bos=model.tokenizer.bos,
+        label_smoothing=config.label_smoothing,
+        kl_weight=config.kl_weight,
     )
 
 
@@ -143,11 +175,11 @@ RECIPE = Recipe(
     name="gpvae",
     paper="GPVAE (Du et al., 2022), in DiffuSeq",
     section="D.2",
-    line="A pre-trained encoder-decoder with a Gaussian-process prior over its encoder states.",
+    summary="A pre-trained encoder-decoder with a Gaussian-process prior over its encoder states.",
     presets=PRESETS,
-    default="t5-base",
-    resolve=keep_architecture(SEQUENCE),
+    default_preset="t5-base",
+    resolve=resolve_architecture(SEQ2SEQ_FAMILY),
     build=build,
     objective=objective,
-    start=start,
+    initialize=initialize,
 )

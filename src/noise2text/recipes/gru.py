@@ -12,26 +12,26 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from noise2text.core.config import option, require_least, require_share
+from noise2text.core.config import option, require_at_least, require_fraction
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.autoregressive import AutoregressiveSettings
-from noise2text.models import Autoregressive
-from noise2text.models.registry import Recipe, unchanged
-from noise2text.nn.embeddings import Space
+from noise2text.generation.autoregressive import AutoregressiveGenerationConfig
+from noise2text.models import AutoregressiveModel
+from noise2text.models.registry import Recipe, keep_config
+from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.recurrent import GRU
-from noise2text.training.config import TrainingSettings
-from noise2text.training.next_token import NextToken
+from noise2text.training.config import TrainingConfig
+from noise2text.training.next_token import NextTokenObjective
 
-__all__ = ["PRESETS", "RECIPE", "GruSettings", "build", "objective"]
+__all__ = ["PRESETS", "RECIPE", "GRUConfig", "build", "objective"]
 
 
 @dataclass(frozen=True)
-class GruSettings(TrainingSettings):
+class GRUConfig(TrainingConfig):
     """The defaults have the size of DiffuSeq's table 4."""
 
-    width: int = option(1536, "dimension of the states; each direction of the encoder has half of it")
-    embedding: int = option(512, "dimension of the embeddings")
+    model_dim: int = option(1536, "dimension of the states; each direction of the encoder has half of it")
+    embedding_dim: int = option(512, "dimension of the embeddings")
     layers: int = option(2, "layers of the encoder, and of the decoder")
     dropout: float = option(0.2, "dropout")
     label_smoothing: float = option(0.0, "share of the target's probability that is spread over all tokens")
@@ -41,30 +41,32 @@ class GruSettings(TrainingSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_least(self, 1, "embedding", "layers", "beam")
-        require_share(self, "dropout", "label_smoothing")
-        if self.width < 2 or self.width % 2:
-            raise Problem(f"The setting width must be even, half for each direction, not {self.width}.")
+        require_at_least(self, 1, "embedding_dim", "layers", "beam")
+        require_fraction(self, "dropout", "label_smoothing")
+        if self.model_dim < 2 or self.model_dim % 2:
+            raise Problem(
+                f"The setting model_dim must be even, half for each direction, not {self.model_dim}."
+            )
 
 
-_QQP = GruSettings(vocabulary=30_522, lowercase=True, steps=50_000, warmup=4_000, weight_decay=0.0)
+_QQP = GRUConfig(vocabulary=30_522, lowercase=True, steps=50_000, warmup=4_000, weight_decay=0.0)
 
-PRESETS: dict[str, GruSettings] = {
+PRESETS: dict[str, GRUConfig] = {
     "qqp": _QQP,
     "tiny": dataclasses.replace(
         _QQP,
         tokenizer="characters",
-        width=128,
-        embedding=64,
+        model_dim=128,
+        embedding_dim=64,
         layers=1,
         dropout=0.1,
         max_source=64,
         max_target=64,
         steps=600,
-        tokens=2_048,
-        learning_rate=3e-3,
+        max_tokens=2_048,
+        lr=3e-3,
         warmup=100,
-        decay="cosine",
+        lr_schedule="cosine",
         log_every=50,
         validate_every=200,
         save_every=200,
@@ -73,35 +75,37 @@ PRESETS: dict[str, GruSettings] = {
 }
 
 
-def build(settings: GruSettings, tokenizer: Tokenizer) -> Autoregressive:
+def build(config: GRUConfig, tokenizer: Tokenizer) -> AutoregressiveModel:
     """The untrained system."""
-    return Autoregressive(
+    return AutoregressiveModel(
         tokenizer,
-        writer=GRU(
-            Space(len(tokenizer), settings.embedding),
-            width=settings.width,
-            layers=settings.layers,
-            dropout=settings.dropout,
+        network=GRU(
+            TokenEmbedding(len(tokenizer), config.embedding_dim),
+            model_dim=config.model_dim,
+            layers=config.layers,
+            dropout=config.dropout,
         ),
-        how=AutoregressiveSettings(beam=settings.beam, length_penalty=settings.length_penalty),
-        max_source=settings.max_source,
-        max_target=settings.max_target,
+        generation_config=AutoregressiveGenerationConfig(
+            beam=config.beam, length_penalty=config.length_penalty
+        ),
+        max_source=config.max_source,
+        max_target=config.max_target,
     )
 
 
-def objective(settings: GruSettings, system: Autoregressive) -> NextToken:
+def objective(config: GRUConfig, model: AutoregressiveModel) -> NextTokenObjective:
     """What the system is trained on: each next token."""
-    return NextToken(system.writer, bos=system.tokenizer.bos, label_smoothing=settings.label_smoothing)
+    return NextTokenObjective(model.network, bos=model.tokenizer.bos, label_smoothing=config.label_smoothing)
 
 
 RECIPE = Recipe(
     name="gru",
     paper="GRU with attention (Cho et al., 2014), as in DiffuSeq (Gong et al., 2023)",
     section="4.1",
-    line="The recurrent encoder-decoder with attention, written from left to right.",
+    summary="The recurrent encoder-decoder with attention, written from left to right.",
     presets=PRESETS,
-    default="qqp",
-    resolve=unchanged,
+    default_preset="qqp",
+    resolve=keep_config,
     build=build,
     objective=objective,
 )

@@ -15,64 +15,70 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from noise2text.core.config import option, require_least, require_share
+from noise2text.core.config import option, require_at_least, require_fraction
 from noise2text.core.errors import Problem
-from noise2text.data.layouts.canvas import Split
+from noise2text.data.layouts.canvas import SplitLayout
 from noise2text.data.layouts.template import encode_pieces
-from noise2text.data.ragged import Rows
+from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.parallel import Draft, Step
+from noise2text.generation.parallel import Candidates, DecodedStep
 from noise2text.generation.selection import BestScore, Selector
-from noise2text.models import System
-from noise2text.models.baseline_config import LevenshteinSettings
-from noise2text.models.levenshtein import EditObjective, Marks, Page, Policies, Refiner
-from noise2text.models.registry import Recipe, unchanged
-from noise2text.recipes.cmlm import EditorSettings, editor_of, never_written
+from noise2text.models import Model
+from noise2text.models.baseline_config import LevenshteinGenerationConfig
+from noise2text.models.levenshtein import (
+    DraftBatch,
+    EditPolicies,
+    LevenshteinDecoder,
+    LevenshteinObjective,
+    SpecialTokens,
+)
+from noise2text.models.registry import Recipe, keep_config
+from noise2text.recipes.cmlm import DraftTransformerConfig, build_draft_transformer, forbidden_tokens
 
-__all__ = ["PRESETS", "RECIPE", "EditSettings", "Levenshtein", "build", "objective"]
+__all__ = ["PRESETS", "RECIPE", "LevenshteinModel", "LevenshteinTrainingConfig", "build", "objective"]
 
 
 @dataclass(frozen=True)
-class EditSettings(EditorSettings):
+class LevenshteinTrainingConfig(DraftTransformerConfig):
     """Section 4.1 of the paper, and the released code where it is silent."""
 
-    tokens: int = option(65_536, "padded tokens of the longer side in a batch")
+    max_tokens: int = option(65_536, "padded tokens of the longer side in a batch")
     vocabulary: int = option(32_768, "how many tokens a learned BPE has")
-    most: int = option(255, "most placeholders that a gap gets in an iteration")
-    from_nothing: float = option(0.0, "β, share of the pairs whose insertion starts from an empty draft")
+    max_placeholders: int = option(255, "most placeholders that a gap gets in an iteration")
+    empty_draft_rate: float = option(0.0, "β, share of the pairs whose insertion starts from an empty draft")
     iterations: int = option(9, "how often a draft is refined, as the model's default")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_least(self, 1, "most", "iterations")
-        require_share(self, "from_nothing")
+        require_at_least(self, 1, "max_placeholders", "iterations")
+        require_fraction(self, "empty_draft_rate")
 
 
-_WMT = EditSettings()
+_WMT = LevenshteinTrainingConfig()
 
-PRESETS: dict[str, EditSettings] = {
+PRESETS: dict[str, LevenshteinTrainingConfig] = {
     "wmt14-en-de": _WMT,
     "wmt16-ro-en": _WMT,
     "gigaword": _WMT,
     "qqp": dataclasses.replace(_WMT, steps=50_000),
-    "iwslt14-de-en": dataclasses.replace(_WMT, ffn=1024, heads=4, tokens=8_192, vocabulary=10_000),
+    "iwslt14-de-en": dataclasses.replace(_WMT, ffn_dim=1024, heads=4, max_tokens=8_192, vocabulary=10_000),
     "tiny": dataclasses.replace(
         _WMT,
         tokenizer="characters",
         max_source=48,
         max_target=16,
-        width=128,
-        ffn=256,
+        model_dim=128,
+        ffn_dim=256,
         heads=4,
         encoder_layers=2,
         decoder_layers=2,
         dropout=0.0,
-        most=16,
+        max_placeholders=16,
         steps=1_400,
-        tokens=1_024,
-        learning_rate=2e-3,
+        max_tokens=1_024,
+        lr=2e-3,
         warmup=100,
-        decay="cosine",
+        lr_schedule="cosine",
         log_every=50,
         validate_every=350,
         save_every=350,
@@ -81,76 +87,90 @@ PRESETS: dict[str, EditSettings] = {
 }
 
 
-class Levenshtein(System):
+class LevenshteinModel(Model):
     """A model that edits a draft until it is content."""
 
-    layout: Split
-    how: LevenshteinSettings
+    layout: SplitLayout
+    generation_config: LevenshteinGenerationConfig
 
-    def __init__(self, settings: EditSettings, tokenizer: Tokenizer) -> None:
+    def __init__(self, config: LevenshteinTrainingConfig, tokenizer: Tokenizer) -> None:
         super().__init__()
-        self.tokenizer, self.layout = tokenizer, Split(tokenizer.pad)
-        self.max_source, self.max_target = settings.max_source, settings.max_target
-        self.how = LevenshteinSettings(iterations=settings.iterations)
-        self.marks = Marks(tokenizer.pad, tokenizer.bos, tokenizer.eos, tokenizer.mask)
-        editor = editor_of(settings, tokenizer, target_positions=settings.max_target + 2)
-        self.policies = Policies(editor, width=settings.width, most=settings.most)
-        self.register_buffer("forbidden", never_written(tokenizer), persistent=False)
+        self.tokenizer, self.layout = tokenizer, SplitLayout(tokenizer.pad)
+        self.max_source, self.max_target = config.max_source, config.max_target
+        self.generation_config = LevenshteinGenerationConfig(iterations=config.iterations)
+        self.special_tokens = SpecialTokens(tokenizer.pad, tokenizer.bos, tokenizer.eos, tokenizer.mask)
+        transformer = build_draft_transformer(config, tokenizer, target_positions=config.max_target + 2)
+        self.policies = EditPolicies(
+            transformer, model_dim=config.model_dim, max_placeholders=config.max_placeholders
+        )
+        self.register_buffer("forbidden", forbidden_tokens(tokenizer), persistent=False)
 
     forbidden: Tensor
 
     @torch.inference_mode()
-    def drafts(
+    def decode_batch(
         self,
         rows: Sequence[Sequence[int]],
-        how: LevenshteinSettings,
+        generation_config: LevenshteinGenerationConfig,
         *,
         seed: int,
-        places: Sequence[int],
+        indices: Sequence[int],
         trace: bool,
-    ) -> list[Draft]:
-        prefix, suffix = encode_pieces([how.prefix, how.suffix], self.tokenizer)
+    ) -> list[Candidates]:
+        prefix, suffix = encode_pieces([generation_config.prefix, generation_config.suffix], self.tokenizer)
         given = len(prefix) + len(suffix)
         if given >= self.max_target:
             raise Problem(
                 f"Prefix and suffix have {given} of {self.max_target} tokens: that leaves nothing to write."
             )
-        refiner = Refiner(self.policies, self.marks, self.forbidden, self.max_target)
-        memory = self.policies.editor.read(self.layout.source(Rows.of(rows)).to(self.device))
+        refiner = LevenshteinDecoder(self.policies, self.special_tokens, self.forbidden, self.max_target)
+        encoded = self.policies.transformer.encode(
+            self.layout.make_source(RaggedRows.from_lists(rows)).to(self.device)
+        )
         steps: list[tuple[float, list[list[int]], list[list[int]]]] = []
-        start = refiner.start(prefix, suffix, sentences=len(rows))
-        for number, (opened, page) in enumerate(refiner.refine(start, memory, how)):
+        start_drafts = refiner.start_drafts(prefix, suffix, sentences=len(rows))
+        for number, (opened, drafts) in enumerate(refiner.refine(start_drafts, encoded, generation_config)):
             if trace:
-                steps.append((1 - number / how.iterations, self._read(opened), self._read(page)))
-        written = (page.bound == 0) & (page.tokens != self.marks.pad)
-        scores = (page.scores * written).sum(1) / written.sum(1).clamp(min=1)
+                steps.append(
+                    (
+                        1 - number / generation_config.iterations,
+                        self._strip_boundaries(opened),
+                        self._strip_boundaries(drafts),
+                    )
+                )
+        written = (drafts.given_part == 0) & (drafts.tokens != self.special_tokens.pad)
+        scores = (drafts.scores * written).sum(1) / written.sum(1).clamp(min=1)
         return [
-            Draft([row], [score], [Step(time, [noisy[i]], [clean[i]]) for time, noisy, clean in steps])
-            for i, (row, score) in enumerate(zip(self._read(page), scores.tolist(), strict=True))
+            Candidates(
+                [row], [score], [DecodedStep(time, [noisy[i]], [clean[i]]) for time, noisy, clean in steps]
+            )
+            for i, (row, score) in enumerate(
+                zip(self._strip_boundaries(drafts), scores.tolist(), strict=True)
+            )
         ]
 
-    def _read(self, page: Page) -> list[list[int]]:
+    def _strip_boundaries(self, drafts: DraftBatch) -> list[list[int]]:
         """What stands between the marks."""
-        lengths = (page.tokens != self.marks.pad).sum(1).tolist()
-        return [row[1 : length - 1] for row, length in zip(page.tokens.tolist(), lengths, strict=True)]
+        lengths = (drafts.tokens != self.special_tokens.pad).sum(1).tolist()
+        return [row[1 : length - 1] for row, length in zip(drafts.tokens.tolist(), lengths, strict=True)]
 
-    def selector(self, how: LevenshteinSettings) -> Selector:
+    def selector(self, generation_config: LevenshteinGenerationConfig) -> Selector:
         return BestScore()
 
 
-def build(settings: EditSettings, tokenizer: Tokenizer) -> Levenshtein:
+def build(config: LevenshteinTrainingConfig, tokenizer: Tokenizer) -> LevenshteinModel:
     """The untrained system."""
-    return Levenshtein(settings, tokenizer)
+    return LevenshteinModel(config, tokenizer)
 
 
-def objective(settings: EditSettings, system: Levenshtein) -> EditObjective:
+def objective(config: LevenshteinTrainingConfig, model: LevenshteinModel) -> LevenshteinObjective:
     """What the system is trained on: the oracle's edits."""
-    return EditObjective(
-        system.policies,
-        system.marks,
-        forbidden=system.forbidden,
-        smoothing=settings.label_smoothing,
-        from_nothing=settings.from_nothing,
+    return LevenshteinObjective(
+        model.policies,
+        model.special_tokens,
+        forbidden=model.forbidden,
+        label_smoothing=config.label_smoothing,
+        empty_draft_rate=config.empty_draft_rate,
     )
 
 
@@ -158,10 +178,10 @@ RECIPE = Recipe(
     name="levenshtein",
     paper="Levenshtein Transformer (Gu et al., 2019)",
     section="3",
-    line="Refines a draft by deleting tokens, opening gaps and filling them, until nothing changes.",
+    summary="Refines a draft by deleting tokens, opening gaps and filling them, until nothing changes.",
     presets=PRESETS,
-    default="wmt14-en-de",
-    resolve=unchanged,
+    default_preset="wmt14-en-de",
+    resolve=keep_config,
     build=build,
     objective=objective,
 )

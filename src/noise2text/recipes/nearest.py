@@ -19,22 +19,22 @@ import torch
 from torch import Tensor
 
 from noise2text.core.config import option
-from noise2text.data.ragged import Rows
-from noise2text.data.token_store import Prepared
+from noise2text.data.ragged import RaggedRows
+from noise2text.data.token_store import TokenStore
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.parallel import Draft
+from noise2text.generation.parallel import Candidates
 from noise2text.generation.selection import BestScore, Selector
-from noise2text.models import System
-from noise2text.models.baseline_config import NearestSettings
-from noise2text.models.nearest_neighbours import Neighbours
-from noise2text.models.registry import Recipe, unchanged
-from noise2text.training.config import DataSettings
+from noise2text.models import Model
+from noise2text.models.baseline_config import NearestGenerationConfig
+from noise2text.models.nearest_neighbours import NgramIndex
+from noise2text.models.registry import Recipe, keep_config
+from noise2text.training.config import DataConfig
 
-__all__ = ["PRESETS", "RECIPE", "Nearest", "RememberedSettings", "build", "fit"]
+__all__ = ["PRESETS", "RECIPE", "NearestConfig", "NearestModel", "build", "fit"]
 
 
 @dataclass(frozen=True)
-class RememberedSettings(DataSettings):
+class NearestConfig(DataConfig):
     """How texts are cut into tokens, and how large the remembered corpus is."""
 
     pairs: int = option(0, "pairs remembered; training counts them")
@@ -42,26 +42,30 @@ class RememberedSettings(DataSettings):
     target_tokens: int = option(0, "tokens of their targets; training counts them")
 
 
-PRESETS = {"plain": RememberedSettings(), "tiny": RememberedSettings(tokenizer="characters")}
+PRESETS = {"plain": NearestConfig(), "tiny": NearestConfig(tokenizer="characters")}
 
 
-class Nearest(System):
+class NearestModel(Model):
     """Remembers a corpus and answers from it."""
 
-    def __init__(self, settings: RememberedSettings, tokenizer: Tokenizer) -> None:
+    def __init__(self, config: NearestConfig, tokenizer: Tokenizer) -> None:
         super().__init__()
-        self.tokenizer, self.max_source, self.how = tokenizer, settings.max_source, NearestSettings()
+        self.tokenizer, self.max_source, self.generation_config = (
+            tokenizer,
+            config.max_source,
+            NearestGenerationConfig(),
+        )
         dtype = torch.uint16 if len(tokenizer) <= 1 << 16 else torch.int32
-        for side, tokens in (("source", settings.source_tokens), ("target", settings.target_tokens)):
+        for side, tokens in (("source", config.source_tokens), ("target", config.target_tokens)):
             self.register_buffer(f"{side}_tokens", torch.zeros(tokens, dtype=dtype))
-            self.register_buffer(f"{side}_lengths", torch.zeros(settings.pairs, dtype=torch.int32))
+            self.register_buffer(f"{side}_lengths", torch.zeros(config.pairs, dtype=torch.int32))
 
     source_tokens: Tensor
     source_lengths: Tensor
     target_tokens: Tensor
     target_lengths: Tensor
 
-    def remember(self, sources: Rows, targets: Rows) -> None:
+    def store_pairs(self, sources: RaggedRows, targets: RaggedRows) -> None:
         """Take in the pairs that the settings have counted."""
         for side, rows in (("source", sources), ("target", targets)):
             tokens, lengths = getattr(self, f"{side}_tokens"), getattr(self, f"{side}_lengths")
@@ -69,32 +73,32 @@ class Nearest(System):
             lengths.copy_(torch.from_numpy(rows.lengths))
 
     @cached_property
-    def _neighbours(self) -> Neighbours:
-        return Neighbours(Rows(_numbers(self.source_tokens), _numbers(self.source_lengths)))
+    def _neighbours(self) -> NgramIndex:
+        return NgramIndex(RaggedRows(_numbers(self.source_tokens), _numbers(self.source_lengths)))
 
     @cached_property
-    def _targets(self) -> Rows:
-        return Rows(_numbers(self.target_tokens), _numbers(self.target_lengths))
+    def _targets(self) -> RaggedRows:
+        return RaggedRows(_numbers(self.target_tokens), _numbers(self.target_lengths))
 
-    def drafts(
+    def decode_batch(
         self,
         rows: Sequence[Sequence[int]],
-        how: NearestSettings,
+        generation_config: NearestGenerationConfig,
         *,
         seed: int,
-        places: Sequence[int],
+        indices: Sequence[int],
         trace: bool,
-    ) -> list[Draft]:
+    ) -> list[Candidates]:
         targets = self._targets
         starts = np.cumsum(targets.lengths) - targets.lengths
-        drafts = []
+        decoded = []
         for row in rows:
-            chosen, scores = self._neighbours.nearest(row, how.neighbours)
-            answers = Rows.cut(targets.tokens, starts[chosen], targets.lengths[chosen])
-            drafts.append(Draft(list(answers), scores.tolist(), []))
-        return drafts
+            chosen, scores = self._neighbours.search(row, generation_config.neighbours)
+            answers = RaggedRows.from_slices(targets.tokens, starts[chosen], targets.lengths[chosen])
+            decoded.append(Candidates(list(answers), scores.tolist(), []))
+        return decoded
 
-    def selector(self, how: NearestSettings) -> Selector:
+    def selector(self, generation_config: NearestGenerationConfig) -> Selector:
         return BestScore()
 
 
@@ -102,32 +106,30 @@ def _numbers(tensor: Tensor) -> np.ndarray:
     return tensor.cpu().numpy().astype(np.int64)
 
 
-def build(settings: RememberedSettings, tokenizer: Tokenizer) -> Nearest:
+def build(config: NearestConfig, tokenizer: Tokenizer) -> NearestModel:
     """The system with room for its corpus."""
-    return Nearest(settings, tokenizer)
+    return NearestModel(config, tokenizer)
 
 
-def fit(
-    settings: RememberedSettings, tokenizer: Tokenizer, pairs: Prepared
-) -> tuple[RememberedSettings, Nearest]:
+def fit(config: NearestConfig, tokenizer: Tokenizer, pairs: TokenStore) -> tuple[NearestConfig, NearestModel]:
     """The settings with the corpus counted, and the system that has it."""
-    sources, targets = pairs.pairs(np.arange(len(pairs)))
+    sources, targets = pairs.get_pairs(np.arange(len(pairs)))
     counted = dataclasses.replace(
-        settings, pairs=len(pairs), source_tokens=len(sources.tokens), target_tokens=len(targets.tokens)
+        config, pairs=len(pairs), source_tokens=len(sources.tokens), target_tokens=len(targets.tokens)
     )
-    system = build(counted, tokenizer)
-    system.remember(sources, targets)
-    return counted, system
+    model = build(counted, tokenizer)
+    model.store_pairs(sources, targets)
+    return counted, model
 
 
 RECIPE = Recipe(
     name="nearest",
     paper="A common baseline",
     section="–",
-    line="Answers with the target of the most similar training source.",
+    summary="Answers with the target of the most similar training source.",
     presets=PRESETS,
-    default="plain",
-    resolve=unchanged,
+    default_preset="plain",
+    resolve=keep_config,
     build=build,
     fit=fit,
 )

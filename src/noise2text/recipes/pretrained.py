@@ -13,115 +13,124 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from noise2text.data.layouts.marked_source import Framed
+from noise2text.data.layouts.marked_source import MarkedSourceLayout
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.autoregressive import AutoregressiveSettings
-from noise2text.models import Autoregressive
+from noise2text.generation.autoregressive import AutoregressiveGenerationConfig
+from noise2text.models import AutoregressiveModel
 from noise2text.models.registry import Recipe
 from noise2text.models.transformers_folder import (
-    CAUSAL,
-    SEQUENCE,
-    CausalSettings,
-    Family,
-    PretrainedSettings,
-    SequenceSettings,
-    keep_architecture,
-    network,
-    start_from_folder,
+    CAUSAL_FAMILY,
+    SEQ2SEQ_FAMILY,
+    CausalConfig,
+    PretrainedConfig,
+    PretrainedFamily,
+    Seq2SeqConfig,
+    build_decoder,
+    load_pretrained_weights,
+    resolve_architecture,
 )
-from noise2text.training.next_token import NextToken
+from noise2text.training.next_token import NextTokenObjective
 
-__all__ = ["RECIPES", "TINY", "framed", "objective", "unrecorded"]
+__all__ = ["RECIPES", "TINY", "disable_cuda_graphs", "objective", "shared_arguments"]
 
-A = TypeVar("A", bound=Autoregressive)
+A = TypeVar("A", bound=AutoregressiveModel)
 
 
-def framed(settings: PretrainedSettings, tokenizer: Tokenizer) -> dict[str, Any]:
+def shared_arguments(config: PretrainedConfig, tokenizer: Tokenizer) -> dict[str, Any]:
     """What the systems of pre-trained models have in common: the layout, and how long texts may be."""
     return {
-        "layout": Framed(tokenizer.pad, tokenizer.eos, *tokenizer.frame),
-        "max_source": settings.max_source,
-        "max_target": settings.max_target,
+        "layout": MarkedSourceLayout(tokenizer.pad, tokenizer.eos, *tokenizer.surrounding_tokens),
+        "max_source": config.max_source,
+        "max_target": config.max_target,
     }
 
 
-def _build(family: Family) -> Callable[[Any, Tokenizer], Autoregressive]:
-    def build(settings: PretrainedSettings, tokenizer: Tokenizer) -> Autoregressive:
-        how = AutoregressiveSettings(beam=settings.beam, length_penalty=settings.length_penalty)
-        writer = network(family, settings, tokenizer)
-        return unrecorded(Autoregressive(tokenizer, writer=writer, how=how, **framed(settings, tokenizer)))
+def _build(family: PretrainedFamily) -> Callable[[Any, Tokenizer], AutoregressiveModel]:
+    def build(config: PretrainedConfig, tokenizer: Tokenizer) -> AutoregressiveModel:
+        generation_config = AutoregressiveGenerationConfig(
+            beam=config.beam, length_penalty=config.length_penalty
+        )
+        decoder = build_decoder(family, config, tokenizer)
+        return disable_cuda_graphs(
+            AutoregressiveModel(
+                tokenizer,
+                network=decoder,
+                generation_config=generation_config,
+                **shared_arguments(config, tokenizer),
+            )
+        )
 
     return build
 
 
-def unrecorded(system: A) -> A:
+def disable_cuda_graphs(model: A) -> A:
     """The system without CUDA graphs: the library's cache grows with every step, so none can be replayed."""
-    system.captures = None
-    return system
+    model.graphs = None
+    return model
 
 
-def _start(family: Family) -> Callable[[Any, Any], None]:
-    return lambda settings, system: start_from_folder(family, settings, system.writer)
+def _start(family: PretrainedFamily) -> Callable[[Any, Any], None]:
+    return lambda config, model: load_pretrained_weights(family, config, model.network)
 
 
-def objective(settings: PretrainedSettings, system: Autoregressive) -> NextToken:
+def objective(config: PretrainedConfig, model: AutoregressiveModel) -> NextTokenObjective:
     """What the systems are trained on: each next token of the target."""
-    return NextToken(system.writer, bos=system.tokenizer.bos, label_smoothing=settings.label_smoothing)
+    return NextTokenObjective(model.network, bos=model.tokenizer.bos, label_smoothing=config.label_smoothing)
 
 
 TINY: dict[str, Any] = {
-    "scratch": True,
+    "from_scratch": True,
     "tokenizer": "characters",
-    "width": 128,
-    "ffn": 512,
+    "model_dim": 128,
+    "ffn_dim": 512,
     "heads": 4,
     "dropout": 0.0,
     "max_source": 64,
     "max_target": 64,
-    "tokens": 2_048,
-    "learning_rate": 1e-3,
+    "max_tokens": 2_048,
+    "lr": 1e-3,
     "warmup": 100,
-    "decay": "cosine",
+    "lr_schedule": "cosine",
     "beam": 1,
     "log_every": 50,
     "save_every": 200,
     "validation_sentences": 100,
 }
-_GPT2, _T5 = CausalSettings(), SequenceSettings()
-_LARGE: dict[str, Any] = {"width": 1280, "ffn": 5120, "heads": 20, "layers": 36, "learning_rate": 2e-5}
+_GPT2, _T5 = CausalConfig(), Seq2SeqConfig()
+_LARGE: dict[str, Any] = {"model_dim": 1280, "ffn_dim": 5120, "heads": 20, "layers": 36, "lr": 2e-5}
 
 RECIPES = (
     Recipe(
         name="pretrained-causal",
         paper="GPT-2 (Radford et al., 2019), in DiffuSeq",
         section="D.2",
-        line="A causal model of transformers from a local folder, fine-tuned to go on from the source.",
+        summary="A causal model of transformers from a local folder, fine-tuned to go on from the source.",
         presets={
             "gpt2": _GPT2,
             "gpt2-large": dataclasses.replace(_GPT2, **_LARGE),
             "tiny": dataclasses.replace(_GPT2, layers=3, steps=1_500, validate_every=500, **TINY),
         },
-        default="gpt2",
-        resolve=keep_architecture(CAUSAL),
-        build=_build(CAUSAL),
+        default_preset="gpt2",
+        resolve=resolve_architecture(CAUSAL_FAMILY),
+        build=_build(CAUSAL_FAMILY),
         objective=objective,
-        start=_start(CAUSAL),
+        initialize=_start(CAUSAL_FAMILY),
     ),
     Recipe(
         name="pretrained-seq2seq",
         paper="T5 (Raffel et al., 2020), BART (Lewis et al., 2020), Marian",
         section="–",
-        line="An encoder-decoder of transformers (T5, BART, Marian) from a local folder, fine-tuned.",
+        summary="An encoder-decoder of transformers (T5, BART, Marian) from a local folder, fine-tuned.",
         presets={
             "t5-base": _T5,
             "tiny": dataclasses.replace(
                 _T5, encoder_layers=2, decoder_layers=2, steps=1_000, validate_every=250, **TINY
             ),
         },
-        default="t5-base",
-        resolve=keep_architecture(SEQUENCE),
-        build=_build(SEQUENCE),
+        default_preset="t5-base",
+        resolve=resolve_architecture(SEQ2SEQ_FAMILY),
+        build=_build(SEQ2SEQ_FAMILY),
         objective=objective,
-        start=_start(SEQUENCE),
+        initialize=_start(SEQ2SEQ_FAMILY),
     ),
 )

@@ -16,42 +16,44 @@ from typing import Any
 
 from torch import Tensor
 
-from noise2text.core.config import option, require_heads, require_least, require_share
+from noise2text.core.config import option, require_at_least, require_divisible_heads, require_fraction
 from noise2text.core.errors import Problem
-from noise2text.data.layouts.padded_target import Filled
+from noise2text.data.layouts.padded_target import PaddedTargetLayout
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.adaptive_schedule import Adaptive
-from noise2text.diffusion.losses import Mse, Prior, Rounding, Tally
-from noise2text.diffusion.schedules import Sqrt, ends
-from noise2text.diffusion.time_samplers import Uniform
-from noise2text.generation.config import PriorSettings
-from noise2text.models import Diffusion
-from noise2text.models.encoder_decoder_config import network
-from noise2text.models.init_from_teacher import StudentSettings, start_from_teacher
-from noise2text.models.registry import Recipe, unchanged
-from noise2text.nn.embeddings import Space
+from noise2text.diffusion.adaptive_schedule import AdaptiveSchedule
+from noise2text.diffusion.losses import MseLoss, PriorLoss, RoundingLoss, TokenLoss
+from noise2text.diffusion.schedules import SqrtSchedule, z0_noise_and_final_alpha
+from noise2text.diffusion.time_samplers import UniformTimes
+from noise2text.generation.config import PriorSamplingGenerationConfig
+from noise2text.models import DiffusionModel
+from noise2text.models.encoder_decoder_config import build_denoiser
+from noise2text.models.init_from_teacher import StudentConfig, initialize_from_teacher
+from noise2text.models.registry import Recipe, keep_config
+from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.training.objective import DiffusionObjective, Draws
 
-__all__ = ["PRESETS", "RECIPE", "AdaptiveObjective", "SeqDiffuSeqSettings", "build", "objective"]
+__all__ = ["PRESETS", "RECIPE", "AdaptiveObjective", "SeqDiffuSeqConfig", "build", "objective"]
 
 
 @dataclass(frozen=True)
-class SeqDiffuSeqSettings(StudentSettings):
+class SeqDiffuSeqConfig(StudentConfig):
     """Section 5.3, appendix D and table 6; the defaults are its translation column."""
 
     max_target: int = option(63, "longest target in tokens; its canvas has one place more, for the end")
     steps: int = option(1_000_000, "how many updates to train")
-    learning_rate: float = option(1e-4, "the peak of the learning rate")
+    lr: float = option(1e-4, "the peak of the learning rate")
     betas: tuple[float, float] = option((0.9, 0.999), "Adam's β")
     weight_decay: float = option(0.0, "AdamW's decay of the weights")
-    decay: str = option("linear", "how the learning rate falls: inverse-sqrt, linear, cosine or constant")
-    clip: float = option(0.0, "largest norm of the gradient; 0 leaves it alone")
-    ema: float = option(0.9999, "decay of the moving average of the weights, e.g. 0.999; 0 for none")
+    lr_schedule: str = option(
+        "linear", "how the learning rate falls: inverse-sqrt, linear, cosine or constant"
+    )
+    clip_norm: float = option(0.0, "largest norm of the gradient; 0 leaves it alone")
+    ema_decay: float = option(0.9999, "decay of the moving average of the weights, e.g. 0.999; 0 for none")
     validate_every: int = option(10_000, "steps between two validations")
 
-    width: int = option(512, "hidden dimension")
-    embedding: int = option(128, "embedding dimension, the dimension of the diffusion")
-    ffn: int = option(2048, "FFN dimension")
+    model_dim: int = option(512, "hidden dimension")
+    embedding_dim: int = option(128, "embedding dimension, the dimension of the diffusion")
+    ffn_dim: int = option(2048, "FFN dimension")
     heads: int = option(8, "attention heads")
     encoder_layers: int = option(6, "layers that read the source")
     decoder_layers: int = option(6, "layers that denoise the target")
@@ -60,38 +62,40 @@ class SeqDiffuSeqSettings(StudentSettings):
     diffusion_steps: int = option(2000, "T, the resolution of time in training")
     self_conditioning: float = option(0.5, "share of the steps trained with a guess; 0 is none")
     refit_every: int = option(20_000, "steps between two refits of the schedule; 0 keeps it at sqrt")
-    refit_first: int = option(20_000, "the first step at which it may be refitted")
-    refit_stride: int = option(20, "K, how many diffusion steps share a bin of losses")
-    refit_least: int = option(100, "losses that each bin of a position needs before it is refitted")
+    refit_start: int = option(20_000, "the first step at which it may be refitted")
+    refit_bin_size: int = option(20, "K, how many diffusion steps share a bin of losses")
+    refit_min_count: int = option(100, "losses that each bin of a position needs before it is refitted")
 
     generation_steps: int = option(2000, "the steps of generation, as the model's default")
     noise_beam: int = option(1, "candidates a sentence, as the model's default")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_heads(self)
-        require_share(self, "dropout", "self_conditioning")
-        require_least(self, 0, "refit_every", "refit_first")
-        require_least(self, 1, "embedding", "ffn", "encoder_layers", "decoder_layers", "generation_steps")
-        require_least(self, 1, "noise_beam", "refit_stride", "refit_least")
-        if self.diffusion_steps % self.refit_stride or self.diffusion_steps < 2 * self.refit_stride:
+        require_divisible_heads(self)
+        require_fraction(self, "dropout", "self_conditioning")
+        require_at_least(self, 0, "refit_every", "refit_start")
+        require_at_least(
+            self, 1, "embedding_dim", "ffn_dim", "encoder_layers", "decoder_layers", "generation_steps"
+        )
+        require_at_least(self, 1, "noise_beam", "refit_bin_size", "refit_min_count")
+        if self.diffusion_steps % self.refit_bin_size or self.diffusion_steps < 2 * self.refit_bin_size:
             raise Problem(
                 f"The setting diffusion_steps must be a multiple of refit_stride and at least twice it, "
-                f"not {self.diffusion_steps} of {self.refit_stride}."
+                f"not {self.diffusion_steps} of {self.refit_bin_size}."
             )
-        if self.average > 1 and self.refit_every:
+        if self.average_best > 1 and self.refit_every:
             raise Problem(
-                f"The setting average must be 1, not {self.average}, where the schedule is refitted: weights "
+                f"The setting average_best must be 1, not {self.average_best}, where the schedule is refitted: weights "
                 f"before and after a refit belong to different schedules; use ema instead."
             )
 
 
-_IWSLT14 = SeqDiffuSeqSettings(tokens=128 * 64)
-_OTHERS = dataclasses.replace(_IWSLT14, width=768, heads=12, ffn=3072, dropout=0.1, vocabulary=32_768)
+_IWSLT14 = SeqDiffuSeqConfig(max_tokens=128 * 64)
+_OTHERS = dataclasses.replace(_IWSLT14, model_dim=768, heads=12, ffn_dim=3072, dropout=0.1, vocabulary=32_768)
 
-PRESETS: dict[str, SeqDiffuSeqSettings] = {
+PRESETS: dict[str, SeqDiffuSeqConfig] = {
     "iwslt14-de-en": _IWSLT14,
-    "wmt14-en-de": dataclasses.replace(_IWSLT14, tokens=1024 * 64, vocabulary=32_768),
+    "wmt14-en-de": dataclasses.replace(_IWSLT14, max_tokens=1024 * 64, vocabulary=32_768),
     "qqp": _OTHERS,
     "wiki-auto": _OTHERS,
     "qt": _OTHERS,
@@ -101,24 +105,24 @@ PRESETS: dict[str, SeqDiffuSeqSettings] = {
         tokenizer="characters",
         max_source=48,
         max_target=15,
-        width=128,
-        embedding=8,
-        ffn=512,
+        model_dim=128,
+        embedding_dim=8,
+        ffn_dim=512,
         heads=4,
         encoder_layers=2,
         decoder_layers=2,
         dropout=0.0,
         steps=1_000,
-        tokens=2_048,
-        learning_rate=2e-3,
+        max_tokens=2_048,
+        lr=2e-3,
         warmup=200,
-        decay="cosine",
-        clip=1.0,
-        ema=0.0,
+        lr_schedule="cosine",
+        clip_norm=1.0,
+        ema_decay=0.0,
         refit_every=400,
-        refit_first=400,
-        refit_stride=100,
-        refit_least=250,
+        refit_start=400,
+        refit_bin_size=100,
+        refit_min_count=250,
         generation_steps=50,
         log_every=50,
         validate_every=500,
@@ -128,45 +132,49 @@ PRESETS: dict[str, SeqDiffuSeqSettings] = {
 }
 
 
-def build(settings: SeqDiffuSeqSettings, tokenizer: Tokenizer) -> Diffusion:
+def build(config: SeqDiffuSeqConfig, tokenizer: Tokenizer) -> DiffusionModel:
     """The untrained system."""
-    canvas = settings.max_target + 1  # the target and its end
-    return Diffusion(
+    canvas = config.max_target + 1  # the target and its end
+    return DiffusionModel(
         tokenizer,
-        layout=Filled(tokenizer.pad, eos=tokenizer.eos, width=canvas),
-        denoiser=network(
-            settings, Space(len(tokenizer), settings.embedding, scale=1.0, bias=True), positions=canvas
+        layout=PaddedTargetLayout(tokenizer.pad, eos=tokenizer.eos, width=canvas),
+        denoiser=build_denoiser(
+            config,
+            TokenEmbedding(len(tokenizer), config.embedding_dim, scale=1.0, bias=True),
+            positions=canvas,
         ),
-        schedule=Adaptive(
-            Sqrt(settings.diffusion_steps),
+        schedule=AdaptiveSchedule(
+            SqrtSchedule(config.diffusion_steps),
             canvas,
-            stride=settings.refit_stride,
-            least=settings.refit_least,
+            bin_size=config.refit_bin_size,
+            min_count=config.refit_min_count,
         ),
-        how=PriorSettings(steps=settings.generation_steps, noise_beam=settings.noise_beam),
-        max_source=settings.max_source,
-        max_target=settings.max_target,
-        written=(tokenizer.eos, tokenizer.pad),
+        generation_config=PriorSamplingGenerationConfig(
+            steps=config.generation_steps, noise_beam=config.noise_beam
+        ),
+        max_source=config.max_source,
+        max_target=config.max_target,
+        writable_specials=(tokenizer.eos, tokenizer.pad),
     )
 
 
 class AdaptiveObjective(DiffusionObjective):
     """A diffusion objective whose schedule follows the term `difficulty`, refitted at set steps."""
 
-    schedule: Adaptive
+    schedule: AdaptiveSchedule
 
-    def __init__(self, *parts: Any, refit_every: int, refit_first: int, **more: Any) -> None:
-        super().__init__(*parts, always=["difficulty"], **more)
-        self.refit_every, self.refit_first = refit_every, refit_first
+    def __init__(self, *parts: Any, refit_every: int, refit_start: int, **more: Any) -> None:
+        super().__init__(*parts, always_computed=["difficulty"], **more)
+        self.refit_every, self.refit_start = refit_every, refit_start
 
-    def seen(self, draws: Draws, tallies: Mapping[str, Tally]) -> tuple[Tensor, Tensor, Tensor]:
-        difficulty = tallies["difficulty"]
-        return draws.t, difficulty.value.detach(), difficulty.mask
+    def observed(self, draws: Draws, token_losses: Mapping[str, TokenLoss]) -> tuple[Tensor, Tensor, Tensor]:
+        difficulty = token_losses["difficulty"]
+        return draws.t, difficulty.values.detach(), difficulty.mask
 
-    def observe(self, *seen: Tensor) -> None:
-        self.schedule.observe(*seen)
+    def observe(self, *observed: Tensor) -> None:
+        self.schedule.observe(*observed)
 
-    def settle(self, step: int) -> None:
+    def update(self, step: int) -> None:
         """Refit after every `refit_every` steps; losses of the periods before the first refit are dropped.
 
         It comes a step late, so that a model validated or saved at a round step has trained on its schedule.
@@ -174,31 +182,33 @@ class AdaptiveObjective(DiffusionObjective):
         done = step - 1
         if not self.refit_every or done % self.refit_every:
             return
-        if done < self.refit_first:
-            self.schedule.forget()
+        if done < self.refit_start:
+            self.schedule.reset()
         else:
             self.schedule.refit()
 
 
-def objective(settings: SeqDiffuSeqSettings, system: Diffusion) -> AdaptiveObjective:
+def objective(config: SeqDiffuSeqConfig, model: DiffusionModel) -> AdaptiveObjective:
     """What the system is trained on: eq. 6; the difficulty of what is not padding moves the schedule only."""
-    assert isinstance(system.layout, Filled)
-    blur, remains = ends(Sqrt(settings.diffusion_steps), settings.diffusion_steps)
+    assert isinstance(model.layout, PaddedTargetLayout)
+    z0_noise, final_alpha = z0_noise_and_final_alpha(
+        SqrtSchedule(config.diffusion_steps), config.diffusion_steps
+    )
     return AdaptiveObjective(
-        system.denoiser,
-        system.schedule,
-        Uniform(settings.diffusion_steps),
+        model.denoiser,
+        model.schedule,
+        UniformTimes(config.diffusion_steps),
         terms={
-            "vlb": Mse(),
-            "rounding": Rounding(),
-            "prior": Prior(remains=remains),
-            "difficulty": Mse(over=system.layout.spoken),
+            "vlb": MseLoss(),
+            "rounding": RoundingLoss(),
+            "prior": PriorLoss(final_alpha=final_alpha),
+            "difficulty": MseLoss(positions=model.layout.non_padding_mask),
         },
         weights={"vlb": 1.0, "rounding": 1.0, "prior": 1.0},
-        self_conditioning=settings.self_conditioning,
-        blur=blur,
-        refit_every=settings.refit_every,
-        refit_first=settings.refit_first,
+        self_conditioning=config.self_conditioning,
+        z0_noise=z0_noise,
+        refit_every=config.refit_every,
+        refit_start=config.refit_start,
     )
 
 
@@ -206,11 +216,11 @@ RECIPE = Recipe(
     name="seqdiffuseq",
     paper="SeqDiffuSeq (Yuan et al., 2022)",
     section="4",
-    line="Encoder-decoder diffusion with a noise schedule that adapts to the losses of each position.",
+    summary="Encoder-decoder diffusion with a noise schedule that adapts to the losses of each position.",
     presets=PRESETS,
-    default="iwslt14-de-en",
-    resolve=unchanged,
+    default_preset="iwslt14-de-en",
+    resolve=keep_config,
     build=build,
     objective=objective,
-    start=start_from_teacher,
+    initialize=initialize_from_teacher,
 )

@@ -12,25 +12,25 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from noise2text.core.config import option, require_heads, require_least, require_share
+from noise2text.core.config import option, require_at_least, require_divisible_heads, require_fraction
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.autoregressive import AutoregressiveSettings
-from noise2text.models import Autoregressive
-from noise2text.models.registry import Recipe, unchanged
+from noise2text.generation.autoregressive import AutoregressiveGenerationConfig
+from noise2text.models import AutoregressiveModel
+from noise2text.models.registry import Recipe, keep_config
 from noise2text.nn.causal_transformer import Transformer
-from noise2text.nn.embeddings import Space
-from noise2text.training.config import TrainingSettings
-from noise2text.training.next_token import NextToken
+from noise2text.nn.embeddings import TokenEmbedding
+from noise2text.training.config import TrainingConfig
+from noise2text.training.next_token import NextTokenObjective
 
-__all__ = ["PRESETS", "RECIPE", "TransformerSettings", "build", "objective"]
+__all__ = ["PRESETS", "RECIPE", "TransformerConfig", "build", "objective"]
 
 
 @dataclass(frozen=True)
-class TransformerSettings(TrainingSettings):
+class TransformerConfig(TrainingConfig):
     """The defaults are Difformer's IWSLT14 column."""
 
-    width: int = option(512, "d_model, and the dimension of the embeddings")
-    ffn: int = option(1024, "d_ffn")
+    model_dim: int = option(512, "d_model, and the dimension of the embeddings")
+    ffn_dim: int = option(1024, "d_ffn")
     heads: int = option(4, "attention heads")
     encoder_layers: int = option(6, "layers that read the source")
     decoder_layers: int = option(6, "layers that write the target")
@@ -42,29 +42,31 @@ class TransformerSettings(TrainingSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_heads(self)
-        require_least(self, 1, "ffn", "beam", "encoder_layers", "decoder_layers")
-        require_share(self, "dropout", "label_smoothing")
+        require_divisible_heads(self)
+        require_at_least(self, 1, "ffn_dim", "beam", "encoder_layers", "decoder_layers")
+        require_fraction(self, "dropout", "label_smoothing")
 
 
-_IWSLT14 = TransformerSettings()
-_BASE = dataclasses.replace(_IWSLT14, ffn=2048, heads=8, dropout=0.1, tokens=65_536, vocabulary=32_768)
-_PARAPHRASE = dataclasses.replace(_BASE, width=768, ffn=3072, heads=12)
+_IWSLT14 = TransformerConfig()
+_BASE = dataclasses.replace(
+    _IWSLT14, ffn_dim=2048, heads=8, dropout=0.1, max_tokens=65_536, vocabulary=32_768
+)
+_PARAPHRASE = dataclasses.replace(_BASE, model_dim=768, ffn_dim=3072, heads=12)
 
-PRESETS: dict[str, TransformerSettings] = {
+PRESETS: dict[str, TransformerConfig] = {
     "wmt14-en-de": _BASE,
     "wmt16-en-ro": _BASE,
     "iwslt14-de-en": _IWSLT14,
     "gigaword": _BASE,
-    "qqp": dataclasses.replace(_PARAPHRASE, steps=50_000, tokens=8_192),
+    "qqp": dataclasses.replace(_PARAPHRASE, steps=50_000, max_tokens=8_192),
     "wiki-auto": dataclasses.replace(_PARAPHRASE, steps=30_000),
-    "qt": dataclasses.replace(_PARAPHRASE, steps=100_000, learning_rate=3e-4, warmup=5_000),
+    "qt": dataclasses.replace(_PARAPHRASE, steps=100_000, lr=3e-4, warmup=5_000),
     "covost": dataclasses.replace(_IWSLT14, vocabulary=30_000, max_source=64, max_target=64, beam=10),
     "tiny": dataclasses.replace(
         _IWSLT14,
         tokenizer="characters",
-        width=128,
-        ffn=512,
+        model_dim=128,
+        ffn_dim=512,
         heads=4,
         encoder_layers=2,
         decoder_layers=2,
@@ -72,10 +74,10 @@ PRESETS: dict[str, TransformerSettings] = {
         max_source=64,
         max_target=64,
         steps=600,
-        tokens=2_048,
-        learning_rate=1e-3,
+        max_tokens=2_048,
+        lr=1e-3,
         warmup=100,
-        decay="cosine",
+        lr_schedule="cosine",
         log_every=50,
         validate_every=200,
         save_every=200,
@@ -84,40 +86,42 @@ PRESETS: dict[str, TransformerSettings] = {
 }
 
 
-def build(settings: TransformerSettings, tokenizer: Tokenizer) -> Autoregressive:
+def build(config: TransformerConfig, tokenizer: Tokenizer) -> AutoregressiveModel:
     """The untrained system."""
-    writer = Transformer(
-        Space(len(tokenizer), settings.width),
-        ffn=settings.ffn,
-        heads=settings.heads,
-        encoder_layers=settings.encoder_layers,
-        decoder_layers=settings.decoder_layers,
-        dropout=settings.dropout,
-        source_positions=settings.max_source,
-        target_positions=settings.max_target + 1,  # the begin token is read, too
+    network = Transformer(
+        TokenEmbedding(len(tokenizer), config.model_dim),
+        ffn_dim=config.ffn_dim,
+        heads=config.heads,
+        encoder_layers=config.encoder_layers,
+        decoder_layers=config.decoder_layers,
+        dropout=config.dropout,
+        source_positions=config.max_source,
+        target_positions=config.max_target + 1,  # the begin token is read, too
     )
-    return Autoregressive(
+    return AutoregressiveModel(
         tokenizer,
-        writer=writer,
-        how=AutoregressiveSettings(beam=settings.beam, length_penalty=settings.length_penalty),
-        max_source=settings.max_source,
-        max_target=settings.max_target,
+        network=network,
+        generation_config=AutoregressiveGenerationConfig(
+            beam=config.beam, length_penalty=config.length_penalty
+        ),
+        max_source=config.max_source,
+        max_target=config.max_target,
     )
 
 
-def objective(settings: TransformerSettings, system: Autoregressive) -> NextToken:
+def objective(config: TransformerConfig, model: AutoregressiveModel) -> NextTokenObjective:
     """What the system is trained on: each next token."""
-    return NextToken(system.writer, bos=system.tokenizer.bos, label_smoothing=settings.label_smoothing)
+    return NextTokenObjective(model.network, bos=model.tokenizer.bos, label_smoothing=config.label_smoothing)
 
 
 RECIPE = Recipe(
     name="transformer",
     paper="Transformer (Vaswani et al., 2017)",
     section="3",
-    line="The autoregressive encoder-decoder that all papers compare with; teacher and reranker.",
+    summary="The autoregressive encoder-decoder that all papers compare with; teacher and reranker.",
     presets=PRESETS,
-    default="iwslt14-de-en",
-    resolve=unchanged,
+    default_preset="iwslt14-de-en",
+    resolve=keep_config,
     build=build,
     objective=objective,
 )

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from noise2text.analysis.finding import Finding, to_svg
-from noise2text.report.markup import Html, details, element, html, joined, note, table, text
+from noise2text.report.markup import Html, details, element, html, join_html, note, table, text
 
 __all__ = ["figure", "figures", "inline"]
 
@@ -32,9 +32,9 @@ def inline(svg: str, *, prefix: str, label: str) -> Html:
 def figure(finding: Finding, *, prefix: str) -> Html:
     """The picture, what it shows and how it was made; without a picture, the table."""
     svg = to_svg(finding)
-    after = f" After {finding.after}." if finding.after else ""
+    paper_figure = f" After {finding.paper_figure}." if finding.paper_figure else ""
     caption = element(
-        "figcaption", element("b", f"{finding.title}."), after, element("code", finding.signature)
+        "figcaption", element("b", f"{finding.title}."), paper_figure, element("code", finding.signature)
     )
     if svg is None:
         shown = _numbers(finding) if len(finding.rows) <= OPEN_ROWS else _below(finding)
@@ -60,7 +60,7 @@ def _below(finding: Finding) -> Html:
 def _numbers(finding: Finding) -> Html:
     columns = list(dict.fromkeys(column for row in finding.rows for column in row))
     rows = [[_value(row.get(column)) for column in columns] for row in finding.rows]
-    return joined(table([column.replace("_", " ") for column in columns], rows, label=finding.title))
+    return join_html(table([column.replace("_", " ") for column in columns], rows, label=finding.title))
 
 
 def _value(value: float | int | str | None) -> object:

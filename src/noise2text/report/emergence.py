@@ -5,40 +5,42 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 
-from noise2text.analysis.finding import Row
+from noise2text.analysis.finding import ResultRow
 from noise2text.analysis.traces import trace_table
-from noise2text.report.evidence import TRACED, Evidence
-from noise2text.report.markup import Html, Section, element, joined, note, table, text
+from noise2text.report.evidence import TRACED_SENTENCES, ReportData
+from noise2text.report.markup import Html, Section, element, join_html, note, table, text
 
-__all__ = ["emergence"]
+__all__ = ["denoising"]
 
-STOPS = 6
+SHOWN_STEPS = 6
 
 
-def emergence(evidence: Evidence) -> Section:
+def denoising(data: ReportData) -> Section:
     """The source and the reference of each of the first sentences, and each run's way to its text."""
-    pairs = evidence.pairs[:TRACED]
-    made = {each.name: each.made for each in evidence.subjects}
-    signature = f"seed:{evidence.terms.seed}|stops:{STOPS}|time:1 is noise, 0 is text"
-    found = trace_table(pairs, made, stops=STOPS, signature=signature)
+    pairs = data.pairs[:TRACED_SENTENCES]
+    outputs = {each.name: each.output for each in data.runs}
+    signature = f"seed:{data.config.seed}|stops:{SHOWN_STEPS}|time:1 is noise, 0 is text"
+    found = trace_table(pairs, outputs, shown_steps=SHOWN_STEPS, signature=signature)
     about = (
         "At each time (1 is noise, 0 is text) the canvas, read as the nearest tokens, and what the model "
         "makes of it; for systems that write from left to right both are what was written so far."
     )
     shown = [_sentence(list(rows)) for _, rows in groupby(found.rows, key=lambda row: row["sentence"])]
-    after = element("p", f"After {found.after}. ", element("code", found.signature), class_="quiet")
-    return Section("traces", "How texts emerge", joined(note(about), *shown, after))
+    paper_figure = element(
+        "p", f"After {found.paper_figure}. ", element("code", found.signature), class_="quiet"
+    )
+    return Section("traces", "How texts emerge", join_html(note(about), *shown, paper_figure))
 
 
-def _sentence(rows: list[Row]) -> Html:
+def _sentence(rows: list[ResultRow]) -> Html:
     first = rows[0]
     heading = element("h3", text(str(first["source"])))
     reference = element("p", "Reference: ", text(str(first["reference"])))
-    ways = [_way(str(name), own) for name, own in groupby(rows, key=lambda row: row["system"])]
-    return joined(heading, reference, element("div", *ways, class_="figures"))
+    tables = [_steps_table(str(name), own) for name, own in groupby(rows, key=lambda row: row["system"])]
+    return join_html(heading, reference, element("div", *tables, class_="figures"))
 
 
-def _way(name: str, rows: Iterable[Row]) -> Html:
+def _steps_table(name: str, rows: Iterable[ResultRow]) -> Html:
     """The steps, and in the last row what was chosen."""
     lines: list[list[object]] = []
     for row in rows:

@@ -17,36 +17,36 @@ from pathlib import Path
 from typing import Any
 
 from noise2text.analysis.inputs import Inputs
-from noise2text.analysis.samples import draw_samples, references_of, those_known
-from noise2text.commands.inspect import look
-from noise2text.core.config import change
+from noise2text.analysis.samples import collect_references, draw_samples, known_settings
+from noise2text.commands.inspect import inspect_model
+from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair, read_pairs
-from noise2text.data.text_files import parts_of
-from noise2text.models import Generated, System
+from noise2text.data.text_files import split_corpus_path
+from noise2text.models import GenerationOutput, Model
 from noise2text.models.folder import load
 
 __all__ = [
-    "FEW",
-    "SAMPLES",
-    "TRACED",
-    "Evidence",
-    "Subject",
-    "Terms",
+    "FIGURE_SENTENCES",
+    "SAMPLES_PER_SOURCE",
+    "TRACED_SENTENCES",
+    "ReportConfig",
+    "ReportData",
+    "ReportedRun",
+    "collect_report_data",
+    "count_progress_steps",
+    "find_validation_pairs",
     "first_pairs",
-    "gather",
-    "pairs_of",
-    "parts",
 ]
 
-TRACED = 3  # sentences whose denoising is shown
-FEW = 50  # sentences of the figures that run models
-SAMPLES = 3  # lone texts a source (DiffuSeq, table 1)
-LONE = {"noise_beam": 1, "length_beam": 1}
+TRACED_SENTENCES = 3  # sentences whose denoising is shown
+FIGURE_SENTENCES = 50  # sentences of the figures that run models
+SAMPLES_PER_SOURCE = 3  # lone texts a source (DiffuSeq, table 1)
+SINGLE_CANDIDATE = {"noise_beam": 1, "length_beam": 1}
 
 
 @dataclass(frozen=True)
-class Terms:
+class ReportConfig:
     """What is the same for all runs of a page."""
 
     sentences: int = 200
@@ -61,25 +61,25 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Subject:
+class ReportedRun:
     """A run on the page: what is known of it, and what it wrote."""
 
     name: str
     folder: Path
-    seen: Mapping[str, Mapping[str, Any]]  # model, settings and generation, as `inspect` shows them
-    system: System  # which was made to write a lone text, for the figures
-    made: Generated  # to all sources, by its own settings; the first few are traced
-    samples: Sequence[Generated]  # lone texts to the first sources, traced; a seed each
+    inspection: Mapping[str, Mapping[str, Any]]  # model, settings and generation, as `inspect` shows them
+    model: Model  # which was made to write a lone text, for the figures
+    output: GenerationOutput  # to all sources, by its own settings; the first few are traced
+    samples: Sequence[GenerationOutput]  # lone texts to the first sources, traced; a seed each
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ReportData:
     """All that sections are made of."""
 
-    subjects: Sequence[Subject]
+    runs: Sequence[ReportedRun]
     pairs: Sequence[Pair]
     file: str  # the pairs' name
-    terms: Terms
+    config: ReportConfig
 
     @property
     def sources(self) -> list[str]:
@@ -87,50 +87,50 @@ class Evidence:
 
     @property
     def references(self) -> list[tuple[str, ...]]:
-        return references_of(self.pairs)
+        return collect_references(self.pairs)
 
     @property
-    def few(self) -> Sequence[Pair]:
+    def figure_pairs(self) -> Sequence[Pair]:
         """The pairs of the figures that run models."""
-        return self.pairs[:FEW]
+        return self.pairs[:FIGURE_SENTENCES]
 
     @property
-    def systems(self) -> dict[str, System]:
-        return {each.name: each.system for each in self.subjects}
+    def models(self) -> dict[str, Model]:
+        return {each.name: each.model for each in self.runs}
 
     @property
     def texts(self) -> dict[str, list[str]]:
         """What each run chose."""
-        return {each.name: each.made.texts for each in self.subjects}
+        return {each.name: each.output.texts for each in self.runs}
 
-    def counted(self) -> str:
+    def describe_count(self) -> str:
         """How many sentences there are, in words."""
         return "1 sentence" if len(self.pairs) == 1 else f"{len(self.pairs):,} sentences"
 
-    def only(self, subjects: Sequence[Subject]) -> Evidence:
+    def restrict_to(self, runs: Sequence[ReportedRun]) -> ReportData:
         """The same of some of the runs."""
-        return dataclasses.replace(self, subjects=subjects)
+        return dataclasses.replace(self, runs=runs)
 
     def inputs(self, **options: Any) -> Inputs:
         """The runs and the pairs as an analysis takes them."""
         return Inputs(
-            models=[each.folder for each in self.subjects],
+            models=[each.folder for each in self.runs],
             outputs=self.texts,
             pairs=self.pairs,
             options=options,
-            seed=self.terms.seed,
-            device=self.terms.device,
+            seed=self.config.seed,
+            device=self.config.device,
         )
 
 
-def pairs_of(folders: Sequence[Path]) -> str:
+def find_validation_pairs(folders: Sequence[Path]) -> str:
     """The file of pairs that the runs were validated on."""
-    found = {str(folder): _valid_of(folder) for folder in folders}
+    found = {str(folder): _validation_pairs(folder) for folder in folders}
     if len(set(found.values())) > 1:
-        told = " and ".join(sorted(set(found.values())))
-        raise Problem(f"The runs were validated on different pairs, {told}: say which with --pairs.")
+        names = " and ".join(sorted(set(found.values())))
+        raise Problem(f"The runs were validated on different pairs, {names}: say which with --pairs.")
     folder, file = next(iter(found.items()))
-    missing = [part for part in parts_of(file) if not Path(part).is_file()]
+    missing = [part for part in split_corpus_path(file) if not Path(part).is_file()]
     if missing:
         raise Problem(
             f"The validation pairs of {folder}, {file}, are no file here: give others with --pairs."
@@ -138,7 +138,7 @@ def pairs_of(folders: Sequence[Path]) -> str:
     return file
 
 
-def _valid_of(folder: Path) -> str:
+def _validation_pairs(folder: Path) -> str:
     try:
         return str(json.loads((folder / "run.json").read_text(encoding="utf-8"))["valid"])
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -150,59 +150,80 @@ def first_pairs(file: str, count: int) -> list[Pair]:
     return list(islice(read_pairs(file), count))
 
 
-def parts(sentences: int, terms: Terms) -> int:
-    """How often `gather` tells of each run."""
-    return len(_windows(sentences, terms.batch)) + 1
+def count_progress_steps(sentences: int, config: ReportConfig) -> int:
+    """How often `collect_report_data` tells of each run."""
+    return len(_windows(sentences, config.batch)) + 1
 
 
-def gather(
-    folders: Sequence[Path], pairs: Sequence[Pair], *, file: str, terms: Terms, tell: Callable[[str], None]
-) -> Evidence:
-    """The evidence on these runs; `tell` is called whenever a part of it is there."""
-    named = Inputs(models=folders).named()
-    if len(named) < len(folders):
+def collect_report_data(
+    folders: Sequence[Path],
+    pairs: Sequence[Pair],
+    *,
+    file: str,
+    config: ReportConfig,
+    advance: Callable[[str], None],
+) -> ReportData:
+    """The evidence on these runs; `advance` is called whenever a part of it is there."""
+    folders_by_name = Inputs(models=folders).folders_by_name()
+    if len(folders_by_name) < len(folders):
         raise Problem("A run is named twice: name each folder once.")
     try:
-        seen = {name: look(folder) for name, folder in named.items()}  # a bad folder costs no time
+        inspection = {
+            name: inspect_model(folder) for name, folder in folders_by_name.items()
+        }  # a bad folder costs no time
     except OSError as error:
         raise Problem(f"{error.filename} cannot be read: {error.strerror}.") from error
-    subjects = [_subject(name, named[name], seen[name], pairs, terms, tell) for name in named]
-    return Evidence(subjects, pairs, file, terms)
+    runs = [
+        _collect_run(name, folders_by_name[name], inspection[name], pairs, config, advance)
+        for name in folders_by_name
+    ]
+    return ReportData(runs, pairs, file, config)
 
 
-def _subject(
+def _collect_run(
     name: str,
     folder: Path,
-    seen: Mapping[str, Mapping[str, Any]],
+    inspection: Mapping[str, Mapping[str, Any]],
     pairs: Sequence[Pair],
-    terms: Terms,
-    tell: Callable[[str], None],
-) -> Subject:
-    system = load(folder, device=terms.device)
-    made = _answers(system, [pair.src for pair in pairs], terms, lambda: tell(f"{name} writes"))
-    system.how = change(system.how, those_known(system, **LONE), where=name)
-    samples = draw_samples(system, pairs[:FEW], count=SAMPLES, seed=terms.seed, batch=terms.batch, trace=True)
-    tell(f"{name} writes")
-    return Subject(name, folder, seen, system, made, samples)
+    config: ReportConfig,
+    advance: Callable[[str], None],
+) -> ReportedRun:
+    model = load(folder, device=config.device)
+    output = _generate(model, [pair.src for pair in pairs], config, lambda: advance(f"{name} writes"))
+    model.generation_config = apply_overrides(
+        model.generation_config, known_settings(model, **SINGLE_CANDIDATE), origin=name
+    )
+    samples = draw_samples(
+        model,
+        pairs[:FIGURE_SENTENCES],
+        count=SAMPLES_PER_SOURCE,
+        seed=config.seed,
+        batch=config.batch,
+        trace=True,
+    )
+    advance(f"{name} writes")
+    return ReportedRun(name, folder, inspection, model, output, samples)
 
 
-def _answers(system: System, sources: Sequence[str], terms: Terms, told: Callable[[], None]) -> Generated:
+def _generate(
+    model: Model, sources: Sequence[str], config: ReportConfig, advance: Callable[[], None]
+) -> GenerationOutput:
     """The answers to all sources, the first few traced."""
-    whole = Generated()
-    for places in _windows(len(sources), terms.batch):
-        some = [sources[place] for place in places]
-        is_traced = places.start < TRACED
-        part = system.generate(some, seed=terms.seed, batch=terms.batch, places=places, trace=is_traced)
+    whole = GenerationOutput()
+    for indices in _windows(len(sources), config.batch):
+        some = [sources[index] for index in indices]
+        is_traced = indices.start < TRACED_SENTENCES
+        part = model.generate(some, seed=config.seed, batch=config.batch, indices=indices, trace=is_traced)
         whole.texts += part.texts
         whole.candidates += part.candidates
         whole.scores += part.scores
         whole.traces += part.traces
         whole.truncated += part.truncated
-        told()
+        advance()
     return whole
 
 
 def _windows(count: int, batch: int) -> list[range]:
     """The places of the traced sentences, then those of some batches at a time."""
-    starts = [0, *range(min(TRACED, count), count, 4 * batch), count]
+    starts = [0, *range(min(TRACED_SENTENCES, count), count, 4 * batch), count]
     return [range(start, end) for start, end in pairwise(starts) if start < end]

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from noise2text.analysis.catalogue import ANALYSES
 from noise2text.analysis.finding import Finding
 from noise2text.analysis.samples import signature
-from noise2text.analysis.tradeoffs import CANDIDATES, against_candidates, diversity_of
-from noise2text.analysis.walks import from_pure_noise, walk_of
+from noise2text.analysis.tradeoffs import CANDIDATE_SETTINGS, diversity_finding, quality_by_candidates
+from noise2text.analysis.walks import from_pure_noise, sampling_finding
 from noise2text.core.errors import Problem
-from noise2text.models import Diffusion
+from noise2text.models import DiffusionModel
 from noise2text.report.drawing import figures
-from noise2text.report.evidence import SAMPLES, Evidence, Subject
-from noise2text.report.markup import Section, joined, note
+from noise2text.report.evidence import SAMPLES_PER_SOURCE, ReportData, ReportedRun
+from noise2text.report.markup import Section, join_html, note
 
 __all__ = ["FIGURES", "Figure"]
 
@@ -32,90 +32,100 @@ class Figure:
 
     name: str
     title: str
-    lacks: str  # what a run lacks that it does not suit
-    suits: Callable[[Subject], bool]
-    find: Callable[[Evidence], list[Finding]]
+    why_not: str  # what a run lacks that it does not suit
+    applies_to: Callable[[ReportedRun], bool]
+    analyse: Callable[[ReportData], list[Finding]]
 
-    def __call__(self, evidence: Evidence) -> Section:
+    def __call__(self, data: ReportData) -> Section:
         """The findings, and a line for each run that they are not about."""
-        suited = [each for each in evidence.subjects if self.suits(each)]
-        others = {each.name: f"{self.lacks}." for each in evidence.subjects if not self.suits(each)}
-        found, refused = self._found(evidence, suited)
+        applicable = [each for each in data.runs if self.applies_to(each)]
+        others = {each.name: f"{self.why_not}." for each in data.runs if not self.applies_to(each)}
+        found, refused = self._analyse(data, applicable)
         notes = [note(f"Not for {name}: {reason}") for name, reason in (others | refused).items()]
-        return Section(self.name, self.title, joined(*notes, figures(found, prefix=self.name)))
+        return Section(self.name, self.title, join_html(*notes, figures(found, prefix=self.name)))
 
-    def _found(self, evidence: Evidence, suited: Sequence[Subject]) -> tuple[list[Finding], dict[str, str]]:
+    def _analyse(
+        self, data: ReportData, applicable: Sequence[ReportedRun]
+    ) -> tuple[list[Finding], dict[str, str]]:
         """The findings on the runs together, else on each alone, and why some have none."""
-        if not suited:
+        if not applicable:
             return [], {}
         try:
-            return self.find(evidence.only(suited)), {}
+            return self.analyse(data.restrict_to(applicable)), {}
         except Problem as problem:
-            if len(suited) == 1:
-                return [], {suited[0].name: str(problem)}
-        alone = [self._found(evidence, [each]) for each in suited]
+            if len(applicable) == 1:
+                return [], {applicable[0].name: str(problem)}
+        alone = [self._analyse(data, [each]) for each in applicable]
         found = [finding for own, _ in alone for finding in own]
         return found, {name: reason for _, refused in alone for name, reason in refused.items()}
 
 
-def _always(subject: Subject) -> bool:
+def _always(run: ReportedRun) -> bool:
     return True
 
 
-def _diffuses(subject: Subject) -> bool:
-    return isinstance(subject.system, Diffusion)
+def _is_diffusion(run: ReportedRun) -> bool:
+    return isinstance(run.model, DiffusionModel)
 
 
-def _walks(subject: Subject) -> bool:
-    return any(trace for sample in subject.samples for trace in sample.traces)
+def _has_steps(run: ReportedRun) -> bool:
+    return any(trace for sample in run.samples for trace in sample.traces)
 
 
-def _draws(subject: Subject) -> bool:
-    return any(hasattr(subject.system.how, setting) for setting in CANDIDATES)
+def _has_candidates(run: ReportedRun) -> bool:
+    return any(hasattr(run.model.generation_config, setting) for setting in CANDIDATE_SETTINGS)
 
 
-def _lengths(evidence: Evidence) -> list[Finding]:
-    return ANALYSES["lengths"](evidence.inputs())
+def _lengths(data: ReportData) -> list[Finding]:
+    return ANALYSES["lengths"](data.inputs())
 
 
-def _walk(evidence: Evidence) -> list[Finding]:
-    made = {each.name: each.samples for each in evidence.subjects}
-    return [walk_of(made, evidence.few, signature=_how(evidence, noises=SAMPLES), points=POINTS)]
-
-
-def _diversity(evidence: Evidence) -> list[Finding]:
-    made = {each.name: each.samples for each in evidence.subjects}
-    return [diversity_of(made, evidence.few, signature=_how(evidence, samples=SAMPLES))]
-
-
-def _how(evidence: Evidence, **facts: object) -> str:
-    return signature(evidence.systems, evidence.few, {}, seed=evidence.terms.seed, **facts)
-
-
-def _from_noise(evidence: Evidence) -> list[Finding]:
-    terms = evidence.terms
+def _walk(data: ReportData) -> list[Finding]:
+    outputs = {each.name: each.samples for each in data.runs}
     return [
-        from_pure_noise(evidence.systems, evidence.few, points=POINTS, seed=terms.seed, batch=terms.batch)
+        sampling_finding(
+            outputs, data.figure_pairs, signature=_signature(data, noises=SAMPLES_PER_SOURCE), points=POINTS
+        )
     ]
 
 
-def _candidates(evidence: Evidence) -> list[Finding]:
-    terms = evidence.terms
+def _diversity(data: ReportData) -> list[Finding]:
+    outputs = {each.name: each.samples for each in data.runs}
     return [
-        against_candidates(evidence.systems, evidence.few, counts=COUNTS, seed=terms.seed, batch=terms.batch)
+        diversity_finding(outputs, data.figure_pairs, signature=_signature(data, samples=SAMPLES_PER_SOURCE))
     ]
 
 
-def _positions(evidence: Evidence) -> list[Finding]:
-    return ANALYSES["positions"](evidence.inputs(points=POINTS, sentences=len(evidence.few)))
+def _signature(data: ReportData, **facts: object) -> str:
+    return signature(data.models, data.figure_pairs, {}, seed=data.config.seed, **facts)
 
 
-def _embeddings(evidence: Evidence) -> list[Finding]:
-    return ANALYSES["embeddings"](evidence.inputs(count=3))
+def _from_noise(data: ReportData) -> list[Finding]:
+    config = data.config
+    return [
+        from_pure_noise(data.models, data.figure_pairs, points=POINTS, seed=config.seed, batch=config.batch)
+    ]
 
 
-def _degeneration(evidence: Evidence) -> list[Finding]:
-    found = ANALYSES["degeneration"](evidence.inputs(cells=POINTS))
+def _candidates(data: ReportData) -> list[Finding]:
+    config = data.config
+    return [
+        quality_by_candidates(
+            data.models, data.figure_pairs, counts=COUNTS, seed=config.seed, batch=config.batch
+        )
+    ]
+
+
+def _positions(data: ReportData) -> list[Finding]:
+    return ANALYSES["positions"](data.inputs(points=POINTS, sentences=len(data.figure_pairs)))
+
+
+def _embeddings(data: ReportData) -> list[Finding]:
+    return ANALYSES["embeddings"](data.inputs(count=3))
+
+
+def _degeneration(data: ReportData) -> list[Finding]:
+    found = ANALYSES["degeneration"](data.inputs(cells=POINTS))
     return [each for each in found if each.name != "rescaled"]  # the same for every run
 
 
@@ -123,10 +133,10 @@ NO_DIFFUSION = "it is not a diffusion model"
 FIGURES: tuple[Figure, ...] = (
     Figure("lengths", "Quality by length", "", _always, _lengths),
     Figure("diversity", "Quality and diversity", "", _always, _diversity),
-    Figure("walk", "On the way from noise to text", "it writes without steps", _walks, _walk),
-    Figure("from-noise", "From pure noise", NO_DIFFUSION, _diffuses, _from_noise),
-    Figure("candidates", "Candidates", "it draws no candidates", _draws, _candidates),
-    Figure("positions", "Times and positions", NO_DIFFUSION, _diffuses, _positions),
-    Figure("embeddings", "Embeddings", NO_DIFFUSION, _diffuses, _embeddings),
-    Figure("degeneration", "Degeneration", NO_DIFFUSION, _diffuses, _degeneration),
+    Figure("walk", "On the way from noise to text", "it writes without steps", _has_steps, _walk),
+    Figure("from-noise", "From pure noise", NO_DIFFUSION, _is_diffusion, _from_noise),
+    Figure("candidates", "Candidates", "it draws no candidates", _has_candidates, _candidates),
+    Figure("positions", "Times and positions", NO_DIFFUSION, _is_diffusion, _positions),
+    Figure("embeddings", "Embeddings", NO_DIFFUSION, _is_diffusion, _embeddings),
+    Figure("degeneration", "Degeneration", NO_DIFFUSION, _is_diffusion, _degeneration),
 )

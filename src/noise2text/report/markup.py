@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-__all__ = ["Html", "Section", "details", "element", "html", "joined", "note", "table", "text"]
+__all__ = ["Html", "Section", "details", "element", "html", "join_html", "note", "table", "text"]
 
 
 class Html(str):
@@ -39,7 +39,7 @@ def html(value: object) -> Html:
     return Html(escape(plain.translate(CONTROLS)))
 
 
-def joined(*parts: object) -> Html:
+def join_html(*parts: object) -> Html:
     """All parts after each other."""
     return Html("".join(map(html, parts)))
 
@@ -48,7 +48,7 @@ def element(tag: str, *children: object, **attributes: object) -> Html:
     """An element; class_="n" and aria_label="…" are the attributes class and aria-label, none is left out."""
     named = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items()}
     shown = "".join(f' {key}="{html(value)}"' for key, value in named.items() if value is not None)
-    return Html(f"<{tag}{shown}>{joined(*children)}</{tag}>")
+    return Html(f"<{tag}{shown}>{join_html(*children)}</{tag}>")
 
 
 def text(value: str) -> Html:

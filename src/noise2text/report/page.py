@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from noise2text.report.markup import Html, Section, element, joined
+from noise2text.report.markup import Html, Section, element, join_html
 from noise2text.report.style import STYLE
 
 __all__ = ["page"]
@@ -16,7 +16,7 @@ def page(title: str, lead: Html, sections: Sequence[Section]) -> str:
     bodies = [
         element("section", element("h2", each.title, id=each.name), each.body, "\n") for each in sections
     ]
-    head = joined(
+    head = join_html(
         Html(
             '<meta charset="utf-8">\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         ),
@@ -24,5 +24,5 @@ def page(title: str, lead: Html, sections: Sequence[Section]) -> str:
         element("style", Html(STYLE)),
     )
     contents = element("nav", element("ul", *links), aria_label="Contents")
-    body = joined(element("header", element("h1", title), lead, contents), "\n", element("main", *bodies))
+    body = join_html(element("header", element("h1", title), lead, contents), "\n", element("main", *bodies))
     return f'<!doctype html>\n<html lang="en">\n<head>\n{head}</head>\n<body>\n{body}\n</body>\n</html>\n'

@@ -15,14 +15,21 @@ from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 
-from noise2text.commands.display import Display, Quiet
+from noise2text.commands.display import Display, SilentDisplay
 from noise2text.core.errors import Problem
 from noise2text.core.files import write_text_file
 from noise2text.core.version import __version__
-from noise2text.models.shipped import folder_of
+from noise2text.models.shipped import find_model_folder
 from noise2text.report.cases import cases
-from noise2text.report.emergence import emergence
-from noise2text.report.evidence import Evidence, Terms, first_pairs, gather, pairs_of, parts
+from noise2text.report.emergence import denoising
+from noise2text.report.evidence import (
+    ReportConfig,
+    ReportData,
+    collect_report_data,
+    count_progress_steps,
+    find_validation_pairs,
+    first_pairs,
+)
 from noise2text.report.figures import FIGURES
 from noise2text.report.markup import Section, note
 from noise2text.report.page import page
@@ -32,13 +39,13 @@ from noise2text.report.training import training
 
 __all__ = ["SECTIONS", "report"]
 
-SECTIONS: Mapping[str, Callable[[Evidence], Section | None]] = {
+SECTIONS: Mapping[str, Callable[[ReportData], Section | None]] = {
     "settings": settings,
     "curves": training,
     "scores": scores,
     "differences": differences,
     **{figure.name: figure for figure in FIGURES},
-    "traces": emergence,
+    "traces": denoising,
     "cases": cases,
 }
 """What a page is made of, by name."""
@@ -50,23 +57,23 @@ def report(
     out: Path,
     pairs: str | None = None,
     without: Collection[str] = (),
-    terms: Terms | None = None,
+    config: ReportConfig | None = None,
     display: Display | None = None,
 ) -> Path:
     """Write the page of these runs; `pairs` are those that the runs were validated on unless given."""
-    display, terms = display or Quiet(), terms or Terms()
-    folders = [folder_of(folder) for folder in folders]
+    display, config = display or SilentDisplay(), config or ReportConfig()
+    folders = [find_model_folder(folder) for folder in folders]
     _check(folders, out, without)
     wanted = {name: make for name, make in SECTIONS.items() if name not in without}
-    file = pairs or pairs_of(folders)
-    chosen = first_pairs(file, terms.sentences)
-    tell = _counter(display, len(folders) * parts(len(chosen), terms) + len(wanted))
-    evidence = gather(folders, chosen, file=Path(file).name, terms=terms, tell=tell)
+    file = pairs or find_validation_pairs(folders)
+    chosen = first_pairs(file, config.sentences)
+    advance = _counter(display, len(folders) * count_progress_steps(len(chosen), config) + len(wanted))
+    data = collect_report_data(folders, chosen, file=Path(file).name, config=config, advance=advance)
     sections = []
     for name, make in wanted.items():
-        sections.append(make(evidence))
-        tell(name)
-    write_text_file(out, _page(evidence, [each for each in sections if each is not None]))
+        sections.append(make(data))
+        advance(name)
+    write_text_file(out, _page(data, [each for each in sections if each is not None]))
     return out
 
 
@@ -95,7 +102,7 @@ def _check(folders: Sequence[Path], out: Path, without: Collection[str]) -> None
         raise Problem("A report needs the package matplotlib: install noise2text[report].")
 
 
-def _page(evidence: Evidence, sections: Sequence[Section]) -> str:
-    names = ", ".join(each.name for each in evidence.subjects)
-    facts = f"{evidence.counted()} of {evidence.file}, seed {evidence.terms.seed}"
+def _page(data: ReportData, sections: Sequence[Section]) -> str:
+    names = ", ".join(each.name for each in data.runs)
+    facts = f"{data.describe_count()} of {data.file}, seed {data.config.seed}"
     return page(f"Report on {names}", note(f"{facts}; made by noise2text {__version__}."), sections)

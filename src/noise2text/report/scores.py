@@ -10,56 +10,56 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from noise2text.metrics.intervals import DRAWS
-from noise2text.metrics.metrics import METRICS, diversity, evaluate
+from noise2text.metrics.intervals import N_RESAMPLES
+from noise2text.metrics.metrics import DEFAULT_METRICS, evaluate, evaluate_diversity
 from noise2text.metrics.rouge import rouge_l
-from noise2text.metrics.significance import Tested, paired_bootstrap
-from noise2text.metrics.tables import Line, lines
-from noise2text.report.evidence import SAMPLES, Evidence, Subject
-from noise2text.report.markup import Html, Section, details, element, joined, note, table
+from noise2text.metrics.significance import BootstrapResult, paired_bootstrap
+from noise2text.metrics.tables import ScoreRow, collect_score_rows
+from noise2text.report.evidence import SAMPLES_PER_SOURCE, ReportData, ReportedRun
+from noise2text.report.markup import Html, Section, details, element, join_html, note, table
 
 __all__ = ["differences", "scores"]
 
 
-def scores(evidence: Evidence) -> Section:
+def scores(data: ReportData) -> Section:
     """A table of all numbers, a column a run, and the signatures of all of them."""
-    found = {each.name: {line.name: line for line in _judged(each, evidence)} for each in evidence.subjects}
+    found = {each.name: {line.name: line for line in _evaluate_run(each, data)} for each in data.runs}
     names = list(dict.fromkeys(name for own in found.values() for name in own))
     rows = [[name, *(_cell(own.get(name)) for own in found.values())] for name in names]
-    count, few = len(evidence.pairs), len(evidence.few)
+    count, figure_pairs = len(data.pairs), len(data.figure_pairs)
     about = (
-        f"{evidence.counted()} of {evidence.file}, seed {evidence.terms.seed}, each run by its own settings. "
+        f"{data.describe_count()} of {data.file}, seed {data.config.seed}, each run by its own settings. "
         "In brackets the interval of 95 % by bootstrap. Diversity (from dist-1 on) is that of "
-        f"{SAMPLES} lone texts a source, from as many seeds, for the first {few} sources."
+        f"{SAMPLES_PER_SOURCE} lone texts a source, from as many seeds, for the first {figure_pairs} sources."
     )
-    body = joined(
+    body = join_html(
         note(about),
         table(["", *found], rows, label="Scores"),
         details("How each number was made", _signatures(names, found)),
-        *(note(_cut(each, count)) for each in evidence.subjects if each.made.truncated),
+        *(note(_truncation_note(each, count)) for each in data.runs if each.output.truncated),
     )
     return Section("scores", "Scores", body)
 
 
-def _judged(subject: Subject, evidence: Evidence) -> list[Line]:
-    metrics = (*METRICS, rouge_l) if find_spec("rouge_score") else METRICS
-    texts = subject.made.texts
+def _evaluate_run(run: ReportedRun, data: ReportData) -> list[ScoreRow]:
+    metrics = (*DEFAULT_METRICS, rouge_l) if find_spec("rouge_score") else DEFAULT_METRICS
+    texts = run.output.texts
     result: dict[str, Any] = evaluate(
-        texts, evidence.references, evidence.sources, metrics=metrics, draws=DRAWS
+        texts, data.references, data.sources, metrics=metrics, n_resamples=N_RESAMPLES
     )
-    several = list(zip(*(sample.texts for sample in subject.samples), strict=True))
-    result["diversity"] = diversity(several, draws=DRAWS)
-    return lines(result)
+    samples_by_source = list(zip(*(sample.texts for sample in run.samples), strict=True))
+    result["diversity"] = evaluate_diversity(samples_by_source, n_resamples=N_RESAMPLES)
+    return collect_score_rows(result)
 
 
-def _cell(line: Line | None) -> object:
+def _cell(line: ScoreRow | None) -> object:
     if line is None:
         return "–"
     ends = element("span", f" [{line.low}, {line.high}]", class_="interval") if line.low else ""
-    return joined(line.value, ends)
+    return join_html(line.value, ends)
 
 
-def _signatures(names: Sequence[str], found: Mapping[str, Mapping[str, Line]]) -> Html:
+def _signatures(names: Sequence[str], found: Mapping[str, Mapping[str, ScoreRow]]) -> Html:
     """Each number's signature, once if all runs share it."""
     rows = []
     for name in names:
@@ -70,25 +70,23 @@ def _signatures(names: Sequence[str], found: Mapping[str, Mapping[str, Line]]) -
     return table(["number", "run", "signature"], rows, label="Signatures of the scores")
 
 
-def _cut(subject: Subject, count: int) -> str:
-    return (
-        f"{subject.name} read only the beginning of {subject.made.truncated} of {count:,} sources: too long."
-    )
+def _truncation_note(run: ReportedRun, count: int) -> str:
+    return f"{run.name} read only the beginning of {run.output.truncated} of {count:,} sources: too long."
 
 
-def differences(evidence: Evidence) -> Section | None:
+def differences(data: ReportData) -> Section | None:
     """Each run against the first; none of a single run."""
-    if len(evidence.subjects) == 1:
+    if len(data.runs) == 1:
         return None
-    tested = paired_bootstrap(evidence.texts, evidence.references)
-    first, *others = tested
+    tests = paired_bootstrap(data.texts, data.references)
+    first, *others = tests
     rows = [
         [name, own.metric, *_difference(own, base)]
         for name in others
-        for own, base in zip(tested[name], tested[first], strict=True)
+        for own, base in zip(tests[name], tests[first], strict=True)
     ]
-    signatures = dict.fromkeys(f"{own.metric}|{own.signature}" for all in tested.values() for own in all)
-    body = joined(
+    signatures = dict.fromkeys(f"{own.metric}|{own.signature}" for all in tests.values() for own in all)
+    body = join_html(
         note("Paired bootstrap; a star marks p < 0.05, not corrected for several comparisons."),
         table(["run", "metric", "score", "difference", "p"], rows, label=f"Differences to {first}"),
         *(element("p", element("code", each)) for each in signatures),
@@ -96,7 +94,7 @@ def differences(evidence: Evidence) -> Section | None:
     return Section("differences", f"Differences to {first}", body)
 
 
-def _difference(own: Tested, base: Tested) -> list[object]:
-    chance = 1.0 if own.p is None else own.p
-    mark = "\N{NO-BREAK SPACE}*" if chance < 0.05 else ""
-    return [f"{own.score:.2f}", f"{own.score - base.score:+.2f}", f"{chance:.4f}{mark}"]
+def _difference(own: BootstrapResult, base: BootstrapResult) -> list[object]:
+    p_value = 1.0 if own.p is None else own.p
+    mark = "\N{NO-BREAK SPACE}*" if p_value < 0.05 else ""
+    return [f"{own.score:.2f}", f"{own.score - base.score:+.2f}", f"{p_value:.4f}{mark}"]

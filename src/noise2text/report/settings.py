@@ -5,25 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from noise2text.models.fingerprint import identity
-from noise2text.report.evidence import Evidence
-from noise2text.report.markup import Html, Section, details, element, joined, table
+from noise2text.models.fingerprint import fingerprint_model
+from noise2text.report.evidence import ReportData
+from noise2text.report.markup import Html, Section, details, element, join_html, table
 
 __all__ = ["settings"]
 
 
-def settings(evidence: Evidence) -> Section:
+def settings(data: ReportData) -> Section:
     """The facts of each model, and all settings of training and generation."""
-    names = [each.name for each in evidence.subjects]
+    names = [each.name for each in data.runs]
     facts = [
-        _facts(each.seen["model"], identity(each.folder), str(each.folder)) for each in evidence.subjects
+        _facts(each.inspection["model"], fingerprint_model(each.folder), str(each.folder))
+        for each in data.runs
     ]
-    trained = [each.seen["settings"] for each in evidence.subjects]
-    generated = [each.seen["generation"] for each in evidence.subjects]
-    body = joined(
-        _side_by_side("The models", names, facts, marked=False),
-        details("Settings of training", _side_by_side("Settings of training", names, trained)),
-        details("Settings of generation", _side_by_side("Settings of generation", names, generated)),
+    trained = [each.inspection["settings"] for each in data.runs]
+    generated = [each.inspection["generation"] for each in data.runs]
+    body = join_html(
+        _concat_with_column_sums("The models", names, facts, marked=False),
+        details("Settings of training", _concat_with_column_sums("Settings of training", names, trained)),
+        details(
+            "Settings of generation", _concat_with_column_sums("Settings of generation", names, generated)
+        ),
     )
     return Section("settings", "What was run", body)
 
@@ -33,7 +36,7 @@ def _facts(model: Mapping[str, Any], fingerprint: str, folder: str) -> dict[str,
     return {"folder": folder} | shown | {"fingerprint": element("code", fingerprint)}
 
 
-def _side_by_side(
+def _concat_with_column_sums(
     title: str, names: Sequence[str], columns: Sequence[Mapping[str, Any]], *, marked: bool = True
 ) -> Html:
     """A row for each setting that some run has; a row in which runs differ is shaded where `marked`."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Ema", "mean_of"]
+__all__ = ["Ema", "average_states"]
 
 
 class Ema:
@@ -25,21 +25,21 @@ class Ema:
         torch._foreach_lerp_(list(self.averages.values()), list(self.parameters.values()), 1 - self.decay)
 
     @contextmanager
-    def applied(self) -> Iterator[None]:
+    def average_parameters(self) -> Iterator[None]:
         """Within, the module has the averages as its parameters."""
-        self._exchange()
+        self._swap()
         try:
             yield
         finally:
-            self._exchange()
+            self._swap()
 
     @torch.no_grad()
-    def _exchange(self) -> None:
+    def _swap(self) -> None:
         for name, parameter in self.parameters.items():
             parameter.data, self.averages[name] = self.averages[name], parameter.data
 
 
-def mean_of(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+def average_states(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """The mean of each tensor over several states, summed in float64."""
     return {
         name: (sum(state[name].double() for state in states) / len(states)).to(first.dtype)  # type: ignore[union-attr]

@@ -22,19 +22,19 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from noise2text.core.errors import Problem
-from noise2text.core.files import flush_to_disk, write_whole
+from noise2text.core.files import flush_to_disk, write_atomically
 from noise2text.training.averaging import Ema
-from noise2text.training.process_group import Team
+from noise2text.training.process_group import ProcessGroup
 
 if TYPE_CHECKING:
-    from noise2text.training.sharded_checkpoint import Kind
+    from noise2text.training.sharded_checkpoint import TensorSpec
 
-__all__ = ["latest", "restore", "save"]
+__all__ = ["find_checkpoint", "restore", "save"]
 
 _PATTERN = "checkpoint-[0-9]*[0-9]"
 
 
-def latest(run: Path) -> Path | None:
+def find_checkpoint(run: Path) -> Path | None:
     """The newest complete checkpoint of a run, if there is one."""
     return max(run.glob(_PATTERN), default=None)
 
@@ -44,33 +44,33 @@ def save(
     *,
     step: int,
     write_model: Callable[[Path], None],
-    optimiser: torch.optim.Optimizer,
+    optimizer: torch.optim.Optimizer,
     module: nn.Module,
     objective: nn.Module,
     ema: Ema | None,
-    facts: dict[str, Any],
-    team: Team = Team(),
+    progress: dict[str, Any],
+    group: ProcessGroup = ProcessGroup(),
 ) -> Path:
     """Write checkpoint `step` and remove the older ones; `write_model` puts the weights into a folder.
 
     Every process of the team comes here; the first one writes what is not shared.
     """
     folder, draft = run / f"checkpoint-{step:08d}", run / "checkpoint.draft"
-    if team.is_first:
+    if group.is_main_process:
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
         write_model(draft)
-    team.wait()
-    observed = {name: buffer.clone() for name, buffer in _observed(objective).items()}
-    _write_state(_optimiser_tensors(optimiser, module) | _ema_tensors(ema) | observed, draft, team)
-    if team.is_first:
-        (draft / "training.json").write_text(json.dumps({"step": step, **facts}, indent=2))
-        _put_in_place(draft, folder)
-    team.wait()
+    group.barrier()
+    buffers = {name: buffer.clone() for name, buffer in _objective_buffers(objective).items()}
+    _write_state(_optimizer_tensors(optimizer, module) | _ema_tensors(ema) | buffers, draft, group)
+    if group.is_main_process:
+        (draft / "training.json").write_text(json.dumps({"step": step, **progress}, indent=2))
+        _publish(draft, folder)
+    group.barrier()
     return folder
 
 
-def _put_in_place(draft: Path, folder: Path) -> None:
+def _publish(draft: Path, folder: Path) -> None:
     """Make a complete draft the newest checkpoint of its run."""
     for file in draft.rglob("*"):  # several processes write theirs into a folder of its own
         if file.is_file():
@@ -85,78 +85,86 @@ def _put_in_place(draft: Path, folder: Path) -> None:
 def restore(
     folder: Path,
     *,
-    optimiser: torch.optim.Optimizer,
+    optimizer: torch.optim.Optimizer,
     module: nn.Module,
     objective: nn.Module,
     ema: Ema | None,
-    team: Team = Team(),
+    group: ProcessGroup = ProcessGroup(),
 ) -> dict[str, Any]:
     """Put the optimiser and the averages back to a checkpoint's; returns its facts, the step among them."""
     try:
-        facts: dict[str, Any] = json.loads((folder / "training.json").read_text())
-        moments = _read_state(folder, module, _ema_tensors(ema), _observed(objective), team)
+        progress: dict[str, Any] = json.loads((folder / "training.json").read_text())
+        moments = _read_state(folder, module, _ema_tensors(ema), _objective_buffers(objective), group)
     except (OSError, ValueError, SafetensorError) as error:
         raise Problem(
             f"The checkpoint {folder} cannot be read ({error}): copy it again, or train in another folder."
         ) from error
-    state = optimiser.state_dict()
+    state = optimizer.state_dict()
     state["state"] = dict(enumerate(moments))
-    optimiser.load_state_dict(state)
-    return facts
+    optimizer.load_state_dict(state)
+    return progress
 
 
-def _write_state(tensors: dict[str, Tensor], draft: Path, team: Team) -> None:
-    if team.is_alone:
+def _write_state(tensors: dict[str, Tensor], draft: Path, group: ProcessGroup) -> None:
+    if group.is_single_process:
         whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
-        write_whole(draft / "training.safetensors", lambda path: save_file(whole, path))
+        write_atomically(draft / "training.safetensors", lambda path: save_file(whole, path))
         return
-    from noise2text.training import sharded_checkpoint as parts
+    from noise2text.training import sharded_checkpoint as sharded_checkpoint
 
-    parts.write(draft / "training", tensors, team)
+    sharded_checkpoint.write_tensors(draft / "training", tensors, group)
 
 
 def _read_state(
-    folder: Path, module: nn.Module, averages: dict[str, Tensor], observed: dict[str, Tensor], team: Team
+    folder: Path,
+    module: nn.Module,
+    averages: dict[str, Tensor],
+    buffers: dict[str, Tensor],
+    group: ProcessGroup,
 ) -> list[dict[str, Tensor]]:
     """The optimiser's state of each parameter; averages and what was observed are filled."""
-    from noise2text.training import sharded_checkpoint as parts
+    from noise2text.training import sharded_checkpoint as sharded_checkpoint
 
-    shared = folder / "training"
-    place = shared if shared.is_dir() else folder
-    kinds = parts.kinds(place)
+    sharded_folder = folder / "training"
+    storage = sharded_folder if sharded_folder.is_dir() else folder
+    tensor_specs = sharded_checkpoint.tensor_specs(storage)
     state: list[dict[str, Tensor]] = []
-    wanted = averages | {name: buffer for name, buffer in observed.items() if name in kinds}
-    for name, parameter in _trained(module).items():
+    wanted = averages | {name: buffer for name, buffer in buffers.items() if name in tensor_specs}
+    for name, parameter in _trained_parameters(module).items():
         prefix = f"optimiser.{name}."
-        rooms = {kept: _room(kinds[kept], parameter) for kept in sorted(kinds) if kept.startswith(prefix)}
-        state.append({kept.removeprefix(prefix): room for kept, room in rooms.items()})
-        wanted |= rooms
-    parts.read(place, wanted, team)
+        allocated = {
+            key: _allocate(tensor_specs[key], parameter)
+            for key in sorted(tensor_specs)
+            if key.startswith(prefix)
+        }
+        state.append({key.removeprefix(prefix): buffer for key, buffer in allocated.items()})
+        wanted |= allocated
+    sharded_checkpoint.read_tensors(storage, wanted, group)
     return state
 
 
-def _room(kind: Kind, parameter: nn.Parameter) -> Tensor:
+def _allocate(spec: TensorSpec, parameter: nn.Parameter) -> Tensor:
     """Where a kept tensor is read to: it lies over the processes as its parameter does, if it is as large."""
-    if kind.shape == parameter.shape:
-        return torch.empty_like(parameter, dtype=kind.dtype, requires_grad=False)
-    return torch.empty(kind.shape, dtype=kind.dtype)
+    if spec.shape == parameter.shape:
+        return torch.empty_like(parameter, dtype=spec.dtype, requires_grad=False)
+    return torch.empty(spec.shape, dtype=spec.dtype)
 
 
-def _trained(module: nn.Module) -> dict[str, nn.Parameter]:
+def _trained_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
     return {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
 
 
-def _optimiser_tensors(optimiser: torch.optim.Optimizer, module: nn.Module) -> dict[str, Tensor]:
-    names = list(_trained(module))
-    states = optimiser.state_dict()["state"]
+def _optimizer_tensors(optimizer: torch.optim.Optimizer, module: nn.Module) -> dict[str, Tensor]:
+    names = list(_trained_parameters(module))
+    states = optimizer.state_dict()["state"]
     return {
-        f"optimiser.{names[index]}.{what}": value
+        f"optimiser.{names[index]}.{state_name}": value
         for index, state in states.items()
-        for what, value in state.items()
+        for state_name, value in state.items()
     }
 
 
-def _observed(objective: nn.Module) -> dict[str, Tensor]:
+def _objective_buffers(objective: nn.Module) -> dict[str, Tensor]:
     """What the objective has learned of its losses: its buffers, and those of its parts."""
     return {f"observed.{name}": buffer for name, buffer in objective.named_buffers()}
 

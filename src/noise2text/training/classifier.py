@@ -20,22 +20,28 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from noise2text.core.config import change, option, require_heads, require_least, require_share
+from noise2text.core.config import (
+    apply_overrides,
+    option,
+    require_at_least,
+    require_divisible_heads,
+    require_fraction,
+)
 from noise2text.core.errors import Problem
-from noise2text.core.files import write_whole
-from noise2text.core.random import gaussian, key, uniform
+from noise2text.core.files import write_atomically
+from noise2text.core.random import gaussian_noise, make_key, uniform
 from noise2text.data.layouts.canvas import Layout
-from noise2text.data.ragged import Rows
+from noise2text.data.ragged import RaggedRows
 from noise2text.nn.classifier import Classifier
-from noise2text.nn.denoiser import Level
-from noise2text.nn.embeddings import Space
+from noise2text.nn.denoiser import NoiseLevel
+from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.training.lr_schedules import cosine
 
 __all__ = [
-    "ClassifierSettings",
-    "Teacher",
+    "ClassifierConfig",
+    "ClassifierTrainer",
     "build_classifier",
-    "fingerprint",
+    "fingerprint_embeddings",
     "load_classifier",
     "save_classifier",
 ]
@@ -45,145 +51,153 @@ _TRAINING, _DROPOUT, _VALIDATION = 1, 2, 3  # what a key is for
 
 
 @dataclass(frozen=True)
-class ClassifierSettings:
+class ClassifierConfig:
     """A small transformer and its few minutes of training."""
 
-    width: int = option(128, "of the transformer's states")
-    ffn: int = option(256, "width of the feed-forward networks")
+    model_dim: int = option(128, "of the transformer's states")
+    ffn_dim: int = option(256, "width of the feed-forward networks")
     heads: int = option(4, "attention heads")
     layers: int = option(2, "transformer layers")
     dropout: float = option(0.1, "dropout")
     steps: int = option(1_000, "how many updates to train")
-    batch: int = option(64, "texts an update")
-    learning_rate: float = option(1e-3, "the peak of the learning rate")
+    batch_size: int = option(64, "texts an update")
+    lr: float = option(1e-3, "the peak of the learning rate")
     warmup: int = option(100, "steps over which the learning rate rises")
     seed: int = option(0, "decides initial weights, data order, noise and dropout")
 
     def __post_init__(self) -> None:
-        require_heads(self)
-        require_least(self, 1, "ffn", "layers", "steps", "batch")
-        require_least(self, 0, "learning_rate", "warmup", "seed")
-        require_share(self, "dropout")
+        require_divisible_heads(self)
+        require_at_least(self, 1, "ffn_dim", "layers", "steps", "batch_size")
+        require_at_least(self, 0, "lr", "warmup", "seed")
+        require_fraction(self, "dropout")
 
 
-def build_classifier(settings: ClassifierSettings, space: Space, *, classes: int, longest: int) -> Classifier:
-    """The untrained classifier of texts of `longest` tokens, each with its end."""
+def build_classifier(
+    config: ClassifierConfig, embedding: TokenEmbedding, *, classes: int, max_length: int
+) -> Classifier:
+    """The untrained classifier of texts of `max_length` tokens, each with its end."""
     return Classifier(
-        space.dim,
+        embedding.dim,
         classes,
-        room=longest + 1,
-        width=settings.width,
-        ffn=settings.ffn,
-        heads=settings.heads,
-        layers=settings.layers,
-        dropout=settings.dropout,
+        max_positions=max_length + 1,
+        model_dim=config.model_dim,
+        ffn_dim=config.ffn_dim,
+        heads=config.heads,
+        layers=config.layers,
+        dropout=config.dropout,
     )
 
 
 @dataclass(frozen=True)
-class Teacher:
+class ClassifierTrainer:
     """The parts of a diffusion model that show a classifier noisy text."""
 
     classifier: Classifier
     layout: Layout
-    space: Space
+    embedding: TokenEmbedding
     schedule: nn.Module
-    settings: ClassifierSettings
+    config: ClassifierConfig
 
-    def steps(self, texts: Sequence[Sequence[int]], labels: Tensor) -> Iterator[float]:
+    def train_steps(self, texts: Sequence[Sequence[int]], labels: Tensor) -> Iterator[float]:
         """Train; gives the loss of each step."""
-        settings, classifier = self.settings, self.classifier
-        optimiser = torch.optim.AdamW(classifier.parameters(), lr=settings.learning_rate, weight_decay=0.0)
-        rate = cosine(settings.warmup, settings.steps)
-        for step in range(1, settings.steps + 1):
-            keys = key(settings.seed, _TRAINING, step, torch.arange(settings.batch))
-            chosen = (uniform(key(keys, 0)) * len(texts)).long()
-            torch.manual_seed(int(key(settings.seed, _DROPOUT, step)))
+        config, classifier = self.config, self.classifier
+        optimizer = torch.optim.AdamW(classifier.parameters(), lr=config.lr, weight_decay=0.0)
+        lr_schedule = cosine(config.warmup, config.steps)
+        for step in range(1, config.steps + 1):
+            keys = make_key(config.seed, _TRAINING, step, torch.arange(config.batch_size))
+            indices = (uniform(make_key(keys, 0)) * len(texts)).long()
+            torch.manual_seed(int(make_key(config.seed, _DROPOUT, step)))
             classifier.train()
-            scores = self.scores([texts[i] for i in chosen.tolist()], uniform(key(keys, 1)), keys)
-            loss = cross_entropy(scores, labels[chosen].to(scores.device))
-            for group in optimiser.param_groups:
-                group["lr"] = settings.learning_rate * rate(step)
-            optimiser.zero_grad(set_to_none=True)
+            noisy_logits = self.noisy_logits(
+                [texts[i] for i in indices.tolist()], uniform(make_key(keys, 1)), keys
+            )
+            loss = cross_entropy(noisy_logits, labels[indices].to(noisy_logits.device))
+            for param_group in optimizer.param_groups:
+                param_group["lr"] = config.lr * lr_schedule(step)
+            optimizer.zero_grad(set_to_none=True)
             loss.backward()
             nn.utils.clip_grad_norm_(classifier.parameters(), 1.0)
-            optimiser.step()
+            optimizer.step()
             yield loss.item()
 
     @torch.no_grad()
     def accuracy(self, texts: Sequence[Sequence[int]], labels: Tensor, time: float) -> float:
         """The share of texts, noised to a time, whose class is told rightly."""
         self.classifier.eval()
-        right = 0
+        num_correct = 0
         for start in range(0, len(texts), 256):
             rows = texts[start : start + 256]
-            keys = key(self.settings.seed, _VALIDATION, torch.arange(start, start + len(rows)))
-            told = self.scores(rows, torch.full((len(rows),), time), keys).argmax(1).cpu()
-            right += int((told == labels[start : start + 256]).sum())
-        return right / len(texts)
+            keys = make_key(self.config.seed, _VALIDATION, torch.arange(start, start + len(rows)))
+            predicted = self.noisy_logits(rows, torch.full((len(rows),), time), keys).argmax(1).cpu()
+            num_correct += int((predicted == labels[start : start + 256]).sum())
+        return num_correct / len(texts)
 
-    def scores(self, texts: Sequence[Sequence[int]], t: Tensor, keys: Tensor) -> Tensor:
+    def noisy_logits(self, texts: Sequence[Sequence[int]], t: Tensor, keys: Tensor) -> Tensor:
         """What the classifier says of texts noised to the times t (B,), with the noise of their keys."""
-        targets, nothing = Rows.of(texts), Rows.of([[]] * len(texts))
-        canvas = self.layout.canvas(nothing, targets)
-        where = self.layout.text(canvas)
-        device = self.space.table.device
+        targets, empty_sources = RaggedRows.from_lists(texts), RaggedRows.from_lists([[]] * len(texts))
+        canvas = self.layout.make_canvas(empty_sources, targets)
+        text_mask = self.layout.target_mask(canvas)
+        device = self.embedding.weight.device
         with torch.no_grad():
-            clean = self.space.embed(canvas.tokens.to(device)).float()
-            level: Level = self.schedule(t.to(device), clean.shape[1])
-            noise = gaussian(keys.to(device), 0, *clean.shape[1:])
-            z = level.alpha.float() * clean + level.sigma.float() * noise
-        scores: Tensor = self.classifier(z, level.clock.float(), where.to(device))
-        return scores
+            embeddings = self.embedding.embed(canvas.tokens.to(device)).float()
+            level: NoiseLevel = self.schedule(t.to(device), embeddings.shape[1])
+            noise = gaussian_noise(keys.to(device), 0, *embeddings.shape[1:])
+            z = level.alpha.float() * embeddings + level.sigma.float() * noise
+        noisy_logits: Tensor = self.classifier(z, level.timestep.float(), text_mask.to(device))
+        return noisy_logits
 
 
 # The folder
 
 
-def fingerprint(space: Space) -> str:
+def fingerprint_embeddings(embedding: TokenEmbedding) -> str:
     """A name for the embeddings; the same in float32 and bfloat16."""
-    table = space.table.detach().to("cpu", torch.bfloat16).contiguous().view(torch.int16)
-    return hashlib.sha256(table.numpy().tobytes()).hexdigest()[:16]
+    weight_bits = embedding.weight.detach().to("cpu", torch.bfloat16).contiguous().view(torch.int16)
+    return hashlib.sha256(weight_bits.numpy().tobytes()).hexdigest()[:16]
 
 
-def save_classifier(folder: Path, teacher: Teacher, labels: Sequence[str]) -> None:
+def save_classifier(folder: Path, trainer: ClassifierTrainer, labels: Sequence[str]) -> None:
     """Write config.json and model.safetensors."""
     folder.mkdir(parents=True, exist_ok=True)
-    config = {
+    saved = {
         "format": FORMAT,
-        "classifier": dataclasses.asdict(teacher.settings),
+        "classifier": dataclasses.asdict(trainer.config),
         "labels": list(labels),
-        "longest": teacher.classifier.room - 1,
-        "embeddings": fingerprint(teacher.space),
+        "longest": trainer.classifier.max_positions - 1,
+        "embeddings": fingerprint_embeddings(trainer.embedding),
     }
-    text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
-    write_whole(folder / "config.json", lambda path: path.write_text(text, encoding="utf-8"))
-    tensors = {name: tensor.contiguous() for name, tensor in teacher.classifier.state_dict().items()}
-    write_whole(folder / "model.safetensors", lambda path: save_file(tensors, path))
+    text = json.dumps(saved, indent=2, ensure_ascii=False) + "\n"
+    write_atomically(folder / "config.json", lambda path: path.write_text(text, encoding="utf-8"))
+    tensors = {name: tensor.contiguous() for name, tensor in trainer.classifier.state_dict().items()}
+    write_atomically(folder / "model.safetensors", lambda path: save_file(tensors, path))
 
 
 @torch.inference_mode(False)  # whatever the caller's mode: gradients go through the classifier
-def load_classifier(folder: Path, space: Space) -> tuple[Classifier, list[str]]:
+def load_classifier(folder: Path, embedding: TokenEmbedding) -> tuple[Classifier, list[str]]:
     """The classifier in a folder, beside the model's embeddings, in float32; and its classes' names."""
     path = folder / "config.json"
     if not path.exists():
         raise Problem(f"There is no classifier in {folder}; train one with `noise2text train-classifier`.")
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-        settings = change(ClassifierSettings(), config["classifier"], where=str(path))
-        labels, longest, belongs = list(config["labels"]), int(config["longest"]), config["embeddings"]
+        saved = json.loads(path.read_text(encoding="utf-8"))
+        config = apply_overrides(ClassifierConfig(), saved["classifier"], origin=str(path))
+        labels, max_length, expected_fingerprint = (
+            list(saved["labels"]),
+            int(saved["longest"]),
+            saved["embeddings"],
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Problem(
             f"{path} does not describe a classifier; train one with `noise2text train-classifier`."
         ) from error
-    if belongs != fingerprint(space):
+    if expected_fingerprint != fingerprint_embeddings(embedding):
         raise Problem(
             f"The classifier in {folder} belongs to another model: it knows other embeddings; "
             f"train one for this model with `noise2text train-classifier`."
         )
-    classifier = build_classifier(settings, space, classes=len(labels), longest=longest)
+    classifier = build_classifier(config, embedding, classes=len(labels), max_length=max_length)
     try:
         classifier.load_state_dict(load_file(folder / "model.safetensors"))
     except (OSError, SafetensorError, RuntimeError) as error:
         raise Problem(f"{folder / 'model.safetensors'} is missing or broken; copy it again.") from error
-    return classifier.to(space.table.device).eval().requires_grad_(False), labels
+    return classifier.to(embedding.weight.device).eval().requires_grad_(False), labels

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from noise2text.core.config import option, require_choice, require_least
+from noise2text.core.config import option, require_at_least, require_choice
 from noise2text.core.errors import Problem
-from noise2text.training.lr_schedules import RATES
+from noise2text.training.lr_schedules import LR_SCHEDULES
 
-__all__ = ["DataSettings", "TrainingSettings"]
+__all__ = ["DataConfig", "TrainingConfig"]
 
 
 @dataclass(frozen=True)
-class DataSettings:
+class DataConfig:
     """How texts become tokens; all that a recipe needs which takes its corpus in at once."""
 
     tokenizer: str = option("bpe", "bpe (learned), characters (learned) or wordpiece (from vocabulary_file)")
@@ -28,7 +28,7 @@ class DataSettings:
 
     def __post_init__(self) -> None:
         require_choice(self, "tokenizer", self.tokenizers)
-        require_least(self, 1, "vocabulary", "max_source", "max_target", "validation_sentences")
+        require_at_least(self, 1, "vocabulary", "max_source", "max_target", "validation_sentences")
         if self.tokenizer == "wordpiece" and not self.vocabulary_file:
             raise Problem(
                 "The tokenizer wordpiece needs the setting vocabulary_file, the path of a vocab.txt."
@@ -41,23 +41,23 @@ class DataSettings:
 
 
 @dataclass(frozen=True)
-class TrainingSettings(DataSettings):
+class TrainingConfig(DataConfig):
     """Data, optimiser and bookkeeping; a recipe adds its architecture and its diffusion."""
 
     steps: int = option(300_000, "how many updates to train")
-    tokens: int = option(8_192, "padded tokens of the longer side in a batch, over all processes")
+    max_tokens: int = option(8_192, "padded tokens of the longer side in a batch, over all processes")
     accumulate: int = option(1, "micro-batches an update; each has `tokens` tokens")
     optimizer: str = option("adamw", "adamw")
-    learning_rate: float = option(5e-4, "the peak of the learning rate")
+    lr: float = option(5e-4, "the peak of the learning rate")
     betas: tuple[float, float] = option((0.9, 0.98), "Adam's β")
     weight_decay: float = option(0.01, "AdamW's decay of the weights")
-    decay: str = option(
+    lr_schedule: str = option(
         "inverse-sqrt", "how the learning rate falls: inverse-sqrt, linear, cosine or constant"
     )
     warmup: int = option(10_000, "steps over which the learning rate rises")
-    clip: float = option(1.0, "largest norm of the gradient; 0 leaves it alone")
-    ema: float = option(0.0, "decay of the moving average of the weights, e.g. 0.999; 0 for none")
-    average: int = option(1, "average the weights of so many best validations into the final model")
+    clip_norm: float = option(1.0, "largest norm of the gradient; 0 leaves it alone")
+    ema_decay: float = option(0.0, "decay of the moving average of the weights, e.g. 0.999; 0 for none")
+    average_best: int = option(1, "average the weights of so many best validations into the final model")
     precision: str = option("auto", "float32, bfloat16, or auto: bfloat16 on a GPU")
     acceleration: str = option(
         "auto", "of a GPU's steps: none, recorded (CUDA graphs), compiled (fused kernels, too), or auto"
@@ -78,26 +78,26 @@ class TrainingSettings(DataSettings):
         super().__post_init__()
         for name, allowed in _CHOICES.items():
             require_choice(self, name, allowed)
-        require_least(self, 1, *_POSITIVE)
-        require_least(self, 0, "learning_rate", "weight_decay", "warmup", "clip", "seed")
+        require_at_least(self, 1, *_AT_LEAST_ONE)
+        require_at_least(self, 0, "lr", "weight_decay", "warmup", "clip_norm", "seed")
         if not all(0 <= beta < 1 for beta in self.betas):
             raise Problem(f"The setting betas takes two numbers from 0 to below 1, not {self.betas}.")
-        if not 0 <= self.ema < 1:
-            raise Problem(f"The setting ema must be at least 0 and below 1, not {self.ema}.")
+        if not 0 <= self.ema_decay < 1:
+            raise Problem(f"The setting ema_decay must be at least 0 and below 1, not {self.ema_decay}.")
 
 
 _CHOICES = {
     "optimizer": ("adamw",),
-    "decay": tuple(RATES),
+    "lr_schedule": tuple(LR_SCHEDULES),
     "precision": ("auto", "float32", "bfloat16"),
     "acceleration": ("auto", "none", "recorded", "compiled"),
     "best_by": ("bleu", "loss"),
 }
-_POSITIVE = (
+_AT_LEAST_ONE = (
     "steps",
-    "tokens",
+    "max_tokens",
     "accumulate",
-    "average",
+    "average_best",
     "log_every",
     "validate_every",
     "save_every",

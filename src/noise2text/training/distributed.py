@@ -19,165 +19,175 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from noise2text.data.layouts.canvas import Canvas
-from noise2text.diffusion.losses import Tally
+from noise2text.diffusion.losses import TokenLoss
 from noise2text.training.averaging import Ema
 from noise2text.training.objective import Objective
-from noise2text.training.process_group import Team
-from noise2text.training.step_runner import Autocast, Plain
+from noise2text.training.process_group import ProcessGroup
+from noise2text.training.step_runner import Autocast, EagerStep
 
-__all__ = ["Alone", "Replicated", "Sharded", "Through", "engage"]
+__all__ = ["DataParallel", "DistributedStep", "FullySharded", "SingleProcess", "distribute"]
 
-Twin = Callable[[], tuple[Any, Objective]]
+BuildCopy = Callable[[], tuple[Any, Objective]]
 """Makes another system of the same shape, and its objective."""
 
 
-class Alone:
+class SingleProcess:
     """One process with all of the model; what the other engines are to the training loop."""
 
-    def __init__(self, objective: Objective, system: nn.Module, team: Team) -> None:
-        self.objective, self.system, self.team = objective, system, team
-        self.shown: tuple[Any, Objective] | None = (system, objective)
+    def __init__(self, objective: Objective, model: nn.Module, group: ProcessGroup) -> None:
+        self.objective, self.model, self.group = objective, model, group
+        self.unsharded: tuple[Any, Objective] | None = (model, objective)
 
-    def __call__(self, canvas: Canvas, draws: Any) -> dict[str, Tally]:
+    def __call__(self, canvas: Canvas, draws: Any) -> dict[str, TokenLoss]:
         """The objective's tallies of this process's rows."""
-        tallies: dict[str, Tally] = self.objective(canvas, draws)
-        return tallies
+        token_losses: dict[str, TokenLoss] = self.objective(canvas, draws)
+        return token_losses
 
     def micro_batch(self, *, last: bool) -> AbstractContextManager[None]:
         """Around a forward and a backward pass; after the last of a step the gradients are those of all."""
         return nullcontext()
 
-    def clip(self, parameters: Sequence[Tensor], most: float) -> Tensor:
-        """The norm of the gradient, which is made no larger than `most`."""
-        return nn.utils.clip_grad_norm_(parameters, most)
+    def clip_norm(self, parameters: Sequence[Tensor], max_norm: float) -> Tensor:
+        """The norm of the gradient, which is made no larger than `max_norm`."""
+        return nn.utils.clip_grad_norm_(parameters, max_norm)
 
-    def settle(self, step: int) -> None:
+    def update(self, step: int) -> None:
         """Let the objective adapt to what it observed."""
-        self.objective.settle(step)
+        self.objective.update(step)
 
-    def whole(self, ema: Ema | None = None) -> AbstractContextManager[None]:
-        """Within, `shown` is a whole system and its objective, of the averages if given.
+    def gather_weights(self, ema: Ema | None = None) -> AbstractContextManager[None]:
+        """Within, `unsharded` is a whole system and its objective, of the averages if given.
 
-        Every process enters; `shown` is none for those that have nothing to look at.
+        Every process enters; `unsharded` is none for those that have nothing to look at.
         """
-        return ema.applied() if ema else nullcontext()
+        return ema.average_parameters() if ema else nullcontext()
 
 
-class _Pass(nn.Module):
+class _ObjectiveModule(nn.Module):
     """The objective as a module that holds all that is trained: its terms may use parts of the system."""
 
-    def __init__(self, objective: Objective, system: nn.Module) -> None:
+    def __init__(self, objective: Objective, model: nn.Module) -> None:
         super().__init__()
-        self.objective, self.system = objective, system
+        self.objective, self.model = objective, model
 
     def forward(self, canvas: Canvas, draws: Any) -> dict[str, tuple[Tensor, Tensor]]:
         # Plain tuples: torch looks into them for the tensors whose gradients it waits for.
-        tallies: dict[str, Tally] = self.objective(canvas, draws)
-        return {name: (tally.value, tally.mask) for name, tally in tallies.items()}
+        token_losses: dict[str, TokenLoss] = self.objective(canvas, draws)
+        return {name: (loss.values, loss.mask) for name, loss in token_losses.items()}
 
 
-class Replicated(Alone):
+class DataParallel(SingleProcess):
     """All of the model on each process."""
 
-    def __init__(self, objective: Objective, system: nn.Module, team: Team) -> None:
-        super().__init__(objective, system, team)
+    def __init__(self, objective: Objective, model: nn.Module, group: ProcessGroup) -> None:
+        super().__init__(objective, model, group)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of a newer name, which older torch lacks
             # What is observed is gathered, so buffers are equal already.
-            self.model = DistributedDataParallel(_Pass(objective, system), broadcast_buffers=False)
-        if not team.is_first:
-            self.shown = None
+            self.wrapped = DistributedDataParallel(
+                _ObjectiveModule(objective, model), broadcast_buffers=False
+            )
+        if not group.is_main_process:
+            self.unsharded = None
 
-    def __call__(self, canvas: Canvas, draws: Any) -> dict[str, Tally]:
-        return {name: Tally(*pair) for name, pair in self.model(canvas, draws).items()}
+    def __call__(self, canvas: Canvas, draws: Any) -> dict[str, TokenLoss]:
+        return {name: TokenLoss(*pair) for name, pair in self.wrapped(canvas, draws).items()}
 
     def micro_batch(self, *, last: bool) -> AbstractContextManager[None]:
-        return nullcontext() if last else self.model.no_sync()
+        return nullcontext() if last else self.wrapped.no_sync()
 
 
-class Sharded(Alone):
+class FullySharded(SingleProcess):
     """A part of every weight on each process; the first one has a whole copy beside it, to look at."""
 
-    def __init__(self, objective: Objective, system: nn.Module, team: Team, twin: Twin) -> None:
+    def __init__(
+        self, objective: Objective, model: nn.Module, group: ProcessGroup, build_copy: BuildCopy
+    ) -> None:
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
-        super().__init__(objective, system, team)
-        self.shown = twin() if team.is_first else None
-        mesh = init_device_mesh(next(system.parameters()).device.type, (team.world,))
-        model = _Pass(objective, system)
-        for block in dict.fromkeys(_blocks(model)):  # objective and system share theirs
+        super().__init__(objective, model, group)
+        self.unsharded = build_copy() if group.is_main_process else None
+        mesh = init_device_mesh(next(model.parameters()).device.type, (group.world_size,))
+        wrapped = _ObjectiveModule(objective, model)
+        for block in dict.fromkeys(_find_blocks(wrapped)):  # objective and system share theirs
             fully_shard(block, mesh=mesh)
-        self.model: Any = fully_shard(model, mesh=mesh)
+        self.wrapped: Any = fully_shard(wrapped, mesh=mesh)
 
-    def __call__(self, canvas: Canvas, draws: Any) -> dict[str, Tally]:
-        return {name: Tally(*pair) for name, pair in self.model(canvas, draws).items()}
+    def __call__(self, canvas: Canvas, draws: Any) -> dict[str, TokenLoss]:
+        return {name: TokenLoss(*pair) for name, pair in self.wrapped(canvas, draws).items()}
 
     @contextmanager
     def micro_batch(self, *, last: bool) -> Iterator[None]:
-        self.model.set_requires_gradient_sync(last)
+        self.wrapped.set_requires_gradient_sync(last)
         yield
 
-    def clip(self, parameters: Sequence[Tensor], most: float) -> Tensor:
-        return _whole(super().clip(parameters, most))
+    def clip_norm(self, parameters: Sequence[Tensor], max_norm: float) -> Tensor:
+        return _to_full_tensor(super().clip_norm(parameters, max_norm))
 
-    def settle(self, step: int) -> None:
-        self.model.unshard()  # an objective may look at the embeddings
-        super().settle(step)
-        self.model.reshard()
+    def update(self, step: int) -> None:
+        self.wrapped.unshard()  # an objective may look at the embeddings
+        super().update(step)
+        self.wrapped.reshard()
 
     @contextmanager
-    def whole(self, ema: Ema | None = None) -> Iterator[None]:
+    def gather_weights(self, ema: Ema | None = None) -> Iterator[None]:
         averages = ema.averages if ema else {}
-        self._copy(_tensors(self.system) | averages, to=0)
-        self._copy(dict(self.objective.named_buffers()), to=1)
+        self._copy_into_unsharded(_named_tensors(self.model) | averages, index=0)
+        self._copy_into_unsharded(dict(self.objective.named_buffers()), index=1)
         yield
 
-    def _copy(self, state: Mapping[str, Tensor], *, to: int) -> None:
+    def _copy_into_unsharded(self, state: Mapping[str, Tensor], *, index: int) -> None:
         """Put tensors into the twin's system or objective, one at a time; all processes give their parts."""
-        target = None if self.shown is None else self.shown[to]
-        places = {} if target is None else _tensors(target)
+        target = None if self.unsharded is None else self.unsharded[index]
+        targets = {} if target is None else _named_tensors(target)
         for name, tensor in state.items():
-            value = _whole(tensor.detach())
-            if name in places:
-                places[name].detach().copy_(value)  # not by `data`: who keeps what they made is to notice
+            value = _to_full_tensor(tensor.detach())
+            if name in targets:
+                targets[name].detach().copy_(value)  # not by `data`: who keeps what they made is to notice
 
 
-class Through(Plain):
+class DistributedStep(EagerStep):
     """A pass, operation by operation, through the model that an engine holds."""
 
-    def __init__(self, autocast: Autocast, engine: Alone) -> None:
+    def __init__(self, autocast: Autocast, parallel: SingleProcess) -> None:
         super().__init__(autocast)
-        self.engine = engine
+        self.parallel = parallel
 
-    def forward(self, objective: Objective, canvas: Canvas, draws: Any) -> dict[str, Tally]:
-        return self.engine(canvas, draws)
+    def forward(self, objective: Objective, canvas: Canvas, draws: Any) -> dict[str, TokenLoss]:
+        return self.parallel(canvas, draws)
 
 
-def engage(objective: Objective, system: nn.Module, team: Team, *, sharded: bool, twin: Twin) -> Alone:
+def distribute(
+    objective: Objective, model: nn.Module, group: ProcessGroup, *, sharded: bool, build_copy: BuildCopy
+) -> SingleProcess:
     """The engine for this many processes."""
-    if team.is_alone:
-        return Alone(objective, system, team)
-    return Sharded(objective, system, team, twin) if sharded else Replicated(objective, system, team)
+    if group.is_single_process:
+        return SingleProcess(objective, model, group)
+    return (
+        FullySharded(objective, model, group, build_copy)
+        if sharded
+        else DataParallel(objective, model, group)
+    )
 
 
-def _tensors(module: nn.Module) -> dict[str, Tensor]:
+def _named_tensors(module: nn.Module) -> dict[str, Tensor]:
     """The parameters and buffers of a module, each under its first name only."""
     return dict([*module.named_parameters(), *module.named_buffers()])
 
 
-def _whole(tensor: Tensor) -> Tensor:
+def _to_full_tensor(tensor: Tensor) -> Tensor:
     from torch.distributed.tensor import DTensor
 
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def _blocks(module: nn.Module) -> Iterator[nn.Module]:
+def _find_blocks(module: nn.Module) -> Iterator[nn.Module]:
     """The repeated parts, such as a transformer's layers: the members of the outermost lists.
 
-    A module that is `undivided` has none: it is whole for all of a step.
+    A module that is `shard_whole` has none: it is whole for all of a step.
     """
-    if getattr(module, "undivided", False):
+    if getattr(module, "shard_whole", False):
         return
     for child in module.children():
-        yield from child if isinstance(child, nn.ModuleList) else _blocks(child)
+        yield from child if isinstance(child, nn.ModuleList) else _find_blocks(child)

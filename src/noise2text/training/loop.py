@@ -13,109 +13,115 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from noise2text.core.random import key
+from noise2text.core.random import make_key
 from noise2text.data.layouts.canvas import Canvas
-from noise2text.training.distributed import Alone
-from noise2text.training.lr_schedules import Rate
+from noise2text.training.distributed import SingleProcess
+from noise2text.training.lr_schedules import LRSchedule
 from noise2text.training.objective import Objective
-from noise2text.training.process_group import Team
-from noise2text.training.step_runner import MicroBatch, Pass
+from noise2text.training.process_group import ProcessGroup
+from noise2text.training.step_runner import MicroBatch, StepRunner
 
-__all__ = ["Tick", "evaluate_loss", "train_steps"]
+__all__ = ["StepReport", "evaluate_loss", "train_steps"]
 
 _TRAINING, _DROPOUT, _VALIDATION = 1, 2, 3  # what a key is for
 
 
 @dataclass(frozen=True)
-class Tick:
+class StepReport:
     """What a step did; tensors stay on the device until somebody looks."""
 
     step: int
     loss: Tensor
     means: dict[str, Tensor]
-    gradient: Tensor
-    rate: float
-    tokens: Tensor
+    grad_norm: Tensor
+    lr: float
+    num_tokens: Tensor
 
 
 def train_steps(
     objective: Objective,
-    optimiser: torch.optim.Optimizer,
-    feed: Callable[[int], Sequence[Canvas]],
+    optimizer: torch.optim.Optimizer,
+    batches: Callable[[int], Sequence[Canvas]],
     *,
     first: int,
     last: int,
-    peak: float,
-    rate: Rate,
-    clip: float,
+    peak_lr: float,
+    lr_schedule: LRSchedule,
+    clip_norm: float,
     seed: int,
-    run: Pass,
-    engine: Alone | None = None,
-    looked: Callable[[int], bool] = lambda step: True,
-) -> Iterator[Tick]:
-    """Train from step `first` to step `last`, both done; `feed` gives a step's micro-batches.
+    step_runner: StepRunner,
+    parallel: SingleProcess | None = None,
+    is_logged: Callable[[int], bool] = lambda step: True,
+) -> Iterator[StepReport]:
+    """Train from step `first` to step `last`, both done; `batches` gives a step's micro-batches.
 
-    Of several processes, each feeds its share of the rows; `engine` holds the model together. The means of
-    a step that nobody has `looked` at are without the terms that would be there for looking alone.
+    Of several processes, each feeds its share of the rows; `parallel` holds the model together. The means of
+    a step that nobody has `is_logged` at are without the terms that would be there for looking alone.
     """
-    engine = engine or Alone(objective, objective, Team())
-    team = engine.team
-    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+    parallel = parallel or SingleProcess(objective, objective, ProcessGroup())
+    group = parallel.group
+    parameters = [parameter for param_group in optimizer.param_groups for parameter in param_group["params"]]
     for step in range(first, last + 1):
         objective.train()
-        objective.watch(looked(step))
-        run.clear(parameters)
-        torch.manual_seed(int(key(seed, _DROPOUT, step)) ^ team.rank)
-        canvases = feed(step)
-        spans = team.spans(len(canvas.tokens) for canvas in canvases)
-        counts = team.means(_counts(objective, canvases) | {"tokens": _tokens(canvases)})
-        tokens = team.world * counts.pop("tokens")
-        totals = {name: torch.zeros((), device=count.device) for name, count in counts.items()}
+        objective.log_terms(is_logged(step))
+        step_runner.clear_gradients(parameters)
+        torch.manual_seed(int(make_key(seed, _DROPOUT, step)) ^ group.rank)
+        canvases = batches(step)
+        spans = group.gather_spans(len(canvas.tokens) for canvas in canvases)
+        counts = group.all_reduce_mean(
+            _count_positions(objective, canvases) | {"tokens": _count_tokens(canvases)}
+        )
+        num_tokens = group.world_size * counts.pop("tokens")
+        term_means = {name: torch.zeros((), device=count.device) for name, count in counts.items()}
         row = 0
         for canvas, span in zip(canvases, spans, strict=True):
-            keys = _row_keys(canvas, seed, _TRAINING, step, first_row=row + span.first)
-            row += span.whole
-            with engine.micro_batch(last=span is spans[-1]):
-                given = MicroBatch(canvas, keys, key(seed, _TRAINING, step), counts)
-                passed = run(objective, given)
-            objective.observe(*team.gather(objective.seen(passed.draws, passed.tallies), span))
-            totals = {name: totals[name] + mean for name, mean in passed.means.items()}
-        for group in optimiser.param_groups:
-            group["lr"] = peak * rate(step)
-        gradient = engine.clip(parameters, clip if clip > 0 else torch.inf)
-        optimiser.step()
-        engine.settle(step)
-        totals = team.means(totals)
-        yield Tick(step, objective.loss(totals), totals, gradient, peak * rate(step), tokens)
+            keys = _row_keys(canvas, seed, _TRAINING, step, first_row=row + span.first_row)
+            row += span.total_rows
+            with parallel.micro_batch(last=span is spans[-1]):
+                micro_batch = MicroBatch(canvas, keys, make_key(seed, _TRAINING, step), counts)
+                output = step_runner(objective, micro_batch)
+            objective.observe(*group.gather(objective.observed(output.draws, output.token_losses), span))
+            term_means = {name: term_means[name] + mean for name, mean in output.means.items()}
+        for param_group in optimizer.param_groups:
+            param_group["lr"] = peak_lr * lr_schedule(step)
+        grad_norm = parallel.clip_norm(parameters, clip_norm if clip_norm > 0 else torch.inf)
+        optimizer.step()
+        parallel.update(step)
+        term_means = group.all_reduce_mean(term_means)
+        yield StepReport(
+            step, objective.loss(term_means), term_means, grad_norm, peak_lr * lr_schedule(step), num_tokens
+        )
 
 
 @torch.no_grad()
 def evaluate_loss(objective: Objective, canvases: Sequence[Canvas], *, seed: int) -> dict[str, float]:
     """Each term's mean over the canvases and their weighted sum `loss`; no dropout, fixed noise."""
     objective.eval()
-    counts = _counts(objective, canvases)
-    totals = {name: torch.zeros((), device=count.device) for name, count in counts.items()}
+    counts = _count_positions(objective, canvases)
+    term_means = {name: torch.zeros((), device=count.device) for name, count in counts.items()}
     row = 0
     for number, canvas in enumerate(canvases):
         keys = _row_keys(canvas, seed, _VALIDATION, 0, first_row=row)
         row += len(keys)
-        draws = objective.draw(canvas, keys, key(seed, _VALIDATION, number))
-        for name, tally in objective(canvas, draws).items():
-            totals[name] = totals[name] + tally.total() / counts[name]
-    return {"loss": objective.loss(totals).item()} | {name: total.item() for name, total in totals.items()}
+        draws = objective.draw(canvas, keys, make_key(seed, _VALIDATION, number))
+        for name, loss in objective(canvas, draws).items():
+            term_means[name] = term_means[name] + loss.total() / counts[name]
+    return {"loss": objective.loss(term_means).item()} | {
+        name: total.item() for name, total in term_means.items()
+    }
 
 
-def _counts(objective: Objective, canvases: Sequence[Canvas]) -> dict[str, Tensor]:
+def _count_positions(objective: Objective, canvases: Sequence[Canvas]) -> dict[str, Tensor]:
     """How many places each term counts over all the canvases."""
     counts = [objective.counts(canvas) for canvas in canvases]
     return {name: torch.stack([count[name] for count in counts]).sum() for name in counts[0]}
 
 
-def _tokens(canvases: Sequence[Canvas]) -> Tensor:
+def _count_tokens(canvases: Sequence[Canvas]) -> Tensor:
     """How many tokens the networks see."""
     return torch.stack([(~c.padding).sum() + (~c.source.padding).sum() for c in canvases]).sum()
 
 
 def _row_keys(canvas: Canvas, seed: int, purpose: int, step: int, *, first_row: int) -> Tensor:
     rows = torch.arange(first_row, first_row + len(canvas.tokens), device=canvas.tokens.device)
-    return key(seed, purpose, step, rows)
+    return make_key(seed, purpose, step, rows)

@@ -5,39 +5,40 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-__all__ = ["RATES", "Rate", "constant", "cosine", "inverse_sqrt", "linear"]
+__all__ = ["LR_SCHEDULES", "LRSchedule", "constant", "cosine", "inverse_sqrt", "linear"]
 
-Rate = Callable[[int], float]
+LRSchedule = Callable[[int], float]
 """The factor on the learning rate at a step, counted from 1."""
 
 
-def _warmed(warmup: int, then: Rate) -> Rate:
-    return lambda step: step / warmup if step < warmup else then(step)
+def _with_warmup(warmup: int, after_warmup: LRSchedule) -> LRSchedule:
+    return lambda step: step / warmup if step < warmup else after_warmup(step)
 
 
-def inverse_sqrt(warmup: int, last: int) -> Rate:
+def inverse_sqrt(warmup: int, total_steps: int) -> LRSchedule:
     """Falls with the root of the step (Vaswani et al., 2017)."""
-    return _warmed(warmup, lambda step: math.sqrt(max(warmup, 1) / step))
+    return _with_warmup(warmup, lambda step: math.sqrt(max(warmup, 1) / step))
 
 
-def linear(warmup: int, last: int) -> Rate:
+def linear(warmup: int, total_steps: int) -> LRSchedule:
     """Falls on a line to 0 at the last step."""
-    return _warmed(warmup, lambda step: max(0.0, 1 - (step - warmup) / max(1, last - warmup)))
+    return _with_warmup(warmup, lambda step: max(0.0, 1 - (step - warmup) / max(1, total_steps - warmup)))
 
 
-def cosine(warmup: int, last: int) -> Rate:
+def cosine(warmup: int, total_steps: int) -> LRSchedule:
     """Falls on half a cosine to 0 at the last step."""
-    return _warmed(
-        warmup, lambda step: 0.5 + 0.5 * math.cos(math.pi * min(1.0, (step - warmup) / max(1, last - warmup)))
+    return _with_warmup(
+        warmup,
+        lambda step: 0.5 + 0.5 * math.cos(math.pi * min(1.0, (step - warmup) / max(1, total_steps - warmup))),
     )
 
 
-def constant(warmup: int, last: int) -> Rate:
+def constant(warmup: int, total_steps: int) -> LRSchedule:
     """Stays."""
-    return _warmed(warmup, lambda step: 1.0)
+    return _with_warmup(warmup, lambda step: 1.0)
 
 
-RATES: dict[str, Callable[[int, int], Rate]] = {
+LR_SCHEDULES: dict[str, Callable[[int, int], LRSchedule]] = {
     "inverse-sqrt": inverse_sqrt,
     "linear": linear,
     "cosine": cosine,

@@ -10,39 +10,42 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from noise2text.data.layouts.canvas import Canvas
-from noise2text.diffusion.losses import Anchor, Nll, Tally
-from noise2text.nn.denoiser import Memory
-from noise2text.nn.incremental_decoder import Writer, shifted
+from noise2text.diffusion.losses import AnchorLoss, NllLoss, TokenLoss
+from noise2text.nn.autoregressive import AutoregressiveNetwork, shift_right
+from noise2text.nn.denoiser import EncoderOutput
 from noise2text.training.objective import Objective
 
-__all__ = ["NextToken"]
+__all__ = ["NextTokenObjective"]
 
 
 @dataclass(frozen=True)
-class _Spelled:
+class _TokenNll:
     """How surprised a writer is at the tokens of a canvas."""
 
-    surprises: tuple[Tensor, Tensor]  # (B, L) each
+    token_nll: tuple[Tensor, Tensor]  # (B, L) each
 
 
-class NextToken(Objective):
+class NextTokenObjective(Objective):
     """The label-smoothed surprise at each next token; the plain one is watched."""
 
-    def __init__(self, writer: Writer, *, bos: int, label_smoothing: float) -> None:
-        smoothed, plain = Anchor(smoothing=label_smoothing), Nll()
-        super().__init__({"smoothed": smoothed, "nll": plain}, {"smoothed": 1.0}, always=["nll"])
-        self.writer, self.bos = writer, bos
-        self.recordable = writer.recordable
-        self.tokens_of = {"smoothed": smoothed, "nll": plain}
+    def __init__(self, network: AutoregressiveNetwork, *, bos: int, label_smoothing: float) -> None:
+        label_smoothed, nll = AnchorLoss(smoothing=label_smoothing), NllLoss()
+        super().__init__({"smoothed": label_smoothed, "nll": nll}, {"smoothed": 1.0}, always_computed=["nll"])
+        self.network, self.bos = network, bos
+        self.graph_capturable = network.graph_capturable
+        self.token_terms = {"smoothed": label_smoothed, "nll": nll}
 
     def draw(self, canvas: Canvas, keys: Tensor, step_key: Tensor) -> None:
         """Nothing."""
 
-    def forward(self, canvas: Canvas, draws: None) -> dict[str, Tally]:
-        return self.spell(canvas, self.writer.read(canvas.source))
+    def forward(self, canvas: Canvas, draws: None) -> dict[str, TokenLoss]:
+        return self.compute_losses(canvas, self.network.encode(canvas.source))
 
-    def spell(self, canvas: Canvas, memory: Memory) -> dict[str, Tally]:
+    def compute_losses(self, canvas: Canvas, encoded: EncoderOutput) -> dict[str, TokenLoss]:
         """The terms of a target that is written with this memory of its source."""
-        scores = self.writer.scores(shifted(canvas.tokens, self.bos), memory)
-        spelled = _Spelled(self.spelling(scores, canvas.tokens))
-        return {name: Tally(term.value(spelled), term.mask(canvas)) for name, term in self.tokens_of.items()}
+        lazy_logits = self.network.lazy_logits(shift_right(canvas.tokens, self.bos), encoded)
+        token_nll = _TokenNll(self.token_nll(lazy_logits, canvas.tokens))
+        return {
+            name: TokenLoss(term.value(token_nll), term.mask(canvas))
+            for name, term in self.token_terms.items()
+        }

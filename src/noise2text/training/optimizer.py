@@ -5,17 +5,17 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from noise2text.training.config import TrainingSettings
+from noise2text.training.config import TrainingConfig
 
-__all__ = ["adamw"]
+__all__ = ["build_adamw"]
 
 
-def adamw(module: nn.Module, settings: TrainingSettings, device: torch.device) -> torch.optim.AdamW:
+def build_adamw(module: nn.Module, config: TrainingConfig, device: torch.device) -> torch.optim.AdamW:
     """AdamW over the module's trained parameters, which are on the device."""
     return torch.optim.AdamW(
         [parameter for parameter in module.parameters() if parameter.requires_grad],
-        lr=settings.learning_rate,
-        betas=settings.betas,
-        weight_decay=settings.weight_decay,
+        lr=config.lr,
+        betas=config.betas,
+        weight_decay=config.weight_decay,
         fused=device.type == "cuda",
     )

@@ -23,136 +23,140 @@ from torch import Tensor, distributed
 
 from noise2text.core.errors import Problem
 
-__all__ = ["PATIENCE", "Span", "Team"]
+__all__ = ["TIMEOUT", "ProcessGroup", "RowSpan"]
 
-PATIENCE = timedelta(days=7)  # how long a process waits for the slowest one
+TIMEOUT = timedelta(days=7)  # how long a process waits for the slowest one
 
-_MET: list[object] = []
+_OPEN_GROUPS: list[object] = []
 """The groups of this process, until it ends. Else a reducer of torch's could be the last to hold one, freed
 with an error's traceback: it waits for gloo's threads and keeps the interpreter, for which they may wait."""
 
 
 @dataclass(frozen=True)
-class Span:
+class RowSpan:
     """Where the rows of a process lie in the whole batch: how many each process has, in order."""
 
     rank: int
     sizes: tuple[int, ...]
 
     @property
-    def first(self) -> int:
+    def first_row(self) -> int:
         """The place of this process's first row."""
         return sum(self.sizes[: self.rank])
 
     @property
-    def whole(self) -> int:
+    def total_rows(self) -> int:
         """How many rows all processes have."""
         return sum(self.sizes)
 
 
 @dataclass(frozen=True)
-class Team:
+class ProcessGroup:
     """This process among those that work together; by default it is alone."""
 
     rank: int = 0
-    world: int = 1
-    local: int = 0  # the rank among the processes of this machine
+    world_size: int = 1
+    local_rank: int = 0  # the rank among the processes of this machine
 
     @classmethod
-    def here(cls) -> Self:
+    def from_environment(cls) -> Self:
         """This process, as torchrun's environment says."""
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
-        said = [os.environ.get(name, default) for name, default in zip(names, "010", strict=True)]
-        numbers = list(map(int, said)) if all(map(str.isdecimal, said)) else [0, 0, 0]
-        if numbers[0] >= numbers[1] or (numbers[1] != 1 and "RANK" not in os.environ):
+        values = [os.environ.get(name, default) for name, default in zip(names, "010", strict=True)]
+        ranks = list(map(int, values)) if all(map(str.isdecimal, values)) else [0, 0, 0]
+        if ranks[0] >= ranks[1] or (ranks[1] != 1 and "RANK" not in os.environ):
             raise Problem(
-                f"The environment has WORLD_SIZE={said[1]} and RANK={os.environ.get('RANK', '')}, which does "
+                f"The environment has WORLD_SIZE={values[1]} and RANK={os.environ.get('RANK', '')}, which does "
                 f"not say which of several processes this is: start them by torchrun, or unset both."
             )
-        return cls(*numbers)
+        return cls(*ranks)
 
     @property
-    def is_first(self) -> bool:
+    def is_main_process(self) -> bool:
         """Whether this process writes the files."""
         return self.rank == 0
 
     @property
-    def is_alone(self) -> bool:
+    def is_single_process(self) -> bool:
         """Whether there are no other processes."""
-        return self.world == 1
+        return self.world_size == 1
 
     def device(self, name: str | None) -> str | None:
         """A GPU of its own where several processes share a machine."""
-        if not self.is_alone and name in (None, "cuda") and torch.cuda.is_available():
-            return f"cuda:{self.local}"
+        if not self.is_single_process and name in (None, "cuda") and torch.cuda.is_available():
+            return f"cuda:{self.local_rank}"
         return name
 
     @contextmanager
-    def meeting(self, device: torch.device | None = None) -> Iterator[None]:
+    def connect(self, device: torch.device | None = None) -> Iterator[None]:
         """Within, the processes can talk: by NCCL about what is on a GPU, by gloo about all else."""
-        if self.is_alone:
+        if self.is_single_process:
             yield
             return
         on_gpu = device is not None and device.type == "cuda"
         if on_gpu:
             torch.cuda.set_device(device)
-        distributed.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=PATIENCE)
-        _MET.append(distributed.group.WORLD)
+        distributed.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=TIMEOUT)
+        _OPEN_GROUPS.append(distributed.group.WORLD)
         try:
             yield
         finally:
             distributed.destroy_process_group()
 
-    def share(self, rows: int) -> slice:
+    def slice_rows(self, rows: int) -> slice:
         """Which of a batch's rows are this process's."""
-        if rows < self.world:
+        if rows < self.world_size:
             raise Problem(
-                f"{self.world} processes cannot share a batch of {rows} rows: raise the setting tokens."
+                f"{self.world_size} processes cannot share a batch of {rows} rows: raise the setting max_tokens."
             )
-        return slice(self.rank * rows // self.world, (self.rank + 1) * rows // self.world)
+        return slice(self.rank * rows // self.world_size, (self.rank + 1) * rows // self.world_size)
 
-    def spans(self, rows: Iterable[int]) -> list[Span]:
+    def gather_spans(self, rows: Iterable[int]) -> list[RowSpan]:
         """Where this process's rows, so many of each micro-batch, lie in the whole."""
         own = list(rows)
-        if self.is_alone:
-            return [Span(0, (count,)) for count in own]
-        counts = self._each(torch.tensor(own))
-        return [Span(self.rank, tuple(sizes)) for sizes in torch.stack(counts, dim=1).tolist()]
+        if self.is_single_process:
+            return [RowSpan(0, (count,)) for count in own]
+        counts = self._all_gather(torch.tensor(own))
+        return [RowSpan(self.rank, tuple(sizes)) for sizes in torch.stack(counts, dim=1).tolist()]
 
-    def means(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def all_reduce_mean(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Numbers of one type, each averaged over the processes."""
-        if self.is_alone:
+        if self.is_single_process:
             return dict(values)
-        together = torch.stack(list(values.values()))
-        distributed.all_reduce(together)
-        return dict(zip(values, together / self.world, strict=True))
+        stacked = torch.stack(list(values.values()))
+        distributed.all_reduce(stacked)
+        return dict(zip(values, stacked / self.world_size, strict=True))
 
-    def gather(self, tensors: Sequence[Tensor], span: Span) -> list[Tensor]:
+    def gather(self, tensors: Sequence[Tensor], span: RowSpan) -> list[Tensor]:
         """Tensors of the rows of all processes, from each one's tensors of its own rows."""
-        return list(tensors) if self.is_alone else [self._gathered(tensor, span) for tensor in tensors]
+        return (
+            list(tensors)
+            if self.is_single_process
+            else [self._gather_rows(tensor, span) for tensor in tensors]
+        )
 
-    def _gathered(self, own: Tensor, span: Span) -> Tensor:
-        most = max(span.sizes)
-        carried = own.to(torch.uint8) if own.dtype == torch.bool else own  # gloo carries no booleans
-        padded = carried.new_zeros(most, *own.shape[1:])
-        padded[: len(own)] = carried.detach()
-        parts = zip(self._each(padded), span.sizes, strict=True)
+    def _gather_rows(self, own: Tensor, span: RowSpan) -> Tensor:
+        max_rows = max(span.sizes)
+        sendable = own.to(torch.uint8) if own.dtype == torch.bool else own  # gloo carries no booleans
+        padded = sendable.new_zeros(max_rows, *own.shape[1:])
+        padded[: len(own)] = sendable.detach()
+        parts = zip(self._all_gather(padded), span.sizes, strict=True)
         return torch.cat([part[:size] for part, size in parts]).to(own.dtype)
 
-    def _each(self, own: Tensor) -> list[Tensor]:
+    def _all_gather(self, own: Tensor) -> list[Tensor]:
         """The tensor of each process; all have one of the same shape."""
-        everyones = [torch.empty_like(own) for _ in range(self.world)]
-        distributed.all_gather(everyones, own)
-        return everyones
+        gathered = [torch.empty_like(own) for _ in range(self.world_size)]
+        distributed.all_gather(gathered, own)
+        return gathered
 
-    def any(self, fact: bool) -> bool:
+    def any_process(self, is_true: bool) -> bool:
         """Whether it is a fact for any process; all wait for each other."""
-        if self.is_alone:
-            return fact
-        told = torch.tensor(int(fact))
-        distributed.all_reduce(told, distributed.ReduceOp.MAX)
-        return bool(told)
+        if self.is_single_process:
+            return is_true
+        flag = torch.tensor(int(is_true))
+        distributed.all_reduce(flag, distributed.ReduceOp.MAX)
+        return bool(flag)
 
-    def wait(self) -> None:
+    def barrier(self) -> None:
         """Come back when all processes are here."""
-        self.any(False)
+        self.any_process(False)

@@ -23,44 +23,48 @@ from torch.distributed.checkpoint import (
 )
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
-from noise2text.training.process_group import Team
+from noise2text.training.process_group import ProcessGroup
 
-__all__ = ["Kind", "kinds", "read", "write"]
+__all__ = ["TensorSpec", "read_tensors", "tensor_specs", "write_tensors"]
 
 
 @dataclass(frozen=True)
-class Kind:
+class TensorSpec:
     """The shape and the type of a whole tensor."""
 
     shape: torch.Size
     dtype: torch.dtype
 
 
-def write(folder: Path, tensors: Mapping[str, Tensor], team: Team) -> None:
+def write_tensors(folder: Path, tensors: Mapping[str, Tensor], group: ProcessGroup) -> None:
     """Write the tensors; every process of the team names the same ones."""
-    writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
-    with _told():
-        save(dict(tensors), storage_writer=writer, no_dist=team.is_alone)
+    network = HuggingFaceStorageWriter(str(folder), save_distributed=True)
+    with _raise_os_error():
+        save(dict(tensors), storage_writer=network, no_dist=group.is_single_process)
 
 
-def kinds(folder: Path) -> dict[str, Kind]:
+def tensor_specs(folder: Path) -> dict[str, TensorSpec]:
     """What is in the folder."""
     found = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
     return {
-        name: Kind(kept.size, kept.properties.dtype)
-        for name, kept in found.items()
-        if isinstance(kept, TensorStorageMetadata)
+        name: TensorSpec(metadata.size, metadata.properties.dtype)
+        for name, metadata in found.items()
+        if isinstance(metadata, TensorStorageMetadata)
     }
 
 
-def read(folder: Path, tensors: Mapping[str, Tensor], team: Team) -> None:
+def read_tensors(folder: Path, tensors: Mapping[str, Tensor], group: ProcessGroup) -> None:
     """Fill the tensors, each process what it has of them."""
-    with _told():
-        load(dict(tensors), storage_reader=HuggingFaceStorageReader(str(folder)), no_dist=team.is_alone)
+    with _raise_os_error():
+        load(
+            dict(tensors),
+            storage_reader=HuggingFaceStorageReader(str(folder)),
+            no_dist=group.is_single_process,
+        )
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _raise_os_error() -> Iterator[None]:
     """Within, what goes wrong is an OSError, and nobody is warned that one process is one process."""
     try:
         with warnings.catch_warnings():

@@ -13,62 +13,69 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noise2text.core.random import key, uniform
+from noise2text.core.random import make_key, uniform
 from noise2text.data.layouts.canvas import Canvas, Layout, Source
-from noise2text.diffusion.losses import Tally
+from noise2text.diffusion.losses import TokenLoss
 from noise2text.training.objective import Objective
 
-__all__ = ["Dropped", "Dropping"]
+__all__ = ["SourceDropout", "SourceDropoutDraws"]
 
 _DROP = 3  # what a row's key is for; the objective within has 0, 1 and 2
 
 
 @dataclass(frozen=True)
-class Dropped:
+class SourceDropoutDraws:
     """Which rows lose their source, and what else chance decides."""
 
-    rows: Tensor  # (B,)
+    dropped: Tensor  # (B,)
     inner: Any
 
 
-class Dropping(Objective):
+class SourceDropout(Objective):
     """Another objective that sees some rows without their source."""
 
     def __init__(self, objective: Objective, layout: Layout, rate: float) -> None:
-        super().__init__(objective.terms, objective.weights, always=objective.always)
+        super().__init__(objective.terms, objective.weights, always_computed=objective.always_computed)
         self.objective, self.layout, self.rate = objective, layout, rate
 
-    def watch(self, watched: bool) -> None:
-        super().watch(watched)
-        self.objective.watch(watched)
+    def log_terms(self, terms_logged: bool) -> None:
+        super().log_terms(terms_logged)
+        self.objective.log_terms(terms_logged)
 
-    def coin(self, step_key: Tensor) -> Hashable:
-        return self.objective.coin(step_key)
+    def step_flags(self, step_key: Tensor) -> Hashable:
+        return self.objective.step_flags(step_key)
 
-    def draw(self, canvas: Canvas, keys: Tensor, step_key: Tensor) -> Dropped:
-        rows = uniform(key(keys, _DROP)) < (self.rate if self.training else 0.0)
-        return Dropped(rows, self.objective.draw(canvas, keys, step_key))
+    def draw(self, canvas: Canvas, keys: Tensor, step_key: Tensor) -> SourceDropoutDraws:
+        dropped = uniform(make_key(keys, _DROP)) < (self.rate if self.training else 0.0)
+        return SourceDropoutDraws(dropped, self.objective.draw(canvas, keys, step_key))
 
-    def forward(self, canvas: Canvas, draws: Dropped) -> dict[str, Tally]:
-        tallies: dict[str, Tally] = self.objective(self._without(canvas, draws.rows), draws.inner)
-        return tallies
+    def forward(self, canvas: Canvas, draws: SourceDropoutDraws) -> dict[str, TokenLoss]:
+        token_losses: dict[str, TokenLoss] = self.objective(
+            self._drop_sources(canvas, draws.dropped), draws.inner
+        )
+        return token_losses
 
-    def seen(self, draws: Dropped, tallies: Mapping[str, Tally]) -> tuple[Tensor, ...]:
-        return self.objective.seen(draws.inner, tallies)
+    def observed(
+        self, draws: SourceDropoutDraws, token_losses: Mapping[str, TokenLoss]
+    ) -> tuple[Tensor, ...]:
+        return self.objective.observed(draws.inner, token_losses)
 
-    def observe(self, *seen: Tensor) -> None:
-        self.objective.observe(*seen)
+    def observe(self, *observed: Tensor) -> None:
+        self.objective.observe(*observed)
 
-    def settle(self, step: int) -> None:
-        self.objective.settle(step)
+    def update(self, step: int) -> None:
+        self.objective.update(step)
 
-    def _without(self, canvas: Canvas, rows: Tensor) -> Canvas:
+    def _drop_sources(self, canvas: Canvas, dropped: Tensor) -> Canvas:
         """The canvas, blank in these rows."""
-        blank, chosen = self.layout.blank(canvas), rows[:, None]
+        without_source, dropped_column = self.layout.without_source(canvas), dropped[:, None]
         source = Source(
-            torch.where(chosen, blank.source.tokens, canvas.source.tokens),
-            torch.where(chosen, blank.source.padding, canvas.source.padding),
+            torch.where(dropped_column, without_source.source.tokens, canvas.source.tokens),
+            torch.where(dropped_column, without_source.source.padding, canvas.source.padding),
         )
         names = ("tokens", "frozen", "padding", "scored")
-        masks = {name: torch.where(chosen, getattr(blank, name), getattr(canvas, name)) for name in names}
+        masks = {
+            name: torch.where(dropped_column, getattr(without_source, name), getattr(canvas, name))
+            for name in names
+        }
         return Canvas(source=source, **masks)

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from noise2text.data.builders.dataset import Row
-from noise2text.data.builders.moses import Moses
-from noise2text.data.builders.raw_files import Raw
+from noise2text.data.builders.dataset import DatasetRow
+from noise2text.data.builders.moses import MosesProcessor
+from noise2text.data.builders.raw_files import RawFiles
 
-Write = Callable[..., Raw]
+Write = Callable[..., RawFiles]
 
 
-class Simple:
+class SimpleMoses:
     """Parts marks from words, and compounds where it is asked to; says which language it was asked for."""
 
     def __init__(self, language: str) -> None:
@@ -25,14 +25,14 @@ class Simple:
     def normalise(self, text: str) -> str:
         return text.replace("“", '"').replace("”", '"')
 
-    def tokenise(self, text: str, *, dashes: bool) -> str:
+    def tokenise(self, text: str, *, split_dashes: bool) -> str:
         text = re.sub(r"([.,!?\"])", r" \1 ", text)
-        text = text.replace("-", " @-@ ") if dashes else text
+        text = text.replace("-", " @-@ ") if split_dashes else text
         return " ".join([*text.split(), f"({self.language})"] if "whose" in text else text.split())
 
 
-def simple_rules(language: str) -> Moses:
-    return Simple(language)
+def load_simple_moses(language: str) -> MosesProcessor:
+    return SimpleMoses(language)
 
 
 def write_files(folder: Path, files: dict[str, str]) -> dict[str, Path]:
@@ -47,7 +47,7 @@ def write_files(folder: Path, files: dict[str, str]) -> dict[str, Path]:
     return paths
 
 
-def splits(rows: Iterable[Row]) -> dict[str, list[tuple[str, str]]]:
+def splits(rows: Iterable[DatasetRow]) -> dict[str, list[tuple[str, str]]]:
     """The pairs of each split."""
     found: dict[str, list[tuple[str, str]]] = {}
     for row in rows:
@@ -59,4 +59,4 @@ def splits(rows: Iterable[Row]) -> dict[str, list[tuple[str, str]]]:
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
     """A function that writes raw files by name and gives them back as a dataset reads them."""
-    return lambda files: Raw(write_files(tmp_path / "raw", files), simple_rules)
+    return lambda files: RawFiles(write_files(tmp_path / "raw", files), load_simple_moses)

@@ -12,32 +12,32 @@ import pytest
 
 from noise2text.core.errors import Problem
 from noise2text.data.builders.build import build
-from noise2text.data.builders.dataset import Dataset, Row, Sizes, kept, left_out
-from noise2text.data.builders.moses import Moses
+from noise2text.data.builders.dataset import Dataset, DatasetRow, PublishedSizes, make_row, skip_row
+from noise2text.data.builders.moses import MosesProcessor
 from noise2text.data.builders.parallel import MULTI30K, MULTI30K_NAMES
-from noise2text.data.builders.raw_files import File, Raw
+from noise2text.data.builders.raw_files import RawFile, RawFiles
 from noise2text.data.corpus import Pair, read_pairs
 
-from .conftest import simple_rules, write_files
+from .conftest import load_simple_moses, write_files
 
 
-def rows(raw: Raw) -> Iterator[Row]:
-    for place, text in enumerate(raw.texts("raw.txt")):
+def rows(raw: RawFiles) -> Iterator[DatasetRow]:
+    for place, text in enumerate(raw.read_texts("raw.txt")):
         if text == "bad":
-            yield left_out("it is bad", "train")
+            yield skip_row("it is bad", "train")
         else:
-            yield kept(("train", "valid", "test")[place % 3], text, text.upper())
+            yield make_row(("train", "valid", "test")[place % 3], text, text.upper())
 
 
 LETTERS = Dataset(
     name="letters",
     task="upper case",
     papers=(),
-    files=(File("raw.txt", "https://example.org/raw.txt"),),
-    sizes=(Sizes(2, 1, 1, "a paper"), Sizes(3, 1, 1, "another", before_cleaning=True)),
+    files=(RawFile("raw.txt", "https://example.org/raw.txt"),),
+    sizes=(PublishedSizes(2, 1, 1, "a paper"), PublishedSizes(3, 1, 1, "another", before_cleaning=True)),
     licence="none",
-    rules=("upper case",),
-    rows=rows,
+    processing_steps=("upper case",),
+    read_rows=rows,
 )
 
 
@@ -68,10 +68,10 @@ def test_the_splits_are_a_corpus_and_dataset_json_says_how_they_came(raw: Path, 
 
 def test_sizes_are_held_against_each_paper_before_or_after_cleaning(raw: Path, tmp_path: Path) -> None:
     built = build(LETTERS, raw, out=tmp_path / "out")
-    assert built.agrees_with == ["a paper", "another"]
-    other = replace(built, dataset=replace(LETTERS, sizes=(Sizes(1_000, 1, 1, "table 9"),)))
-    assert other.agrees_with == []
-    assert other.differences(other.dataset.sizes[0]) == ["train has 2 pairs, not the 1,000 of table 9."]
+    assert built.matching_references == ["a paper", "another"]
+    other = replace(built, dataset=replace(LETTERS, sizes=(PublishedSizes(1_000, 1, 1, "table 9"),)))
+    assert other.matching_references == []
+    assert other.size_mismatches(other.dataset.sizes[0]) == ["train has 2 pairs, not the 1,000 of table 9."]
 
 
 def test_reversed_pairs_are_the_other_way_round(raw: Path, tmp_path: Path) -> None:
@@ -134,27 +134,29 @@ def test_progress_counts_lines_and_ends_with_all_of_them(raw: Path, tmp_path: Pa
 
 
 def test_missing_rules_are_found_out_before_anything_is_read(raw: Path, tmp_path: Path) -> None:
-    def none(language: str) -> Moses:
+    def none(language: str) -> MosesProcessor:
         raise Problem("no rules")
 
-    def unread(raw: Raw) -> Iterator[Row]:
+    def unread(raw: RawFiles) -> Iterator[DatasetRow]:
         raise AssertionError
 
     with pytest.raises(Problem, match="no rules"):
-        build(replace(LETTERS, moses=True, rows=unread), raw, out=tmp_path / "out", rules=none)
-    assert build(replace(LETTERS, moses=True), raw, out=tmp_path / "out", rules=simple_rules)
+        build(
+            replace(LETTERS, needs_moses=True, read_rows=unread), raw, out=tmp_path / "out", load_moses=none
+        )
+    assert build(replace(LETTERS, needs_moses=True), raw, out=tmp_path / "out", load_moses=load_simple_moses)
 
 
 def test_rows_are_written_as_they_come(tmp_path: Path) -> None:
     """No split is held in memory: the first pairs are on the disk long before the last are made."""
     seen: list[int] = []
 
-    def many(raw: Raw) -> Iterator[Row]:
+    def many(raw: RawFiles) -> Iterator[DatasetRow]:
         for place in range(30_000):
-            yield kept(("train", "valid", "test")[place % 3], f"source {place}", f"target {place}")
+            yield make_row(("train", "valid", "test")[place % 3], f"source {place}", f"target {place}")
         seen.extend(path.stat().st_size for path in tmp_path.glob(".out-*/train.jsonl"))
 
-    build(replace(LETTERS, files=(), rows=many), tmp_path, out=tmp_path / "out")
+    build(replace(LETTERS, files=(), read_rows=many), tmp_path, out=tmp_path / "out")
     assert seen
     assert seen[0] > 100_000
 

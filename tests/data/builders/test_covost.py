@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noise2text.data.builders.covost import SENTENCES, TRANSLATIONS, cleaned, read_aloud
+from noise2text.data.builders.covost import SENTENCES, TRANSLATIONS, clean_text, read_covost
 
 from .conftest import Write, splits
 
@@ -28,19 +28,19 @@ from .conftest import Write, splits
     ],
 )
 def test_letters_are_spelled_out_and_the_rest_goes(text: str, clean: str) -> None:
-    assert cleaned(text) == clean
+    assert clean_text(text) == clean
 
 
 @given(st.text())
 def test_cleaning_twice_is_cleaning_once(text: str) -> None:
-    once = cleaned(text)
-    assert cleaned(once) == once
+    once = clean_text(text)
+    assert clean_text(once) == once
     assert not set(once) & set("()[]{}äöüß\n\t")
 
 
 @given(st.text(string.ascii_letters + string.digits + ".,;:!?'\"-", min_size=1))
 def test_plain_text_stays_as_it_is(text: str) -> None:
-    assert cleaned(text) == text
+    assert clean_text(text) == text
 
 
 def test_sentences_are_joined_with_translations_by_their_recording(write: Write) -> None:
@@ -59,13 +59,13 @@ def test_sentences_are_joined_with_translations_by_their_recording(write: Write)
         SENTENCES: "\n".join(["client_id\tpath\tsentence", *read, ""]),
         TRANSLATIONS: "\n".join(["path\ttranslation\tsplit", *translations, ""]),
     }
-    rows = list(read_aloud(write(files)))
+    rows = list(read_covost(write(files)))
     assert splits(rows) == {
         "train": [('Schoene "Gruesse".', 'Kind "regards".'), ("Ja.", "Yes.")],
         "valid": [("Nein.", "No.")],
         "test": [("Wo?", "Where?")],
     }
-    assert Counter(row.why for row in rows if row.why) == {
+    assert Counter(row.reason for row in rows if row.reason) == {
         "not in a split of CoVoST 2": 1,
         "a side is empty": 1,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from noise2text.data.builders.iwslt14 import IWSLT14, TESTS, TRAIN, talks
+from noise2text.data.builders.iwslt14 import IWSLT14, TESTS, TRAIN, read_talks
 
 from .conftest import Write, splits
 
@@ -23,12 +23,12 @@ def files(german: list[str], english: list[str]) -> dict[str, str]:
 
 
 def test_tokens_are_lower_case_and_titles_stay(write: Write) -> None:
-    found = splits(talks(write(files(["Ja, Grün-Blau!"], ["Yes, Green-Blue!"]))))
+    found = splits(read_talks(write(files(["Ja, Grün-Blau!"], ["Yes, Green-Blue!"]))))
     assert found["train"] == [("ein titel", "a title"), ("ja , grün-blau !", "yes , green-blue !")]
 
 
 def test_the_test_is_five_sets_in_their_order_uncleaned(write: Write) -> None:
-    found = splits(talks(write(files([], []))))
+    found = splits(read_talks(write(files([], []))))
     assert found["test"] == [(f"satz {place} , ja !", f"sentence {place} .") for place in range(5)]
     assert [source.split(".")[1:3] for source, _ in TESTS] == [
         ["TED", "dev2010"],
@@ -43,20 +43,20 @@ def test_every_23rd_clean_pair_is_validation(write: Write) -> None:
     german = [f"satz {place}" for place in range(45)]
     english = [f"sentence {place}" for place in range(45)]
     german[3], english[3] = "drei", "this one is far too long"
-    rows = list(talks(write(files(german, english))))
+    rows = list(read_talks(write(files(german, english))))
     # The title is the first pair and sentence 3 is none, so the 23rd is sentence 22.
     assert splits(rows)["valid"] == [("satz 22", "sentence 22")]
     assert len(splits(rows)["train"]) == 44
-    assert Counter(row.why for row in rows if row.why) == {
+    assert Counter(row.reason for row in rows if row.reason) == {
         "one side has more than 1.5 times the words of the other": 1
     }
 
 
 def test_each_side_has_the_rules_of_its_language(write: Write) -> None:
-    found = splits(talks(write(files(["whose"], ["whose"]))))
+    found = splits(read_talks(write(files(["whose"], ["whose"]))))
     assert found["train"][1] == ("whose (de)", "whose (en)")
 
 
 def test_the_files_are_those_of_the_archive() -> None:
     assert len(IWSLT14.files) == 12
-    assert all("de-en.tgz" in file.address for file in IWSLT14.files)
+    assert all("de-en.tgz" in file.url for file in IWSLT14.files)

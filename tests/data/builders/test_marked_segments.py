@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from noise2text.core.errors import Problem
-from noise2text.data.builders.marked_segments import segments
+from noise2text.data.builders.marked_segments import read_segments
 
 from .conftest import Write
 
@@ -23,7 +23,7 @@ ENGLISH = '<doc>\n<seg id="1">We are hungry.</seg>\n<seg id="12"> That’s it. <
 
 def test_only_segments_count_and_their_entities_stay(write: Write) -> None:
     raw = write({"de.xml": GERMAN, "en.xml.gz": ENGLISH})
-    assert list(segments(raw, "de.xml", "en.xml")) == [
+    assert list(read_segments(raw, "de.xml", "en.xml")) == [
         ("Wir haben Hunger &amp; Durst.", "We are hungry."),
         ("Das war's.", "That's it."),
     ]
@@ -32,4 +32,4 @@ def test_only_segments_count_and_their_entities_stay(write: Write) -> None:
 def test_a_side_with_fewer_segments_is_a_problem(write: Write) -> None:
     raw = write({"de.xml": GERMAN, "en.xml": "<doc></doc>\n"})
     with pytest.raises(Problem, match=r"de\.xml and en\.xml are not parallel"):
-        list(segments(raw, "de.xml", "en.xml"))
+        list(read_segments(raw, "de.xml", "en.xml"))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noise2text.core.errors import Problem
-from noise2text.data.builders.moses import printable, sacremoses_rules, why_unclean
+from noise2text.data.builders.moses import find_unclean_reason, load_sacremoses, replace_unprintable
 
 
 @pytest.mark.parametrize(
@@ -25,27 +25,27 @@ from noise2text.data.builders.moses import printable, sacremoses_rules, why_uncl
         (1, 0, "a side is empty"),
     ],
 )
-def test_pairs_are_left_out_by_length_and_ratio(source: int, target: int, why: str) -> None:
-    assert why_unclean("w " * source, "w " * target, longest=175, ratio=1.5) == why
+def test_pairs_are_left_out_by_length_and_ratio(source: int, target: int, reason: str) -> None:
+    assert find_unclean_reason("w " * source, "w " * target, max_words=175, max_ratio=1.5) == reason
 
 
 def test_whitespace_of_any_kind_is_no_word() -> None:
-    assert why_unclean("ein\u00a0 \tWort", "a word", longest=2, ratio=1) == ""
+    assert find_unclean_reason("ein\u00a0 \tWort", "a word", max_words=2, max_ratio=1) == ""
 
 
 @given(st.text())
 def test_printable_keeps_every_place_and_only_blanks_what_cannot_be_printed(text: str) -> None:
-    plain = printable(text)
+    plain = replace_unprintable(text)
     assert len(plain) == len(text)
     assert all(new in (old, " ") for new, old in zip(plain, text, strict=True))
-    assert printable(plain) == plain
+    assert replace_unprintable(plain) == plain
 
 
 def test_control_and_formatting_characters_are_not_printable() -> None:
-    assert printable("a\x00b\tc\u200bd\u00ade\u00a0f ü€") == "a b c d e\u00a0f ü€"
+    assert replace_unprintable("a\x00b\tc\u200bd\u00ade\u00a0f ü€") == "a b c d e\u00a0f ü€"
 
 
 def test_without_sacremoses_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sacremoses", None)
     with pytest.raises(Problem, match=r"install noise2text\[datasets\]"):
-        sacremoses_rules("de")
+        load_sacremoses("de")

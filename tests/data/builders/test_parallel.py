@@ -38,7 +38,7 @@ def test_each_split_is_read_from_its_two_files(write: Write, dataset: Dataset, n
     expected = {
         split: [(f"{split} Eins", f"{split} One"), (f"{split} drei", f"{split} three")] for split in names
     }
-    assert splits(dataset.rows(write(files))) == expected
+    assert splits(dataset.read_rows(write(files))) == expected
     assert {file.name for file in dataset.files} == {name for both in names.values() for name in both}
 
 
@@ -48,4 +48,4 @@ def test_each_split_is_read_from_its_two_files(write: Write, dataset: Dataset, n
 )
 def test_subwords_are_put_together(write: Write, cut: str, whole: str) -> None:
     files = {name: f"{cut}\n" for both in WMT16_NAMES.values() for name in both}
-    assert splits(WMT16_PREPARED.rows(write(files)))["train"] == [(whole, whole)]
+    assert splits(WMT16_PREPARED.read_rows(write(files)))["train"] == [(whole, whole)]

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from noise2text.core.errors import Problem
-from noise2text.data.builders.quasar_t import questions
+from noise2text.data.builders.quasar_t import read_questions
 
 from .conftest import Write, splits
 
@@ -39,7 +39,7 @@ FILES = {
 
 
 def test_documents_with_the_answer_letter_for_letter_are_paired_with_their_question(write: Write) -> None:
-    rows = list(questions(write(FILES), valid=1, test=2))
+    rows = list(read_questions(write(FILES), valid=1, test=2))
     assert splits(rows) == {
         "valid": [("see www.allchile.com .", "Santiago is the capital of what ?")],
         "train": [
@@ -48,12 +48,12 @@ def test_documents_with_the_answer_letter_for_letter_are_paired_with_their_quest
         ],
         "test": [("a mead", "What is it ?"), ("honey wine , too", "What is it ?")],
     }
-    assert Counter(row.why for row in rows if row.why) == {"no answer occurs in the document": 3}
+    assert Counter(row.reason for row in rows if row.reason) == {"no answer occurs in the document": 3}
 
 
 def test_an_empty_answer_is_in_no_document(write: Write) -> None:
     files = FILES | {"quasart/train.txt": lines([{"answers": [""]}, {"answers": []}])}
-    assert set(splits(questions(write(files), valid=1, test=2))) == {"test"}
+    assert set(splits(read_questions(write(files), valid=1, test=2))) == {"test"}
 
 
 @pytest.mark.parametrize(
@@ -68,4 +68,4 @@ def test_an_empty_answer_is_in_no_document(write: Write) -> None:
 )
 def test_files_of_another_kind_are_problems(write: Write, name: str, text: str, message: str) -> None:
     with pytest.raises(Problem, match=message):
-        list(questions(write(FILES | {name: text}), valid=1, test=2))
+        list(read_questions(write(FILES | {name: text}), valid=1, test=2))

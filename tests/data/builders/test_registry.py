@@ -37,7 +37,7 @@ def test_the_sizes_are_the_papers(table: str, rows: dict[str, tuple[int, int, in
         name: (sizes.train, sizes.valid, sizes.test)
         for name, dataset in DATASETS.items()
         for sizes in dataset.sizes
-        if table in sizes.where
+        if table in sizes.reference
     }
     assert ours == rows
 
@@ -47,10 +47,10 @@ def test_a_dataset_names_its_files_addresses_licence_and_rules(dataset: Dataset)
     names = [file.name for file in dataset.files]
     assert names
     assert len(set(names)) == len(names)
-    assert all("http" in file.address or "archive" in file.address for file in dataset.files)
+    assert all("http" in file.url or "archive" in file.url for file in dataset.files)
     assert dataset.task
     assert dataset.licence
-    assert dataset.rules
+    assert dataset.processing_steps
 
 
 def test_a_typo_is_answered_with_the_name_that_was_meant() -> None:

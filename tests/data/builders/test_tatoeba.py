@@ -9,7 +9,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from noise2text.core.errors import Problem
-from noise2text.data.builders.tatoeba import NAME, components, translations
+from noise2text.data.builders.tatoeba import NAME, link_components, read_translations
 
 from .conftest import Write, splits
 
@@ -25,7 +25,7 @@ def test_components_are_those_of_the_graph_of_sentences(pairs: list[tuple[str, s
     rows, columns = [src for src, _ in edges], [trg for _, trg in edges]
     graph = coo_array(([1] * len(edges), (rows, columns)), shape=(len(names), len(names)))
     labels = connected_components(graph, directed=False)[1] if names else []
-    ours = components(pairs)
+    ours = link_components(pairs)
     for one, (src, _) in enumerate(pairs):
         for other, (also, _) in enumerate(pairs):
             assert (ours[one] == ours[other]) == (labels[names.index(src)] == labels[names.index(also)])
@@ -40,10 +40,10 @@ def test_linked_sentences_stay_together_and_pairs_count_once(write: Write) -> No
         line("e1", "d1"),
         line("d7", "x"),
     ]
-    rows = list(translations(write({NAME: "".join(texts)}), held_out=6))
+    rows = list(read_translations(write({NAME: "".join(texts)}), held_out=6))
     found = splits(rows)
     assert {split: len(pairs) for split, pairs in found.items()} == {"train": 22, "valid": 6, "test": 6}
-    assert [row.why for row in rows if row.pair is None] == ["seen before"]
+    assert [row.reason for row in rows if row.pair is None] == ["seen before"]
     sentences = {split: {side for pair in pairs for side in pair} for split, pairs in found.items()}
     assert not sentences["train"] & (sentences["valid"] | sentences["test"])
     assert not sentences["valid"] & sentences["test"]
@@ -51,7 +51,7 @@ def test_linked_sentences_stay_together_and_pairs_count_once(write: Write) -> No
 
 def test_german_is_the_source_and_training_keeps_the_order_of_the_file(write: Write) -> None:
     texts = "".join(line(f"e{place}", f"d{place}") for place in range(20))
-    pairs = splits(translations(write({NAME: texts}), held_out=2))["train"]
+    pairs = splits(read_translations(write({NAME: texts}), held_out=2))["train"]
     places = [int(src.removeprefix("d")) for src, _ in pairs]
     assert places == sorted(places)
     assert all(trg == f"e{place}" for place, (_, trg) in zip(places, pairs, strict=True))
@@ -59,12 +59,14 @@ def test_german_is_the_source_and_training_keeps_the_order_of_the_file(write: Wr
 
 def test_the_split_is_the_same_every_time(write: Write) -> None:
     raw = write({NAME: "".join(line(f"e{place}", f"d{place}") for place in range(50))})
-    assert list(translations(raw, held_out=5)) == list(translations(raw, held_out=5))
+    assert list(read_translations(raw, held_out=5)) == list(read_translations(raw, held_out=5))
 
 
 def test_the_old_form_of_the_file_has_no_attribution(write: Write) -> None:
     raw = write({NAME: "Go.\tGeh.\nHi.\tHallo!\nRun!\tLauf!\n"})
-    assert sorted(pair for pairs in splits(translations(raw, held_out=1)).values() for pair in pairs) == [
+    assert sorted(
+        pair for pairs in splits(read_translations(raw, held_out=1)).values() for pair in pairs
+    ) == [
         ("Geh.", "Go."),
         ("Hallo!", "Hi."),
         ("Lauf!", "Run!"),
@@ -73,12 +75,12 @@ def test_the_old_form_of_the_file_has_no_attribution(write: Write) -> None:
 
 def test_a_line_without_a_tab_is_named(write: Write) -> None:
     with pytest.raises(Problem, match="line 2 has no tab"):
-        list(translations(write({NAME: "Go.\tGeh.\nHi.\n"}), held_out=1))
+        list(read_translations(write({NAME: "Go.\tGeh.\nHi.\n"}), held_out=1))
 
 
 def test_a_pair_with_an_empty_side_is_held_out_by_nobody(write: Write) -> None:
     texts = "".join(line(f"e{place}", f"d{place}" if place % 3 else "") for place in range(30))
-    rows = list(translations(write({NAME: texts}), held_out=5))
+    rows = list(read_translations(write({NAME: texts}), held_out=5))
     found = splits(rows)
     assert {split: len(pairs) for split, pairs in found.items()} == {"train": 10, "valid": 5, "test": 5}
-    assert [row.why for row in rows if row.pair is None] == ["an empty side"] * 10
+    assert [row.reason for row in rows if row.pair is None] == ["an empty side"] * 10

@@ -9,8 +9,8 @@ from noise2text.data.builders.wmt import (
     ROMANIAN_TEST,
     ROMANIAN_VALID,
     WMT14,
-    german_news,
-    romanian_news,
+    read_wmt14,
+    read_wmt16,
 )
 
 from .conftest import Write, splits
@@ -32,13 +32,13 @@ def german_files(lines: int) -> dict[str, str]:
 
 
 def test_corpora_follow_each_other_and_every_100th_pair_is_validation(write: Write) -> None:
-    rows = list(german_news(write(german_files(70))))
+    rows = list(read_wmt14(write(german_files(70))))
     found = splits(rows)
     assert found["train"][0] == ('" News " 0 0', '„Neues " 0 0')
     # Pairs 100 and 200 of all raw ones, bad ones counted: the 30th of corpus 1 and the 60th of corpus 2.
     assert [src for src, _ in found["valid"]] == ['" News " 1 29', '" News " 2 59']
     assert found["test"] == [("A well @-@ known test .", "Ein Test .")]
-    assert [(row.split, row.why) for row in rows if row.pair is None] == [
+    assert [(row.split, row.reason) for row in rows if row.pair is None] == [
         ("train", "one side has more than 1.5 times the words of the other")
     ]
 
@@ -56,10 +56,10 @@ def test_romanian_cedillas_become_commas_and_long_pairs_are_left_out(write: Writ
     files |= {ROMANIAN[0][1]: "Şi preţul\n" + "c " * 81 + "\nwhose\n"}
     for names in (ROMANIAN_VALID, ROMANIAN_TEST):
         files |= {names[0]: marked(f"{names[0]} ?"), names[1]: marked("ţară")}
-    rows = list(romanian_news(write(files)))
+    rows = list(read_wmt16(write(files)))
     found = splits(rows)
     assert found["train"] == [("the price @-@ list", "Și prețul"), ("whose (en)", "whose (ro)")]
     assert found["valid"][0][0].startswith("newsdev2016")
     assert found["test"][0][0].startswith("newstest2016")
     assert found["test"][0][1] == "țară"
-    assert [row.why for row in rows if row.pair is None] == ["a side has more than 80 words"]
+    assert [row.reason for row in rows if row.pair is None] == ["a side has more than 80 words"]

@@ -5,16 +5,16 @@ import pytest
 import torch
 
 from noise2text.core.errors import Problem
-from noise2text.data.layouts.joint import Infilled, Joint
-from noise2text.data.ragged import Rows
+from noise2text.data.layouts.joint import InfillingLayout, JointLayout
+from noise2text.data.ragged import RaggedRows
 
 PAD, BOS, SEP, EOS = 0, 1, 2, 3
 SOURCES, TARGETS = [[5, 6, 7], [8]], [[9, 10], [11, 12, 13, 14]]
-LAYOUT = Joint(PAD, begin=BOS, separator=SEP, end=EOS, width=10)
+LAYOUT = JointLayout(PAD, bos=BOS, sep=SEP, eos=EOS, width=10)
 
 
 def test_a_canvas_is_begin_source_separator_target_end_padding() -> None:
-    canvas = LAYOUT.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
+    canvas = LAYOUT.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
     assert canvas.tokens.tolist() == [
         [BOS, 5, 6, 7, SEP, 9, 10, EOS, PAD, PAD],
         [BOS, 8, SEP, 11, 12, 13, 14, EOS, PAD, PAD],
@@ -27,32 +27,32 @@ def test_a_canvas_is_begin_source_separator_target_end_padding() -> None:
 
 @pytest.mark.parametrize("shape", [(0, 0), (4, 6), (16, 16)])
 def test_the_canvas_is_the_same_whatever_the_batch_is_padded_to(shape: tuple[int, int]) -> None:
-    plain = LAYOUT.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
-    shaped = LAYOUT.canvas(Rows.of(SOURCES), Rows.of(TARGETS), shape=shape)
+    plain = LAYOUT.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
+    shaped = LAYOUT.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS), shape=shape)
     assert torch.equal(shaped.tokens, plain.tokens)
     assert torch.equal(shaped.frozen, plain.frozen)
 
 
-@pytest.mark.parametrize("layout", [LAYOUT, Infilled(PAD, begin=BOS, separator=SEP, end=EOS, width=10)])
-def test_reading_gives_the_targets_back(layout: Joint) -> None:
+@pytest.mark.parametrize("layout", [LAYOUT, InfillingLayout(PAD, bos=BOS, sep=SEP, eos=EOS, width=10)])
+def test_reading_gives_the_targets_back(layout: JointLayout) -> None:
     targets = [*TARGETS, [], [9] * 8]
     sources = [*SOURCES, [5, 6, 7, 8], []]
-    wide = Joint(PAD, begin=BOS, separator=SEP, end=EOS, width=11)
-    canvas = wide.canvas(Rows.of(sources), Rows.of(targets))
-    assert layout.read(canvas, canvas.tokens) == targets
+    wide = JointLayout(PAD, bos=BOS, sep=SEP, eos=EOS, width=11)
+    canvas = wide.make_canvas(RaggedRows.from_lists(sources), RaggedRows.from_lists(targets))
+    assert layout.extract_targets(canvas, canvas.tokens) == targets
 
 
 def test_a_pair_that_fills_the_canvas_fits_and_a_longer_one_is_refused() -> None:
-    layout = Joint(PAD, begin=BOS, separator=SEP, end=EOS, width=7)
-    canvas = layout.canvas(Rows.of([[5, 6]]), Rows.of([[7, 8]]))
+    layout = JointLayout(PAD, bos=BOS, sep=SEP, eos=EOS, width=7)
+    canvas = layout.make_canvas(RaggedRows.from_lists([[5, 6]]), RaggedRows.from_lists([[7, 8]]))
     assert canvas.tokens.tolist() == [[BOS, 5, 6, SEP, 7, 8, EOS]]
     with pytest.raises(Problem, match="needs 8 positions, but the canvas has 7"):
-        layout.canvas(Rows.of([[5, 6]]), Rows.of([[7, 8, 9]]))
+        layout.make_canvas(RaggedRows.from_lists([[5, 6]]), RaggedRows.from_lists([[7, 8, 9]]))
 
 
 def test_a_prompt_is_the_frozen_part_repeated_for_each_candidate() -> None:
-    canvas = LAYOUT.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
-    prompt = LAYOUT.prompt(canvas.source, torch.full((2, 3), 6), width=6)
+    canvas = LAYOUT.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
+    prompt = LAYOUT.make_prompt(canvas.source, torch.full((2, 3), 6), width=6)
     assert prompt.tokens.shape == (6, 10)
     for row in range(6):
         frozen = canvas.frozen[row // 3]
@@ -60,26 +60,31 @@ def test_a_prompt_is_the_frozen_part_repeated_for_each_candidate() -> None:
         assert torch.equal(prompt.tokens[row, frozen], canvas.tokens[row // 3, frozen])
         assert (prompt.tokens[row, ~frozen] == PAD).all()
     written = canvas.tokens.repeat_interleave(3, 0)
-    assert LAYOUT.read(prompt, written) == [TARGETS[row // 3] for row in range(6)]
+    assert LAYOUT.extract_targets(prompt, written) == [TARGETS[row // 3] for row in range(6)]
 
 
 def test_a_target_ends_at_the_first_end_or_padding_or_with_the_canvas() -> None:
-    prompt = LAYOUT.prompt(LAYOUT.source(Rows.of([[5, 6]])), torch.ones(1, 3), width=0)
+    prompt = LAYOUT.make_prompt(
+        LAYOUT.make_source(RaggedRows.from_lists([[5, 6]])), torch.ones(1, 3), width=0
+    )
     tails = torch.tensor([[9, 9, EOS, 9, 9, 9], [9, PAD, 9, EOS, 9, 9], [9] * 6])
     tokens = torch.cat([prompt.tokens[:, :4], tails], 1)
-    assert LAYOUT.read(prompt, tokens) == [[9, 9], [9], [9] * 6]
+    assert LAYOUT.extract_targets(prompt, tokens) == [[9, 9], [9], [9] * 6]
 
 
 def test_infilling_learns_the_whole_canvas_and_is_given_the_source_later() -> None:
-    layout = Infilled(PAD, begin=BOS, separator=SEP, end=EOS, width=10)
-    canvas = layout.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
-    assert torch.equal(canvas.tokens, LAYOUT.canvas(Rows.of(SOURCES), Rows.of(TARGETS)).tokens)
+    layout = InfillingLayout(PAD, bos=BOS, sep=SEP, eos=EOS, width=10)
+    canvas = layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
+    assert torch.equal(
+        canvas.tokens,
+        LAYOUT.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS)).tokens,
+    )
     assert not canvas.frozen.any()
     assert canvas.scored.all()
-    assert layout.prompt(canvas.source, torch.ones(2, 1), width=0).frozen.sum(1).tolist() == [5, 3]
+    assert layout.make_prompt(canvas.source, torch.ones(2, 1), width=0).frozen.sum(1).tolist() == [5, 3]
 
 
 def test_batches_have_one_shape_and_so_one_number_of_rows() -> None:
     lengths = np.array([[3, 9], [30, 2], [8, 8]])
-    layout = Joint(0, begin=2, separator=4, end=3, width=50)
-    assert layout.shapes(lengths) == [(30, 9)]
+    layout = JointLayout(0, bos=2, sep=4, eos=3, width=50)
+    assert layout.batch_shapes(lengths) == [(30, 9)]

@@ -9,15 +9,20 @@ import pytest
 import torch
 
 from noise2text.core.errors import Problem
-from noise2text.data.layouts.joint import Joint
-from noise2text.data.layouts.next_word import WORDS, NextWord
+from noise2text.data.layouts.joint import JointLayout
+from noise2text.data.layouts.next_word import WORD_START_RULES, NextWordLayout
 from noise2text.data.layouts.template import Template
-from noise2text.data.ragged import Rows
+from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer, learn_bpe, load_wordpiece
 
 PAD, BOS, SEP, EOS, DASH = 0, 1, 2, 3, 9
-LAYOUT = NextWord(PAD, begin=BOS, separator=SEP, end=EOS, width=14, begins=(DASH,), reach=20)
-PAIR = Rows.of([[5, DASH]]), Rows.of([[6, 7, DASH, 8, DASH, 5]])  # the target has three words
+LAYOUT = NextWordLayout(
+    PAD, bos=BOS, sep=SEP, eos=EOS, width=14, word_start_tokens=(DASH,), max_word_tokens=20
+)
+PAIR = (
+    RaggedRows.from_lists([[5, DASH]]),
+    RaggedRows.from_lists([[6, 7, DASH, 8, DASH, 5]]),
+)  # the target has three words
 HEAD = [BOS, 5, DASH, SEP]
 
 
@@ -35,7 +40,7 @@ HEAD = [BOS, 5, DASH, SEP]
 def test_chance_chooses_the_word_and_only_the_last_brings_the_end(
     u: float, given: list[int], written: list[int]
 ) -> None:
-    canvas = LAYOUT.vary(LAYOUT.canvas(*PAIR), torch.tensor([u]))
+    canvas = LAYOUT.randomise(LAYOUT.make_canvas(*PAIR), torch.tensor([u]))
     row = HEAD + given + written
     assert canvas.tokens.tolist() == [row + [PAD] * (14 - len(row))]
     assert canvas.frozen.sum().item() == len(HEAD + given)
@@ -46,51 +51,57 @@ def test_chance_chooses_the_word_and_only_the_last_brings_the_end(
 
 def test_every_word_is_drawn_equally_often() -> None:
     rows = 3000
-    canvas = LAYOUT.canvas(Rows.of([[5, DASH]] * rows), Rows.of([[6, 7, DASH, 8, DASH, 5]] * rows))
-    varied = LAYOUT.vary(canvas, torch.arange(rows, dtype=torch.float64) / rows)
+    canvas = LAYOUT.make_canvas(
+        RaggedRows.from_lists([[5, DASH]] * rows), RaggedRows.from_lists([[6, 7, DASH, 8, DASH, 5]] * rows)
+    )
+    varied = LAYOUT.randomise(canvas, torch.arange(rows, dtype=torch.float64) / rows)
     assert varied.frozen.sum(1).bincount().tolist() == [0] * 4 + [1000, 0, 1000, 0, 1000]
 
 
 def test_an_empty_target_is_its_end() -> None:
-    canvas = LAYOUT.vary(LAYOUT.canvas(Rows.of([[5]]), Rows.of([[]])), torch.tensor([0.7]))
+    canvas = LAYOUT.randomise(
+        LAYOUT.make_canvas(RaggedRows.from_lists([[5]]), RaggedRows.from_lists([[]])), torch.tensor([0.7])
+    )
     assert canvas.tokens[0, :4].tolist() == [BOS, 5, SEP, EOS]
     assert canvas.frozen.sum().item() == 3
 
 
 def test_beyond_its_reach_nothing_is_seen_or_scored() -> None:
-    near = NextWord(PAD, begin=BOS, separator=SEP, end=EOS, width=14, begins=(DASH,), reach=3)
-    canvas = near.vary(near.canvas(*PAIR), torch.tensor([0.5]))
+    near = NextWordLayout(
+        PAD, bos=BOS, sep=SEP, eos=EOS, width=14, word_start_tokens=(DASH,), max_word_tokens=3
+    )
+    canvas = near.randomise(near.make_canvas(*PAIR), torch.tensor([0.5]))
     assert canvas.scored.nonzero()[:, 1].tolist() == [6, 7, 8]
     assert canvas.padding.nonzero()[:, 1].tolist() == list(range(9, 14))
-    prompt = near.prompt(canvas.source, torch.ones(1, 2), width=0)
+    prompt = near.make_prompt(canvas.source, torch.ones(1, 2), width=0)
     assert prompt.scored.nonzero()[:, 1].tolist() == [4, 5, 6] * 2
 
 
 def test_other_layouts_leave_nothing_to_chance() -> None:
-    layout = Joint(PAD, begin=BOS, separator=SEP, end=EOS, width=14)
-    canvas = layout.canvas(*PAIR)
-    assert layout.vary(canvas, torch.tensor([0.5])) is canvas
+    layout = JointLayout(PAD, bos=BOS, sep=SEP, eos=EOS, width=14)
+    canvas = layout.make_canvas(*PAIR)
+    assert layout.randomise(canvas, torch.tensor([0.5])) is canvas
 
 
 def test_a_prefix_is_held_and_anything_else_refused() -> None:
-    prompt = LAYOUT.prompt(LAYOUT.source(PAIR[0]), torch.ones(1, 1), width=0)
-    held = LAYOUT.give(prompt, Template(((6, 7), ()), (None,)))
+    prompt = LAYOUT.make_prompt(LAYOUT.make_source(PAIR[0]), torch.ones(1, 1), width=0)
+    held = LAYOUT.apply_template(prompt, Template(((6, 7), ()), (None,)))
     assert held.tokens[0, held.frozen[0]].tolist() == [*HEAD, 6, 7]
     for template in (Template(((), (6,)), (None,)), Template(((6,), ()), (3,))):
         with pytest.raises(Problem, match="takes a prefix, but no suffix"):
-            LAYOUT.give(prompt, template)
+            LAYOUT.apply_template(prompt, template)
 
 
 def test_where_words_begin_is_the_vocabularys_rule(tokenizer: Tokenizer, tmp_path: Path) -> None:
     def shown(words: str, known: Tokenizer) -> set[str]:
-        return {known.spellings[token] for token in WORDS[words](known)}
+        return {known.token_texts[token] for token in WORD_START_RULES[words](known)}
 
     assert shown("signs", tokenizer) == set(" ,.-")
     assert shown("spaces", tokenizer) == {" "}
     bpe = learn_bpe(["the house is green, the house-boat is red"] * 2, size=290)
-    begins = set(WORDS["spaces"](bpe))
+    word_start_tokens = set(WORD_START_RULES["spaces"](bpe))
     (row,) = bpe.encode(["the house-boat is red"])
-    words = "".join("|" * (token in begins) + bpe.spellings[token] for token in row)
+    words = "".join("|" * (token in word_start_tokens) + bpe.token_texts[token] for token in row)
     assert words == "the| house-boat| is| red"
     vocabulary = tmp_path / "vocab.txt"
     vocabulary.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nwalk\n##ing\n##ed\nhome\n")
@@ -99,9 +110,11 @@ def test_where_words_begin_is_the_vocabularys_rule(tokenizer: Tokenizer, tmp_pat
 
 
 def test_the_text_stands_after_the_separator_for_each_candidate_of_any_layout() -> None:
-    sources = LAYOUT.source(Rows.of([[5, DASH], [5]]))
-    prompt = LAYOUT.prompt(sources, torch.zeros(2, 2), width=0)
-    assert LAYOUT.text(prompt).int().argmax(1).tolist() == [4, 4, 3, 3]
+    sources = LAYOUT.make_source(RaggedRows.from_lists([[5, DASH], [5]]))
+    prompt = LAYOUT.make_prompt(sources, torch.zeros(2, 2), width=0)
+    assert LAYOUT.target_mask(prompt).int().argmax(1).tolist() == [4, 4, 3, 3]
     held = replace(prompt, frozen=prompt.frozen | (torch.arange(14) < 8))  # words that were written before
-    assert torch.equal(LAYOUT.text(held), LAYOUT.text(prompt))
-    assert torch.equal(LAYOUT.text(LAYOUT.vary(prompt, torch.zeros(4))), LAYOUT.text(prompt))
+    assert torch.equal(LAYOUT.target_mask(held), LAYOUT.target_mask(prompt))
+    assert torch.equal(
+        LAYOUT.target_mask(LAYOUT.randomise(prompt, torch.zeros(4))), LAYOUT.target_mask(prompt)
+    )

@@ -3,16 +3,16 @@
 import numpy as np
 import torch
 
-from noise2text.data.layouts.padded_target import Filled
-from noise2text.data.ragged import Rows
+from noise2text.data.layouts.padded_target import PaddedTargetLayout
+from noise2text.data.ragged import RaggedRows
 
 PAD, EOS = 0, 3
-LAYOUT = Filled(PAD, eos=EOS, width=5)
+LAYOUT = PaddedTargetLayout(PAD, eos=EOS, width=5)
 SOURCES, TARGETS = [[5, 6, 7], [8]], [[9, 10], [11, 12, 13, 14]]
 
 
 def test_the_end_and_what_follows_are_written_seen_and_scored() -> None:
-    canvas = LAYOUT.canvas(Rows.of(SOURCES), Rows.of(TARGETS), shape=(4, 9))
+    canvas = LAYOUT.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS), shape=(4, 9))
     assert canvas.tokens.tolist() == [[9, 10, EOS, PAD, PAD], [11, 12, 13, 14, EOS]]
     assert canvas.scored.all()
     assert not canvas.padding.any()
@@ -21,29 +21,33 @@ def test_the_end_and_what_follows_are_written_seen_and_scored() -> None:
 
 
 def test_a_long_target_is_cut_so_that_its_end_fits() -> None:
-    canvas = LAYOUT.canvas(Rows.of(SOURCES), Rows.of([[9] * 5, [11] * 8]))
+    canvas = LAYOUT.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists([[9] * 5, [11] * 8]))
     assert canvas.tokens.tolist() == [[9, 9, 9, 9, EOS], [11, 11, 11, 11, EOS]]
 
 
 def test_reading_gives_the_targets_back() -> None:
-    canvas = LAYOUT.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
-    assert LAYOUT.read(canvas, canvas.tokens) == TARGETS
+    canvas = LAYOUT.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
+    assert LAYOUT.extract_targets(canvas, canvas.tokens) == TARGETS
 
 
 def test_reading_stops_at_the_first_end_or_filling_if_there_is_one() -> None:
     written = [[7, EOS, 8, EOS, PAD], [7, 8, PAD, 9, EOS], [7, 8, 9, 7, 8], [EOS, 7, 8, 9, 9]]
     tokens = torch.tensor(written)
-    canvas = LAYOUT.prompt(LAYOUT.source(Rows.of(SOURCES)), torch.ones(2, 2, dtype=torch.long), width=5)
-    assert LAYOUT.read(canvas, tokens) == [[7], [7, 8], [7, 8, 9, 7, 8], []]
+    canvas = LAYOUT.make_prompt(
+        LAYOUT.make_source(RaggedRows.from_lists(SOURCES)), torch.ones(2, 2, dtype=torch.long), width=5
+    )
+    assert LAYOUT.extract_targets(canvas, tokens) == [[7], [7, 8], [7, 8, 9, 7, 8], []]
 
 
 def test_what_is_spoken_is_the_target_and_its_end() -> None:
-    canvas = LAYOUT.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
-    assert LAYOUT.spoken(canvas).tolist() == [[True, True, True, False, False], [True] * 5]
+    canvas = LAYOUT.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
+    assert LAYOUT.non_padding_mask(canvas).tolist() == [[True, True, True, False, False], [True] * 5]
 
 
 def test_a_prompt_is_a_whole_canvas_a_candidate() -> None:
-    prompt = LAYOUT.prompt(LAYOUT.source(Rows.of(SOURCES)), torch.full((2, 3), 5), width=5)
+    prompt = LAYOUT.make_prompt(
+        LAYOUT.make_source(RaggedRows.from_lists(SOURCES)), torch.full((2, 3), 5), width=5
+    )
     assert prompt.tokens.shape == (6, 5)
     assert prompt.scored.all()
     assert not (prompt.padding | prompt.frozen).any()
@@ -51,6 +55,6 @@ def test_a_prompt_is_a_whole_canvas_a_candidate() -> None:
 
 def test_sources_come_in_several_widths_and_targets_in_one() -> None:
     lengths = np.array([[3, 9], [30, 2], [8, 8], [12, 3]])
-    shapes = Filled(0, eos=3, width=10).shapes(lengths)
+    shapes = PaddedTargetLayout(0, eos=3, width=10).batch_shapes(lengths)
     assert len(shapes) > 1
     assert {target for _, target in shapes} == {10}

@@ -2,16 +2,16 @@
 
 import torch
 
-from noise2text.data.layouts.split_with_end import Ended
-from noise2text.data.ragged import Rows
+from noise2text.data.layouts.split_with_end import SplitWithEndLayout
+from noise2text.data.ragged import RaggedRows
 
 PAD, EOS = 0, 3
-LAYOUT = Ended(PAD, eos=EOS)
+LAYOUT = SplitWithEndLayout(PAD, eos=EOS)
 SOURCES, TARGETS = [[5, 6, 7], [8], [9]], [[9, 10], [11, 12, 13], []]
 
 
 def test_the_end_follows_the_target_and_is_scored() -> None:
-    canvas = LAYOUT.canvas(Rows.of(SOURCES), Rows.of(TARGETS), shape=(4, 4))
+    canvas = LAYOUT.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS), shape=(4, 4))
     assert canvas.tokens.tolist() == [
         [9, 10, EOS, PAD, PAD],
         [11, 12, 13, EOS, PAD],
@@ -24,6 +24,10 @@ def test_the_end_follows_the_target_and_is_scored() -> None:
 
 
 def test_reading_gives_the_targets_back() -> None:
-    canvas = LAYOUT.canvas(Rows.of(SOURCES), Rows.of(TARGETS))
-    assert LAYOUT.read(canvas, canvas.tokens) == TARGETS
-    assert LAYOUT.read(canvas, torch.tensor([[7, EOS, 8], [7, 8, 9], [EOS, EOS, 1]])) == [[7], [7, 8, 9], []]
+    canvas = LAYOUT.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
+    assert LAYOUT.extract_targets(canvas, canvas.tokens) == TARGETS
+    assert LAYOUT.extract_targets(canvas, torch.tensor([[7, EOS, 8], [7, 8, 9], [EOS, EOS, 1]])) == [
+        [7],
+        [7, 8, 9],
+        [],
+    ]

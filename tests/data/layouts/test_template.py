@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noise2text.core.errors import Problem
-from noise2text.data.layouts.template import OPEN, Template, parse_template
+from noise2text.data.layouts.template import OPEN_TEMPLATE, Template, parse_template
 from noise2text.data.tokenizer import Tokenizer, learn_bpe
 
 
@@ -59,22 +59,24 @@ def test_too_short_lengths_become_different_ones_that_fit() -> None:
     """Else a prefix that is longer than what was expected would get the same candidate many times."""
     prefix = Template(((7,) * 8, ()), (None,))
     wished = torch.tensor([[5, 6, 12, 4, 9], [20, 21, 19, 22, 18]])
-    assert prefix.fit(wished, 30).tolist() == [[9, 10, 12, 11, 9], [20, 21, 19, 22, 18]]
-    assert prefix.fit(wished, 10).tolist()[0] == [9, 10, 12, 10, 9]  # what was possible before stays
+    assert prefix.fit_lengths(wished, 30).tolist() == [[9, 10, 12, 11, 9], [20, 21, 19, 22, 18]]
+    assert prefix.fit_lengths(wished, 10).tolist()[0] == [9, 10, 12, 10, 9]  # what was possible before stays
     exact = Template(((7,), (8,)), (3,))
-    assert exact.fit(wished, 30).tolist() == [[5] * 5] * 2
+    assert exact.fit_lengths(wished, 30).tolist() == [[5] * 5] * 2
 
 
 @given(TEMPLATES, st.integers(0, 40))
 def test_pieces_and_gaps_fill_the_length_exactly(template: Template, length: int) -> None:
-    ((fitted,),) = template.fit(torch.tensor([[length]]), 60).tolist()
-    assert fitted >= template.least
-    assert fitted == max(length, template.least) or template.is_exact
-    assert not template.is_exact or fitted == template.least
-    placed = [(len(piece), int(start)) for piece, start in template.placed(torch.tensor([fitted]))]
-    ends = [start + size for size, start in placed]
-    widths = [start - end for end, (_, start) in zip(ends, placed[1:], strict=False)]
-    assert placed[0][1] == 0
+    ((fitted,),) = template.fit_lengths(torch.tensor([[length]]), 60).tolist()
+    assert fitted >= template.min_length
+    assert fitted == max(length, template.min_length) or template.is_exact
+    assert not template.is_exact or fitted == template.min_length
+    check_device = [
+        (len(piece), int(start)) for piece, start in template.locate_pieces(torch.tensor([fitted]))
+    ]
+    ends = [start + size for size, start in check_device]
+    widths = [start - end for end, (_, start) in zip(ends, check_device[1:], strict=False)]
+    assert check_device[0][1] == 0
     assert ends[-1] == fitted
     assert all(wide == gap for wide, gap in zip(widths, template.gaps, strict=True) if gap is not None)
     opened = [wide for wide, gap in zip(widths, template.gaps, strict=True) if gap is None]
@@ -84,14 +86,14 @@ def test_pieces_and_gaps_fill_the_length_exactly(template: Template, length: int
 
 
 def test_only_a_last_open_gap_leaves_all_places_known() -> None:
-    assert OPEN.is_open
-    assert Template(((1,), (2,)), (3,)).is_open
-    assert Template(((1,), (2,), ()), (3, None)).is_open
-    assert not Template(((1,), (2,)), (None,)).is_open
-    assert not Template(((), (2,), ()), (None, None)).is_open
+    assert OPEN_TEMPLATE.has_fixed_positions
+    assert Template(((1,), (2,)), (3,)).has_fixed_positions
+    assert Template(((1,), (2,), ()), (3, None)).has_fixed_positions
+    assert not Template(((1,), (2,)), (None,)).has_fixed_positions
+    assert not Template(((), (2,), ()), (None, None)).has_fixed_positions
 
 
 def test_one_template_can_follow_another() -> None:
-    joined = Template(((1,), (2,)), (3,)).then(9, Template(((4,), ()), (None,)))
+    joined = Template(((1,), (2,)), (3,)).concatenate(9, Template(((4,), ()), (None,)))
     assert joined == Template(((1,), (2, 9, 4), ()), (3, None))
-    assert Template(((1,),), ()).then(9, OPEN) == Template(((1, 9), ()), (None,))
+    assert Template(((1,),), ()).concatenate(9, OPEN_TEMPLATE) == Template(((1, 9), ()), (None,))

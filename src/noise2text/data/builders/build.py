@@ -19,50 +19,50 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from noise2text.core.errors import Problem
-from noise2text.data.builders.dataset import SPLITS, Dataset, Row, Sizes
-from noise2text.data.builders.moses import Rules, sacremoses_rules
-from noise2text.data.builders.raw_files import Raw, find_files
-from noise2text.data.corpus import Pair, json_line
+from noise2text.data.builders.dataset import SPLITS, Dataset, DatasetRow, PublishedSizes
+from noise2text.data.builders.moses import MosesLoader, load_sacremoses
+from noise2text.data.builders.raw_files import RawFiles, find_files
+from noise2text.data.corpus import Pair, format_json_line
 
-__all__ = ["Built", "build"]
+__all__ = ["BuildReport", "build"]
 
-EVERY = 1_000  # rows between two reports of progress
+PROGRESS_INTERVAL = 1_000  # rows between two reports of progress
 
 
 @dataclass(frozen=True)
-class Built:
+class BuildReport:
     """How many pairs each split got, and how many lines were left out of which split, for which reason."""
 
     dataset: Dataset
     pairs: dict[str, int]
-    left_out: dict[tuple[str, str], int]
+    skipped: dict[tuple[str, str], int]
 
-    def counted(self, split: str, sizes: Sizes) -> int:
+    def comparable_size(self, split: str, sizes: PublishedSizes) -> int:
         """The number to hold against the published one."""
-        lost = sum(number for (own, _), number in self.left_out.items() if own == split)
-        return self.pairs[split] + (lost if sizes.before_cleaning else 0)
+        num_skipped = sum(number for (own, _), number in self.skipped.items() if own == split)
+        return self.pairs[split] + (num_skipped if sizes.before_cleaning else 0)
 
-    def differences(self, sizes: Sizes) -> list[str]:
+    def size_mismatches(self, sizes: PublishedSizes) -> list[str]:
         """A sentence for each split whose size is not the published one."""
         what = "pairs before cleaning" if sizes.before_cleaning else "pairs"
-        numbers = [(split, self.counted(split, sizes), sizes.of(split)) for split in SPLITS]
+        numbers = [(split, self.comparable_size(split, sizes), sizes.size_of(split)) for split in SPLITS]
         return [
-            f"{split} has {own:,} {what}, not the {published:,} of {sizes.where}."
-            for split, own, published in numbers
-            if own != published
+            f"{split} has {actual:,} {what}, not the {published:,} of {sizes.reference}."
+            for split, actual, published in numbers
+            if actual != published
         ]
 
     @property
-    def agrees_with(self) -> list[str]:
+    def matching_references(self) -> list[str]:
         """Who publishes exactly these sizes."""
-        return [sizes.where for sizes in self.dataset.sizes if not self.differences(sizes)]
+        return [sizes.reference for sizes in self.dataset.sizes if not self.size_mismatches(sizes)]
 
     @property
-    def reasons(self) -> dict[str, int]:
+    def skip_reasons(self) -> dict[str, int]:
         """How many lines were left out for each reason."""
         counts: Counter[str] = Counter()
-        for (_, why), number in self.left_out.items():
-            counts[why] += number
+        for (_, reason), number in self.skipped.items():
+            counts[reason] += number
         return dict(counts)
 
 
@@ -72,28 +72,28 @@ def build(
     *,
     out: Path,
     reverse: bool = False,
-    rules: Rules = sacremoses_rules,
+    load_moses: MosesLoader = load_sacremoses,
     progress: Callable[[int], None] = lambda rows: None,
-) -> Built:
+) -> BuildReport:
     """Writes the splits and dataset.json into a new folder; `reverse` swaps source and target.
 
     `progress` is told now and then how many lines of the raw files have been dealt with.
     """
     files = find_files(dataset.files, raw)
-    if dataset.moses:
-        rules("en")  # a missing package should not be found out after an hour
+    if dataset.needs_moses:
+        load_moses("en")  # a missing package should not be found out after an hour
     try:
-        with _draft(out) as draft:
-            rows = dataset.rows(Raw(files, rules))
-            built = _write(draft, _told(rows, progress), dataset, reverse=reverse)
-            _describe(draft, built, files, reverse=reverse)
+        with _temporary_folder(out) as temporary:
+            rows = dataset.read_rows(RawFiles(files, load_moses))
+            report = _write_splits(temporary, _report_progress(rows, progress), dataset, reverse=reverse)
+            _write_metadata(temporary, report, files, reverse=reverse)
     except OSError as error:
         raise Problem(f"{out} cannot be written ({error}); choose another folder or make room.") from error
-    return built
+    return report
 
 
 @contextmanager
-def _draft(out: Path) -> Iterator[Path]:
+def _temporary_folder(out: Path) -> Iterator[Path]:
     """A folder that becomes `out` if all goes well, and else is gone."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise Problem(f"{out} is there already; choose another folder for --out.")
@@ -101,64 +101,66 @@ def _draft(out: Path) -> Iterator[Path]:
     if out.is_mount() or out == Path.cwd():
         raise Problem(f"{out} cannot be replaced by a new folder: name one in it for --out.")
     out.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    temporary = Path(mkdtemp(prefix=f".{out.name}-", dir=out.parent))
     try:
-        yield draft
-        draft.chmod(0o755)
-        os.replace(draft, out)
+        yield temporary
+        temporary.chmod(0o755)
+        os.replace(temporary, out)
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _told(rows: Iterable[Row], progress: Callable[[int], None]) -> Iterator[Row]:
+def _report_progress(rows: Iterable[DatasetRow], progress: Callable[[int], None]) -> Iterator[DatasetRow]:
     number = 0
     for number, row in enumerate(rows, 1):
         yield row
-        if number % EVERY == 0:
+        if number % PROGRESS_INTERVAL == 0:
             progress(number)
     progress(number)
 
 
-def _write(draft: Path, rows: Iterable[Row], dataset: Dataset, *, reverse: bool) -> Built:
-    pairs, left_out = dict.fromkeys(SPLITS, 0), Counter[tuple[str, str]]()
+def _write_splits(
+    temporary: Path, rows: Iterable[DatasetRow], dataset: Dataset, *, reverse: bool
+) -> BuildReport:
+    pairs, skipped = dict.fromkeys(SPLITS, 0), Counter[tuple[str, str]]()
     with ExitStack() as stack:
-        paths = {split: draft / f"{split}.jsonl" for split in SPLITS}
+        paths = {split: temporary / f"{split}.jsonl" for split in SPLITS}
         files = {
             split: stack.enter_context(open(path, "w", encoding="utf-8", newline="\n"))
             for split, path in paths.items()
         }
         for row in rows:
             if row.pair is None:
-                left_out[row.split, row.why] += 1
+                skipped[row.split, row.reason] += 1
                 continue
             pair = Pair(row.pair.trg, row.pair.src) if reverse else row.pair
-            files[row.split].write(json_line(pair))
+            files[row.split].write(format_json_line(pair))
             pairs[row.split] += 1
     for split, number in pairs.items():
         if not number:
             raise Problem(
                 f"The raw files of {dataset.name} give no pair for {split}; check that they are whole."
             )
-    return Built(dataset, pairs, dict(left_out))
+    return BuildReport(dataset, pairs, dict(skipped))
 
 
-def _describe(draft: Path, built: Built, files: dict[str, Path], *, reverse: bool) -> None:
-    dataset = built.dataset
-    about = {
+def _write_metadata(temporary: Path, report: BuildReport, files: dict[str, Path], *, reverse: bool) -> None:
+    dataset = report.dataset
+    metadata = {
         "name": dataset.name,
         "task": dataset.task,
         "reversed": reverse,
         "licence": dataset.licence,
-        "rules": list(dataset.rules),
-        "pairs": built.pairs,
-        "left_out": built.reasons,
-        "sizes_agree_with": built.agrees_with,
-        "sha256": {name: _digest(path) for name, path in files.items()},
+        "rules": list(dataset.processing_steps),
+        "pairs": report.pairs,
+        "left_out": report.skip_reasons,
+        "sizes_agree_with": report.matching_references,
+        "sha256": {name: _sha256(path) for name, path in files.items()},
     }
-    text = json.dumps(about, ensure_ascii=False, indent=2) + "\n"
-    (draft / "dataset.json").write_text(text, encoding="utf-8", newline="\n")
+    text = json.dumps(metadata, ensure_ascii=False, indent=2) + "\n"
+    (temporary / "dataset.json").write_text(text, encoding="utf-8", newline="\n")
 
 
-def _digest(path: Path) -> str:
+def _sha256(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -11,31 +11,31 @@ from dataclasses import replace
 from functools import partial
 
 from noise2text.core.errors import Problem
-from noise2text.data.builders.dataset import Dataset, Row, Sizes, kept
-from noise2text.data.builders.raw_files import File, Raw
-from noise2text.data.builders.splits import in_order
+from noise2text.data.builders.dataset import Dataset, DatasetRow, PublishedSizes, make_row
+from noise2text.data.builders.raw_files import RawFile, RawFiles
+from noise2text.data.builders.splits import split_by_order
 
-__all__ = ["CONVERSATION", "responses"]
+__all__ = ["CONVERSATION", "read_responses"]
 
 ADDRESS = "http://coai.cs.tsinghua.edu.cn/file/commonsense_conversation_dataset.tar.gz"
 TRAIN, TEST = "trainset.txt", "validset.txt"
 
 
-def responses(raw: Raw, *, valid: int) -> Iterator[Row]:
+def read_responses(raw: RawFiles, *, valid: int) -> Iterator[DatasetRow]:
     """Posts with their responses."""
-    yield from in_order(_turns(raw, TRAIN), test=0, valid=valid)
-    yield from (replace(row, split="test") for row in _turns(raw, TEST))
+    yield from split_by_order(_read_turns(raw, TRAIN), test=0, valid=valid)
+    yield from (replace(row, split="test") for row in _read_turns(raw, TEST))
 
 
-def _turns(raw: Raw, name: str) -> Iterator[Row]:
-    for place, record in raw.json(name):
-        yield kept("", _side(record, "post", place), _side(record, "response", place))
+def _read_turns(raw: RawFiles, name: str) -> Iterator[DatasetRow]:
+    for location, record in raw.read_json(name):
+        yield make_row("", _join_words(record, "post", location), _join_words(record, "response", location))
 
 
-def _side(record: object, key: str, place: str) -> str:
+def _join_words(record: object, key: str, location: str) -> str:
     words = record.get(key) if isinstance(record, dict) else None
     if not isinstance(words, list):
-        raise Problem(f'{place} has no list of words "{key}"; is this the file of Zhou et al. (2018)?')
+        raise Problem(f'{location} has no list of words "{key}"; is this the file of Zhou et al. (2018)?')
     return " ".join(map(str, words))
 
 
@@ -43,12 +43,12 @@ CONVERSATION = Dataset(
     name="commonsense-conversation",
     task="dialogue",
     papers=("DiffuSeq", "SeqDiffuSeq"),
-    files=(File(TRAIN, ADDRESS), File(TEST, ADDRESS)),
-    sizes=(Sizes(3_382_137, 2_048, 10_000, "SeqDiffuSeq, table 4"),),
+    files=(RawFile(TRAIN, ADDRESS), RawFile(TEST, ADDRESS)),
+    sizes=(PublishedSizes(3_382_137, 2_048, 10_000, "SeqDiffuSeq, table 4"),),
     licence="Apache 2.0",
-    rules=(
+    processing_steps=(
         "the words of post and response, joined by spaces",
         "the first 2,048 pairs of trainset.txt are validation, the rest training; validset.txt is the test",
     ),
-    rows=partial(responses, valid=2_048),
+    read_rows=partial(read_responses, valid=2_048),
 )

@@ -12,49 +12,49 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 
-from noise2text.data.builders.dataset import Dataset, Row, Sizes, kept, left_out
-from noise2text.data.builders.raw_files import File, Raw
+from noise2text.data.builders.dataset import Dataset, DatasetRow, PublishedSizes, make_row, skip_row
+from noise2text.data.builders.raw_files import RawFile, RawFiles
 
-__all__ = ["COVOST", "cleaned", "read_aloud"]
+__all__ = ["COVOST", "clean_text", "read_covost"]
 
 SENTENCES, TRANSLATIONS = "validated.tsv", "covost_v2.de_en.tsv"
-SPELLED = str.maketrans(
+TRANSLITERATION = str.maketrans(
     {"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ẞ": "SS"}
 )
 OPENING_QUOTES = "„‚"  # Unicode files them under brackets
 SPLITS = {"train": "train", "train_covost": "train", "dev": "valid", "test": "test"}
 
 
-def read_aloud(raw: Raw) -> Iterator[Row]:
+def read_covost(raw: RawFiles) -> Iterator[DatasetRow]:
     """The sentences of the recordings that have a translation, in the order of Common Voice."""
     columns = ("path", "translation", "split")
     translations = {
         path: (translation, split)
-        for path, translation, split in raw.table(TRANSLATIONS, columns, quoted=False)
+        for path, translation, split in raw.read_table(TRANSLATIONS, columns, quoted=False)
     }
-    for path, sentence in raw.table(SENTENCES, ("path", "sentence"), quoted=False):
+    for path, sentence in raw.read_table(SENTENCES, ("path", "sentence"), quoted=False):
         translation, part = translations.get(path, ("", ""))
         split = SPLITS.get(part)
         if split is None:
-            yield left_out("not in a split of CoVoST 2")
+            yield skip_row("not in a split of CoVoST 2")
         else:
-            yield kept(split, cleaned(sentence), cleaned(translation))
+            yield make_row(split, clean_text(sentence), clean_text(translation))
 
 
-def cleaned(text: str) -> str:
+def clean_text(text: str) -> str:
     """The text in the thesis's characters."""
-    composed = unicodedata.normalize("NFC", text).translate(SPELLED)
-    letters = (letter for letter in unicodedata.normalize("NFKD", composed) if _stays(letter))
+    composed = unicodedata.normalize("NFC", text).translate(TRANSLITERATION)
+    letters = (letter for letter in unicodedata.normalize("NFKD", composed) if _is_kept(letter))
     return " ".join("".join(letters).split())
 
 
-def _stays(letter: str) -> bool:
+def _is_kept(letter: str) -> bool:
     if letter.isascii():
-        return letter.isalnum() or letter.isspace() or _is_mark(letter)
-    return letter in OPENING_QUOTES or _is_mark(letter)
+        return letter.isalnum() or letter.isspace() or _is_punctuation(letter)
+    return letter in OPENING_QUOTES or _is_punctuation(letter)
 
 
-def _is_mark(letter: str) -> bool:
+def _is_punctuation(letter: str) -> bool:
     category = unicodedata.category(letter)
     return category.startswith("P") and category not in ("Ps", "Pe")
 
@@ -64,15 +64,15 @@ COVOST = Dataset(
     task="translation, German to English",
     papers=("the thesis",),
     files=(
-        File(SENTENCES, "https://commonvoice.mozilla.org/datasets (German, version 4)"),
-        File(TRANSLATIONS, "https://dl.fbaipublicfiles.com/covost/covost_v2.de_en.tsv.tar.gz"),
+        RawFile(SENTENCES, "https://commonvoice.mozilla.org/datasets (German, version 4)"),
+        RawFile(TRANSLATIONS, "https://dl.fbaipublicfiles.com/covost/covost_v2.de_en.tsv.tar.gz"),
     ),
-    sizes=(Sizes(127_638, 13_510, 13_510, "the thesis, table 4.1"),),
+    sizes=(PublishedSizes(127_638, 13_510, 13_510, "the thesis, table 4.1"),),
     licence="CC0",
-    rules=(
+    processing_steps=(
         "the splits of CoVoST 2, training with its own additions (train_covost)",
         "ä, ö, ü and ß spelled ae, oe, ue and ss; no accents",
         "only letters, digits and punctuation marks stay, no brackets and no parentheses",
     ),
-    rows=read_aloud,
+    read_rows=read_covost,
 )

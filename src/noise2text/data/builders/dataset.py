@@ -11,46 +11,46 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from noise2text.data.builders.raw_files import File, Raw
+from noise2text.data.builders.raw_files import RawFile, RawFiles
 from noise2text.data.corpus import Pair
 
-__all__ = ["SPLITS", "Dataset", "Row", "Sizes", "kept", "left_out"]
+__all__ = ["SPLITS", "Dataset", "DatasetRow", "PublishedSizes", "make_row", "skip_row"]
 
 SPLITS = ("train", "valid", "test")
 
 
 @dataclass(frozen=True)
-class Row:
+class DatasetRow:
     """A pair and its split; or no pair, the split that it would have been in, if that is known, and why."""
 
     split: str
     pair: Pair | None
-    why: str = ""
+    reason: str = ""
 
 
-def kept(split: str, src: str, trg: str) -> Row:
+def make_row(split: str, src: str, trg: str) -> DatasetRow:
     """A row with a pair, or one without where a side says nothing."""
     if not src.strip() or not trg.strip():
-        return left_out("a side is empty", split)
-    return Row(split, Pair(src, trg))
+        return skip_row("a side is empty", split)
+    return DatasetRow(split, Pair(src, trg))
 
 
-def left_out(why: str, split: str = "") -> Row:
+def skip_row(reason: str, split: str = "") -> DatasetRow:
     """A row without a pair."""
-    return Row(split, None, why)
+    return DatasetRow(split, None, reason)
 
 
 @dataclass(frozen=True)
-class Sizes:
+class PublishedSizes:
     """How many pairs each split has, and who says so."""
 
     train: int
     valid: int
     test: int
-    where: str
+    reference: str
     before_cleaning: bool = False  # the number of raw pairs, whichever of them cleaning leaves out
 
-    def of(self, split: str) -> int:
+    def size_of(self, split: str) -> int:
         """The size of one split."""
         return {"train": self.train, "valid": self.valid, "test": self.test}[split]
 
@@ -62,9 +62,9 @@ class Dataset:
     name: str
     task: str
     papers: tuple[str, ...]
-    files: tuple[File, ...]
-    sizes: tuple[Sizes, ...]
+    files: tuple[RawFile, ...]
+    sizes: tuple[PublishedSizes, ...]
     licence: str
-    rules: tuple[str, ...]  # what is done to the raw lines, in words
-    rows: Callable[[Raw], Iterator[Row]]
-    moses: bool = False  # needs the Moses rules of sacremoses
+    processing_steps: tuple[str, ...]  # what is done to the raw lines, in words
+    read_rows: Callable[[RawFiles], Iterator[DatasetRow]]
+    needs_moses: bool = False  # needs the Moses rules of sacremoses

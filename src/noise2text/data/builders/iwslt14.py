@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from noise2text.data.builders.dataset import Dataset, Row, Sizes, kept, left_out
-from noise2text.data.builders.marked_segments import segments
-from noise2text.data.builders.moses import why_unclean
-from noise2text.data.builders.raw_files import File, Raw, aligned
+from noise2text.data.builders.dataset import Dataset, DatasetRow, PublishedSizes, make_row, skip_row
+from noise2text.data.builders.marked_segments import read_segments
+from noise2text.data.builders.moses import find_unclean_reason
+from noise2text.data.builders.raw_files import RawFile, RawFiles, zip_parallel
 
-__all__ = ["IWSLT14", "talks"]
+__all__ = ["IWSLT14", "read_talks"]
 
 ADDRESS = "http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz (first at https://wit3.fbk.eu)"
 TRAIN = ("train.tags.de-en.de", "train.tags.de-en.en")
@@ -23,37 +23,39 @@ TESTS = [
     (f"IWSLT14.{talks}.de-en.de.xml", f"IWSLT14.{talks}.de-en.en.xml")
     for talks in ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 ]
-ABOUT = ("<url>", "<talkid>", "<keywords>")  # lines about a talk that nobody says
-MARKS = ("<title>", "</title>", "<description>", "</description>")
+METADATA_TAGS = ("<url>", "<talkid>", "<keywords>")  # lines about a talk that nobody says
+REMOVED_TAGS = ("<title>", "</title>", "<description>", "</description>")
 
 
-def talks(raw: Raw) -> Iterator[Row]:
+def read_talks(raw: RawFiles) -> Iterator[DatasetRow]:
     """Sentences of talks: those to learn from, and then the test."""
-    german, english = raw.rules("de"), raw.rules("en")
+    german, english = raw.load_moses("de"), raw.load_moses("en")
 
-    def tokenised(src: str, trg: str) -> tuple[str, str]:
-        return german.tokenise(src, dashes=False), english.tokenise(trg, dashes=False)
+    def tokenise_pair(src: str, trg: str) -> tuple[str, str]:
+        return german.tokenise(src, split_dashes=False), english.tokenise(trg, split_dashes=False)
 
     number = 0
-    for lines in aligned(_said(raw, TRAIN[0]), _said(raw, TRAIN[1]), " and ".join(TRAIN)):
-        src, trg = tokenised(*lines)
-        if why := why_unclean(src, trg, longest=175, ratio=1.5):
-            yield left_out(why)
+    for lines in zip_parallel(
+        _read_sentences(raw, TRAIN[0]), _read_sentences(raw, TRAIN[1]), " and ".join(TRAIN)
+    ):
+        src, trg = tokenise_pair(*lines)
+        if reason := find_unclean_reason(src, trg, max_words=175, max_ratio=1.5):
+            yield skip_row(reason)
             continue
         number += 1
-        yield kept("valid" if number % 23 == 0 else "train", src.lower(), trg.lower())
+        yield make_row("valid" if number % 23 == 0 else "train", src.lower(), trg.lower())
     for source, target in TESTS:
-        for lines in segments(raw, source, target):
-            src, trg = tokenised(*lines)
-            yield kept("test", src.lower(), trg.lower())
+        for lines in read_segments(raw, source, target):
+            src, trg = tokenise_pair(*lines)
+            yield make_row("test", src.lower(), trg.lower())
 
 
-def _said(raw: Raw, name: str) -> Iterator[str]:
+def _read_sentences(raw: RawFiles, name: str) -> Iterator[str]:
     """The sentences, titles and descriptions of a training file."""
-    for text in raw.texts(name):
-        if not any(mark in text for mark in ABOUT):
-            for mark in MARKS:
-                text = text.replace(mark, "")
+    for text in raw.read_texts(name):
+        if not any(tag in text for tag in METADATA_TAGS):
+            for tag in REMOVED_TAGS:
+                text = text.replace(tag, "")
             yield text
 
 
@@ -61,18 +63,18 @@ IWSLT14 = Dataset(
     name="iwslt14",
     task="translation, German to English",
     papers=("SeqDiffuSeq", "Difformer"),
-    files=tuple(File(name, ADDRESS) for pair in (TRAIN, *TESTS) for name in pair),
+    files=tuple(RawFile(name, ADDRESS) for pair in (TRAIN, *TESTS) for name in pair),
     sizes=(
-        Sizes(160_239, 7_283, 6_750, "SeqDiffuSeq, table 4"),
-        Sizes(160_215, 7_282, 6_750, "Difformer, table 20"),
+        PublishedSizes(160_239, 7_283, 6_750, "SeqDiffuSeq, table 4"),
+        PublishedSizes(160_215, 7_282, 6_750, "Difformer, table 20"),
     ),
     licence="CC BY-NC-ND 4.0",
-    rules=(
+    processing_steps=(
         "lines of addresses, identities and keywords are dropped; titles and descriptions stay",
         "Moses tokens, lower case",
         "training pairs of 1 to 175 words, neither side with more than 1.5 times the words of the other",
         "every 23rd of these is validation; dev2010, dev2012 and tst2010 to tst2012 are the test",
     ),
-    rows=talks,
-    moses=True,
+    read_rows=read_talks,
+    needs_moses=True,
 )

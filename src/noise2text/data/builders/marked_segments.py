@@ -11,19 +11,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from noise2text.data.builders.raw_files import Raw, aligned
+from noise2text.data.builders.raw_files import RawFiles, zip_parallel
 
-__all__ = ["segments"]
+__all__ = ["read_segments"]
 
-OPEN, CLOSE = re.compile(r'<seg id="[0-9]*">\s*'), re.compile(r"\s*</seg>\s*")
+SEGMENT_START, SEGMENT_END = re.compile(r'<seg id="[0-9]*">\s*'), re.compile(r"\s*</seg>\s*")
 
 
-def segments(raw: Raw, source: str, target: str) -> Iterator[tuple[str, str]]:
+def read_segments(raw: RawFiles, source: str, target: str) -> Iterator[tuple[str, str]]:
     """The segments of two files side by side."""
-    return aligned(_inner(raw, source), _inner(raw, target), f"{source} and {target}")
+    return zip_parallel(
+        _read_segment_texts(raw, source), _read_segment_texts(raw, target), f"{source} and {target}"
+    )
 
 
-def _inner(raw: Raw, name: str) -> Iterator[str]:
-    for text in raw.texts(name):
+def _read_segment_texts(raw: RawFiles, name: str) -> Iterator[str]:
+    for text in raw.read_texts(name):
         if "<seg id" in text:
-            yield CLOSE.sub("", OPEN.sub("", text)).strip().replace("’", "'")
+            yield SEGMENT_END.sub("", SEGMENT_START.sub("", text)).strip().replace("’", "'")

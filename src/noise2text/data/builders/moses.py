@@ -14,23 +14,23 @@ from typing import Any, Protocol
 
 from noise2text.core.errors import Problem
 
-__all__ = ["Moses", "Rules", "printable", "sacremoses_rules", "why_unclean"]
+__all__ = ["MosesLoader", "MosesProcessor", "find_unclean_reason", "load_sacremoses", "replace_unprintable"]
 
 
-class Moses(Protocol):
+class MosesProcessor(Protocol):
     """The rules for one language."""
 
     def normalise(self, text: str) -> str:
         """The text with plain punctuation."""
 
-    def tokenise(self, text: str, *, dashes: bool) -> str:
-        """The words and marks, parted by spaces; `dashes` parts compounds, too."""
+    def tokenise(self, text: str, *, split_dashes: bool) -> str:
+        """The words and marks, parted by spaces; `split_dashes` parts compounds, too."""
 
 
-Rules = Callable[[str], Moses]  # of a language
+MosesLoader = Callable[[str], MosesProcessor]  # of a language
 
 
-class _Sacremoses:
+class _SacremosesProcessor:
     """The rules as sacremoses has them."""
 
     def __init__(self, tokenizer: Any, normalizer: Any) -> None:
@@ -39,33 +39,35 @@ class _Sacremoses:
     def normalise(self, text: str) -> str:
         return str(self.normalizer.normalize(text))
 
-    def tokenise(self, text: str, *, dashes: bool) -> str:
-        return str(self.tokenizer.tokenize(text, aggressive_dash_splits=dashes, return_str=True, escape=True))
+    def tokenise(self, text: str, *, split_dashes: bool) -> str:
+        return str(
+            self.tokenizer.tokenize(text, aggressive_dash_splits=split_dashes, return_str=True, escape=True)
+        )
 
 
-def sacremoses_rules(language: str) -> Moses:
+def load_sacremoses(language: str) -> MosesProcessor:
     """The rules for a language, from the package sacremoses."""
     try:
         from sacremoses import MosesPunctNormalizer, MosesTokenizer
     except ImportError as error:
         raise Problem("The Moses rules need the package sacremoses: install noise2text[datasets].") from error
-    return _Sacremoses(MosesTokenizer(lang=language), MosesPunctNormalizer(lang=language))
+    return _SacremosesProcessor(MosesTokenizer(lang=language), MosesPunctNormalizer(lang=language))
 
 
-def printable(text: str) -> str:
+def replace_unprintable(text: str) -> str:
     """The text with a space for each character that cannot be printed."""
     if text.isprintable():
         return text
     return "".join(" " if unicodedata.category(letter).startswith("C") else letter for letter in text)
 
 
-def why_unclean(src: str, trg: str, *, longest: int, ratio: float) -> str:
+def find_unclean_reason(src: str, trg: str, *, max_words: int, max_ratio: float) -> str:
     """Why the cleaning of Moses leaves a tokenised pair out; empty if it does not."""
     lengths = (len(src.split()), len(trg.split()))
     if min(lengths) < 1:
         return "a side is empty"
-    if max(lengths) > longest:
-        return f"a side has more than {longest} words"
-    if max(lengths) > ratio * min(lengths):
-        return f"one side has more than {ratio:g} times the words of the other"
+    if max(lengths) > max_words:
+        return f"a side has more than {max_words} words"
+    if max(lengths) > max_ratio * min(lengths):
+        return f"one side has more than {max_ratio:g} times the words of the other"
     return ""

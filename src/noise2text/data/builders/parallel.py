@@ -10,33 +10,40 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from noise2text.data.builders.dataset import Dataset, Row, Sizes, kept
-from noise2text.data.builders.raw_files import File, Raw
+from noise2text.data.builders.dataset import Dataset, DatasetRow, PublishedSizes, make_row
+from noise2text.data.builders.raw_files import RawFile, RawFiles
 
-__all__ = ["GIGAWORD", "MULTI30K", "WMT14_PREPARED", "WMT16_PREPARED", "joined", "splits_of"]
+__all__ = [
+    "GIGAWORD",
+    "MULTI30K",
+    "WMT14_PREPARED",
+    "WMT16_PREPARED",
+    "read_splits",
+    "read_splits_without_subwords",
+]
 
 Names = Mapping[str, tuple[str, str]]  # split: source and target file
 
 
-def splits_of(raw: Raw, names: Names) -> Iterator[Row]:
+def read_splits(raw: RawFiles, names: Names) -> Iterator[DatasetRow]:
     """Every pair of every split."""
     for split, (source, target) in names.items():
-        yield from (kept(split, src, trg) for src, trg in raw.parallel(source, target))
+        yield from (make_row(split, src, trg) for src, trg in raw.read_parallel(source, target))
 
 
-def joined(raw: Raw, names: Names) -> Iterator[Row]:
+def read_splits_without_subwords(raw: RawFiles, names: Names) -> Iterator[DatasetRow]:
     """The same, with subwords put together."""
     for split, (source, target) in names.items():
-        for src, trg in raw.parallel(source, target):
-            yield kept(split, _whole(src), _whole(trg))
+        for src, trg in raw.read_parallel(source, target):
+            yield make_row(split, _join_subwords(src), _join_subwords(trg))
 
 
-def _whole(text: str) -> str:
+def _join_subwords(text: str) -> str:
     return f"{text} ".replace("@@ ", "").rstrip()
 
 
-def _files(names: Names, address: str) -> tuple[File, ...]:
-    return tuple(File(name, address) for pair in names.values() for name in pair)
+def _files(names: Names, url: str) -> tuple[RawFile, ...]:
+    return tuple(RawFile(name, url) for pair in names.values() for name in pair)
 
 
 GIGAWORD_NAMES = {
@@ -52,10 +59,10 @@ GIGAWORD = Dataset(
         GIGAWORD_NAMES,
         "https://github.com/harvardnlp/sent-summary (archive summary.tar.gz)",
     ),
-    sizes=(Sizes(3_803_957, 189_651, 1_951, "Difformer, table 20"),),
+    sizes=(PublishedSizes(3_803_957, 189_651, 1_951, "Difformer, table 20"),),
     licence="Linguistic Data Consortium (LDC2003T05)",
-    rules=("articles are the sources, titles the targets; tokenised and lower case as published",),
-    rows=partial(splits_of, names=GIGAWORD_NAMES),
+    processing_steps=("articles are the sources, titles the targets; tokenised and lower case as published",),
+    read_rows=partial(read_splits, names=GIGAWORD_NAMES),
 )
 
 MULTI30K_NAMES = {
@@ -68,10 +75,10 @@ MULTI30K = Dataset(
     task="translation, German to English",
     papers=(),
     files=_files(MULTI30K_NAMES, "https://github.com/multi30k/dataset, folder data/task1/raw"),
-    sizes=(Sizes(29_000, 1_014, 1_000, "the dataset's own splits"),),
+    sizes=(PublishedSizes(29_000, 1_014, 1_000, "the dataset's own splits"),),
     licence="research use; the captions are of Flickr30K",
-    rules=("raw and cased as published; the test is the one of 2016",),
-    rows=partial(splits_of, names=MULTI30K_NAMES),
+    processing_steps=("raw and cased as published; the test is the one of 2016",),
+    read_rows=partial(read_splits, names=MULTI30K_NAMES),
 )
 
 WMT14_NAMES = {
@@ -88,13 +95,13 @@ WMT14_PREPARED = Dataset(
         "the archive wmt16_en_de.tar.gz, linked from "
         "https://github.com/facebookresearch/fairseq/tree/main/examples/scaling_nmt",
     ),
-    sizes=(Sizes(4_500_966, 3_000, 3_003, "Difformer, table 20"),),
+    sizes=(PublishedSizes(4_500_966, 3_000, 3_003, "Difformer, table 20"),),
     licence="unspecified",
-    rules=(
+    processing_steps=(
         "Moses tokens and cleaning as released; subwords are put together again",
         "newstest2013 is validation, newstest2014 the test",
     ),
-    rows=partial(joined, names=WMT14_NAMES),
+    read_rows=partial(read_splits_without_subwords, names=WMT14_NAMES),
 )
 
 WMT16_NAMES = {
@@ -110,8 +117,8 @@ WMT16_PREPARED = Dataset(
         WMT16_NAMES,
         "the WMT16 archive of Lee et al. (2018), linked from https://github.com/nyu-dl/dl4mt-nonauto",
     ),
-    sizes=(Sizes(608_319, 1_999, 1_999, "Difformer, table 20"),),
+    sizes=(PublishedSizes(608_319, 1_999, 1_999, "Difformer, table 20"),),
     licence="unspecified",
-    rules=("Moses tokens and cleaning as released; subwords are put together again",),
-    rows=partial(joined, names=WMT16_NAMES),
+    processing_steps=("Moses tokens and cleaning as released; subwords are put together again",),
+    read_rows=partial(read_splits_without_subwords, names=WMT16_NAMES),
 )

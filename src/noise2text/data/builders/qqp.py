@@ -9,38 +9,40 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from noise2text.data.builders.dataset import Dataset, Row, Sizes, kept, left_out
-from noise2text.data.builders.raw_files import File, Raw
-from noise2text.data.builders.splits import in_order
+from noise2text.data.builders.dataset import Dataset, DatasetRow, PublishedSizes, make_row, skip_row
+from noise2text.data.builders.raw_files import RawFile, RawFiles
+from noise2text.data.builders.splits import split_by_order
 
-__all__ = ["QQP", "paraphrases"]
+__all__ = ["QQP", "read_paraphrases"]
 
 NAME = "quora_duplicate_questions.tsv"
 
 
-def paraphrases(raw: Raw, *, test: int, valid: int) -> Iterator[Row]:
+def read_paraphrases(raw: RawFiles, *, test: int, valid: int) -> Iterator[DatasetRow]:
     """The duplicates, the first question as the source."""
-    return in_order(_duplicates(raw), test=test, valid=valid)
+    return split_by_order(_duplicates(raw), test=test, valid=valid)
 
 
-def _duplicates(raw: Raw) -> Iterator[Row]:
-    for first, second, duplicate in raw.table(NAME, ("question1", "question2", "is_duplicate"), quoted=True):
+def _duplicates(raw: RawFiles) -> Iterator[DatasetRow]:
+    for first, second, duplicate in raw.read_table(
+        NAME, ("question1", "question2", "is_duplicate"), quoted=True
+    ):
         if duplicate == "1":
-            yield kept("", first.replace("\n", " "), second.replace("\n", " "))
+            yield make_row("", first.replace("\n", " "), second.replace("\n", " "))
         else:
-            yield left_out("not a duplicate")
+            yield skip_row("not a duplicate")
 
 
 QQP = Dataset(
     name="qqp",
     task="paraphrase",
     papers=("DiffuSeq", "SeqDiffuSeq", "Difformer"),
-    files=(File(NAME, "http://qim.fs.quoracdn.net/quora_duplicate_questions.tsv"),),
-    sizes=(Sizes(144_715, 2_048, 2_500, "Difformer, table 20, and SeqDiffuSeq, table 4"),),
+    files=(RawFile(NAME, "http://qim.fs.quoracdn.net/quora_duplicate_questions.tsv"),),
+    sizes=(PublishedSizes(144_715, 2_048, 2_500, "Difformer, table 20, and SeqDiffuSeq, table 4"),),
     licence="Quora's terms of service, non-commercial use",
-    rules=(
+    processing_steps=(
         "rows with is_duplicate = 1; question1 is the source, question2 the target; case is kept",
         "by file order: the first 2,500 are the test, the next 2,048 validation, the rest training",
     ),
-    rows=partial(paraphrases, test=2_500, valid=2_048),
+    read_rows=partial(read_paraphrases, test=2_500, valid=2_048),
 )

@@ -16,64 +16,66 @@ from functools import partial
 from itertools import islice, zip_longest
 
 from noise2text.core.errors import Problem
-from noise2text.data.builders.dataset import Dataset, Row, Sizes, kept, left_out
-from noise2text.data.builders.raw_files import File, Raw
-from noise2text.data.builders.splits import in_order
+from noise2text.data.builders.dataset import Dataset, DatasetRow, PublishedSizes, make_row, skip_row
+from noise2text.data.builders.raw_files import RawFile, RawFiles
+from noise2text.data.builders.splits import split_by_order
 
-__all__ = ["QUASAR_T", "questions"]
+__all__ = ["QUASAR_T", "read_questions"]
 
 ADDRESS = "https://thunlp.oss-cn-qingdao.aliyuncs.com/OpenQA_data.tar.gz"
 FILES = tuple(f"quasart/{part}.{kind}" for part in ("train", "test") for kind in ("txt", "json"))
 
 
-def questions(raw: Raw, *, valid: int, test: int) -> Iterator[Row]:
+def read_questions(raw: RawFiles, *, valid: int, test: int) -> Iterator[DatasetRow]:
     """Documents with their questions: of the training questions first validation, of the others the test."""
-    yield from in_order(_answered(raw, "train"), test=0, valid=valid)
-    answered = (row for row in _answered(raw, "test") if row.pair is not None)
+    yield from split_by_order(_read_documents(raw, "train"), test=0, valid=valid)
+    answered = (row for row in _read_documents(raw, "test") if row.pair is not None)
     yield from (replace(row, split="test") for row in islice(answered, test))
 
 
-def _answered(raw: Raw, part: str) -> Iterator[Row]:
+def _read_documents(raw: RawFiles, part: str) -> Iterator[DatasetRow]:
     """A row for each document of each question."""
-    for one, other in zip_longest(raw.json(f"quasart/{part}.txt"), raw.json(f"quasart/{part}.json")):
+    for one, other in zip_longest(
+        raw.read_json(f"quasart/{part}.txt"), raw.read_json(f"quasart/{part}.json")
+    ):
         if one is None or other is None:
             raise Problem(
                 f"{part}.txt and {part}.json differ in length; line n of each is about one question."
             )
-        place, wanted = one[0], _answers(one[1], one[0])
-        for document in _list(other[1], other[0]):
-            src, trg = _words(document, "document", place), _words(document, "question", place)
-            if any(answer in src for answer in wanted):
-                yield kept("", src, trg)
+        location, answers = one[0], _get_answers(one[1], one[0])
+        for document in _require_list(other[1], other[0]):
+            src, trg = _get_text(document, "document", location), _get_text(document, "question", location)
+            if any(answer in src for answer in answers):
+                yield make_row("", src, trg)
             else:
-                yield left_out("no answer occurs in the document")
+                yield skip_row("no answer occurs in the document")
 
 
-def _answers(question: object, place: str) -> list[str]:
+def _get_answers(question: object, location: str) -> list[str]:
     """The answers of a question, each one a text or a list of words."""
     if not isinstance(question, dict) or "answers" not in question:
-        raise Problem(f'{place} has no "answers"; is this the file of Lin et al. (2018)?')
-    texts = [_joined(answer) for answer in _list(question["answers"], place)]
+        raise Problem(f'{location} has no "answers"; is this the file of Lin et al. (2018)?')
+    texts = [_join_words(answer) for answer in _require_list(question["answers"], location)]
     return [text for text in texts if text.strip()]
 
 
-def _words(document: object, key: str, place: str) -> str:
+def _get_text(document: object, key: str, location: str) -> str:
     if not isinstance(document, dict) or key not in document:
         raise Problem(
-            f'A document that belongs to {place} has no "{key}"; is this the file of Lin et al. (2018)?'
+            f'A document that belongs to {location} has no "{key}"; is this the file of Lin et al. (2018)?'
         )
-    return _joined(document[key])
+    return _join_words(document[key])
 
 
-def _list(value: object, place: str) -> list[object]:
+def _require_list(value: object, location: str) -> list[object]:
     if not isinstance(value, list):
         raise Problem(
-            f"In {place} there is no list where one belongs; is this the file of Lin et al. (2018)?"
+            f"In {location} there is no list where one belongs; is this the file of Lin et al. (2018)?"
         )
     return value
 
 
-def _joined(words: object) -> str:
+def _join_words(words: object) -> str:
     return " ".join(map(str, words)) if isinstance(words, list) else str(words)
 
 
@@ -81,13 +83,13 @@ QUASAR_T = Dataset(
     name="quasar-t",
     task="question generation",
     papers=("DiffuSeq", "SeqDiffuSeq", "Difformer"),
-    files=tuple(File(name, ADDRESS) for name in FILES),
-    sizes=(Sizes(116_953, 2_048, 10_000, "Difformer, table 20, and SeqDiffuSeq, table 4"),),
+    files=tuple(RawFile(name, ADDRESS) for name in FILES),
+    sizes=(PublishedSizes(116_953, 2_048, 10_000, "Difformer, table 20, and SeqDiffuSeq, table 4"),),
     licence="BSD 2-Clause",
-    rules=(
+    processing_steps=(
         "a document is paired with its question if one of the answers occurs in it, letter for letter",
         "of the training questions' pairs, by file order, the first 2,048 are validation, the rest training",
         "the first 10,000 pairs of the test questions are the test",
     ),
-    rows=partial(questions, valid=2_048, test=10_000),
+    read_rows=partial(read_questions, valid=2_048, test=10_000),
 )

@@ -15,28 +15,28 @@ from itertools import chain, zip_longest
 from pathlib import Path
 
 from noise2text.core.errors import Problem
-from noise2text.data.builders.moses import Rules, sacremoses_rules
-from noise2text.data.text_files import lines_of
+from noise2text.data.builders.moses import MosesLoader, load_sacremoses
+from noise2text.data.text_files import read_lines
 
-__all__ = ["File", "Raw", "aligned", "find_files"]
+__all__ = ["RawFile", "RawFiles", "find_files", "zip_parallel"]
 
 
 @dataclass(frozen=True)
-class File:
+class RawFile:
     """A raw file's name, with its folder where others have the same name, and where it is had."""
 
     name: str
-    address: str
+    url: str
 
 
-def find_files(files: Sequence[File], folder: Path) -> dict[str, Path]:
+def find_files(files: Sequence[RawFile], folder: Path) -> dict[str, Path]:
     """Where each file is; a Problem with a sentence for each one that is not there."""
     if not folder.is_dir():
         raise Problem(f"There is no folder {str(folder)!r}; --raw names the folder of the raw files.")
     found = {file.name: _candidates(file.name, folder) for file in files}
     missing = [file for file in files if not found[file.name]]
     if missing:
-        lines = (f"{file.name} is not in {folder}; it is had from {file.address}." for file in missing)
+        lines = (f"{file.name} is not in {folder}; it is had from {file.url}." for file in missing)
         raise Problem("\n".join(lines))
     for name, paths in found.items():
         if len(paths) > 1:
@@ -55,32 +55,32 @@ def _candidates(name: str, folder: Path) -> list[Path]:
 
 
 @dataclass(frozen=True)
-class Raw:
+class RawFiles:
     """The raw files of a dataset by name, and the Moses rules for a language."""
 
     files: dict[str, Path]
-    rules: Rules = sacremoses_rules
+    load_moses: MosesLoader = load_sacremoses
 
-    def lines(self, name: str) -> Iterator[tuple[str, str]]:
+    def read_lines(self, name: str) -> Iterator[tuple[str, str]]:
         """The lines of a file, each after its place for messages."""
-        for line in lines_of(str(self.files[name])):
+        for line in read_lines(str(self.files[name])):
             try:
-                yield line.place, line.data.decode()
+                yield line.location, line.data.decode()
             except UnicodeDecodeError as error:
-                raise Problem(f"{line.place} is not valid UTF-8; check that the file is whole.") from error
+                raise Problem(f"{line.location} is not valid UTF-8; check that the file is whole.") from error
 
-    def texts(self, name: str) -> Iterator[str]:
+    def read_texts(self, name: str) -> Iterator[str]:
         """The lines of a file."""
-        return (text for _, text in self.lines(name))
+        return (text for _, text in self.read_lines(name))
 
-    def parallel(self, first: str, second: str) -> Iterator[tuple[str, str]]:
+    def read_parallel(self, first: str, second: str) -> Iterator[tuple[str, str]]:
         """The lines of two files side by side."""
-        return aligned(self.texts(first), self.texts(second), f"{first} and {second}")
+        return zip_parallel(self.read_texts(first), self.read_texts(second), f"{first} and {second}")
 
-    def table(self, name: str, columns: Sequence[str], *, quoted: bool) -> Iterator[list[str]]:
+    def read_table(self, name: str, columns: Sequence[str], *, quoted: bool) -> Iterator[list[str]]:
         """The named columns of a file of tab-separated values whose first line names them."""
         # A quoted value may hold line ends, so the reader has to see them.
-        lines = (f"{text}\n" for text in self.texts(name))
+        lines = (f"{text}\n" for text in self.read_texts(name))
         if quoted:
             reader = csv.reader(lines, delimiter="\t")
         else:
@@ -89,27 +89,27 @@ class Raw:
         absent = [column for column in columns if column not in header]
         if absent:
             raise Problem(f"The first line of {name} names no column {absent[0]!r}; is this the raw file?")
-        places = [header.index(column) for column in columns]
+        column_indices = [header.index(column) for column in columns]
         try:
             for values in reader:
-                if len(values) <= max(places):
+                if len(values) <= max(column_indices):
                     raise Problem(
                         f"{name}, line {reader.line_num}, has {len(values)} columns of {len(header)}."
                     )
-                yield [values[place] for place in places]
+                yield [values[index] for index in column_indices]
         except csv.Error as error:
             raise Problem(f"{name}, line {reader.line_num}, is no row of the table ({error}).") from error
 
-    def json(self, name: str) -> Iterator[tuple[str, object]]:
+    def read_json(self, name: str) -> Iterator[tuple[str, object]]:
         """The JSON value of each line, after its place for messages."""
-        for place, text in self.lines(name):
+        for location, text in self.read_lines(name):
             try:
-                yield place, json.loads(text)
+                yield location, json.loads(text)
             except ValueError as error:
-                raise Problem(f"{place} is not JSON; check that the file is whole.") from error
+                raise Problem(f"{location} is not JSON; check that the file is whole.") from error
 
 
-def aligned(first: Iterator[str], second: Iterator[str], names: str) -> Iterator[tuple[str, str]]:
+def zip_parallel(first: Iterator[str], second: Iterator[str], names: str) -> Iterator[tuple[str, str]]:
     """Two texts at a time; a Problem if one side ends before the other."""
     for number, (one, other) in enumerate(zip_longest(first, second), 1):
         if one is None or other is None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from noise2text.data.builders.dataset import Row
+from noise2text.data.builders.dataset import DatasetRow
 
-__all__ = ["in_order"]
+__all__ = ["split_by_order"]
 
 
-def in_order(rows: Iterable[Row], *, test: int, valid: int) -> Iterator[Row]:
+def split_by_order(rows: Iterable[DatasetRow], *, test: int, valid: int) -> Iterator[DatasetRow]:
     """The rows with their splits; lines that were left out are not counted."""
     number = 0
     for row in rows:

@@ -9,32 +9,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from noise2text.data.builders.dataset import Dataset, Row, Sizes, kept
-from noise2text.data.builders.raw_files import File, Raw
-from noise2text.data.builders.splits import in_order
+from noise2text.data.builders.dataset import Dataset, DatasetRow, PublishedSizes, make_row
+from noise2text.data.builders.raw_files import RawFile, RawFiles
+from noise2text.data.builders.splits import split_by_order
 
-__all__ = ["WIKI_AUTO", "simplifications"]
+__all__ = ["WIKI_AUTO", "read_simplifications"]
 
 SOURCE, TARGET = "full_no_split/train.src", "full_no_split/train.dst"
 ADDRESS = "https://github.com/chaojiang06/wiki-auto, folder wiki-auto/GEM2021"
 
 
-def simplifications(raw: Raw, *, test: int, valid: int) -> Iterator[Row]:
+def read_simplifications(raw: RawFiles, *, test: int, valid: int) -> Iterator[DatasetRow]:
     """The complex sentences with the simple ones."""
-    rows = (kept("", src, trg) for src, trg in raw.parallel(SOURCE, TARGET))
-    return in_order(rows, test=test, valid=valid)
+    rows = (make_row("", src, trg) for src, trg in raw.read_parallel(SOURCE, TARGET))
+    return split_by_order(rows, test=test, valid=valid)
 
 
 WIKI_AUTO = Dataset(
     name="wiki-auto",
     task="simplification",
     papers=("DiffuSeq", "SeqDiffuSeq", "Difformer"),
-    files=(File(SOURCE, ADDRESS), File(TARGET, ADDRESS)),
-    sizes=(Sizes(677_751, 2_048, 5_000, "Difformer, table 20, and SeqDiffuSeq, table 4"),),
+    files=(RawFile(SOURCE, ADDRESS), RawFile(TARGET, ADDRESS)),
+    sizes=(PublishedSizes(677_751, 2_048, 5_000, "Difformer, table 20, and SeqDiffuSeq, table 4"),),
     licence="unspecified; Wikipedia's text is CC BY-SA 3.0",
-    rules=(
+    processing_steps=(
         "line n of train.src is the source of line n of train.dst",
         "by file order: the first 5,000 are the test, the next 2,048 validation, the rest training",
     ),
-    rows=partial(simplifications, test=5_000, valid=2_048),
+    read_rows=partial(read_simplifications, test=5_000, valid=2_048),
 )

@@ -13,15 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from noise2text.data.builders.dataset import Dataset, Row, Sizes, kept, left_out
-from noise2text.data.builders.marked_segments import segments
-from noise2text.data.builders.moses import Moses, printable, why_unclean
-from noise2text.data.builders.raw_files import File, Raw
+from noise2text.data.builders.dataset import Dataset, DatasetRow, PublishedSizes, make_row, skip_row
+from noise2text.data.builders.marked_segments import read_segments
+from noise2text.data.builders.moses import MosesProcessor, find_unclean_reason, replace_unprintable
+from noise2text.data.builders.raw_files import RawFile, RawFiles
 
-__all__ = ["WMT14", "WMT16", "german_news", "romanian_news"]
+__all__ = ["WMT14", "WMT16", "read_wmt14", "read_wmt16"]
 
 Names = tuple[str, str]
-COMMAS = str.maketrans("ŞşŢţ", "ȘșȚț")
+CEDILLAS_TO_COMMAS = str.maketrans("ŞşŢţ", "ȘșȚț")
 
 GERMAN = [
     (f"{name}.de-en.en", f"{name}.de-en.de") for name in ("europarl-v7", "commoncrawl", "news-commentary-v9")
@@ -42,47 +42,57 @@ ROMANIAN_VALID = ("newsdev2016-enro-src.en.sgm", "newsdev2016-enro-ref.ro.sgm")
 ROMANIAN_TEST = ("newstest2016-enro-src.en.sgm", "newstest2016-enro-ref.ro.sgm")
 
 
-def german_news(raw: Raw) -> Iterator[Row]:
+def read_wmt14(raw: RawFiles) -> Iterator[DatasetRow]:
     """English with German: the corpora one after another, and then the test."""
-    english, german = raw.rules("en"), raw.rules("de")
+    english, german = raw.load_moses("en"), raw.load_moses("de")
     for number, (src, trg) in enumerate(_corpora(raw, GERMAN), 1):
         split = "valid" if number % 100 == 0 else "train"
-        yield _clean(split, _plain(english, src), _plain(german, trg), longest=250, ratio=1.5)
-    for src, trg in segments(raw, *GERMAN_TEST):
-        yield kept("test", english.tokenise(src, dashes=True), german.tokenise(trg, dashes=True))
+        yield _filter_pair(
+            split,
+            _normalise_and_tokenise(english, src),
+            _normalise_and_tokenise(german, trg),
+            max_words=250,
+            max_ratio=1.5,
+        )
+    for src, trg in read_segments(raw, *GERMAN_TEST):
+        yield make_row(
+            "test", english.tokenise(src, split_dashes=True), german.tokenise(trg, split_dashes=True)
+        )
 
 
-def romanian_news(raw: Raw) -> Iterator[Row]:
+def read_wmt16(raw: RawFiles) -> Iterator[DatasetRow]:
     """English with Romanian: the corpora one after another, validation and test."""
-    english, romanian = raw.rules("en"), raw.rules("ro")
+    english, romanian = raw.load_moses("en"), raw.load_moses("ro")
 
-    def tokenised(src: str, trg: str) -> tuple[str, str]:
-        return _plain(english, src), _plain(romanian, trg, spell=lambda text: text.translate(COMMAS))
+    def tokenise_pair(src: str, trg: str) -> tuple[str, str]:
+        return _normalise_and_tokenise(english, src), _normalise_and_tokenise(
+            romanian, trg, respell=lambda text: text.translate(CEDILLAS_TO_COMMAS)
+        )
 
     for src, trg in _corpora(raw, ROMANIAN):
-        yield _clean("train", *tokenised(src, trg), longest=80, ratio=9)
+        yield _filter_pair("train", *tokenise_pair(src, trg), max_words=80, max_ratio=9)
     for split, names in (("valid", ROMANIAN_VALID), ("test", ROMANIAN_TEST)):
-        for src, trg in segments(raw, *names):
-            yield kept(split, *tokenised(src, trg))
+        for src, trg in read_segments(raw, *names):
+            yield make_row(split, *tokenise_pair(src, trg))
 
 
-def _corpora(raw: Raw, names: Sequence[Names]) -> Iterator[tuple[str, str]]:
+def _corpora(raw: RawFiles, names: Sequence[Names]) -> Iterator[tuple[str, str]]:
     for source, target in names:
-        yield from raw.parallel(source, target)
+        yield from raw.read_parallel(source, target)
 
 
-def _plain(moses: Moses, text: str, *, spell: Callable[[str], str] = str) -> str:
-    return moses.tokenise(spell(printable(moses.normalise(text))), dashes=True)
+def _normalise_and_tokenise(moses: MosesProcessor, text: str, *, respell: Callable[[str], str] = str) -> str:
+    return moses.tokenise(respell(replace_unprintable(moses.normalise(text))), split_dashes=True)
 
 
-def _clean(split: str, src: str, trg: str, *, longest: int, ratio: float) -> Row:
-    why = why_unclean(src, trg, longest=longest, ratio=ratio)
-    return left_out(why, split) if why else kept(split, src, trg)
+def _filter_pair(split: str, src: str, trg: str, *, max_words: int, max_ratio: float) -> DatasetRow:
+    reason = find_unclean_reason(src, trg, max_words=max_words, max_ratio=max_ratio)
+    return skip_row(reason, split) if reason else make_row(split, src, trg)
 
 
-def _files(names: Sequence[Names], addresses: Sequence[str]) -> list[File]:
+def _files(names: Sequence[Names], addresses: Sequence[str]) -> list[RawFile]:
     pairs = zip(names, addresses, strict=True)
-    return [File(name, address) for both, address in pairs for name in both]
+    return [RawFile(name, url) for both, url in pairs for name in both]
 
 
 WMT14 = Dataset(
@@ -93,16 +103,16 @@ WMT14 = Dataset(
         *_files(GERMAN, GERMAN_ADDRESSES),
         *_files([GERMAN_TEST], ["http://statmt.org/wmt14/test-full.tgz"]),
     ),
-    sizes=(Sizes(4_475_414, 45_206, 3_003, "SeqDiffuSeq, table 4", before_cleaning=True),),
+    sizes=(PublishedSizes(4_475_414, 45_206, 3_003, "SeqDiffuSeq, table 4", before_cleaning=True),),
     licence="unspecified",
-    rules=(
+    processing_steps=(
         "Moses: plain punctuation, printable characters, tokens with compounds parted; case is kept",
         "every 100th pair of Europarl 7, Common Crawl and News Commentary 9 is validation",
         "newstest2014 is the test",
         "training and validation pairs of 1 to 250 words, ratio at most 1.5 (fairseq counts subwords)",
     ),
-    rows=german_news,
-    moses=True,
+    read_rows=read_wmt14,
+    needs_moses=True,
 )
 
 WMT16 = Dataset(
@@ -114,14 +124,14 @@ WMT16 = Dataset(
         *_files([ROMANIAN_VALID], ["http://data.statmt.org/wmt16/translation-task/dev.tgz"]),
         *_files([ROMANIAN_TEST], ["http://data.statmt.org/wmt16/translation-task/test.tgz"]),
     ),
-    sizes=(Sizes(608_319, 1_999, 1_999, "Difformer, table 20"),),
+    sizes=(PublishedSizes(608_319, 1_999, 1_999, "Difformer, table 20"),),
     licence="unspecified",
-    rules=(
+    processing_steps=(
         "Moses: plain punctuation, printable characters, tokens with compounds parted; case is kept",
         "Romanian cedillas become commas",
         "training pairs of 1 to 80 words, ratio at most 9",
         "newsdev2016 is validation, newstest2016 the test",
     ),
-    rows=romanian_news,
-    moses=True,
+    read_rows=read_wmt16,
+    needs_moses=True,
 )

@@ -15,134 +15,140 @@ import torch
 from torch import Tensor
 
 from noise2text.core.errors import Problem
-from noise2text.data.batching import FEW
-from noise2text.data.layouts.canvas import Canvas, Layout, Source, hold_at
-from noise2text.data.ragged import Rows
+from noise2text.data.batching import FEW_BUCKETS
+from noise2text.data.layouts.canvas import Canvas, Layout, Source, freeze_tokens
+from noise2text.data.ragged import RaggedRows
 
-__all__ = ["MARKS", "Infilled", "Joint", "Pairs"]
+__all__ = ["NUM_SPECIAL_TOKENS", "InfillingLayout", "JointLayout", "PairGenerationLayout"]
 
-MARKS = 3  # begin, separator, end
+NUM_SPECIAL_TOKENS = 3  # begin, separator, end
 
 
 @dataclass(frozen=True)
-class Joint(Layout):
+class JointLayout(Layout):
     """Source and target side by side; the source is given, the target and what follows it are written."""
 
-    begin: int
-    separator: int
-    end: int
+    bos: int
+    sep: int
+    eos: int
     width: int  # of every canvas
 
     @property
-    def ends(self) -> tuple[int, ...]:
-        return (self.end, self.pad)
+    def end_tokens(self) -> tuple[int, ...]:
+        return (self.eos, self.pad)
 
     @property
-    def full(self) -> bool:
+    def has_no_padding(self) -> bool:
         return True
 
-    def shapes(self, lengths: np.ndarray, *, rungs: int = FEW) -> list[tuple[int, int]]:
+    def batch_shapes(self, lengths: np.ndarray, *, max_buckets: int = FEW_BUCKETS) -> list[tuple[int, int]]:
         """One shape: the canvas is always full."""
         return [(int(lengths[:, 0].max()), int(lengths[:, 1].max()))]
 
-    def canvas(self, sources: Rows, targets: Rows, *, shape: tuple[int, int] = (0, 0)) -> Canvas:
-        longest = self.needs(sources, targets)
+    def make_canvas(
+        self, sources: RaggedRows, targets: RaggedRows, *, shape: tuple[int, int] = (0, 0)
+    ) -> Canvas:
+        longest = self.required_width(sources, targets)
         if longest > self.width:
             raise Problem(
                 f"A pair needs {longest} positions, but the canvas has {self.width}; "
                 f"prepare the corpus with this model's max_source and max_target, or raise them."
             )
-        source = self.source(sources, width=shape[0])
-        prompt = self.prompt(source, torch.zeros(len(sources), 1), width=0)
-        words, padding = targets.padded(1, pad=self.pad)  # (B, N)
+        source = self.make_source(sources, width=shape[0])
+        prompt = self.make_prompt(source, torch.zeros(len(sources), 1), width=0)
+        words, padding = targets.pad_to(1, pad=self.pad)  # (B, N)
         words = torch.cat([words, torch.full_like(words[:, :1], self.pad)], 1)
-        words.scatter_(1, (~padding).sum(1, keepdim=True), self.end)
-        place = torch.arange(self.width) - prompt.frozen.sum(
+        words.scatter_(1, (~padding).sum(1, keepdim=True), self.eos)
+        position = torch.arange(self.width) - prompt.frozen.sum(
             1, keepdim=True
         )  # counted from the target's start
-        inside = (place >= 0) & (place < words.shape[1])
-        written = words.gather(1, place.clamp(0, words.shape[1] - 1))
+        inside = (position >= 0) & (position < words.shape[1])
+        written = words.gather(1, position.clamp(0, words.shape[1] - 1))
         return replace(prompt, tokens=torch.where(inside, written, prompt.tokens))
 
-    def prompt(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
+    def make_prompt(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
         """The sources, and room to the right; the text itself decides its length, so `lengths` only count."""
         rows, room = source.tokens.shape
-        end = self.separators(source)
+        end = self.separator_positions(source)
         tokens = source.tokens.new_full((rows, self.width), self.pad)
-        tokens[:, 0] = self.begin
+        tokens[:, 0] = self.bos
         used = min(room, self.width - 1)  # a batch may be padded further than the canvas reaches
         tokens[:, 1 : used + 1] = source.tokens[:, :used]
-        tokens.scatter_(1, end, self.separator)
+        tokens.scatter_(1, end, self.sep)
         frozen = torch.arange(self.width, device=tokens.device) <= end
         tokens, frozen = (each.repeat_interleave(lengths.shape[1], 0) for each in (tokens, frozen))
         return Canvas(tokens, frozen, torch.zeros_like(frozen), ~frozen, source)
 
-    def separators(self, source: Source) -> Tensor:
+    def separator_positions(self, source: Source) -> Tensor:
         """Where each separator stands, (B, 1)."""
         return (~source.padding).sum(1, keepdim=True) + 1
 
-    def needs(self, sources: Rows, targets: Rows) -> int:
+    def required_width(self, sources: RaggedRows, targets: RaggedRows) -> int:
         """How many positions the longest pair takes."""
-        return int((sources.lengths + targets.lengths).max()) + MARKS
+        return int((sources.lengths + targets.lengths).max()) + NUM_SPECIAL_TOKENS
 
-    def spoken(self, canvas: Canvas) -> Tensor:
+    def non_padding_mask(self, canvas: Canvas) -> Tensor:
         """Where what is scored is the text or its end, not the padding after it."""
         return canvas.scored & (canvas.tokens != self.pad)
 
-    def blank(self, canvas: Canvas) -> Canvas:
+    def without_source(self, canvas: Canvas) -> Canvas:
         """The canvas with padding between begin and separator; a prefix of the target stays."""
-        ends = self._separators(canvas)
-        places = torch.arange(self.width, device=ends.device)
+        ends = self._candidate_separator_positions(canvas)
+        positions = torch.arange(self.width, device=ends.device)
         return replace(
-            canvas, tokens=canvas.tokens.masked_fill((places > 0) & (places < ends), self.pad)
+            canvas, tokens=canvas.tokens.masked_fill((positions > 0) & (positions < ends), self.pad)
         )  # `source` stays: it says where the target begins
 
-    def close(self, canvas: Canvas, ends: Tensor) -> Canvas:
-        return hold_at(canvas, [self.end] + [self.pad] * self.width, ends)
+    def end_text_at(self, canvas: Canvas, ends: Tensor) -> Canvas:
+        return freeze_tokens(canvas, [self.eos] + [self.pad] * self.width, ends)
 
-    def text(self, canvas: Canvas) -> Tensor:
-        return torch.arange(canvas.tokens.shape[1], device=canvas.tokens.device) > self._separators(canvas)
+    def target_mask(self, canvas: Canvas) -> Tensor:
+        return torch.arange(
+            canvas.tokens.shape[1], device=canvas.tokens.device
+        ) > self._candidate_separator_positions(canvas)
 
-    def read(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:
-        start = self._separators(canvas)[:, 0] + 1
-        ends = ((tokens == self.end) | (tokens == self.pad)) & self.text(canvas)
+    def extract_targets(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:
+        start = self._candidate_separator_positions(canvas)[:, 0] + 1
+        ends = ((tokens == self.eos) | (tokens == self.pad)) & self.target_mask(canvas)
         stop = torch.where(ends.any(1), ends.int().argmax(1), tokens.shape[1])
         cuts = zip(tokens.tolist(), start.tolist(), stop.tolist(), strict=True)
         return [row[first:last] for row, first, last in cuts]
 
-    def _separators(self, canvas: Canvas) -> Tensor:
+    def _candidate_separator_positions(self, canvas: Canvas) -> Tensor:
         """Where each candidate's separator stands, (B·C, 1)."""
         candidates = len(canvas.tokens) // len(canvas.source.tokens)
-        return self.separators(canvas.source).repeat_interleave(candidates, 0)
+        return self.separator_positions(canvas.source).repeat_interleave(candidates, 0)
 
 
-class Infilled(Joint):
+class InfillingLayout(JointLayout):
     """The same canvas, learned whole: the source is given only when a target is asked for (Diffusion-LM)."""
 
-    def canvas(self, sources: Rows, targets: Rows, *, shape: tuple[int, int] = (0, 0)) -> Canvas:
-        canvas = super().canvas(sources, targets, shape=shape)
+    def make_canvas(
+        self, sources: RaggedRows, targets: RaggedRows, *, shape: tuple[int, int] = (0, 0)
+    ) -> Canvas:
+        canvas = super().make_canvas(sources, targets, shape=shape)
         return replace(canvas, frozen=torch.zeros_like(canvas.frozen), scored=torch.ones_like(canvas.scored))
 
 
-class Pairs(Joint):
+class PairGenerationLayout(JointLayout):
     """The same canvas with nothing given but its begin: source and target are both written."""
 
     @property
-    def ends(self) -> tuple[int, ...]:
-        return (self.pad,) if self.end == self.separator else super().ends
+    def end_tokens(self) -> tuple[int, ...]:
+        return (self.pad,) if self.eos == self.sep else super().end_tokens
 
-    def prompt(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
+    def make_prompt(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
         """An empty canvas for each candidate; the sources and the lengths only count."""
         tokens = source.tokens.new_full((lengths.numel(), self.width), self.pad)
-        tokens[:, 0] = self.begin
+        tokens[:, 0] = self.bos
         frozen = torch.zeros_like(tokens, dtype=torch.bool)
         frozen[:, 0] = True
         return Canvas(tokens, frozen, torch.zeros_like(frozen), ~frozen, source)
 
-    def read(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:
+    def extract_targets(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:
         """Source, separator and target of each row, up to the first end or padding."""
         written = tokens[:, 1:]
-        separates = (written == self.separator) & ((written == self.separator).cumsum(1) == 1)
-        ended = ((written == self.end) & ~separates) | (written == self.pad)  # BERT has one token for both
+        separates = (written == self.sep) & ((written == self.sep).cumsum(1) == 1)
+        ended = ((written == self.eos) & ~separates) | (written == self.pad)  # BERT has one token for both
         lengths = (ended.cumsum(1) == 0).sum(1).tolist()
         return [row[:length] for row, length in zip(written.tolist(), lengths, strict=True)]

@@ -14,26 +14,26 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from noise2text.data.layouts.canvas import Source
-from noise2text.data.layouts.joint import MARKS, Joint
-from noise2text.data.ragged import Rows
+from noise2text.data.layouts.joint import NUM_SPECIAL_TOKENS, JointLayout
+from noise2text.data.ragged import RaggedRows
 
-__all__ = ["Fixed"]
+__all__ = ["AlignedJointLayout"]
 
 
 @dataclass(frozen=True)
-class Fixed(Joint):
+class AlignedJointLayout(JointLayout):
     """A joint canvas whose separator does not move."""
 
-    room: int  # for the source
+    max_source: int  # for the source
 
     @property
-    def first(self) -> int:
+    def target_start(self) -> int:
         """The place of the target's first token."""
-        return self.room + 2
+        return self.max_source + 2
 
-    def separators(self, source: Source) -> Tensor:
-        return source.tokens.new_full((len(source.tokens), 1), self.room + 1)
+    def separator_positions(self, source: Source) -> Tensor:
+        return source.tokens.new_full((len(source.tokens), 1), self.max_source + 1)
 
-    def needs(self, sources: Rows, targets: Rows) -> int:
+    def required_width(self, sources: RaggedRows, targets: RaggedRows) -> int:
         source, target = int(sources.lengths.max()), int(targets.lengths.max())
-        return max(self.room + target + MARKS, self.width + source - self.room)
+        return max(self.max_source + target + NUM_SPECIAL_TOKENS, self.width + source - self.max_source)

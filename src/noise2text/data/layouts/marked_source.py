@@ -10,25 +10,25 @@ from dataclasses import dataclass
 import torch
 
 from noise2text.data.layouts.canvas import Source
-from noise2text.data.layouts.split_with_end import Ended
-from noise2text.data.ragged import Rows
+from noise2text.data.layouts.split_with_end import SplitWithEndLayout
+from noise2text.data.ragged import RaggedRows
 
-__all__ = ["Framed"]
+__all__ = ["MarkedSourceLayout"]
 
 
 @dataclass(frozen=True)
-class Framed(Ended):
+class MarkedSourceLayout(SplitWithEndLayout):
     """Source and target apart; the source stands between given tokens, the target's last token is its end."""
 
-    before: tuple[int, ...]
-    after: tuple[int, ...]
+    prefix_tokens: tuple[int, ...]
+    suffix_tokens: tuple[int, ...]
 
-    def source(self, rows: Rows, *, width: int = 0) -> Source:
-        tokens, _ = rows.padded(width, pad=self.pad)  # (B, S)
-        first = torch.tensor(self.before, dtype=torch.long).expand(len(tokens), -1)
-        room = torch.full((len(tokens), len(self.after)), self.pad)
+    def make_source(self, rows: RaggedRows, *, width: int = 0) -> Source:
+        tokens, _ = rows.pad_to(width, pad=self.pad)  # (B, S)
+        first = torch.tensor(self.prefix_tokens, dtype=torch.long).expand(len(tokens), -1)
+        room = torch.full((len(tokens), len(self.suffix_tokens)), self.pad)
         tokens = torch.cat([first, tokens, room], dim=1)
-        ends = torch.from_numpy(rows.lengths)[:, None] + len(self.before)
-        last = torch.tensor(self.after, dtype=torch.long).expand(len(tokens), -1)
-        tokens = tokens.scatter(1, ends + torch.arange(len(self.after)), last)
-        return Source(tokens, torch.arange(tokens.shape[1]) >= ends + len(self.after))
+        ends = torch.from_numpy(rows.lengths)[:, None] + len(self.prefix_tokens)
+        last = torch.tensor(self.suffix_tokens, dtype=torch.long).expand(len(tokens), -1)
+        tokens = tokens.scatter(1, ends + torch.arange(len(self.suffix_tokens)), last)
+        return Source(tokens, torch.arange(tokens.shape[1]) >= ends + len(self.suffix_tokens))

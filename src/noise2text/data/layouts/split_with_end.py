@@ -10,22 +10,24 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from noise2text.data.layouts.canvas import Canvas, Split
-from noise2text.data.ragged import Rows
+from noise2text.data.layouts.canvas import Canvas, SplitLayout
+from noise2text.data.ragged import RaggedRows
 
-__all__ = ["Ended"]
+__all__ = ["SplitWithEndLayout"]
 
 
 @dataclass(frozen=True)
-class Ended(Split):
+class SplitWithEndLayout(SplitLayout):
     """Source and target apart; the target's last token is its end."""
 
     eos: int
 
-    def canvas(self, sources: Rows, targets: Rows, *, shape: tuple[int, int] = (0, 0)) -> Canvas:
+    def make_canvas(
+        self, sources: RaggedRows, targets: RaggedRows, *, shape: tuple[int, int] = (0, 0)
+    ) -> Canvas:
         """The canvas of training pairs, one wider than the targets."""
         width = max(shape[1], int(targets.lengths.max())) + 1
-        tokens, _ = targets.padded(width, pad=self.pad)
+        tokens, _ = targets.pad_to(width, pad=self.pad)
         ends = torch.from_numpy(targets.lengths)[:, None]
         padding = torch.arange(width) > ends
         return Canvas(
@@ -33,9 +35,9 @@ class Ended(Split):
             frozen=torch.zeros_like(padding),
             padding=padding,
             scored=~padding,
-            source=self.source(sources, width=shape[0]),
+            source=self.make_source(sources, width=shape[0]),
         )
 
-    def read(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:
+    def extract_targets(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:
         lengths = ((tokens == self.eos).cumsum(1) == 0).sum(1).tolist()
         return [row[:length] for row, length in zip(tokens.tolist(), lengths, strict=True)]

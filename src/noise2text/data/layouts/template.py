@@ -20,7 +20,7 @@ from torch import Tensor
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
 
-__all__ = ["OPEN", "Template", "encode_pieces", "find_template", "parse_template"]
+__all__ = ["OPEN_TEMPLATE", "Template", "encode_pieces", "make_template", "parse_template"]
 
 _GAP = re.compile(r"_{3,}(?:\{(\d+)\})?")
 
@@ -33,14 +33,14 @@ class Template:
     gaps: tuple[int | None, ...]  # one fewer
 
     @property
-    def held(self) -> int:
+    def num_given(self) -> int:
         """How many tokens are given."""
         return sum(map(len, self.pieces))
 
     @property
-    def least(self) -> int:
+    def min_length(self) -> int:
         """The length of the shortest text that fits: an open gap has at least one token."""
-        return self.held + sum(1 if gap is None else gap for gap in self.gaps)
+        return self.num_given + sum(1 if gap is None else gap for gap in self.gaps)
 
     @property
     def is_exact(self) -> bool:
@@ -48,38 +48,38 @@ class Template:
         return None not in self.gaps
 
     @property
-    def is_open(self) -> bool:
+    def has_fixed_positions(self) -> bool:
         """Whether the place of every piece is known without the length: only the very end may be open."""
         return None not in self.gaps[:-1] and (self.is_exact or not self.pieces[-1])
 
-    def fit(self, lengths: Tensor, room: int) -> Tensor:
+    def fit_lengths(self, lengths: Tensor, max_length: int) -> Tensor:
         """Lengths (B, C) that the template can have: instead of too short ones the least, the next, …"""
         if self.is_exact:
-            return torch.full_like(lengths, self.least)
-        short = lengths < self.least
-        return torch.where(short, (self.least - 1 + short.cumsum(1)).clamp(max=room), lengths)
+            return torch.full_like(lengths, self.min_length)
+        short = lengths < self.min_length
+        return torch.where(short, (self.min_length - 1 + short.cumsum(1)).clamp(max=max_length), lengths)
 
-    def placed(self, lengths: Tensor) -> Iterator[tuple[tuple[int, ...], Tensor]]:
+    def locate_pieces(self, lengths: Tensor) -> Iterator[tuple[tuple[int, ...], Tensor]]:
         """Each piece and where it starts in texts of these lengths (B,); open gaps share what is left evenly,
         the first of them one more where that does not come out even."""
-        rest, opened = lengths - self.least, sum(gap is None for gap in self.gaps)
+        rest, num_open = lengths - self.min_length, sum(gap is None for gap in self.gaps)
         start, number = lengths * 0, 0
         for piece, gap in zip(self.pieces, (*self.gaps, 0), strict=True):
             yield piece, start
             start = start + len(piece)
             if gap is None:
-                start = start + 1 + (rest + opened - 1 - number) // opened
+                start = start + 1 + (rest + num_open - 1 - number) // num_open
                 number += 1
             else:
                 start = start + gap
 
-    def then(self, mark: int, other: Template) -> Template:
+    def concatenate(self, separator: int, other: Template) -> Template:
         """This template, a mark, and another template after it."""
-        joint = (*self.pieces[-1], mark, *other.pieces[0])
+        joint = (*self.pieces[-1], separator, *other.pieces[0])
         return Template((*self.pieces[:-1], joint, *other.pieces[1:]), (*self.gaps, *other.gaps))
 
 
-OPEN = Template(((), ()), (None,))
+OPEN_TEMPLATE = Template(((), ()), (None,))
 """Nothing is given."""
 
 
@@ -89,27 +89,33 @@ def parse_template(text: str, tokenizer: Tokenizer) -> Template:
     widths = [None if width is None else int(width) for width in parts[1::2]]
     if 0 in widths:
         raise Problem(f"The template {text!r} has a gap of no tokens; a gap has at least 1.")
-    texts = [text.rstrip() if tokenizer.joins_spaces else text for text in parts[:-1:2]]
+    texts = [text.rstrip() if tokenizer.attaches_leading_space else text for text in parts[:-1:2]]
     return Template(encode_pieces([*texts, parts[-1]], tokenizer), tuple(widths))
 
 
-def find_template(how: Any, tokenizer: Tokenizer, room: int) -> Template:
+def make_template(generation_config: Any, tokenizer: Tokenizer, max_length: int) -> Template:
     """What the settings `template`, or `prefix` and `suffix`, give; it must leave something to write."""
-    if not (how.template or how.prefix or how.suffix):
-        return OPEN
-    if how.template:
-        given = parse_template(how.template, tokenizer)
+    if not (generation_config.template or generation_config.prefix or generation_config.suffix):
+        return OPEN_TEMPLATE
+    if generation_config.template:
+        given = parse_template(generation_config.template, tokenizer)
         if not given.gaps:
-            raise Problem(f"The template {how.template!r} has no gap; mark what is to be written by ___.")
+            raise Problem(
+                f"The template {generation_config.template!r} has no gap; mark what is to be written by ___."
+            )
     else:
-        given = Template(encode_pieces([how.prefix, how.suffix], tokenizer), (None,))
-    if given.held >= room:
-        raise Problem(f"What is given has {given.held} of {room} tokens: that leaves nothing to write.")
-    if given.least > room:
-        raise Problem(f"The template needs {given.least} tokens, but there is room for {room}.")
-    length = getattr(how, "length", None)
-    if given.is_exact and length not in (None, given.least):
-        raise Problem(f"The template has {given.least} tokens, but the length is to be {length}.")
+        given = Template(
+            encode_pieces([generation_config.prefix, generation_config.suffix], tokenizer), (None,)
+        )
+    if given.num_given >= max_length:
+        raise Problem(
+            f"What is given has {given.num_given} of {max_length} tokens: that leaves nothing to write."
+        )
+    if given.min_length > max_length:
+        raise Problem(f"The template needs {given.min_length} tokens, but there is room for {max_length}.")
+    length = getattr(generation_config, "length", None)
+    if given.is_exact and length not in (None, given.min_length):
+        raise Problem(f"The template has {given.min_length} tokens, but the length is to be {length}.")
     return given
 
 

@@ -10,37 +10,37 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.data.layouts.canvas import Source
-from noise2text.nn.causal_transformer import CausalLayer, Transformer, sinusoids
-from noise2text.nn.embeddings import Space
-from noise2text.nn.incremental_decoder import Writer, shifted
+from noise2text.nn.autoregressive import AutoregressiveNetwork, shift_right
+from noise2text.nn.causal_transformer import CausalLayer, Transformer, sinusoidal_positions
+from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.recurrent import GRU, BidirectionalEncoder
 
 VOCABULARY, LENGTH = 11, 7
 
 
-def transformer() -> Writer:
+def transformer() -> AutoregressiveNetwork:
     torch.manual_seed(0)
-    shape = {"ffn": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2}
-    writer = Transformer(
-        Space(VOCABULARY, 16), dropout=0.1, source_positions=9, target_positions=LENGTH, **shape
+    shape = {"ffn_dim": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2}
+    network = Transformer(
+        TokenEmbedding(VOCABULARY, 16), dropout=0.1, source_positions=9, target_positions=LENGTH, **shape
     )
-    return _lively(writer)
+    return _lively(network)
 
 
-def gru() -> Writer:
+def gru() -> AutoregressiveNetwork:
     torch.manual_seed(0)
-    return _lively(GRU(Space(VOCABULARY, 16), width=12, layers=2, dropout=0.1))
+    return _lively(GRU(TokenEmbedding(VOCABULARY, 16), model_dim=12, layers=2, dropout=0.1))
 
 
-def _lively(writer: Writer) -> Writer:
+def _lively(network: AutoregressiveNetwork) -> AutoregressiveNetwork:
     """Weights large enough that every part of the past matters."""
-    for parameter in writer.parameters():
+    for parameter in network.parameters():
         nn.init.normal_(parameter, std=0.4)
-    return writer.eval()
+    return network.eval()
 
 
 WRITERS = pytest.mark.parametrize("make", [transformer, gru])
-Make = Callable[[], Writer]
+Make = Callable[[], AutoregressiveNetwork]
 
 
 def source(lengths: tuple[int, ...] = (5, 3), *, width: int = 5) -> Source:
@@ -50,12 +50,14 @@ def source(lengths: tuple[int, ...] = (5, 3), *, width: int = 5) -> Source:
     return Source(tokens.masked_fill(padding, 0), padding)
 
 
-def stepwise(writer: Writer, tokens: Tensor, given: Source, *, visible: int = LENGTH) -> Tensor:
+def stepwise(
+    network: AutoregressiveNetwork, tokens: Tensor, given: Source, *, cache_length: int = LENGTH
+) -> Tensor:
     """The scores (B, K, L, V) of hypotheses (B, K, L), one token after the other."""
-    memory = writer.read(given)
-    notebook = writer.begin(memory, tokens.shape[1], length=LENGTH)
+    encoded = network.encode(given)
+    cache = network.empty_cache(encoded, tokens.shape[1], length=LENGTH)
     scores = [
-        writer.step(tokens[:, :, place], torch.tensor([place]), notebook, memory, visible=visible)
+        network.step(tokens[:, :, place], torch.tensor([place]), cache, encoded, cache_length=cache_length)
         for place in range(tokens.shape[2])
     ]
     return torch.stack(scores, dim=2)
@@ -64,43 +66,43 @@ def stepwise(writer: Writer, tokens: Tensor, given: Source, *, visible: int = LE
 @WRITERS
 @torch.no_grad()
 def test_cached_and_uncached_scores_agree(make: Make) -> None:
-    writer, given = make(), source()
+    network, given = make(), source()
     tokens = torch.randint(0, VOCABULARY, (2, 3, LENGTH))
-    whole = torch.stack([writer(tokens[:, k], writer.read(given)) for k in range(3)], dim=1)
-    torch.testing.assert_close(stepwise(writer, tokens, given), whole, rtol=1e-4, atol=1e-5)
+    whole = torch.stack([network(tokens[:, k], network.encode(given)) for k in range(3)], dim=1)
+    torch.testing.assert_close(stepwise(network, tokens, given), whole, rtol=1e-4, atol=1e-5)
     short = tokens[:, :, :4]
     torch.testing.assert_close(
-        stepwise(writer, short, given, visible=4), whole[:, :, :4], rtol=1e-4, atol=1e-5
+        stepwise(network, short, given, cache_length=4), whole[:, :, :4], rtol=1e-4, atol=1e-5
     )
 
 
 @WRITERS
 @torch.no_grad()
 def test_a_reordered_hypothesis_has_its_parents_past(make: Make) -> None:
-    writer, given = make(), source()
+    network, given = make(), source()
     tokens = torch.randint(0, VOCABULARY, (2, 3, LENGTH))
     parents = torch.tensor([[2, 0, 0], [1, 1, 2]])
-    memory = writer.read(given)
-    notebook = writer.begin(memory, 3, length=LENGTH)
+    encoded = network.encode(given)
+    cache = network.empty_cache(encoded, 3, length=LENGTH)
     for place in range(LENGTH):
-        scores = writer.step(tokens[:, :, place], torch.tensor([place]), notebook, memory, visible=LENGTH)
+        scores = network.step(tokens[:, :, place], torch.tensor([place]), cache, encoded, cache_length=LENGTH)
         if place in (1, 3):
-            writer.reorder(notebook, parents)
+            network.reorder(cache, parents)
             rows = parents[..., None].expand(-1, -1, place + 1)
             tokens[:, :, : place + 1] = tokens[:, :, : place + 1].gather(1, rows)
     for k in range(3):
-        torch.testing.assert_close(scores[:, k], writer(tokens[:, k], memory)[:, -1], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(scores[:, k], network(tokens[:, k], encoded)[:, -1], rtol=1e-4, atol=1e-5)
 
 
 @WRITERS
 @torch.no_grad()
 def test_nobody_looks_ahead_and_everybody_looks_back(make: Make) -> None:
-    writer, given = make(), source()
+    network, given = make(), source()
     tokens = torch.randint(0, VOCABULARY, (2, LENGTH))
     changed = tokens.clone()
     changed[:, 3] = (changed[:, 3] + 1) % VOCABULARY
-    memory = writer.read(given)
-    before, after = writer(tokens, memory), writer(changed, memory)
+    encoded = network.encode(given)
+    before, after = network(tokens, encoded), network(changed, encoded)
     torch.testing.assert_close(before[:, :3], after[:, :3])
     assert ((before - after)[:, 3:].abs().amax(-1) > 1e-6).all()
 
@@ -108,28 +110,28 @@ def test_nobody_looks_ahead_and_everybody_looks_back(make: Make) -> None:
 @WRITERS
 @torch.no_grad()
 def test_padding_of_the_source_changes_nothing(make: Make) -> None:
-    writer = make()
+    network = make()
     tokens = torch.randint(0, VOCABULARY, (2, LENGTH))
-    tight, wide = (writer(tokens, writer.read(source(width=width))) for width in (5, 9))
+    tight, wide = (network(tokens, network.encode(source(width=width))) for width in (5, 9))
     torch.testing.assert_close(tight, wide, rtol=1e-4, atol=1e-5)
-    alone = writer(tokens[1:], writer.read(Source(source().tokens[1:, :3], source().padding[1:, :3])))
+    alone = network(tokens[1:], network.encode(Source(source().tokens[1:, :3], source().padding[1:, :3])))
     torch.testing.assert_close(tight[1:], alone, rtol=1e-4, atol=1e-5)
 
 
 @WRITERS
 def test_every_parameter_gets_a_gradient(make: Make) -> None:
-    writer = make().train()
-    writer(torch.randint(0, VOCABULARY, (2, LENGTH)), writer.read(source())).square().sum().backward()
-    for name, parameter in writer.named_parameters():
+    network = make().train()
+    network(torch.randint(0, VOCABULARY, (2, LENGTH)), network.encode(source())).square().sum().backward()
+    for name, parameter in network.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.abs().sum() > 0, name
 
 
 def test_neighbouring_positions_differ_and_are_as_large_as_embeddings() -> None:
     torch.manual_seed(0)
-    writer = Transformer(
-        Space(50, 64),
-        ffn=32,
+    network = Transformer(
+        TokenEmbedding(50, 64),
+        ffn_dim=32,
         heads=2,
         encoder_layers=1,
         decoder_layers=1,
@@ -137,17 +139,17 @@ def test_neighbouring_positions_differ_and_are_as_large_as_embeddings() -> None:
         source_positions=40,
         target_positions=20,
     )
-    assert torch.equal(writer.positions.weight, sinusoids(20, 64))
-    assert torch.equal(writer.encoder.positions.weight, sinusoids(40, 64))
+    assert torch.equal(network.position_embedding.weight, sinusoidal_positions(20, 64))
+    assert torch.equal(network.encoder.position_embedding.weight, sinusoidal_positions(40, 64))
     place, rate = 7, 3
     expected = [f(place / 10_000 ** (2 * rate / 64)) for f in (math.sin, math.cos)]
-    assert writer.positions.weight[place, [rate, 32 + rate]].tolist() == pytest.approx(expected)
-    size = writer.positions.weight.square().mean() / writer.space.embeddings.square().mean()
+    assert network.position_embedding.weight[place, [rate, 32 + rate]].tolist() == pytest.approx(expected)
+    size = network.position_embedding.weight.square().mean() / network.embedding.vectors.square().mean()
     assert 0.4 < size < 0.6
 
 
 def test_what_is_read_is_what_was_written_before() -> None:
-    assert shifted(torch.tensor([[5, 6, 3], [7, 3, 0]]), 2).tolist() == [[2, 5, 6], [2, 7, 3]]
+    assert shift_right(torch.tensor([[5, 6, 3], [7, 3, 0]]), 2).tolist() == [[2, 5, 6], [2, 7, 3]]
 
 
 @torch.no_grad()
@@ -157,14 +159,16 @@ def test_the_decoders_layer_is_torchs() -> None:
     theirs = nn.TransformerDecoderLayer(16, 2, 32, dropout=0.0, batch_first=True).eval()
     keys = nn.Linear(16, 32)
     names = {
-        "self_attn.in_proj_weight": layer.attention.project.weight,
-        "self_attn.in_proj_bias": layer.attention.project.bias,
-        "self_attn.out_proj.weight": layer.attention.merge.weight,
-        "self_attn.out_proj.bias": layer.attention.merge.bias,
-        "multihead_attn.in_proj_weight": torch.cat([layer.cross.project.weight, keys.weight]),
-        "multihead_attn.in_proj_bias": torch.cat([layer.cross.project.bias, keys.bias]),
-        "multihead_attn.out_proj.weight": layer.cross.merge.weight,
-        "multihead_attn.out_proj.bias": layer.cross.merge.bias,
+        "self_attn.in_proj_weight": layer.self_attention.qkv_projection.weight,
+        "self_attn.in_proj_bias": layer.self_attention.qkv_projection.bias,
+        "self_attn.out_proj.weight": layer.self_attention.output_projection.weight,
+        "self_attn.out_proj.bias": layer.self_attention.output_projection.bias,
+        "multihead_attn.in_proj_weight": torch.cat(
+            [layer.cross_attention.query_projection.weight, keys.weight]
+        ),
+        "multihead_attn.in_proj_bias": torch.cat([layer.cross_attention.query_projection.bias, keys.bias]),
+        "multihead_attn.out_proj.weight": layer.cross_attention.output_projection.weight,
+        "multihead_attn.out_proj.bias": layer.cross_attention.output_projection.bias,
     }
     own = layer.state_dict()
     for here, there in {"feed.0": "linear1", "feed.3": "linear2"}.items():
@@ -184,7 +188,10 @@ def test_the_encoder_is_torchs_bidirectional_gru_over_packed_rows() -> None:
     encoder = BidirectionalEncoder(6, 8, layers=2, dropout=0.0)
     theirs = nn.GRU(6, 4, num_layers=2, bidirectional=True, batch_first=True)
     for layer in range(2):
-        for module, ending in ((encoder.forwards[layer], ""), (encoder.backwards[layer], "_reverse")):
+        for module, ending in (
+            (encoder.forward_layers[layer], ""),
+            (encoder.backward_layers[layer], "_reverse"),
+        ):
             for name, value in module.named_parameters():
                 getattr(theirs, f"{name[:-1]}{layer}{ending}").copy_(value)
     x, lengths = torch.randn(3, 5, 6), torch.tensor([5, 2, 4])
