@@ -58,7 +58,7 @@ def test_values_become_their_fields_type(field: str, given: object, expected: ob
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("overrides", "message"),
     [
         ({"stepps": 1}, "did you mean steps"),
         ({"zzz": 1}, "there is no setting 'zzz'"),

@@ -95,7 +95,7 @@ def test_rungs_below_the_shortest_pair_change_nothing() -> None:
     assert bucket_shapes(lengths, max_buckets=FEW_BUCKETS) == bucket_shapes(lengths, max_buckets=MANY_BUCKETS)
 
 
-@pytest.mark.parametrize("tokens", [1, 5])
+@pytest.mark.parametrize("max_tokens", [1, 5])
 def test_a_budget_below_one_pair_still_makes_batches(max_tokens: int) -> None:
     assert all(
         len(batch.pairs) == 1

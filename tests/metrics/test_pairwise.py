@@ -110,7 +110,7 @@ ORACLES: list[tuple[Any, int, Callable[[pairwise.TextPairs], Any], Callable[[str
 ]
 
 
-@pytest.mark.parametrize(("number", "order", "formula", "oracle"), ORACLES)
+@pytest.mark.parametrize(("number_symbols", "order", "formula", "oracle"), ORACLES)
 @given(sentences=sentences)
 @example(sentences=[[(), ("a",), ("b",), ("a", "b"), ("a",) * 9]])
 @settings(deadline=None, max_examples=60)

@@ -196,7 +196,8 @@ def _read_valid_pairs(
         yield pair
     if counts.num_pairs == before:
         raise Problem(
-            f"{display_name(path)} holds no pair; a line is a JSON object with src and trg, or source TAB target."
+            f"{display_name(path)} holds no pair; "
+            "a line is a JSON object with src and trg, or source TAB target."
         )
 
 

@@ -13,7 +13,7 @@ from noise2text.data.builders.moses import find_unclean_reason, load_sacremoses,
 
 
 @pytest.mark.parametrize(
-    "source, target, why",
+    "source, target, reason",
     [
         (1, 1, ""),
         (3, 2, ""),  # the ratio itself is still clean

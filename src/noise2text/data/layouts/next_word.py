@@ -4,8 +4,8 @@
 
 All to the left of │ is given, all to the right is written, so that padding ends a word, and [EOS] the text.
 Training shows one word of each pair, drawn by chance. Which tokens begin a word is a table; the first token
-of a target always does. At most `max_word_tokens` places are written and seen at once: the thesis had the whole canvas,
-95 % of which was padding, and learned to write nothing else.
+of a target always does. At most `max_word_tokens` positions are generated at once: the thesis used the whole
+canvas, 95 % of which was padding, and its model learned to generate nothing else.
 """
 
 from __future__ import annotations
