@@ -58,7 +58,7 @@ def test_adding_and_normalising_is_torchs() -> None:
 
 
 @pytest.mark.parametrize("precision", [torch.bfloat16, torch.float32])
-@pytest.mark.parametrize(("rows", "model_dim"), SIZES)
+@pytest.mark.parametrize(("rows", "width"), SIZES)
 def test_columns_are_summed_as_in_float64(rows: int, width: int, precision: torch.dtype) -> None:
     from noise2text.acceleration.triton_generation import column_sums
 
@@ -76,7 +76,7 @@ def test_columns_are_summed_as_in_float64(rows: int, width: int, precision: torc
 
 
 @pytest.mark.parametrize("precision", [torch.bfloat16, torch.float32])
-@pytest.mark.parametrize(("rows", "model_dim"), [(1, 8), (70, 5), (601, 130), (3000, 320)])
+@pytest.mark.parametrize(("rows", "width"), [(1, 8), (70, 5), (601, 130), (3000, 320)])
 def test_what_is_laid_side_by_side_is_there_and_summed(rows: int, width: int, precision: torch.dtype) -> None:
     from noise2text.acceleration.triton_generation import concat_with_column_sums
 

@@ -78,7 +78,7 @@ SHAPES = [(1, 1), (7, 5), (70, 130), (3, 11, 320), (2, 9, 768), (5, 1024)]
 
 
 @pytest.mark.parametrize("shifted", [True, False])
-@pytest.mark.parametrize("rate", [0.0, 0.3])
+@pytest.mark.parametrize("dropout_rate", [0.0, 0.3])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_residual_and_all_gradients_are_torchs(
     shape: tuple[int, ...], dropout_rate: float, shifted: bool
@@ -101,7 +101,7 @@ def test_many_rows_are_shared_by_programs_that_take_several() -> None:
         torch.testing.assert_close(mine.double() / scale, theirs / scale, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.1])
+@pytest.mark.parametrize("dropout_rate", [0.0, 0.1])
 def test_halves_come_out_as_halves_and_gradients_of_parameters_in_full(dropout_rate: float) -> None:
     tensors, grad_output, seeds = given(50, 320, dropout_rate=dropout_rate, dtype=torch.bfloat16)
     found = learned(ours(dropout_rate, seeds, torch.bfloat16), tensors, grad_output)
@@ -147,8 +147,8 @@ def test_the_same_numbers_give_the_same_bits() -> None:
 @pytest.fixture
 def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Our kernels, also without a GPU; nothing is compiled."""
-    monkeypatch.setattr(fused, "_has_epilogues", lambda x: True)
-    monkeypatch.setattr(fused, "_compiled", None)
+    monkeypatch.setattr(fused, "_can_fuse_bias", lambda x: True)
+    monkeypatch.setattr(fused, "_compile", None)
     if not GPU:
         from noise2text.acceleration import triton_generation as kernels
 

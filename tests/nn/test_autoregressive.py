@@ -171,7 +171,7 @@ def test_the_decoders_layer_is_torchs() -> None:
         "multihead_attn.out_proj.bias": layer.cross_attention.output_projection.bias,
     }
     own = layer.state_dict()
-    for here, there in {"feed.0": "linear1", "feed.3": "linear2"}.items():
+    for here, there in {"feed_forward.0": "linear1", "feed_forward.3": "linear2"}.items():
         names |= {f"{there}.{part}": own[f"{here}.{part}"] for part in ("weight", "bias")}
     theirs.load_state_dict(theirs.state_dict() | names)
     x, states = torch.randn(2, 5, 16), torch.randn(2, 4, 16)

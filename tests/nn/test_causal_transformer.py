@@ -17,8 +17,8 @@ from noise2text.training.next_token import NextTokenObjective
 
 pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 
-VOCABULARY, WIDTH, FFN, PARAMETERIZATIONS, LAYERS, BOS = 23, 32, 128, 4, 3, 1
-SHAPE = {"ffn_dim": FFN, "heads": PARAMETERIZATIONS, "encoder_layers": LAYERS, "decoder_layers": LAYERS}
+VOCABULARY, WIDTH, FFN, HEADS, LAYERS, BOS = 23, 32, 128, 4, 3, 1
+SHAPE = {"ffn_dim": FFN, "heads": HEADS, "encoder_layers": LAYERS, "decoder_layers": LAYERS}
 
 
 def made() -> Transformer:
@@ -37,7 +37,7 @@ class Torchs(nn.Module):
             [network.encoder.position_embedding.weight, network.position_embedding.weight]
         )
         self.body = nn.Transformer(
-            WIDTH, PARAMETERIZATIONS, LAYERS, LAYERS, FFN, dropout=0.0, batch_first=True
+            WIDTH, HEADS, LAYERS, LAYERS, FFN, dropout=0.0, batch_first=True
         )
         self.body.encoder.norm = self.body.decoder.norm = (
             None  # Vaswani et al. have none after the last layer
@@ -55,17 +55,17 @@ class Torchs(nn.Module):
 
 
 READS = {
-    "attention.project.": "self_attn.in_proj_",
-    "attention.merge.": "self_attn.out_proj.",
-    "attention_norm.": "norm1.",
-    "feed.0.": "linear1.",
-    "feed.3.": "linear2.",
+    "self_attention.qkv_projection.": "self_attn.in_proj_",
+    "self_attention.output_projection.": "self_attn.out_proj.",
+    "self_attention_norm.": "norm1.",
+    "feed_forward.0.": "linear1.",
+    "feed_forward.3.": "linear2.",
 }
-ENCODER = READS | {"feed_norm.": "norm2."}
+ENCODER = READS | {"feed_forward_norm.": "norm2."}
 DECODER = READS | {
-    "cross.merge.": "multihead_attn.out_proj.",
-    "cross_norm.": "norm2.",
-    "feed_norm.": "norm3.",
+    "cross_attention.output_projection.": "multihead_attn.out_proj.",
+    "cross_attention_norm.": "norm2.",
+    "feed_forward_norm.": "norm3.",
 }
 
 
@@ -79,8 +79,9 @@ def in_torchs_words(ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
     ends = ("weight", "bias")
     theirs = {names[name] + end: ours[name + end] for name in names for end in ends}
     for layer, end in product(range(LAYERS), ends):
-        keys_and_values = ours[f"cross.{end}"].unflatten(0, (2, LAYERS, WIDTH))[:, layer].flatten(0, 1)
-        every = torch.cat([ours[f"layers.{layer}.cross.project.{end}"], keys_and_values])
+        of_all_layers = ours[f"key_value_projection.{end}"].unflatten(0, (2, LAYERS, WIDTH))
+        keys_and_values = of_all_layers[:, layer].flatten(0, 1)
+        every = torch.cat([ours[f"layers.{layer}.cross_attention.query_projection.{end}"], keys_and_values])
         theirs[f"decoder.layers.{layer}.multihead_attn.in_proj_{end}"] = every
     return theirs
 
@@ -94,7 +95,7 @@ def canvas() -> Canvas:
     return Canvas(tokens, torch.zeros_like(padding), padding, ~padding, source)
 
 
-@pytest.mark.parametrize("tile", [1, 18], ids=["apart", "side by side"])
+@pytest.mark.parametrize("pack_tokens", [1, 18], ids=["apart", "side by side"])
 def test_scores_losses_and_gradients_are_those_of_torchs_transformer(pack_tokens: int) -> None:
     network, given = made(), canvas()
     network.layers.pack_tokens = network.encoder.layers.pack_tokens = pack_tokens
@@ -117,15 +118,15 @@ def test_scores_losses_and_gradients_are_those_of_torchs_transformer(pack_tokens
     for name, parameter in oracle.body.named_parameters():
         assert parameter.grad is not None
         torch.testing.assert_close(body[name], parameter.grad, rtol=1e-4, atol=1e-6, msg=name)
-    outer = {"space.table": oracle.table}
-    outer |= zip(("encoder.positions.weight", "positions.weight"), oracle.indices, strict=True)
+    positions = ("encoder.position_embedding.weight", "position_embedding.weight")
+    outer = {"embedding.weight": oracle.table, **dict(zip(positions, oracle.indices, strict=True))}
     for name, parameter in outer.items():
         torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-4, atol=1e-6, msg=name)
 
 
 def test_layers_start_as_large_as_torchs_and_their_answers_smaller_by_their_depth() -> None:
     """What asks and is asked is torch's; values and all that is made of them are smaller."""
-    torchs = nn.Transformer(WIDTH, PARAMETERIZATIONS, LAYERS, LAYERS, FFN, batch_first=True)
+    torchs = nn.Transformer(WIDTH, HEADS, LAYERS, LAYERS, FFN, batch_first=True)
     less = LAYERS**-0.5
     factors: tuple[float, ...]
     for name, ours in in_torchs_words(dict(made().named_parameters())).items():

@@ -24,7 +24,7 @@ def level(rows: int) -> NoiseLevel:
     return NoiseLevel(torch.ones(rows, 1, 1), torch.ones(rows, 1, 1), torch.full((rows, 1), 0.4))
 
 
-@pytest.mark.parametrize("guessed", [False, True])
+@pytest.mark.parametrize("self_conditioned", [False, True])
 def test_padding_and_batch_change_nothing(small: Make, self_conditioned: bool) -> None:
     model = small()
     denoiser, layout = model.denoiser, model.layout

@@ -85,7 +85,7 @@ def test_the_clock_is_a_thousandfold_cosines_first_then_a_network_of_two_layers(
         assert torch.allclose(time(torch.tensor([[timestep]]))[0, 0], expected, atol=1e-3)
 
 
-@pytest.mark.parametrize("together", [1, 2, 4])
+@pytest.mark.parametrize("packed", [1, 2, 4])
 def test_rows_that_lie_side_by_side_do_not_see_each_other(packed: int) -> None:
     torch.manual_seed(0)
     layer = DecoderLayer(8, 16, 2, dropout=0.0)
@@ -133,7 +133,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> list[nn.Module]:
         return bias if isinstance(bias, Tensor) else None
 
     monkeypatch.setattr(fused, "deferred_bias", deferred_bias)
-    monkeypatch.setattr(fused, "_compiled", lambda function: function)
+    monkeypatch.setattr(fused, "_compile", lambda function: function)
     return found
 
 
@@ -167,14 +167,14 @@ def test_what_is_too_wide_for_our_kernel_adds_its_own_bias(
     later: list[nn.Module], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fused, "MAX_NORM_WIDTH", 7)
-    monkeypatch.setattr(fused, "_has_epilogues", lambda x: True)
+    monkeypatch.setattr(fused, "_can_fuse_bias", lambda x: True)
     norm = fused_layer().self_attention_norm
     x, y, input_bias = torch.randn(3, 2, 5, 8)
     found = fused.add_norm(
         x, y, norm.weight, norm.bias, eps=norm.eps, dropout_rate=0.0, input_bias=input_bias[0, 0]
     )
     assert torch.allclose(found, nn.LayerNorm.forward(norm, x + y + input_bias[0, 0]), atol=1e-5)
-    monkeypatch.setattr(fused, "_has_epilogues", lambda x: False)
+    monkeypatch.setattr(fused, "_can_fuse_bias", lambda x: False)
     layer = fused_layer()
     layer(x, None)
     assert later == [layer.feed_forward[0]]
@@ -187,7 +187,7 @@ def test_only_plain_layers_in_training_leave_their_bias_to_others(monkeypatch: p
 
     x, plain = torch.randn(3, 8), nn.Linear(8, 8)
     assert fused.deferred_bias(plain, x) is None  # on a CPU
-    monkeypatch.setattr(fused, "_has_epilogues", lambda x: True)
+    monkeypatch.setattr(fused, "_can_fuse_bias", lambda x: True)
     assert fused.deferred_bias(plain, x) is plain.bias
     for other in (Adapted(8, 8), nn.Linear(8, 8, bias=False), nn.Linear(8, 8).eval(), nn.Identity()):
         assert fused.deferred_bias(other, x) is None
@@ -195,7 +195,7 @@ def test_only_plain_layers_in_training_leave_their_bias_to_others(monkeypatch: p
 
 @pytest.mark.parametrize("fast", [False, True])
 def test_a_norm_adds_the_bias_before_dropout(fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused, "_compiled", lambda function: function)
+    monkeypatch.setattr(fused, "_compile", lambda function: function)
     norm, (x, y, input_bias) = AddNorm(8, 0.5), torch.randn(3, 4, 8)
     norm.fused = fast
     with torch.autocast("cpu", torch.bfloat16, enabled=fast):

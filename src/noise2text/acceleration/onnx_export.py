@@ -128,7 +128,7 @@ def _step(
 
 @torch.no_grad()
 def onnx_graphs(network: Denoiser, *, timestep_per_position: bool) -> dict[str, OnnxGraph]:
-    """The graphs of a network by name; `timestep_per_position` says whether each position has a clock of its own."""
+    """The graphs of a network by name; `timestep_per_position`: does each position have its own?"""
     sentences, candidates, length, width = 2, 3, 5, 4  # each axis must be told from the others
     source = Source(
         torch.zeros(sentences, width, dtype=torch.long), torch.zeros(sentences, width, dtype=torch.bool)

@@ -5,7 +5,8 @@ An engine pays for every node, and most nodes of a small step compute little. A 
     m = max(|x|),    y = (round(x/m · 127) · W) · b/127 · m + bias
 
 with one node for rounding and one for the product and its units; attention becomes one node. Both are
-onnxruntime's own, and made of what the traced program calls: torch's attention, and `int8_linear_op` for the layers.
+onnxruntime's own, and replace what the traced program calls: torch's attention, and `int8_linear_op` for the
+layers.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MASK_VALUE = torch.finfo(
 FLOAT, UINT8, INT8, INT32 = (f"tensor({name})" for name in ("float", "uint8", "int8", "int32"))
 
 
-@torch.library.custom_op("noise2text::whole", mutates_args=())
+@torch.library.custom_op("noise2text::int8_linear_op", mutates_args=())
 def int8_linear_op(x: Tensor, weight: Tensor, weight_scale: Tensor, bias: Tensor) -> Tensor:
     """What an 8-bit layer makes of x, under a name that a traced program keeps."""
     return int8_linear(x, weight, weight_scale, bias)

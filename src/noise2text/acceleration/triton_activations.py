@@ -73,7 +73,7 @@ def _bias_activation_kernel(  # type: ignore[no-untyped-def]
     tl.store(out + place, _activation(total, is_gelu).to(out.dtype.element_ty), mask=inside)
 
 
-@triton.jit(do_not_specialize=["rows", "repeats"])
+@triton.jit(do_not_specialize=["rows", "tiles_per_program"])
 def _bias_activation_backward_kernel(  # type: ignore[no-untyped-def]
     gradient, x, input_bias, grad_x, sums, rows, width, tiles_per_program,
     is_gelu: tl.constexpr, block_n: tl.constexpr, block_w: tl.constexpr,

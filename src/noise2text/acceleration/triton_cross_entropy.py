@@ -51,7 +51,8 @@ def _exp(x):  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=["rows"])
 def _vocabulary_nll_kernel(  # type: ignore[no-untyped-def]
-    x, table, shifts, tokens, centre, level, nll_out, mean, log_sum_exp, grad_x_nll, grad_x_mean, visited, rows, vocabulary,
+    x, table, shifts, tokens, centre, level, nll_out, mean, log_sum_exp, grad_x_nll, grad_x_mean, visited,
+    rows, vocabulary,
     needs_grad: tl.constexpr, negligible: tl.constexpr, dim: tl.constexpr,
     block_d: tl.constexpr, block_n: tl.constexpr, block_v: tl.constexpr,
 ):  # fmt: skip
@@ -267,8 +268,8 @@ def _forward(operands: _Operands, *, needs_grad: bool) -> tuple[Tensor, Tensor, 
     kept = (saved.log_sum_exp, saved.grad_x_nll, saved.grad_x_mean, saved.visited) if saved else (None,) * 4
     level = None if bias is None else bias.mean()
     _vocabulary_nll_kernel[(blocks,)](
-        x, table, operands.shifts(tiles), operands.tokens, column_sums(table) / words, level, nll_out, mean, *kept,
-        len(x), words, needs_grad=needs_grad, negligible=NEGLIGIBLE, **operands.options(tiles),
+        x, table, operands.shifts(tiles), operands.tokens, column_sums(table) / words, level, nll_out, mean,
+        *kept, len(x), words, needs_grad=needs_grad, negligible=NEGLIGIBLE, **operands.options(tiles),
     )  # fmt: skip
     return nll_out, mean, saved
 
@@ -289,8 +290,9 @@ def _backward(
     counts = saved.visited.sum(1, dtype=torch.int32)
     order = saved.visited.argsort(dim=1, descending=True, stable=True).int()
     _vocabulary_backward_kernel[(operands.blocks(tiles)[1],)](
-        operands.x, table, operands.shifts(tiles), operands.tokens, saved.log_sum_exp, grad_nll.contiguous(), grad_total, counts,
-        order, spread, level, grad_table, grad_bias, len(operands.x), words, operands.blocks(forward)[0],
+        operands.x, table, operands.shifts(tiles), operands.tokens, saved.log_sum_exp,
+        grad_nll.contiguous(), grad_total, counts, order, spread, level,
+        grad_table, grad_bias, len(operands.x), words, operands.blocks(forward)[0],
         parts=forward.rows // tiles.rows, pieces=forward.words // tiles.words, **operands.options(tiles),
     )  # fmt: skip
     return grad_table, grad_bias

@@ -136,7 +136,7 @@ def column_sums(x: Tensor) -> Tensor:
     return out[0] if blocks == 1 else column_sums(out)
 
 
-@triton.jit(do_not_specialize=["rows", "repeats"])
+@triton.jit(do_not_specialize=["rows", "tiles_per_program"])
 def _concat_column_sums_kernel(  # type: ignore[no-untyped-def]
     one, two, three, out, sums, rows, width, step_one, step_two, step_three, tiles_per_program,
     block_n: tl.constexpr, block_w: tl.constexpr,

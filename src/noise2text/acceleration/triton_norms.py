@@ -51,9 +51,10 @@ def _residual(x, y, input_bias, kept, keep_scale):  # type: ignore[no-untyped-de
     return x.to(tl.float32) + other
 
 
-@triton.jit(do_not_specialize=["rows", "repeats", "dropped"])
+@triton.jit(do_not_specialize=["rows", "tiles_per_program", "keep_threshold"])
 def _add_norm_kernel(  # type: ignore[no-untyped-def]
-    x, y, input_bias, weight, bias, seeds, out, means, scales, rows, width, tiles_per_program, eps, keep_threshold, keep_scale,
+    x, y, input_bias, weight, bias, seeds, out, means, scales,
+    rows, width, tiles_per_program, eps, keep_threshold, keep_scale,
     block_n: tl.constexpr, block_w: tl.constexpr,
 ):  # fmt: skip
     column = tl.arange(0, block_w)
@@ -90,7 +91,7 @@ def _load_rows(gradient, x, y, means, scales, row, column, width, end):  # type:
     return g, a, b, tl.load(means + row, mask=there, other=0.0), tl.load(scales + row, mask=there, other=0.0)
 
 
-@triton.jit(do_not_specialize=["rows", "repeats", "dropped"])
+@triton.jit(do_not_specialize=["rows", "tiles_per_program", "keep_threshold"])
 def _add_norm_backward_kernel(  # type: ignore[no-untyped-def]
     gradient, x, y, input_bias, weight, seeds, means, scales, grad_x, grad_y, sums,
     rows, width, tiles_per_program, keep_threshold, keep_scale, block_n: tl.constexpr, block_w: tl.constexpr,
@@ -217,7 +218,8 @@ class _AddNorm(torch.autograd.Function):
             programs, (2 if input_bias is None else 3) * width, dtype=torch.float32, device=x.device
         )
         _add_norm_backward_kernel[(programs,)](
-            gradient.contiguous(), x, y, input_bias, weight, dropout.seeds, means, scales, grad_x, grad_y, sums,
+            gradient.contiguous(), x, y, input_bias, weight, dropout.seeds, means, scales,
+            grad_x, grad_y, sums,
             rows, width, tiles_per_program, dropout.keep_threshold, dropout.keep_scale, **options,
         )  # fmt: skip
         grad_weight, grad_bias, *grad_input_bias = column_sums(sums).split(width)

@@ -53,7 +53,7 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
 
 
 def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-    """What heads (B, heads, L, ·) take from the keys that a mask of `padding_mask` lets through, as (B, L, W)."""
+    """Attention of heads (B, heads, L, ·) to the keys that the mask leaves visible, as (B, L, W)."""
     if mask is not None and mask.dtype == torch.uint8:
         dim = queries.shape[-1]
         if 16 <= dim <= 128 and dim.bit_count() == 1:

@@ -1,9 +1,10 @@
 """A writer goes from left to right: p(y | x) = Π p(yᵢ | y₁ … yᵢ₋₁, x).
 
 In training it sees a whole target at once (`forward`). In generation it takes a step a token and keeps what
-it needs of the past in a notebook of fixed size (`empty_cache`, `step`). The hypotheses of a sentence share its
-memory; when a search drops some and goes on from others, the notebook follows (`reorder`). Steps change the
-notebook in place, take their position as a tensor and never ask the host: one can be captured and replayed.
+it needs of the past in a cache of fixed size (`empty_cache`, `step`). The hypotheses of a sentence share its
+encoder output; when a search drops some and continues from others, the cache follows (`reorder`). Steps
+change the cache in place, take their position as a tensor and never synchronise with the host, so a step can
+be captured as a CUDA graph and replayed.
 """
 
 from __future__ import annotations

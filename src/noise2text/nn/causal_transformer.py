@@ -5,8 +5,8 @@
 Positions start as the paper's sinusoids, as large as the embeddings, and are learned from there on.
 
 A step's keys and values go to their own place in the notebook and stay there: that hypothesis b goes on from
-hypothesis a is only a row of a mask (`visible_keys`), which says whose keys of the past are b's. So the K hypotheses
-of a sentence are K queries over the same K·L keys, and a search that reorders them copies no keys.
+hypothesis a is only a row of a mask (`visible_keys`), which says whose keys of the past are b's. So the K
+hypotheses of a sentence are K queries over the same K·L keys, and a search that reorders them copies no keys.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """A denoiser always answers with the clean estimate: ẑ₀ = f(z_t, level, source).
 
 Whatever a network predicts, and whatever is wrapped around it, looks like this to the walk and to the
-objective. What the source needs is read once a sentence (`EncoderOutput`); what is given on the canvas is held
-(`Constraint`) in the input; the walk and the objective hold the estimates, of which one is the next guess.
+objective. What the source needs is read once a sentence (`EncoderOutput`); what is given on the canvas is
+held (`Constraint`) in the input; the sampler and the objective hold the estimates, of which one is the next
+self-condition.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class Denoiser(nn.Module, ABC):
         constraint: Constraint,
         self_condition: Tensor | None,
     ) -> Estimate:
-        """ẑ₀ for noisy z (B, L, D); `self_condition` is the previous estimate (self-conditioning); none is zero."""
+        """ẑ₀ for noisy z (B, L, D); `self_condition` is the previous estimate, none is zero."""
 
     def lazy_logits(self, estimate: Estimate) -> LazyLogits:
         """What every token scores at every position: the rounding of ẑ₀."""

@@ -3,8 +3,8 @@
 E is learned with the model and tied to the rounding. Difformer has s = √d and no bias; Diffusion-LM and its
 heirs have s = 1 and a bias. E starts at N(0, 1/s²), so that z₀ starts with unit variance (σ_e = 1).
 
-Scores are kept as the product that they are (`ProjectedLogits`): training multiplies by a table that is padded to a
-round number of rows, which a GPU multiplies by several times faster.
+Logits stay a product that is not yet computed (`ProjectedLogits`): training multiplies by a table that is
+padded to a round number of rows, which is several times faster on a GPU.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class HuggingFaceCache:
 
 
 class _HuggingFaceModel(AutoregressiveNetwork):
-    """A model of the library that scores the first `vocab_size` of its tokens, those that the tokenizer has."""
+    """A model of the library that scores the first `vocab_size` of its tokens: those of the tokenizer."""
 
     graph_capturable = False
 
