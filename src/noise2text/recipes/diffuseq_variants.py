@@ -193,7 +193,7 @@ def build(config: VariantConfig, tokenizer: Tokenizer) -> DiffusionModel:
         "schedule": schedule,
         "max_source": config.max_source,
         "max_target": config.max_target,
-        "written": (tokenizer.eos, tokenizer.pad),
+        "writable_specials": (tokenizer.eos, tokenizer.pad),
     }
     if config.source_dropout:
         return ClassifierFreeModel(
