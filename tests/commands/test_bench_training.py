@@ -20,7 +20,7 @@ from noise2text.models.registry import find_recipe
 from ..conftest import SMALL, Make
 
 
-@pytest.mark.parametrize("guessed", [0.5, 1.0])
+@pytest.mark.parametrize("self_conditioning", [0.5, 1.0])
 def test_a_pace_says_how_fast_whole_steps_are_and_what_they_are_made_of(
     tokenizer: Tokenizer, self_conditioning: float
 ) -> None:
@@ -37,7 +37,7 @@ def test_a_pace_says_how_fast_whole_steps_are_and_what_they_are_made_of(
     assert set(one.parts) == {"batch", "pass", "update"}
     assert one.parts["pass"] > 0
     assert one.peak_fraction > 0
-    assert "1.00 × plain" in one.format_line(one.step_seconds)
+    assert "1.00 × eager" in one.format_line(one.step_seconds)
 
 
 def test_a_pace_can_say_what_the_device_did(tokenizer: Tokenizer) -> None:

@@ -53,7 +53,7 @@ def runs(dates: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         "ffn_dim",
         "heads",
         "embedding_dim",
-        "tokens",
+        "max_tokens",
         "warmup",
         "validation_sentences",
     )

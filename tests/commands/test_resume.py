@@ -290,7 +290,7 @@ def test_a_folder_with_a_run_is_not_overwritten(dates: Path, whole: Path) -> Non
 def test_a_resumed_run_may_train_longer_but_not_otherwise(dates: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     run(dates, out, changes={"steps": 4})
-    with pytest.raises(Problem, match="width"):
+    with pytest.raises(Problem, match="model_dim"):
         run(dates, out, resume=True, changes={"steps": 4, "model_dim": 64})
     with pytest.raises(Problem, match="with --train"):
         train("difformer", train="other.jsonl", valid=str(dates / "valid.jsonl"), out=out, resume=True)

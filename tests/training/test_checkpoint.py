@@ -23,7 +23,7 @@ def test_all_files_are_on_the_disk_before_a_checkpoint_takes_its_name(
         assert not folder.exists()
         flushed.add(str(file.relative_to(draft)))
 
-    monkeypatch.setattr(checkpoint, "_flush", flush)
+    monkeypatch.setattr(checkpoint, "flush_to_disk", flush)
     checkpoint._publish(draft, folder)
     assert flushed == {"model.safetensors", "training.json", "training/shard-1.safetensors"}
     assert checkpoint.find_checkpoint(tmp_path) == folder

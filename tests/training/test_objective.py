@@ -54,11 +54,11 @@ def test_what_is_trained_has_gradients_even_if_it_is_watched_first(small: Make) 
     objective.terms = dict(reversed(objective.terms.items()))  # now `nll` looks at the surprises first
     after = objective(canvas, draws)
     assert list(after) == list(reversed(before))
-    assert all(after[name].value.requires_grad for name in objective.weights)
-    assert all(torch.equal(before[name].value, token_loss.values) for name, token_loss in after.items())
+    assert all(after[name].values.requires_grad for name in objective.weights)
+    assert all(torch.equal(before[name].values, token_loss.values) for name, token_loss in after.items())
 
 
-@pytest.mark.parametrize("guessed", [False, True])
+@pytest.mark.parametrize("self_conditioned", [False, True])
 @pytest.mark.parametrize("precision", [None, torch.bfloat16])
 def test_every_parameter_gets_a_gradient(
     small: Make, self_conditioned: bool, precision: torch.dtype | None

@@ -96,7 +96,7 @@ def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
             torch.testing.assert_close(tensor, theirs[name], rtol=1e-4, atol=1e-5, msg=name)
 
 
-KEY_BIASES = ("attention.project.bias", "cross.bias")
+KEY_BIASES = ("self_attention.qkv_projection.bias", "key_value_projection.bias")
 
 
 def assert_same_run(run: Path, other: Path) -> None:
@@ -153,9 +153,9 @@ def test_two_processes_train_what_one_does_with_the_whole_batch(
 
 def test_what_the_runs_observe_has_changed_them(single_run: Callable[[str], Path]) -> None:
     """Or the comparison above would say nothing of it."""
-    counts = state(single_run("diffuseq"))["observed.times.counts"]
+    counts = state(single_run("diffuseq"))["observed.time_sampler.counts"]
     assert (counts >= 10).all(), "importance sampling has begun"
-    table = weights(single_run("seqdiffuseq"))["schedule.table"]
+    table = weights(single_run("seqdiffuseq"))["schedule.alpha_bars"]
     assert not torch.allclose(table[:, 0], table[:, 1]), "positions have schedules of their own"
 
 
@@ -235,7 +235,7 @@ def command(train_arguments: dict[str, Any]) -> list[str]:
     return [*torchrun, "-m", "noise2text", "train", train_arguments["recipe"], *options, *sets]
 
 
-@pytest.mark.parametrize("world", [1, 2, 3, 7])
+@pytest.mark.parametrize("world_size", [1, 2, 3, 7])
 def test_shares_are_all_of_the_batch_each_row_once(world_size: int) -> None:
     for rows in range(world_size, 40):
         shares = [

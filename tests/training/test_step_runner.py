@@ -69,7 +69,7 @@ class Taped(TorchDispatchMode):
 def test_recorded_passes_train_as_plain_ones(
     name: str, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(passes, "Graph", Replayed)
+    monkeypatch.setattr(passes, "CudaGraph", Replayed)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
     recorded = GraphedStep(EagerStep(nullcontext))
     losses, weights = train_small(name, tokenizer, recorded, "cpu")
@@ -82,7 +82,7 @@ def test_recorded_passes_train_as_plain_ones(
 
 def test_recording_leaves_dropout_as_it_was(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a step would depend on whether its shape was met before, and a resumed run would end elsewhere."""
-    monkeypatch.setattr(passes, "Graph", Replayed)
+    monkeypatch.setattr(passes, "CudaGraph", Replayed)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
     plain = EagerStep(nullcontext)
     losses, _ = train_small("difformer", tokenizer, GraphedStep(plain), "cpu", dropout=0.3)
@@ -136,7 +136,7 @@ def _halves(
 
 def test_a_step_begins_by_writing_whatever_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shapes alike, coins apart: also over places that a recording did not know when it was made."""
-    monkeypatch.setattr(passes, "Graph", Taped)
+    monkeypatch.setattr(passes, "CudaGraph", Taped)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
     flags = [[0], [0, 0], [1], [0], [1, 0, 1], [2], [0, 1, 2], [1], [0, 2]]
     recorded = GraphedStep(EagerStep(nullcontext))
@@ -149,7 +149,7 @@ def test_a_step_begins_by_writing_whatever_was_there(monkeypatch: pytest.MonkeyP
 
 def test_gradients_keep_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that the optimiser, and every recording, knows."""
-    monkeypatch.setattr(passes, "Graph", Taped)
+    monkeypatch.setattr(passes, "CudaGraph", Taped)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
     objective, step_runner, places = Halves(), GraphedStep(EagerStep(nullcontext)), []
     canvas = SplitLayout(8).make_canvas(RaggedRows.from_lists([[1, 2]]), RaggedRows.from_lists([[1, 2]]))
@@ -164,7 +164,7 @@ def test_gradients_keep_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_recording_has_the_terms_that_somebody_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passes, "Graph", Taped)
+    monkeypatch.setattr(passes, "CudaGraph", Taped)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
     objective, step_runner = Halves(), GraphedStep(EagerStep(nullcontext))
     canvas = SplitLayout(8).make_canvas(RaggedRows.from_lists([[1, 2]]), RaggedRows.from_lists([[1, 2]]))

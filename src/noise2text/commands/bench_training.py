@@ -76,12 +76,13 @@ class TrainingSpeed:
         return dataclasses.asdict(self) | rates
 
     def format_line(self, eager: float) -> str:
-        """One line for people; `plain` is how long a plain step took."""
+        """One line for people; `eager` is the seconds of an eager step."""
         parts = ", ".join(f"{name} {1000 * value:.1f} ms" for name, value in self.parts.items())
         return (
             f"{self.acceleration:<9} {self.tokens_per_second:>9,.0f} tokens/s {self.pairs_per_second:>8,.0f} "
-            f"pairs/s {1000 * self.step_seconds:7.1f} ms a step ({eager / self.step_seconds:.2f} × plain), first step "
-            f"{self.first_step:.1f} s, {self.peak_fraction:.0%} of peak, {self.memory:,.0f} MiB; {parts}"
+            f"pairs/s {1000 * self.step_seconds:7.1f} ms per step ({eager / self.step_seconds:.2f} × eager), "
+            f"first step {self.first_step:.1f} s, {self.peak_fraction:.0%} of peak, "
+            f"{self.memory:,.0f} MiB; {parts}"
         )
 
 

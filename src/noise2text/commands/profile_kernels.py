@@ -25,7 +25,7 @@ KERNEL_KINDS = {
     "noise": r"cos|bitwise|shift",
     "activations": r"_activated|gelu|erf|Gelu|GELU|threshold|relu|tanh",
     "optimiser": r"multi_tensor|FusedAdam|_fused_adam|foreach|lpnorm",
-    "embedding_dim": r"embedding|radix|RadixSort",
+    "embeddings": r"embedding|radix|RadixSort",
     "sums": r"_column_sums|reduce_kernel|aten::(sum|mean)\b|(?<!mix_order_)red_fused|per_fused",
     "copies": r"copy|Copy|Memcpy|Memset|aten::(cat|fill_|zero_)|CatArray|FillFunctor",
 }

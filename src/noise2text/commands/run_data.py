@@ -27,7 +27,7 @@ __all__ = ["TrainingData", "load_data"]
 
 @dataclass(frozen=True)
 class TrainingData:
-    """A tokenizer and the tokens of both sets; `validation_pairs` is the start of the validation set as text."""
+    """A tokenizer and the tokens of both sets; `validation_pairs` are the first validation pairs as text."""
 
     tokenizer: Tokenizer
     train: TokenStore

@@ -217,11 +217,11 @@ class TrainingRun:
         """Refuse to go on, or to save, once a loss was not a number."""
         bad = self.metrics.first_nonfinite_step()
         if bad:
-            last_checkpoint = checkpoint.find_checkpoint(self.out)
+            newest = checkpoint.find_checkpoint(self.out)
+            state = f"{newest} is intact" if newest else "no checkpoint had been written yet"
             raise Problem(
-                f"The loss was not a number at step {bad}; "
-                f"{f'{last_checkpoint} is intact' if last_checkpoint else 'no checkpoint had been written yet'}: "
-                f"try a lower learning_rate, a longer warmup or precision=float32."
+                f"The loss was not a number at step {bad}; {state}: "
+                f"try a lower lr, a longer warmup or precision=float32."
             )
 
     def _validate(self, step: int) -> None:
@@ -345,8 +345,9 @@ class TrainingRun:
 
     def _describe_run(self, first: int) -> None:
         shapes = " ".join(f"{source}→{target}" for source, target in self.plan.shapes)
+        parameters = _count_parameters(self.model)
         self.display.show_line(
-            f"{self.recipe.name}: {_count_parameters(self.model):,} parameters on {self._describe_devices()}, "
+            f"{self.recipe.name}: {parameters:,} parameters on {self._describe_devices()}, "
             f"{len(self.data.train):,} pairs in {self.plan.batches_per_epoch:,} batches of shapes {shapes}"
         )
         if first > 1:

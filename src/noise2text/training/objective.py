@@ -40,7 +40,8 @@ class Objective(nn.Module, ABC):
 
     What it learns of the losses on the way (`observe`, `update`) is kept in buffers, for the checkpoints.
     A term without a weight is only watched; of those, training computes the ones that it has to know
-    (`always_computed`: `observed` looks at them, or they come for nothing), and the others where somebody looks (`log_terms`).
+    (`always_computed`: `observed` looks at them, or they come for nothing), and the others where somebody
+    looks (`log_terms`).
     """
 
     def __init__(

@@ -66,8 +66,8 @@ class ProcessGroup:
         ranks = list(map(int, values)) if all(map(str.isdecimal, values)) else [0, 0, 0]
         if ranks[0] >= ranks[1] or (ranks[1] != 1 and "RANK" not in os.environ):
             raise Problem(
-                f"The environment has WORLD_SIZE={values[1]} and RANK={os.environ.get('RANK', '')}, which does "
-                f"not say which of several processes this is: start them by torchrun, or unset both."
+                f"The environment has WORLD_SIZE={values[1]} and RANK={os.environ.get('RANK', '')}, which "
+                f"does not say which process this is: start the processes with torchrun, or unset both."
             )
         return cls(*ranks)
 
@@ -107,7 +107,8 @@ class ProcessGroup:
         """Which of a batch's rows are this process's."""
         if rows < self.world_size:
             raise Problem(
-                f"{self.world_size} processes cannot share a batch of {rows} rows: raise the setting max_tokens."
+                f"{self.world_size} processes cannot share a batch of {rows} rows: "
+                f"raise the setting max_tokens."
             )
         return slice(self.rank * rows // self.world_size, (self.rank + 1) * rows // self.world_size)
 
