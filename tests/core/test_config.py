@@ -1,21 +1,32 @@
-"""Settings come from flags and files, and every mistake names its field."""
+"""Settings come from flags and files, alone or in sections, and every mistake names its field."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from noise2text.core.config import (
+    REMARKS,
+    SYNONYMS,
+    Config,
     apply_overrides,
     describe,
+    from_dict,
+    get_setting,
+    has_setting,
     option,
     parse_assignments,
     parse_options,
     read_config,
     require_at_least,
     require_divisible_heads,
+    section,
+    to_dict,
+    to_yaml,
 )
 from noise2text.core.errors import Problem
 
@@ -145,3 +156,205 @@ class Shape:
 def test_width_and_heads_are_positive(shape: Shape) -> None:
     with pytest.raises(Problem, match="at least 1"):
         require_divisible_heads(shape)
+
+
+@dataclass(frozen=True)
+class Optim(Config):
+    lr: float = option(5e-4, "peak learning rate")
+    steps: int = option(100, "number of updates")
+    betas: tuple[float, float] = option((0.9, 0.98), "of Adam")
+
+    def __post_init__(self) -> None:
+        require_at_least(self, 1, "steps")
+
+
+@dataclass(frozen=True)
+class Network(Config):
+    model_dim: int = option(512, "dimension of the states")
+    encoder_layers: int = option(6, "layers of the encoder")
+    decoder_layers: int = option(6, "layers of the decoder")
+    name: str = option("a: #b", "a text that YAML must quote")
+
+
+@dataclass(frozen=True)
+class Generation(Config):
+    steps: int = option(20, "number of sampling steps")
+    length_beam: int = option(5, "lengths per sentence")
+    factor: float | None = option(None, "nothing by default")
+
+
+@dataclass(frozen=True)
+class LongGeneration(Generation):
+    noise_beam: int = option(2, "noises per length")
+
+
+@dataclass(frozen=True)
+class Composed(Config):
+    seed: int = option(0, "seed of the noise")
+    optim: Optim = section(Optim(), "the optimizer")
+    model: Network = section(Network())
+    generation: Generation = section(LongGeneration(steps=10))
+    fast: bool = option(False, "a setting after the sections")
+
+    def __post_init__(self) -> None:
+        if self.optim.steps == self.generation.steps:
+            raise Problem("Training and generation must differ.")
+
+
+@dataclass(frozen=True)
+class Nested(Config):
+    whole: Composed = section(Composed())
+    lr: float = option(1.0, "a second one")
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"optim.lr": "1e-3", "model.model_dim": 8, "generation.steps": 7},
+        {"lr": 1e-3, "model_dim": "8", "generation.steps": 7},
+        {"optim": {"lr": 1e-3}, "model": {"model_dim": 8}, "generation": {"steps": 7}},
+        {
+            "optim": {"lr": 3},
+            "lr": 1e-3,
+            "model": Network(model_dim=8),
+            "generation": LongGeneration(steps=7),
+        },
+        {
+            "model_dim": 8,
+            "model": Network(model_dim=4),
+            "model.model_dim": 8,
+            "lr": 1e-3,
+            "generation.steps": 7,
+        },
+    ],
+)
+def test_a_setting_has_a_full_name_a_short_one_and_a_place_in_its_section(overrides: dict[str, Any]) -> None:
+    wanted = Composed(
+        optim=Optim(lr=1e-3), model=Network(model_dim=8), generation=LongGeneration(steps=7, noise_beam=2)
+    )
+    assert apply_overrides(Composed(), overrides, origin="test") == wanted
+    assert Composed().replace(overrides) == wanted
+
+
+def test_replace_takes_a_mapping_and_keywords() -> None:
+    config = Composed().replace({"optim.steps": 3000}, lr=1, betas=(0.5, 0.6))
+    assert config.optim == Optim(lr=1.0, steps=3000, betas=(0.5, 0.6))
+    assert isinstance(config.optim.lr, float)
+    assert config.model == Network()
+
+
+def test_sections_may_have_sections() -> None:
+    config = Nested().replace({"whole.optim.lr": 2, "optim.steps": 5, "lr": 3})
+    assert (config.whole.optim, config.lr) == (Optim(lr=2.0, steps=5), 3.0)
+    assert Nested().replace({"whole": {"lr": 2, "seed": 4}}).whole.optim.lr == 2
+    assert Nested().replace(noise_beam=1).whole.generation == LongGeneration(steps=10, noise_beam=1)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"steps": 1}, "there is more than one setting 'steps'; say optim.steps or generation.steps."),
+        ({"learning_rate": 1}, "there is no setting 'learning_rate'; it is called optim.lr."),
+        ({"optim": {"learning_rate": 1}}, "no setting 'optim.learning_rate'; it is called optim.lr."),
+        ({"optim": {"d_model": 1}}, "there is no setting 'optim.d_model'; it is called model.model_dim."),
+        ({"epochs": 1}, "'epochs'; training counts updates, not epochs: set optim.steps."),
+        ({"num_steps": 1}, "there is no setting 'num_steps'; it is called generation.steps."),
+        ({"num_layers": 1}, "it is called model.encoder_layers and model.decoder_layers."),
+        ({"beam": 1}, "it is called generation.length_beam."),
+        ({"optim.model_dim": 1}, "there is no setting 'optim.model_dim'; did you mean model.model_dim?"),
+        ({"optm.lr": 1}, "there is no setting 'optm.lr'; did you mean optim.lr?"),
+        ({"model_dmi": 1}, "did you mean model.model_dim?"),
+        ({"stepz": 1}, "did you mean optim.steps or generation.steps?"),
+        ({"optm": {"lr": 1}}, "there is no setting 'optm'; did you mean optim?"),
+        ({"optim": 3}, "optim is a section; set what is in it by name, such as optim.lr."),
+        ({"lr": {"a": 1}}, "the setting optim.lr takes a number, not {'a': 1}."),
+        ({"optim": {"lr": "x"}}, "the setting optim.lr takes a number, not 'x'."),
+        ({"qqqq": 1}, "it knows seed, optim.lr, optim.steps, optim.betas, model.model_dim,"),
+    ],
+)
+def test_mistakes_in_a_composed_config_lead_to_the_full_name(overrides: dict[str, Any], message: str) -> None:
+    with pytest.raises(Problem) as problem:
+        apply_overrides(Composed(), overrides, origin="test")
+    assert message in str(problem.value)
+    assert str(problem.value).startswith("test: ")
+
+
+def test_a_flat_config_knows_the_synonyms_too() -> None:
+    with pytest.raises(Problem, match="there is no setting 'learning_rate'; it is called lr"):
+        Optim().replace(learning_rate=1)
+
+
+def test_no_synonym_hides_a_setting_of_that_name() -> None:
+    for setting, words in SYNONYMS.items():
+        assert setting not in words.split()
+    assert set(REMARKS) <= {word for words in SYNONYMS.values() for word in words.split()}
+
+
+def test_every_section_and_the_whole_are_validated() -> None:
+    with pytest.raises(Problem, match="steps must be at least 1, not 0"):
+        Composed().replace({"optim.steps": 0})
+    with pytest.raises(Problem, match="must differ"):
+        Composed().replace({"optim.steps": 10})
+    assert Composed().replace({"optim.steps": 10, "generation.steps": 100}).generation.steps == 100
+
+
+def test_a_composed_config_is_described_by_full_names_in_order() -> None:
+    assert [name for name, _, _ in describe(Composed())][:4] == [
+        "seed",
+        "optim.lr",
+        "optim.steps",
+        "optim.betas",
+    ]
+    assert describe(Composed())[1] == ("optim.lr", 5e-4, "peak learning rate")
+    assert describe(Composed())[-1] == ("fast", False, "a setting after the sections")
+
+
+def test_a_setting_is_found_by_either_name() -> None:
+    assert get_setting(Composed(), "lr") == get_setting(Composed(), "optim.lr") == 5e-4
+    assert get_setting(Nested(), "lr") == 1.0
+    with pytest.raises(Problem, match=r"say optim\.steps or generation\.steps"):
+        get_setting(Composed(), "steps")
+    known = ("lr", "optim.lr", "seed", "noise_beam", "steps", "optim", "zzz")
+    assert [has_setting(Composed(), name) for name in known] == [True] * 4 + [False] * 3
+
+
+CHANGED = Composed().replace(
+    {"optim.betas": (0.1, 0.2), "optim.lr": 1e-5, "seed": 7, "factor": 3, "fast": True}
+)
+TEXTS = [
+    "",
+    "true",
+    "null",
+    "5",
+    "1e-4",
+    "- a",
+    "a\nb",
+    "ü 'x' \"y\"",
+    " a ",
+    "a/b.json",
+    "\x85\u2028\x00",
+    "😀",
+]
+
+
+@pytest.mark.parametrize("config", [Composed(), CHANGED, *(CHANGED.replace(name=text) for text in TEXTS)])
+def test_json_and_yaml_give_the_same_config_back(config: Composed, tmp_path: Path) -> None:
+    values = json.loads(json.dumps(to_dict(config)))
+    assert values == to_dict(config)
+    assert from_dict(Composed, values, origin="test") == config
+    path = tmp_path / "config.yaml"
+    path.write_text(to_yaml(config), encoding="utf-8")
+    assert apply_overrides(Composed(), read_config(path), origin="test") == config
+
+
+def test_yaml_carries_the_help() -> None:
+    lines = to_yaml(Composed()).splitlines()
+    assert lines[:6] == [
+        "seed: 0  # seed of the noise",
+        "",
+        "# the optimizer",
+        "optim:",
+        "  lr: 0.0005  # peak learning rate",
+        "  steps: 100  # number of updates",
+    ]
+    assert lines[-1] == "fast: false  # a setting after the sections"

@@ -1,4 +1,20 @@
-"""Settings: frozen dataclasses whose every field says what it is, changed by name from files and flags."""
+"""Configuration: frozen dataclasses, composed of sections, whose fields carry their own help.
+
+    @dataclass(frozen=True)
+    class OptimConfig(Config):
+        lr: float = option(5e-4, "peak learning rate")
+
+    @dataclass(frozen=True)
+    class RecipeConfig(Config):
+        seed: int = option(0, "seed of the weights, the data order and the noise")
+        optim: OptimConfig = section(OptimConfig(), "the optimizer")
+
+    config = RecipeConfig().replace({"optim.lr": 1e-3}, seed=1)
+
+A setting is a field that holds a value. Its full name is dotted (`optim.lr`); its short name (`lr`) works
+wherever no other setting has it. Every change goes through `dataclasses.replace`, so that `__post_init__`
+of every section validates it.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +23,24 @@ import difflib
 import functools
 import math
 import re
-import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
+from noise2text.core.convert import convert_value
 from noise2text.core.errors import Problem
 
 __all__ = [
+    "REMARKS",
+    "SYNONYMS",
+    "Config",
     "apply_overrides",
     "describe",
+    "from_dict",
+    "get_setting",
+    "has_setting",
     "option",
     "parse_assignments",
     "parse_options",
@@ -26,28 +49,168 @@ __all__ = [
     "require_choice",
     "require_divisible_heads",
     "require_fraction",
+    "section",
+    "to_dict",
+    "to_yaml",
 ]
 
 S = TypeVar("S")
 
+SYNONYMS: dict[str, str] = {
+    "lr": "learning_rate peak_lr max_lr",
+    "lr_schedule": "lr_scheduler lr_scheduler_type scheduler decay lr_decay",
+    "warmup": "warmup_steps warmup_updates num_warmup_steps",
+    "optim.steps": "epochs num_epochs num_train_epochs max_epochs max_steps max_updates updates iterations",
+    "max_tokens": "tokens batch batch_size batch_tokens per_device_train_batch_size",
+    "accumulate": "gradient_accumulation gradient_accumulation_steps grad_accumulation update_freq",
+    "clip_norm": "clip grad_clip gradient_clip gradient_clipping gradient_clip_val max_grad_norm",
+    "ema_decay": "ema ema_rate",
+    "average_best": "average checkpoint_averaging",
+    "betas": "adam_betas",
+    "weight_decay": "wd",
+    "label_smoothing": "smoothing",
+    "seed": "random_seed",
+    "model_dim": "width hidden_size hidden_dim d_model dim",
+    "ffn_dim": "ffn ffn_size d_ff d_ffn intermediate_size feedforward",
+    "embedding_dim": "embedding embedding_size emb_dim d_emb",
+    "heads": "num_heads n_heads attention_heads num_attention_heads",
+    "layers": "num_layers n_layers num_hidden_layers depth",
+    "encoder_layers and decoder_layers": "layers num_layers n_layers num_hidden_layers depth",
+    "encoder_layers": "num_encoder_layers",
+    "decoder_layers": "num_decoder_layers",
+    "vocabulary": "vocab vocab_size vocabulary_size",
+    "max_source": "max_source_length max_src_len",
+    "max_target": "max_target_length max_tgt_len max_length max_len seq_len",
+    "schedule": "noise_schedule",
+    "diffusion_steps": "timesteps num_timesteps train_timesteps num_train_timesteps",
+    "self_conditioning": "self_cond",
+    "generation.steps": "num_inference_steps inference_steps sampling_steps num_steps",
+    "generation_steps": "num_inference_steps inference_steps sampling_steps num_steps",
+    "steps": "num_inference_steps inference_steps sampling_steps num_steps",
+    "beam": "beam_size num_beams",
+    "length_beam": "beam beam_size num_beams",
+    "noise_beam": "candidates num_candidates num_return_sequences",
+    "guidance_weight": "guidance guidance_scale cfg cfg_scale",
+    "select": "selection selector rerank",
+}
+"""Settings, and the words that people try for them; of several settings for a word the first one that exists
+is suggested, "a and b" where both exist."""
+
+REMARKS: dict[str, str] = {
+    **dict.fromkeys(
+        ("epochs", "num_epochs", "num_train_epochs", "max_epochs"), "training counts updates, not epochs"
+    ),
+    **dict.fromkeys(("batch", "batch_size"), "a batch counts padded tokens, not sentences"),
+}
+"""Words that mean something slightly different from the setting, and how."""
+
 
 def option(default: Any, help: str) -> Any:
-    """A field with its default and one line on what it is."""
+    """A field with its default and one line of help."""
     return dataclasses.field(default=default, metadata={"help": help})
 
 
+def section(default: S, help: str = "") -> S:
+    """A field that holds a section: `optim: OptimConfig = section(OptimConfig(lr=1e-3))`."""
+    field: Any = dataclasses.field(default=default, metadata={"help": help})
+    return field
+
+
+@dataclass(frozen=True)
+class Config:
+    """The base class of configurations and their sections."""
+
+    def replace(self, changes: Mapping[str, Any] | None = None, /, **settings: Any) -> Self:
+        """The config with some settings changed: `config.replace({"optim.steps": 3000}, lr=1e-3)`."""
+        return apply_overrides(self, {**(changes or {}), **settings}, origin=type(self).__name__)
+
+
 def apply_overrides(config: S, overrides: Mapping[str, Any], *, origin: str) -> S:
-    """The settings with some fields changed; `origin` says in messages where the changes came from."""
-    field_types = _field_types(type(config))  # type: ignore[arg-type]
-    converted = {}
+    """The config with some settings changed; `origin` says in messages where the changes came from.
+
+    A key is a full name (`optim.lr`), a short name that only one setting has (`lr`), or a section (`optim`).
+    The value of a section is a mapping of the names in it, or a config that takes its place. Where two keys
+    name the same setting, the later one wins.
+    """
+    return _apply(config, overrides, config, "", origin)
+
+
+def _apply(config: Any, overrides: Mapping[str, Any], root: Any, prefix: str, origin: str) -> Any:
+    """One section of the root with some settings changed; `prefix` is its dotted name and a dot."""
+    changes: dict[str, Any] = {}
+    in_sections: dict[str, dict[str, Any]] = {}
     for name, value in overrides.items():
-        if name not in field_types:
-            close = difflib.get_close_matches(name, field_types, n=1)
-            known = f"it knows {', '.join(field_types)}." if field_types else "it has none at all."
-            hint = f"did you mean {close[0]}?" if close else known
-            raise Problem(f"{origin}: there is no setting {name!r}; {hint}")
-        converted[name] = _convert(value, field_types[name], f"{origin}: the setting {name}")
-    return dataclasses.replace(config, **converted)  # type: ignore[type-var]
+        field, _, rest = _find_setting(config, str(name), root, prefix, origin).partition(".")
+        if rest:
+            in_sections.setdefault(field, {})[rest] = value
+        elif not _is_section(getattr(config, field)):
+            field_type = _field_types(type(config))[field]  # type: ignore[arg-type]
+            changes[field] = convert_value(value, field_type, f"{origin}: the setting {prefix}{field}")
+        elif isinstance(value, Mapping):
+            in_sections.setdefault(field, {}).update(value)
+        elif _is_section(value):
+            changes[field] = value
+        else:
+            example = f"{prefix}{field}.{describe(getattr(config, field))[0][0]}"
+            raise Problem(
+                f"{origin}: {prefix}{field} is a section; set what is in it by name, such as {example}."
+            )
+    for field, inside in in_sections.items():
+        whole = changes.get(field, getattr(config, field))
+        changes[field] = _apply(whole, inside, root, f"{prefix}{field}.", origin)
+    return dataclasses.replace(config, **changes)
+
+
+def _find_setting(config: Any, name: str, root: Any, prefix: str, origin: str) -> str:
+    """The full name, within `config`, of the one setting or section that is called so."""
+    found = _match(config, name)
+    if not found:
+        raise Problem(f"{origin}: there is no setting {prefix + name!r}; {_suggest(root, prefix + name)}")
+    if len(found) > 1:
+        names = " or ".join(prefix + each for each in found)
+        raise Problem(f"{origin}: there is more than one setting {name!r}; say {names}.")
+    return found[0]
+
+
+def _match(config: Any, name: str) -> list[str]:
+    """The full names that a name may mean: itself, or every setting whose full name ends in it."""
+    names = dict(_walk(config))
+    if name in names:
+        return [name]
+    return [each for each, value in names.items() if each.endswith(f".{name}") and not _is_section(value)]
+
+
+def _suggest(config: Any, name: str) -> str:
+    """What to say instead of an unknown name."""
+    short = name.rpartition(".")[2]
+    elsewhere = _match(config, short)
+    if elsewhere:
+        return f"did you mean {' or '.join(elsewhere)}?"
+    for setting, words in SYNONYMS.items():
+        meant = [" or ".join(_match(config, each)) for each in setting.split(" and ")]
+        if short in words.split() and all(meant):
+            verb = f"{REMARKS[short]}: set" if short in REMARKS else "it is called"
+            return f"{verb} {' and '.join(meant)}."
+    settings = [each for each, _, _ in describe(config)]
+    sections = [each for each, value in _walk(config) if _is_section(value)]
+    shorts = [each.rpartition(".")[2] for each in settings]
+    close = difflib.get_close_matches(name, [*settings, *sections, *shorts], n=1)
+    if close:
+        return f"did you mean {' or '.join(_match(config, close[0]))}?"
+    return f"it knows {', '.join(settings)}." if settings else "it has none at all."
+
+
+def _walk(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Full name and value of every setting and every section, a section before what is in it."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        yield prefix + field.name, value
+        if _is_section(value):
+            yield from _walk(value, f"{prefix}{field.name}.")
+
+
+def _is_section(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
 @functools.cache
@@ -55,16 +218,86 @@ def _field_types(config_class: type) -> dict[str, Any]:
     return typing.get_type_hints(config_class)
 
 
+def has_setting(config: Any, name: str) -> bool:
+    """Whether exactly one setting has this full or short name."""
+    found = _match(config, name)
+    return len(found) == 1 and not _is_section(dict(_walk(config))[found[0]])
+
+
+def get_setting(config: Any, name: str) -> Any:
+    """The value of the setting with this full or short name."""
+    return dict(_walk(config))[_find_setting(config, name, config, "", type(config).__name__)]
+
+
+def describe(config: Any) -> list[tuple[str, Any, str]]:
+    """Full name, value and help of every setting, in order."""
+    rows = []
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if _is_section(value):
+            rows += [(f"{field.name}.{name}", inner, help) for name, inner, help in describe(value)]
+        else:
+            rows.append((field.name, value, field.metadata["help"]))
+    return rows
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """The config as JSON values: sections are dictionaries, tuples are lists."""
+    values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    return {name: to_dict(value) if _is_section(value) else _to_json(value) for name, value in values.items()}
+
+
+def _to_json(value: Any) -> Any:
+    return [_to_json(each) for each in value] if isinstance(value, tuple) else value
+
+
+def from_dict(config_class: type[S], values: Mapping[str, Any], *, origin: str) -> S:
+    """The config that `to_dict` wrote; settings that are not in it have their defaults."""
+    return apply_overrides(config_class(), values, origin=origin)
+
+
+def to_yaml(config: Any) -> str:
+    """The config as YAML with every setting's help beside it; `read_config` and `apply_overrides` read it."""
+    return "\n".join(_yaml_lines(config)).strip("\n") + "\n"
+
+
+def _yaml_lines(config: Any) -> Iterator[str]:
+    after_section = False
+    for field in dataclasses.fields(config):
+        value, help = getattr(config, field.name), " ".join(field.metadata.get("help", "").split())
+        if _is_section(value) or after_section:
+            yield ""
+        after_section = _is_section(value)
+        if after_section:
+            inside = [f"  {line}" if line else "" for line in _yaml_lines(value)]
+            yield from [f"# {help}"] if help else []
+            yield f"{field.name}:" if inside else f"{field.name}: {{}}"
+            yield from inside
+        else:
+            yield f"{field.name}: {_yaml_value(value)}  # {help}".rstrip(" #")
+
+
+def _yaml_value(value: Any) -> str:
+    """The value on one line of YAML; text is quoted where it could be read as something else."""
+    import yaml
+
+    style = '"' if isinstance(value, str) and not re.fullmatch(r"[A-Za-z][\w./+-]*", value) else None
+    text = yaml.safe_dump(
+        _to_json(value), default_flow_style=True, default_style=style, width=math.inf, allow_unicode=True
+    )
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
 def require_choice(config: Any, name: str, allowed: Iterable[str]) -> None:
-    """Refuse a value that is none of the allowed ones."""
+    """Refuse a value that is not among the allowed ones."""
     if getattr(config, name) not in allowed:
         raise Problem(f"The setting {name} is one of {', '.join(allowed)}, not {getattr(config, name)!r}.")
 
 
 def require_at_least(config: Any, minimum: float, *names: str) -> None:
-    """Refuse values below the least."""
+    """Refuse values below the minimum."""
     for name in names:
-        if not getattr(config, name) >= minimum:  # not a number is not enough, either
+        if not getattr(config, name) >= minimum:  # refuses NaN, too
             raise Problem(f"The setting {name} must be at least {minimum:g}, not {getattr(config, name)}.")
 
 
@@ -76,7 +309,7 @@ def require_fraction(config: Any, *names: str) -> None:
 
 
 def require_divisible_heads(config: Any) -> None:
-    """Refuse a width that its heads cannot share."""
+    """Refuse a model dimension that is odd or no multiple of the number of heads."""
     require_at_least(config, 1, "model_dim", "heads")
     if config.model_dim % config.heads or config.model_dim % 2:
         wrong = f"{config.model_dim} of {config.heads}"
@@ -124,60 +357,3 @@ def read_config(path: Path) -> dict[str, Any]:
     if not isinstance(loaded, dict):
         raise Problem(f"The configuration {path} must hold `setting: value` lines.")
     return loaded
-
-
-def describe(config: Any) -> list[tuple[str, Any, str]]:
-    """Name, value and one line for every field."""
-    return [(f.name, getattr(config, f.name), f.metadata["help"]) for f in dataclasses.fields(config)]
-
-
-def _convert(value: Any, field_type: Any, what: str) -> Any:
-    """The value as the field's type; strings come from flags, other values from files."""
-    if typing.get_origin(field_type) in (types.UnionType, typing.Union):
-        if value is None or (isinstance(value, str) and value.lower() in ("none", "null")):
-            return None
-        (field_type,) = (k for k in typing.get_args(field_type) if k is not type(None))
-    if typing.get_origin(field_type) is tuple:
-        parts = value.strip("()[] ").split(",") if isinstance(value, str) else value
-        field_types = typing.get_args(field_type)
-        if not isinstance(parts, list | tuple) or len(parts) != len(field_types):
-            raise Problem(f"{what} takes {len(field_types)} values with a comma between them, not {value!r}.")
-        return tuple(_convert(part, k, what) for part, k in zip(parts, field_types, strict=True))
-    parser = _PARSERS[field_type]
-    try:
-        return parser(value)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise Problem(f"{what} takes {_TYPE_NAMES[field_type]}, not {value!r}.") from error
-
-
-def _parse_bool(value: Any) -> bool:
-    words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-    if str(value).lower() not in words:
-        raise ValueError(value)
-    return words[str(value).lower()]
-
-
-def _parse_int(value: Any) -> int:
-    text = str(value).replace("_", "")
-    plain = re.fullmatch(r"\s*[+-]?\d+\s*", text)
-    number = int(text) if plain else float(text)  # 1e4 is a float, which would round what is above 2⁵³
-    if isinstance(value, bool) or number != int(number) or abs(number) >= 2**63:  # what a tensor can hold
-        raise ValueError(value)
-    return int(number)
-
-
-def _parse_float(value: Any) -> float:
-    number = float(value)
-    if isinstance(value, bool) or not math.isfinite(number):
-        raise ValueError(value)
-    return number
-
-
-def _parse_str(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(value)
-    return value
-
-
-_PARSERS: dict[Any, Any] = {bool: _parse_bool, int: _parse_int, float: _parse_float, str: _parse_str}
-_TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
