@@ -1,7 +1,7 @@
 """The denoising step as a CUDA graph: recorded once for each set of shapes, replayed for any number of steps.
 
 A step is about a hundred small kernels, and launching one costs more than running it. Since a step needs
-only its number, and finds its factors, its noise and its canvas on the device (`diffusion/walk.py`), the very
+only its number, and finds its coefficients, its noise and its canvas on the device, the very
 function that runs elsewhere is recorded here; nothing is written twice. Batches and lengths are rounded up to
 few values (`round_up_batch`, `round_up_length`), so that few graphs serve all texts.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import fields
+from functools import partial
 from itertools import chain
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -21,13 +22,16 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from noise2text.core.random import gaussian_noise
 from noise2text.data.layouts.canvas import Source
 from noise2text.diffusion.sampler import (
-    BuildStepTable,
+    Guide,
+    OnStep,
+    SampledStep,
     SamplerState,
-    StepFunction,
-    StepTable,
     initial_state,
+    sample,
     step,
+    unguided,
 )
+from noise2text.diffusion.solvers import ANCESTRAL, Solver, StepTable, build_step_table
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate
 from noise2text.nn.embeddings import TokenEmbedding
 
@@ -163,17 +167,17 @@ class _GraphedSampler:
 
     def reset(
         self, encoded: EncoderOutput, constraint: Constraint, keys: Tensor, step_table: StepTable
-    ) -> StepFunction:
-        """Put a new walk in the place of the last one."""
+    ) -> None:
+        """Put other sentences, and the state before the first step, in the place of the last ones."""
         copy_tensors((self.encoded, self.constraint, self.keys), (encoded, constraint, keys))
         if step_table is not self.loaded_table:
             for mine, theirs in zip(self.step_table.tensors, step_table.tensors, strict=True):
                 mine[: len(step_table)].copy_(theirs)
         torch._foreach_zero_([self.step_index, self.state.z, self.state.estimate.z0, self.state.previous])
         self.loaded_table, self.steps_taken = step_table, 0
-        return self._step
 
-    def _step(self, count: int) -> SamplerState:
+    def advance(self, count: int) -> SamplerState:
+        """The state after so many more steps; the next ones overwrite it."""
         end = self.steps_taken + count
         while self.steps_taken < end:
             if self.steps_taken % self.noise_steps == 0:
@@ -185,6 +189,53 @@ class _GraphedSampler:
         return SamplerState(self.state.z, Estimate(self.state.estimate.z0, hidden), self.state.previous)
 
 
+class _GraphedDecoding:
+    """A state of autoregressive decoding whose step is recorded, once for each length of its cache."""
+
+    def __init__(self, state: Any, pool: Any) -> None:
+        self.state, self.pool, self.eager_advance = state, pool, state.advance
+        self.graphs: dict[int, CudaGraph[None]] = {}
+        state.advance = self.advance
+
+    def restart(self, new_state: Any) -> None:
+        """Put other sentences, and a search that has not begun, in the place of the last ones."""
+        copy_tensors(self.state.encoded, new_state.encoded)
+        for mine, theirs in zip(_mutable_tensors(self.state), _mutable_tensors(new_state), strict=True):
+            mine.copy_(theirs)
+
+    def advance(self, *, cache_length: int) -> None:
+        """One token more for each hypothesis."""
+        if cache_length not in self.graphs:
+            now = [tensor.clone() for tensor in _mutable_tensors(self.state)]
+            self.state.position.zero_()  # recording tries the step, so there must be room for it
+            self.state.search.rewind()
+            self.graphs[cache_length] = CudaGraph(
+                partial(self.eager_advance, cache_length=cache_length), pool=self.pool
+            )
+            for mine, kept in zip(_mutable_tensors(self.state), now, strict=True):
+                mine.copy_(kept)
+        self.graphs[cache_length]()
+
+
+def _mutable_tensors(state: Any) -> Iterator[Tensor]:
+    """All tensors that a step of autoregressive decoding changes."""
+    yield from (state.tokens, state.position)
+    yield from _collect_tensors(state.cache)
+    yield from _collect_tensors(state.search)
+
+
+def _collect_tensors(part: Any) -> Iterator[Tensor]:
+    """The tensors of an object and of what it is made of, in a fixed order."""
+    if isinstance(part, Tensor):
+        yield part
+    elif isinstance(part, list | tuple):
+        for each in part:
+            yield from _collect_tensors(each)
+    elif hasattr(part, "__dict__") and not isinstance(part, type):
+        for name in sorted(vars(part)):
+            yield from _collect_tensors(vars(part)[name])
+
+
 class GraphCache:
     """The recorded graphs of a system, by the denoiser and the shapes that they are for."""
 
@@ -194,8 +245,8 @@ class GraphCache:
         self.pools: dict[str, Any] = {}  # graphs of one kind never run at the same time: they share memory
 
     def encode(self, denoiser: SourceEncoder, source: Source) -> EncoderOutput:
-        """What the denoiser, or a writer, keeps of the sources."""
-        name = ("read", denoiser_key(denoiser))
+        """The encoded sources; recorded where the network has an encoder."""
+        name = ("encode", denoiser_key(denoiser))
         if (*name, *shapes_of(source)) not in self.graphs:
             encoded = denoiser.encode(source)
             if not encoded.keys.numel():  # the source is on the canvas: there is nothing to record
@@ -205,50 +256,97 @@ class GraphCache:
     def run(self, name: tuple[Hashable, ...], function: Callable[[Any], T], inputs: Any) -> T:
         """A function's answer to a dataclass of tensors; the name tells what it does with them."""
         recorded: _GraphedFunction[T] = self.get_or_capture(
-            (*name, *shapes_of(inputs)), lambda pool: _GraphedFunction(function, inputs, pool)
+            (*map(_key_of, name), *shapes_of(inputs)), lambda pool: _GraphedFunction(function, inputs, pool)
         )
         return recorded(inputs)
 
-    def build_step_table(self, build_step_table: BuildStepTable, *key: Hashable) -> BuildStepTable:
-        """The same paths, each made once for all walks that go down the same schedule in the same way."""
+    def decoding_state(
+        self, name: tuple[Hashable, ...], make: Callable[[EncoderOutput], Any], encoded: EncoderOutput
+    ) -> Any:
+        """The state of autoregressive decoding that `make` returns, with its step recorded."""
+        recorded: _GraphedDecoding = self.get_or_capture(
+            (*map(_key_of, name), *shapes_of(encoded)),
+            lambda pool: _GraphedDecoding(make(clone_tensors(encoded)), pool),
+        )
+        recorded.restart(make(encoded))
+        return recorded.state
 
-        def build(
-            denoiser: Denoiser, schedule: nn.Module, times: Tensor, length: int, device: torch.device
-        ) -> StepTable:
-            name = (
-                *key,
-                denoiser_key(denoiser),
-                _time_embedder_version(denoiser),
-                tuple(times.tolist()),
-                length,
-                *schedule_key(schedule),
-            )
-            if name not in self.step_tables:
-                self.step_tables[name] = build_step_table(denoiser, schedule, times, length, device)
-            return _touch_and_evict(self.step_tables, name)
-
-        return build
-
-    def prepare(
+    def sample(
         self,
         denoiser: Denoiser,
+        schedule: nn.Module,
         encoded: EncoderOutput,
         constraint: Constraint,
         keys: Tensor,
-        step_table: StepTable,
-    ) -> StepFunction:
-        """The steps of a walk, in the place of `walk.eager`."""
+        times: Tensor,
+        *,
+        solver: Solver = ANCESTRAL,
+        guide: Guide = unguided,
+        on_step: OnStep | None = None,
+    ) -> Estimate:
+        """What `diffusion.sampler.sample` computes, by recorded steps; guided ones need gradients and are not."""
+        if guide is not unguided:
+            return sample(
+                denoiser,
+                schedule,
+                encoded,
+                constraint,
+                keys,
+                times,
+                solver=solver,
+                guide=guide,
+                on_step=on_step,
+            )
+        table = self._step_table(denoiser, schedule, times, solver, constraint.given.shape[1], keys.device)
         sizes = (
             *shapes_of(encoded),
             *shapes_of(constraint),
-            step_table.table.shape[1:],
-            max(MAX_STEPS, len(step_table)),
+            table.table.shape[1:],
+            max(MAX_STEPS, len(table)),
         )
-        name = ("walk", denoiser_key(denoiser), *sizes)
-        walk: _GraphedSampler = self.get_or_capture(
-            name, lambda pool: _GraphedSampler(denoiser, encoded, constraint, keys, step_table, pool)
+        graphed: _GraphedSampler = self.get_or_capture(
+            ("sample", denoiser_key(denoiser), *sizes),
+            lambda pool: _GraphedSampler(denoiser, encoded, constraint, keys, table, pool),
         )
-        return walk.reset(encoded, constraint, keys, step_table)
+        graphed.reset(encoded, constraint, keys, table)
+        if on_step is None:
+            return graphed.advance(len(table)).estimate
+        for time in times.tolist():
+            state = graphed.advance(1)
+            on_step(SampledStep(time, state.z, state.estimate))
+        return state.estimate
+
+    def _step_table(
+        self,
+        denoiser: Denoiser,
+        schedule: nn.Module,
+        times: Tensor,
+        solver: Solver,
+        length: int,
+        device: torch.device,
+    ) -> StepTable:
+        """The step table, computed once for all sentences that go down the same schedule in the same way."""
+        name = (
+            solver,
+            denoiser_key(denoiser),
+            _time_embedder_version(denoiser),
+            tuple(times.tolist()),
+            length,
+            *schedule_key(schedule),
+        )
+        if name not in self.step_tables:
+            self.step_tables[name] = build_step_table(
+                denoiser, schedule, times, solver, length=length, device=device
+            )
+        return _touch_and_evict(self.step_tables, name)
+
+    def pad_batch(self, sentences: int) -> int:
+        """How many rows a batch of so many sentences is filled up to, so that few graphs serve all."""
+        return round_up_batch(sentences)
+
+    def pad_length(self, length: int, max_length: int) -> int:
+        """How many positions rows of this length are filled up to."""
+        return round_up_length(length, max_length)
 
     def get_or_capture(self, name: tuple[Hashable, ...], make: Callable[[Any], Any]) -> Any:
         """What was recorded under this name, or is made now; names of one kind begin alike."""
@@ -270,6 +368,13 @@ def _attention_backends(rows: int) -> list[SDPBackend]:
     """The kernels that attention may use: for many short rows one is twice as fast as the usual choice."""
     others = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
     return others if rows >= MANY_ROWS else [SDPBackend.CUDNN_ATTENTION, *others]
+
+
+def _key_of(part: Hashable) -> Hashable:
+    """What stands for a part of a name: networks and schedules are told apart by their tensors."""
+    if isinstance(part, nn.Module):
+        return denoiser_key(part) if hasattr(part, "encode") else tuple(schedule_key(part))  # type: ignore[arg-type]
+    return part
 
 
 def denoiser_key(denoiser: SourceEncoder) -> Hashable:

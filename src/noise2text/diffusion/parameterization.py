@@ -25,8 +25,8 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from noise2text.diffusion.sampler import coefficients
 from noise2text.diffusion.schedules import Schedule
+from noise2text.diffusion.solvers import step_coefficients
 from noise2text.nn.denoiser import Constraint, Denoiser, DenoiserWrapper, EncoderOutput, Estimate, NoiseLevel
 
 __all__ = [
@@ -132,7 +132,7 @@ class PredictMean(Parameterization):
     def coefficients_at(self, level: NoiseLevel) -> tuple[Tensor, Tensor]:
         timestep, length = level.timestep[:, 0], level.alpha.shape[1]
         now, before = (self.schedule(t, length) for t in (timestep + 1 / self.schedule.steps, timestep))
-        z_weight, z0_weight, _ = coefficients(now, before)
+        z_weight, z0_weight, _ = step_coefficients(now, before)
         return -z_weight / z0_weight, 1 / z0_weight
 
 

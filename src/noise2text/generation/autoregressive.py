@@ -7,7 +7,7 @@ whether all is over.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -15,26 +15,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noise2text.acceleration.cuda_graphs import (
-    CudaGraph,
-    GraphCache,
-    clone_tensors,
-    copy_tensors,
-    denoiser_key,
-    shapes_of,
-)
 from noise2text.core.config import option, require_at_least, require_choice
+from noise2text.core.devices import copy_to_device
 from noise2text.core.errors import Problem
 from noise2text.core.random import make_key
-from noise2text.data.layouts.canvas import Source
+from noise2text.data.layouts.canvas import Layout
 from noise2text.generation.beam_search import BeamSearch, DiverseBeamSearch
-from noise2text.generation.parallel import Candidates, DecodedStep
+from noise2text.generation.candidates import (
+    Candidates,
+    DecodedStep,
+    Decoder,
+    SourceBatch,
+    Stage,
+    TokenRows,
+)
+from noise2text.generation.runner import EAGER, Runner
 from noise2text.generation.search import Search, SearchLimits
 from noise2text.generation.token_sampling import GreedySearch, Sampling
 from noise2text.nn.autoregressive import AutoregressiveNetwork
 from noise2text.nn.denoiser import EncoderOutput
 
-__all__ = ["AutoregressiveDecoder", "AutoregressiveGenerationConfig", "DecodingState", "GraphedDecodingState"]
+__all__ = ["AutoregressiveDecoder", "AutoregressiveGenerationConfig", "DecodingState"]
 
 CACHE_BLOCK = 16  # positions by which the visible past grows
 END_CHECK_INTERVAL = {"cpu": 1}  # steps between two looks at whether all is over, where a look costs nothing
@@ -94,7 +95,7 @@ class AutoregressiveGenerationConfig:
                 length_penalty=self.length_penalty,
             )
         score: dict[str, Any] = {
-            "rules": limits,
+            "limits": limits,
             "length_penalty": self.length_penalty,
             "device": indices.device,
         }
@@ -109,7 +110,7 @@ class DecodingState:
     """What is written of a batch: the writer's notebook, the last tokens and where they stand."""
 
     def __init__(
-        self, network: AutoregressiveNetwork, encoded: EncoderOutput, search: Search, *, length: int
+        self, network: AutoregressiveNetwork, encoded: EncoderOutput, *, search: Search, length: int
     ) -> None:
         self.network, self.encoded, self.search, self.length = network, encoded, search, length
         device = encoded.padding.device
@@ -150,106 +151,44 @@ class DecodingState:
         return min(self.length, (position // CACHE_BLOCK + 1) * CACHE_BLOCK)
 
 
-class GraphedDecodingState(DecodingState):
-    """A page whose step is recorded, once for each stretch of the past that it looks at."""
-
-    def __init__(
-        self,
-        network: AutoregressiveNetwork,
-        encoded: EncoderOutput,
-        search: Search,
-        *,
-        length: int,
-        pool: Any,
-    ) -> None:
-        super().__init__(network, clone_tensors(encoded), search, length=length)
-        self.pool = pool
-        self.step_graphs: dict[int, CudaGraph[None]] = {}
-
-    def restart(self, encoded: EncoderOutput, search: Search) -> None:
-        """Put other sentences, and a search that has not begun, in the place of the last ones."""
-        copy_tensors(self.encoded, encoded)
-        new_state = DecodingState(self.network, encoded, search, length=self.length)
-        for mine, theirs in zip(_mutable_tensors(self), _mutable_tensors(new_state), strict=True):
-            mine.copy_(theirs)
-
-    def advance(self, *, cache_length: int) -> None:
-        if cache_length not in self.step_graphs:
-            now = [tensor.clone() for tensor in _mutable_tensors(self)]
-            self.position.zero_()  # recording tries the step, so there must be room for it
-            self.search.rewind()
-            self.step_graphs[cache_length] = CudaGraph(
-                partial(super().advance, cache_length=cache_length), pool=self.pool
-            )
-            for mine, kept in zip(_mutable_tensors(self), now, strict=True):
-                mine.copy_(kept)
-        self.step_graphs[cache_length]()
-
-
-def _mutable_tensors(state: DecodingState) -> Iterator[Tensor]:
-    """All that a step changes."""
-    yield from (state.tokens, state.position)
-    yield from _collect_tensors(state.cache)
-    yield from _collect_tensors(state.search)
-
-
-def _collect_tensors(part: Any) -> Iterator[Tensor]:
-    """The tensors of an object and of what it is made of, in one order."""
-    if isinstance(part, Tensor):
-        yield part
-    elif isinstance(part, list | tuple):
-        for each in part:
-            yield from _collect_tensors(each)
-    elif hasattr(part, "__dict__") and not isinstance(part, type):
-        for name in sorted(vars(part)):
-            yield from _collect_tensors(vars(part)[name])
-
-
 @dataclass(frozen=True)
-class AutoregressiveDecoder:
-    """The parts of an autoregressive system that decode a batch."""
+class AutoregressiveDecoder(Decoder):
+    """The parts of an autoregressive model that decode a batch."""
 
     network: AutoregressiveNetwork
+    layout: Layout
+    config: AutoregressiveGenerationConfig
     bos: int
     limits: SearchLimits
-    graphs: GraphCache | None = None  # recorded steps, where there are any
+    max_source: int
+    prefix: Sequence[int] = ()
+    runner: Runner = EAGER
+
+    def stages(self, *, seed: int, trace: bool = False) -> list[Stage]:
+        """All at once: the search asks the device after every few tokens whether it is finished."""
+        return [partial(self._search, seed=seed, trace=trace)]
 
     @torch.inference_mode()
-    def decode(
-        self,
-        source: Source,
-        config: AutoregressiveGenerationConfig,
-        *,
-        prefix: Sequence[int] = (),
-        seed: int,
-        indices: Tensor,
-        trace: bool = False,
-    ) -> list[Candidates]:
-        """The drafts of each sentence; `indices` (B,) is where the sentences stand in the input."""
-        limits = self._remaining_limits(config, len(prefix))
-        search = config.search(limits, seed=seed, indices=indices)
-        state = self._start_decoding(source, config, search, length=len(prefix) + limits.max_length + 1)
-        state.run([self.bos, *prefix])
+    def _search(self, batch: SourceBatch, *, seed: int, trace: bool) -> list[Candidates]:
+        """The hypotheses of each sentence, best or first drawn first."""
+        device = self.limits.forbidden.device
+        source, indices = batch.to_tensors(self.layout, self.runner, self.max_source)
+        limits = self._remaining_limits(self.config, len(self.prefix))
+        search = self.config.search(limits, seed=seed, indices=copy_to_device(indices, device))
+        length = len(self.prefix) + limits.max_length + 1
+        encoded = self.runner.encode(self.network, source.to(device))
+        state = self.runner.decoding_state(
+            ("autoregressive", self.network, self.config, length),
+            partial(DecodingState, self.network, search=search, length=length),
+            encoded,
+        )
+        state.run([self.bos, *self.prefix])
         tokens, scores = state.search.get_hypotheses()
-        return [
-            self._make_candidates(rows, scored, prefix, trace=trace)
+        decoded = [
+            self._make_candidates(rows, scored, trace=trace)
             for rows, scored in zip(tokens.tolist(), scores.tolist(), strict=True)
         ]
-
-    def _start_decoding(
-        self, source: Source, config: AutoregressiveGenerationConfig, search: Search, *, length: int
-    ) -> DecodingState:
-        """An empty page for the sentences, or one that was recorded and is emptied."""
-        graphs = self.graphs
-        if graphs is None:
-            return DecodingState(self.network, self.network.encode(source), search, length=length)
-        encoded = graphs.encode(self.network, source)
-        name = ("page", denoiser_key(self.network), config, length, *shapes_of(encoded))
-        state: GraphedDecodingState = graphs.get_or_capture(
-            name, lambda pool: GraphedDecodingState(self.network, encoded, search, length=length, pool=pool)
-        )
-        state.restart(encoded, search)
-        return state
+        return decoded[: len(batch)]
 
     def _remaining_limits(self, config: AutoregressiveGenerationConfig, prefix_length: int) -> SearchLimits:
         """The rules for what is left to write after so many given tokens."""
@@ -270,15 +209,13 @@ class AutoregressiveDecoder:
             min_length=max(0, limits.min_length - prefix_length),
         )
 
-    def _make_candidates(
-        self, rows: list[list[int]], scores: list[float], prefix: Sequence[int], *, trace: bool
-    ) -> Candidates:
+    def _make_candidates(self, rows: TokenRows, scores: list[float], *, trace: bool) -> Candidates:
         """A sentence's candidates; a step of the trace shows what had been written of each."""
         ended = [(row, score) for row, score in zip(rows, scores, strict=True) if score > -torch.inf]
-        texts = [[*prefix, *row[: row.index(self.limits.eos)]] for row, _ in ended]
+        texts = [[*self.prefix, *row[: row.index(self.limits.eos)]] for row, _ in ended]
         max_length = max(map(len, texts))
         steps = []
-        for count in range(len(prefix), max_length + 1) if trace else ():
+        for count in range(len(self.prefix), max_length + 1) if trace else ():
             partial_texts = [text[:count] for text in texts]
             steps.append(
                 DecodedStep(1 - count / max_length if max_length else 0.0, partial_texts, partial_texts)

@@ -1,72 +1,96 @@
-"""From left to right with a model that writes all at once (thesis on DiffuSeq for translation, 3.2).
+"""Autoregressive sampling with a diffusion model (thesis on DiffuSeq for translation, 3.2.1 and 3.2.2).
 
-    t ← ε;   until the end:  walk from noise with source and t held,  t ← t ⊕ the first of what was written
+    t ← ε;   until the end:  sample with source and t given,  t ← t ⊕ the first part of what was written
 
-What is held grows, the shape stays. A part of the canvas that was written once is given from then on, so it
-never changes. A row has ended when nothing on it is left to write; the last row's end is the end (algorithm 8
-goes on to the brim). Each walk has its own noise, the first that of parallel decoding.
+A part of the canvas that was written once is given from then on and never changes; the canvas keeps its shape.
+A row has ended when nothing on it is left to write, and decoding ends with the last row (algorithm 8 of the thesis
+goes on until the canvas is full). Every round of sampling has its own noise; the first has that of parallel
+decoding.
+
+- `TokenByTokenDecoder` keeps one token per round (algorithm 8). Any diffusion model can be decoded like this.
+- `WordByWordDecoder` keeps one word per round, with models that were trained on `NextWordLayout`.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from noise2text.data.layouts.canvas import Canvas, Source
-from noise2text.data.layouts.template import OPEN_TEMPLATE, Template
-from noise2text.generation.config import DiffusionGenerationConfig
-from noise2text.generation.parallel import DecodingCoroutine, ParallelDecoder, ProposeLengths
+from noise2text.data.layouts.canvas import Canvas
+from noise2text.data.layouts.next_word import NextWordLayout
+from noise2text.generation.parallel import ParallelDecoder, Proposed, Sampled, TracedTokens
 
-__all__ = ["AutoregressiveDiffusionDecoder", "open_positions"]
+__all__ = ["AutoregressiveDiffusionDecoder", "TokenByTokenDecoder", "WordByWordDecoder", "open_positions"]
 
 
 @dataclass(frozen=True)
-class AutoregressiveDiffusionDecoder(ParallelDecoder, ABC):
-    """Decoding by several walks, each of which leaves a part of the text behind."""
+class AutoregressiveDiffusionDecoder(ParallelDecoder):
+    """Decoding by several rounds of sampling, each of which adds a part of the text."""
 
     @abstractmethod
     def select_new_tokens(self, canvas: Canvas, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Which written tokens (B·C, L) are kept, one a row at least; and which rows (B·C,) end."""
+        """Which written tokens (B·C, L) to keep, at least one per row; and which rows (B·C,) have ended."""
 
-    def fix_tokens(self, canvas: Canvas, tokens: Tensor, kept: Tensor, finished: Tensor) -> Canvas:
-        """The canvas with the kept tokens held, and nothing left to write on the rows that are over."""
-        written = torch.where(kept, tokens, canvas.tokens)
-        return replace(canvas, tokens=written, frozen=canvas.frozen | kept | finished[:, None])
+    def fix_tokens(self, canvas: Canvas, tokens: Tensor, new: Tensor, ended: Tensor) -> Canvas:
+        """The canvas with the new tokens given, and with nothing left to write on rows that have ended."""
+        written = torch.where(new, tokens, canvas.tokens)
+        return replace(canvas, tokens=written, frozen=canvas.frozen | new | ended[:, None])
 
-    @torch.inference_mode()
-    def course(
-        self,
-        source: Source,
-        config: DiffusionGenerationConfig,
-        propose: ProposeLengths,
-        *,
-        given: Template = OPEN_TEMPLATE,
-        seed: int,
-        indices: Tensor,
-        trace: bool = False,
-    ) -> DecodingCoroutine:
-        """The drafts of each sentence; a trace has the steps of all the walks, one after another."""
-        prompt = yield from self._prepare_batch(
-            source, config, propose, given=given, seed=seed, indices=indices
-        )
-        canvas, steps, number = prompt.device_canvas(), [], 0
-        total = torch.zeros_like(prompt.scores)
+    def _denoise(self, proposed: Proposed) -> Sampled:
+        """Sample until nothing is left to write; a trace has the steps of all rounds, one after another."""
+        prompt = self.make_prompt(proposed)
+        canvas, number = prompt.device_canvas(), 0
+        steps: list[TracedTokens] = []
+        total = torch.zeros_like(prompt.length_scores)
         count = torch.zeros_like(total)
-        while bool(open_positions(canvas).any()):  # the host waits once a walk
-            for state in self._sample(prompt, canvas, config, seed=seed, last_only=not trace, number=number):
-                if trace:
-                    rounded = self._round_to_tokens(canvas, state.estimate)[0]
-                    steps.append((state.time, self.denoiser.embedding.nearest(state.z), rounded))
-            tokens, scores = self._round_to_tokens(canvas, state.estimate)  # (B·C, L)
-            kept, finished = self.select_new_tokens(canvas, tokens)
-            total, count = total + (scores * kept).sum(1), count + kept.sum(1)
-            canvas, number = self.fix_tokens(canvas, tokens, kept, finished), number + 1
-        scores = total / count + prompt.scores
-        decoded = yield from self._collect_candidates(prompt, canvas, canvas.tokens, scores, steps)
-        return decoded
+        while bool(open_positions(canvas).any()):  # the host waits once per round
+            estimate = self.runner.sample(
+                *self.sampler_inputs(prompt, canvas, number=number),
+                solver=self.config.build_solver(proposed.seed),
+                guide=self.guide(canvas),
+                on_step=partial(self._trace_step, canvas, steps) if proposed.trace else None,
+            )
+            tokens, scores = self.round_to_tokens(canvas, estimate)  # (B·C, L)
+            new, ended = self.select_new_tokens(canvas, tokens)
+            total, count = total + (scores * new).sum(1), count + new.sum(1)
+            canvas, number = self.fix_tokens(canvas, tokens, new, ended), number + 1
+        return self.finish(
+            proposed, prompt, canvas, canvas.tokens, total / count + prompt.length_scores, steps
+        )
+
+
+class TokenByTokenDecoder(AutoregressiveDiffusionDecoder):
+    """Keeps the token at the first open position of each row; a token that ends a text ends its row."""
+
+    def select_new_tokens(self, canvas: Canvas, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        positions = open_positions(canvas)
+        first = positions & (positions.cumsum(1) == 1)  # (B·C, L)
+        ends = torch.tensor(self.layout.end_tokens, dtype=torch.long, device=tokens.device)
+        return first, (first & torch.isin(tokens, ends)).any(1)
+
+
+@dataclass(frozen=True)
+class WordByWordDecoder(AutoregressiveDiffusionDecoder):
+    """Keeps all tokens before the first [PAD] or [EOS].
+
+    A row ends with [EOS], or where nothing stands before [PAD]. So every round adds a token or ends a row.
+    """
+
+    layout: NextWordLayout
+
+    def select_new_tokens(self, canvas: Canvas, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        positions = open_positions(canvas)
+        marks = positions & ((tokens == self.layout.eos) | (tokens == self.layout.pad))
+        before, first = positions & (marks.cumsum(1) == 0), marks & (marks.cumsum(1) == 1)
+        ended = (first & (tokens == self.layout.eos)).any(1) | ~before.any(1)
+        return before | (first & ended[:, None]), ended
+
+    def fix_tokens(self, canvas: Canvas, tokens: Tensor, new: Tensor, ended: Tensor) -> Canvas:
+        return self.layout.limit_to_next_word(super().fix_tokens(canvas, tokens, new, ended))
 
 
 def open_positions(canvas: Canvas) -> Tensor:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from dataclasses import dataclass, replace
 
 from noise2text.core.config import option, require_at_least, require_choice, require_fraction
 from noise2text.core.errors import Problem
-from noise2text.core.random import make_key, uniform
-from noise2text.diffusion.sampler import Stochasticity, ddim
+from noise2text.diffusion.solvers import Ddim, PriorSampling, Solver
 
 __all__ = [
     "ClassifierFreeGenerationConfig",
@@ -89,19 +85,13 @@ class DiffusionGenerationConfig:
         """The ways to select that this family knows."""
         return ("mbr", "score")
 
-    def stochasticity(self, seed: int) -> Stochasticity:
-        """How much of each step's noise is drawn afresh."""
-        return ddim(self.eta if self.solver == "single" else 0.0)
-
-    @property
-    def order(self) -> int:
-        """The order of a step's error."""
-        return _ORDERS[self.solver]
+    def build_solver(self, seed: int) -> Solver:
+        """The solver that makes the steps."""
+        return Solver(Ddim(self.eta)) if self.solver == "single" else Solver(Ddim(0.0), order=2)
 
 
-_ORDERS = {"single": 1, "multistep": 2}
 _CHOICES = {
-    "solver": tuple(_ORDERS),
+    "solver": ("single", "multistep"),
     "utility": ("bleu", "bleu-nltk4", "chrf", "unigram"),
     "candidate_is": ("hypothesis", "reference"),
 }
@@ -119,13 +109,13 @@ class LengthPredictingGenerationConfig(DiffusionGenerationConfig):
     length: int | None = option(None, "write exactly so many tokens; none predicts the length")
     select: str = option(
         "mbr",
-        "which candidate: mbr, weighed (mbr that counts each by the model's own likelihood of it), or score "
+        "which candidate: mbr, weighted-mbr (mbr that counts each by the model's own likelihood of it), or score "
         "(its tokens' mean log-probability, its length's)",
     )
 
     @property
     def select_choices(self) -> tuple[str, ...]:
-        return ("mbr", "weighed", "score")
+        return ("mbr", "weighted-mbr", "score")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -166,17 +156,9 @@ class PriorSamplingGenerationConfig(DiffusionGenerationConfig):
         super().__post_init__()
         require_fraction(self, "prior_rate", "prior_share")
 
-    def stochasticity(self, seed: int) -> Stochasticity:
-        """All of it at the steps that the seed chooses, the same for all texts; eta's share elsewhere."""
-        usual = super().stochasticity(seed)
-
-        def share(rho: Tensor) -> Tensor:  # (steps − 1, 1 or L, 1)
-            steps = torch.arange(len(rho), device=rho.device)
-            early = steps < self.prior_share * self.steps
-            chosen = early & (uniform(make_key(seed, _PRIOR, steps)) < self.prior_rate)
-            return torch.where(chosen[:, None, None], 1, usual(rho))
-
-        return share
-
-
-_PRIOR = 1  # what the key is for
+    def build_solver(self, seed: int) -> Solver:
+        usual = super().build_solver(seed)
+        last_step = self.prior_share * self.steps
+        return replace(
+            usual, stochasticity=PriorSampling(usual.stochasticity, self.prior_rate, last_step, seed)
+        )

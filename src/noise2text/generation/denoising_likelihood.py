@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from noise2text.acceleration.cuda_graphs import GraphCache, denoiser_key, schedule_key
 from noise2text.core.random import gaussian_noise, make_key
 from noise2text.data.layouts.canvas import Canvas
+from noise2text.generation.runner import EAGER, Runner
 from noise2text.nn.denoiser import Denoiser, EncoderOutput, Estimate, NoiseLevel, rows_per_chunk
 
 __all__ = ["NOISE_TIME", "DenoisingLikelihood"]
@@ -32,15 +32,13 @@ class DenoisingLikelihood:
 
     denoiser: Denoiser
     schedule: nn.Module  # that of training
-    graphs: GraphCache | None = None  # recorded graphs, where there are any
+    runner: Runner = EAGER
 
     @torch.inference_mode()
     def __call__(self, encoded: EncoderOutput, canvas: Canvas) -> Tensor:
         """Σ_i log p(y_i | z_t, x) of every row of a canvas of texts, (B·C,); the memory has B rows."""
-        if self.graphs is None:
-            return self._log_likelihood((encoded, canvas))[0]
-        name = ("noised", denoiser_key(self.denoiser), *schedule_key(self.schedule))
-        return self.graphs.run(name, self._log_likelihood, (encoded, canvas))[0]
+        name = ("denoising likelihood", self.denoiser, self.schedule)
+        return self.runner.run(name, self._log_likelihood, (encoded, canvas))[0]
 
     def _log_likelihood(self, inputs: tuple[EncoderOutput, Canvas]) -> tuple[Tensor]:
         encoded, canvas = inputs

@@ -1,82 +1,76 @@
-"""What to walk: 2D parallel decoding (Difformer, section 3.3).
+"""2D parallel decoding (Difformer, section 3.3): every sentence at b₁ lengths, each from b₂ noises.
 
-A sentence is tried at b₁ lengths, each from b₂ noises; all candidates of all sentences of a batch go down
-together, and share their sentence's encoding. The host waits once, for the lengths; what is small and
-depends on them is then made on the host and sent over.
+All candidates of all sentences of a batch are denoised together and share their sentence's encoding:
+
+    sources → encode → propose lengths → empty canvases → sample → round to tokens → candidates
+
+The host waits for the device twice: for the lengths, and for the tokens. `stages` are the three parts between,
+for a caller that works on several batches at once (`acceleration/overlap.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from noise2text.acceleration.cuda_graphs import GraphCache, round_up_length
 from noise2text.core.devices import copy_to_device
 from noise2text.core.random import make_key
 from noise2text.data.layouts.canvas import Canvas, Layout, Source
 from noise2text.data.layouts.template import OPEN_TEMPLATE, Template
 from noise2text.diffusion.classifier_guidance import ClassifierGuidance
-from noise2text.diffusion.sampler import (
-    BuildStepTable,
-    PrepareSteps,
-    SampledStep,
-    build_step_table,
-    eager,
-    sample,
-    strided_times,
+from noise2text.diffusion.sampler import Guide, SampledStep, unguided
+from noise2text.diffusion.solvers import strided_times
+from noise2text.generation.candidates import (
+    Candidates,
+    DecodedStep,
+    Decoder,
+    SourceBatch,
+    Stage,
+    TokenRows,
 )
 from noise2text.generation.config import DiffusionGenerationConfig
 from noise2text.generation.denoising_likelihood import DenoisingLikelihood
-from noise2text.nn.denoiser import Denoiser, EncoderOutput, Estimate, rows_per_chunk
+from noise2text.generation.runner import EAGER, Runner
+from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, rows_per_chunk
 
-__all__ = [
-    "Candidates",
-    "DecodedStep",
-    "DecodingCoroutine",
-    "ParallelDecoder",
-    "PreparedBatch",
-    "ProposeLengths",
-    "run_to_end",
-]
+__all__ = ["ParallelDecoder", "Prompt", "ProposeLengths", "Proposed", "Sampled", "TracedTokens"]
 
-TokenRows = list[list[int]]
 ProposeLengths = Callable[[EncoderOutput], tuple[Tensor, Tensor]]
 """The lengths (B, b₁) to try for each sentence, and their log-probabilities."""
-DecodingCoroutine = Generator[None, None, list["Candidates"]]
-"""The way to a batch's drafts; it pauses where the device has work to do and the host has none."""
+Wait = Callable[[], None]
+TracedTokens = tuple[float, Tensor, Tensor]
+"""The time of a step, its noisy tokens and its clean tokens (B·C, L)."""
 
 
 @dataclass(frozen=True)
-class DecodedStep:
-    """A sentence's candidates at one time: the noisy canvas and its clean estimate, both rounded."""
+class Proposed:
+    """A batch whose lengths are on their way to the host."""
 
-    time: float
-    noisy: TokenRows
-    clean: TokenRows
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """A sentence's candidates: tokens and score, best length first; and the steps there, if traced."""
-
-    tokens: TokenRows
-    scores: list[float]
-    steps: list[DecodedStep]
+    batch: SourceBatch
+    source: Source
+    device_source: Source
+    indices: Tensor  # (B,)
+    encoded: EncoderOutput
+    lengths: Tensor  # (B, b₁)
+    length_scores: Tensor  # (B, b₁)
+    wait: Wait
+    seed: int
+    trace: bool
 
 
 @dataclass(frozen=True)
-class PreparedBatch:
-    """Where the candidates of a batch start: a row a candidate, but for the memory."""
+class Prompt:
+    """What sampling starts from: one row per candidate, except for the encoded sources."""
 
     encoded: EncoderOutput
     source: Source
     canvas: Canvas  # on the host
     keys: Tensor  # (B·b₁·b₂,)
-    scores: Tensor  # (B·b₁·b₂,), the lengths' log-probabilities
+    length_scores: Tensor  # (B·b₁·b₂,), log-probabilities of the lengths
 
     def device_canvas(self) -> Canvas:
         """The canvas on the device, where its source is already."""
@@ -84,178 +78,107 @@ class PreparedBatch:
 
 
 @dataclass(frozen=True)
-class ParallelDecoder:
-    """The parts of a diffusion system that decode all candidates at once."""
+class Sampled:
+    """A batch whose tokens are on their way to the host."""
+
+    sentences: int
+    canvas: Canvas  # on the host
+    tokens: Tensor  # (B·C, L)
+    scores: Tensor  # (B·C,)
+    steps: Sequence[TracedTokens]
+    wait: Wait
+
+
+@dataclass(frozen=True)
+class ParallelDecoder(Decoder):
+    """The parts of a diffusion model that decode all candidates at once."""
 
     denoiser: Denoiser
     schedule: nn.Module
     layout: Layout
-    num_timesteps: int
-    forbidden: Tensor  # (V,), tokens that are never written
+    config: DiffusionGenerationConfig
+    propose_lengths: ProposeLengths
+    num_timesteps: int  # T, the resolution of time in training
+    forbidden: Tensor  # (V,), True for tokens that are never written
     special: Tensor  # (S,), tokens that are no text
-    max_length: int  # target that the model can write
-    graphs: GraphCache | None = None  # recorded graphs, where there are any
+    max_source: int
+    max_length: int  # of a target
+    template: Template = OPEN_TEMPLATE
+    runner: Runner = EAGER
     classifier_guidance: ClassifierGuidance | None = None
-    likelihood_scorer: DenoisingLikelihood | None = (
-        None  # what scores the texts, if not the walk that wrote them
-    )
+    likelihood_scorer: DenoisingLikelihood | None = None  # scores the texts instead of the last step
 
-    @torch.inference_mode()
-    def course(
-        self,
-        source: Source,
-        config: DiffusionGenerationConfig,
-        propose: ProposeLengths,
-        *,
-        given: Template = OPEN_TEMPLATE,
-        seed: int,
-        indices: Tensor,
-        trace: bool = False,
-    ) -> DecodingCoroutine:
-        """The drafts of each sentence; `source` is on the host, `indices` (B,) is where it is in the input.
+    def stages(self, *, seed: int, trace: bool = False) -> list[Stage]:
+        """Propose lengths, denoise, collect: each waits for the device at its start and leaves it with work."""
+        propose = partial(self._propose, seed=seed, trace=trace)
+        return [torch.inference_mode()(stage) for stage in (propose, self._denoise, self._collect)]
 
-        Pauses when the lengths, and when the walk, have been asked for.
-        """
-        prompt = yield from self._prepare_batch(
-            source, config, propose, given=given, seed=seed, indices=indices
-        )
-        canvas, steps = prompt.device_canvas(), []
-        for state in self._sample(prompt, canvas, config, seed=seed, last_only=not trace):
-            if trace:
-                rounded = self._round_to_tokens(canvas, state.estimate)[0]
-                steps.append((state.time, self.denoiser.embedding.nearest(state.z), rounded))
-        tokens, scores = self._round_to_tokens(canvas, state.estimate)  # (B·C, L)
-        kept = ~(canvas.padding | canvas.frozen)
-        scores = (scores * kept).sum(1) / kept.sum(1) + prompt.scores
-        decoded = yield from self._collect_candidates(prompt, canvas, tokens, scores, steps)
-        return decoded
-
-    def _prepare_batch(
-        self,
-        source: Source,
-        config: DiffusionGenerationConfig,
-        propose: ProposeLengths,
-        *,
-        given: Template,
-        seed: int,
-        indices: Tensor,
-    ) -> Generator[None, None, PreparedBatch]:
-        """The canvas, the key and the length's score of every candidate."""
-        device, graphs = self.forbidden.device, self.graphs
-        device_source = source.to(device)
-        encoded = (
-            graphs.encode(self.denoiser, device_source) if graphs else self.denoiser.encode(device_source)
-        )
-        proposed, length_scores = propose(encoded)
-        if proposed.device.type != "cpu":
-            proposed, ready = proposed.to("cpu", non_blocking=True), _mark(device)
-            yield
-            ready()
-        lengths = given.fit_lengths(proposed, self.max_length)
-        empty = self._empty_canvas(source, lengths.repeat_interleave(config.noise_beam, dim=1))
-        keys = self._noise_keys(source, lengths, seed=seed, indices=indices, noises=config.noise_beam)
-        scores = copy_to_device(length_scores.repeat_interleave(config.noise_beam, dim=1).flatten(), device)
-        canvas = self.layout.apply_template(empty, given)
-        return PreparedBatch(encoded, device_source, canvas, copy_to_device(keys, device), scores)
-
-    def _sample(
-        self,
-        prompt: PreparedBatch,
-        canvas: Canvas,
-        config: DiffusionGenerationConfig,
-        *,
-        seed: int,
-        last_only: bool,
-        number: int = 0,
-    ) -> Iterator[SampledStep]:
-        """A walk on the canvas, which is on the device, with the noise of its number."""
-        return sample(
-            self.denoiser,
-            self.schedule,
-            prompt.encoded,
-            self.denoiser.constrain(canvas),
-            make_key(prompt.keys, number) if number else prompt.keys,
-            strided_times(config.steps, num_timesteps=self.num_timesteps, stop_early=config.stop_early),
-            build_step_table=self._step_table_builder(config, seed),
-            prepare=self._prepare(canvas),
-            last_only=last_only,
-        )
-
-    def _collect_candidates(
-        self,
-        prompt: PreparedBatch,
-        canvas: Canvas,
-        tokens: Tensor,
-        scores: Tensor,
-        steps: Sequence[tuple[float, Tensor, Tensor]],
-    ) -> DecodingCoroutine:
-        """What was written, sentence by sentence, and the rounded steps there; pauses for the device."""
+    def _propose(self, batch: SourceBatch, *, seed: int, trace: bool) -> Proposed:
+        """Encode the sources and ask for lengths."""
         device = self.forbidden.device
-        if self.likelihood_scorer:
-            scores = _score_likelihood(self.likelihood_scorer, prompt, canvas, tokens)
-        tokens, scores = (each.to("cpu", non_blocking=True) for each in (tokens, scores))
-        done = _mark(device)
-        yield
-        done()
-        rows = self._group_by_sentence(prompt.canvas, tokens)
-        traced = [
-            (
-                time,
-                self._group_by_sentence(prompt.canvas, noisy),
-                self._group_by_sentence(prompt.canvas, clean),
-            )
-            for time, noisy, clean in steps
-        ]
-        return [
-            Candidates(
-                rows[i], scored, [DecodedStep(time, noisy[i], clean[i]) for time, noisy, clean in traced]
-            )
-            for i, scored in enumerate(scores.view(len(rows), -1).tolist())
-        ]
+        source, indices = batch.to_tensors(self.layout, self.runner, self.max_source)
+        device_source = source.to(device)
+        encoded = self.runner.encode(self.denoiser, device_source)
+        lengths, scores = self.propose_lengths(encoded)
+        lengths, wait = _to_host(lengths)
+        return Proposed(batch, source, device_source, indices, encoded, lengths, scores, wait, seed, trace)
 
-    def _step_table_builder(self, config: DiffusionGenerationConfig, seed: int) -> BuildStepTable:
-        """How paths are made; where steps are recorded, each is made once."""
-        new = partial(build_step_table, stochasticity=config.stochasticity(seed), order=config.order)
-        return self.graphs.build_step_table(new, config, seed) if self.graphs else new
+    def _denoise(self, proposed: Proposed) -> Sampled:
+        """Sample from noise to the tokens of every candidate."""
+        prompt = self.make_prompt(proposed)
+        canvas = prompt.device_canvas()
+        steps: list[TracedTokens] = []
+        on_step = partial(self._trace_step, canvas, steps) if proposed.trace else None
+        estimate = self.runner.sample(
+            *self.sampler_inputs(prompt, canvas),
+            solver=self.config.build_solver(proposed.seed),
+            guide=self.guide(canvas),
+            on_step=on_step,
+        )
+        tokens, scores = self.round_to_tokens(canvas, estimate)  # (B·C, L)
+        written = ~(canvas.padding | canvas.frozen)
+        scores = (scores * written).sum(1) / written.sum(1) + prompt.length_scores
+        return self.finish(proposed, prompt, canvas, tokens, scores, steps)
 
-    def _prepare(self, canvas: Canvas) -> PrepareSteps:
-        """How the steps are made; steered ones need gradients, which are not recorded."""
-        if self.classifier_guidance:
-            return partial(
-                eager,
-                guide=self.classifier_guidance.for_positions(
-                    self.layout.target_mask(canvas) & ~canvas.padding
-                ),
-            )
-        return self.graphs.prepare if self.graphs else eager
+    def make_prompt(self, proposed: Proposed) -> Prompt:
+        """The empty canvas, the noise key and the length's score of every candidate."""
+        proposed.wait()
+        noises, device = self.config.noise_beam, self.forbidden.device
+        lengths = self.template.fit_lengths(proposed.lengths, self.max_length)
+        width = self.runner.pad_length(int(lengths.max()), self.max_length)
+        repeated = lengths.repeat_interleave(noises, dim=1)
+        empty = self.layout.make_prompt(proposed.source, repeated, width=width)
+        keys = _noise_keys(proposed.source, lengths, proposed.indices, seed=proposed.seed, noises=noises)
+        scores = proposed.length_scores.repeat_interleave(noises, dim=1).flatten()
+        return Prompt(
+            proposed.encoded,
+            proposed.device_source,
+            self.layout.apply_template(empty, self.template),
+            copy_to_device(keys, device),
+            copy_to_device(scores, device),
+        )
 
-    def _empty_canvas(self, source: Source, lengths: Tensor) -> Canvas:
-        """The empty canvases, a little wider than need be where their shapes should be few."""
-        max_length = int(lengths.max())
-        room = round_up_length(max_length, self.max_length) if self.graphs else max_length
-        return self.layout.make_prompt(source, lengths, width=room)
+    def sampler_inputs(
+        self, prompt: Prompt, canvas: Canvas, *, number: int = 0
+    ) -> tuple[Denoiser, nn.Module, EncoderOutput, Constraint, Tensor, Tensor]:
+        """What `sample` takes for these candidates; another number draws other noise."""
+        config, keys = self.config, make_key(prompt.keys, number) if number else prompt.keys
+        times = strided_times(config.steps, num_timesteps=self.num_timesteps, stop_early=config.stop_early)
+        constraint = self.denoiser.constrain(canvas)
+        return self.denoiser, self.schedule, prompt.encoded, constraint, keys, times
 
-    def _noise_keys(
-        self, source: Source, lengths: Tensor, *, seed: int, indices: Tensor, noises: int
-    ) -> Tensor:
-        """The keys (B·b₁·b₂,) of the candidates' noise; where a length comes again, its noise is new."""
-        offsets = lengths - (~source.padding).sum(1, keepdim=True)  # (B, b₁)
-        num_repeats = (lengths[:, :, None] == lengths[:, None, :]).tril(-1).sum(2)  # (B, b₁)
-        numbers = num_repeats[:, :, None] * noises + torch.arange(noises)
-        return make_key(seed, indices[:, None, None], offsets[:, :, None], numbers).flatten()
+    def guide(self, canvas: Canvas) -> Guide:
+        """Classifier guidance of the texts on this canvas, or none."""
+        if self.classifier_guidance is None:
+            return unguided
+        return self.classifier_guidance.for_positions(self.layout.target_mask(canvas) & ~canvas.padding)
 
-    def _group_by_sentence(self, canvas: Canvas, tokens: Tensor) -> list[TokenRows]:
-        """The rows of each sentence's candidates."""
-        rows, sentences = self.layout.extract_targets(canvas, tokens.cpu()), len(canvas.source.tokens)
-        size = len(rows) // sentences
-        return [rows[i * size : (i + 1) * size] for i in range(sentences)]
-
-    def _round_to_tokens(self, canvas: Canvas, estimate: Estimate) -> tuple[Tensor, Tensor]:
-        """The likeliest token at each place, or the given one, and its log-probability."""
+    def round_to_tokens(self, canvas: Canvas, estimate: Estimate) -> tuple[Tensor, Tensor]:
+        """The likeliest token at each position, or the given one, and its log-probability; both (B·C, L)."""
         size = rows_per_chunk(estimate, len(self.forbidden))
-        inner = canvas.frozen.flip(1).cumsum(1).flip(1) > 0  # before what is given a text cannot end
-        parts = zip(*(each.split(size) for each in (estimate.z0, estimate.hidden, inner)), strict=True)
-        best = [self._best_tokens(Estimate(z0, hidden), within) for z0, hidden, within in parts]
+        inner = canvas.frozen.flip(1).cumsum(1).flip(1) > 0  # before given tokens a text cannot end
+        chunks = zip(*(each.split(size) for each in (estimate.z0, estimate.hidden, inner)), strict=True)
+        best = [self._best_tokens(Estimate(z0, hidden), within) for z0, hidden, within in chunks]
         tokens, scores = (torch.cat(each) for each in zip(*best, strict=True))
         return torch.where(canvas.frozen, canvas.tokens, tokens), scores
 
@@ -265,30 +188,66 @@ class ParallelDecoder:
         best = logits.max(-1)
         return best.indices, best.values - logits.logsumexp(-1)
 
+    def _trace_step(self, canvas: Canvas, steps: list[TracedTokens], step: SampledStep) -> None:
+        clean = self.round_to_tokens(canvas, step.estimate)[0]
+        steps.append((step.time, self.denoiser.embedding.nearest(step.z), clean))
 
-def run_to_end(course: DecodingCoroutine) -> list[Candidates]:
-    """The drafts at the end of a course, without a use for its pauses."""
-    while True:
-        try:
-            next(course)
-        except StopIteration as end:
-            decoded: list[Candidates] = end.value
-            return decoded
+    def finish(
+        self,
+        proposed: Proposed,
+        prompt: Prompt,
+        canvas: Canvas,
+        tokens: Tensor,
+        scores: Tensor,
+        steps: Sequence[TracedTokens],
+    ) -> Sampled:
+        """Score the texts, if something else than sampling does, and send them to the host."""
+        if self.likelihood_scorer:
+            text = ~canvas.padding
+            written = replace(canvas, tokens=tokens, frozen=torch.zeros_like(text), scored=text)
+            likelihood = self.likelihood_scorer(prompt.encoded, written)
+            scores = (likelihood + prompt.length_scores) / text.sum(1)  # per token
+        (tokens, _), (scores, wait) = _to_host(tokens), _to_host(scores)
+        return Sampled(len(proposed.batch), prompt.canvas, tokens, scores, steps, wait)
+
+    def _collect(self, sampled: Sampled) -> list[Candidates]:
+        """The candidates of each sentence, as lists."""
+        sampled.wait()
+        group = partial(self._group_by_sentence, sampled.canvas)
+        rows = group(sampled.tokens)
+        steps = [(time, group(noisy.cpu()), group(clean.cpu())) for time, noisy, clean in sampled.steps]
+        scores = sampled.scores.view(len(rows), -1).tolist()
+        return [
+            Candidates(
+                rows[i], scores[i], [DecodedStep(time, noisy[i], clean[i]) for time, noisy, clean in steps]
+            )
+            for i in range(sampled.sentences)
+        ]
+
+    def _group_by_sentence(self, canvas: Canvas, tokens: Tensor) -> list[TokenRows]:
+        """The token rows of each sentence's candidates."""
+        rows, sentences = self.layout.extract_targets(canvas, tokens), len(canvas.source.tokens)
+        size = len(rows) // sentences
+        return [rows[i * size : (i + 1) * size] for i in range(sentences)]
 
 
-def _score_likelihood(
-    likelihood_scorer: DenoisingLikelihood, prompt: PreparedBatch, canvas: Canvas, tokens: Tensor
-) -> Tensor:
-    """How likely the judge finds the texts (B·C, L) and their lengths, a token: (B·C,)."""
-    text = ~canvas.padding
-    written = replace(canvas, tokens=tokens, frozen=torch.zeros_like(text), scored=text)
-    return (likelihood_scorer(prompt.encoded, written) + prompt.scores) / text.sum(1)
+def _noise_keys(source: Source, lengths: Tensor, indices: Tensor, *, seed: int, noises: int) -> Tensor:
+    """The keys (B·b₁·b₂,) of the candidates' noise; a length that is tried again gets other noise."""
+    offsets = lengths - (~source.padding).sum(1, keepdim=True)  # (B, b₁)
+    repeats = (lengths[:, :, None] == lengths[:, None, :]).tril(-1).sum(2)  # (B, b₁)
+    numbers = repeats[:, :, None] * noises + torch.arange(noises)
+    return make_key(seed, indices[:, None, None], offsets[:, :, None], numbers).flatten()
 
 
-def _mark(device: torch.device) -> Callable[[], None]:
-    """What waits until the device has done all that it was asked to do so far."""
-    if device.type != "cuda":
-        return lambda: None
+def _to_host(tensor: Tensor) -> tuple[Tensor, Wait]:
+    """The tensor on the host, which is there after waiting; the device is not waited for now."""
+    if tensor.device.type != "cuda":
+        return tensor.cpu(), _nothing
+    copied = tensor.to("cpu", non_blocking=True)
     event = torch.cuda.Event()
-    event.record(torch.cuda.current_stream(device))
-    return event.synchronize
+    event.record(torch.cuda.current_stream(tensor.device))
+    return copied, event.synchronize
+
+
+def _nothing() -> None:
+    """Wait for nothing."""

@@ -32,7 +32,7 @@ class WeightedMBR:
     @property
     def signature(self) -> str:
         """The rule, whose scores they are, and MBR's own signature."""
-        return f"weighed|by:{self.score_name}|likelihood:mean|{self.mbr.signature}"
+        return f"weighted-mbr|by:{self.score_name}|likelihood:mean|{self.mbr.signature}"
 
     def __call__(self, candidates: Sequence[Candidate]) -> int:
         """The place of the candidate with the highest expected utility."""

@@ -8,13 +8,11 @@ from typing import Any
 
 import torch
 
-from noise2text.core.devices import copy_to_device
 from noise2text.data.layouts.split_with_end import SplitWithEndLayout
 from noise2text.data.layouts.template import encode_pieces
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.generation.autoregressive import AutoregressiveDecoder, AutoregressiveGenerationConfig
 from noise2text.generation.likelihood import autoregressive_log_likelihood, batched_log_likelihoods
-from noise2text.generation.parallel import Candidates
 from noise2text.generation.search import SearchLimits
 from noise2text.generation.selection import Selector
 from noise2text.models.model import SELECTORS, Model, require_lists
@@ -46,40 +44,20 @@ class AutoregressiveModel(Model):
 
     forbidden: torch.Tensor
 
-    def decode_batch(
-        self,
-        rows: Sequence[Sequence[int]],
-        generation_config: Any,
-        *,
-        seed: int,
-        indices: Sequence[int],
-        trace: bool,
-    ) -> list[Candidates]:
-        return self.decode(self.network, rows, generation_config, seed=seed, indices=indices, trace=trace)
-
-    def decode(
-        self,
-        network: AutoregressiveNetwork,
-        rows: Sequence[Sequence[int]],
-        generation_config: Any,
-        *,
-        seed: int,
-        indices: Sequence[int],
-        trace: bool,
-    ) -> list[Candidates]:
-        """What a writer, this system's or one around it, makes of the sources at these places."""
-        limits = SearchLimits(self.tokenizer.eos, self.tokenizer.pad, self.forbidden, self.max_target)
-        graphs = self.usable_graphs()
-        source, known = self.make_source_batch(rows, indices, pad_to_bucket=graphs is not None)
-        decoded = AutoregressiveDecoder(network, self.tokenizer.bos, limits, graphs).decode(
-            source.to(self.device),
-            generation_config,
-            prefix=encode_pieces([generation_config.prefix], self.tokenizer)[0],
-            seed=seed,
-            indices=copy_to_device(known, self.device),
-            trace=trace,
+    def build_decoder(
+        self, config: Any, network: AutoregressiveNetwork | None = None
+    ) -> AutoregressiveDecoder:
+        """A search or sampling with this model's network, or with one that is wrapped around it."""
+        return AutoregressiveDecoder(
+            network or self.network,
+            self.layout,
+            config,
+            bos=self.tokenizer.bos,
+            limits=SearchLimits(self.tokenizer.eos, self.tokenizer.pad, self.forbidden, self.max_target),
+            max_source=self.max_source,
+            prefix=encode_pieces([config.prefix], self.tokenizer)[0],
+            runner=self.runner(),
         )
-        return decoded[: len(rows)]
 
     def selector(self, generation_config: Any) -> Selector:
         return SELECTORS[generation_config.select](generation_config)

@@ -13,15 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from noise2text.core.random import make_key, uniform
-from noise2text.data.layouts.canvas import Canvas, Layout, Source
+from noise2text.data.layouts.canvas import Canvas, Layout
 from noise2text.data.layouts.template import OPEN_TEMPLATE, Template
+from noise2text.data.ragged import RaggedRows
 from noise2text.diffusion.losses import TokenLoss, label_smoothed_nll
-from noise2text.generation.parallel import Candidates, DecodedStep, ProposeLengths
+from noise2text.generation.candidates import Candidates, DecodedStep, Decoder, SourceBatch, Stage
+from noise2text.generation.parallel import ProposeLengths
 from noise2text.models.baseline_config import MaskPredictGenerationConfig
 from noise2text.nn.draft_transformer import DraftTransformer
 from noise2text.nn.length_predictor import LengthPredictor
@@ -118,29 +121,30 @@ def mask_predict(
 
 
 @dataclass(frozen=True)
-class MaskPredictDecoder:
+class MaskPredictDecoder(Decoder):
     """The parts of a CMLM that decode all lengths of all sentences at once."""
 
     transformer: DraftTransformer
     layout: Layout
+    config: MaskPredictGenerationConfig
+    propose_lengths: ProposeLengths
     mask: int
-    forbidden: Tensor  # (V,), tokens that are never written
+    forbidden: Tensor  # (V,), True for tokens that are never written
+    template: Template = OPEN_TEMPLATE
+
+    def stages(self, *, seed: int, trace: bool = False) -> list[Stage]:
+        return [partial(self._refine, trace=trace)]
 
     @torch.inference_mode()
-    def decode(
-        self,
-        source: Source,
-        generation_config: MaskPredictGenerationConfig,
-        propose: ProposeLengths,
-        *,
-        given: Template = OPEN_TEMPLATE,
-        trace: bool = False,
-    ) -> list[Candidates]:
-        """The drafts of each sentence, likeliest length first."""
+    def _refine(self, batch: SourceBatch, *, trace: bool) -> list[Candidates]:
+        """The candidates of each sentence, the likeliest length first."""
+        source = self.layout.make_source(RaggedRows.from_lists(batch.rows)).to(self.forbidden.device)
         encoded = self.transformer.encode(source)
-        lengths = given.fit_lengths(propose(encoded)[0], self.transformer.position_embedding.num_embeddings)
+        lengths = self.template.fit_lengths(
+            self.propose_lengths(encoded)[0], self.transformer.position_embedding.num_embeddings
+        )
         canvas = self.layout.apply_template(
-            self.layout.make_prompt(source, lengths, width=int(lengths.max())), given
+            self.layout.make_prompt(source, lengths, width=int(lengths.max())), self.template
         )
         writable = ~(canvas.padding | canvas.frozen)
 
@@ -151,13 +155,13 @@ class MaskPredictDecoder:
 
         steps = []
         stages = mask_predict(
-            predict, canvas.tokens, writable, mask=self.mask, iterations=generation_config.iterations
+            predict, canvas.tokens, writable, mask=self.mask, iterations=self.config.iterations
         )
         for number, stage in enumerate(stages):
             if trace:
                 seen = torch.where(stage.masked, self.mask, stage.tokens)
                 rows = self._group_by_sentence(canvas, seen), self._group_by_sentence(canvas, stage.tokens)
-                steps.append((1 - number / generation_config.iterations, *rows))
+                steps.append((1 - number / self.config.iterations, *rows))
         scores = (stage.scores * writable).sum(1) / writable.sum(1)
         decoded = zip(
             self._group_by_sentence(canvas, stage.tokens), scores.view(lengths.shape).tolist(), strict=True

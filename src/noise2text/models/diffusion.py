@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from noise2text.diffusion.classifier_free_guidance import ClassifierFreeDenoiser
 from noise2text.diffusion.classifier_guidance import ClassifierGuidance
 from noise2text.diffusion.parameterization import ParameterizedDenoiser, PredictMean
 from noise2text.diffusion.schedules import Rescaled, Schedule
+from noise2text.generation.autoregressive_diffusion import TokenByTokenDecoder, WordByWordDecoder
 from noise2text.generation.config import (
     ClassifierFreeGenerationConfig,
     DiffusionGenerationConfig,
@@ -24,11 +26,9 @@ from noise2text.generation.config import (
 )
 from noise2text.generation.denoising_likelihood import NOISE_TIME, DenoisingLikelihood
 from noise2text.generation.likelihood import batched_log_likelihoods
-from noise2text.generation.parallel import Candidates, DecodingCoroutine, ParallelDecoder, run_to_end
+from noise2text.generation.parallel import ParallelDecoder
 from noise2text.generation.selection import Selector
-from noise2text.generation.token_by_token import TokenByTokenDecoder
 from noise2text.generation.weighted_mbr import WeightedMBR
-from noise2text.generation.word_by_word import WordByWordDecoder
 from noise2text.models.model import SELECTORS, Model, build_mbr, device_guard, require_lists
 from noise2text.nn.denoiser import ClampedDenoiser, Denoiser, EncoderOutput
 from noise2text.nn.length_predictor import LENGTH_PROPOSALS, LengthPredictor
@@ -69,14 +69,14 @@ class DiffusionModel(Model):
     def quantizable_module(self) -> nn.Module:
         return self.denoiser
 
-    def precision(self, requested_precision: str) -> str:
+    def resolve_precision(self, requested_precision: str) -> str:
         predicts_mean = isinstance(self.denoiser, ParameterizedDenoiser) and isinstance(
             self.denoiser.parameterization, PredictMean
         )
         return "float32" if predicts_mean and requested_precision == "auto" else requested_precision
 
     def propose_lengths(
-        self, encoded: EncoderOutput, generation_config: Any, given: Template
+        self, encoded: EncoderOutput, config: Any, template: Template
     ) -> tuple[Tensor, Tensor]:
         """The lengths to try for each sentence, and their log-probabilities."""
         return self.propose_single_length(encoded, self.max_target)
@@ -86,98 +86,63 @@ class DiffusionModel(Model):
         lengths = torch.full((len(encoded.padding), 1), length)
         return lengths, torch.zeros_like(lengths, dtype=torch.float)
 
-    def decode_batch(
-        self,
-        rows: Sequence[Sequence[int]],
-        generation_config: Any,
-        *,
-        seed: int,
-        indices: Sequence[int],
-        trace: bool,
-    ) -> list[Candidates]:
-        return run_to_end(self.course(rows, generation_config, seed=seed, indices=indices, trace=trace))
-
-    def course(
-        self,
-        rows: Sequence[Sequence[int]],
-        generation_config: Any,
-        *,
-        seed: int,
-        indices: Sequence[int],
-        trace: bool,
-    ) -> DecodingCoroutine:
-        strategy, given = (
-            self.strategy(generation_config),
-            make_template(generation_config, self.tokenizer, self.max_output_length(generation_config)),
-        )
-        graphs = strategy.graphs
-        source, known = self.make_source_batch(rows, indices, pad_to_bucket=graphs is not None)
-        decoded = yield from strategy.course(
-            source,
-            generation_config,
-            lambda encoded: self.propose_lengths(encoded, generation_config, given),
-            given=given,
-            seed=seed,
-            indices=known,
-            trace=trace,
-        )
-        return decoded[: len(rows)]
-
-    def strategy(self, generation_config: Any) -> ParallelDecoder:
-        """What decides what is walked, with this system's parts."""
-        return _STRATEGIES[generation_config.strategy](
-            self.wrap_denoiser(generation_config),
-            self.build_sampling_schedule(generation_config),
-            self.layout,
-            self.schedule.steps,
-            self.forbidden,
-            self.special,
+    def build_decoder(self, config: Any) -> ParallelDecoder:
+        """The decoder that the strategy names, with this model's parts."""
+        template = make_template(config, self.tokenizer, self.max_output_length(config))
+        return _DECODERS[config.strategy](
+            denoiser=self.wrap_denoiser(config),
+            schedule=self.build_sampling_schedule(config),
+            layout=self.layout,
+            config=config,
+            propose_lengths=partial(self.propose_lengths, config=config, template=template),
+            num_timesteps=self.schedule.steps,
+            forbidden=self.forbidden,
+            special=self.special,
+            max_source=self.max_source,
             max_length=self.max_target,
-            graphs=self.usable_graphs(),
-            classifier_guidance=self.classifier_guidance(generation_config),
-            likelihood_scorer=self.likelihood_scorer(generation_config),
+            template=template,
+            runner=self.runner(),
+            classifier_guidance=self.classifier_guidance(config),
+            likelihood_scorer=self.likelihood_scorer(config),
         )
 
-    def likelihood_scorer(self, generation_config: Any) -> DenoisingLikelihood | None:
+    def likelihood_scorer(self, config: Any) -> DenoisingLikelihood | None:
         """What scores the candidates, if not the walk that wrote them."""
         return None
 
-    def wrap_denoiser(self, generation_config: Any) -> Denoiser:
+    def wrap_denoiser(self, config: Any) -> Denoiser:
         """The denoiser with what the settings wrap around it."""
-        return ClampedDenoiser(self.denoiser) if generation_config.clamp else self.denoiser
+        return ClampedDenoiser(self.denoiser) if config.clamp else self.denoiser
 
-    def classifier_guidance(self, generation_config: DiffusionGenerationConfig) -> ClassifierGuidance | None:
+    def classifier_guidance(self, config: DiffusionGenerationConfig) -> ClassifierGuidance | None:
         """The classifier that the settings name, and where it steers to."""
-        if not generation_config.guide:
+        if not config.guide:
             return None
-        folder = Path(generation_config.guide)
+        folder = Path(config.guide)
         classifier, labels = load_classifier(folder, self.denoiser.embedding)
-        if generation_config.guide_class not in labels:
+        if config.guide_class not in labels:
             raise Problem(
-                f"The classifier in {folder} has no class {generation_config.guide_class!r}; it has {', '.join(labels)}."
+                f"The classifier in {folder} has no class {config.guide_class!r}; it has {', '.join(labels)}."
             )
         return ClassifierGuidance(
             classifier,
-            labels.index(generation_config.guide_class),
-            steps=generation_config.guide_steps,
-            lr=generation_config.guide_rate,
-            fluency=generation_config.fluency,
+            labels.index(config.guide_class),
+            steps=config.guide_steps,
+            lr=config.guide_rate,
+            fluency=config.fluency,
         )
 
-    def build_sampling_schedule(self, generation_config: Any) -> nn.Module:
+    def build_sampling_schedule(self, config: Any) -> nn.Module:
         """The schedule that generation goes down by."""
-        return (
-            self.schedule
-            if generation_config.sampling_noise_factor == 1
-            else Rescaled(self.schedule, generation_config.sampling_noise_factor)
-        )
+        factor = config.sampling_noise_factor
+        return self.schedule if factor == 1 else Rescaled(self.schedule, factor)
 
-    def max_output_length(self, generation_config: Any) -> int:
+    def max_output_length(self, config: Any) -> int:
         """The longest target that can be written."""
         return self.max_target
 
-    def selector(self, generation_config: Any) -> Selector:
-        return SELECTORS[generation_config.select](generation_config)
+    def selector(self, config: Any) -> Selector:
+        return SELECTORS[config.select](config)
 
 
 class ClassifierFreeModel(DiffusionModel):
@@ -185,13 +150,13 @@ class ClassifierFreeModel(DiffusionModel):
 
     generation_config: ClassifierFreeGenerationConfig
 
-    def wrap_denoiser(self, generation_config: ClassifierFreeGenerationConfig) -> Denoiser:
+    def wrap_denoiser(self, config: ClassifierFreeGenerationConfig) -> Denoiser:
         denoiser = (
-            ClassifierFreeDenoiser(self.denoiser, self.layout, generation_config.guidance_weight)
-            if generation_config.guidance_weight
+            ClassifierFreeDenoiser(self.denoiser, self.layout, config.guidance_weight)
+            if config.guidance_weight
             else self.denoiser
         )
-        return ClampedDenoiser(denoiser) if generation_config.clamp else denoiser
+        return ClampedDenoiser(denoiser) if config.clamp else denoiser
 
 
 class LengthPredictingModel(DiffusionModel):
@@ -242,61 +207,51 @@ class LengthPredictingModel(DiffusionModel):
         tokens = DenoisingLikelihood(self.denoiser, self.training_schedule)(encoded, canvas)
         return tokens - self.lengths.nll(encoded, canvas.padding)[:, 0]
 
-    def likelihood_scorer(
-        self, generation_config: LengthPredictingGenerationConfig
-    ) -> DenoisingLikelihood | None:
-        is_weighted = generation_config.select == "weighed"
-        return (
-            DenoisingLikelihood(self.denoiser, self.training_schedule, self.usable_graphs())
-            if is_weighted
-            else None
-        )
+    def likelihood_scorer(self, config: LengthPredictingGenerationConfig) -> DenoisingLikelihood | None:
+        if config.select != "weighted-mbr":
+            return None
+        return DenoisingLikelihood(self.denoiser, self.training_schedule, self.runner())
 
-    def selector(self, generation_config: LengthPredictingGenerationConfig) -> Selector:
+    def selector(self, config: LengthPredictingGenerationConfig) -> Selector:
         score_name = f"own,time:{NOISE_TIME}"
-        return (
-            WeightedMBR(build_mbr(generation_config), score_name)
-            if generation_config.select == "weighed"
-            else super().selector(generation_config)
-        )
+        if config.select != "weighted-mbr":
+            return super().selector(config)
+        return WeightedMBR(build_mbr(config), score_name)
 
-    def max_output_length(self, generation_config: LengthPredictingGenerationConfig) -> int:
-        return generation_config.length or self.max_target
+    def max_output_length(self, config: LengthPredictingGenerationConfig) -> int:
+        return config.length or self.max_target
 
     def propose_lengths(
-        self, encoded: EncoderOutput, generation_config: LengthPredictingGenerationConfig, given: Template
+        self, encoded: EncoderOutput, config: LengthPredictingGenerationConfig, template: Template
     ) -> tuple[Tensor, Tensor]:
-        if generation_config.length is None:
-            if given.is_exact:
-                return self.propose_single_length(encoded, given.min_length)
-            return self._propose_likely_lengths(encoded, generation_config)
-        if generation_config.length > self.max_target:
+        if config.length is None:
+            if template.is_exact:
+                return self.propose_single_length(encoded, template.min_length)
+            return self._propose_likely_lengths(encoded, config)
+        if config.length > self.max_target:
             raise Problem(
-                f"The length must be at most {self.max_target}, this model's longest, not {generation_config.length}."
+                f"The length must be at most {self.max_target}, this model's longest, not {config.length}."
             )
-        return self.propose_single_length(encoded, generation_config.length)
+        return self.propose_single_length(encoded, config.length)
 
     def _propose_likely_lengths(
-        self, encoded: EncoderOutput, generation_config: LengthPredictingGenerationConfig
+        self, encoded: EncoderOutput, config: LengthPredictingGenerationConfig
     ) -> tuple[Tensor, Tensor]:
         """The lengths that the model thinks likely."""
 
         def likely(encoded: EncoderOutput) -> tuple[Tensor, Tensor]:
-            return self.lengths.propose(
-                encoded, generation_config.length_beam, LENGTH_PROPOSALS[generation_config.lengths]
-            )
+            return self.lengths.propose(encoded, config.length_beam, LENGTH_PROPOSALS[config.lengths])
 
         name = (
             "lengths",
             self.lengths.output_projection.weight.data_ptr(),
-            generation_config.length_beam,
-            generation_config.lengths,
+            config.length_beam,
+            config.lengths,
         )
-        graphs = self.usable_graphs()
-        return graphs.run(name, likely, encoded) if graphs else likely(encoded)
+        return self.runner().run(name, likely, encoded)
 
 
-_STRATEGIES: dict[str, Callable[..., ParallelDecoder]] = {
+_DECODERS: dict[str, Callable[..., ParallelDecoder]] = {
     "parallel": ParallelDecoder,
     "token-by-token": TokenByTokenDecoder,
     "word-by-word": WordByWordDecoder,

@@ -15,13 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from noise2text.core.random import make_key, uniform
-from noise2text.data.layouts.canvas import Canvas
+from noise2text.data.layouts.canvas import Canvas, Layout
+from noise2text.data.ragged import RaggedRows
 from noise2text.diffusion.losses import TokenLoss, label_smoothed_nll
+from noise2text.generation.candidates import Candidates, DecodedStep, Decoder, SourceBatch, Stage, TokenRows
 from noise2text.models.baseline_config import LevenshteinGenerationConfig
 from noise2text.models.cmlm import sample_mask
 from noise2text.models.levenshtein_edits import (
@@ -191,34 +194,65 @@ class DraftBatch:
 
 
 @dataclass(frozen=True)
-class LevenshteinDecoder:
+class LevenshteinDecoder(Decoder):
     """The parts of a Levenshtein Transformer that decode."""
 
     policies: EditPolicies
     special_tokens: SpecialTokens
-    forbidden: Tensor  # (V,), tokens that are never written
+    forbidden: Tensor  # (V,), True for tokens that are never written
     max_length: int
+    layout: Layout
+    config: LevenshteinGenerationConfig
+    prefix: Sequence[int] = ()
+    suffix: Sequence[int] = ()
 
-    def start_drafts(self, prefix: Sequence[int], suffix: Sequence[int], *, sentences: int) -> DraftBatch:
-        """Nothing but what is given, for each sentence."""
-        row = [self.special_tokens.bos, *prefix, *suffix, self.special_tokens.eos]
-        given_part = [1] * (1 + len(prefix)) + [2] * (1 + len(suffix))
+    def stages(self, *, seed: int, trace: bool = False) -> list[Stage]:
+        return [partial(self._edit, trace=trace)]
+
+    @torch.inference_mode()
+    def _edit(self, batch: SourceBatch, *, trace: bool) -> list[Candidates]:
+        """One candidate per sentence: its draft after the last edit."""
+        source = self.layout.make_source(RaggedRows.from_lists(batch.rows)).to(self.forbidden.device)
+        encoded = self.policies.transformer.encode(source)
+        steps: list[tuple[float, TokenRows, TokenRows]] = []
+        for number, (opened, drafts) in enumerate(self.refine(self.start_drafts(len(batch)), encoded)):
+            if trace:
+                time = 1 - number / self.config.iterations
+                steps.append((time, self._strip_boundaries(opened), self._strip_boundaries(drafts)))
+        written = (drafts.given_part == 0) & (drafts.tokens != self.special_tokens.pad)
+        scores = (drafts.scores * written).sum(1) / written.sum(1).clamp(min=1)
+        return [
+            Candidates(
+                [row], [score], [DecodedStep(time, [noisy[i]], [clean[i]]) for time, noisy, clean in steps]
+            )
+            for i, (row, score) in enumerate(
+                zip(self._strip_boundaries(drafts), scores.tolist(), strict=True)
+            )
+        ]
+
+    def _strip_boundaries(self, drafts: DraftBatch) -> TokenRows:
+        """The tokens between begin and end."""
+        lengths = (drafts.tokens != self.special_tokens.pad).sum(1).tolist()
+        return [row[1 : length - 1] for row, length in zip(drafts.tokens.tolist(), lengths, strict=True)]
+
+    def start_drafts(self, sentences: int) -> DraftBatch:
+        """Drafts of nothing but the given prefix and suffix."""
+        row = [self.special_tokens.bos, *self.prefix, *self.suffix, self.special_tokens.eos]
+        given_part = [1] * (1 + len(self.prefix)) + [2] * (1 + len(self.suffix))
         tokens, bounds = (
             torch.tensor([each] * sentences, device=self.forbidden.device) for each in (row, given_part)
         )
         return DraftBatch(tokens, torch.zeros_like(tokens, dtype=torch.float), bounds)
 
-    def refine(
-        self, drafts: DraftBatch, encoded: EncoderOutput, generation_config: LevenshteinGenerationConfig
-    ) -> Iterator[tuple[DraftBatch, DraftBatch]]:
-        """The page with its placeholders and filled, for each iteration until no row changes.
+    def refine(self, drafts: DraftBatch, encoded: EncoderOutput) -> Iterator[tuple[DraftBatch, DraftBatch]]:
+        """The drafts with placeholders, then filled, for each iteration until no row changes.
 
         A row that an iteration does not change is not changed by the next, so rows need not wait or leave.
         """
-        for number in range(generation_config.iterations):
+        for number in range(self.config.iterations):
             before = drafts.tokens
             left = self.delete_tokens(drafts, encoded) if number else drafts  # nothing is written yet
-            opened = self.insert_placeholders(left, encoded, penalty=generation_config.penalty)
+            opened = self.insert_placeholders(left, encoded, penalty=self.config.penalty)
             drafts = self.fill_placeholders(opened, encoded)
             yield opened, drafts
             if torch.equal(before, drafts.tokens):

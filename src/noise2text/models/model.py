@@ -7,24 +7,22 @@ pick, and answers in the order of the input.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Self
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from noise2text.acceleration.cuda_graphs import GraphCache, round_up_batch, round_up_length
-from noise2text.acceleration.int8 import Int8Linear, quantize_if_asked
 from noise2text.core.config import apply_overrides
 from noise2text.core.devices import find_dtype
 from noise2text.core.errors import Problem
-from noise2text.data.layouts.canvas import Layout, Source
-from noise2text.data.ragged import RaggedRows
+from noise2text.data.layouts.canvas import Layout
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.parallel import Candidates, DecodingCoroutine
+from noise2text.generation.candidates import Candidates, Decoder, SourceBatch, Stage
+from noise2text.generation.runner import EAGER, Runner
 from noise2text.generation.selection import MBR, BestScore, Candidate, Selector
 
 __all__ = [
@@ -57,6 +55,14 @@ class GenerationOutput:
     traces: list[list[TraceStep]] = field(default_factory=list)  # the steps to each text, if asked for
     truncated: int = 0  # how many inputs were too long and were cut
 
+    @classmethod
+    def empty(cls, count: int, *, truncated: int = 0) -> Self:
+        """Empty texts, to be filled in any order."""
+        candidates: list[list[str]] = [[] for _ in range(count)]
+        scores: list[list[float]] = [[] for _ in range(count)]
+        traces: list[list[TraceStep]] = [[] for _ in range(count)]
+        return cls([""] * count, candidates, scores, traces, truncated)
+
 
 class Model(nn.Module, ABC):
     """A trained model with its tokenizer and its way to generate."""
@@ -68,9 +74,8 @@ class Model(nn.Module, ABC):
 
     def __init__(self) -> None:
         super().__init__()
-        self.graphs: GraphCache | None = (
-            GraphCache()
-        )  # what was recorded of this system; none records nothing
+        self.use_cuda_graphs = True  # whether a GPU records the steps of generation and replays them
+        self._cuda_graphs: Runner | None = None
 
     @property
     def device(self) -> torch.device:
@@ -82,13 +87,15 @@ class Model(nn.Module, ABC):
         """The part whose small errors its own later steps mend; none if there is no such part."""
         return None
 
-    def precision(self, requested_precision: str) -> str:
+    def resolve_precision(self, requested_precision: str) -> str:
         """What is asked for, but float32 for `auto` where rounding would spoil this system's answers."""
         return requested_precision
 
     def move_to(self, device: torch.device, precision: str) -> Self:
         """This system on the device, with weights of the precision; what became int8 stays so."""
-        precision = self.precision(precision)
+        precision = self.resolve_precision(precision)
+        from noise2text.acceleration.int8 import Int8Linear, quantize_if_asked
+
         if device.type != "cpu" and any(isinstance(module, Int8Linear) for module in self.modules()):
             raise Problem(f"This model was rounded to int8 for a CPU; load it again for {device}.")
         own = self.to(device, dtype=find_dtype(precision, device))
@@ -101,48 +108,22 @@ class Model(nn.Module, ABC):
             self.eval()
 
     @abstractmethod
-    def decode_batch(
-        self,
-        rows: Sequence[Sequence[int]],
-        generation_config: Any,
-        *,
-        seed: int,
-        indices: Sequence[int],
-        trace: bool,
-    ) -> list[Candidates]:
-        """The candidates of a batch of sources."""
-
-    def course(
-        self,
-        rows: Sequence[Sequence[int]],
-        generation_config: Any,
-        *,
-        seed: int,
-        indices: Sequence[int],
-        trace: bool,
-    ) -> DecodingCoroutine:
-        """The same, with pauses in which the device works on its own, if it can."""
-        yield from ()
-        return self.decode_batch(rows, generation_config, seed=seed, indices=indices, trace=trace)
+    def build_decoder(self, config: Any) -> Decoder:
+        """What turns sources into candidates, as the generation config says."""
 
     @abstractmethod
     def selector(self, generation_config: Any) -> Selector:
         """What picks one of a sentence's candidates."""
 
-    def usable_graphs(self) -> GraphCache | None:
-        """The recorded steps, on a GPU; under autocast the weights may be elsewhere at the next call."""
-        return self.graphs if self.device.type == "cuda" and not torch.is_autocast_enabled() else None
+    def runner(self) -> Runner:
+        """How decoders run: by recorded steps on a GPU; under autocast the weights may move between calls."""
+        if self.device.type != "cuda" or torch.is_autocast_enabled() or not self.use_cuda_graphs:
+            return EAGER
+        if self._cuda_graphs is None:
+            from noise2text.acceleration.cuda_graphs import GraphCache
 
-    def make_source_batch(
-        self, rows: Sequence[Sequence[int]], indices: Sequence[int], *, pad_to_bucket: bool
-    ) -> tuple[Source, Tensor]:
-        """A batch's sources and places; in `pad_to_bucket` sizes, the last sentence standing in for missing ones."""
-        max_length = max(map(len, rows))
-        if pad_to_bucket:
-            more = round_up_batch(len(rows)) - len(rows)
-            rows, indices = [*rows, *[rows[-1]] * more], [*indices, *[indices[-1]] * more]
-            max_length = round_up_length(max_length, self.max_source)
-        return self.layout.make_source(RaggedRows.from_lists(rows), width=max_length), torch.tensor(indices)
+            self._cuda_graphs = GraphCache()
+        return self._cuda_graphs
 
     def generate(
         self,
@@ -167,44 +148,37 @@ class Model(nn.Module, ABC):
         if indices is not None and len(indices) != len(texts):
             raise Problem(f"generate takes a place for each of {len(texts)} texts, not {len(indices)}.")
         self.ensure_eval()
-        with device_guard(self.device):
-            return self._generate(texts, overrides, seed, batch, indices, trace, selector)
-
-    def _generate(
-        self,
-        texts: Sequence[str],
-        overrides: dict[str, Any],
-        seed: int,
-        batch: int,
-        indices: Sequence[int] | None,
-        trace: bool,
-        selector: Selector | None,
-    ) -> GenerationOutput:
-        generation_config = apply_overrides(self.generation_config, overrides, origin="generate")
+        config = apply_overrides(self.generation_config, overrides, origin="generate")
         indices = range(len(texts)) if indices is None else indices
-        select = selector or self.selector(generation_config)
+        selector = selector or self.selector(config)
         rows = self.tokenizer.encode(texts)
-        count = len(texts)
-        result = GenerationOutput([""] * count, [[] for _ in rows], [[] for _ in rows], [[] for _ in rows])
-        result.truncated = sum(len(row) > self.max_source for row in rows)
-        rows = [row[: self.max_source] for row in rows]
-        asked = (i for i, row in enumerate(rows) if row and texts[i].strip())
-        order = sorted(asked, key=lambda i: len(rows[i]))
-        courses: list[tuple[list[int], DecodingCoroutine]] = []  # those begun, the last first
-        for start in range(0, len(order), batch):
-            chosen = order[start : start + batch]
-            own = [rows[i] for i in chosen], [indices[i] for i in chosen]
-            courses.insert(
-                0, (chosen, self.course(own[0], generation_config, seed=seed, indices=own[1], trace=trace))
-            )
-            courses = [
-                (c, course) for c, course in courses if not self._go_on(result, texts, c, course, select)
-            ]
-        while courses:
-            courses = [
-                (c, course) for c, course in courses if not self._go_on(result, texts, c, course, select)
-            ]
-        return result
+        truncated = sum(len(row) > self.max_source for row in rows)
+        output = GenerationOutput.empty(len(texts), truncated=truncated)
+        nonempty = [i for i, row in enumerate(rows) if row and texts[i].strip()]
+        order = sorted(nonempty, key=lambda i: min(len(rows[i]), self.max_source))
+        chosen = [order[start : start + batch] for start in range(0, len(order), batch)]
+        batches = (
+            SourceBatch([rows[i][: self.max_source] for i in each], [indices[i] for i in each])
+            for each in chosen
+        )
+        with device_guard(self.device):
+            stages = self.build_decoder(config).stages(seed=seed, trace=trace)
+            for each, decoded in zip(chosen, self._run_stages(batches, stages), strict=True):
+                candidates = self._decode_texts(decoded, [texts[i] for i in each])
+                best = selector.select_all(candidates)
+                for i, sentence, own, best_index in zip(each, decoded, candidates, best, strict=True):
+                    self._store(output, i, sentence, own, best_index)
+        return output
+
+    def _run_stages(self, batches: Iterable[SourceBatch], stages: Sequence[Stage]) -> Iterable[Any]:
+        """What the last stage returns for every batch; on a GPU the host goes on while the device works."""
+        if self.device.type == "cuda":
+            from noise2text.acceleration.overlap import overlap
+
+            return overlap(batches, stages)
+        for stage in stages:
+            batches = map(stage, batches)
+        return batches
 
     def generate_pairs(
         self,
@@ -218,27 +192,6 @@ class Model(nn.Module, ABC):
     ) -> list[tuple[str, str]]:
         """So many pairs of source and target, both written by the model; templates say what is given."""
         raise Problem("This system writes targets, not sources; a model of pairs, such as diffusion-lm, can.")
-
-    def _go_on(
-        self,
-        result: GenerationOutput,
-        sources: Sequence[str],
-        chosen: Sequence[int],
-        course: DecodingCoroutine,
-        select: Selector,
-    ) -> bool:
-        """Whether the course has come to its end; if so, the chosen texts have been put where they belong."""
-        try:
-            next(course)
-        except StopIteration as end:
-            decoded: list[Candidates] = end.value
-        else:
-            return False
-        candidates = self._decode_texts(decoded, [sources[i] for i in chosen])
-        best = select.select_all(candidates)
-        for i, sentence, own, best_index in zip(chosen, decoded, candidates, best, strict=True):
-            self._store(result, i, sentence, own, best_index)
-        return True
 
     def _decode_texts(self, decoded: Sequence[Candidates], sources: Sequence[str]) -> list[list[Candidate]]:
         texts = iter(self.tokenizer.decode([row for sentence in decoded for row in sentence.tokens]))

@@ -9,8 +9,8 @@ tokens + 0.1 · length. Generation predicts all tokens of several lengths, then 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -19,9 +19,7 @@ from noise2text.core.config import option, require_at_least, require_divisible_h
 from noise2text.core.errors import Problem
 from noise2text.data.layouts.canvas import SplitLayout
 from noise2text.data.layouts.template import Template, make_template
-from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.parallel import Candidates
 from noise2text.generation.selection import BestScore, Selector
 from noise2text.models import Model
 from noise2text.models.baseline_config import MaskPredictGenerationConfig
@@ -139,34 +137,24 @@ class CMLMModel(Model):
 
     forbidden: Tensor
 
-    def decode_batch(
-        self,
-        rows: Sequence[Sequence[int]],
-        generation_config: MaskPredictGenerationConfig,
-        *,
-        seed: int,
-        indices: Sequence[int],
-        trace: bool,
-    ) -> list[Candidates]:
-        given = make_template(generation_config, self.tokenizer, generation_config.length or self.max_target)
-        return MaskPredictDecoder(self.transformer, self.layout, self.tokenizer.mask, self.forbidden).decode(
-            self.layout.make_source(RaggedRows.from_lists(rows)).to(self.device),
-            generation_config,
-            lambda encoded: self._propose(encoded, generation_config, given),
-            given=given,
-            trace=trace,
+    def build_decoder(self, config: MaskPredictGenerationConfig) -> MaskPredictDecoder:
+        template = make_template(config, self.tokenizer, config.length or self.max_target)
+        return MaskPredictDecoder(
+            self.transformer,
+            self.layout,
+            config,
+            propose_lengths=partial(self._propose, config=config, template=template),
+            mask=self.tokenizer.mask,
+            forbidden=self.forbidden,
+            template=template,
         )
 
     def _propose(
-        self, encoded: EncoderOutput, generation_config: MaskPredictGenerationConfig, given: Template
+        self, encoded: EncoderOutput, config: MaskPredictGenerationConfig, template: Template
     ) -> tuple[Tensor, Tensor]:
-        length = (
-            given.min_length
-            if given.is_exact and generation_config.length is None
-            else generation_config.length
-        )
+        length = template.min_length if template.is_exact and config.length is None else config.length
         if length is None:
-            return self.lengths.propose(encoded, generation_config.length_beam, top_lengths)
+            return self.lengths.propose(encoded, config.length_beam, top_lengths)
         if length > self.max_target:
             raise Problem(
                 f"The length must be at most {self.max_target}, this model's longest, not {length}."
@@ -174,7 +162,7 @@ class CMLMModel(Model):
         lengths = torch.full_like(encoded.padding[:, :1], length, dtype=torch.long)
         return lengths, torch.zeros_like(lengths, dtype=torch.float)
 
-    def selector(self, generation_config: MaskPredictGenerationConfig) -> Selector:
+    def selector(self, config: MaskPredictGenerationConfig) -> Selector:
         return BestScore()
 
 

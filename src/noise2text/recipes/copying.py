@@ -8,13 +8,12 @@ The tokens are bytes, so that every text is copied as it is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from noise2text.core.config import option
 from noise2text.data.token_store import TokenStore
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.parallel import Candidates
+from noise2text.generation.candidates import Candidates, Decoder, Stage
 from noise2text.generation.selection import BestScore, Selector
 from noise2text.models import Model
 from noise2text.models.baseline_config import CopyGenerationConfig
@@ -35,6 +34,13 @@ class CopyConfig(DataConfig):
     max_target: int = option(1_000_000, "longest target in tokens; what is longer is cut and counted")
 
 
+class CopyDecoder(Decoder):
+    """Gives every source back as its only candidate."""
+
+    def stages(self, *, seed: int, trace: bool = False) -> list[Stage]:
+        return [lambda batch: [Candidates([list(row)], [0.0], []) for row in batch.rows]]
+
+
 class CopyModel(Model):
     """Gives the source back."""
 
@@ -46,16 +52,8 @@ class CopyModel(Model):
             CopyGenerationConfig(),
         )
 
-    def decode_batch(
-        self,
-        rows: Sequence[Sequence[int]],
-        generation_config: CopyGenerationConfig,
-        *,
-        seed: int,
-        indices: Sequence[int],
-        trace: bool,
-    ) -> list[Candidates]:
-        return [Candidates([list(row)], [0.0], []) for row in rows]
+    def build_decoder(self, config: CopyGenerationConfig) -> CopyDecoder:
+        return CopyDecoder()
 
     def selector(self, generation_config: CopyGenerationConfig) -> Selector:
         return BestScore()

@@ -13,18 +13,16 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from noise2text.core.config import apply_overrides, option
 from noise2text.core.errors import Problem
 from noise2text.data.layouts.joint import InfillingLayout, JointLayout, PairGenerationLayout
 from noise2text.data.layouts.template import OPEN_TEMPLATE, Template, parse_template
-from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.losses import LossTerm, MseLoss, NllLoss, PriorLoss, RoundingLoss
 from noise2text.diffusion.schedules import z0_noise_and_final_alpha
 from noise2text.diffusion.time_samplers import UniformTimes
-from noise2text.generation.parallel import run_to_end
+from noise2text.generation.candidates import SourceBatch
+from noise2text.generation.runner import EAGER
 from noise2text.models import DiffusionModel
 from noise2text.models.registry import Recipe, keep_config
 from noise2text.recipes import diffuseq
@@ -78,7 +76,7 @@ class PairDiffusionModel(DiffusionModel):
         target: str = "",
         seed: int = 0,
         batch: int = 32,
-        **config: Any,
+        **overrides: Any,
     ) -> list[tuple[str, str]]:
         """So many pairs, each from its own noise; an empty template gives nothing of its text.
 
@@ -87,14 +85,14 @@ class PairDiffusionModel(DiffusionModel):
         self.ensure_eval()
         if batch < 1:
             raise Problem(f"The batch must hold at least 1 pair, not {batch}.")
-        for name in sorted(config.keys() & SELECTION_SETTINGS):
+        for name in sorted(overrides.keys() & SELECTION_SETTINGS):
             raise Problem(f"Every pair is one candidate: there is nothing for the setting {name} to choose.")
-        generation_config = dataclasses.replace(
-            apply_overrides(self.generation_config, config, origin="sample"), noise_beam=1
+        config = dataclasses.replace(
+            apply_overrides(self.generation_config, overrides, origin="sample"), noise_beam=1
         )
-        if generation_config.prefix or generation_config.suffix or generation_config.template:
+        if config.prefix or config.suffix or config.template:
             raise Problem("Pairs take the templates source and target, no prefix, suffix or template.")
-        if generation_config.guide:
+        if config.guide:
             raise Problem("A guide has learned from targets alone, so it cannot steer pairs; leave it out.")
         given = self._pair(source, target)
         layout = PairGenerationLayout(
@@ -102,21 +100,19 @@ class PairDiffusionModel(DiffusionModel):
         )
         forbidden = self.forbidden.clone()
         forbidden[layout.sep] = False
-        strategy = dataclasses.replace(
-            self.strategy(generation_config), layout=layout, forbidden=forbidden, graphs=None
+        decoder = dataclasses.replace(
+            self.build_decoder(config),
+            layout=layout,
+            forbidden=forbidden,
+            template=given,
+            propose_lengths=lambda encoded: self.propose_single_length(encoded, layout.width),
+            runner=EAGER,
         )
         rows: list[list[int]] = []
         for start in range(0, count, batch):
-            indices = torch.arange(start, min(start + batch, count))
-            course = strategy.course(
-                layout.make_source(RaggedRows.from_lists([[]] * len(indices))),
-                generation_config,
-                lambda encoded: self.propose_single_length(encoded, layout.width),
-                given=given,
-                seed=seed,
-                indices=indices,
-            )
-            rows += [draft.tokens[0] for draft in run_to_end(course)]
+            indices = range(start, min(start + batch, count))
+            decoded = decoder.decode(SourceBatch([[]] * len(indices), indices), seed=seed)
+            rows += [candidates.tokens[0] for candidates in decoded]
         cuts = [(row, row.index(layout.sep) if layout.sep in row else len(row)) for row in rows]
         sources = self.tokenizer.decode([row[:cut] for row, cut in cuts])
         return list(zip(sources, self.tokenizer.decode([row[cut + 1 :] for row, cut in cuts]), strict=True))

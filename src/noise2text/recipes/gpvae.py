@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from noise2text.core.config import option, require_at_least
 from noise2text.core.errors import Problem
 from noise2text.core.random import make_key
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.parallel import Candidates, DecodedStep
+from noise2text.generation.candidates import Candidates, DecodedStep, Decoder, SourceBatch, Stage
 from noise2text.models import AutoregressiveModel
 from noise2text.models.baseline_config import GpvaeGenerationConfig
 from noise2text.models.gpvae import GpvaeEncoderDecoder, GpvaeObjective, SampledGpvae
@@ -32,6 +33,7 @@ from noise2text.models.transformers_folder import (
     load_pretrained_weights,
     resolve_architecture,
 )
+from noise2text.nn.autoregressive import AutoregressiveNetwork
 from noise2text.recipes.pretrained import TINY, disable_cuda_graphs, shared_arguments
 
 __all__ = ["PRESETS", "RECIPE", "GPVAEModel", "GPVAETrainingConfig", "build", "objective"]
@@ -91,31 +93,32 @@ class GPVAEModel(AutoregressiveModel):
     network: GpvaeEncoderDecoder
     generation_config: GpvaeGenerationConfig
 
-    def decode_batch(
-        self,
-        rows: Sequence[Sequence[int]],
-        generation_config: Any,
-        *,
-        seed: int,
-        indices: Sequence[int],
-        trace: bool,
-    ) -> list[Candidates]:
-        repeated_rows = [row for row in rows for _ in range(generation_config.noises)]
-        own = make_key(
-            torch.tensor(indices)[:, None], torch.arange(generation_config.noises)
-        ).flatten()  # (B·N,)
-        drawn = SampledGpvae(
-            self.network,
-            make_key(seed, _LATENT, own).to(self.device),
-            latent_noise_scale=generation_config.latent_noise_scale,
+    def build_decoder(self, config: Any, network: AutoregressiveNetwork | None = None) -> Decoder:  # type: ignore[override]
+        return GPVAEDecoder(self, config)
+
+
+@dataclass(frozen=True)
+class GPVAEDecoder(Decoder):
+    """Searches once for every noise, and gives a sentence's texts of all noises as its candidates."""
+
+    model: GPVAEModel
+    config: GpvaeGenerationConfig
+
+    def stages(self, *, seed: int, trace: bool = False) -> list[Stage]:
+        return [partial(self._search, seed=seed, trace=trace)]
+
+    def _search(self, batch: SourceBatch, *, seed: int, trace: bool) -> list[Candidates]:
+        noises, model = self.config.noises, self.model
+        repeated = [row for row in batch.rows for _ in range(noises)]
+        indices = make_key(torch.tensor(batch.indices)[:, None], torch.arange(noises)).flatten()  # (B·N,)
+        network = SampledGpvae(
+            model.network,
+            make_key(seed, _LATENT, indices).to(model.device),
+            latent_noise_scale=self.config.latent_noise_scale,
         )
-        decoded = self.decode(
-            drawn, repeated_rows, generation_config, seed=seed, indices=own.tolist(), trace=trace
-        )
-        return [
-            join_candidates(decoded[at : at + generation_config.noises])
-            for at in range(0, len(decoded), generation_config.noises)
-        ]
+        decoder = AutoregressiveModel.build_decoder(model, self.config, network)
+        decoded = decoder.decode(SourceBatch(repeated, indices.tolist()), seed=seed, trace=trace)
+        return [join_candidates(decoded[at : at + noises]) for at in range(0, len(decoded), noises)]
 
 
 def join_candidates(decoded: Sequence[Candidates]) -> Candidates:

@@ -9,24 +9,19 @@ three losses of imitating the oracle. Generation starts with nothing and ends wh
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from noise2text.core.config import option, require_at_least, require_fraction
 from noise2text.core.errors import Problem
 from noise2text.data.layouts.canvas import SplitLayout
 from noise2text.data.layouts.template import encode_pieces
-from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.parallel import Candidates, DecodedStep
 from noise2text.generation.selection import BestScore, Selector
 from noise2text.models import Model
 from noise2text.models.baseline_config import LevenshteinGenerationConfig
 from noise2text.models.levenshtein import (
-    DraftBatch,
     EditPolicies,
     LevenshteinDecoder,
     LevenshteinObjective,
@@ -107,52 +102,23 @@ class LevenshteinModel(Model):
 
     forbidden: Tensor
 
-    @torch.inference_mode()
-    def decode_batch(
-        self,
-        rows: Sequence[Sequence[int]],
-        generation_config: LevenshteinGenerationConfig,
-        *,
-        seed: int,
-        indices: Sequence[int],
-        trace: bool,
-    ) -> list[Candidates]:
-        prefix, suffix = encode_pieces([generation_config.prefix, generation_config.suffix], self.tokenizer)
+    def build_decoder(self, config: LevenshteinGenerationConfig) -> LevenshteinDecoder:
+        prefix, suffix = encode_pieces([config.prefix, config.suffix], self.tokenizer)
         given = len(prefix) + len(suffix)
         if given >= self.max_target:
             raise Problem(
                 f"Prefix and suffix have {given} of {self.max_target} tokens: that leaves nothing to write."
             )
-        refiner = LevenshteinDecoder(self.policies, self.special_tokens, self.forbidden, self.max_target)
-        encoded = self.policies.transformer.encode(
-            self.layout.make_source(RaggedRows.from_lists(rows)).to(self.device)
+        return LevenshteinDecoder(
+            self.policies,
+            self.special_tokens,
+            self.forbidden,
+            self.max_target,
+            layout=self.layout,
+            config=config,
+            prefix=prefix,
+            suffix=suffix,
         )
-        steps: list[tuple[float, list[list[int]], list[list[int]]]] = []
-        start_drafts = refiner.start_drafts(prefix, suffix, sentences=len(rows))
-        for number, (opened, drafts) in enumerate(refiner.refine(start_drafts, encoded, generation_config)):
-            if trace:
-                steps.append(
-                    (
-                        1 - number / generation_config.iterations,
-                        self._strip_boundaries(opened),
-                        self._strip_boundaries(drafts),
-                    )
-                )
-        written = (drafts.given_part == 0) & (drafts.tokens != self.special_tokens.pad)
-        scores = (drafts.scores * written).sum(1) / written.sum(1).clamp(min=1)
-        return [
-            Candidates(
-                [row], [score], [DecodedStep(time, [noisy[i]], [clean[i]]) for time, noisy, clean in steps]
-            )
-            for i, (row, score) in enumerate(
-                zip(self._strip_boundaries(drafts), scores.tolist(), strict=True)
-            )
-        ]
-
-    def _strip_boundaries(self, drafts: DraftBatch) -> list[list[int]]:
-        """What stands between the marks."""
-        lengths = (drafts.tokens != self.special_tokens.pad).sum(1).tolist()
-        return [row[1 : length - 1] for row, length in zip(drafts.tokens.tolist(), lengths, strict=True)]
 
     def selector(self, generation_config: LevenshteinGenerationConfig) -> Selector:
         return BestScore()

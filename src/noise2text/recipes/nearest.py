@@ -22,7 +22,7 @@ from noise2text.core.config import option
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.token_store import TokenStore
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.parallel import Candidates
+from noise2text.generation.candidates import Candidates, Decoder, Stage
 from noise2text.generation.selection import BestScore, Selector
 from noise2text.models import Model
 from noise2text.models.baseline_config import NearestGenerationConfig
@@ -43,6 +43,24 @@ class NearestConfig(DataConfig):
 
 
 PRESETS = {"plain": NearestConfig(), "tiny": NearestConfig(tokenizer="characters")}
+
+
+@dataclass(frozen=True)
+class NearestDecoder(Decoder):
+    """Gives the targets of the most similar sources."""
+
+    sources: NgramIndex
+    targets: RaggedRows
+    neighbours: int
+
+    def stages(self, *, seed: int, trace: bool = False) -> list[Stage]:
+        return [lambda batch: [self._look_up(row) for row in batch.rows]]
+
+    def _look_up(self, row: Sequence[int]) -> Candidates:
+        starts = np.cumsum(self.targets.lengths) - self.targets.lengths
+        chosen, scores = self.sources.search(row, self.neighbours)
+        answers = RaggedRows.from_slices(self.targets.tokens, starts[chosen], self.targets.lengths[chosen])
+        return Candidates(list(answers), scores.tolist(), [])
 
 
 class NearestModel(Model):
@@ -80,23 +98,8 @@ class NearestModel(Model):
     def _targets(self) -> RaggedRows:
         return RaggedRows(_numbers(self.target_tokens), _numbers(self.target_lengths))
 
-    def decode_batch(
-        self,
-        rows: Sequence[Sequence[int]],
-        generation_config: NearestGenerationConfig,
-        *,
-        seed: int,
-        indices: Sequence[int],
-        trace: bool,
-    ) -> list[Candidates]:
-        targets = self._targets
-        starts = np.cumsum(targets.lengths) - targets.lengths
-        decoded = []
-        for row in rows:
-            chosen, scores = self._neighbours.search(row, generation_config.neighbours)
-            answers = RaggedRows.from_slices(targets.tokens, starts[chosen], targets.lengths[chosen])
-            decoded.append(Candidates(list(answers), scores.tolist(), []))
-        return decoded
+    def build_decoder(self, config: NearestGenerationConfig) -> NearestDecoder:
+        return NearestDecoder(self._neighbours, self._targets, config.neighbours)
 
     def selector(self, generation_config: NearestGenerationConfig) -> Selector:
         return BestScore()

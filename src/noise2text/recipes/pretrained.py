@@ -65,7 +65,7 @@ def _build(family: PretrainedFamily) -> Callable[[Any, Tokenizer], Autoregressiv
 
 def disable_cuda_graphs(model: A) -> A:
     """The system without CUDA graphs: the library's cache grows with every step, so none can be replayed."""
-    model.graphs = None
+    model.use_cuda_graphs = False
     return model
 
 

@@ -1,0 +1,185 @@
+"""Solvers: the coefficients of one step between any two noise levels t > s, for all steps of a run.
+
+    z_s = α_s·ẑ₀ + σ_s·(√(1 − c²)·ε̂ + c·ε),    ε̂ = (z_t − α_t·ẑ₀) / σ_t,    ρ = (α_t σ_s / α_s σ_t)²
+
+`Ddim(eta)` draws the share c² = η²(1 − ρ) of the noise anew. With eta = 1 this is ancestral sampling: DDPM's
+posterior q(z_s | z_t, ẑ₀) for neighbouring steps, its respaced form for strided ones (Difformer, section 3.3).
+With eta = 0 it is deterministic, and for rectified flow (α = 1 − t, σ = t) it is Euler's method.
+`PriorSampling` draws z_s from q(z_s | ẑ₀), c² = 1, at some steps (SeqDiffuSeq, appendix E).
+
+A solver of order 2 is the multistep DPM-Solver++ 2M (Lu et al., 2022). It puts ẑ₀ + (h / 2h′)·(ẑ₀ − ẑ₀′) in the
+place of ẑ₀, where ẑ₀′ is the previous estimate and h, h′ are the last two steps in log α/σ.
+
+All of these are one linear step with other coefficients. They are computed in float64 before the loop
+(`StepTable`), so that a step needs only its number, and can be recorded once as a CUDA graph and replayed.
+
+    >>> solver = Solver(Ddim(eta=0.0))
+    >>> times = strided_times(20, num_timesteps=2000)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from noise2text.core.devices import copy_to_device
+from noise2text.core.random import make_key, uniform
+from noise2text.nn.denoiser import Denoiser, NoiseLevel
+
+__all__ = [
+    "ANCESTRAL",
+    "Ddim",
+    "PriorSampling",
+    "Solver",
+    "StepCoefficients",
+    "StepTable",
+    "Stochasticity",
+    "build_step_table",
+    "step_coefficients",
+    "strided_times",
+]
+
+Stochasticity = Callable[[Tensor], Tensor]
+"""The share c² of the noise that a step draws anew, given ρ of all steps (K − 1, 1 or L, 1)."""
+
+
+@dataclass(frozen=True)
+class Ddim:
+    """The share η²(1 − ρ): eta = 0 is deterministic DDIM, eta = 1 is ancestral sampling (DDPM)."""
+
+    eta: float = 1.0
+
+    def __call__(self, rho: Tensor) -> Tensor:
+        return self.eta**2 * (1 - rho)
+
+
+_PRIOR = 1  # separates the keys of these draws from others of the same seed
+
+
+@dataclass(frozen=True)
+class PriorSampling:
+    """All of the noise at the steps that the seed picks, the same for all texts; `usual` elsewhere."""
+
+    usual: Stochasticity
+    rate: float  # p₁, the probability that a step is picked
+    last_step: float  # only steps with smaller numbers are picked
+    seed: int
+
+    def __call__(self, rho: Tensor) -> Tensor:
+        steps = torch.arange(len(rho), device=rho.device)
+        picked = (steps < self.last_step) & (uniform(make_key(self.seed, _PRIOR, steps)) < self.rate)
+        return torch.where(picked[:, None, None], 1, self.usual(rho))
+
+
+@dataclass(frozen=True)
+class StepCoefficients:
+    """One step: the noise level that it leads to, and what it multiplies by; all are (1, 1 or L, 1)."""
+
+    level: NoiseLevel
+    z_weight: Tensor
+    z0_weight: Tensor
+    previous_weight: Tensor
+    noise_weight: Tensor
+
+
+@dataclass(frozen=True)
+class StepTable:
+    """The coefficients of all K steps on the device; the first step draws the initial noise."""
+
+    table: Tensor  # (K, 7, 1 or L): alpha, sigma, timestep, and the four weights of a step
+    time_embedding: Tensor | None = None  # (K, 1, W), computed for all steps at once
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """The tensors that it holds."""
+        return [self.table] if self.time_embedding is None else [self.table, self.time_embedding]
+
+    def row(self, number: Tensor) -> StepCoefficients:
+        """The step of this number (1,), which stays on the device."""
+        alpha, sigma, timestep, *weights = self.table.index_select(0, number)[..., None].unbind(1)
+        time_embedding = None if self.time_embedding is None else self.time_embedding.index_select(0, number)
+        return StepCoefficients(NoiseLevel(alpha, sigma, timestep[..., 0], time_embedding), *weights)
+
+
+@dataclass(frozen=True)
+class Solver:
+    """How steps are made. Solvers of equal values are equal, and their step tables can be shared."""
+
+    stochasticity: Stochasticity = Ddim()
+    order: int = 1  # 1, or 2 for the multistep solver
+
+    def steps(self, levels: NoiseLevel) -> Tensor:
+        """The table (K, 7, 1 or L) of the steps through noise levels of falling times, one row per time."""
+        now = NoiseLevel(levels.alpha[:-1], levels.sigma[:-1], levels.timestep[:-1])
+        then = NoiseLevel(levels.alpha[1:], levels.sigma[1:], levels.timestep[1:])
+        z_weight, z0_weight, noise_weight = step_coefficients(now, then, self.stochasticity)
+        extrapolation = _extrapolation(levels) if self.order == 2 else torch.zeros_like(z0_weight)
+        zeros = torch.zeros_like(levels.sigma[:1])
+        columns = [
+            levels.alpha,
+            levels.sigma,
+            levels.timestep[..., None],
+            torch.cat([zeros, z_weight]),
+            torch.cat([zeros, z0_weight * (1 + extrapolation)]),
+            torch.cat([zeros, -z0_weight * extrapolation]),
+            torch.cat([levels.sigma[:1], noise_weight]),
+        ]
+        return torch.cat(torch.broadcast_tensors(*columns), dim=-1).mT.float()
+
+
+ANCESTRAL = Solver()
+
+
+def step_coefficients(
+    now: NoiseLevel, then: NoiseLevel, stochasticity: Stochasticity = Ddim()
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What multiplies z_t, ẑ₀ and new noise in z_s, in the precision of the levels.
+
+    From pure noise to pure noise, where many steps crowd at time 1, ρ is 0/0: such a step changes nothing.
+    """
+    ratio = (now.alpha * then.sigma) / (then.alpha * now.sigma)
+    rho = torch.where(then.alpha > 0, ratio, 1).square().clamp(max=1)
+    share = stochasticity(rho)
+    z_weight = then.sigma * (1 - share).sqrt() / now.sigma
+    return z_weight, then.alpha - z_weight * now.alpha, then.sigma * share.sqrt()
+
+
+def strided_times(steps: int, *, num_timesteps: int, stop_early: int = 0) -> Tensor:
+    """`steps` evenly spaced times from 1 to 1/T, less the last `stop_early` of them."""
+    return torch.linspace(1, 1 / num_timesteps, steps, dtype=torch.float64)[: steps - stop_early]
+
+
+def build_step_table(
+    denoiser: Denoiser,
+    schedule: nn.Module,
+    times: Tensor,
+    solver: Solver,
+    *,
+    length: int,
+    device: torch.device,
+) -> StepTable:
+    """The steps through the schedule's noise levels at the given times, for canvases of this length.
+
+    The network's time embedding is computed for all steps at once, unless each position has its own time.
+    """
+    schedule_device = next((buffer.device for buffer in schedule.buffers()), "cpu")
+    levels: NoiseLevel = schedule(times.to(schedule_device), length)  # one row per step
+    table = copy_to_device(solver.steps(levels), device)
+    return StepTable(table, denoiser.embed_timestep(table[:, 2]) if table.shape[2] == 1 else None)
+
+
+def _extrapolation(levels: NoiseLevel) -> Tensor:
+    """h / 2h′ of every step; 0 for the first, and where h′ is ∞ (from pure noise) or 0 (no change).
+
+    It is at most 1: two estimates say little about a step that is more than twice as long as the last one.
+    """
+    steps = (levels.alpha / levels.sigma).log().diff(dim=0)
+    ratio = (steps[1:] / (2 * steps[:-1])).clamp(max=1)
+    usable = steps[:-1].isfinite() & (steps[:-1] > 0)
+    return torch.cat([torch.zeros_like(steps[:1]), torch.where(usable, ratio, 0)])
