@@ -25,7 +25,7 @@ from torch import Tensor
 
 from noise2text.data.corpus import Pair
 from noise2text.data.dates import make_date_splits
-from noise2text.data.layouts.canvas import Canvas
+from noise2text.data.layouts.base import Canvas
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer, learn_characters
 from noise2text.diffusion.losses import MseLoss, NllLoss, scored_positions

@@ -17,7 +17,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from noise2text.data.layouts.canvas import Source
+from noise2text.data.layouts.base import Source
 from noise2text.data.tokenizer import learn_characters
 from noise2text.generation.config import LengthPredictingGenerationConfig
 from noise2text.models import LengthPredictingModel

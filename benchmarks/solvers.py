@@ -22,7 +22,7 @@ import torch
 
 from noise2text import load
 from noise2text.data.corpus import read_references, read_sources
-from noise2text.metrics.metrics import bleu, exact_match
+from noise2text.metrics.evaluate import bleu, exact_match
 from noise2text.models import DiffusionModel
 
 WAYS: dict[str, dict[str, Any]] = {

@@ -18,7 +18,7 @@ from pathlib import Path
 from noise2text.commands.generate import build_selector, generate_texts
 from noise2text.core.config import parse_assignments
 from noise2text.data.corpus import read_references, read_sources, read_texts
-from noise2text.metrics.metrics import References, bleu, chrf
+from noise2text.metrics.evaluate import References, bleu, chrf
 from noise2text.metrics.significance import paired_bootstrap
 from noise2text.models import Model
 from noise2text.models.folder import load

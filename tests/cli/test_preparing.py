@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from noise2text.cli import preparing
-from noise2text.data.builders.dataset import PublishedSizes
-from noise2text.data.builders.parallel import MULTI30K_NAMES
+from noise2text.data.builders.base import PublishedSizes
+from noise2text.data.builders.presplit import MULTI30K_NAMES
 from noise2text.data.builders.registry import DATASETS
 
 from .conftest import Outcome

@@ -9,7 +9,7 @@ import pytest
 
 from noise2text.commands.evaluate import EvaluationFiles, evaluate_files
 from noise2text.core.errors import Problem
-from noise2text.metrics.metrics import evaluate, evaluate_diversity, find_metrics
+from noise2text.metrics.evaluate import evaluate, evaluate_diversity, find_metrics
 from noise2text.metrics.significance import paired_bootstrap
 
 TEXTS = ["the cat sat on the mat", "a dog barks", "one two three"]

@@ -19,7 +19,7 @@ from noise2text.commands.bench import bench, bench_report
 from noise2text.commands.export import check_export, export, require_export_folder
 from noise2text.commands.inspect import inspect_model
 from noise2text.core.errors import Problem
-from noise2text.data.layouts.canvas import Source
+from noise2text.data.layouts.base import Source
 from noise2text.data.tokenizer import learn_characters
 from noise2text.models import DiffusionModel, Model
 from noise2text.models.exported import find_network

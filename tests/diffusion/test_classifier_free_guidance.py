@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from noise2text.core.random import make_key
-from noise2text.data.layouts.canvas import Canvas
+from noise2text.data.layouts.base import Canvas
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.classifier_free_guidance import ClassifierFreeDenoiser

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.distributions import MultivariateNormal
 
 from noise2text.core.random import make_key
-from noise2text.data.layouts.canvas import Canvas, Source
+from noise2text.data.layouts.base import Canvas, Source
 from noise2text.diffusion.bounds import mean_weight, noise_weight, posterior, z0_weight
 from noise2text.diffusion.losses import LossInputs, MseLoss
 from noise2text.diffusion.parameterization import (

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from noise2text.core.random import gaussian_noise, make_key
-from noise2text.data.layouts.canvas import Source
+from noise2text.data.layouts.base import Source
 from noise2text.diffusion.parameterization import SignalFloor
 from noise2text.diffusion.sampler import (
     Stochasticity,

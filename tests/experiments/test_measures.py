@@ -10,7 +10,7 @@ import torch
 from noise2text.data.corpus import Pair
 from noise2text.diffusion.anisotropy import anisotropy
 from noise2text.experiments.measures import MEASURES, measure_model, measure_texts
-from noise2text.metrics.metrics import bleu
+from noise2text.metrics.evaluate import bleu
 from noise2text.models.model import GenerationOutput
 
 from ..conftest import Make

@@ -21,7 +21,7 @@ from sacrebleu.metrics import BLEU, CHRF
 
 from noise2text.core.errors import Problem
 from noise2text.generation.selection import MBR, BestScore, Candidate, Selector, WithoutCopies
-from noise2text.metrics.utilities import UTILITIES
+from noise2text.metrics.mbr_utilities import UTILITIES
 
 ORACLE_BLEU, ORACLE_CHRF = BLEU(effective_order=True), CHRF()
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from noise2text.core.errors import Problem
+from noise2text.metrics.metric import Metric
 from noise2text.metrics.sari import sari, sari_sentence
-from noise2text.metrics.score import Metric
 
 from .corpora import Corpus, corpora
 

@@ -10,7 +10,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 
 from noise2text.core.errors import Problem
-from noise2text.metrics.metrics import METRICS_BY_NAME
+from noise2text.metrics.evaluate import METRICS_BY_NAME
 from noise2text.metrics.significance import paired_bootstrap
 
 CHANCE = random.Random(1)

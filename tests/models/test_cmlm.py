@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from noise2text.core.random import make_key
-from noise2text.data.layouts.canvas import Canvas, SplitLayout
+from noise2text.data.layouts.base import Canvas
+from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.ragged import RaggedRows
 from noise2text.models.cmlm import MaskPredictStep, mask_predict, sample_mask
 

@@ -14,7 +14,7 @@ from noise2text import load
 from noise2text.commands.train import train
 from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem
-from noise2text.data.layouts.canvas import Source
+from noise2text.data.layouts.base import Source
 from noise2text.models import AutoregressiveModel, DiffusionModel
 from noise2text.models.registry import find_recipe
 from noise2text.nn.encoder_decoder import EncoderDecoder

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.core.random import make_key
-from noise2text.data.layouts.canvas import Canvas, SplitLayout
+from noise2text.data.layouts.base import Canvas
+from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.ragged import RaggedRows
 from noise2text.models.baseline_config import LevenshteinGenerationConfig
 from noise2text.models.levenshtein import (

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from noise2text.data.layouts.canvas import Source
+from noise2text.data.layouts.base import Source
 from noise2text.nn.autoregressive import AutoregressiveNetwork, shift_right
 from noise2text.nn.causal_transformer import CausalLayer, Transformer, sinusoidal_positions
 from noise2text.nn.embeddings import TokenEmbedding

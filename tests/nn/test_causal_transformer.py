@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, embedding, linear
 
-from noise2text.data.layouts.canvas import Canvas, Source
+from noise2text.data.layouts.base import Canvas, Source
 from noise2text.nn.causal_transformer import Transformer
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.training.next_token import NextTokenObjective

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from noise2text.core.random import gaussian_noise, make_key
-from noise2text.data.layouts.canvas import Source
+from noise2text.data.layouts.base import Source
 from noise2text.nn.denoiser import Constraint, NoiseLevel
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.joint_transformer import JointTransformer

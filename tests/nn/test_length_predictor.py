@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from noise2text.data.layouts.canvas import SplitLayout
+from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.ragged import RaggedRows
 from noise2text.diffusion.losses import LengthLoss, LossInputs
 from noise2text.nn.denoiser import EncoderOutput, Estimate

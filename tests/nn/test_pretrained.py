@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from noise2text.core.errors import Problem
-from noise2text.data.layouts.canvas import Canvas
+from noise2text.data.layouts.base import Canvas
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models import AutoregressiveModel

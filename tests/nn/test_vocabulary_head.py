@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from noise2text.data.layouts.canvas import Source
+from noise2text.data.layouts.base import Source
 from noise2text.nn.denoiser import Estimate
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.spherical_embeddings import SphericalEmbedding

@@ -10,7 +10,7 @@ import torch
 
 from noise2text.core.errors import Problem
 from noise2text.core.random import make_key
-from noise2text.data.layouts.joint_aligned import AlignedJointLayout
+from noise2text.data.layouts.aligned_joint import AlignedJointLayout
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.classifier_free_guidance import ClassifierFreeDenoiser

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from noise2text.core.random import make_key
-from noise2text.data.layouts.canvas import Canvas
+from noise2text.data.layouts.base import Canvas
 from noise2text.data.layouts.template import Template
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer

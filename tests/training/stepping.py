@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from noise2text.core.config import apply_overrides
-from noise2text.data.layouts.canvas import Canvas
+from noise2text.data.layouts.base import Canvas
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models import Model

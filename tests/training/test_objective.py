@@ -130,7 +130,7 @@ def test_times_cover_the_grid_and_the_coin_its_share(small: Make) -> None:
 
 
 def canvas_of_one(small: Make) -> Any:
-    from noise2text.data.layouts.canvas import SplitLayout
+    from noise2text.data.layouts.split import SplitLayout
 
     return SplitLayout(0).make_canvas(RaggedRows.from_lists(SOURCES[:1]), RaggedRows.from_lists(TARGETS[:1]))
 

@@ -13,7 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from noise2text.acceleration import cuda_graphs as captured
-from noise2text.data.layouts.canvas import Canvas, SplitLayout
+from noise2text.data.layouts.base import Canvas
+from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.losses import MseLoss, TokenLoss

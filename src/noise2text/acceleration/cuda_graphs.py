@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from noise2text.core.random import gaussian_noise
-from noise2text.data.layouts.canvas import Source
+from noise2text.data.layouts.base import Source
 from noise2text.diffusion.sampler import (
     Guide,
     OnStep,

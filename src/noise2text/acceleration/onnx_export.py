@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from noise2text.acceleration.onnx_operators import onnx_translations, use_int8_custom_op
 from noise2text.core.errors import Problem
-from noise2text.data.layouts.canvas import Source
+from noise2text.data.layouts.base import Source
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
 
 __all__ = ["OnnxGraph", "export_onnx", "onnx_graphs"]

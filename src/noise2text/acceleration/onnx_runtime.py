@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from noise2text.core.errors import Problem
-from noise2text.data.layouts.canvas import Source
+from noise2text.data.layouts.base import Source
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
 from noise2text.nn.embeddings import TokenEmbedding
 

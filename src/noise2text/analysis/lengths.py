@@ -18,7 +18,7 @@ from noise2text.analysis.slopes import compare_systems
 from noise2text.core.config import option, require_at_least, require_choice
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.metrics.metrics import References, bleu
+from noise2text.metrics.evaluate import References, bleu
 
 __all__ = ["UNITS", "LengthUnit", "LengthsOptions", "buckets", "lengths"]
 

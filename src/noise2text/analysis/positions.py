@@ -26,8 +26,8 @@ from noise2text.core.config import option, require_at_least
 from noise2text.core.errors import Problem
 from noise2text.core.random import make_key, uniform
 from noise2text.data.corpus import Pair
-from noise2text.data.layouts.canvas import Canvas
-from noise2text.data.layouts.joint_aligned import AlignedJointLayout
+from noise2text.data.layouts.aligned_joint import AlignedJointLayout
+from noise2text.data.layouts.base import Canvas
 from noise2text.data.ragged import RaggedRows
 from noise2text.diffusion.schedules import SqrtSchedule
 from noise2text.models import DiffusionModel

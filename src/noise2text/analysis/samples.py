@@ -17,7 +17,7 @@ from noise2text.core.config import option, parse_assignments, require_at_least
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair
 from noise2text.metrics.diversity import div_4, self_bleu
-from noise2text.metrics.metrics import bleu
+from noise2text.metrics.evaluate import bleu
 from noise2text.models import DiffusionModel, GenerationOutput, Model
 from noise2text.models.folder import load
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from noise2text.analysis.finding import LINE_STYLES, Finding, ResultRow
 from noise2text.analysis.regression import LinearFit, critical_t, fit_line
-from noise2text.metrics.metrics import References
+from noise2text.metrics.evaluate import References
 
 __all__ = ["CORNER", "Comparison", "compare_systems", "relative_difference", "sentence_bleu"]
 

@@ -50,8 +50,8 @@ def evaluate(
 ) -> None:
     """Score texts; every score says how it was made."""
     from noise2text.commands.evaluate import EvaluationFiles, evaluate_files
-    from noise2text.metrics import tables
-    from noise2text.metrics.metrics import DEFAULT_METRICS, find_metrics
+    from noise2text.metrics import score_table
+    from noise2text.metrics.evaluate import DEFAULT_METRICS, find_metrics
 
     chosen = DEFAULT_METRICS if metrics is None else find_metrics(metrics)
     files = EvaluationFiles(hyp, ref, src, against=against, candidates=candidates)
@@ -59,5 +59,9 @@ def evaluate(
     if as_json or format is Format.json:
         print(json.dumps(result, indent=2, ensure_ascii=False))
         return
-    shown = {Format.table: tables.to_text, Format.csv: tables.to_csv, Format.latex: tables.to_latex}
-    print(shown[format](tables.collect_score_rows(result)), end="")
+    shown = {
+        Format.table: score_table.to_text,
+        Format.csv: score_table.to_csv,
+        Format.latex: score_table.to_latex,
+    }
+    print(shown[format](score_table.collect_score_rows(result)), end="")

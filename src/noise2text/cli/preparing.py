@@ -15,8 +15,8 @@ from noise2text.cli.options import JsonOption, app
 from noise2text.core.errors import Problem
 
 if TYPE_CHECKING:
+    from noise2text.data.builders.base import Dataset
     from noise2text.data.builders.build import BuildReport
-    from noise2text.data.builders.dataset import Dataset
 
 __all__ = ["data"]
 

@@ -27,7 +27,7 @@ from noise2text.commands.profile_kernels import profile_kernels
 from noise2text.core.config import apply_overrides
 from noise2text.core.devices import autocast, find_device, find_dtype
 from noise2text.core.errors import Problem
-from noise2text.data.layouts.canvas import Canvas
+from noise2text.data.layouts.base import Canvas
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models import Model

@@ -22,7 +22,7 @@ from noise2text.commands.train import train
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import read_pairs
 from noise2text.data.dates import write_dates
-from noise2text.metrics.metrics import evaluate
+from noise2text.metrics.evaluate import evaluate
 from noise2text.models.folder import load
 
 __all__ = ["SETTINGS", "demo", "translate"]

@@ -8,8 +8,8 @@ from typing import Any
 
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import read_candidates, read_references, read_sources, read_texts
-from noise2text.metrics.intervals import N_RESAMPLES
-from noise2text.metrics.metrics import DEFAULT_METRICS, Metric, References, evaluate, evaluate_diversity
+from noise2text.metrics.bootstrap import N_RESAMPLES
+from noise2text.metrics.evaluate import DEFAULT_METRICS, Metric, References, evaluate, evaluate_diversity
 from noise2text.metrics.significance import paired_bootstrap
 
 __all__ = ["EvaluationFiles", "evaluate_files"]

@@ -37,7 +37,7 @@ from noise2text.core.locks import lock_folder
 from noise2text.core.random import make_key, uniform
 from noise2text.core.signals import defer_signals
 from noise2text.data.batching import FEW_BUCKETS, MANY_BUCKETS, BatchPlan
-from noise2text.data.layouts.canvas import Canvas
+from noise2text.data.layouts.base import Canvas
 from noise2text.models import Model
 from noise2text.models.folder import load, save
 from noise2text.models.registry import Recipe, find_recipe

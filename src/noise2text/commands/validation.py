@@ -12,9 +12,9 @@ import torch
 from noise2text.commands.run_data import TrainingData
 from noise2text.core.random import make_key, uniform
 from noise2text.data.corpus import Pair
-from noise2text.data.layouts.canvas import Canvas
+from noise2text.data.layouts.base import Canvas
 from noise2text.diffusion.anisotropy import anisotropy
-from noise2text.metrics.metrics import bleu, exact_match
+from noise2text.metrics.evaluate import bleu, exact_match
 from noise2text.models import DiffusionModel, Model
 from noise2text.training.config import TrainingConfig
 from noise2text.training.loop import evaluate_loss

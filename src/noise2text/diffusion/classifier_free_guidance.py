@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from noise2text.data.layouts.canvas import Canvas, Layout, Source
+from noise2text.data.layouts.base import Canvas, Layout, Source
 from noise2text.nn.denoiser import Constraint, Denoiser, DenoiserWrapper, EncoderOutput, Estimate, NoiseLevel
 
 __all__ = ["ClassifierFreeDenoiser", "PairedConstraint", "PairedEncoderOutput"]

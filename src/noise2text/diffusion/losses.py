@@ -21,7 +21,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from noise2text.data.layouts.canvas import Canvas
+from noise2text.data.layouts.base import Canvas
 from noise2text.nn.denoiser import Denoiser, EncoderOutput, Estimate, NoiseLevel
 from noise2text.nn.embeddings import LazyLogits
 from noise2text.nn.length_predictor import LengthPredictor

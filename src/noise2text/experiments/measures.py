@@ -9,7 +9,7 @@ from typing import Any
 from noise2text.data.corpus import Pair
 from noise2text.diffusion.anisotropy import anisotropy
 from noise2text.metrics.diversity import div_4
-from noise2text.metrics.metrics import Score, bleu, exact_match
+from noise2text.metrics.evaluate import Score, bleu, exact_match
 from noise2text.models import DiffusionModel, Model
 from noise2text.models.model import GenerationOutput
 

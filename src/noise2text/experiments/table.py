@@ -14,7 +14,7 @@ from noise2text.experiments.experiment import Arm, Experiment
 from noise2text.experiments.measures import MEASURES
 from noise2text.experiments.ranks import kendall, rank_from_best, spearman
 from noise2text.metrics.comparison import format_markdown_table
-from noise2text.metrics.tables import escape_latex
+from noise2text.metrics.score_table import escape_latex
 
 __all__ = ["tabulate", "to_latex", "to_markdown"]
 

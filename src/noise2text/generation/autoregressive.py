@@ -19,7 +19,7 @@ from noise2text.core.config import option, require_at_least, require_choice
 from noise2text.core.devices import copy_to_device
 from noise2text.core.errors import Problem
 from noise2text.core.random import make_key
-from noise2text.data.layouts.canvas import Layout
+from noise2text.data.layouts.base import Layout
 from noise2text.generation.beam_search import BeamSearch, DiverseBeamSearch
 from noise2text.generation.candidates import (
     Candidates,

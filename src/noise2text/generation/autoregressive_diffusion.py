@@ -20,7 +20,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from noise2text.data.layouts.canvas import Canvas
+from noise2text.data.layouts.base import Canvas
 from noise2text.data.layouts.next_word import NextWordLayout
 from noise2text.generation.parallel import ParallelDecoder, Proposed, Sampled, TracedTokens
 

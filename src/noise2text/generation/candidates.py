@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noise2text.data.layouts.canvas import Layout, Source
+from noise2text.data.layouts.base import Layout, Source
 from noise2text.data.ragged import RaggedRows
 from noise2text.generation.runner import Runner
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.core.random import gaussian_noise, make_key
-from noise2text.data.layouts.canvas import Canvas
+from noise2text.data.layouts.base import Canvas
 from noise2text.generation.runner import EAGER, Runner
 from noise2text.nn.denoiser import Denoiser, EncoderOutput, Estimate, NoiseLevel, rows_per_chunk
 

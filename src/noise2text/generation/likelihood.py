@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from noise2text.core.errors import Problem
-from noise2text.data.layouts.canvas import Canvas, Layout
+from noise2text.data.layouts.base import Canvas, Layout
 from noise2text.data.ragged import RaggedRows
 from noise2text.generation.selection import Candidate
 from noise2text.nn.autoregressive import AutoregressiveNetwork, shift_right

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from noise2text.core.devices import copy_to_device
 from noise2text.core.random import make_key
-from noise2text.data.layouts.canvas import Canvas, Layout, Source
+from noise2text.data.layouts.base import Canvas, Layout, Source
 from noise2text.data.layouts.template import OPEN_TEMPLATE, Template
 from noise2text.diffusion.classifier_guidance import ClassifierGuidance
 from noise2text.diffusion.sampler import Guide, SampledStep, unguided

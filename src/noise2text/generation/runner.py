@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from torch import Tensor, nn
 
-from noise2text.data.layouts.canvas import Source
+from noise2text.data.layouts.base import Source
 from noise2text.diffusion.sampler import Guide, OnStep, sample, unguided
 from noise2text.diffusion.solvers import ANCESTRAL, Solver
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate

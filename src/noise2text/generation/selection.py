@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noise2text.core.errors import Problem
-from noise2text.metrics.utilities import DIRECTIONS, UTILITIES, UtilityMatrices
+from noise2text.metrics.mbr_utilities import DIRECTIONS, UTILITIES, UtilityMatrices
 
 __all__ = ["MBR", "BestScore", "Candidate", "Selector", "WithoutCopies"]
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noise2text.generation.selection import MBR, Candidate
-from noise2text.metrics.utilities import UTILITIES, UtilityMatrices
+from noise2text.metrics.mbr_utilities import UTILITIES, UtilityMatrices
 
 __all__ = ["WeightedMBR"]
 

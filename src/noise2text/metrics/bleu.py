@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from noise2text.metrics.score import (
+from noise2text.metrics.mbr_utilities import UTILITIES
+from noise2text.metrics.metric import (
     Array,
     EvaluationInput,
     Metric,
@@ -28,7 +29,6 @@ from noise2text.metrics.score import (
     mean_statistics,
     safe_divide,
 )
-from noise2text.metrics.utilities import UTILITIES
 
 __all__ = [
     "BLEU_METRICS",

@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 
 from noise2text.metrics.bleu import sacrebleu_statistics
-from noise2text.metrics.score import Array, EvaluationInput, Metric, Statistics, safe_divide
+from noise2text.metrics.metric import Array, EvaluationInput, Metric, Statistics, safe_divide
 
 __all__ = ["chrf", "chrf_plus_plus", "ter"]
 

@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from noise2text.metrics.diversity import dist_1, div_4, self_bleu
-from noise2text.metrics.metrics import DEFAULT_METRICS, LABELS, References, evaluate
+from noise2text.metrics.evaluate import DEFAULT_METRICS, LABELS, References, evaluate
 from noise2text.metrics.published import PublishedResult, tabulate_published
 from noise2text.metrics.rouge import rouge_l
 from noise2text.metrics.significance import paired_bootstrap

@@ -16,7 +16,7 @@ import numpy as np
 
 from noise2text.metrics.bleu import bleu_from_counts, corpus_bleu
 from noise2text.metrics.exact_match import exact_match
-from noise2text.metrics.score import Array, EvaluationInput, Metric, References, Score, Statistics
+from noise2text.metrics.metric import Array, EvaluationInput, Metric, References, Score, Statistics
 
 __all__ = ["COPY_METRICS", "exact_copies", "ibleu", "measure_reference_copying", "source_bleu"]
 

@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from noise2text.metrics.score import Score, Statistics, mean_statistics
-from noise2text.metrics.utilities import UTILITIES
+from noise2text.metrics.mbr_utilities import UTILITIES
+from noise2text.metrics.metric import Score, Statistics, mean_statistics
 
 __all__ = ["DIVERSITY_METRICS", "DiversityMetric", "dist_1", "div_4", "self_bleu"]
 

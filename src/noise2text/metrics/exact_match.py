@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from noise2text.metrics.score import EvaluationInput, Metric, Statistics, count_references, mean_statistics
+from noise2text.metrics.metric import EvaluationInput, Metric, Statistics, count_references, mean_statistics
 
 __all__ = ["exact_match"]
 

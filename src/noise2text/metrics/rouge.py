@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from noise2text.core.errors import Problem
-from noise2text.metrics.score import EvaluationInput, Metric, Statistics, count_references, mean_statistics
+from noise2text.metrics.metric import EvaluationInput, Metric, Statistics, count_references, mean_statistics
 
 __all__ = ["ROUGE_METRICS", "rouge_l", "rouge_l_torchmetrics"]
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from noise2text.metrics.score import (
+from noise2text.metrics.metric import (
     Array,
     EvaluationInput,
     Metric,

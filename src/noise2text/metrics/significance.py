@@ -18,9 +18,9 @@ import numpy as np
 
 from noise2text.core.errors import Problem
 from noise2text.metrics.bleu import bleu
+from noise2text.metrics.bootstrap import N_RESAMPLES, SEED, bootstrap_scores
 from noise2text.metrics.chrf import chrf
-from noise2text.metrics.intervals import N_RESAMPLES, SEED, bootstrap_scores
-from noise2text.metrics.score import Array, Metric, References
+from noise2text.metrics.metric import Array, Metric, References
 
 __all__ = ["BootstrapResult", "paired_bootstrap"]
 

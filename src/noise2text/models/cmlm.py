@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from noise2text.core.random import make_key, uniform
-from noise2text.data.layouts.canvas import Canvas, Layout
+from noise2text.data.layouts.base import Canvas, Layout
 from noise2text.data.layouts.template import OPEN_TEMPLATE, Template
 from noise2text.data.ragged import RaggedRows
 from noise2text.diffusion.losses import TokenLoss, label_smoothed_nll

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.core.errors import Problem
-from noise2text.data.layouts.canvas import Canvas, Layout
+from noise2text.data.layouts.base import Canvas, Layout
 from noise2text.data.layouts.template import Template, make_template
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.classifier_free_guidance import ClassifierFreeDenoiser

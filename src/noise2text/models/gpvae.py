@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.core.random import gaussian_noise
-from noise2text.data.layouts.canvas import Canvas, Source
+from noise2text.data.layouts.base import Canvas, Source
 from noise2text.diffusion.losses import TokenLoss
 from noise2text.nn.autoregressive import AutoregressiveNetwork
 from noise2text.nn.denoiser import EncoderOutput

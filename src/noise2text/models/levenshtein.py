@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.core.random import make_key, uniform
-from noise2text.data.layouts.canvas import Canvas, Layout
+from noise2text.data.layouts.base import Canvas, Layout
 from noise2text.data.ragged import RaggedRows
 from noise2text.diffusion.losses import TokenLoss, label_smoothed_nll
 from noise2text.generation.candidates import Candidates, DecodedStep, Decoder, SourceBatch, Stage, TokenRows

@@ -19,7 +19,7 @@ from torch import nn
 from noise2text.core.config import apply_overrides
 from noise2text.core.devices import find_dtype
 from noise2text.core.errors import Problem
-from noise2text.data.layouts.canvas import Layout
+from noise2text.data.layouts.base import Layout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.generation.candidates import Candidates, Decoder, SourceBatch, Stage
 from noise2text.generation.runner import EAGER, Runner

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noise2text.data.layouts.canvas import Source
+from noise2text.data.layouts.base import Source
 from noise2text.nn.denoiser import EncoderOutput
 from noise2text.nn.embeddings import ComputedLogits, LazyLogits, TokenEmbedding
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noise2text.data.layouts.canvas import Canvas
+from noise2text.data.layouts.base import Canvas
 from noise2text.nn.denoiser import Constraint
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.joint_transformer import JointTransformer

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from noise2text.data.layouts.canvas import Canvas, Source
+from noise2text.data.layouts.base import Canvas, Source
 from noise2text.nn.embeddings import LazyLogits, TokenEmbedding
 
 __all__ = [

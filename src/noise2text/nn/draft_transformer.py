@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from noise2text.data.layouts.canvas import Source
+from noise2text.data.layouts.base import Source
 from noise2text.nn.attention import padding_mask
 from noise2text.nn.denoiser import EncoderOutput
 from noise2text.nn.embeddings import TokenEmbedding

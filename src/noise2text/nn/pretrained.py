@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.core.errors import Problem
-from noise2text.data.layouts.canvas import Source
+from noise2text.data.layouts.base import Source
 from noise2text.nn.autoregressive import AutoregressiveNetwork
 from noise2text.nn.denoiser import EncoderOutput
 

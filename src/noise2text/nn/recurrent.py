@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from noise2text.data.layouts.canvas import Source
+from noise2text.data.layouts.base import Source
 from noise2text.nn.attention import additive_mask
 from noise2text.nn.autoregressive import AutoregressiveNetwork
 from noise2text.nn.denoiser import EncoderOutput

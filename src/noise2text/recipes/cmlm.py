@@ -17,7 +17,7 @@ from torch import Tensor
 
 from noise2text.core.config import option, require_at_least, require_divisible_heads, require_fraction
 from noise2text.core.errors import Problem
-from noise2text.data.layouts.canvas import SplitLayout
+from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.layouts.template import Template, make_template
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.generation.selection import BestScore, Selector

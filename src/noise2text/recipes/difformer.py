@@ -23,7 +23,7 @@ from noise2text.core.config import (
     require_fraction,
 )
 from noise2text.core.errors import Problem
-from noise2text.data.layouts.canvas import SplitLayout
+from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.losses import AnchorLoss, LengthLoss, LossTerm, MseLoss, NllLoss, RoundingLoss
 from noise2text.diffusion.rescaling import find_factor, random_embeddings, rescale_plain, rescale_preserving

@@ -25,9 +25,9 @@ from noise2text.core.config import (
     require_fraction,
 )
 from noise2text.core.errors import Problem
-from noise2text.data.layouts.canvas import Canvas
+from noise2text.data.layouts.aligned_joint import AlignedJointLayout
+from noise2text.data.layouts.base import Canvas
 from noise2text.data.layouts.joint import NUM_SPECIAL_TOKENS, JointLayout
-from noise2text.data.layouts.joint_aligned import AlignedJointLayout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.loss_aware_times import LossAwareTimes
 from noise2text.diffusion.losses import (

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from noise2text.core.config import option, require_at_least, require_choice, require_fraction
 from noise2text.core.errors import Problem
+from noise2text.data.layouts.aligned_joint import AlignedJointLayout
 from noise2text.data.layouts.joint import NUM_SPECIAL_TOKENS, JointLayout
-from noise2text.data.layouts.joint_aligned import AlignedJointLayout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.losses import uniform_weight
 from noise2text.diffusion.parameterization import (

@@ -16,7 +16,7 @@ from typing import Any
 from torch import nn
 
 from noise2text.core.config import option, require_at_least, require_fraction
-from noise2text.data.layouts.canvas import SplitLayout
+from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.losses import LengthLoss, MseLoss, NllLoss, RoundingLoss
 from noise2text.diffusion.noise_clipping import ClippedTimes, ExaggeratedNoise, QuadraticSchedule

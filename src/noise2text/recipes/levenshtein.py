@@ -15,7 +15,7 @@ from torch import Tensor
 
 from noise2text.core.config import option, require_at_least, require_fraction
 from noise2text.core.errors import Problem
-from noise2text.data.layouts.canvas import SplitLayout
+from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.layouts.template import encode_pieces
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.generation.selection import BestScore, Selector

@@ -12,7 +12,7 @@ from collections import Counter
 import numpy as np
 
 from noise2text.metrics.chrf import chrf
-from noise2text.metrics.score import References
+from noise2text.metrics.metric import References
 from noise2text.report.evidence import ReportData, ReportedRun
 from noise2text.report.markup import Html, Section, element, join_html, note, text
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from noise2text.metrics.intervals import N_RESAMPLES
-from noise2text.metrics.metrics import DEFAULT_METRICS, evaluate, evaluate_diversity
+from noise2text.metrics.bootstrap import N_RESAMPLES
+from noise2text.metrics.evaluate import DEFAULT_METRICS, evaluate, evaluate_diversity
 from noise2text.metrics.rouge import rouge_l
+from noise2text.metrics.score_table import ScoreRow, collect_score_rows
 from noise2text.metrics.significance import BootstrapResult, paired_bootstrap
-from noise2text.metrics.tables import ScoreRow, collect_score_rows
 from noise2text.report.evidence import SAMPLES_PER_SOURCE, ReportData, ReportedRun
 from noise2text.report.markup import Html, Section, details, element, join_html, note, table
 

@@ -30,7 +30,7 @@ from noise2text.core.config import (
 from noise2text.core.errors import Problem
 from noise2text.core.files import write_atomically
 from noise2text.core.random import gaussian_noise, make_key, uniform
-from noise2text.data.layouts.canvas import Layout
+from noise2text.data.layouts.base import Layout
 from noise2text.data.ragged import RaggedRows
 from noise2text.nn.classifier import Classifier
 from noise2text.nn.denoiser import NoiseLevel

@@ -18,7 +18,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from noise2text.data.layouts.canvas import Canvas
+from noise2text.data.layouts.base import Canvas
 from noise2text.diffusion.losses import TokenLoss
 from noise2text.training.averaging import Ema
 from noise2text.training.objective import Objective

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from noise2text.core.random import make_key
-from noise2text.data.layouts.canvas import Canvas
+from noise2text.data.layouts.base import Canvas
 from noise2text.training.distributed import SingleProcess
 from noise2text.training.lr_schedules import LRSchedule
 from noise2text.training.objective import Objective

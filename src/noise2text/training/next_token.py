@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from noise2text.data.layouts.canvas import Canvas
+from noise2text.data.layouts.base import Canvas
 from noise2text.diffusion.losses import AnchorLoss, NllLoss, TokenLoss
 from noise2text.nn.autoregressive import AutoregressiveNetwork, shift_right
 from noise2text.nn.denoiser import EncoderOutput

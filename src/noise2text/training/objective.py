@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.core.random import NormalSampler, gaussian_noise, make_key, normal, uniform
-from noise2text.data.layouts.canvas import Canvas
+from noise2text.data.layouts.base import Canvas
 from noise2text.diffusion.losses import LossInputs, LossTerm, TokenLoss, TokenNllFunction, compute_token_nll
 from noise2text.diffusion.time_samplers import TimeSampler
 from noise2text.nn.denoiser import Denoiser, NoiseLevel

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from noise2text.core.random import make_key, uniform
-from noise2text.data.layouts.canvas import Canvas, Layout, Source
+from noise2text.data.layouts.base import Canvas, Layout, Source
 from noise2text.diffusion.losses import TokenLoss
 from noise2text.training.objective import Objective
 

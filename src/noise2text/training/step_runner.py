@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.acceleration.cuda_graphs import CudaGraph, clone_tensors, copy_tensors, shapes_of
-from noise2text.data.layouts.canvas import Canvas
+from noise2text.data.layouts.base import Canvas
 from noise2text.diffusion.losses import TokenLoss
 from noise2text.nn.layers import AddNorm, CrossAttention, FeedForward, LayerStack, SelfAttention
 from noise2text.training.objective import Objective

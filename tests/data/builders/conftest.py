@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from noise2text.data.builders.dataset import DatasetRow
+from noise2text.data.builders.base import DatasetRow
 from noise2text.data.builders.moses import MosesProcessor
 from noise2text.data.builders.raw_files import RawFiles
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from noise2text.core.errors import Problem
+from noise2text.data.builders.base import Dataset, DatasetRow, PublishedSizes, make_row, skip_row
 from noise2text.data.builders.build import build
-from noise2text.data.builders.dataset import Dataset, DatasetRow, PublishedSizes, make_row, skip_row
 from noise2text.data.builders.moses import MosesProcessor
-from noise2text.data.builders.parallel import MULTI30K, MULTI30K_NAMES
+from noise2text.data.builders.presplit import MULTI30K, MULTI30K_NAMES
 from noise2text.data.builders.raw_files import RawFile, RawFiles
 from noise2text.data.corpus import Pair, read_pairs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from noise2text.core.errors import Problem
-from noise2text.data.builders.dataset import Dataset
+from noise2text.data.builders.base import Dataset
 from noise2text.data.builders.registry import DATASETS, find_dataset
 
 # Difformer, table 20, and SeqDiffuSeq, table 4, copied from the papers a second time.

@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from noise2text.core.errors import Problem
-from noise2text.data.builders.dataset import SPLITS, Dataset, DatasetRow, PublishedSizes
+from noise2text.data.builders.base import SPLITS, Dataset, DatasetRow, PublishedSizes
 from noise2text.data.builders.moses import MosesLoader, load_sacremoses
 from noise2text.data.builders.raw_files import RawFiles, find_files
 from noise2text.data.corpus import Pair, format_json_line

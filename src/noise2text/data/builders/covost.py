@@ -12,7 +12,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 
-from noise2text.data.builders.dataset import Dataset, DatasetRow, PublishedSizes, make_row, skip_row
+from noise2text.data.builders.base import Dataset, DatasetRow, PublishedSizes, make_row, skip_row
 from noise2text.data.builders.raw_files import RawFile, RawFiles
 
 __all__ = ["COVOST", "clean_text", "read_covost"]

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from noise2text.data.builders.dataset import Dataset, DatasetRow, PublishedSizes, make_row, skip_row
-from noise2text.data.builders.marked_segments import read_segments
+from noise2text.data.builders.base import Dataset, DatasetRow, PublishedSizes, make_row, skip_row
 from noise2text.data.builders.moses import find_unclean_reason
 from noise2text.data.builders.raw_files import RawFile, RawFiles, zip_parallel
+from noise2text.data.builders.sgml import read_segments
 
 __all__ = ["IWSLT14", "read_talks"]
 

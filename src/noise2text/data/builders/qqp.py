@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from noise2text.data.builders.dataset import Dataset, DatasetRow, PublishedSizes, make_row, skip_row
+from noise2text.data.builders.base import Dataset, DatasetRow, PublishedSizes, make_row, skip_row
+from noise2text.data.builders.ordered_split import split_by_order
 from noise2text.data.builders.raw_files import RawFile, RawFiles
-from noise2text.data.builders.splits import split_by_order
 
 __all__ = ["QQP", "read_paraphrases"]
 

@@ -16,9 +16,9 @@ from functools import partial
 from itertools import islice, zip_longest
 
 from noise2text.core.errors import Problem
-from noise2text.data.builders.dataset import Dataset, DatasetRow, PublishedSizes, make_row, skip_row
+from noise2text.data.builders.base import Dataset, DatasetRow, PublishedSizes, make_row, skip_row
+from noise2text.data.builders.ordered_split import split_by_order
 from noise2text.data.builders.raw_files import RawFile, RawFiles
-from noise2text.data.builders.splits import split_by_order
 
 __all__ = ["QUASAR_T", "read_questions"]
 

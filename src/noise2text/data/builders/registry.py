@@ -5,11 +5,11 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from noise2text.core.errors import Problem
+from noise2text.data.builders.base import Dataset
 from noise2text.data.builders.conversation import CONVERSATION
 from noise2text.data.builders.covost import COVOST
-from noise2text.data.builders.dataset import Dataset
 from noise2text.data.builders.iwslt14 import IWSLT14
-from noise2text.data.builders.parallel import GIGAWORD, MULTI30K, WMT14_PREPARED, WMT16_PREPARED
+from noise2text.data.builders.presplit import GIGAWORD, MULTI30K, WMT14_PREPARED, WMT16_PREPARED
 from noise2text.data.builders.qqp import QQP
 from noise2text.data.builders.quasar_t import QUASAR_T
 from noise2text.data.builders.tatoeba import TATOEBA

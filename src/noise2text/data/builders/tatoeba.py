@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from noise2text.core.errors import Problem
-from noise2text.data.builders.dataset import SPLITS, Dataset, DatasetRow, make_row, skip_row
+from noise2text.data.builders.base import SPLITS, Dataset, DatasetRow, make_row, skip_row
 from noise2text.data.builders.raw_files import RawFile, RawFiles
 
 __all__ = ["TATOEBA", "link_components", "read_translations"]

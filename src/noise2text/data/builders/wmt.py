@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from noise2text.data.builders.dataset import Dataset, DatasetRow, PublishedSizes, make_row, skip_row
-from noise2text.data.builders.marked_segments import read_segments
+from noise2text.data.builders.base import Dataset, DatasetRow, PublishedSizes, make_row, skip_row
 from noise2text.data.builders.moses import MosesProcessor, find_unclean_reason, replace_unprintable
 from noise2text.data.builders.raw_files import RawFile, RawFiles
+from noise2text.data.builders.sgml import read_segments
 
 __all__ = ["WMT14", "WMT16", "read_wmt14", "read_wmt16"]
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from noise2text.core.errors import Problem
 from noise2text.data.batching import FEW_BUCKETS
-from noise2text.data.layouts.canvas import Canvas, Layout, Source, freeze_tokens
+from noise2text.data.layouts.base import Canvas, Layout, Source, freeze_tokens
 from noise2text.data.ragged import RaggedRows
 
 __all__ = ["NUM_SPECIAL_TOKENS", "InfillingLayout", "JointLayout", "PairGenerationLayout"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from noise2text.data.layouts.canvas import Source
+from noise2text.data.layouts.base import Source
 from noise2text.data.layouts.split_with_end import SplitWithEndLayout
 from noise2text.data.ragged import RaggedRows
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from noise2text.core.errors import Problem
-from noise2text.data.layouts.canvas import Canvas, Source
+from noise2text.data.layouts.base import Canvas, Source
 from noise2text.data.layouts.joint import JointLayout
 from noise2text.data.layouts.template import Template
 from noise2text.data.tokenizer import Tokenizer

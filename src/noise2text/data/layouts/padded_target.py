@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from noise2text.data.batching import FEW_BUCKETS, bucket_shapes
-from noise2text.data.layouts.canvas import Canvas, Layout, Source, freeze_tokens
+from noise2text.data.layouts.base import Canvas, Layout, Source, freeze_tokens
 from noise2text.data.ragged import RaggedRows
 
 __all__ = ["PaddedTargetLayout"]

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from noise2text.data.layouts.canvas import Canvas, SplitLayout
+from noise2text.data.layouts.base import Canvas
+from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.ragged import RaggedRows
 
 __all__ = ["SplitWithEndLayout"]

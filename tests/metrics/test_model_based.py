@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from noise2text.core.errors import Problem
-from noise2text.metrics.learned import bert_score, comet, comet_without_reference
-from noise2text.metrics.metrics import evaluate, find_metrics
+from noise2text.metrics.evaluate import evaluate, find_metrics
+from noise2text.metrics.model_based import bert_score, comet, comet_without_reference
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "dog", "sat", "on", "a", "mat"]
 TEXTS = ["the cat sat", "the dog sat on a mat", "a", "mat"]
@@ -89,7 +89,7 @@ def test_bertscore_is_named_after_its_model_and_says_its_layer(folder: Path) -> 
 def test_a_model_that_the_package_knows_is_read_at_its_tuned_layer(folder: Path, tmp_path: Path) -> None:
     from bert_score.utils import model2layers
 
-    from noise2text.metrics.learned import _layer
+    from noise2text.metrics.model_based import _layer
 
     assert _layer(tmp_path / "roberta-large", {"num_hidden_layers": 24}) == model2layers["roberta-large"]
     known = tmp_path / "microsoft--deberta-xlarge-mnli"

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noise2text.metrics import pairwise
-from noise2text.metrics.pairwise import NumberSymbols, TextPairs
+from noise2text.metrics import pairwise_ngrams
+from noise2text.metrics.pairwise_ngrams import NumberSymbols, TextPairs
 
 __all__ = ["DIRECTIONS", "UTILITIES", "NgramUtility", "UtilityMatrices"]
 
@@ -82,7 +82,9 @@ class NgramUtility:
     ) -> Iterator[UtilityMatrices]:
         """The tables of all sentences, some sentences at a time; the rows are what `candidate_is` says."""
         symbols = [[self.split(text) for text in texts] for texts in sentences]
-        for block in pairwise.count_shared_ngrams(symbols, self.order, number_symbols=self.number_symbols):
+        for block in pairwise_ngrams.count_shared_ngrams(
+            symbols, self.order, number_symbols=self.number_symbols
+        ):
             pairs = DIRECTIONS[candidate_is](block)
             yield UtilityMatrices(self.array_formula(pairs), pairs.sizes, partial(self._exact, pairs))
 
@@ -220,15 +222,35 @@ def _unigram_signature() -> str:
 UTILITIES: dict[str, NgramUtility] = {
     utility.name: utility
     for utility in (
-        NgramUtility("bleu", _words_13a, pairwise.number_words, 4, _bleu, pairwise.bleu, _bleu_signature),
         NgramUtility(
-            "bleu-nltk4", _words, pairwise.number_words, 4, _bleu_nltk4, pairwise.bleu_nltk4, _nltk4_signature
+            "bleu", _words_13a, pairwise_ngrams.number_words, 4, _bleu, pairwise_ngrams.bleu, _bleu_signature
         ),
         NgramUtility(
-            "chrf", _characters, pairwise.number_characters, 6, _chrf, pairwise.chrf, _chrf_signature
+            "bleu-nltk4",
+            _words,
+            pairwise_ngrams.number_words,
+            4,
+            _bleu_nltk4,
+            pairwise_ngrams.bleu_nltk4,
+            _nltk4_signature,
         ),
         NgramUtility(
-            "unigram", _words, pairwise.number_words, 1, _precision, pairwise.precision, _unigram_signature
+            "chrf",
+            _characters,
+            pairwise_ngrams.number_characters,
+            6,
+            _chrf,
+            pairwise_ngrams.chrf,
+            _chrf_signature,
+        ),
+        NgramUtility(
+            "unigram",
+            _words,
+            pairwise_ngrams.number_words,
+            1,
+            _precision,
+            pairwise_ngrams.precision,
+            _unigram_signature,
         ),
     )
 }

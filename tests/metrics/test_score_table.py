@@ -6,8 +6,8 @@ import csv
 import io
 import re
 
-from noise2text.metrics.metrics import evaluate, evaluate_diversity
-from noise2text.metrics.tables import ScoreRow, collect_score_rows, to_csv, to_latex, to_text
+from noise2text.metrics.evaluate import evaluate, evaluate_diversity
+from noise2text.metrics.score_table import ScoreRow, collect_score_rows, to_csv, to_latex, to_text
 
 TEXTS = ["the cat sat on the mat", "a dog barks"]
 REFERENCES = [["the cat sat on a mat"], ["the dog barks", "a dog barked"]]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from noise2text.core.errors import Problem
-from noise2text.metrics.score import Array, Statistics
+from noise2text.metrics.metric import Array, Statistics
 
 __all__ = ["N_RESAMPLES", "SEED", "ConfidenceInterval", "bootstrap_scores", "confidence_interval"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from noise2text.core.errors import Problem
-from noise2text.data.builders.marked_segments import read_segments
+from noise2text.data.builders.sgml import read_segments
 
 from .conftest import Write
 

@@ -12,10 +12,10 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from scipy.stats import bootstrap
 
 from noise2text.core.errors import Problem
-from noise2text.metrics import intervals
-from noise2text.metrics.intervals import SEED, bootstrap_scores, confidence_interval
-from noise2text.metrics.metrics import METRICS_BY_NAME, bleu, exact_match
-from noise2text.metrics.score import mean_statistics
+from noise2text.metrics import bootstrap
+from noise2text.metrics.bootstrap import SEED, bootstrap_scores, confidence_interval
+from noise2text.metrics.evaluate import METRICS_BY_NAME, bleu, exact_match
+from noise2text.metrics.metric import mean_statistics
 
 CHANCE = random.Random(0)
 WORDS = ["the", "a", "small", "red", "green", "house", "tree", "stands", "falls", "near", "behind", "bridge"]
@@ -93,7 +93,7 @@ def test_draws_do_not_depend_on_how_many_fit_in_memory(monkeypatch: pytest.Monke
     statistics = bleu.statistics(TEXTS, REFERENCES)
     whole = bootstrap_scores(statistics, n_resamples=50)
     for at_once in (1, 7 * len(TEXTS), 49 * len(TEXTS)):
-        monkeypatch.setattr(intervals, "MAX_RESAMPLED_SENTENCES", at_once)
+        monkeypatch.setattr(bootstrap, "MAX_RESAMPLED_SENTENCES", at_once)
         assert np.array_equal(bootstrap_scores(statistics, n_resamples=50), whole)
 
 

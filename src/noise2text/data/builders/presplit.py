@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from noise2text.data.builders.dataset import Dataset, DatasetRow, PublishedSizes, make_row
+from noise2text.data.builders.base import Dataset, DatasetRow, PublishedSizes, make_row
 from noise2text.data.builders.raw_files import RawFile, RawFiles
 
 __all__ = [

@@ -13,6 +13,7 @@ from typing import Any
 
 from noise2text.core.errors import Problem
 from noise2text.metrics.bleu import BLEU_METRICS, bleu
+from noise2text.metrics.bootstrap import confidence_interval
 from noise2text.metrics.chrf import chrf, chrf_plus_plus, ter
 from noise2text.metrics.copying import (
     COPY_METRICS,
@@ -23,11 +24,10 @@ from noise2text.metrics.copying import (
 )
 from noise2text.metrics.diversity import DIVERSITY_METRICS
 from noise2text.metrics.exact_match import exact_match
-from noise2text.metrics.intervals import confidence_interval
-from noise2text.metrics.learned import MODEL_METRICS
+from noise2text.metrics.metric import Metric, References, Score, Statistics
+from noise2text.metrics.model_based import MODEL_METRICS
 from noise2text.metrics.rouge import ROUGE_METRICS
 from noise2text.metrics.sari import sari, sari_sentence
-from noise2text.metrics.score import Metric, References, Score, Statistics
 
 __all__ = [
     "DEFAULT_METRICS",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF
 
 from noise2text.core.errors import Problem
-from noise2text.metrics.metrics import (
+from noise2text.metrics.evaluate import (
     DEFAULT_METRICS,
     METRICS_BY_NAME,
     bleu,
@@ -24,7 +24,7 @@ from noise2text.metrics.metrics import (
     exact_match,
     find_metrics,
 )
-from noise2text.metrics.tables import collect_score_rows
+from noise2text.metrics.score_table import collect_score_rows
 
 words = st.sampled_from(
     ["the", "cat", "sat", "on", "mat", ".", "it's", "3.5", "שלום", "مرحبا", "👩‍👩‍👧", "北京"]
@@ -217,6 +217,6 @@ def test_mistakes_are_named(
 
 
 def test_importing_needs_neither_torch_nor_sacrebleu() -> None:
-    code = "import sys, noise2text.metrics.metrics; print({'torch', 'sacrebleu'} & sys.modules.keys())"
+    code = "import sys, noise2text.metrics.evaluate; print({'torch', 'sacrebleu'} & sys.modules.keys())"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "set()"

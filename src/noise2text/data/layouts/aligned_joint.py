@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from noise2text.data.layouts.canvas import Source
+from noise2text.data.layouts.base import Source
 from noise2text.data.layouts.joint import NUM_SPECIAL_TOKENS, JointLayout
 from noise2text.data.ragged import RaggedRows
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from noise2text.core.errors import Problem
-from noise2text.metrics.score import EvaluationInput, Metric, Statistics, count_references, mean_statistics
+from noise2text.metrics.metric import EvaluationInput, Metric, Statistics, count_references, mean_statistics
 
 __all__ = ["MODEL_METRICS", "bert_score", "comet", "comet_without_reference"]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from noise2text.metrics.diversity import DIVERSITY_METRICS
-from noise2text.metrics.metrics import LABELS
+from noise2text.metrics.evaluate import LABELS
 
 __all__ = ["ScoreRow", "collect_score_rows", "escape_latex", "to_csv", "to_latex", "to_text"]
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from noise2text.core.errors import Problem
-from noise2text.data.layouts.canvas import SplitLayout
+from noise2text.data.layouts.aligned_joint import AlignedJointLayout
 from noise2text.data.layouts.joint import JointLayout
-from noise2text.data.layouts.joint_aligned import AlignedJointLayout
 from noise2text.data.layouts.padded_target import PaddedTargetLayout
+from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.layouts.template import Template
 from noise2text.data.ragged import RaggedRows
 
