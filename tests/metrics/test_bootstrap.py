@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sacrebleu.metrics import BLEU, CHRF, TER
-from scipy.stats import bootstrap
+from scipy import stats
 
 from noise2text.core.errors import Problem
 from noise2text.metrics import bootstrap
@@ -57,7 +57,7 @@ def test_the_draws_are_sacrebleus(name: str, make: Any) -> None:
 def test_the_interval_of_a_mean_is_scipys_in_law() -> None:
     values = np.random.default_rng(1).gamma(2.0, size=300)
     ours = confidence_interval(mean_statistics(values.tolist(), "", scale=1), n_resamples=20_000)
-    theirs = bootstrap((values,), np.mean, n_resamples=20_000, method="percentile", rng=2)
+    theirs = stats.bootstrap((values,), np.mean, n_resamples=20_000, method="percentile", rng=2)
     width = theirs.confidence_interval.high - theirs.confidence_interval.low
     assert ours.low == pytest.approx(theirs.confidence_interval.low, abs=0.03 * width)
     assert ours.high == pytest.approx(theirs.confidence_interval.high, abs=0.03 * width)
@@ -70,7 +70,7 @@ def test_the_interval_of_bleu_is_scipys_in_law() -> None:
         return statistics.formula(statistics.rows[places].sum(axis=-2))
 
     ours = confidence_interval(statistics, n_resamples=10_000)
-    theirs = bootstrap(
+    theirs = stats.bootstrap(
         (np.arange(len(TEXTS)),), score, n_resamples=10_000, method="percentile", rng=3, vectorized=True
     ).confidence_interval
     width = theirs.high - theirs.low

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nltk.translate.bleu_score import SmoothingFunction, modified_precision, sentence_bleu
 from sacrebleu.metrics import BLEU, CHRF
 
-from noise2text.metrics import pairwise_ngrams
+from noise2text.metrics import pairwise_ngrams as ngrams
 
 Texts = list[list[tuple[str, ...]]]  # the words of each text of each sentence
 
@@ -23,14 +23,14 @@ texts = st.lists(st.sampled_from(["a", "b", "c", "שלום"]), max_size=9).map(t
 sentences = st.lists(st.lists(texts, min_size=1, max_size=5), min_size=1, max_size=4)
 
 
-def ngrams(text: Sequence[Any], n: int) -> Counter[Any]:
+def count_ngrams(text: Sequence[Any], n: int) -> Counter[Any]:
     return Counter(text[start : start + n] for start in range(len(text) - n + 1))
 
 
 def check_counts(
-    sentences: Sequence[Sequence[Sequence[Any]]], order: int, number_symbols: pairwise_ngrams.NumberSymbols
+    sentences: Sequence[Sequence[Sequence[Any]]], order: int, number_symbols: ngrams.NumberSymbols
 ) -> None:
-    counted = iter(pairwise_ngrams.count_shared_ngrams(sentences, order, number_symbols=number_symbols))
+    counted = iter(ngrams.count_shared_ngrams(sentences, order, number_symbols=number_symbols))
     waiting = iter(sentences)
     for block in counted:
         for at, size in enumerate(block.sizes):
@@ -44,7 +44,7 @@ def check_counts(
             )
             for n in range(order):
                 expected = [
-                    [(ngrams(ours, n + 1) & ngrams(theirs, n + 1)).total() for theirs in texts]
+                    [(count_ngrams(ours, n + 1) & count_ngrams(theirs, n + 1)).total() for theirs in texts]
                     for ours in texts
                 ]
                 np.testing.assert_array_equal(block.shared[n, at, :size, :size], expected)
@@ -58,14 +58,14 @@ def check_counts(
 @example(sentences=[[("a", "b", "a", "c"), ("a", "c")]])
 @settings(deadline=None, max_examples=100)
 def test_counts_equal_the_intersection_of_counters(sentences: Texts) -> None:
-    check_counts(sentences, 4, pairwise_ngrams.number_words)
+    check_counts(sentences, 4, ngrams.number_words)
 
 
 @given(sentences=st.lists(st.lists(st.text(max_size=9), min_size=1, max_size=5), min_size=1, max_size=3))
 @example(sentences=[["aaaa", "aa\ud800", "\ud800aa"], ["👍🏽👍", "👍👍🏽"]])
 @settings(deadline=None, max_examples=100)
 def test_counts_of_characters_too(sentences: list[list[str]]) -> None:
-    check_counts(sentences, 6, pairwise_ngrams.number_characters)
+    check_counts(sentences, 6, ngrams.number_characters)
 
 
 @pytest.mark.parametrize(("block", "bits"), [(1, 64), (100, 64), (1 << 16, 64), (1 << 16, 24), (1 << 16, 8)])
@@ -73,20 +73,20 @@ def test_neither_the_size_of_a_block_nor_of_a_key_changes_anything(
     block: int, bits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With few bits a key has few symbols, and at last not even the place beside them."""
-    monkeypatch.setattr(pairwise_ngrams, "BLOCK", block)
-    monkeypatch.setattr(pairwise_ngrams, "BITS", bits)
+    monkeypatch.setattr(ngrams, "BLOCK", block)
+    monkeypatch.setattr(ngrams, "BITS", bits)
     rng = random.Random(0)
     many = [[tuple(rng.choices("abcdefgh", k=rng.randint(0, 20))) for _ in range(7)] for _ in range(10)]
-    check_counts(many, 4, pairwise_ngrams.number_words)
+    check_counts(many, 4, ngrams.number_words)
 
 
 def test_padding_is_bounded() -> None:
     """One sentence with many candidates does not make room for as many in all others."""
     pair = [("a",), ("b",)]
     many = [*[pair] * 1000, [("a",)] * 300, *[pair] * 1000]
-    blocks = list(pairwise_ngrams.count_shared_ngrams(many, 4, number_symbols=pairwise_ngrams.number_words))
+    blocks = list(ngrams.count_shared_ngrams(many, 4, number_symbols=ngrams.number_words))
     assert sum(len(block.sizes) for block in blocks) == len(many)
-    assert all(block.shared[0].size <= pairwise_ngrams.BLOCK for block in blocks if len(block.sizes) > 1)
+    assert all(block.shared[0].size <= ngrams.BLOCK for block in blocks if len(block.sizes) > 1)
 
 
 ORACLE_BLEU, ORACLE_CHRF = BLEU(effective_order=True), CHRF()
@@ -97,24 +97,14 @@ def oracle_nltk4(hypothesis: str, reference: str) -> float:
     return float(sentence_bleu([reference.split()], hypothesis.split(), smoothing_function=smoothing))
 
 
-ORACLES: list[tuple[Any, int, Callable[[pairwise_ngrams.TextPairs], Any], Callable[[str, str], float]]] = [
+ORACLES: list[tuple[Any, int, Callable[[ngrams.TextPairs], Any], Callable[[str, str], float]]] = [
+    (ngrams.number_words, 4, ngrams.bleu, lambda h, r: ORACLE_BLEU.sentence_score(h, [r]).score),
+    (ngrams.number_words, 4, ngrams.bleu_nltk4, oracle_nltk4),
+    (ngrams.number_characters, 6, ngrams.chrf, lambda h, r: ORACLE_CHRF.sentence_score(h, [r]).score),
     (
-        pairwise_ngrams.number_words,
-        4,
-        pairwise_ngrams.bleu,
-        lambda h, r: ORACLE_BLEU.sentence_score(h, [r]).score,
-    ),
-    (pairwise_ngrams.number_words, 4, pairwise_ngrams.bleu_nltk4, oracle_nltk4),
-    (
-        pairwise_ngrams.number_characters,
-        6,
-        pairwise_ngrams.chrf,
-        lambda h, r: ORACLE_CHRF.sentence_score(h, [r]).score,
-    ),
-    (
-        pairwise_ngrams.number_words,
+        ngrams.number_words,
         1,
-        pairwise_ngrams.precision,
+        ngrams.precision,
         lambda h, r: float(modified_precision([r.split()], h.split(), 1)),
     ),
 ]
@@ -125,15 +115,15 @@ ORACLES: list[tuple[Any, int, Callable[[pairwise_ngrams.TextPairs], Any], Callab
 @example(sentences=[[(), ("a",), ("b",), ("a", "b"), ("a",) * 9]])
 @settings(deadline=None, max_examples=60)
 def test_all_pairs_equal_the_oracle_in_both_directions(
-    number_symbols: pairwise_ngrams.NumberSymbols,
+    number_symbols: ngrams.NumberSymbols,
     order: int,
-    formula: Callable[[pairwise_ngrams.TextPairs], Any],
+    formula: Callable[[ngrams.TextPairs], Any],
     oracle: Callable[[str, str], float],
     sentences: Texts,
 ) -> None:
-    joint = "" if number_symbols is pairwise_ngrams.number_characters else " "
+    joint = "" if number_symbols is ngrams.number_characters else " "
     lines = [[joint.join(text) for text in texts] for texts in sentences]
-    (block,) = pairwise_ngrams.count_shared_ngrams(
+    (block,) = ngrams.count_shared_ngrams(
         lines if not joint else sentences, order, number_symbols=number_symbols
     )
     values, swapped = formula(block), formula(block.swapped)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noise2text.metrics import pairwise_ngrams
+from noise2text.metrics import pairwise_ngrams as ngrams
 from noise2text.metrics.pairwise_ngrams import NumberSymbols, TextPairs
 
 __all__ = ["DIRECTIONS", "UTILITIES", "NgramUtility", "UtilityMatrices"]
@@ -82,9 +82,7 @@ class NgramUtility:
     ) -> Iterator[UtilityMatrices]:
         """The tables of all sentences, some sentences at a time; the rows are what `candidate_is` says."""
         symbols = [[self.split(text) for text in texts] for texts in sentences]
-        for block in pairwise_ngrams.count_shared_ngrams(
-            symbols, self.order, number_symbols=self.number_symbols
-        ):
+        for block in ngrams.count_shared_ngrams(symbols, self.order, number_symbols=self.number_symbols):
             pairs = DIRECTIONS[candidate_is](block)
             yield UtilityMatrices(self.array_formula(pairs), pairs.sizes, partial(self._exact, pairs))
 
@@ -222,35 +220,13 @@ def _unigram_signature() -> str:
 UTILITIES: dict[str, NgramUtility] = {
     utility.name: utility
     for utility in (
+        NgramUtility("bleu", _words_13a, ngrams.number_words, 4, _bleu, ngrams.bleu, _bleu_signature),
         NgramUtility(
-            "bleu", _words_13a, pairwise_ngrams.number_words, 4, _bleu, pairwise_ngrams.bleu, _bleu_signature
+            "bleu-nltk4", _words, ngrams.number_words, 4, _bleu_nltk4, ngrams.bleu_nltk4, _nltk4_signature
         ),
+        NgramUtility("chrf", _characters, ngrams.number_characters, 6, _chrf, ngrams.chrf, _chrf_signature),
         NgramUtility(
-            "bleu-nltk4",
-            _words,
-            pairwise_ngrams.number_words,
-            4,
-            _bleu_nltk4,
-            pairwise_ngrams.bleu_nltk4,
-            _nltk4_signature,
-        ),
-        NgramUtility(
-            "chrf",
-            _characters,
-            pairwise_ngrams.number_characters,
-            6,
-            _chrf,
-            pairwise_ngrams.chrf,
-            _chrf_signature,
-        ),
-        NgramUtility(
-            "unigram",
-            _words,
-            pairwise_ngrams.number_words,
-            1,
-            _precision,
-            pairwise_ngrams.precision,
-            _unigram_signature,
+            "unigram", _words, ngrams.number_words, 1, _precision, ngrams.precision, _unigram_signature
         ),
     )
 }
