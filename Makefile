@@ -29,6 +29,7 @@ quick: .venv/dev
 check: .venv/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 
 bench: .venv/dev
@@ -36,4 +37,4 @@ bench: .venv/dev
 	for name in generation invariance mbr; do $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 clean:
-	rm -rf .venv runs .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv runs .mypy_cache .ruff_cache .import_linter_cache .pytest_cache

@@ -1,0 +1,34 @@
+"""Training and generation import only what a bare machine with torch has; import-linter checks the rooms."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+import noise2text
+
+ROOT = Path(noise2text.__file__).parent
+MODULES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
+ALLOWED = {"noise2text", "torch", "numpy", "tokenizers", "safetensors", "typing_extensions", "triton"}
+
+
+def imported_packages(path: Path) -> set[str]:
+    """The packages that a module imports as it is imported itself, not inside its functions."""
+    names: set[str] = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    return {name.split(".")[0] for name in names}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_training_and_generation_need_only_torch_numpy_tokenizers_and_safetensors(path: Path) -> None:
+    """rich, typer, sacrebleu, babel and yaml are imported inside the functions that use them."""
+    if path.relative_to(ROOT).parts[0] in ("cli", "commands"):
+        return
+    assert imported_packages(path) - set(sys.stdlib_module_names) <= ALLOWED
