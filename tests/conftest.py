@@ -14,6 +14,7 @@ from noise2text.data.dates import write_dates
 from noise2text.data.tokenizer import Tokenizer, learn_characters
 from noise2text.models import LengthPredictingModel, Model
 from noise2text.models.registry import find_recipe
+from noise2text.nn.joint_transformer import JointTransformer
 
 torch.set_num_threads(1)
 
@@ -76,9 +77,10 @@ def shrunk(config: Any, **changes: Any) -> Any:
 
 
 def lively(model: Model) -> Model:
-    """The untrained system with larger weights, so that what it writes depends on the noise."""
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name.startswith(("denoiser.up", "denoiser.down")) and parameter.ndim == 2:
-                parameter.mul_(20)
+    """The untrained model; a joint Transformer gets larger weights, so that its texts depend on the noise."""
+    if isinstance(getattr(model, "denoiser", None), JointTransformer):
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if name.startswith(("denoiser.input_projection", "denoiser.output_projection")):
+                    parameter.mul_(20 if parameter.ndim == 2 else 1)
     return model.eval()

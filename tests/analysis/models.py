@@ -44,9 +44,12 @@ def tiny(name: str, **changes: Any) -> Model:
     model: Model = find_recipe(name).build(settings_for(name, **changes), TOKENIZER)
     with torch.no_grad():
         for part, parameter in model.named_parameters():
-            if part.startswith(("denoiser.project", "denoiser.combine")) and parameter.ndim == 2:
+            if (
+                part.startswith(("denoiser.input_projection.weight", "denoiser.combine"))
+                and parameter.ndim == 2
+            ):
                 parameter.mul_(10)
-            if part == "denoiser.space.bias":
+            if part == "denoiser.embedding.bias":
                 parameter[sorted(TOKENIZER.special_tokens)] -= 40  # so that few texts end early
     return lively(model)
 

@@ -66,7 +66,7 @@ def keep(name: str, folder: Path, tokenizer: Tokenizer) -> Path:
 
 def test_the_models_are_shown_as_they_generate(tmp_path: Path, tokenizer: Tokenizer) -> None:
     folders = [keep(name, tmp_path / name, tokenizer) for name in ("diffuseq", "transformer", "copy")]
-    options = {"sentences": 2, "stops": 4}
+    options = {"sentences": 2, "shown_steps": 4}
     inputs = Inputs(models=folders, pairs=[*PAIRS, *PAIRS], options=options, seed=3, device="cpu")
     (found,) = traces(inputs)
     made = load(folders[0], device="cpu").generate([pair.src for pair in PAIRS], seed=3, trace=True)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from nltk.util import ngrams
 
-from noise2text.analysis.samples import known_settings
+from noise2text.analysis.generation import known_settings
 from noise2text.analysis.tradeoffs import (
     CandidateOptions,
     DiversityOptions,
@@ -20,7 +20,7 @@ from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair
 
 from .models import DIFFUSION, PAIRS, SOURCES, tiny
-from .test_walks import oracle
+from .test_sampling import oracle
 
 FEW: dict[str, Any] = {"steps": 4, "stop_early": 0}
 

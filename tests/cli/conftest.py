@@ -42,7 +42,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 SETS = [f"--set={name}={value}" for name, value in (SMALL | {"steps": 3, "save_every": 2}).items()]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def model(dates: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that was trained for three steps."""
     from noise2text import train
@@ -54,7 +54,7 @@ def model(dates: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def teacher(dates: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An autoregressive model that was trained for three steps."""
     from noise2text import train

@@ -38,7 +38,7 @@ def models(dates: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
     files: dict[str, Any] = {name: str(dates / f"{name}.jsonl") for name in ("train", "valid")}
     few = SMALL | {"steps": 2}
     train("difformer", out=folder / "difformer", preset="tiny", changes=few, device="cpu", **files)
-    del few["embedding"]
+    del few["embedding_dim"]
     train("transformer", out=folder / "transformer", preset="tiny", changes=few, device="cpu", **files)
     train("copy", out=folder / "copy", preset="tiny", device="cpu", **files)
     return {name: folder / name for name in ("difformer", "transformer", "copy")}

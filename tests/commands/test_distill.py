@@ -30,7 +30,7 @@ def teacher(dates: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Transformer of a few training steps, which writes something."""
     out = tmp_path_factory.mktemp("teachers") / "teacher"
     files: dict[str, Any] = {name: str(dates / f"{name}.jsonl") for name in ("train", "valid")}
-    changes = {name: value for name, value in SMALL.items() if name != "embedding"} | {"steps": 30}
+    changes = {name: value for name, value in SMALL.items() if name != "embedding_dim"} | {"steps": 30}
     train("transformer", out=out, preset="tiny", changes=changes, device="cpu", **files)
     return out
 
@@ -183,7 +183,7 @@ def test_what_belongs_to_another_run_is_refused_and_kept(
     for name, overrides, match in (
         (other, OVERRIDES, "line 5 does not belong to line 4 of the input"),
         (short, OVERRIDES, "line 12 does not belong to the end of the input"),
-        (corpus, {"beam": 3}, r"begun with another how: .*beam=2.*beam=3"),
+        (corpus, {"beam": 3}, r"begun with another generation_config: .*beam=2.*beam=3"),
     ):
         with pytest.raises(Problem, match=match):
             distill(teacher, input=str(name), output=output, overrides=overrides, batch=1, device="cpu")

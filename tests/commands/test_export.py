@@ -118,7 +118,7 @@ def test_control_works_as_in_torch(model: Path, exported: Path, wish: dict[str, 
 
 def test_an_exported_model_has_no_weights_of_the_network(model: Path, exported: Path) -> None:
     (network,) = [part for part in load(exported).modules() if isinstance(part, OnnxDenoiser)]
-    assert {name for name, _ in network.named_parameters()} == {"space.table"}
+    assert {name for name, _ in network.named_parameters()} == {"embedding.weight"}
     smaller, larger = (folder / "model.safetensors" for folder in (exported, model))
     assert smaller.stat().st_size < larger.stat().st_size / 2
     assert inspect_model(exported)["model"]["parameters"] == inspect_model(model)["model"]["parameters"]
@@ -201,7 +201,7 @@ def test_what_an_exported_model_cannot_do_is_said(model: Path, exported: Path, t
 
 def test_a_system_without_diffusion_says_so(tmp_path: Path) -> None:
     model = trained("transformer", tmp_path / "model")
-    with pytest.raises(Problem, match="Autoregressive cannot be exported"):
+    with pytest.raises(Problem, match="AutoregressiveModel cannot be exported"):
         export(model, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -27,7 +27,7 @@ from noise2text.training.classifier import fingerprint_embeddings, load_classifi
 
 from ..conftest import lively, shrunk
 
-QUICK = {"steps": 3, "batch": 4, "model_dim": 16, "ffn_dim": 16, "heads": 2, "layers": 1, "warmup": 1}
+QUICK = {"steps": 3, "batch_size": 4, "model_dim": 16, "ffn_dim": 16, "heads": 2, "layers": 1, "warmup": 1}
 TEXTS = ["1957", "2001", "1987"]
 Made = tuple[Path, Path]  # the model's folder and its classifier's
 
@@ -100,7 +100,7 @@ def test_word_by_word_is_steered_where_it_writes(
         steered.append(where.sum(1).tolist())
         return over(self, where)
 
-    monkeypatch.setattr(ClassifierGuidance, "over", record_mask)
+    monkeypatch.setattr(ClassifierGuidance, "for_positions", record_mask)
     overrides: dict[str, Any] = {"steps": 2, "stop_early": 0, "guide": str(guide), "guide_class": "may"}
     lively(build_model(model)).generate(TEXTS[:1], fluency=0.0, **overrides)
     assert steered[0] == [3]  # as far as the first walk reaches
@@ -167,12 +167,12 @@ def test_what_cannot_steer_is_named(pair: Made, tmp_path: Path) -> None:
         system.generate(TEXTS, guide=str(guide), guide_class="may", steps=2)
 
 
-@pytest.mark.parametrize("content", ["{}", "[]", "{", '{"classifier": {"width": 15}}'])
+@pytest.mark.parametrize("content", ["{}", "[]", "{", '{"classifier": {"model_dim": 15}}'])
 def test_a_folder_that_holds_no_classifier_is_named(pair: Made, tmp_path: Path, content: str) -> None:
     system = build_model(pair[0])
     assert isinstance(system, DiffusionModel)
     (tmp_path / "config.json").write_text(content)
-    with pytest.raises(Problem, match=r"config\.json|width"):
+    with pytest.raises(Problem, match=r"config\.json|model_dim"):
         load_classifier(tmp_path, system.denoiser.embedding)
     config = json.loads((pair[1] / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config))
@@ -231,7 +231,7 @@ def test_the_class_rate_rises_under_guidance_and_the_source_still_holds(tmp_path
     }
     changes = small | {"validate_every": 250, "save_every": 250, "validation_sentences": 2}
     system = train("diffuseq", out=tmp_path / "m", preset="tiny", changes=changes, device="cpu", **files)
-    taught = {"steps": 150, "model_dim": 64, "ffn_dim": 128, "layers": 1, "batch": 32}
+    taught = {"steps": 150, "model_dim": 64, "ffn_dim": 128, "layers": 1, "batch_size": 32}
     train_classifier(tmp_path / "m", out=tmp_path / "g", changes=taught, device="cpu", **files)
     sources = [str(year) for year in range(1940, 2000)]
     plain = system.generate(sources, steps=20).texts

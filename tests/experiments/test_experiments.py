@@ -11,7 +11,7 @@ import pytest
 import noise2text
 from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem
-from noise2text.experiments import EXPERIMENTS, corpora, find_experiment
+from noise2text.experiments import EXPERIMENTS, corpus_files, find_experiment
 from noise2text.experiments.experiment import ModelSpec, TrainedSetting
 from noise2text.experiments.grid import run_experiment
 from noise2text.experiments.measures import MEASURES
@@ -112,8 +112,10 @@ def test_the_documentation_names_every_study_with_its_rows_and_models() -> None:
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(Problem, match="did you mean difformer-losses") as caught:
+    with pytest.raises(Problem, match="did you mean difformer-losses"):
         find_experiment("difformer-loses")
+    with pytest.raises(Problem, match="there are") as caught:
+        find_experiment("xyz")
     assert all(name in str(caught.value) for name in EXPERIMENTS)
 
 
@@ -136,5 +138,5 @@ def test_every_study_runs_to_its_table(name: str, micro: Path) -> None:
 def micro(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder whose studies share models, and whose corpus is small."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(corpora, "PAIRS", 60)
+        patch.setattr(corpus_files, "PAIRS", 60)
         yield tmp_path_factory.mktemp("studies")

@@ -16,7 +16,7 @@ from noise2text.commands.display import SilentDisplay
 from noise2text.core.errors import Problem, Stopped
 from noise2text.core.locks import lock_file
 from noise2text.experiments import grid
-from noise2text.experiments.corpora import CorpusFiles
+from noise2text.experiments.corpus_files import CorpusFiles
 from noise2text.experiments.experiment import Arm, Experiment, ModelSpec, TrainedSetting
 from noise2text.experiments.grid import run_experiment
 
@@ -38,14 +38,14 @@ def experiment(*more: Arm) -> Experiment:
         Arm("rounding", ModelSpec("difformer", {"losses": "vlb+rounding"}), paper={"bleu": 2.0}),
         *more,
     )
-    told: dict[str, Any] = dict.fromkeys(("paper", "table", "line", "finding", "about"), "words")
-    return Experiment(name="trial", arms=arms, measures=("bleu", "exact", "anisotropy"), **told)
+    facts: dict[str, Any] = dict.fromkeys(("paper", "table", "summary", "claim", "metric_note"), "words")
+    return Experiment(name="trial", arms=arms, measures=("bleu", "exact", "anisotropy"), **facts)
 
 
 def run(folder: Path, dates: Path, what: Experiment | None = None, **more: Any) -> dict[str, Any]:
     files = CorpusFiles(*(str(dates / f"{split}.jsonl") for split in ("train", "valid", "test")))
-    how: dict[str, Any] = {"files": files, "changes": FAST, "sentences": 4, "device": "cpu"}
-    return run_experiment(what or experiment(), folder, **(how | more))
+    options: dict[str, Any] = {"files": files, "changes": FAST, "sentences": 4, "device": "cpu"}
+    return run_experiment(what or experiment(), folder, **(options | more))
 
 
 def records(folder: Path) -> list[dict[str, Any]]:

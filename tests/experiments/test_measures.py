@@ -25,12 +25,18 @@ def test_texts_first_candidates_lengths_and_speed(small: Make) -> None:
     numbers, signatures = measure_texts(made, pairs, model=small(), requested_length=10, seconds=1.5)
     assert set(numbers) <= set(MEASURES)
     assert numbers["exact"] == pytest.approx(200 / 3)
-    references = [(pair.trg, *pair.refs) for pair in pairs]
-    assert numbers["single"] == bleu(["1999-02-03", "2001-02-05", ""], references).score < numbers["bleu"]
-    assert numbers["kept"] == pytest.approx(200 / 3)
+    references = [pair.references for pair in pairs]
+    assert (
+        numbers["bleu_one_candidate"]
+        == bleu(["1999-02-03", "2001-02-05", ""], references).score
+        < numbers["bleu"]
+    )
+    assert numbers["length_match"] == pytest.approx(200 / 3)
     assert (numbers["decoding_seconds"], numbers["sentences_per_second"]) == (1.5, 2)
     assert "13a" in signatures["bleu"]
-    assert "kept" not in measure_texts(made, pairs, model=small(), requested_length=None, seconds=1.0)[0]
+    assert (
+        "length_match" not in measure_texts(made, pairs, model=small(), requested_length=None, seconds=1.0)[0]
+    )
 
 
 def test_a_model_is_measured_by_its_embeddings_and_its_factor(small: Make) -> None:
@@ -49,6 +55,6 @@ def test_a_model_is_measured_by_its_embeddings_and_its_factor(small: Make) -> No
         "training_seconds": 3.0,
         "anisotropy": anisotropy(table),
         "target_anisotropy": pytest.approx(torch.stack(cosines).mean().item(), abs=1e-5),
-        "factor": 2.5,
+        "noise_factor": 2.5,
     }
     assert set(measure_model(model, object(), [Pair("x", "1")], {})) == {"anisotropy"}

@@ -10,8 +10,8 @@ import pytest
 
 from noise2text.commands.train import train
 from noise2text.models.registry import find_recipe
-from noise2text.report.evidence import ReportConfig
 from noise2text.report.report import report
+from noise2text.report.report_data import ReportConfig
 
 from ..conftest import SMALL
 

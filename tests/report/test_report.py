@@ -11,8 +11,8 @@ import pytest
 
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair, read_pairs, write_pairs
-from noise2text.report.evidence import ReportConfig, find_validation_pairs
 from noise2text.report.report import SECTIONS, report
+from noise2text.report.report_data import ReportConfig, find_validation_pairs
 
 from .parsed import Parsed
 
@@ -49,7 +49,7 @@ def test_every_section_is_there(written: str) -> None:
 
 def test_a_figure_that_a_baseline_cannot_have_is_a_line(written: str) -> None:
     assert "Not for transformer: it is not a diffusion model." in written
-    assert "Not for copy: it writes without steps." in written
+    assert "Not for copy: it generates without steps." in written
 
 
 def test_the_scores_are_those_of_sacrebleu(runs: dict[str, Path], written: str, dates: Path) -> None:

@@ -5,14 +5,12 @@ A new one is a module with a function from Inputs to findings, and an entry here
 
 from __future__ import annotations
 
-import difflib
-
-from noise2text.analysis import degeneration, embeddings, positions, tradeoffs, walks
+from noise2text.analysis import degeneration, embeddings, positions, sampling, tradeoffs
 from noise2text.analysis.curves import CurvesOptions, curves
 from noise2text.analysis.inputs import MODELS, OUTPUTS, PAIRS, RUNS, Analysis
 from noise2text.analysis.lengths import LengthsOptions, lengths
 from noise2text.analysis.traces import TracesOptions, traces
-from noise2text.core.errors import Problem
+from noise2text.core.errors import Problem, suggest
 
 __all__ = ["ANALYSES", "find_analysis"]
 
@@ -44,20 +42,20 @@ ANALYSES: dict[str, Analysis] = {
             options=TracesOptions(),
         ),
         Analysis(
-            name="walk",
+            name="sampling",
             needs=(MODELS, PAIRS),
             paper_figure="Difformer, figure 4; DiffuSeq, figure 5",
             summary="Quality and diversity of the estimate at each step.",
-            run=walks.analyse_sampling,
-            options=walks.SamplingOptions(),
+            run=sampling.analyse_sampling,
+            options=sampling.SamplingOptions(),
         ),
         Analysis(
             name="from-noise",
             needs=(MODELS, PAIRS),
             paper_figure="Difformer, figure 2a",
             summary="Quality of one estimate from pure noise, at each time that the network is told.",
-            run=walks.from_noise,
-            options=walks.FromNoiseOptions(),
+            run=sampling.from_noise,
+            options=sampling.FromNoiseOptions(),
         ),
         Analysis(
             name="degeneration",
@@ -114,7 +112,5 @@ ANALYSES: dict[str, Analysis] = {
 def find_analysis(name: str) -> Analysis:
     """The analysis of a name."""
     if name not in ANALYSES:
-        close = difflib.get_close_matches(name, ANALYSES, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(ANALYSES)}."
-        raise Problem(f"There is no analysis {name!r}; {hint}")
+        raise Problem(f"There is no analysis {name!r}; {suggest(name, ANALYSES)}")
     return ANALYSES[name]

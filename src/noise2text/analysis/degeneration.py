@@ -23,9 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.analysis.finding import Finding, ResultRow, plot_lines
+from noise2text.analysis.generation import require_diffusion
 from noise2text.analysis.inputs import Inputs
 from noise2text.analysis.positions import unwrap_objective
-from noise2text.analysis.samples import require_diffusion
 from noise2text.core.config import option, require_at_least
 from noise2text.core.errors import Problem
 from noise2text.diffusion.rescaling import degeneration_scores, random_embeddings

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from noise2text.analysis.curves import read_metrics
 from noise2text.analysis.finding import Finding, ResultRow, plot_lines
+from noise2text.analysis.generation import load_all, require_diffusion
 from noise2text.analysis.inputs import Inputs
-from noise2text.analysis.samples import load_all, require_diffusion
 from noise2text.core.config import option, require_at_least
 from noise2text.core.errors import Problem
 from noise2text.diffusion.anisotropy import anisotropy

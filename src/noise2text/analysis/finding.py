@@ -59,7 +59,7 @@ class Finding:
         facts = {
             "name": self.name,
             "title": self.title,
-            "after": self.paper_figure,
+            "paper_figure": self.paper_figure,
             "signature": self.signature,
         }
         return facts | {"rows": [dict(row) for row in self.rows]}
@@ -111,9 +111,9 @@ def to_csv(finding: Finding) -> str:
     """The rows with a heading; the columns are in the order in which the rows first name them."""
     columns = list(dict.fromkeys(column for row in finding.rows for column in row))
     page = io.StringIO()
-    network = csv.DictWriter(page, columns, lineterminator="\n")
-    network.writeheader()
-    network.writerows(finding.rows)
+    writer = csv.DictWriter(page, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(finding.rows)
     return page.getvalue()
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from noise2text.analysis.finding import Finding, ResultRow, plot_lines
 from noise2text.analysis.inputs import Inputs
-from noise2text.analysis.slopes import compare_systems
+from noise2text.analysis.length_effect import compare_systems
 from noise2text.core.config import option, require_at_least, require_choice
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
@@ -94,7 +94,7 @@ def lengths(inputs: Inputs) -> list[Finding]:
     _check(inputs)
     measure = UNITS[options.unit](inputs)
     source_lengths = measure.lengths([pair.src for pair in inputs.pairs])
-    references = [(pair.trg, *pair.refs) for pair in inputs.pairs]
+    references = [pair.references for pair in inputs.pairs]
     numbers = buckets(source_lengths, options.buckets)
     found = [_by_length(inputs.outputs, references, source_lengths, numbers=numbers, unit=measure.unit)]
     if len(inputs.outputs) > 1:

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from noise2text.analysis.finding import Finding, ResultRow, plot_lines
+from noise2text.analysis.generation import collect_references, require_diffusion
 from noise2text.analysis.inputs import Inputs
-from noise2text.analysis.samples import collect_references, require_diffusion
 from noise2text.core.config import option, require_at_least
 from noise2text.core.errors import Problem
 from noise2text.core.random import make_key, uniform

@@ -82,5 +82,5 @@ def traces(inputs: Inputs) -> list[Finding]:
         raise Problem(
             "None of these models writes in steps, so there is nothing to trace: name a diffusion model."
         )
-    signature = f"seed:{inputs.seed}|stops:{options.shown_steps}|time:1 is noise, 0 is text"
+    signature = f"seed:{inputs.seed}|shown_steps:{options.shown_steps}|time:1 is noise, 0 is text"
     return [trace_table(pairs, outputs, shown_steps=options.shown_steps, signature=signature)]

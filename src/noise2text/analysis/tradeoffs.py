@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from noise2text.analysis.finding import LINE_STYLES, Finding, ResultRow
-from noise2text.analysis.inputs import Inputs
-from noise2text.analysis.samples import (
+from noise2text.analysis.generation import (
     GenerationOptions,
     ScoreColumns,
     diversity_scores,
@@ -30,6 +29,7 @@ from noise2text.analysis.samples import (
     score_samples,
     signature,
 )
+from noise2text.analysis.inputs import Inputs
 from noise2text.core.config import apply_overrides, option, require_at_least
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair

@@ -1,4 +1,7 @@
-"""The command line: parses, calls, prints. Nothing heavy is imported before a command needs it."""
+"""The command line, one module per command: parse, call, print.
+
+Heavy packages such as torch are imported only by the command that needs them.
+"""
 
 from __future__ import annotations
 
@@ -11,32 +14,56 @@ from typing import Annotated, NoReturn
 import typer
 
 from noise2text.cli import (
-    analysing,
-    exporting,
-    judging,
-    learning,
-    looking,
-    preparing,
-    reporting,
-    studying,
-    writing,
+    analyse,
+    bench,
+    compare,
+    data,
+    demo,
+    distill,
+    evaluate,
+    experiment,
+    export,
+    generate,
+    inspect,
+    prepare,
+    published,
+    recipes,
+    report,
+    rescale,
+    sample,
+    settings,
+    synth,
+    train,
+    train_classifier,
 )
 from noise2text.cli.options import app
 from noise2text.core.errors import Problem, Stopped
 from noise2text.core.version import __version__
 
 __all__ = [
-    "analysing",
+    "analyse",
     "app",
-    "exporting",
-    "judging",
-    "learning",
-    "looking",
+    "bench",
+    "compare",
+    "data",
+    "demo",
+    "distill",
+    "evaluate",
+    "experiment",
+    "export",
+    "generate",
+    "inspect",
     "main",
-    "preparing",
-    "reporting",
-    "studying",
-    "writing",
+    "prepare",
+    "published",
+    "recipes",
+    "report",
+    "rescale",
+    "sample",
+    "settings",
+    "synth",
+    "train",
+    "train_classifier",
 ]
 
 
@@ -51,26 +78,28 @@ def main() -> None:
 
 
 def _exit_now(end: SystemExit) -> NoReturn:
-    """End one of several processes at once: gloo's threads may still hold tensors of the last exchange, and
-    abort the process if they let them go while the interpreter ends."""
+    """End one of several processes immediately, without shutting down the interpreter.
+
+    The threads of gloo may still own tensors, and abort the process if they free them during the shutdown.
+    """
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError, AttributeError):  # closed, or there never was any
+        with suppress(OSError, ValueError, AttributeError):  # the stream is closed or missing
             stream.flush()
     os._exit(end.code if isinstance(end.code, int) else int(end.code is not None))
 
 
 def _run() -> None:
-    # Waiting threads that spin for long slow a run down many times over when other programs are busy, too.
+    # Threads that spin while they wait slow a run down many times over when other programs are busy.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")  # as all files are, whatever the terminal's language
+        sys.stdout.reconfigure(encoding="utf-8")  # whatever the terminal's encoding
     try:
         app()
     except Problem as problem:
         print(f"noise2text: {problem}", file=sys.stderr)
         sys.exit(1)
     except Stopped as stopped:
-        if os.environ.get("RANK", "0") == "0":  # of several processes, which all stop, one says so
+        if os.environ.get("RANK", "0") == "0":  # all processes stop, and one of them says so
             print(f"noise2text: {stopped}", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
@@ -85,15 +114,17 @@ def _run() -> None:
 
 
 def _describe_system_error(error: Exception) -> str | None:
-    """What the machine refused, in one sentence; None for what is the program's own mistake."""
+    """One sentence about a failure of the machine; None for a bug of the program."""
     if isinstance(error, OSError) and error.strerror:
-        where = "A file" if error.filename is None else error.filename
+        name = "A file" if error.filename is None else error.filename
         return (
-            f"{where} cannot be read or written ({error.strerror}): check the path, its rights and the disk."
+            f"{name} cannot be read or written ({error.strerror}): check the path, its permissions and the "
+            "disk."
         )
     if isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error):
         return (
-            "The memory is not enough: take fewer sentences at once (--batch, tokens), candidates or steps."
+            "There is not enough memory: use a smaller batch (--batch, max_tokens), fewer candidates or "
+            "fewer steps."
         )
     return None
 

@@ -1,13 +1,17 @@
-"""The command line itself, and the options that several commands have."""
+"""The command-line application, and the options that several commands share."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import click
 import typer
+from typer.core import TyperGroup
 
 __all__ = [
+    "COMMAND_GROUPS",
+    "EXTRA_OPTIONS",
     "PAIRS",
     "PAIRS_OR_PREPARED",
     "ConfigOption",
@@ -16,26 +20,56 @@ __all__ = [
     "SetOption",
     "SkipBadOption",
     "app",
-    "synth",
 ]
+
+COMMAND_GROUPS: dict[str, tuple[str, ...]] = {
+    "Train, generate, evaluate": ("train", "generate", "evaluate", "compare", "demo"),
+    "Data": ("data", "prepare", "distill", "synth"),
+    "Models": ("recipes", "settings", "inspect", "bench", "export"),
+    "More ways to train and generate": ("train-classifier", "sample", "rescale"),
+    "Research": ("analyse", "experiment", "report", "published"),
+}
+"""The commands in the order and under the headings in which --help lists them."""
+
+
+class _GroupedCommands(TyperGroup):
+    """The root command, whose --help lists the commands under headings."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(map(len, self.commands))
+        limit = formatter.width - 6 - width
+        for heading, names in COMMAND_GROUPS.items():
+            rows = [
+                (name.ljust(width), self.commands[name].get_short_help_str(limit))
+                for name in names
+                if name in self.commands
+            ]
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
 
 app = typer.Typer(
     name="noise2text",
+    cls=_GroupedCommands,
     help="Turns noise into text: diffusion models for sequence-to-sequence generation.",
+    context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-synth = typer.Typer(help="Write a synthetic corpus.", no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(synth, name="synth")
+
+EXTRA_OPTIONS: dict[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""The context of a command that takes every generation setting as an option, e.g. --steps 10."""
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1; the GPU when there is one.")]
+DeviceOption = Annotated[
+    str | None, typer.Option(help="cpu, cuda or cuda:1; by default a GPU if there is one.")
+]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated.")
 ]
 ConfigOption = Annotated[Path | None, typer.Option(help="A YAML file of settings.")]
-SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Leave bad lines out and count them.")]
+SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Skip bad lines and count them.")]
 PAIRS = "JSON Lines, TSV, SOURCE,TARGET files or - (each may be .gz)."
 PAIRS_OR_PREPARED = f"{PAIRS.rstrip('.')}, or a prepared folder."

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from noise2text.acceleration.int8 import Int8Linear
 from noise2text.acceleration.onnx_runtime import OnnxDenoiser
-from noise2text.commands.transformers_baseline import build_marian, make_marian_call
+from noise2text.commands.huggingface_baseline import build_marian, make_marian_call
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import read_sources
 from noise2text.models import Model
@@ -132,9 +132,10 @@ def bench_report(
     yield ", ".join(facts.values())
     yield f"batch  {'what':<26} ms a batch  sentences/s  first s     MiB  of peak"
     for row in rows:
+        peak = f"{row.peak_fraction:.1%}" if row.peak_fraction else "–"
         yield (
             f"{row.batch:>5}  {row.label:<26} {1000 * row.seconds:>10.2f} {row.sentences_per_second:>12.1f} "
-            f"{row.first_call:>8.2f} {row.memory:>7.0f} {f'{row.peak_fraction:.1%}' if row.peak_fraction else '–':>8}"
+            f"{row.first_call:>8.2f} {row.memory:>7.0f} {peak:>8}"
         )
     for name, power in measure_scaling(model).items():
         yield f"twice the {name}: {2**power:.2f} times the time"
@@ -257,16 +258,13 @@ def _count_linear_flops(model: Model) -> Iterator[list[int]]:
         total[0] += 2 * module.in_features * output.numel()
 
     hooks = [m.register_forward_hook(count) for m in model.modules() if isinstance(m, nn.Linear | Int8Linear)]
-    graphs = getattr(model, "graphs", None)
-    if graphs is not None:
-        model.graphs = None
+    recorded, model.use_cuda_graphs = model.use_cuda_graphs, False
     try:
         yield total
     finally:
         for hook in hooks:
             hook.remove()
-        if graphs is not None:
-            model.graphs = graphs
+        model.use_cuda_graphs = recorded
 
 
 def _reset_peak_memory(device: torch.device) -> None:

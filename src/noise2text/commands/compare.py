@@ -34,7 +34,7 @@ from noise2text.core.devices import find_device
 from noise2text.core.errors import Problem
 from noise2text.core.files import write_text_file
 from noise2text.core.version import __version__
-from noise2text.data.corpus import Pair, read_pairs
+from noise2text.data.corpus import read_pairs
 from noise2text.metrics.comparison import SystemOutput, evaluate_systems, to_markdown, to_tsv
 from noise2text.metrics.published import published
 from noise2text.models.fingerprint import fingerprint_model
@@ -142,7 +142,7 @@ def compare(
         "test": Path(test).name,
         "speed": f"{options.describe_device()}, batch {options.batch}",
     }
-    references = [_references(pair) for pair in pairs]
+    references = [pair.references for pair in pairs]
     sources = [pair.src for pair in pairs]
     result |= evaluate_systems(answers, references, sources)
     for compared in compared_models:
@@ -153,10 +153,6 @@ def compare(
     write_text_file(out / "outputs.tsv", to_tsv(answers, references, sources))
     write_text_file(out / "comparison.md", page)
     return page
-
-
-def _references(pair: Pair) -> tuple[str, ...]:
-    return pair.refs if pair.trg in pair.refs else (pair.trg, *pair.refs)
 
 
 # Answers, and where they are kept

@@ -83,7 +83,7 @@ def demo(out: Path, *, changes: Mapping[str, Any] | None = None) -> float:
         for step in steps[::2]:
             console.print(f"    t={step.time:.2f}  {step.noisy:<12} → {step.text}", markup=False)
     texts = model.generate(sources, batch=100).texts
-    result = evaluate(texts, [(pair.trg,) for pair in pairs], sources)
+    result = evaluate(texts, [pair.references for pair in pairs], sources)
     (out / "samples.txt").write_text("".join(f"{text}\n" for text in texts))
     (out / "evaluation.json").write_text(json.dumps(result, indent=2))
     exact_match = float(result["exact_match"]["score"])

@@ -79,8 +79,13 @@ def distill(
     model = load(teacher, device=group.device(device), precision=precision)
     generation_config = apply_overrides(model.generation_config, overrides, origin="distill")
     _check_output(output, group)
-    fingerprint = fingerprint_model(teacher, classifier=getattr(generation_config, "classifier", ""))
-    provenance = {"teacher": fingerprint, "how": str(generation_config), "seed": seed, "precision": precision}
+    fingerprint = fingerprint_model(teacher, classifier=getattr(generation_config, "guide", ""))
+    provenance = {
+        "teacher": fingerprint,
+        "generation_config": str(generation_config),
+        "seed": seed,
+        "precision": precision,
+    }
     with ExitStack() as stack:
         stack.enter_context(group.connect())  # without a device: files need no GPU
         with _open_part(group.part(output)) as part:

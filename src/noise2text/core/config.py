@@ -19,7 +19,6 @@ of every section validates it.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import math
 import re
@@ -30,7 +29,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from noise2text.core.convert import convert_value
-from noise2text.core.errors import Problem
+from noise2text.core.errors import Problem, find_closest
 
 __all__ = [
     "REMARKS",
@@ -194,9 +193,9 @@ def _suggest(config: Any, name: str) -> str:
     settings = [each for each, _, _ in describe(config)]
     sections = [each for each, value in _walk(config) if _is_section(value)]
     shorts = [each.rpartition(".")[2] for each in settings]
-    close = difflib.get_close_matches(name, [*settings, *sections, *shorts], n=1)
-    if close:
-        return f"did you mean {' or '.join(_match(config, close[0]))}?"
+    closest = find_closest(name, [*settings, *sections, *shorts])
+    if closest is not None:
+        return f"did you mean {' or '.join(_match(config, closest))}?"
     return f"it knows {', '.join(settings)}." if settings else "it has none at all."
 
 

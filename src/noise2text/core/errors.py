@@ -4,7 +4,10 @@ The message is one sentence: what is wrong, where, and what to do. The command l
 without a traceback and exits with 1.
 """
 
-__all__ = ["Problem", "Stopped"]
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["Problem", "Stopped", "find_closest", "suggest"]
 
 
 class Problem(Exception):
@@ -13,3 +16,15 @@ class Problem(Exception):
 
 class Stopped(Exception):
     """A long job was asked to stop, has saved, and can be resumed; the command line exits with 130."""
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the closest known name, or all of them."""
+    names = list(known)
+    closest = find_closest(name, names)
+    return f"there are {', '.join(names)}." if closest is None else f"did you mean {closest}?"
+
+
+def find_closest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is spelled most like this one; None if none is."""
+    return next(iter(difflib.get_close_matches(name, known, n=1)), None)

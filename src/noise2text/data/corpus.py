@@ -28,6 +28,7 @@ from noise2text.data.formats import (
     LineError,
     Record,
     is_record,
+    join_references,
     parse_json,
     parse_text,
     parse_tsv,
@@ -61,6 +62,11 @@ class Pair:
     src: str
     trg: str
     refs: tuple[str, ...] = ()
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The target and the further references, the target once."""
+        return join_references(self.trg, self.refs)
 
 
 @dataclass

@@ -16,6 +16,7 @@ __all__ = [
     "LineError",
     "Record",
     "is_record",
+    "join_references",
     "parse_json",
     "parse_text",
     "parse_tsv",
@@ -104,12 +105,11 @@ class Record:
         raise LineError(self.line, f"there is no field {' or '.join(json.dumps(key) for key in keys)}")
 
     def get_references(self) -> tuple[str, ...]:
-        """The target and then the other references, or these alone if the target is among them."""
+        """The target and the other references; without a target, these alone."""
         refs = self.get_refs()
         if refs and "trg" not in self.fields:
             return refs
-        target = self.get_first_text("trg", "text")
-        return refs if target in refs else (target, *refs)
+        return join_references(self.get_first_text("trg", "text"), refs)
 
     def get_labelled_text(self) -> LabelledText:
         """The text, which must say something, and its label."""
@@ -117,6 +117,11 @@ class Record:
         if isinstance(label, bool) or not isinstance(label, str | int) or label == "":
             raise LineError(self.line, 'there is no "label" that is a string or a whole number')
         return LabelledText(self.get_nonempty_text("trg" if "trg" in self.fields else "text"), str(label))
+
+
+def join_references(target: str, refs: tuple[str, ...]) -> tuple[str, ...]:
+    """The target and then the other references, or these alone if the target is among them."""
+    return refs if target in refs else (target, *refs)
 
 
 def _decode(line: FileLine) -> str:

@@ -18,7 +18,7 @@ _CANDIDATES = Experiment(
     summary="Quality as MBR has more candidates, of DiffuSeq and of an autoregressive model that samples.",
     claim="DiffuSeq gains more from many candidates, because they differ more.",
     metric_note="none; they are drawn, not printed. Its autoregressive model is GPT-2, here a Transformer.",
-    measures=("bleu", "single", "div_4", "exact"),
+    measures=("bleu", "bleu_one_candidate", "div_4", "exact"),
     presets={"diffuseq": "qqp", "transformer": "qqp"},
     tiny={
         "diffuseq": {"steps": 1_400, "validate_every": 1_400, "generation_steps": 20},
@@ -41,9 +41,11 @@ _EMBEDDINGS = Experiment(
     name="diffuseq-embeddings",
     paper=PAPER,
     table="table 3",
-    summary="One table of embeddings learned for both sides, or a trained Transformer's, fixed, for the source.",
+    summary="One table of embeddings learned for both sides, or a trained Transformer's, fixed, for the "
+    "source.",
     claim="decoupled from the target's, fixed embeddings of the source fail.",
-    metric_note="mean sentence BLEU in percent on question generation, one candidate, and BERT-tiny's embeddings.",
+    metric_note="mean sentence BLEU in percent on question generation, one candidate, and BERT-tiny's "
+    "embeddings.",
     measures=("bleu", "exact", "div_4"),
     presets={"diffuseq": "quasar-t", "diffuseq-decoupled": "quasar-t", "transformer": "qt"},
     tiny={

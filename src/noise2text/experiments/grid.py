@@ -31,10 +31,10 @@ from noise2text.core.errors import Problem, Stopped
 from noise2text.core.files import write_text_file
 from noise2text.core.locks import lock_file
 from noise2text.data.corpus import Pair, read_pairs
-from noise2text.experiments.corpora import CorpusFiles, ensure_dates_corpus, hash_corpus
+from noise2text.experiments.corpus_files import CorpusFiles, ensure_dates_corpus, hash_corpus
 from noise2text.experiments.experiment import Arm, Experiment, ModelSpec, TrainedSetting, fingerprint
 from noise2text.experiments.measures import measure_model, measure_texts
-from noise2text.experiments.table import tabulate, to_latex, to_markdown
+from noise2text.experiments.result_table import tabulate, to_latex, to_markdown
 from noise2text.models import Model
 from noise2text.models.folder import load, load_config
 

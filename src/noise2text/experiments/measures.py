@@ -28,12 +28,12 @@ class Measure:
 MEASURES: dict[str, Measure] = {
     "bleu": Measure("BLEU"),
     "exact": Measure("exact match", 1),
-    "single": Measure("BLEU of one candidate"),
+    "bleu_one_candidate": Measure("BLEU of one candidate"),
     "div_4": Measure("div-4"),
     "anisotropy": Measure("ANI", lower_is_better=True),
     "target_anisotropy": Measure("ANI of the targets' tokens", lower_is_better=True),
-    "factor": Measure("factor", 1),
-    "kept": Measure("% of the asked length", 1),
+    "noise_factor": Measure("factor", 1),
+    "length_match": Measure("% of the asked length", 1),
     "sentences_per_second": Measure("sentences/s"),
     "decoding_seconds": Measure("decoding, s", lower_is_better=True),
     "training_seconds": Measure("training, s", 0, lower_is_better=True),
@@ -49,19 +49,19 @@ def measure_texts(
     seconds: float,
 ) -> tuple[dict[str, float], dict[str, str]]:
     """The numbers of what was generated for the pairs, and the signatures of those that have one."""
-    references = [(pair.trg, *pair.refs) for pair in pairs]
+    references = [pair.references for pair in pairs]
     first_candidates = [own[0] if own else "" for own in output.candidates]
     scores: dict[str, Score | None] = {
         "bleu": bleu(output.texts, references),
         "exact": exact_match(output.texts, references),
-        "single": bleu(first_candidates, references),
+        "bleu_one_candidate": bleu(first_candidates, references),
         "div_4": div_4(output.candidates),
     }
     numbers = {name: score.score for name, score in scores.items() if score}
     numbers |= {"decoding_seconds": seconds, "sentences_per_second": len(pairs) / seconds}
     if requested_length is not None:
         lengths = [len(row) for row in model.tokenizer.encode(output.texts)]
-        numbers["kept"] = 100 * lengths.count(requested_length) / len(lengths)
+        numbers["length_match"] = 100 * lengths.count(requested_length) / len(lengths)
     return numbers, {name: score.signature for name, score in scores.items() if score}
 
 
@@ -82,4 +82,4 @@ def measure_model(
         if len(target_tokens) > 1:
             numbers["target_anisotropy"] = anisotropy(vectors[sorted(target_tokens)])
     noise_factor = getattr(config, "noise_factor", None)
-    return numbers if noise_factor is None else numbers | {"factor": float(noise_factor)}
+    return numbers if noise_factor is None else numbers | {"noise_factor": float(noise_factor)}

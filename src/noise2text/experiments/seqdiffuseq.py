@@ -28,7 +28,8 @@ _ABLATION = Experiment(
     table="table 2",
     summary="The adaptive schedule and self-conditioning, each with and without the other.",
     claim="both help; without both, the loss is more than the sum.",
-    metric_note="sacrebleu on IWSLT14 De-En (En-De, QQP and Wiki-Auto are in the same order but for B and C).",
+    metric_note="sacrebleu on IWSLT14 De-En (En-De, QQP and Wiki-Auto are in the same order but for "
+    "B and C).",
     tiny={"seqdiffuseq": SHORT_TRAINING},
     arms=(
         _ablation_arm("A: SeqDiffuSeq", 30.16, {}),
@@ -84,7 +85,7 @@ _PRIOR = Experiment(
     summary="Sampling by the prior: p₁, how often, and p₂, in what share of the steps; ten candidates.",
     claim="more diverse candidates, each of them worse, and with proper p₁ and p₂ a better choice of them.",
     metric_note="none; they are drawn, not printed.",
-    measures=("bleu", "single", "div_4", "exact"),
+    measures=("bleu", "bleu_one_candidate", "div_4", "exact"),
     tiny={"seqdiffuseq": SHORT_TRAINING},
     arms=(
         _prior_arm("never", 0.0, 0.5),

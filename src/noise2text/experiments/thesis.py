@@ -65,8 +65,8 @@ _TIMES = Experiment(
     table="table 4.4",
     summary="How long training and decoding take; shares its models with thesis-models in one folder.",
     claim="diffusion decodes a thousand times as slowly as the Levenshtein Transformer.",
-    metric_note="seconds for 2,010 sentences on a TITAN RTX (the Levenshtein Transformer: an RTX 3070); token by "
-    "token is given as more than 30 hours.",
+    metric_note="seconds for 2,010 sentences on a TITAN RTX (the Levenshtein Transformer: an RTX 3070); "
+    "token by token is given as more than 30 hours.",
     measures=("decoding_seconds", "training_seconds", "bleu"),
     presets=PRESETS,
     tiny=TINY_TRAINING,

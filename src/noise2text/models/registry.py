@@ -6,14 +6,13 @@ The recipes of this package and those of other packages are found in the same wa
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from noise2text.core.errors import Problem
+from noise2text.core.errors import Problem, suggest
 from noise2text.data.token_store import TokenStore
 from noise2text.data.tokenizer import Tokenizer
 
@@ -83,9 +82,7 @@ def find_recipe(name: str) -> Recipe:
     """The recipe of this name."""
     known = recipes()
     if name not in known:
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}."
-        raise Problem(f"There is no recipe {name!r}; {hint}")
+        raise Problem(f"There is no recipe {name!r}; {suggest(name, known)}")
     return known[name]
 
 

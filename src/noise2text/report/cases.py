@@ -13,8 +13,8 @@ import numpy as np
 
 from noise2text.metrics.chrf import chrf
 from noise2text.metrics.metric import References
-from noise2text.report.evidence import ReportData, ReportedRun
-from noise2text.report.markup import Html, Section, element, join_html, note, text
+from noise2text.report.html import Html, Section, element, join_html, note, text
+from noise2text.report.report_data import ReportData, ReportedRun
 
 __all__ = ["cases", "sentence_chrf", "worst_and_best"]
 
@@ -43,8 +43,8 @@ def worst_and_best(values: list[float], count: int) -> tuple[list[int], list[int
 def cases(data: ReportData) -> Section:
     """The worst and the best sentences of each run."""
     about = (
-        f"Of {data.describe_count()} those of the lowest and the highest chrF. A number after a candidate says "
-        "how often it was written."
+        f"Of {data.describe_count()} those of the lowest and the highest chrF. "
+        "A number after a candidate says how often it was written."
     )
     shown = [_worst_and_best(each, data) for each in data.runs]
     return Section("cases", "Worst and best", join_html(note(about), *shown))
@@ -67,7 +67,7 @@ def _case(run: ReportedRun, data: ReportData, index: int, value: float) -> Html:
         (f"sentence {index + 1}", f"chrF {value:.2f}"),
         ("source", text(pair.src)),
     ]
-    rows += [("reference", text(each)) for each in dict.fromkeys((pair.trg, *pair.refs))]
+    rows += [("reference", text(each)) for each in dict.fromkeys(pair.references)]
     rows.append((run.name, _flag_copy(own, pair.src)))
     candidates = run.output.candidates[index]
     if len(candidates) > 1:

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 from noise2text.analysis.catalogue import ANALYSES
 from noise2text.analysis.finding import Finding
-from noise2text.analysis.samples import signature
+from noise2text.analysis.generation import signature
+from noise2text.analysis.sampling import from_pure_noise, sampling_finding
 from noise2text.analysis.tradeoffs import CANDIDATE_SETTINGS, diversity_finding, quality_by_candidates
-from noise2text.analysis.walks import from_pure_noise, sampling_finding
 from noise2text.core.errors import Problem
 from noise2text.models import DiffusionModel
-from noise2text.report.drawing import figures
-from noise2text.report.evidence import SAMPLES_PER_SOURCE, ReportData, ReportedRun
-from noise2text.report.markup import Section, join_html, note
+from noise2text.report.figure_html import figures
+from noise2text.report.html import Section, join_html, note
+from noise2text.report.report_data import SAMPLES_PER_SOURCE, ReportData, ReportedRun
 
 __all__ = ["FIGURES", "Figure"]
 
@@ -80,7 +80,7 @@ def _lengths(data: ReportData) -> list[Finding]:
     return ANALYSES["lengths"](data.inputs())
 
 
-def _walk(data: ReportData) -> list[Finding]:
+def _sampling(data: ReportData) -> list[Finding]:
     outputs = {each.name: each.samples for each in data.runs}
     return [
         sampling_finding(
@@ -133,7 +133,7 @@ NO_DIFFUSION = "it is not a diffusion model"
 FIGURES: tuple[Figure, ...] = (
     Figure("lengths", "Quality by length", "", _always, _lengths),
     Figure("diversity", "Quality and diversity", "", _always, _diversity),
-    Figure("walk", "On the way from noise to text", "it writes without steps", _has_steps, _walk),
+    Figure("sampling", "From noise to text", "it generates without steps", _has_steps, _sampling),
     Figure("from-noise", "From pure noise", NO_DIFFUSION, _is_diffusion, _from_noise),
     Figure("candidates", "Candidates", "it draws no candidates", _has_candidates, _candidates),
     Figure("positions", "Times and positions", NO_DIFFUSION, _is_diffusion, _positions),

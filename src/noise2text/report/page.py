@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from noise2text.report.markup import Html, Section, element, join_html
+from noise2text.report.html import Html, Section, element, join_html
 from noise2text.report.style import STYLE
 
 __all__ = ["page"]

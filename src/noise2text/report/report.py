@@ -8,7 +8,6 @@ left out by its name.
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.util import find_spec
@@ -16,13 +15,16 @@ from itertools import count
 from pathlib import Path
 
 from noise2text.commands.display import Display, SilentDisplay
-from noise2text.core.errors import Problem
+from noise2text.core.errors import Problem, suggest
 from noise2text.core.files import write_text_file
 from noise2text.core.version import __version__
 from noise2text.models.shipped import find_model_folder
 from noise2text.report.cases import cases
-from noise2text.report.emergence import denoising
-from noise2text.report.evidence import (
+from noise2text.report.denoising import denoising
+from noise2text.report.figures import FIGURES
+from noise2text.report.html import Section, note
+from noise2text.report.page import page
+from noise2text.report.report_data import (
     ReportConfig,
     ReportData,
     collect_report_data,
@@ -30,9 +32,6 @@ from noise2text.report.evidence import (
     find_validation_pairs,
     first_pairs,
 )
-from noise2text.report.figures import FIGURES
-from noise2text.report.markup import Section, note
-from noise2text.report.page import page
 from noise2text.report.scores import differences, scores
 from noise2text.report.settings import settings
 from noise2text.report.training import training
@@ -93,9 +92,7 @@ def _check(folders: Sequence[Path], out: Path, without: Collection[str]) -> None
             raise Problem(f"There is no folder {folder}; check the name.")
     for name in without:
         if name not in SECTIONS:
-            close = difflib.get_close_matches(name, SECTIONS, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(SECTIONS)}."
-            raise Problem(f"A report has no section {name!r}; {hint}")
+            raise Problem(f"A report has no section {name!r}; {suggest(name, SECTIONS)}")
     if out.is_dir():
         raise Problem(f"{out} is a folder; --out names a file, such as {out / 'report.html'}.")
     if find_spec("matplotlib") is None:

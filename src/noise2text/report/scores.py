@@ -15,8 +15,8 @@ from noise2text.metrics.evaluate import DEFAULT_METRICS, evaluate, evaluate_dive
 from noise2text.metrics.rouge import rouge_l
 from noise2text.metrics.score_table import ScoreRow, collect_score_rows
 from noise2text.metrics.significance import BootstrapResult, paired_bootstrap
-from noise2text.report.evidence import SAMPLES_PER_SOURCE, ReportData, ReportedRun
-from noise2text.report.markup import Html, Section, details, element, join_html, note, table
+from noise2text.report.html import Html, Section, details, element, join_html, note, table
+from noise2text.report.report_data import SAMPLES_PER_SOURCE, ReportData, ReportedRun
 
 __all__ = ["differences", "scores"]
 

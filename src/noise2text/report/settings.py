@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from noise2text.models.fingerprint import fingerprint_model
-from noise2text.report.evidence import ReportData
-from noise2text.report.markup import Html, Section, details, element, join_html, table
+from noise2text.report.html import Html, Section, details, element, join_html, table
+from noise2text.report.report_data import ReportData
 
 __all__ = ["settings"]
 
@@ -22,11 +22,9 @@ def settings(data: ReportData) -> Section:
     trained = [each.inspection["settings"] for each in data.runs]
     generated = [each.inspection["generation"] for each in data.runs]
     body = join_html(
-        _concat_with_column_sums("The models", names, facts, marked=False),
-        details("Settings of training", _concat_with_column_sums("Settings of training", names, trained)),
-        details(
-            "Settings of generation", _concat_with_column_sums("Settings of generation", names, generated)
-        ),
+        _settings_table("The models", names, facts, marked=False),
+        details("Settings of training", _settings_table("Settings of training", names, trained)),
+        details("Settings of generation", _settings_table("Settings of generation", names, generated)),
     )
     return Section("settings", "What was run", body)
 
@@ -36,7 +34,7 @@ def _facts(model: Mapping[str, Any], fingerprint: str, folder: str) -> dict[str,
     return {"folder": folder} | shown | {"fingerprint": element("code", fingerprint)}
 
 
-def _concat_with_column_sums(
+def _settings_table(
     title: str, names: Sequence[str], columns: Sequence[Mapping[str, Any]], *, marked: bool = True
 ) -> Html:
     """A row for each setting that some run has; a row in which runs differ is shaded where `marked`."""

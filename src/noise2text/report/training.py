@@ -7,9 +7,9 @@ from pathlib import Path
 from noise2text.analysis.curves import curves, read_metrics
 from noise2text.analysis.finding import Finding
 from noise2text.core.errors import Problem
-from noise2text.report.drawing import figures
-from noise2text.report.evidence import ReportData
-from noise2text.report.markup import Html, Section, details, join_html, note
+from noise2text.report.figure_html import figures
+from noise2text.report.html import Html, Section, details, join_html, note
+from noise2text.report.report_data import ReportData
 
 __all__ = ["training"]
 

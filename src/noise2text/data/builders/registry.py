@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
-from noise2text.core.errors import Problem
+from noise2text.core.errors import Problem, suggest
 from noise2text.data.builders.base import Dataset
 from noise2text.data.builders.conversation import CONVERSATION
 from noise2text.data.builders.covost import COVOST
@@ -42,6 +40,4 @@ def find_dataset(name: str) -> Dataset:
     """The dataset of that name."""
     if name in DATASETS:
         return DATASETS[name]
-    close = get_close_matches(name, DATASETS, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(DATASETS)}."
-    raise Problem(f"There is no dataset {name!r}; {hint}")
+    raise Problem(f"There is no dataset {name!r}; {suggest(name, DATASETS)}")

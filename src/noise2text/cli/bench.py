@@ -1,0 +1,91 @@
+"""`noise2text bench`: time generation or training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from noise2text.cli.options import DeviceOption, JsonOption, SetOption, app
+from noise2text.core.errors import Problem
+
+__all__ = ["bench"]
+
+BATCHES, STEPS, CANDIDATES = "1,32", "5,15", "1,10"  # the defaults
+BENCH_OPTIONS = {
+    "steps": "--steps",
+    "stop_early": "--steps",
+    "noise_beam": "--candidates",
+    "length": "--length",
+}
+"""The generation settings that `bench` sets itself, and the option for each."""
+
+
+@app.command()
+def bench(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    batches: Annotated[str, typer.Option(help="Batch sizes, separated by commas.")] = BATCHES,
+    steps: Annotated[str, typer.Option(help="Sampling steps, separated by commas.")] = STEPS,
+    candidates: Annotated[
+        str, typer.Option(help="Candidates per sentence, separated by commas.")
+    ] = CANDIDATES,
+    length: Annotated[int, typer.Option(help="Tokens per random source, and per target.")] = 25,
+    input: Annotated[str | None, typer.Option(help="Time these texts instead of random ones.")] = None,
+    peer: Annotated[str | None, typer.Option(help="hf: also time a Marian model of the same shape.")] = None,
+    assignments: SetOption = None,
+    train: Annotated[
+        bool, typer.Option("--train", help="Time training steps instead: eager, with CUDA graphs, compiled.")
+    ] = False,
+    rows: Annotated[int, typer.Option(help="Pairs per training step; 0 takes them from the settings.")] = 0,
+    device: DeviceOption = None,
+    precision: Annotated[str, typer.Option(help="float32, bfloat16, int8 (on a CPU) or auto.")] = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Time generation or training of a model.
+
+    The table shows latency, throughput, memory and the fraction of the hardware's peak; below it stands how
+    the time grows with length, steps, candidates and batch.
+    """
+    if train:
+        from noise2text.commands.bench_training import training_report
+
+        if (batches, steps, candidates, input, peer, assignments) != (
+            BATCHES,
+            STEPS,
+            CANDIDATES,
+            None,
+            None,
+            None,
+        ):
+            raise Problem("--train times training steps: it takes only --rows, --length and --precision.")
+        for line in training_report(
+            model, device=device, precision=precision, length=length, rows=rows, as_json=as_json
+        ):
+            print(line)
+        return
+    if rows:
+        raise Problem("--rows is the number of pairs per training step: add --train, or use --batches.")
+    if length < 1:
+        raise Problem(f"The length must be at least 1 token, not {length}.")
+    from noise2text.commands.bench import bench_report
+    from noise2text.core.config import apply_overrides, parse_assignments
+    from noise2text.models.folder import load
+
+    loaded = load(model, device=device, precision=precision)
+    wanted = parse_assignments(assignments)
+    for name in sorted(BENCH_OPTIONS.keys() & wanted.keys()):
+        raise Problem(f"bench sets {name} itself: use {BENCH_OPTIONS[name]} instead of --set {name}.")
+    loaded.generation_config = apply_overrides(loaded.generation_config, wanted, origin="bench")
+    for line in bench_report(
+        loaded,
+        model,
+        batches=batches,
+        steps=steps,
+        candidates=candidates,
+        length=length,
+        input=input,
+        peer=peer,
+        as_json=as_json,
+    ):
+        print(line)

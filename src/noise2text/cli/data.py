@@ -1,0 +1,141 @@
+"""`noise2text data`: build the papers' datasets from their raw files."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from noise2text.cli.options import JsonOption, app
+from noise2text.core.errors import Problem
+
+if TYPE_CHECKING:
+    from noise2text.data.builders.base import Dataset
+    from noise2text.data.builders.build import BuildReport
+
+__all__ = ["data"]
+
+
+@app.command()
+def data(
+    name: Annotated[str | None, typer.Argument(help="The dataset; --list shows all of them.")] = None,
+    raw: Annotated[Path | None, typer.Option(help="The folder of the raw files.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder to write; must be new or empty.")] = None,
+    reverse: Annotated[bool, typer.Option("--reverse", help="Swap source and target.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail if the split sizes are no paper's.")] = False,
+    list_all: Annotated[
+        bool, typer.Option("--list", help="List the datasets and where to get their files.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Build a dataset of the papers from its raw files.
+
+    The result is train.jsonl, valid.jsonl and test.jsonl.
+    """
+    from noise2text.data.builders.build import build
+    from noise2text.data.builders.registry import DATASETS, find_dataset
+
+    if list_all:
+        chosen = [find_dataset(name)] if name else list(DATASETS.values())
+        print(
+            json.dumps([_record(dataset) for dataset in chosen], indent=2, ensure_ascii=False)
+            if as_json
+            else "\n\n".join(map(_entry, chosen))
+        )
+        return
+    if name is None or raw is None or out is None:
+        raise Problem(
+            "Give the name of a dataset, --raw DIR and --out DIR; `noise2text data --list` lists them."
+        )
+    with _show_progress() as progress:
+        built = build(find_dataset(name), raw, out=out, reverse=reverse, progress=progress)
+    print(json.dumps(_result_record(built), ensure_ascii=False) if as_json else _summary(built, out))
+    _compare(built, out, strict=strict)
+
+
+def _record(dataset: Dataset) -> dict[str, object]:
+    return {
+        "name": dataset.name,
+        "task": dataset.task,
+        "papers": list(dataset.papers),
+        "licence": dataset.licence,
+        "files": [{"name": file.name, "address": file.url} for file in dataset.files],
+        "sizes": [
+            {"train": sizes.train, "valid": sizes.valid, "test": sizes.test, "where": sizes.reference}
+            for sizes in dataset.sizes
+        ],
+        "rules": list(dataset.processing_steps),
+    }
+
+
+def _entry(dataset: Dataset) -> str:
+    """The text that --list prints about a dataset, its files grouped by address."""
+    papers = f" ({', '.join(dataset.papers)})" if dataset.papers else ""
+    lines = [f"{dataset.name}: {dataset.task}{papers}"]
+    for sizes in dataset.sizes:
+        lines.append(f"  {sizes.train:,} / {sizes.valid:,} / {sizes.test:,} pairs ({sizes.reference})")
+    for url in dict.fromkeys(file.url for file in dataset.files):
+        names = ", ".join(file.name for file in dataset.files if file.url == url)
+        lines.append(f"  {names}\n    from {url}")
+    return "\n".join([*lines, f"  licence: {dataset.licence}"])
+
+
+def _result_record(built: BuildReport) -> dict[str, object]:
+    return {
+        "name": built.dataset.name,
+        "pairs": built.pairs,
+        "left_out": built.skip_reasons,
+        "sizes_agree_with": built.matching_references,
+    }
+
+
+def _summary(built: BuildReport, out: Path) -> str:
+    sizes = ", ".join(f"{number:,} {split}" for split, number in built.pairs.items())
+    lines = [f"{out}: {sizes} pairs"]
+    lines += [f"left out: {number:,} ({reason})" for reason, number in built.skip_reasons.items()]
+    lines += [f"the sizes are those of {reference}" for reference in built.matching_references]
+    return "\n".join(lines)
+
+
+def _compare(built: BuildReport, out: Path, *, strict: bool) -> None:
+    """Print the differences to each paper; with `strict`, raise a Problem if no paper agrees."""
+    disagree = bool(built.dataset.sizes) and not built.matching_references
+    for sizes in built.dataset.sizes:
+        for difference in built.size_mismatches(sizes):
+            typer.echo(f"{'warning' if disagree else 'note'}: {difference}", err=True)
+    if strict and disagree:
+        raise Problem(
+            f"No paper reports the split sizes of {out}; the files were written, but do not compare scores "
+            "on them with a paper's."
+        )
+
+
+@contextmanager
+def _show_progress() -> Iterator[Callable[[int], None]]:
+    """A function that shows the number of lines read: live in a terminal, else every ten seconds."""
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+    status = console.status("reading") if console.is_terminal else None
+    shown = time.monotonic()
+
+    def show(lines: int) -> None:
+        nonlocal shown
+        if status:
+            status.update(f"{lines:,} lines")
+        elif time.monotonic() - shown > 10:
+            shown = time.monotonic()
+            typer.echo(f"{lines:,} lines", err=True)
+
+    if status:
+        status.start()
+    try:
+        yield show
+    finally:
+        if status:
+            status.stop()

@@ -1,0 +1,34 @@
+"""`noise2text inspect`: show what a model is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from noise2text.cli.options import JsonOption, app
+
+__all__ = ["inspect"]
+
+
+@app.command()
+def inspect(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Show the recipe, size and settings of a model.
+
+    Of a diffusion model also the schedule and the anisotropy of the embeddings.
+    """
+    from noise2text.commands.inspect import inspect_model
+
+    facts = inspect_model(model)
+    if as_json:
+        print(json.dumps(facts, indent=2, ensure_ascii=False))
+        return
+    for title, values in facts.items():
+        print(title)
+        for name, value in values.items():
+            print(f"  {name:<24} {value:.4f}" if isinstance(value, float) else f"  {name:<24} {value}")

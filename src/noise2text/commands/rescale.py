@@ -1,0 +1,41 @@
+"""Find the noise factor that keeps a schedule from degenerating (Difformer, appendix D)."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from noise2text.core.errors import Problem
+from noise2text.diffusion.rescaling import find_factor, random_embeddings, rescale_plain, rescale_preserving
+from noise2text.diffusion.schedules import SCHEDULES
+from noise2text.models import DiffusionModel
+from noise2text.models.folder import load, load_engine
+
+__all__ = ["find_noise_factor"]
+
+
+def find_noise_factor(
+    model_folder: Path | None,
+    *,
+    schedule: str,
+    vocab: int,
+    dim: int,
+    target: float,
+    preserving: bool,
+    seed: int,
+) -> dict[str, float]:
+    """The factor for random embeddings, or for a trained model's embeddings and schedule, and its scores."""
+    if model_folder is None:
+        if vocab < 2 or dim < 1:
+            raise Problem(f"At least 2 embeddings of 1 dimension are needed, not {vocab} of {dim}.")
+        noise_schedule, embeddings = SCHEDULES[schedule](), random_embeddings(vocab, dim, seed=seed)
+    else:
+        engine = load_engine(model_folder)
+        model = load(model_folder, device="cpu", precision=engine.precision if engine else "float32")
+        if not isinstance(model, DiffusionModel):
+            raise Problem(f"{model_folder} is not a diffusion model: it has no noise to rescale.")
+        noise_schedule, embeddings = model.schedule, model.denoiser.embedding.vectors.detach()
+    rescale = rescale_preserving if preserving else rescale_plain
+    return dataclasses.asdict(
+        find_factor(noise_schedule, embeddings, target=target, rescale=rescale, seed=seed)
+    )

@@ -1,0 +1,154 @@
+"""The root command: its help, its exit, and every mistake as one sentence."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+
+from noise2text.cli import app, main
+from noise2text.cli.options import COMMAND_GROUPS
+
+from .conftest import Outcome
+
+
+def test_help_and_import_come_without_torch() -> None:
+    code = (
+        "import sys, noise2text, noise2text.cli; sys.argv = ['noise2text', '--help']\n"
+        "try: noise2text.cli.main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'numpy', 'tokenizers', 'sacrebleu', 'babel', 'safetensors'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    listed = re.findall(r"^  ([a-z][a-z-]+)  ", done.stdout, re.MULTILINE)
+    assert listed == [name for names in COMMAND_GROUPS.values() for name in names]
+
+
+def test_every_command_is_in_one_group_and_explains_itself(run: Callable[..., Outcome]) -> None:
+    root = typer.main.get_command(app)
+    grouped = [name for names in COMMAND_GROUPS.values() for name in names]
+    assert sorted(grouped) == sorted(root.commands)  # type: ignore[attr-defined]
+    for command in grouped:
+        short, long = (run(command, option) for option in ("-h", "--help"))
+        assert (short.code, short.out) == (0, long.out)
+        assert f"noise2text {command}" in short.out
+
+
+@pytest.mark.parametrize(("argument", "code"), [("--version", 0), ("--nonsense", 2)])
+def test_one_of_several_processes_leaves_before_the_interpreter_ends(argument: str, code: int) -> None:
+    """Threads of gloo that let go of a tensor while the interpreter ends would abort it."""
+    program = (
+        "import atexit, sys, noise2text.cli\n"
+        f"atexit.register(print, 'the end', flush=True); sys.argv = ['noise2text', {argument!r}]\n"
+        "noise2text.cli.main()\n"
+    )
+    ends = {}
+    for world in ("1", "2"):
+        environment = os.environ | {"RANK": "0", "WORLD_SIZE": world}
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code
+        assert ("noise2text" in done.stdout) == (code == 0)
+        ends[world] = "the end" in done.stdout
+    assert ends == {"1": True, "2": False}
+
+
+def test_one_of_several_processes_can_leave_without_an_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes: list[int] = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(sys, "argv", ["noise2text", "--version"])
+    monkeypatch.setattr(sys, "stdout", None)  # as `>&-` leaves it
+    with pytest.raises(SystemExit):
+        main()
+    assert codes == [0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["train", "diformer", "--train", "T", "--valid", "T", "--out", "O"], "did you mean difformer"),
+        (["train", "difformer", "--train", "missing.jsonl", "--valid", "T", "--out", "O"], "missing.jsonl"),
+        (["train", "difformer", "--train", "E", "--valid", "T", "--out", "O"], "E"),
+        (
+            ["train", "difformer", "--train", "T", "--valid", "T", "--out", "O", "--set", "model_dm=3"],
+            "model_dim",
+        ),
+        (
+            ["train", "difformer", "--train", "T", "--valid", "T", "--out", "O", "--set", "model_dim"],
+            "key=value",
+        ),
+        (["train", "difformer", "--train", "T", "--valid", "T", "--out", "O", "--preset", "x"], "preset"),
+        (["train", "difformer", "--train", "B", "--valid", "T", "--out", "O", "--preset", "tiny"], "line 2"),
+        (["generate", "nowhere", "--input", "T"], "nowhere"),
+        (["generate", "M", "--input", "missing.txt"], "missing.txt"),
+        (["generate", "M", "--input", "T", "--steps", "0"], "steps"),
+        (["generate", "M", "--input", "T", "--select", "best"], "select"),
+        (["generate", "M", "--input", "T", "--set", "beams=3"], "beams"),
+        (["generate", "M", "--input", "T", "--batch", "0"], "batch"),
+        (["generate", "M", "--input", "T", "--device", "abacus"], "abacus"),
+        (["generate", "M", "--input", "T", "--output", "missing/folder/out.txt"], "cannot be written"),
+        (["sample", "M", "--count", "0"], "at least 1 pair"),
+        (["evaluate", "--hyp", "T", "--ref", "E"], "E"),
+        (["inspect", "nowhere"], "nowhere"),
+        (["rescale", "--target", "0"], "target"),
+        (["rescale", "--vocab", "1"], "1"),
+        (["synth", "dates", "--out", "O", "--pairs", "0"], "pairs"),
+        (["synth", "days", "--out", "O", "--pairs", "0"], "pairs"),
+        (["train-classifier", "M", "--train", "T", "--valid", "T", "--out", "O"], "label"),
+        (["generate", "M", "--input", "T", "--class", "may"], "--guide"),
+        (["generate", "M", "--input", "T", "--guide", "nowhere", "--class", "may"], "nowhere"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_a_failure(
+    run: Callable[..., Outcome],
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    named: str,
+) -> None:
+    (tmp_path / "T").write_text('{"src": "a", "trg": "b"}\n')
+    (tmp_path / "E").write_text("")
+    (tmp_path / "B").write_text('{"src": "a", "trg": "b"}\n{"src": "a"}\n')
+    monkeypatch.chdir(tmp_path)
+    done = run(*[str(model) if argument == "M" else argument for argument in arguments])
+    assert done.code == 1, done.err
+    assert done.err.startswith("noise2text: ")
+    assert named in done.err
+    assert len(done.err.strip().splitlines()) == 1
+    assert "Traceback" not in done.err
+    assert not (tmp_path / "O").exists(), "a mistake leaves nothing behind"
+
+
+def test_texts_are_utf_8_whatever_the_terminal_speaks() -> None:
+    command = [sys.executable, "-m", "noise2text", "recipes"]
+    said = [
+        subprocess.run(command, env=os.environ | {"PYTHONIOENCODING": name}, capture_output=True, check=True)
+        for name in ("utf-8", "ascii")
+    ]
+    assert said[0].stdout == said[1].stdout
+    assert not said[0].stdout.isascii()
+
+
+@pytest.mark.parametrize("command", ["train", "prepare", "train-classifier"])
+def test_a_file_in_the_place_of_the_folder_is_one_sentence_and_stays(
+    run: Callable[..., Outcome], dates: Path, model: Path, tmp_path: Path, command: str
+) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    arguments: dict[str, list[object]] = {"train": ["difformer"], "prepare": [], "train-classifier": [model]}
+    files = ["--train", dates / "train.jsonl", "--valid", dates / "valid.jsonl", "--out", taken]
+    done = run(command, *arguments[command], *files)
+    assert done.code == 1
+    assert done.err.splitlines()[-1].startswith(f"noise2text: {taken} ")
+    assert taken.read_text() == "mine"

@@ -1,0 +1,33 @@
+"""`noise2text report`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from .conftest import Outcome
+
+Run = Callable[..., Outcome]
+
+
+def test_it_writes_the_page_and_says_where(run: Run, model: Path, teacher: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "report.html"
+    without = "candidates,positions,embeddings,degeneration,from-noise,lengths"
+    told = run(
+        "report", model, teacher, "--out", out, "--sentences", 3, "--without", without, "--device", "cpu"
+    )
+    assert told.code == 0, told.err
+    assert told.out.startswith(f"{out}: ")
+    page = out.read_text(encoding="utf-8")
+    assert "Report on run, teacher" in page
+    assert 'id="sampling"' in page
+    assert 'id="candidates"' not in page
+
+
+def test_a_mistake_is_one_sentence(run: Run, model: Path, tmp_path: Path) -> None:
+    told = run("report", model, "--out", tmp_path / "report.html", "--without", "samples")
+    assert told.code == 1
+    assert told.err == "noise2text: A report has no section 'samples'; did you mean sampling?\n"
+    told = run("report", tmp_path, "--out", tmp_path / "report.html", "--pairs", "nowhere.jsonl")
+    assert told.err == "noise2text: There is no file 'nowhere.jsonl'; check the name and the folder.\n"
+    assert not (tmp_path / "report.html").exists()
