@@ -26,7 +26,7 @@ __all__ = ["Validator", "score_generations"]
 def score_generations(model: Model, pairs: Sequence[Pair], *, seed: int = 0) -> dict[str, float]:
     """BLEU and exact match in percent of what a system makes of the pairs' sources."""
     output = model.generate([pair.src for pair in pairs], seed=seed, batch=64)
-    references = [(pair.trg, *pair.refs) for pair in pairs]
+    references = [pair.references for pair in pairs]
     return {
         "bleu": bleu(output.texts, references).score,
         "exact": exact_match(output.texts, references).score,
