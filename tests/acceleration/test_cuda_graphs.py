@@ -1,15 +1,14 @@
-"""A recorded step is the plain one: the same texts, for any number of steps and any walk after it."""
+"""Recorded steps compute what eager ones do, for any number of steps and any input of the same shape."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
 import torch
 
-from noise2text.acceleration import cuda_graphs as captured
+from noise2text.acceleration import cuda_graphs
 from noise2text.acceleration.cuda_graphs import (
     NOISE_STEPS,
     STEPS_PER_GRAPH,
@@ -22,12 +21,13 @@ from noise2text.data.layouts.template import Template
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.adaptive_schedule import AdaptiveSchedule
-from noise2text.diffusion.sampler import StepTable, build_step_table, ddim, eager, sample, strided_times
+from noise2text.diffusion.sampler import SampledStep
 from noise2text.diffusion.schedules import SCHEDULES
-from noise2text.generation import autoregressive
+from noise2text.diffusion.solvers import ANCESTRAL, Ddim, Solver, StepTable, build_step_table, strided_times
+from noise2text.generation.runner import EAGER, Runner
 from noise2text.models import LengthPredictingModel
 from noise2text.models.registry import find_recipe, recipes
-from noise2text.nn.denoiser import ClampedDenoiser
+from noise2text.nn.denoiser import ClampedDenoiser, Estimate
 
 from ..conftest import Make
 
@@ -43,11 +43,11 @@ def test_sizes_are_few_and_large_enough() -> None:
 
 
 class Replayed:
-    """What a recorded graph does, without a GPU: the same function on the same places again."""
+    """What a CUDA graph does, without a GPU: it runs the same function on the same tensors again."""
 
     def __init__(self, function: Callable[[], Any], *, pool: Any) -> None:
         self.function = function
-        for _ in range(captured.WARMUP_RUNS):
+        for _ in range(cuda_graphs.WARMUP_RUNS):
             self.output = function()
 
     def __call__(self) -> Any:
@@ -57,87 +57,99 @@ class Replayed:
 
 @pytest.fixture
 def graph_cache(monkeypatch: pytest.MonkeyPatch) -> GraphCache:
-    monkeypatch.setattr(captured, "Graph", Replayed)
-    monkeypatch.setattr(autoregressive, "Graph", Replayed)
+    monkeypatch.setattr(cuda_graphs, "CudaGraph", Replayed)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
     return GraphCache()
 
 
-def states(
+Step = tuple[float, torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def sample_with(
     model: LengthPredictingModel,
-    graphs: GraphCache | None,
+    runner: Runner,
     *,
     steps: int,
     seed: int,
     order: int,
-    last_only: bool = False,
-) -> Any:
+    show_steps: bool = True,
+) -> tuple[Estimate, list[Step]]:
+    """What the runner samples, and copies of its steps; only without these it may take several at once."""
+    shown: list[Step] = []
+
+    def show(step: SampledStep) -> None:
+        estimate = step.estimate
+        shown.append((step.time, step.z.clone(), estimate.z0.clone(), estimate.hidden.clone()))
+
     with torch.inference_mode():
         source = model.layout.make_source(RaggedRows.from_lists([[8, 9, 10], [13, 14 + seed, 15]]))
         denoiser = ClampedDenoiser(model.denoiser) if seed == 3 else model.denoiser
-        encoded = graphs.encode(denoiser, source) if graphs else denoiser.encode(source)
+        encoded = runner.encode(denoiser, source)
         canvas = model.layout.make_prompt(source, torch.tensor([[4, 3], [2, 4]]), width=4)
         canvas = model.layout.apply_template(canvas, Template(((9 + seed,), ()), (None,)))
-        new = partial(build_step_table, stochasticity=ddim(1.0 if order == 1 else 0.0), order=order)
-        walked = sample(
+        estimate = runner.sample(
             denoiser,
             model.schedule,
             encoded,
             denoiser.constrain(canvas),
             make_key(seed, torch.arange(4)),
             strided_times(steps, num_timesteps=2000),
-            build_step_table=graphs.build_step_table(new, order) if graphs else new,
-            prepare=graphs.prepare if graphs else eager,
-            last_only=last_only,
+            solver=Solver(Ddim(1.0 if order == 1 else 0.0), order),
+            on_step=show if show_steps else None,
         )
-        return [(s.time, s.z.clone(), s.estimate.z0.clone(), s.estimate.hidden.clone()) for s in walked]
+    return estimate, shown
+
+
+def assert_close(estimate: Estimate, other: Estimate) -> None:
+    assert torch.allclose(estimate.z0, other.z0, atol=1e-4)
+    assert torch.allclose(estimate.hidden, other.hidden, atol=1e-4)
 
 
 @pytest.mark.parametrize("order", [1, 2])
-def test_one_recording_serves_walks_of_any_length_and_any_canvas_of_its_shape(
+def test_one_recording_serves_any_number_of_steps_and_any_canvas_of_its_shape(
     small: Make, graph_cache: GraphCache, order: int
 ) -> None:
     model = small()
     for steps, seed in ((3, 0), (40, 1), (5, 2), (4, 3)):  # 40 steps need noise more than once
-        plain = states(model, None, steps=steps, seed=seed, order=order)
-        again = states(model, graph_cache, steps=steps, seed=seed, order=order)
-        assert len(plain) == len(again) == steps
-        for a, b in zip(plain, again, strict=True):
+        expected, eager_steps = sample_with(model, EAGER, steps=steps, seed=seed, order=order)
+        estimate, graphed_steps = sample_with(model, graph_cache, steps=steps, seed=seed, order=order)
+        assert_close(estimate, expected)
+        assert len(eager_steps) == len(graphed_steps) == steps
+        for a, b in zip(eager_steps, graphed_steps, strict=True):
             assert a[0] == b[0]
             assert all(torch.allclose(x, y, atol=1e-4) for x, y in zip(a[1:], b[1:], strict=True))
     kinds = [name[0] for name in graph_cache.graphs]  # type: ignore[index]
-    assert kinds.count("walk") == 2  # the plain denoiser's and the clamped one's
-    assert kinds.count("read") == 2
+    assert kinds.count("sample") == 2  # the plain denoiser's and the clamped one's
+    assert kinds.count("encode") == 2
 
 
 @pytest.mark.parametrize("order", [1, 2])  # the first has fresh noise at each step
 @pytest.mark.parametrize(
     "steps", [1, STEPS_PER_GRAPH, STEPS_PER_GRAPH + 2, NOISE_STEPS + STEPS_PER_GRAPH + 3]
 )
-def test_a_walk_straight_through_ends_where_single_steps_do(
+def test_several_steps_at_once_end_where_single_steps_do(
     small: Make, graph_cache: GraphCache, steps: int, order: int
 ) -> None:
     model = small()
-    *_, last = states(model, None, steps=steps, seed=0, order=order)
-    for graphs in (None, graph_cache):
-        (end,) = states(model, graphs, steps=steps, seed=0, order=order, last_only=True)
-        assert end[0] == last[0]
-        assert all(torch.allclose(x, y, atol=1e-4) for x, y in zip(end[1:], last[1:], strict=True))
+    expected, _ = sample_with(model, EAGER, steps=steps, seed=0, order=order)
+    for show_steps in (False, True):
+        estimate, _ = sample_with(model, graph_cache, steps=steps, seed=0, order=order, show_steps=show_steps)
+        assert_close(estimate, expected)
 
 
-@pytest.mark.parametrize("ahead", [1, STEPS_PER_GRAPH - 1, STEPS_PER_GRAPH + 2])
-def test_a_walk_straight_through_never_leaps_beyond_the_noise_that_was_drawn(
+@pytest.mark.parametrize("noise_steps", [1, STEPS_PER_GRAPH - 1, STEPS_PER_GRAPH + 2])
+def test_several_steps_at_once_never_need_more_noise_than_was_drawn(
     small: Make, graph_cache: GraphCache, monkeypatch: pytest.MonkeyPatch, noise_steps: int
 ) -> None:
-    """Wide canvases have room for the noise of few steps; their number need not be one of leaps."""
+    """Wide canvases have room for the noise of few steps; a graph may take more steps."""
     model, steps = small(), 2 * STEPS_PER_GRAPH + 4
-    *_, last = states(model, None, steps=steps, seed=0, order=1)
-    monkeypatch.setattr(captured, "NOISE_STEPS", noise_steps)
-    (end,) = states(model, graph_cache, steps=steps, seed=0, order=1, last_only=True)
-    assert all(torch.allclose(x, y, atol=1e-4) for x, y in zip(end[1:], last[1:], strict=True))
+    expected, _ = sample_with(model, EAGER, steps=steps, seed=0, order=1)
+    monkeypatch.setattr(cuda_graphs, "NOISE_STEPS", noise_steps)
+    estimate, _ = sample_with(model, graph_cache, steps=steps, seed=0, order=1, show_steps=False)
+    assert_close(estimate, expected)
 
 
-def test_a_walk_straight_through_replays_few_graphs(
+def test_several_steps_at_once_replay_few_graphs(
     small: Make, graph_cache: GraphCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
@@ -147,36 +159,42 @@ def test_a_walk_straight_through_replays_few_graphs(
             calls.append(self.function.__name__)
             return super().__call__()
 
-    monkeypatch.setattr(captured, "Graph", Counted)
-    states(small(), graph_cache, steps=2 * STEPS_PER_GRAPH + 1, seed=0, order=1, last_only=True)
-    assert [name for name in calls if name in ("_go", "_leap")] == ["_leap", "_leap", "_go"]
+    monkeypatch.setattr(cuda_graphs, "CudaGraph", Counted)
+    sample_with(small(), graph_cache, steps=2 * STEPS_PER_GRAPH + 1, seed=0, order=1, show_steps=False)
+    assert [name for name in calls if name in ("_run_step", "_run_steps")] == [
+        "_run_steps",
+        "_run_steps",
+        "_run_step",
+    ]
 
 
 def test_other_weights_and_other_shapes_are_recorded_anew(small: Make, graph_cache: GraphCache) -> None:
     one, other = small(), small()
     for model in (one, other, one):
-        states(model, graph_cache, steps=2, seed=0, order=1)
+        sample_with(model, graph_cache, steps=2, seed=0, order=1)
     assert len(graph_cache.graphs) == 4
     table = one.denoiser.embedding.weight
     table.data = table.data.clone()  # the weights are elsewhere now
-    states(one, graph_cache, steps=2, seed=0, order=1)
+    sample_with(one, graph_cache, steps=2, seed=0, order=1)
     assert len(graph_cache.graphs) == 6
 
 
 def test_recordings_that_were_not_used_for_long_are_forgotten(
     small: Make, graph_cache: GraphCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(captured, "KEPT", 2)
+    monkeypatch.setattr(cuda_graphs, "MAX_GRAPHS", 2)
     for _ in range(3):
-        states(small(), graph_cache, steps=2, seed=0, order=1)
+        sample_with(small(), graph_cache, steps=2, seed=0, order=1)
     assert len(graph_cache.graphs) == 2
 
 
 @pytest.mark.parametrize("name", ["transformer", "gru"])
-@pytest.mark.parametrize("how", [{"beam": 1}, {"beam": 4}, {"beam": 4, "diverse_groups": 2}, {"samples": 3}])
-def test_a_recorded_page_is_written_like_a_plain_one(
+@pytest.mark.parametrize(
+    "options", [{"beam": 1}, {"beam": 4}, {"beam": 4, "diverse_groups": 2}, {"samples": 3}]
+)
+def test_recorded_autoregressive_decoding_writes_the_eager_texts(
     name: str,
-    how: dict[str, Any],
+    options: dict[str, Any],
     graph_cache: GraphCache,
     tokenizer: Tokenizer,
     monkeypatch: pytest.MonkeyPatch,
@@ -184,104 +202,108 @@ def test_a_recorded_page_is_written_like_a_plain_one(
     recipe = find_recipe(name)
     torch.manual_seed(0)
     model = recipe.build(recipe.preset("tiny"), tokenizer).eval()
-    plain = [model.generate(TEXTS, batch=batch, seed=batch, **how) for batch in (2, 3, 2)]
-    monkeypatch.setattr(model, "recorded", lambda: graph_cache)
-    again = [model.generate(TEXTS, batch=batch, seed=batch, **how) for batch in (2, 3, 2)]
+    plain = [model.generate(TEXTS, batch=batch, seed=batch, **options) for batch in (2, 3, 2)]
+    monkeypatch.setattr(model, "runner", lambda: graph_cache)
+    again = [model.generate(TEXTS, batch=batch, seed=batch, **options) for batch in (2, 3, 2)]
     for a, b in zip(plain, again, strict=True):
         assert a.candidates == b.candidates
         assert torch.allclose(torch.tensor(a.scores), torch.tensor(b.scores), atol=1e-4)
-    assert any(name[0] == "page" for name in graph_cache.graphs)  # type: ignore[index]
+    assert any(name[0] == "autoregressive" for name in graph_cache.graphs)  # type: ignore[index]
 
 
 @pytest.mark.parametrize("name", ["difformer", "seqdiffuseq", "diffuseq", "ar-diffusion", "diffusion-lm"])
-def test_a_recorded_generation_writes_the_plain_texts(
+def test_recorded_sampling_writes_the_eager_texts(
     name: str, graph_cache: GraphCache, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = find_recipe(name)
     torch.manual_seed(0)
     model = recipe.build(recipe.resolve(recipe.preset("tiny"), tokenizer), tokenizer).eval()
-    how = {"steps": 3, "noise_beam": 2, "stop_early": 1}
+    options = {"steps": 3, "noise_beam": 2, "stop_early": 1}
     calls: list[Any] = [{"seed": 1}, {"seed": 2}, {"seed": 1, "prefix": "19"}]
-    plain = [model.generate(TEXTS, batch=2, **how, **call) for call in calls]
-    monkeypatch.setattr(model, "recorded", lambda: graph_cache)
-    again = [model.generate(TEXTS, batch=2, **how, **call) for call in calls]
+    plain = [model.generate(TEXTS, batch=2, **options, **call) for call in calls]
+    monkeypatch.setattr(model, "runner", lambda: graph_cache)
+    again = [model.generate(TEXTS, batch=2, **options, **call) for call in calls]
     for a, b in zip(plain, again, strict=True):
         assert a.candidates == b.candidates
         assert torch.allclose(torch.tensor(a.scores), torch.tensor(b.scores), atol=1e-4)
     kinds = {name[0] for name in graph_cache.graphs}  # type: ignore[index]
-    assert kinds >= ({"walk", "read", "lengths"} if isinstance(model, LengthPredictingModel) else {"walk"})
+    assert kinds >= (
+        {"sample", "encode", "lengths"} if isinstance(model, LengthPredictingModel) else {"sample"}
+    )
 
 
-def test_a_recorded_judge_says_what_the_plain_one_says(
+def test_a_recorded_likelihood_is_the_eager_one(
     small: Make, graph_cache: GraphCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = small(noise_factor=3.0)
-    how: dict[str, Any] = {"select": "weighed", "steps": 3, "stop_early": 0, "length_beam": 4, "batch": 2}
-    plain = [model.generate(TEXTS, seed=seed, **how) for seed in (0, 1)]
-    monkeypatch.setattr(model, "recorded", lambda: graph_cache)
-    again = [model.generate(TEXTS, seed=seed, **how) for seed in (0, 1)]
+    options: dict[str, Any] = {
+        "select": "weighted-mbr",
+        "steps": 3,
+        "stop_early": 0,
+        "length_beam": 4,
+        "batch": 2,
+    }
+    plain = [model.generate(TEXTS, seed=seed, **options) for seed in (0, 1)]
+    monkeypatch.setattr(model, "runner", lambda: graph_cache)
+    again = [model.generate(TEXTS, seed=seed, **options) for seed in (0, 1)]
     for a, b in zip(plain, again, strict=True):
         assert a.texts == b.texts
         assert torch.allclose(torch.tensor(a.scores), torch.tensor(b.scores), atol=1e-4)
-    assert any(name[0] == "noised" for name in graph_cache.graphs)  # type: ignore[index]
+    assert any(name[0] == "denoising likelihood" for name in graph_cache.graphs)  # type: ignore[index]
 
 
-def test_a_path_is_laid_once_until_the_schedule_or_the_settings_change(
-    small: Make, graph_cache: GraphCache
+def test_a_step_table_is_built_once_until_the_schedule_or_the_solver_changes(
+    small: Make, graph_cache: GraphCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = small()
-    schedule, times = (
-        AdaptiveSchedule(SCHEDULES["sqrt"](40), 4, bin_size=8),
-        strided_times(3, num_timesteps=40),
-    )
-    made: list[int] = []
+    schedule = AdaptiveSchedule(SCHEDULES["sqrt"](40), 4, bin_size=8)
+    built: list[Solver] = []
 
-    def count(*given: Any) -> StepTable:
-        made.append(len(made))
-        return build_step_table(*given)
+    def count(denoiser: Any, schedule: Any, times: Any, solver: Solver, **options: Any) -> StepTable:
+        built.append(solver)
+        return build_step_table(denoiser, schedule, times, solver, **options)
 
-    def laid(*what: int, length: int = 4) -> StepTable:
-        return graph_cache.build_step_table(count, *what)(
-            model.denoiser, schedule, times, length, torch.device("cpu")
-        )
+    monkeypatch.setattr(cuda_graphs, "build_step_table", count)
 
-    first = laid(1)
-    assert laid(1) is first
-    assert len(made) == 1
-    laid(2), laid(1, length=3)
-    assert len(made) == 3
+    def table(solver: Solver, length: int = 4) -> StepTable:
+        times = strided_times(3, num_timesteps=40)
+        return graph_cache._step_table(model.denoiser, schedule, times, solver, length, torch.device("cpu"))
+
+    first = table(Solver(Ddim(1.0)))
+    assert table(Solver(Ddim(1.0))) is first
+    assert len(built) == 1
+    table(Solver(Ddim(1.0), order=2)), table(Solver(Ddim(0.0))), table(Solver(Ddim(1.0)), length=3)
+    assert len(built) == 4
     schedule.alpha_bars[:-1] *= 0.9
-    assert not torch.equal(laid(1).table, first.table)
-    assert len(made) == 4
+    assert not torch.equal(table(Solver(Ddim(1.0))).table, first.table)
+    assert len(built) == 5
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
-def test_a_path_is_laid_anew_once_the_weights_have_changed_where_they_are(
+def test_a_step_table_is_built_anew_after_the_weights_were_changed_in_place(
     small: Make, graph_cache: GraphCache, wrapped: bool
 ) -> None:
-    """As they do between two validations of a run; the ticks of the clocks are made of them."""
+    """As they are between two validations of a run; the table holds the network's time embedding."""
     model = small()
     denoiser = ClampedDenoiser(model.denoiser) if wrapped else model.denoiser
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
 
-    def laid() -> StepTable:
+    def table() -> StepTable:
         times = strided_times(3, num_timesteps=40)
-        return graph_cache.build_step_table(build_step_table)(
-            denoiser, model.schedule, times, 4, torch.device("cpu")
-        )
+        return graph_cache._step_table(denoiser, model.schedule, times, ANCESTRAL, 4, torch.device("cpu"))
 
-    before = laid()
+    before = table()
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
     optimizer.step()
-    after = laid()
+    after = table()
     assert before.time_embedding is not None
     assert after.time_embedding is not None
     assert not torch.allclose(after.time_embedding, before.time_embedding)
-    fresh = denoiser.embed_timestep(after.table[:, 2])
-    assert fresh is not None
-    assert torch.equal(after.time_embedding, fresh)
-    assert laid() is after
+    expected = denoiser.embed_timestep(after.table[:, 2])
+    assert expected is not None
+    assert torch.equal(after.time_embedding, expected)
+    assert table() is after
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -296,19 +318,25 @@ def test_a_gpu_writes_the_same_texts_with_and_without_recording(name: str, token
         name: value for name, value in few.items() if hasattr(model.generation_config, name)
     }
     recorded = model.generate(TEXTS, batch=2, **fast)
-    model.graphs = None
+    model.use_cuda_graphs = False
     plain = model.generate(TEXTS, batch=2, **fast)
     assert recorded.candidates == plain.candidates
     assert torch.allclose(torch.tensor(recorded.scores), torch.tensor(plain.scores), atol=1e-3)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_a_gpu_judges_alike_with_and_without_recording(small: Make) -> None:
+def test_a_gpu_finds_the_same_likelihoods_with_and_without_recording(small: Make) -> None:
     model = small(noise_factor=3.0).to("cuda")
-    how: dict[str, Any] = {"select": "weighed", "steps": 3, "stop_early": 0, "length_beam": 4, "batch": 2}
-    recorded = [model.generate(TEXTS, seed=seed, **how) for seed in (0, 1, 0)]
-    model.graphs = None
+    options: dict[str, Any] = {
+        "select": "weighted-mbr",
+        "steps": 3,
+        "stop_early": 0,
+        "length_beam": 4,
+        "batch": 2,
+    }
+    recorded = [model.generate(TEXTS, seed=seed, **options) for seed in (0, 1, 0)]
+    model.use_cuda_graphs = False
     for made, seed in zip(recorded, (0, 1, 0), strict=True):
-        plain = model.generate(TEXTS, seed=seed, **how)
+        plain = model.generate(TEXTS, seed=seed, **options)
         assert made.texts == plain.texts
         assert torch.allclose(torch.tensor(made.scores), torch.tensor(plain.scores), atol=1e-2)

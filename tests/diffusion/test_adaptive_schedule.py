@@ -11,10 +11,10 @@ from scipy.optimize import isotonic_regression
 from torch import Tensor
 
 from noise2text.diffusion.adaptive_schedule import AdaptiveSchedule, _pool_violators
-from noise2text.diffusion.schedules import LinearSchedule, Schedule, SqrtSchedule
+from noise2text.diffusion.schedules import AlphaBarSchedule, LinearSchedule, SqrtSchedule
 
 
-class Straight(Schedule):
+class Straight(AlphaBarSchedule):
     """ᾱ = 1 − t, for arithmetic by hand."""
 
     def alpha_bar(self, t: Tensor) -> Tensor:
@@ -94,7 +94,7 @@ def test_losses_that_never_rise_change_nothing() -> None:
 
 @pytest.mark.parametrize("start", [SqrtSchedule(2000), LinearSchedule(2000)])
 @pytest.mark.parametrize("seed", range(3))
-def test_any_losses_leave_it_falling_between_its_ends(start: Schedule, seed: int) -> None:
+def test_any_losses_leave_it_falling_between_its_ends(start: AlphaBarSchedule, seed: int) -> None:
     schedule = AdaptiveSchedule(start, 5, min_count=1)
     ends = schedule.alpha_bars[[0, 1, -1]].clone()
     noise = torch.Generator().manual_seed(seed)

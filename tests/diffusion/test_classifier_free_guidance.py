@@ -12,7 +12,8 @@ from noise2text.data.layouts.base import Canvas
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.classifier_free_guidance import ClassifierFreeDenoiser
-from noise2text.diffusion.sampler import sample, strided_times
+from noise2text.diffusion.sampler import SampledStep, sample
+from noise2text.diffusion.solvers import strided_times
 from noise2text.models import DiffusionModel
 from noise2text.models.registry import find_recipe
 from noise2text.nn.denoiser import ClampedDenoiser, NoiseLevel
@@ -23,7 +24,7 @@ SOURCES = [[8, 9, 10, 11], [12, 13], [14, 15, 16]]
 CANDIDATES = 2
 
 
-def system_of(name: str, tokenizer: Tokenizer) -> DiffusionModel:
+def model_of(name: str, tokenizer: Tokenizer) -> DiffusionModel:
     torch.manual_seed(0)
     model: DiffusionModel = find_recipe(name).build(shrunk(find_recipe(name).preset("tiny")), tokenizer)
     for parameter in model.denoiser.parameters():  # untrained weights hardly look at the source
@@ -44,7 +45,7 @@ def prompt_of(model: DiffusionModel) -> Canvas:
 def test_the_estimate_is_the_combination_of_two_plain_passes(
     name: str, weight: float, rows: int, tokenizer: Tokenizer
 ) -> None:
-    model = system_of(name, tokenizer)
+    model = model_of(name, tokenizer)
     plain, guided = model.denoiser, ClassifierFreeDenoiser(model.denoiser, model.layout, weight)
     canvas = prompt_of(model)
     without_source = model.layout.without_source(canvas)
@@ -60,7 +61,7 @@ def test_the_estimate_is_the_combination_of_two_plain_passes(
     assert torch.allclose(made.z0[free], expected[free], atol=1e-5)
     assert torch.allclose(made.hidden[free], with_source.hidden[free], atol=1e-5)
     assert not torch.allclose(with_source.z0[free], without.z0[free], atol=1e-3)
-    assert torch.equal(constraint.given, plain.constrain(canvas).given)  # the walk sees the real source only
+    assert torch.equal(constraint.given, plain.constrain(canvas).given)  # sampling sees the real source only
     assert len(encoded.padding) == len(SOURCES)  # and so does what proposes lengths
 
 
@@ -79,20 +80,22 @@ def test_the_factors_sum_to_one_so_the_noise_is_combined_alike() -> None:
 @pytest.mark.parametrize("name", ["diffuseq-guided", "difformer"])
 @torch.no_grad()
 def test_at_weight_0_every_step_is_the_plain_model_s(name: str, tokenizer: Tokenizer) -> None:
-    model = system_of(name, tokenizer)
+    model = model_of(name, tokenizer)
     canvas, times = prompt_of(model), strided_times(4, num_timesteps=model.schedule.steps)
     keys = make_key(0, torch.arange(6))
-    ways = []
-    for denoiser in (model.denoiser, ClassifierFreeDenoiser(model.denoiser, model.layout, 0.0)):
+    ways: list[list[SampledStep]] = [[], []]
+    guided_denoiser = ClassifierFreeDenoiser(model.denoiser, model.layout, 0.0)
+    for denoiser, steps in zip((model.denoiser, guided_denoiser), ways, strict=True):
         encoded, constraint = denoiser.encode(canvas.source), denoiser.constrain(canvas)
-        ways.append(list(sample(denoiser, model.schedule, encoded, constraint, keys, times)))
+        sample(denoiser, model.schedule, encoded, constraint, keys, times, on_step=steps.append)
+    assert len(ways[0]) == 4
     for plain, guided in zip(*ways, strict=True):
         free = ~canvas.padding
         assert torch.allclose(plain.estimate.z0[free], guided.estimate.z0[free], atol=1e-6)
 
 
 def test_without_guidance_the_second_branch_is_not_computed(tokenizer: Tokenizer) -> None:
-    model = system_of("diffuseq-guided", tokenizer)
+    model = model_of("diffuseq-guided", tokenizer)
     rows: list[int] = []
     model.denoiser.register_forward_pre_hook(lambda module, inputs: rows.append(len(inputs[0])))
     for guidance_weight, expected in ((0.0, 2), (0.5, 4)):
@@ -102,17 +105,17 @@ def test_without_guidance_the_second_branch_is_not_computed(tokenizer: Tokenizer
 
 
 def test_guidance_is_clamped_after_it_is_combined(tokenizer: Tokenizer) -> None:
-    model = system_of("diffuseq-guided", tokenizer)
-    how = dataclasses.replace(model.generation_config, guidance_weight=1.0, clamp=True)
-    outer = model.wrap_denoiser(how)
+    model = model_of("diffuseq-guided", tokenizer)
+    config = dataclasses.replace(model.generation_config, guidance_weight=1.0, clamp=True)
+    outer = model.wrap_denoiser(config)
     assert isinstance(outer, ClampedDenoiser)
     assert isinstance(outer.denoiser, ClassifierFreeDenoiser)
-    constraint = outer.constrain(prompt_of(model))  # the clamp hands on what guidance holds
-    assert constraint.both.given.shape[0] == 2 * constraint.given.shape[0]  # type: ignore[attr-defined]
+    constraint = outer.constrain(prompt_of(model))  # the clamp passes on the constraint of guidance
+    assert constraint.paired.given.shape[0] == 2 * constraint.given.shape[0]  # type: ignore[attr-defined]
 
 
-def test_a_guided_denoiser_refuses_what_another_has_read(tokenizer: Tokenizer) -> None:
-    model = system_of("diffuseq-guided", tokenizer)
+def test_a_guided_denoiser_refuses_what_another_has_encoded(tokenizer: Tokenizer) -> None:
+    model = model_of("diffuseq-guided", tokenizer)
     canvas, plain = prompt_of(model), model.denoiser
     guided = ClassifierFreeDenoiser(plain, model.layout, 1.0)
     level: NoiseLevel = model.schedule(torch.tensor([0.5]), canvas.tokens.shape[1])

@@ -1,4 +1,4 @@
-"""Whatever a network predicts is read as z₀ exactly, and its squared error is a weight of ẑ₀'s."""
+"""Every prediction is converted to z₀ exactly, and its squared error is a weight times ẑ₀'s."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from noise2text.diffusion.parameterization import (
     SignalFloor,
 )
 from noise2text.diffusion.position_sigmoid import PositionSigmoid
-from noise2text.diffusion.sampler import sample, strided_times
+from noise2text.diffusion.sampler import SampledStep, sample
 from noise2text.diffusion.schedules import SCHEDULES, Rescaled, SqrtSchedule
+from noise2text.diffusion.solvers import strided_times
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
 from noise2text.nn.embeddings import TokenEmbedding
 
@@ -37,7 +38,7 @@ STILL = ("mean", "staggered")  # where a position waits for its turn, the next m
 
 
 class Answers(Denoiser):
-    """Answers with what it is told to, whatever it sees."""
+    """Always gives the same answer."""
 
     def __init__(self, answer: Tensor) -> None:
         super().__init__()
@@ -65,7 +66,7 @@ def noised(schedule: nn.Module) -> tuple[Tensor, Tensor, Tensor, NoiseLevel]:
     return z0, noise, level.alpha * z0 + level.sigma * noise, level
 
 
-def nothing_held(rows: int) -> Constraint:
+def unconstrained(rows: int) -> Constraint:
     mask = torch.zeros(rows, LENGTH, dtype=torch.bool)
     return Constraint(torch.zeros(rows, LENGTH, DIM), mask, mask)
 
@@ -74,16 +75,16 @@ def nothing_held(rows: int) -> Constraint:
     ("name", "family"),
     [(name, family) for name in PARAMETERIZATIONS for family in FAMILIES if (name, family) != STILL],
 )
-def test_the_true_output_is_read_as_z0(name: str, family: str) -> None:
+def test_the_true_output_is_converted_to_z0(name: str, family: str) -> None:
     z0, _, z, level = noised(FAMILIES[family])
     parameterization = PARAMETERIZATIONS[name](FAMILIES[family])
     target = parameterization.target(z0, z, level)
     assert torch.allclose(parameterization.to_z0(target, z, level), z0, atol=1e-9)
     denoiser = parameterization.wrap(Answers(target))
-    read = denoiser(
-        z, level, denoiser.encode(Source(torch.ones(4, 1), torch.ones(4, 1))), nothing_held(4), None
+    estimate = denoiser(
+        z, level, denoiser.encode(Source(torch.ones(4, 1), torch.ones(4, 1))), unconstrained(4), None
     )
-    assert torch.allclose(read.mean, z0, atol=1e-9)
+    assert torch.allclose(estimate.z0, z0, atol=1e-9)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -221,7 +222,7 @@ def test_a_floor_keeps_signal_and_changes_nothing_above_it() -> None:
 
 
 @pytest.mark.parametrize("name", ["epsilon", "score", "mean"])
-def test_a_walk_with_the_true_output_reaches_z0(name: str) -> None:
+def test_sampling_with_the_true_output_gives_z0(name: str) -> None:
     """From noise alone at the first time; the network always knows which ε, s or μ leads to z₀."""
     torch.manual_seed(0)
     z0 = torch.randn(2, LENGTH, DIM)
@@ -243,11 +244,13 @@ def test_a_walk_with_the_true_output_reaches_z0(name: str) -> None:
     denoiser = parameterization.wrap(Knows(z0))
     encoded = denoiser.encode(Source(torch.ones(2, 1), torch.ones(2, 1)))
     times = strided_times(10, num_timesteps=T)
-    for state in sample(denoiser, schedule, encoded, nothing_held(2), make_key(0, torch.arange(2)), times):
-        assert torch.allclose(state.estimate.z0, z0, atol=1e-4)
+    keys, steps = make_key(0, torch.arange(2)), list[SampledStep]()
+    sample(denoiser, schedule, encoded, unconstrained(2), keys, times, on_step=steps.append)
+    assert len(steps) == 10
+    assert all(torch.allclose(step.estimate.z0, z0, atol=1e-4) for step in steps)
 
 
-def test_a_reading_rounds_and_holds_as_the_network_within_does() -> None:
+def test_a_parameterized_denoiser_rounds_and_constrains_as_its_network_does() -> None:
     class Reversed(Answers):
         def constrain(self, canvas: Canvas) -> Constraint:
             return Constraint(-self.embedding.embed(canvas.tokens), canvas.frozen, canvas.padding)

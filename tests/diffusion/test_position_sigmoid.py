@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from noise2text.diffusion.position_sigmoid import MIN_VARIANCE, PositionSigmoid
-from noise2text.diffusion.sampler import coefficients
+from noise2text.diffusion.solvers import step_coefficients
 from noise2text.nn.denoiser import NoiseLevel
 
 FIRST, M = 5, 64
@@ -76,7 +76,7 @@ def test_every_step_is_finite_and_keeps_the_variance(positions: int) -> None:
     level: NoiseLevel = PositionSigmoid(2000, target_start=0, positions=positions)(times, positions)
     now = NoiseLevel(level.alpha[:-1], level.sigma[:-1], level.timestep[:-1])
     then = NoiseLevel(level.alpha[1:], level.sigma[1:], level.timestep[1:])
-    z_weight, z0_weight, noise_weight = coefficients(now, then)
+    z_weight, z0_weight, noise_weight = step_coefficients(now, then)
     assert all(factor.isfinite().all() for factor in (z_weight, z0_weight, noise_weight))
     assert torch.allclose(z_weight * now.alpha + z0_weight, then.alpha)
     assert torch.allclose(z_weight**2 * now.sigma**2 + noise_weight**2, then.sigma**2)

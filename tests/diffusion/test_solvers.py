@@ -1,4 +1,4 @@
-"""Walks of a Gaussian toy, whose posterior is known: they end where theory says, and how fast they get there.
+"""Sampling a Gaussian, whose posterior is known: it ends where theory says, at the promised rate.
 
 With z₀ ~ N(m, v) the best estimate is E[z₀ | z_t] = (m·σ² + α·v·z_t) / (α²·v + σ²), z_t has the variance
 α²·v + σ², and the probability flow keeps a point at the same quantile: z_t = α·m + √(α²·v + σ²)·ξ.
@@ -7,7 +7,6 @@ With z₀ ~ N(m, v) the best estimate is E[z₀ | z_t] = (m·σ² + α·v·z_t) 
 from __future__ import annotations
 
 import math
-from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -17,26 +16,20 @@ from torch import Tensor
 from noise2text.core.random import gaussian_noise, make_key
 from noise2text.data.layouts.base import Source
 from noise2text.diffusion.parameterization import SignalFloor
-from noise2text.diffusion.sampler import (
-    Stochasticity,
-    ancestral,
-    build_step_table,
-    compute_step_table,
-    ddim,
-    sample,
-)
+from noise2text.diffusion.sampler import SampledStep, sample
 from noise2text.diffusion.schedules import SCHEDULES
+from noise2text.diffusion.solvers import ANCESTRAL, Ddim, PriorSampling, Solver
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
 
 MEAN, VARIANCE, END = 0.7, 0.25, 0.3
-NOBODY = EncoderOutput(*(torch.empty(0) for _ in range(4)))
+NO_SOURCE = EncoderOutput(*(torch.empty(0) for _ in range(4)))
 
 
 class Posterior(Denoiser):
     """The best estimate there is for the toy."""
 
     def encode(self, source: Source) -> EncoderOutput:
-        return NOBODY
+        return NO_SOURCE
 
     def forward(
         self,
@@ -55,26 +48,18 @@ def spread(level: NoiseLevel) -> Tensor:
     return (level.alpha**2 * VARIANCE + level.sigma**2).sqrt()
 
 
-def arrive(
-    schedule: str, steps: int, stochasticity: Stochasticity, order: int, rows: int
-) -> tuple[Tensor, Tensor]:
-    """Where the walks end, and where the probability flow from the same noise does."""
+def sample_gaussian(schedule: str, steps: int, solver: Solver, rows: int) -> tuple[Tensor, Tensor]:
+    """Where sampling ends, and where the probability flow from the same noise does."""
     nothing = torch.zeros(rows, 4, 2)
     mask = torch.zeros(rows, 4, dtype=torch.bool)
     keys, times = make_key(0, torch.arange(rows)), torch.linspace(1, END, steps + 1, dtype=torch.float64)
     curve = SCHEDULES[schedule](10_000)
-    *_, last = sample(
-        Posterior(),
-        curve,
-        NOBODY,
-        Constraint(nothing, mask, mask),
-        keys,
-        times,
-        build_step_table=partial(build_step_table, stochasticity=stochasticity, order=order),
-    )
+    recorded: list[SampledStep] = []
+    constraint = Constraint(nothing, mask, mask)
+    sample(Posterior(), curve, NO_SOURCE, constraint, keys, times, solver=solver, on_step=recorded.append)
     end, begin = curve(times[-1:], 1), curve(times[:1], 1)
     quantile = (begin.sigma * gaussian_noise(keys, 0, 4, 2) - begin.alpha * MEAN) / spread(begin)
-    return last.z, (end.alpha * MEAN + spread(end) * quantile).float()
+    return recorded[-1].z, (end.alpha * MEAN + spread(end) * quantile).float()
 
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])
@@ -84,8 +69,8 @@ def test_the_flow_is_followed_with_the_order_that_is_promised(
 ) -> None:
     errors = []
     for steps in (20, 40, 80):
-        there, flow = arrive(schedule, steps, ddim(0.0), order, 64)
-        errors.append((there - flow).square().mean().sqrt().item())
+        end, flow = sample_gaussian(schedule, steps, Solver(Ddim(0.0), order), 64)
+        errors.append((end - flow).square().mean().sqrt().item())
     rates = [math.log2(a / b) for a, b in pairwise(errors)]
     assert all(least < rate < most for rate in rates), (errors, rates)
 
@@ -93,30 +78,28 @@ def test_the_flow_is_followed_with_the_order_that_is_promised(
 def test_the_second_order_needs_fewer_steps() -> None:
     errors = {}
     for order, steps in ((1, 40), (2, 10)):
-        there, flow = arrive("cosine", steps, ddim(0.0), order, 64)
-        errors[order] = (there - flow).square().mean().item()
+        end, flow = sample_gaussian("cosine", steps, Solver(Ddim(0.0), order), 64)
+        errors[order] = (end - flow).square().mean().item()
     assert errors[2] < errors[1]
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("fresh", [ancestral, ddim(0.0), ddim(0.5)], ids=["ancestral", "ddim", "half"])
-def test_walks_end_with_the_known_distribution_as_steps_grow(
-    schedule: str, stochasticity: Stochasticity
-) -> None:
+@pytest.mark.parametrize("eta", [1.0, 0.0, 0.5])
+def test_samples_have_the_known_distribution_as_steps_grow(schedule: str, eta: float) -> None:
     level = SCHEDULES[schedule](10_000)(torch.tensor([END], dtype=torch.float64), 1)
     errors = []
     for steps in (4, 16, 256):
-        there, _ = arrive(schedule, steps, stochasticity, 1, 4_000)
-        errors.append(abs(there.std().item() - spread(level).item()))
-        assert there.mean().item() == pytest.approx(level.alpha.item() * MEAN, abs=0.03)
+        samples, _ = sample_gaussian(schedule, steps, Solver(Ddim(eta)), 4_000)
+        errors.append(abs(samples.std().item() - spread(level).item()))
+        assert samples.mean().item() == pytest.approx(level.alpha.item() * MEAN, abs=0.03)
     assert errors[-1] < 0.01
     assert errors[-1] < errors[0]
 
 
 def test_the_first_step_and_the_one_after_pure_noise_are_of_the_first_order() -> None:
     for steps, same in ((1, True), (2, True), (3, False)):
-        one, _ = arrive("sqrt", steps, ddim(0.0), 1, 8)  # its α(1) is 0
-        two, _ = arrive("sqrt", steps, ddim(0.0), 2, 8)
+        one, _ = sample_gaussian("sqrt", steps, Solver(Ddim(0.0)), 8)  # its α(1) is 0
+        two, _ = sample_gaussian("sqrt", steps, Solver(Ddim(0.0), order=2), 8)
         assert torch.allclose(one, two) == same
 
 
@@ -125,9 +108,17 @@ def test_where_the_noise_stands_still_the_second_order_stays_finite(steps: int) 
     """A floor of the signal repeats levels; a step of no length says nothing about the next."""
     curve = SignalFloor(SCHEDULES["sqrt"](200), 0.01)
     levels = curve(torch.linspace(1, 1 / 200, steps, dtype=torch.float64), 4)
-    step_table = compute_step_table(levels, stochasticity=ddim(0.0), order=2)
-    assert step_table.table.isfinite().all()
-    assert (
-        step_table.table[:, 4].abs().max()
-        <= 2 * compute_step_table(levels, stochasticity=ddim(0.0)).table[:, 4].abs().max()
-    )
+    first, second = (Solver(Ddim(0.0), order).steps(levels) for order in (1, 2))
+    assert second.isfinite().all()
+    assert second[:, 4].abs().max() <= 2 * first[:, 4].abs().max()
+
+
+def test_solvers_of_equal_values_are_equal_and_share_a_key() -> None:
+    """Step tables are kept by the solver that made them."""
+    assert Solver() == ANCESTRAL == Solver(Ddim(1.0))
+    solvers = [
+        Solver(PriorSampling(Ddim(1.0), rate=rate, last_step=5, seed=seed))
+        for rate, seed in ((0.5, 0), (0.5, 0), (0.5, 1), (0.2, 0))
+    ]
+    assert solvers[0] == solvers[1]
+    assert len(set(solvers)) == 3

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noise2text.diffusion.sampler import coefficients, ddim
+from noise2text.diffusion.solvers import Ddim, step_coefficients
 from noise2text.diffusion.time_warping import ExponentialSchedule, WarpedSchedule
 from noise2text.nn.denoiser import NoiseLevel
 
@@ -75,7 +75,7 @@ def test_ddim_is_euler_on_the_probability_flow() -> None:
     sigma_max, sigma_min = ((level.sigma / level.alpha).item() for level in (now, then))
     z, clean = 40.0, 1.5
     euler = z + (sigma_min - sigma_max) * (z - clean) / sigma_max
-    z_weight, z0_weight, noise_weight = (value.item() for value in coefficients(now, then, ddim(0.0)))
+    z_weight, z0_weight, noise_weight = (value.item() for value in step_coefficients(now, then, Ddim(0.0)))
     step = z_weight * (z * now.alpha.item()) + z0_weight * clean
     assert abs(step / then.alpha.item() - euler) < 1e-9
     assert noise_weight == 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from noise2text.diffusion.sampler import coefficients, strided_times
 from noise2text.diffusion.schedules import SqrtSchedule
+from noise2text.diffusion.solvers import step_coefficients, strided_times
 from noise2text.diffusion.token_speeds import TokenSpeeds
 from noise2text.nn.denoiser import NoiseLevel
 
@@ -14,7 +14,7 @@ TIMES = torch.linspace(0, 1, 1001, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("positions", [1, 5, 64])
-@pytest.mark.parametrize("anchor", [1.0, 2.0, 5.0])
+@pytest.mark.parametrize("anchor_distance", [1.0, 2.0, 5.0])
 def test_the_left_is_never_noisier_and_no_position_goes_back(positions: int, anchor_distance: float) -> None:
     position_times = TokenSpeeds(
         SqrtSchedule(200), positions, anchor_distance=anchor_distance
@@ -58,7 +58,7 @@ def test_every_step_of_a_walk_is_finite_and_leaves_settled_positions_alone() -> 
     level: NoiseLevel = schedule(strided_times(20, num_timesteps=2000), 64)
     now = NoiseLevel(level.alpha[:-1], level.sigma[:-1], level.timestep[:-1])
     then = NoiseLevel(level.alpha[1:], level.sigma[1:], level.timestep[1:])
-    tables = coefficients(now, then)
+    tables = step_coefficients(now, then)
     assert all(torch.isfinite(table).all() for table in tables)
     settled = (now.sigma == then.sigma).expand_as(tables[0])
     assert torch.allclose(tables[0][settled], torch.ones((), dtype=torch.float64))
