@@ -13,7 +13,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
 from torch.nn.functional import linear
 
-from noise2text.acceleration import fused
+from noise2text.acceleration import fused_functions as fused
 from noise2text.core.random import gaussian_noise, make_key
 from noise2text.diffusion.losses import compute_token_nll
 from noise2text.nn.embeddings import ComputedLogits, ProjectedLogits
@@ -55,7 +55,7 @@ def test_an_aligned_product_surprises_as_the_plain_one_and_has_its_gradients(bia
 
 @pytest.mark.usefixtures("uncompiled")
 def test_what_aligns_a_product_counts_for_nothing_and_gets_no_gradient() -> None:
-    logits = product(bias=True).padded_logits(fused.ALIGNMENT, linear).detach()
+    logits = fused.padded_logits(product(bias=True)).detach()
     assert logits.shape[-1] == 2 * fused.ALIGNMENT
     tokens = torch.randint(VOCABULARY, (2, 6))
     found = fused.nll_and_mean(logits, tokens, vocabulary=VOCABULARY)
@@ -72,7 +72,7 @@ def test_what_aligns_a_product_counts_for_nothing_and_gets_no_gradient() -> None
 def test_scores_that_are_known_are_left_as_they_are() -> None:
     known = ComputedLogits(torch.randn(2, 3, VOCABULARY))
     assert known.vocabulary == VOCABULARY
-    assert known.padded_logits(fused.ALIGNMENT, linear) is known.logits()
+    assert fused.padded_logits(known) is known.logits()
 
 
 @pytest.mark.usefixtures("uncompiled")

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, linear
 
-from noise2text.acceleration import fused
+from noise2text.acceleration import fused_functions as fused
 from noise2text.diffusion.losses import compute_token_nll
 from noise2text.nn.embeddings import ProjectedLogits
 

@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch.nn.functional import layer_norm, scaled_dot_product_attention
 
-from noise2text.nn.attention import additive_mask, padding_mask, split_heads
+from noise2text.acceleration.inference import byte_mask
+from noise2text.nn.attention import additive_mask, split_heads
 
 GPU = torch.cuda.is_available()
 INTERPRETED = not GPU and "TRITON_INTERPRET" in os.environ and importlib.util.find_spec("triton") is not None
@@ -37,8 +38,8 @@ def test_attention_is_torchs(rows: int, heads: int, queries: int, keys: int, dim
     padding = torch.arange(keys, device="cuda") >= torch.randint(1, keys + 1, (rows, 1), device="cuda")
     parts = [split_heads(part, heads) for part in (q, *both)]
     with torch.inference_mode():
-        hidden = padding_mask(padding, q)
-        assert hidden.dtype == torch.uint8
+        hidden = byte_mask(padding, q)
+        assert hidden is not None
         ours = attend(parts[0], parts[1], parts[2], hidden)
     mask = additive_mask(padding, q.float())[:, None, None]
     full = [part.float() for part in parts]
@@ -94,7 +95,7 @@ def test_what_is_laid_side_by_side_is_there_and_summed(rows: int, width: int, pr
 @on_a_gpu
 @pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS")  # the first product of autograd's own thread
 def test_the_gradient_of_a_bias_is_the_sum_of_all_rows() -> None:
-    from noise2text.acceleration.fused import linear
+    from noise2text.acceleration.fused_functions import linear
 
     torch.manual_seed(0)
     x = torch.randn(5, 700, 64, device="cuda")

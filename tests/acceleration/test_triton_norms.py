@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
-from noise2text.acceleration import fused
+from noise2text.acceleration import fused_functions as fused
+from noise2text.acceleration.fused import fuse_layers
 from noise2text.nn.attention import padding_mask, split_heads
 from noise2text.nn.layers import DecoderLayer, EncoderLayer
 
@@ -203,8 +204,7 @@ def test_a_fused_layer_adds_its_biases_later_and_learns_the_same(kind: str) -> N
     encoded = [split_heads(part, 2) for part in torch.randn(2, 3, 5, 24, device=DEVICE)]
     rest = [seen, *encoded, seen] if kind == "decoder" else [seen]
     expected = passed(layer, x, *rest)
-    for part in layer.children():
-        part.fused = True  # type: ignore[assignment]
+    fuse_layers(layer)
     with torch.autocast(DEVICE, torch.bfloat16, cache_enabled=False):
         found = passed(layer, x, *(part if part.dim() < 4 else part.bfloat16() for part in rest))
     assert len(found) == len(expected) == 2 + len(list(layer.parameters()))

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import torch
 
-from noise2text.nn.attention import additive_mask, attend, padding_mask, split_heads
+from noise2text.nn.attention import additive_mask, attend, causal_mask, padding_mask, split_heads
 
 PADDING = torch.tensor([[False] * 5, [False, False, False, True, True]])
 
 
-def test_bytes_hide_keys_where_our_kernel_cannot_attend() -> None:
+def test_a_mask_hides_what_booleans_hide() -> None:
     torch.manual_seed(0)
     queries, keys, values = torch.randn(3, 2, 2, 5, 4)
-    hidden = PADDING[:, None, None]
-    plain = attend(queries, keys, values, padding_mask(PADDING, queries))
-    assert torch.equal(attend(queries, keys, values, hidden.view(torch.uint8)), plain)
-    assert torch.equal(attend(queries, keys, values, ~hidden), plain)
+    masked = attend(queries, keys, values, padding_mask(PADDING, queries))
+    assert torch.equal(masked, attend(queries, keys, values, ~PADDING[:, None, None]))
+
+
+def test_a_causal_mask_hides_what_comes_later() -> None:
+    mask = causal_mask(3, torch.zeros(1))
+    assert torch.equal(torch.isneginf(mask), torch.ones(3, 3, dtype=torch.bool).triu(1))
 
 
 def test_what_is_hidden_changes_nothing() -> None:

@@ -10,7 +10,7 @@ import torch
 from noise2text.core.random import gaussian_noise, make_key
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.sampler import build_step_table, strided_times
+from noise2text.diffusion.solvers import ANCESTRAL, build_step_table, strided_times
 from noise2text.models import DiffusionModel
 from noise2text.models.registry import find_recipe
 from noise2text.nn.denoiser import NoiseLevel
@@ -103,9 +103,8 @@ def test_what_a_path_makes_of_its_clocks_is_what_the_network_would(name: str, to
     constraint = denoiser.constrain(model.layout.make_prompt(source, torch.full((2, 1), 5), width=5))
     shape = constraint.given.shape
     with torch.no_grad():
-        step_table = build_step_table(
-            denoiser, model.schedule, strided_times(4, num_timesteps=40), shape[1], torch.device("cpu")
-        )
+        times, where = strided_times(4, num_timesteps=40), {"length": shape[1], "device": torch.device("cpu")}
+        step_table = build_step_table(denoiser, model.schedule, times, ANCESTRAL, **where)
         assert (step_table.time_embedding is None) == (
             step_table.table.shape[2] > 1
         )  # where each position has its own clock

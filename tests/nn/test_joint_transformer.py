@@ -76,7 +76,7 @@ def test_what_is_marked_as_padding_is_hidden() -> None:
 def test_a_full_canvas_needs_no_mask_and_learns_the_same() -> None:
     def learned(full: bool) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         network, z = make(full=full).train(), noise(2)
-        assert (network.layers.mask(constraint(2).padding, z) is None) == full
+        assert (network.layers.self_attention_mask(constraint(2).padding, z) is None) == full
         source = Source(torch.zeros(2, 2, dtype=torch.long), torch.zeros(2, 2, dtype=torch.bool))
         made = network(z, level(2), network.encode(source), constraint(2), None).z0
         made.square().sum().backward()
@@ -86,14 +86,6 @@ def test_a_full_canvas_needs_no_mask_and_learns_the_same() -> None:
     assert torch.allclose(made, expected, atol=1e-6)
     assert gradients.keys() == others.keys()
     assert all(torch.allclose(gradients[name], others[name], atol=1e-4) for name in others)
-
-
-def test_full_rows_that_lie_side_by_side_still_do_not_see_each_other() -> None:
-    network = make(full=True).train()
-    network.layers.pack_tokens = 4 * LENGTH
-    mask = network.layers.mask(constraint(2).padding, noise(2))
-    assert mask is not None
-    assert torch.isinf(mask).any()
 
 
 def test_the_given_is_seen_whatever_stands_in_its_place() -> None:

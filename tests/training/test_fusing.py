@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-from noise2text.acceleration import fused
+from noise2text.acceleration import fused_functions as fused
+from noise2text.acceleration.fused import (
+    FusedAddNorm,
+    FusedCrossAttention,
+    FusedFeedForward,
+    FusedSelfAttention,
+)
+from noise2text.acceleration.packing import PackedLayerStack, pack_short_rows
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models import Model
@@ -54,15 +61,8 @@ def _assert_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tenso
 
 @pytest.mark.parametrize("name", GRAPHABLE_RECIPES)
 def test_rows_side_by_side_train_as_rows_apart(name: str, tokenizer: Tokenizer) -> None:
-    def laid(pack_tokens: int) -> Callable[[Model, Any], None]:
-        def lay(model: Model, objective: Any) -> None:
-            for part in model.modules():
-                if isinstance(part, LayerStack):
-                    part.pack_tokens = pack_tokens
-
-        return lay
-
-    _assert_same(_gradients(name, tokenizer, laid(64)), _gradients(name, tokenizer, laid(1)))
+    packed = _gradients(name, tokenizer, lambda model, objective: pack_short_rows(model, tokens=64))
+    _assert_same(packed, _gradients(name, tokenizer, lambda model, objective: None))
 
 
 @pytest.mark.parametrize("name", GRAPHABLE_RECIPES)
@@ -151,9 +151,14 @@ def test_fusing_reaches_every_residual_and_objective(tokenizer: Tokenizer) -> No
     model, objective = build_small("diffuseq-guided", tokenizer, "cpu")
     before = copy.copy(objective.token_nll)
     passes.fuse(objective)
-    fusible = (AddNorm, SelfAttention, CrossAttention, FeedForward)
-    assert all(part.fused for part in model.modules() if isinstance(part, fusible))
-    assert all(part.pack_tokens > 1 for part in model.modules() if isinstance(part, LayerStack))
+    for plain, fast in (
+        (AddNorm, FusedAddNorm),
+        (SelfAttention, FusedSelfAttention),
+        (CrossAttention, FusedCrossAttention),
+        (FeedForward, FusedFeedForward),
+        (LayerStack, PackedLayerStack),
+    ):
+        assert all(isinstance(part, fast) for part in model.modules() if isinstance(part, plain))
     inner = [part for part in objective.modules() if isinstance(part, passes.Objective)]
     assert len(inner) == 2
     assert all(part.train().token_nll is fused.token_nll for part in inner)

@@ -1,326 +1,169 @@
-"""What memory bounds in training, compiled to as few kernels as it can be; for any number of rows at once.
+"""Layers that train faster on a GPU: what memory bounds is compiled, products are aligned, short rows packed.
 
-    residual    LayerNorm(x + dropout(y + b)), which also rounds to the type of products
-    surprises   −log p(y | logits) and its mean over the whole vocabulary
-    activated   an activation of x + b, which the way back computes from its input again
-    linear      x · Wᵀ + b, whose gradient for b is the sum of all rows; also in three parts
-    normal      noise, by the same hash
+`fuse` replaces the plain layers of an objective by those here. Out of training they are the plain ones. The
+operations themselves are in `fused_functions.py`, packing in `packing.py`.
 
-Only the number of rows is left open to the compiler, so that each is compiled once for all shapes of a run.
-
-With s = log Σ exp(logits), both surprises are s less a sum over the vocabulary, so that one reading of the
-logits gives all of them; and the gradient, (g₁ + g₂)·p − g₁·[w = y] − g₂/V, is one reading and one writing.
-The right token is found by comparing, because a gather would be a scatter on the way back. Where a GPU has
-enough rows of few channels to do, no logits are written at all (`vocabulary_kernels.py`); and
-where our kernels follow a product, they add its bias (`activation_kernels.py`, `norm_kernels.py`).
+The last bias of a sublayer costs nothing where the norm after it adds it, so on a GPU a sublayer leaves it
+out (`add_bias=False`) and its norm is given it (`input_bias`).
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import layer_norm
-from torch.nn.functional import linear as plain_linear
 
-from noise2text.core.devices import has_triton
-from noise2text.core.random import box_muller, channel_offsets
-from noise2text.nn.embeddings import LazyLogits, ProjectedLogits
+from noise2text.acceleration import fused_functions as functions
+from noise2text.acceleration.class_swap import swap_classes
+from noise2text.acceleration.packing import pack_short_rows
+from noise2text.nn.attention import split_heads
+from noise2text.nn.layers import (
+    AddNorm,
+    CrossAttention,
+    DecoderLayer,
+    EncoderLayer,
+    FeedForward,
+    SelfAttention,
+)
 
 __all__ = [
-    "ALIGNMENT",
-    "MAX_NORM_WIDTH",
-    "add_norm",
-    "bias_activation",
-    "deferred_bias",
-    "dropout_mask",
-    "has_kernel",
-    "linear",
-    "linear_qkv",
-    "nll_and_mean",
-    "normal",
-    "token_nll",
+    "FusedAddNorm",
+    "FusedCrossAttention",
+    "FusedDecoderLayer",
+    "FusedEncoderLayer",
+    "FusedFeedForward",
+    "FusedSelfAttention",
+    "fuse",
+    "fuse_layers",
 ]
 
-ALIGNMENT = 64
-"""Tensor cores are slow where a row is no multiple of 8 numbers; whole tiles of a product have 64 or more."""
 
-MAX_KERNEL_CHANNELS, MIN_KERNEL_ROWS = 256, 8192
-"""The most channels, and the fewest rows, for which surprises are computed without writing logits: a tile has
-room for no more, and fewer do not keep a GPU busy."""
-
-MAX_NORM_WIDTH = 1024
-"""The widest rows that our own kernel normalises: they are to fit into its registers."""
-
-RECOMPILE_LIMIT = 256
-"""How often one function is compiled at the most."""
+def fuse(objective: nn.Module) -> None:
+    """Let an objective train by fused layers, losses and noise, and by short rows side by side."""
+    fuse_layers(objective)
+    pack_short_rows(objective)
+    replacements = {"fused_token_nll": functions.token_nll, "fused_normal": functions.normal}
+    for part in objective.modules():
+        for name, function in replacements.items():
+            if hasattr(part, name):  # an objective, perhaps within another
+                setattr(part, name, function)
 
 
-def deferred_bias(linear: nn.Module, x: Tensor) -> Tensor | None:
-    """The bias of a linear layer, if its product with x may be made without it, for what follows to add."""
-    if not (type(linear).forward is nn.Linear.forward and linear.training and _can_fuse_bias(x)):
-        return None
-    bias = linear.bias
-    return bias if isinstance(bias, Tensor) else None
-
-
-def _can_fuse_bias(x: Tensor) -> bool:
-    """Whether our kernels follow products with x, and add their biases."""
-    return (
-        x.is_cuda
-        and has_triton()
-        and _product_type(x) == torch.bfloat16
-        and torch.cuda.get_device_capability(x.device) >= (8, 0)
+def fuse_layers(root: nn.Module) -> None:
+    """Replace the plain layers within the root by fused ones."""
+    swap_classes(
+        root,
+        {
+            AddNorm: FusedAddNorm,
+            SelfAttention: FusedSelfAttention,
+            CrossAttention: FusedCrossAttention,
+            FeedForward: FusedFeedForward,
+            EncoderLayer: FusedEncoderLayer,
+            DecoderLayer: FusedDecoderLayer,
+        },
     )
 
 
-def add_norm(
-    x: Tensor,
-    y: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    *,
-    eps: float,
-    dropout_rate: float,
-    input_bias: Tensor | None = None,
-) -> Tensor:
-    """LayerNorm(x + dropout(y + shift)) over the last dimension, in the type that products have here."""
-    seeds = torch.randint(-(2**31), 2**31, (2,), dtype=torch.int32, device=x.device) if dropout_rate else None
-    dtype, width = _product_type(y), x.shape[-1]
-    if width <= MAX_NORM_WIDTH and _can_fuse_bias(x):
-        from noise2text.acceleration import triton_norms as ours
+class FusedAddNorm(AddNorm):
+    """LayerNorm(x + dropout(y + input_bias)), compiled or as one kernel under autocast."""
 
-        given, dropout = (x, y.expand_as(x), input_bias), ours.Dropout(dropout_rate, seeds)
-        return ours.add_norm(*given, weight=weight, bias=bias, eps=eps, dropout=dropout, dtype=dtype)
-    rows = _dynamic_rows(x), _dynamic_rows((y if input_bias is None else y + input_bias).expand_as(x))
-    out: Tensor = _compile(_add_norm)(*rows, weight, bias, seeds, eps, dropout_rate, dtype)
-    return out.view_as(x)
+    def forward(self, x: Tensor, y: Tensor, input_bias: Tensor | None = None) -> Tensor:  # type: ignore[override]
+        if self.training and torch.is_autocast_enabled(x.device.type):
+            return functions.add_norm(
+                x,
+                y,
+                self.weight,
+                self.bias,
+                eps=self.eps,
+                dropout_rate=self.dropout_rate,
+                input_bias=input_bias,
+            )
+        return super().forward(x, y if input_bias is None else y + input_bias)
 
 
-def token_nll(scores: LazyLogits, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """As `diffusion.losses.spell`; what aligns the product has no part in any surprise, and no gradient."""
-    if isinstance(scores, ProjectedLogits) and _fits_vocabulary_kernel(scores):
-        from noise2text.acceleration import triton_cross_entropy as vocabulary_kernels
+class FusedSelfAttention(SelfAttention):
+    """Self-attention whose products have a fused gradient."""
 
-        rows, dtype = scores.states.flatten(0, -2), _product_type(scores.weight)
-        at, mean = vocabulary_kernels.nll_and_mean(
-            rows, scores.weight, scores.bias, tokens=tokens.flatten(), dtype=dtype
-        )
-        return at.view_as(tokens), mean.view_as(tokens)
-    return nll_and_mean(scores.padded_logits(ALIGNMENT, linear), tokens, vocabulary=scores.vocabulary)
+    def forward(self, x: Tensor, mask: Tensor | None, *, add_bias: bool = True) -> Tensor:
+        queries, keys, values = (split_heads(part, self.heads) for part in self.project_qkv(x))
+        attended = self.attend(queries, keys, values, mask)
+        return _apply_linear(self.output_projection, attended, add_bias=add_bias)
 
-
-def _fits_vocabulary_kernel(scores: ProjectedLogits) -> bool:
-    """Whether these scores suit the kernels that never write them down."""
-    states = scores.states
-    return (
-        states.is_cuda
-        and has_triton()
-        and _product_type(scores.weight) == torch.bfloat16
-        and states.shape[-1] <= MAX_KERNEL_CHANNELS
-        and states.shape[:-1].numel() >= MIN_KERNEL_ROWS
-        and torch.cuda.get_device_capability(states.device) >= (8, 0)
-    )
+    def project_qkv(self, x: Tensor) -> tuple[Tensor, ...]:
+        projection = self.qkv_projection
+        if projection.training and isinstance(projection, nn.Linear):
+            return functions.linear_qkv(x, projection.weight, projection.bias)
+        return super().project_qkv(x)
 
 
-def nll_and_mean(logits: Tensor, tokens: Tensor, *, vocabulary: int | None = None) -> tuple[Tensor, Tensor]:
-    """As `diffusion.losses.surprises`, of the first so many logits."""
-    size = vocabulary or logits.shape[-1]
-    at, mean = _compile(_nll_and_mean)(_dynamic_rows(logits), _dynamic_rows(tokens[..., None]), size)
-    return at.view_as(tokens), mean.view_as(tokens)
+class FusedCrossAttention(CrossAttention):
+    """Cross-attention whose products have a fused gradient."""
+
+    def forward(
+        self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor, *, add_bias: bool = True
+    ) -> Tensor:
+        attended = self.attend_to_source(_apply_linear(self.query_projection, x), keys, values, mask)
+        return _apply_linear(self.output_projection, attended, add_bias=add_bias)
 
 
-def bias_activation(activation: nn.Module, x: Tensor, input_bias: Tensor | None = None) -> Tensor:
-    """What the activation makes of x + shift."""
-    if not has_kernel(activation):
-        out: Tensor = activation(x if input_bias is None else x + input_bias)
-        return out
-    if input_bias is not None and _can_fuse_bias(x):
-        from noise2text.acceleration import triton_activations as activation_kernels
+class FusedFeedForward(FeedForward):
+    """A feed-forward network whose activation adds the bias of the product before it."""
 
-        return activation_kernels.bias_activation(x, input_bias, is_gelu=isinstance(activation, nn.GELU))
-    made: Tensor = _compile(_ACTIVATIONS[type(activation)])(
-        _dynamic_rows(x if input_bias is None else x + input_bias)
-    )
-    return made.view_as(x)
-
-
-def has_kernel(activation: nn.Module) -> bool:
-    """Whether there is a kernel for this activation."""
-    return type(activation) in _ACTIVATIONS and getattr(activation, "approximate", "none") == "none"
+    def forward(self, x: Tensor, *, add_bias: bool = True) -> Tensor:
+        first, activation, dropout_layer, output_linear = self
+        if not self.training:
+            assert add_bias
+            return super().forward(x)
+        input_bias = functions.deferred_bias(first, x) if functions.has_kernel(activation) else None
+        product = _apply_linear(first, x, add_bias=input_bias is None)
+        hidden = functions.bias_activation(activation, product, input_bias)
+        return _apply_linear(output_linear, dropout_layer(hidden), add_bias=add_bias)
 
 
-def _gelu(x: Tensor) -> Tensor:
-    return torch.nn.functional.gelu(x)
+class FusedEncoderLayer(EncoderLayer):
+    """An encoder layer whose norms add the biases of its sublayers."""
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        x = _add_and_norm(self.self_attention_norm, x, self.self_attention, mask)
+        return _add_and_norm(self.feed_forward_norm, x, self.feed_forward)
 
 
-def _relu(x: Tensor) -> Tensor:
-    return torch.nn.functional.relu(x)
+class FusedDecoderLayer(DecoderLayer):
+    """A decoder layer whose norms add the biases of its sublayers."""
+
+    def forward(
+        self, x: Tensor, mask: Tensor | None, keys: Tensor, values: Tensor, source_mask: Tensor
+    ) -> Tensor:
+        x = _add_and_norm(self.self_attention_norm, x, self.self_attention, mask)
+        x = _add_and_norm(self.cross_attention_norm, x, self.cross_attention, keys, values, source_mask)
+        return _add_and_norm(self.feed_forward_norm, x, self.feed_forward)
 
 
-_ACTIVATIONS: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {nn.GELU: _gelu, nn.ReLU: _relu}
+def _add_and_norm(norm: nn.Module, x: Tensor, sublayer: nn.Module, *inputs: Any) -> Tensor:
+    """LayerNorm(x + dropout(sublayer(x, …))); where it can, the norm adds the sublayer's last bias."""
+    output: Tensor
+    if norm.training and not sublayer._forward_hooks and x.shape[-1] <= functions.MAX_NORM_WIDTH:
+        input_bias = functions.deferred_bias(_output_linear(sublayer), x)
+        if input_bias is not None:
+            output = norm(x, sublayer(x, *inputs, add_bias=False), input_bias)
+            return output
+    output = norm(x, sublayer(x, *inputs))
+    return output
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """As torch's; the gradient of the bias comes in the bias's own precision."""
-    dtype = _product_type(x)
-    out: Tensor = _Linear.apply(x.to(dtype), weight.to(dtype), bias)
-    return out
+def _output_linear(sublayer: nn.Module) -> nn.Module:
+    """The linear layer that a sublayer ends with."""
+    if isinstance(sublayer, FeedForward):
+        return sublayer[-1]
+    assert isinstance(sublayer, SelfAttention | CrossAttention)
+    return sublayer.output_projection
 
 
-class _Linear(torch.autograd.Function):
-    """Its bias is summed by our kernel or a compiled one: torch's reads at half of the memory's speed."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        return plain_linear(x, weight, None if bias is None else bias.to(x.dtype))
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        x, weight = ctx.saved_tensors
-        grad_x, grad_weight, grad_bias = ctx.needs_input_grad
-        rows = gradient.flatten(0, -2)
-        return (
-            (rows @ weight).view_as(x) if grad_x else None,
-            rows.t() @ x.flatten(0, -2) if grad_weight else None,
-            _column_sums(rows) if grad_bias else None,
-        )
-
-
-def linear_qkv(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """x · Wᵀ + b in three equal parts of its last dimension."""
-    dtype = _product_type(x)
-    out: tuple[Tensor, Tensor, Tensor] = _LinearQKV.apply(x.to(dtype), weight.to(dtype), bias)
-    return out
-
-
-class _LinearQKV(torch.autograd.Function):
-    """The gradients of the parts are laid side by side, and summed for the bias on the way."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
-        ctx.save_for_backward(x, weight)
-        return plain_linear(x, weight, bias.to(x.dtype)).chunk(3, dim=-1)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor]:
-        x, weight = ctx.saved_tensors
-        rows, sums = _concat_with_column_sums([gradient.flatten(0, -2) for gradient in gradients])
-        grad_x, grad_weight, _ = ctx.needs_input_grad
-        return (
-            (rows @ weight).view_as(x) if grad_x else None,
-            rows.t() @ x.flatten(0, -2) if grad_weight else None,
-            sums,
-        )
-
-
-def _concat_with_column_sums(parts: list[Tensor]) -> tuple[Tensor, Tensor]:
-    if parts[0].is_cuda and has_triton():
-        from noise2text.acceleration.triton_generation import concat_with_column_sums
-
-        return concat_with_column_sums(*parts)
-    rows = torch.cat(parts, dim=-1)
-    return rows, _column_sums(rows)
-
-
-def _column_sums(rows: Tensor) -> Tensor:
-    if rows.is_cuda and has_triton():
-        from noise2text.acceleration.triton_generation import column_sums
-
-        return column_sums(rows)
-    out: Tensor = _compile(_sum_rows)(_dynamic_rows(rows))
-    return out
-
-
-def _sum_rows(rows: Tensor) -> Tensor:
-    return rows.sum(0, dtype=torch.float32)
-
-
-def normal(keys: Tensor, dim: int) -> Tensor:
-    """As `diffusion.noise.normal`."""
-    # The channels are given: numbers that the compiler makes are of 32 bits wherever their range allows it.
-    drawn: Tensor = _compile(_normal)(_dynamic_rows(keys[..., None]), channel_offsets(dim, keys.device), dim)
-    return drawn.view(*keys.shape, dim)
-
-
-def _normal(keys: Tensor, offsets: Tensor, dim: int) -> Tensor:
-    return box_muller(keys[:, 0], offsets)[:, :dim]
-
-
-def _nll_and_mean(logits: Tensor, tokens: Tensor, vocabulary: int) -> tuple[Tensor, Tensor]:
-    x = logits[:, :vocabulary].float()  # (N, V)
-    peak = x.detach().amax(-1, keepdim=True)
-    whole = (peak + (x - peak).exp().sum(-1, keepdim=True).log())[:, 0]
-    right = torch.arange(vocabulary, device=x.device) == tokens
-    return whole - torch.where(right, x, 0).sum(-1), whole - x.mean(-1)
-
-
-def _add_norm(
-    x: Tensor,
-    y: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    seeds: Tensor | None,
-    eps: float,
-    dropout_rate: float,
-    dtype: torch.dtype,
-) -> Tensor:
-    y_kept = (
-        y.float()
-        if seeds is None
-        else torch.where(dropout_mask(y, seeds, dropout_rate), y.float() / (1 - dropout_rate), 0)
-    )
-    total = x.float() + y_kept
-    return layer_norm(total, total.shape[-1:], weight, bias, eps).to(dtype)
-
-
-def dropout_mask(y: Tensor, seeds: Tensor, dropout_rate: float) -> Tensor:
-    """Which of the numbers (N, W) dropout keeps: a hash of the place and two seeds, in 32 bits.
-
-    The compiler's own generator takes a hundred operations a number, this one a dozen: it is to hide behind
-    the memory. The hash is a multiplicative one of two rounds (Wellons, 2018); the second seed enters between
-    them, so that no two masks are the same one shifted.
-    """
-    rows, width = y.shape
-    position_indices = torch.arange(rows, dtype=torch.int32, device=y.device)[:, None] * width
-    bits = position_indices + torch.arange(width, dtype=torch.int32, device=y.device) + seeds[0]
-    bits = (bits ^ _shift(bits, 16)) * 0x7FEB352D ^ seeds[1]
-    bits = (bits ^ _shift(bits, 15)) * _signed(0x846CA68B)
-    bits = bits ^ _shift(bits, 16)
-    return bits >= round(dropout_rate * 2**32) - 2**31
-
-
-def _signed(number: int) -> int:
-    """The same 32 bits as a signed integer."""
-    return number - (1 << 32)
-
-
-def _shift(bits: Tensor, by: int) -> Tensor:
-    """A logical shift to the right of signed integers."""
-    return (bits >> by) & ((1 << (32 - by)) - 1)
-
-
-def _product_type(x: Tensor) -> torch.dtype:
-    """The type in which products with x are computed."""
-    device = x.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
-
-
-def _dynamic_rows(x: Tensor) -> Tensor:
-    """The rows (N, ·) of a tensor, their number left open."""
-    rows = x.flatten(0, -2)
-    if len(rows) > 1:  # one row is a case of its own to the compiler
-        torch._dynamo.mark_dynamic(rows, 0)
-    return rows
-
-
-@functools.cache
-def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
-    compiled: Callable[..., Any] = torch.compile(function, fullgraph=True, dynamic=False)
-    # Widths, rates and types are compiled for one by one; a process may train many models.
-    with_limit: Callable[..., Any] = torch._dynamo.config.patch(recompile_limit=RECOMPILE_LIMIT)(compiled)
-    return with_limit
+def _apply_linear(linear: nn.Module, x: Tensor, *, add_bias: bool = True) -> Tensor:
+    """A linear layer's output for x; without its bias if what follows adds that (`deferred_bias`)."""
+    if linear.training and isinstance(linear, nn.Linear):
+        return functions.linear(x, linear.weight, linear.bias if add_bias else None)
+    assert add_bias
+    output: Tensor = linear(x)
+    return output

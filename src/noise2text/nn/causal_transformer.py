@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from noise2text.data.layouts.base import Source
-from noise2text.nn.attention import additive_mask, padding_mask, split_heads
+from noise2text.nn.attention import additive_mask, split_heads
 from noise2text.nn.autoregressive import AutoregressiveNetwork
 from noise2text.nn.denoiser import EncoderOutput
 from noise2text.nn.embeddings import LazyLogits, TokenEmbedding
-from noise2text.nn.encoder_decoder import Encoder, split_keys_and_values
+from noise2text.nn.encoder_decoder import Encoder
 from noise2text.nn.layers import CrossAttention, DecoderLayer, LayerStack, SelfAttention
 
 __all__ = ["CausalAttention", "KVCache", "Transformer", "sinusoidal_positions"]
@@ -163,24 +163,16 @@ class Transformer(AutoregressiveNetwork):
 
     def encode(self, source: Source) -> EncoderOutput:
         states = self.encoder(source)
-        shape = {"layers": len(self.layers), "heads": self.heads}
-        packed = self.layers.packed(source.padding)
-        return split_keys_and_values(
-            states, source.padding, self.key_value_projection(states), packed=packed, **shape
-        )
+        keys_and_values = self.key_value_projection(states)
+        return self.layers.encoder_output(states, source.padding, keys_and_values, heads=self.heads)
 
     def forward(self, tokens: Tensor, encoded: EncoderOutput) -> Tensor:
         return self.lazy_logits(tokens, encoded).logits()
 
     def lazy_logits(self, tokens: Tensor, encoded: EncoderOutput) -> LazyLogits:
-        length = tokens.shape[1]
-        x = self.dropout(self.embedding.embed(tokens) + self.position_embedding.weight[:length])
-        position_indices = torch.arange(self.layers.packed(tokens) * length, device=tokens.device)
-        keys_and_values = (position_indices[:, None] >= position_indices) & (
-            position_indices[:, None] // length == position_indices // length
-        )
-        mask = additive_mask(~keys_and_values, x)
-        source_mask = padding_mask(encoded.padding, x, packed=encoded.sources_per_row, queries=length)
+        position_vectors = self.position_embedding.weight[: tokens.shape[1]]
+        x = self.dropout(self.embedding.embed(tokens) + position_vectors)
+        mask, source_mask = self.layers.causal_mask(x), self.layers.source_mask(encoded, x)
         for layer, keys, values in zip(self.layers, encoded.keys, encoded.values, strict=True):
             x = layer(x, mask, keys, values, source_mask)
         return self.embedding.lazy_logits(x)

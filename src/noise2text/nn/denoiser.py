@@ -54,13 +54,8 @@ class EncoderOutput:
 
     states: Tensor  # (B, S, W)
     padding: Tensor  # (B, S)
-    keys: Tensor  # (layers, B, heads, S, W / heads); in training several sources may share a row
-    values: Tensor
-
-    @property
-    def sources_per_row(self) -> int:
-        """How many sources share a row of keys and values."""
-        return len(self.padding) // self.keys.shape[1]
+    keys: Tensor  # (layers, B, heads, S, W / heads)
+    values: Tensor  # (layers, B, heads, S, W / heads)
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,10 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from noise2text.data.layouts.base import Source
-from noise2text.nn.attention import padding_mask
 from noise2text.nn.denoiser import EncoderOutput
 from noise2text.nn.embeddings import TokenEmbedding
-from noise2text.nn.encoder_decoder import Encoder, split_keys_and_values
-from noise2text.nn.layers import DecoderLayer, init_weights
+from noise2text.nn.encoder_decoder import Encoder
+from noise2text.nn.layers import DecoderLayer, LayerStack, init_weights
 
 __all__ = ["DraftTransformer"]
 
@@ -45,7 +44,7 @@ class DraftTransformer(nn.Module):
         self.position_embedding = nn.Embedding(target_positions, model_dim)
         self.norm = nn.LayerNorm(model_dim)
         self.dropout = nn.Dropout(dropout)
-        self.layers = nn.ModuleList(
+        self.layers = LayerStack(
             DecoderLayer(model_dim, ffn_dim, heads, dropout=dropout) for _ in range(decoder_layers)
         )
         self.output_projection = nn.Linear(model_dim, embedding.dim, bias=False)
@@ -55,15 +54,14 @@ class DraftTransformer(nn.Module):
         """What the passes over the draft need of the sources."""
         states = self.encoder(source)
         keys_and_values = self.key_value_projection(states)
-        return split_keys_and_values(
-            states, source.padding, keys_and_values, layers=len(self.layers), heads=self.heads
-        )
+        return self.layers.encoder_output(states, source.padding, keys_and_values, heads=self.heads)
 
     def forward(self, tokens: Tensor, padding: Tensor, encoded: EncoderOutput) -> Tensor:
         """The states (B, L, W) of a draft (B, L); the drafts of a sentence share its memory."""
         position_vectors = self.position_embedding.weight[: tokens.shape[1]]
         x = self.dropout(self.norm(self.input_projection(self.embedding.embed(tokens)) + position_vectors))
-        mask, source_mask = padding_mask(padding, x), padding_mask(encoded.padding, x)
+        mask = self.layers.self_attention_mask(padding, x)
+        source_mask = self.layers.source_mask(encoded, x)
         for layer, keys, values in zip(self.layers, encoded.keys, encoded.values, strict=True):
             x = layer(x, mask, keys, values, source_mask)
         return x

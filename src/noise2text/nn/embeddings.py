@@ -10,20 +10,16 @@ padded to a round number of rows, which is several times faster on a GPU.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear, pad
+from torch.nn.functional import linear
 
 from noise2text.core.devices import allow_tf32
 
-__all__ = ["ComputedLogits", "LazyLogits", "LinearFunction", "ProjectedLogits", "TokenEmbedding"]
-
-LinearFunction = Callable[[Tensor, Tensor, Tensor | None], Tensor]
-"""A linear layer: x · weightᵀ + bias."""
+__all__ = ["ComputedLogits", "LazyLogits", "ProjectedLogits", "TokenEmbedding"]
 
 
 class LazyLogits(Protocol):
@@ -35,9 +31,6 @@ class LazyLogits(Protocol):
 
     def logits(self) -> Tensor:
         """All of them, (…, V)."""
-
-    def padded_logits(self, multiple: int, multiply: LinearFunction) -> Tensor:
-        """The same, (…, V′ ≥ V), and if V′ can be chosen then a multiple; what is above V means nothing."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +44,6 @@ class ComputedLogits:
         return self.values.shape[-1]
 
     def logits(self) -> Tensor:
-        return self.values
-
-    def padded_logits(self, multiple: int, multiply: LinearFunction) -> Tensor:
         return self.values
 
 
@@ -71,11 +61,6 @@ class ProjectedLogits:
 
     def logits(self) -> Tensor:
         return linear(self.states.to(self.weight.dtype), self.weight, self.bias)
-
-    def padded_logits(self, multiple: int, multiply: LinearFunction) -> Tensor:
-        missing = -self.vocabulary % multiple
-        bias = None if self.bias is None else pad(self.bias, (0, missing))
-        return multiply(self.states.to(self.weight.dtype), pad(self.weight, (0, 0, 0, missing)), bias)
 
 
 class TokenEmbedding(nn.Module):

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.data.layouts.base import Source
-from noise2text.nn.attention import padding_mask, split_heads
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.layers import (
@@ -24,20 +23,7 @@ from noise2text.nn.layers import (
     init_weights,
 )
 
-__all__ = ["Encoder", "EncoderDecoder", "split_keys_and_values"]
-
-
-def split_keys_and_values(
-    states: Tensor, padding: Tensor, keys_and_values: Tensor, *, layers: int, heads: int, packed: int = 1
-) -> EncoderOutput:
-    """The memory of encoded sources, given every layer's keys and values side by side (B, S, 2·layers·W).
-
-    So many sources can share a row of keys and values, if the mask keeps them apart (`attention.visible`).
-    """
-    rows = keys_and_values.reshape(len(keys_and_values) // packed, -1, keys_and_values.shape[2])
-    split = split_heads(rows, 2 * layers * heads)  # (B, 2·layers·heads, S, ·)
-    keys, values = split.unflatten(1, (2, layers, heads)).permute(1, 2, 0, 3, 4, 5)
-    return EncoderOutput(states, padding, keys, values)
+__all__ = ["Encoder", "EncoderDecoder"]
 
 
 class Encoder(nn.Module):
@@ -67,7 +53,7 @@ class Encoder(nn.Module):
         """The states (B, S, W)."""
         position_vectors = self.position_embedding.weight[: source.tokens.shape[1]]
         x = self.dropout(self.input_projection(self.embedding.embed(source.tokens)) + position_vectors)
-        mask = self.layers.mask(source.padding, x)
+        mask = self.layers.self_attention_mask(source.padding, x)
         for layer in self.layers:
             x = layer(x, mask)
         return x
@@ -109,11 +95,8 @@ class EncoderDecoder(Denoiser):
 
     def encode(self, source: Source) -> EncoderOutput:
         states = self.encoder(source)
-        shape = {"layers": len(self.layers), "heads": self.heads}
-        packed = self.layers.packed(source.padding)
-        return split_keys_and_values(
-            states, source.padding, self.key_value_projection(states), packed=packed, **shape
-        )
+        keys_and_values = self.key_value_projection(states)
+        return self.layers.encoder_output(states, source.padding, keys_and_values, heads=self.heads)
 
     def time_embedder(self) -> nn.Module:
         return self.time_embedding
@@ -136,8 +119,8 @@ class EncoderDecoder(Denoiser):
             self.time_embedding(level.timestep) if level.time_embedding is None else level.time_embedding
         )
         x = self.dropout(self.norm(self.combine(projected.flatten(2)), time_embedding + position_vectors))
-        mask = self.layers.mask(constraint.padding, x)
-        source_mask = padding_mask(encoded.padding, x, packed=encoded.sources_per_row, queries=x.shape[1])
+        mask = self.layers.self_attention_mask(constraint.padding, x)
+        source_mask = self.layers.source_mask(encoded, x)
         for layer, keys, values in zip(self.layers, encoded.keys, encoded.values, strict=True):
             x = layer(x, mask, keys, values, source_mask)
         return Estimate(self.output_projection(x).float(), x)

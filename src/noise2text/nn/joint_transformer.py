@@ -71,7 +71,7 @@ class JointTransformer(Denoiser):
             self.time_embedding(level.timestep) if level.time_embedding is None else level.time_embedding
         )
         x = self.dropout(self.norm(self.input_projection(z), time_embedding + position_vectors))
-        mask = self.layers.mask(constraint.padding, x)
+        mask = self.layers.self_attention_mask(constraint.padding, x)
         for layer in self.layers:
             x = layer(x, mask)
         return Estimate(self.output_projection(x).float(), x)

@@ -19,15 +19,12 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.acceleration.cuda_graphs import CudaGraph, clone_tensors, copy_tensors, shapes_of
+from noise2text.acceleration.fused import fuse
 from noise2text.data.layouts.base import Canvas
 from noise2text.diffusion.losses import TokenLoss
-from noise2text.nn.layers import AddNorm, CrossAttention, FeedForward, LayerStack, SelfAttention
 from noise2text.training.objective import Objective
 
 __all__ = ["EagerStep", "GraphedStep", "MicroBatch", "StepOutput", "StepRunner", "fuse"]
-
-PACK_TOKENS = 64
-"""How many queries a GPU's attention takes at once."""
 
 Autocast = Callable[[], AbstractContextManager[object]]
 
@@ -183,16 +180,3 @@ class _CapturedStep:
         for name, count in batch.counts.items():
             self.static_batch.counts[name].copy_(count)
         return self.graph()
-
-
-def fuse(objective: Objective) -> None:
-    """Have what memory bounds compiled, products aligned, and short rows side by side, in an objective."""
-    from noise2text.acceleration.fused import normal, token_nll
-
-    for part in objective.modules():
-        if isinstance(part, AddNorm | SelfAttention | CrossAttention | FeedForward):
-            part.fused = True
-        if isinstance(part, LayerStack):
-            part.pack_tokens = PACK_TOKENS
-        if isinstance(part, Objective):
-            part.fused_token_nll, part.fused_normal = token_nll, normal
