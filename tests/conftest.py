@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from noise2text.core.config import apply_overrides, get_setting, has_setting
 from noise2text.data.dates import write_dates
 from noise2text.data.tokenizer import Tokenizer, learn_characters
 from noise2text.models import LengthPredictingModel, Model
@@ -19,7 +19,7 @@ from noise2text.nn.joint_transformer import JointTransformer
 torch.set_num_threads(1)
 
 Make = Callable[..., LengthPredictingModel]
-"""Makes a small untrained Difformer, changed by settings."""
+"""Builds a small untrained Difformer; arguments change its config."""
 
 SMALL: dict[str, Any] = {
     "tokenizer": "characters",
@@ -48,20 +48,20 @@ def dates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tokenizer() -> Tokenizer:
-    """One token a character of what dates are written in."""
+    """One token per character that dates are written with."""
     return learn_characters(["abcdefghijklmnopqrstuvwxyz áéíóúäöüûç,.-0123456789"])
 
 
 @pytest.fixture
 def small(tokenizer: Tokenizer) -> Make:
-    """A function that makes a small untrained Difformer, changed by settings."""
+    """A function that builds a small untrained Difformer; arguments change its config."""
 
     def make(**changes: Any) -> LengthPredictingModel:
-        import dataclasses
-
         recipe = find_recipe("difformer")
         torch.manual_seed(0)
-        config = dataclasses.replace(recipe.preset("tiny"), **(SMALL | {"noise_factor": 2.0} | changes))
+        config = apply_overrides(
+            recipe.preset("tiny"), SMALL | {"noise_factor": 2.0} | changes, origin="small"
+        )
         model: LengthPredictingModel = recipe.build(config, tokenizer)
         return model.eval()
 
@@ -69,11 +69,11 @@ def small(tokenizer: Tokenizer) -> Make:
 
 
 def shrunk(config: Any, **changes: Any) -> Any:
-    """A recipe's settings made small; a noise factor that would have to be found first is 2."""
-    found = {"noise_factor": 2.0} if getattr(config, "noise_factor", 1.0) is None else {}
-    known = {field.name for field in dataclasses.fields(config)}
-    wanted = SMALL | found | changes
-    return dataclasses.replace(config, **{name: wanted[name] for name in wanted if name in known})
+    """A recipe's config made small, then changed; a noise factor that would have to be found first is 2."""
+    wanted = {name: value for name, value in SMALL.items() if has_setting(config, name)}
+    if has_setting(config, "noise_factor") and get_setting(config, "noise_factor") is None:
+        wanted["noise_factor"] = 2.0
+    return apply_overrides(config, wanted | changes, origin="shrunk")
 
 
 def lively(model: Model) -> Model:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Callable
@@ -17,43 +16,41 @@ from noise2text.core.errors import Problem
 from noise2text.core.random import make_key
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer, learn_characters
-from noise2text.generation.autoregressive import AutoregressiveGenerationConfig, DecodingState
+from noise2text.generation.autoregressive import DecodingState
 from noise2text.generation.beam_search import BeamSearch, DiverseBeamSearch
-from noise2text.generation.parallel import Candidates
+from noise2text.generation.candidates import Candidates, SourceBatch
+from noise2text.generation.config import AutoregressiveGenerationConfig
 from noise2text.generation.search import Search, SearchLimits
 from noise2text.generation.token_sampling import Sampling
 from noise2text.models import AutoregressiveModel
 from noise2text.models.registry import find_recipe
 
-from ..conftest import SMALL
+from ..conftest import shrunk
 
 ROWS = [[8, 9, 10, 11, 12], [13, 14], [20]]
 NAMES = pytest.mark.parametrize("name", ["transformer", "gru"])
 
 
 def build_model(name: str, tokenizer: Tokenizer, **changes: Any) -> AutoregressiveModel:
-    """A small untrained system whose every choice depends on all of the past."""
+    """A small untrained model whose every choice depends on all of the past."""
     recipe = find_recipe(name)
-    tiny = recipe.preset("tiny")
-    known = {field.name for field in dataclasses.fields(tiny)}
-    changes = {name: value for name, value in (SMALL | changes).items() if name in known}
     torch.manual_seed(0)
-    model: AutoregressiveModel = recipe.build(dataclasses.replace(tiny, **changes), tokenizer)
+    model: AutoregressiveModel = recipe.build(shrunk(recipe.preset("tiny"), **changes), tokenizer)
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.3)
     return model.eval()
 
 
 def decode(model: AutoregressiveModel, rows: list[list[int]] = ROWS, **options: Any) -> list[Candidates]:
-    indices = options.pop("places", list(range(len(rows))))
+    indices = options.pop("indices", list(range(len(rows))))
     seed = options.pop("seed", 0)
-    settings = AutoregressiveGenerationConfig(**options)
-    return model.decode_batch(rows, settings, seed=seed, indices=indices, trace=False)
+    decoder = model.build_decoder(AutoregressiveGenerationConfig(**options))
+    return decoder.decode(SourceBatch(rows, indices), seed=seed)
 
 
 @torch.no_grad()
 def next_scores(model: AutoregressiveModel, row: list[int], written: list[int]) -> Tensor:
-    """log p of every next token, by the whole network, without any notebook."""
+    """log p of every next token, by the whole network, without a cache."""
     encoded = model.network.encode(model.layout.make_source(RaggedRows.from_lists([row])))
     prefix = torch.tensor([[model.tokenizer.bos, *written]])
     return model.network(prefix, encoded)[0, -1].log_softmax(-1)
@@ -78,11 +75,11 @@ def run_search(model: AutoregressiveModel, search_of: Callable[[dict[str, Any]],
     """A search that has written the answers to all rows."""
     eos, pad = model.tokenizer.eos, model.tokenizer.pad
     limits = SearchLimits(eos, pad, model.forbidden, model.max_target)
-    search = search_of({"rules": limits, "length_penalty": 0.0, "device": model.device})
+    search = search_of({"limits": limits, "length_penalty": 0.0, "device": model.device})
     source = model.layout.make_source(RaggedRows.from_lists(ROWS))
     with torch.inference_mode():
         state = DecodingState(
-            model.network, model.network.encode(source), search, length=model.max_target + 1
+            model.network, model.network.encode(source), search=search, length=model.max_target + 1
         )
         state.run([model.tokenizer.bos])
     return search
@@ -145,7 +142,7 @@ def test_every_score_is_the_likelihood_over_the_length(name: str, tokenizer: Tok
 
 
 @NAMES
-@pytest.mark.parametrize("how", [{"beam": 3}, {"samples": 3}, {"beam": 4, "diverse_groups": 2}])
+@pytest.mark.parametrize("options", [{"beam": 3}, {"samples": 3}, {"beam": 4, "diverse_groups": 2}])
 def test_the_batch_changes_nothing(name: str, options: dict[str, Any], tokenizer: Tokenizer) -> None:
     model = build_model(name, tokenizer)
     together = decode(model, **options)
@@ -246,7 +243,7 @@ def test_groups_write_different_first_tokens_when_it_costs_enough(tokenizer: Tok
 
 
 @pytest.mark.parametrize(
-    ("how", "expected"),
+    ("options", "expected"),
     [
         ({}, [0.1, 0.2, 0.3, 0.4]),
         ({"temperature": 0.5}, [0.01 / 0.3, 0.04 / 0.3, 0.09 / 0.3, 0.16 / 0.3]),

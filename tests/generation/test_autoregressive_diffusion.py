@@ -1,4 +1,4 @@
-"""What is written once is held from then on; every row ends, and the batch changes nothing."""
+"""What is written once never changes; every row ends, and the batch changes nothing."""
 
 from __future__ import annotations
 
@@ -11,30 +11,27 @@ import torch
 from noise2text.data.layouts.joint import PairGenerationLayout
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.generation.candidates import SourceBatch
 from noise2text.models import DiffusionModel
 from noise2text.models.registry import find_recipe
 
-from ..conftest import SMALL, Make, lively
+from ..conftest import Make, lively, shrunk
 
 TEXTS = ["7 april", "12. mai 2001", "3 june"]
-ROOM = 40  # places of the canvas
+ROOM = 40  # positions of the canvas
 
 
 def make(name: str, tokenizer: Tokenizer, **changes: Any) -> DiffusionModel:
     torch.manual_seed(0)
-    tiny = find_recipe(name).preset("tiny")
-    known = {field.name for field in dataclasses.fields(tiny)}
-    small = {key: value for key, value in SMALL.items() if key in known}
     sizes = {"max_source": 20, "max_target": ROOM - 23, "layers": 1}
-    model: DiffusionModel = find_recipe(name).build(
-        dataclasses.replace(tiny, **(small | sizes | changes)), tokenizer
-    )
+    config = shrunk(find_recipe(name).preset("tiny"), **(sizes | changes))
+    model: DiffusionModel = find_recipe(name).build(config, tokenizer)
     lively(model)
     return model
 
 
 def favour(model: DiffusionModel, token: int) -> None:
-    """Let the system write one token wherever it may."""
+    """Let the model write one token wherever it may."""
     bias = model.denoiser.embedding.bias
     assert bias is not None
     with torch.no_grad():
@@ -42,17 +39,17 @@ def favour(model: DiffusionModel, token: int) -> None:
 
 
 def count_sampling_runs(model: DiffusionModel, texts: list[str]) -> int:
-    """How many walks the longest text of the batch took."""
+    """How many rounds of sampling the longest text of the batch took."""
     return max(len(trace) for trace in model.generate(texts, steps=3, trace=True).traces) // 3
 
 
 def test_a_fixed_token_never_changes(tokenizer: Tokenizer) -> None:
     model = make("diffuseq-autoregressive", tokenizer)
     rows = tokenizer.encode(TEXTS)
-    generation_config = dataclasses.replace(model.generation_config, steps=3, noise_beam=2)
-    for candidates in model.decode_batch(rows, generation_config, seed=0, indices=[0, 1, 2], trace=True):
+    decoder = model.build_decoder(dataclasses.replace(model.generation_config, steps=3, noise_beam=2))
+    for candidates in decoder.decode(SourceBatch(rows, [0, 1, 2]), seed=0, trace=True):
         assert len(candidates.steps) > 6
-        assert len({tuple(step.clean[0]) for step in candidates.steps}) > 6  # the walks do not agree
+        assert len({tuple(step.clean[0]) for step in candidates.steps}) > 6  # the rounds do not agree
         for candidate, row in enumerate(candidates.tokens):
             for number, step in enumerate(candidates.steps):
                 written = step.clean[candidate]
@@ -78,7 +75,7 @@ def test_what_predicts_its_length_is_sampled_so_too(small: Make) -> None:
     plain = model.generate(TEXTS, **options)
     for one, other, trace in zip(grown.candidates, plain.candidates, grown.traces, strict=True):
         assert [len(text) for text in one] == [len(text) for text in other]
-        assert [text[0] for text in one] == [text[0] for text in other]  # the first walk is the same
+        assert [text[0] for text in one] == [text[0] for text in other]  # the first round is the same
         assert len(trace) == 3 * max(len(text) for texts in grown.candidates for text in texts)
 
 
@@ -112,9 +109,9 @@ def test_the_loop_ends_though_the_model_never_does(name: str, gain: int, tokeniz
 
 
 def test_a_word_ends_at_padding_and_the_text_at_its_end(tokenizer: Tokenizer) -> None:
-    """What the walk wrote is made up, so that the rule alone decides."""
+    """What was sampled is made up, so that the rule alone decides."""
     model = make("word-by-word", tokenizer)
-    strategy: Any = model.strategy(model.generation_config)
+    decoder: Any = model.build_decoder(model.generation_config)
     canvas = model.layout.make_prompt(
         model.layout.make_source(RaggedRows.from_lists([[8, 9]])), torch.ones(1, 4), width=0
     )
@@ -122,12 +119,12 @@ def test_a_word_ends_at_padding_and_the_text_at_its_end(tokenizer: Tokenizer) ->
     written = [[20, 21, pad, 22, pad, eos], [20, eos, 21, 22, pad, 23], [pad, 20, 21, eos, 22, 23], [20] * 6]
     tokens = canvas.tokens.clone()
     tokens[:, 4:10] = torch.tensor(written)
-    kept, finished = strategy.select_new_tokens(canvas, tokens)
+    kept, finished = decoder.select_new_tokens(canvas, tokens)
     assert finished.tolist() == [False, True, True, False]
-    grown = strategy.fix_tokens(canvas, tokens, kept, finished)
+    grown = decoder.fix_tokens(canvas, tokens, kept, finished)
     assert model.layout.extract_targets(grown, grown.tokens) == [[20, 21], [20], [], [20] * 6]
     assert [(~row).sum().item() for row in grown.frozen] == [ROOM - 6, 0, 0, ROOM - 10]
-    assert grown.padding[0].nonzero()[0].item() == 6 + 6  # the reach goes along
+    assert grown.padding[0].nonzero()[0].item() == 6 + 6  # the open window moves along
 
 
 def test_a_separator_ends_the_source_of_a_pair_not_the_pair(tokenizer: Tokenizer) -> None:
@@ -137,12 +134,11 @@ def test_a_separator_ends_the_source_of_a_pair_not_the_pair(tokenizer: Tokenizer
     layout = PairGenerationLayout(
         **{f.name: getattr(model.layout, f.name) for f in dataclasses.fields(PairGenerationLayout)}
     )
-    strategy: Any = dataclasses.replace(
-        model.strategy(dataclasses.replace(model.generation_config, strategy="token-by-token")), layout=layout
-    )
+    config = dataclasses.replace(model.generation_config, strategy="token-by-token")
+    decoder: Any = dataclasses.replace(model.build_decoder(config), layout=layout)
     canvas = layout.make_prompt(
         layout.make_source(RaggedRows.from_lists([[]] * 3)), torch.ones(3, 1), width=0
     )
     tokens = canvas.tokens.clone()
     tokens[:, 1] = torch.tensor([tokenizer.sep, tokenizer.eos, 20])
-    assert strategy.select_new_tokens(canvas, tokens)[1].tolist() == [False, True, False]
+    assert decoder.select_new_tokens(canvas, tokens)[1].tolist() == [False, True, False]

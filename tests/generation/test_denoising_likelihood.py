@@ -66,7 +66,7 @@ def test_what_cannot_be_written_has_no_likelihood(small: Make) -> None:
 
 
 OPTIONS: dict[str, Any] = {
-    "select": "weighed",
+    "select": "weighted-mbr",
     "steps": 3,
     "stop_early": 0,
     "length_beam": 4,
@@ -116,9 +116,9 @@ def source_of(model: LengthPredictingModel, text: str) -> Any:
 
 def test_what_predicts_no_length_cannot_weigh() -> None:
     with pytest.raises(Problem, match="select"):
-        DiffusionGenerationConfig(select="weighed")
+        DiffusionGenerationConfig(select="weighted-mbr")
     with pytest.raises(Problem, match="select"):  # it may not have learned from so little noise
-        DinoiserGenerationConfig(select="weighed")
+        DinoiserGenerationConfig(select="weighted-mbr")
 
 
 def test_the_shipped_model_finds_a_translation_likelier_than_another_text() -> None:

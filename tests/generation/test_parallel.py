@@ -10,8 +10,8 @@ import torch
 
 from noise2text.core.errors import Problem
 from noise2text.data.ragged import RaggedRows
+from noise2text.generation.candidates import Candidates, SourceBatch
 from noise2text.generation.config import LengthPredictingGenerationConfig
-from noise2text.generation.parallel import Candidates, run_to_end
 from noise2text.models import LengthPredictingModel
 
 from ..conftest import Make
@@ -28,9 +28,8 @@ def decode(
     config = LengthPredictingGenerationConfig(
         **({"steps": 6, "stop_early": 2, "length_beam": 3, "noise_beam": 2} | options)
     )
-    return model.decode_batch(
-        rows, config, seed=options.pop("seed", 0), indices=indices or [0, 1, 2], trace=True
-    )
+    batch = SourceBatch(rows, indices or [0, 1, 2])
+    return model.build_decoder(config).decode(batch, seed=0, trace=True)
 
 
 def test_there_are_length_beam_times_noise_beam_candidates_and_a_step_for_each_time(
@@ -46,6 +45,28 @@ def test_there_are_length_beam_times_noise_beam_candidates_and_a_step_for_each_t
         assert times == sorted(times, reverse=True)
         assert candidates.steps[-1].clean == candidates.tokens
         assert all([len(row) for row in step.noisy] == lengths for step in candidates.steps)
+
+
+@pytest.mark.parametrize("options", [{}, {"strategy": "token-by-token"}])
+def test_the_stages_one_after_another_are_decode(options: dict[str, Any], small: Make) -> None:
+    model = small()
+    config = LengthPredictingGenerationConfig(steps=4, stop_early=1, length_beam=2, **options)
+    decoder, batch = model.build_decoder(config), SourceBatch(ROWS, [4, 7, 2])
+    value: Any = batch
+    for stage in decoder.stages(seed=1, trace=True):
+        value = stage(value)
+    assert value == decoder.decode(batch, seed=1, trace=True)
+    traceless = decoder.decode(batch, seed=1)  # a trace changes nothing else
+    assert [dataclasses.replace(candidates, steps=[]) for candidates in value] == traceless
+
+
+def test_a_sentence_is_decoded_alike_in_any_batch(small: Make) -> None:
+    model = small()
+    together = decode(model)
+    alone = [decode(model, [row], [index])[0] for index, row in enumerate(ROWS)]
+    for candidates, single in zip(together, alone, strict=True):
+        assert candidates.tokens == single.tokens
+        assert candidates.scores == pytest.approx(single.scores, abs=1e-4)
 
 
 def test_special_tokens_are_never_written(small: Make) -> None:
@@ -67,7 +88,7 @@ def test_the_score_is_the_mean_log_probability_plus_the_lengths(
         assert score - length_score > -torch.log(torch.tensor(float(len(model.tokenizer)))) - 3
 
 
-def test_a_candidate_depends_on_its_place_and_length_not_on_the_beam(
+def test_a_candidate_depends_on_its_index_and_length_not_on_the_beam(
     small: Make,
 ) -> None:
     model = small()
@@ -80,26 +101,22 @@ def test_a_candidate_depends_on_its_place_and_length_not_on_the_beam(
 
 def test_a_length_that_comes_again_has_other_noise_and_changes_nothing_else(small: Make) -> None:
     model = small()
-    strategy = model.strategy(LengthPredictingGenerationConfig(steps=3, stop_early=0, noise_beam=2))
+    decoder = model.build_decoder(LengthPredictingGenerationConfig(steps=3, stop_early=0, noise_beam=2))
 
-    def noises(*lengths: int) -> list[list[list[int]]]:
+    def noises(*lengths: int) -> list[list[int]]:
         """What the canvas of each candidate starts as."""
-        course = strategy.course(
-            model.layout.make_source(RaggedRows.from_lists([ROWS[0]])),
-            LengthPredictingGenerationConfig(steps=3, stop_early=0, noise_beam=2),
-            lambda encoded: (torch.tensor([lengths]), torch.zeros(1, len(lengths))),
-            seed=0,
-            indices=torch.tensor([0]),
-            trace=True,
+        fixed = dataclasses.replace(
+            decoder, propose_lengths=lambda encoded: (torch.tensor([lengths]), torch.zeros(1, len(lengths)))
         )
-        return run_to_end(course)[0].steps[0].noisy  # type: ignore[return-value]
+        (candidates,) = fixed.decode(SourceBatch([ROWS[0]], [0]), seed=0, trace=True)
+        return candidates.steps[0].noisy
 
     once, again = noises(6, 7), noises(6, 7, 6)
     assert again[:4] == once
     assert len({tuple(row) for row in again}) == 6
 
 
-def test_ddim_and_clamping_are_other_walks(small: Make) -> None:
+def test_ddim_and_clamping_change_the_samples(small: Make) -> None:
     model = small()
     plain = [candidates.scores for candidates in decode(model)]
     assert [candidates.scores for candidates in decode(model, eta=0.0)] != plain

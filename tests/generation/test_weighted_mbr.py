@@ -55,7 +55,7 @@ def test_the_chosen_candidate_has_the_highest_expected_bleu(self_pair: bool, cop
 def test_where_no_candidate_can_be_written_all_count_alike() -> None:
     sentences = [[replace(c, score=-math.inf) for c in own] for own in sentences_of(10, spread=1.0)]
     assert WeightedMBR().select_all(sentences) == MBR().select_all(sentences)
-    assert WeightedMBR(score_name="own").signature.startswith("weighed|by:own|likelihood:mean|mbr|")
+    assert WeightedMBR(score_name="own").signature.startswith("weighted-mbr|by:own|likelihood:mean|mbr|")
 
 
 def test_the_first_of_equal_candidates_is_chosen() -> None:
