@@ -103,8 +103,8 @@ def test_what_a_path_makes_of_its_clocks_is_what_the_network_would(name: str, to
     constraint = denoiser.constrain(model.layout.make_prompt(source, torch.full((2, 1), 5), width=5))
     shape = constraint.given.shape
     with torch.no_grad():
-        times, where = strided_times(4, num_timesteps=40), {"length": shape[1], "device": torch.device("cpu")}
-        step_table = build_step_table(denoiser, model.schedule, times, ANCESTRAL, **where)
+        times, cpu = strided_times(4, num_timesteps=40), torch.device("cpu")
+        step_table = build_step_table(denoiser, model.schedule, times, ANCESTRAL, length=shape[1], device=cpu)
         assert (step_table.time_embedding is None) == (
             step_table.table.shape[2] > 1
         )  # where each position has its own clock

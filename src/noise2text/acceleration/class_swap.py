@@ -5,7 +5,6 @@ Parameters, buffers, hooks and state-dict keys stay what they are, and so do ref
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import cast
 
@@ -26,9 +25,14 @@ def swap_classes(root: nn.Module, accelerated: Mapping[type[nn.Module], type[nn.
                 module.__class__ = _combine(fast, type(module))
 
 
-@functools.cache
+_COMBINED: dict[tuple[type[nn.Module], type[nn.Module]], type[nn.Module]] = {}
+
+
 def _combine(fast: type[nn.Module], current: type[nn.Module]) -> type[nn.Module]:
-    """The accelerated class, for a module that is now of the current one."""
+    """The accelerated class, for a module that is now of the current one; one for each pair."""
     if fast.__base__ is current:
         return fast
-    return cast(type[nn.Module], type(f"{fast.__name__}{current.__name__}", (fast, current), {}))
+    if (fast, current) not in _COMBINED:
+        combined = type(f"{fast.__name__}{current.__name__}", (fast, current), {})
+        _COMBINED[fast, current] = cast(type[nn.Module], combined)
+    return _COMBINED[fast, current]

@@ -114,7 +114,7 @@ class InferenceCrossAttention(CrossAttention):
 class InferenceFeedForward(FeedForward):
     """A feed-forward network whose ReLU is part of its first product."""
 
-    def forward(self, x: Tensor, **options: Any) -> Tensor:
+    def forward(self, x: Tensor, **options: Any) -> Tensor:  # type: ignore[override]
         first, activation, _, output_linear = self
         has_hooks = first._forward_hooks  # a hook wants the layer to be called
         if (
