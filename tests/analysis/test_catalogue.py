@@ -54,6 +54,6 @@ def test_analyses_are_found_by_name() -> None:
 
 def test_what_is_needed_is_asked_for_in_turn() -> None:
     both = Analysis("both", (OUTPUTS, RUNS), "", "", run=lambda inputs: [])
-    with pytest.raises(Problem, match="both needs runs: name the folder"):
+    with pytest.raises(Problem, match="both needs runs: add the folder"):
         both(Inputs(outputs={"x": ["y"]}))
     assert both(Inputs(models=[Path("x")], outputs={"x": ["y"]}, pairs=[Pair("a", "b")])) == []

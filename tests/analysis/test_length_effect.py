@@ -85,10 +85,10 @@ def test_the_table_is_antisymmetric_and_reads_column_over_row() -> None:
         for b in table:
             assert a == b or table[a][b] == pytest.approx(-table[b][a])
     assert table["short"]["right"] > critical_t(40, 0.99)  # the whole text wins more, the longer it is
-    told: Any = {(row["system"], row["over"]): row for row in lines.rows}
-    assert list(told) == [("right", "short"), ("right", "torn"), ("short", "torn")]
-    assert told["right", "short"]["t"] == table["short"]["right"]
-    assert [told[pair]["proven"] for pair in told] == ["up", "no", "no"]
+    rows: Any = {(row["system"], row["over"]): row for row in lines.rows}
+    assert list(rows) == [("right", "short"), ("right", "torn"), ("short", "torn")]
+    assert rows["right", "short"]["t"] == table["short"]["right"]
+    assert [rows[pair]["significant"] for pair in rows] == ["up", "no", "no"]
     assert compared().significant_direction("short", "right") == "down"
     assert "degrees of freedom:38|two-sided" in tests.signature
 

@@ -79,7 +79,7 @@ def test_sources_are_measured_as_asked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("inputs", "words"),
     [
-        (Inputs(outputs={"x": GOOD[1:]}, pairs=PAIRS), "x do not pair up, 7 texts to 8 pairs"),
+        (Inputs(outputs={"x": GOOD[1:]}, pairs=PAIRS), "x do not match, 7 texts to 8 pairs"),
         (Inputs(outputs={"x": GOOD}, pairs=PAIRS, options={"unit": "tokens"}), "name the model folder"),
         (Inputs(outputs={"x": GOOD}, pairs=PAIRS, options={"unit": "miles"}), "unit is one of words"),
         (Inputs(outputs={"x": GOOD}, pairs=PAIRS, options={"buckets": 0}), "buckets must be at least 1"),

@@ -75,7 +75,7 @@ def test_an_unknown_term_is_named() -> None:
     objective = find_recipe("difformer").objective(settings_for("difformer"), model)
     with pytest.raises(Problem, match="no term 'vib'; it has vlb"):
         losses_by_position(model, objective, PAIRS, term="vib")
-    with pytest.raises(Problem, match="'length' has one value a sentence"):
+    with pytest.raises(Problem, match="'length' has one value per sentence"):
         losses_by_position(model, objective, PAIRS, term="length")
 
 
@@ -133,7 +133,5 @@ def test_each_model_gives_its_losses_and_its_schedule(tmp_path: Path) -> None:
 
 def test_a_baseline_has_no_times(tmp_path: Path) -> None:
     folder = find_model_folder("transformer", tmp_path / "teacher")
-    with pytest.raises(
-        Problem, match="The loss at each time is that of a diffusion model, and teacher is none"
-    ):
+    with pytest.raises(Problem, match="The loss at each time needs a diffusion model, and teacher is none"):
         positions(Inputs(models=[folder], pairs=PAIRS))

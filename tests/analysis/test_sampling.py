@@ -65,7 +65,7 @@ def test_the_estimates_of_different_noises_are_compared_with_each_other() -> Non
 def test_what_refines_without_noise_has_a_walk_and_what_writes_at_once_has_none() -> None:
     found = score_sampling_steps({"lev": tiny("levenshtein")}, PAIRS, noises=1)
     assert found.rows
-    with pytest.raises(Problem, match="parrot writes without any"):
+    with pytest.raises(Problem, match="parrot generates without steps"):
         score_sampling_steps({"parrot": tiny("copy")}, PAIRS, noises=1)
 
 
@@ -118,7 +118,7 @@ def test_a_system_is_itself_again_after_it_was_told_a_time() -> None:
 
 
 def test_a_baseline_has_no_time_to_be_told() -> None:
-    with pytest.raises(Problem, match="that of a diffusion model, and t5 is none"):
+    with pytest.raises(Problem, match="needs a diffusion model, and t5 is none"):
         from_pure_noise({"t5": tiny("transformer")}, PAIRS)
 
 

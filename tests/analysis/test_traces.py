@@ -83,5 +83,5 @@ def test_the_models_are_shown_as_they_generate(tmp_path: Path, tokenizer: Tokeni
 
 
 def test_models_that_write_at_once_have_nothing_to_trace(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    with pytest.raises(Problem, match="name a diffusion model"):
+    with pytest.raises(Problem, match="add a diffusion model"):
         traces(Inputs(models=[keep("copy", tmp_path, tokenizer)], pairs=PAIRS, device="cpu"))

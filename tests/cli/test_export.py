@@ -39,7 +39,7 @@ def test_mistakes_are_one_sentence_and_write_nothing(
         ((model, "--out", out, "--precision", "int4"), "float32 or int8"),
         ((model, "--out", out, "--check", tmp_path / "none.txt"), "none.txt"),
         ((model, "--out", out, "--check", tmp_path / "empty.txt"), "has no texts"),
-        ((model, "--out", out, "--set", "steps=3"), "name a file with --check"),
+        ((model, "--out", out, "--set", "steps=3"), "add --check FILE"),
         ((model, "--out", out, "--check", texts, "--set", "stepz=3"), "stepz"),
         ((model, "--out", texts / "in"), "cannot be written"),
     ):

@@ -135,7 +135,7 @@ def test_a_run_that_was_killed_goes_on_where_it_stopped(
     torn: bytes,
 ) -> None:
     output, part = tmp_path / "out.jsonl", tmp_path / "out.jsonl.part-0-of-1"
-    order: dict[str, Any] = {"input": str(corpus), "output": output, "settings": OVERRIDES, "device": "cpu"}
+    order: dict[str, Any] = {"input": str(corpus), "output": output, "overrides": OVERRIDES, "device": "cpu"}
     with monkeypatch.context() as patch:
         interrupted(patch, after=1)
         with pytest.raises(Killed):

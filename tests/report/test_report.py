@@ -137,7 +137,7 @@ def test_a_model_without_its_run_has_all_but_the_curves(
     kept = ("curves", "scores")
     without = [name for name in SECTIONS if name not in kept]
     report([model], out=out, pairs=str(dates / "valid.jsonl"), without=without, config=FEW)
-    assert f"{model} has no metrics.jsonl: name the folder of a training run." in out.read_text()
+    assert f"{model} has no metrics.jsonl: give the folder of a training run." in out.read_text()
     with pytest.raises(Problem, match=r"does not say what it was validated on: give pairs with --pairs\.$"):
         report([model], out=out, config=FEW)
 

@@ -1,1 +1,1 @@
-"""Looking into models: the papers' figures and tables for any model, as findings."""
+"""Analyses: figures and tables of the papers for any model, as findings."""

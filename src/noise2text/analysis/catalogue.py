@@ -1,6 +1,6 @@
-"""All analyses by name: what each needs, and which figure or table of the papers it makes for any system.
+"""All analyses by name: what each needs, and which figure or table of the papers it makes for any model.
 
-A new one is a module with a function from Inputs to findings, and an entry here.
+To add one, write a function from Inputs to findings in a module of its own, and an entry here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ANALYSES: dict[str, Analysis] = {
             name="lengths",
             needs=(OUTPUTS, PAIRS),
             paper_figure="thesis, table 4.3 and figures 4.1 and 4.2",
-            summary="BLEU by length of the source, and whether systems lose differently with length.",
+            summary="BLEU by length of the source, and whether systems differ in how they lose with length.",
             run=lengths,
             options=LengthsOptions(),
         ),
@@ -37,7 +37,7 @@ ANALYSES: dict[str, Analysis] = {
             name="traces",
             needs=(MODELS, PAIRS),
             paper_figure="Difformer, table 22; SeqDiffuSeq, table 7",
-            summary="What the text looks like at steps on the way from noise.",
+            summary="The text at several steps of sampling.",
             run=traces,
             options=TracesOptions(),
         ),
@@ -53,7 +53,7 @@ ANALYSES: dict[str, Analysis] = {
             name="from-noise",
             needs=(MODELS, PAIRS),
             paper_figure="Difformer, figure 2a",
-            summary="Quality of one estimate from pure noise, at each time that the network is told.",
+            summary="Quality of one estimate from pure noise, for each timestep that the network is given.",
             run=sampling.from_noise,
             options=sampling.FromNoiseOptions(),
         ),
@@ -61,7 +61,7 @@ ANALYSES: dict[str, Analysis] = {
             name="degeneration",
             needs=(),
             paper_figure="Difformer, figures 2b, 2c and 5, theorem 1",
-            summary="What a model that reads no source gets right, over time, noise and dimension.",
+            summary="Accuracy of a model that ignores the source, over time, noise and dimension.",
             run=degeneration.analyse_degeneration,
             options=degeneration.DegenerationOptions(),
         ),
@@ -85,7 +85,7 @@ ANALYSES: dict[str, Analysis] = {
             name="diversity",
             needs=(MODELS, PAIRS),
             paper_figure="DiffuSeq, figure 4; Difformer, figure 3",
-            summary="Quality against diversity, a point a model.",
+            summary="Quality against diversity, one point per model.",
             run=tradeoffs.diversity,
             options=tradeoffs.DiversityOptions(),
         ),
@@ -110,7 +110,7 @@ ANALYSES: dict[str, Analysis] = {
 
 
 def find_analysis(name: str) -> Analysis:
-    """The analysis of a name."""
+    """The analysis with this name."""
     if name not in ANALYSES:
         raise Problem(f"There is no analysis {name!r}; {suggest(name, ANALYSES)}")
     return ANALYSES[name]

@@ -1,13 +1,11 @@
-"""How training went: every number of metrics.jsonl over the steps, several runs in one picture.
+"""Training curves: every number of metrics.jsonl over the steps, several runs in one figure.
 
     s_n = Σ_k w^{|n−k|} v_k / Σ_k w^{|n−k|}        w in [0, 1)
 
-is the smoothed curve, for looking: it counts both sides alike, so that it does not lag. The raw one stays
-behind it.
+is the smoothed curve. It weighs both sides alike, so that it does not lag. The raw curve is drawn behind it.
 
-A joint canvas is mostly padding, and a model that writes nothing but padding has a low nll over all of it.
-So `nll` (with padding) and `nll_text` (without) stand in one picture where a run has logged both (thesis,
-figure 4.3).
+A joint canvas is mostly padding, and a model that predicts only padding has a low nll over all positions.
+So `nll` (with padding) and `nll_text` (without) share a figure if a run has logged both (thesis, figure 4.3).
 """
 
 from __future__ import annotations
@@ -35,18 +33,18 @@ LABELS = {
     "valid_exact": "validation exact match (%)",
     "nll_text": "nll of the text alone",
 }
-"""How a number is called in pictures, where its name does not say it."""
+"""The axis labels of numbers whose name is not clear enough."""
 
-AFTER = dict.fromkeys(("nll", "nll_text"), "thesis, figure 4.3")
-"""The numbers that a paper shows."""
+PAPER_FIGURES = dict.fromkeys(("nll", "nll_text"), "thesis, figure 4.3")
+"""The figure of a paper that shows the same number."""
 
 
 @dataclass(frozen=True)
 class CurvesOptions:
-    """What is drawn, and how smooth."""
+    """Which curves are drawn, and how smooth."""
 
-    smoothing: float = option(0.6, "w, what the next point counts beside its neighbour; 0 for no smoothing")
-    only: str = option("", "the names of the numbers to show, with commas between them; all without it")
+    smoothing: float = option(0.6, "w, the weight of a point relative to its neighbour; 0 for no smoothing")
+    only: str = option("", "names of the numbers to show, separated by commas; by default all")
 
     def __post_init__(self) -> None:
         if not 0 <= self.smoothing < 1:
@@ -55,14 +53,14 @@ class CurvesOptions:
 
 @dataclass(frozen=True)
 class Curve:
-    """A number over the steps of a run; what was not finite is none."""
+    """A number over the steps of a run; None where it was not finite."""
 
     steps: Sequence[int]
     values: Sequence[float | None]
 
 
 def smooth_curve(values: Sequence[float | None], weight: float) -> list[float | None]:
-    """The mean of each value and its neighbours, weighted by nearness; a gap stays a gap and adds nothing."""
+    """The weighted mean of each value and its neighbours; a gap stays a gap and has no weight."""
     known = [0.0 if value is None else value for value in values]
     counted = [0.0 if value is None else 1.0 for value in values]
     totals, counts = (_two_sided_sum(each, weight) for each in (known, counted))
@@ -81,35 +79,35 @@ def _two_sided_sum(values: Sequence[float], weight: float) -> list[float]:
 
 
 def read_metrics(folder: Path) -> dict[str, Curve]:
-    """Every number that a run has logged, by name, in the order of the first line that names it."""
+    """The curves that a run has logged, by name, in the order in which they first appear."""
     path = folder / "metrics.jsonl"
     if not path.is_file():
-        raise Problem(f"{folder} has no metrics.jsonl: name the folder of a training run.")
+        raise Problem(f"{folder} has no metrics.jsonl: give the folder of a training run.")
     lines = path.read_text("utf-8", errors="replace").splitlines()
     points: dict[str, dict[int, float | None]] = {}
     for number, line in enumerate(lines, 1):
-        record = _record(line, f"{path}, line {number}", last=number == len(lines))
+        record = _parse_line(line, f"{path}, line {number}", last=number == len(lines))
         step = int(record.pop("step", 0))
         for name, value in record.items():
             points.setdefault(name, {})[step] = value if math.isfinite(value) else None
     if not points:
-        raise Problem(f"{path} holds no numbers yet: wait until the run has logged some.")
+        raise Problem(f"{path} has no numbers yet: wait until the run has logged some.")
     return {name: Curve(list(own), list(own.values())) for name, own in points.items()}
 
 
-def _record(line: str, place: str, *, last: bool) -> dict[str, float]:
-    """The numbers of a line; a last line that a kill cut off has none."""
+def _parse_line(line: str, place: str, *, last: bool) -> dict[str, float]:
+    """The numbers of a line; none if it is the last line and was cut off by a kill."""
     try:
         read = json.loads(line)
         return {str(name): float(value) for name, value in read.items()}
     except (ValueError, TypeError, AttributeError) as error:
         if last:
             return {}
-        raise Problem(f"{place}: this is not a JSON object of numbers; take the line out.") from error
+        raise Problem(f"{place}: this is not a JSON object of numbers; delete the line.") from error
 
 
 def curves(inputs: Inputs) -> list[Finding]:
-    """A finding for each number that some run has logged, and one of nll with and without padding."""
+    """One finding per logged number, and one of nll with and without padding."""
     options = inputs.chosen(CurvesOptions())
     runs = {name: read_metrics(folder) for name, folder in inputs.folders_by_name().items()}
     known = list(dict.fromkeys(name for run in runs.values() for name in run))
@@ -128,13 +126,13 @@ def curves(inputs: Inputs) -> list[Finding]:
 def _curve(name: str, runs: Mapping[str, Mapping[str, Curve]], options: CurvesOptions) -> Finding:
     lines = {run: logged[name] for run, logged in runs.items() if name in logged}
     title = f"{_label(name)} over training"
-    return _finding(f"curve-{name}", title, AFTER.get(name, ""), lines, _label(name), options)
+    return _finding(f"curve-{name}", title, PAPER_FIGURES.get(name, ""), lines, _label(name), options)
 
 
 def _with_and_without_padding(
     names: Sequence[str], runs: Mapping[str, Mapping[str, Curve]], options: CurvesOptions
 ) -> Finding:
-    """Both nlls of every run that has both."""
+    """The nll with and without padding of every run that has logged both."""
     lines = {
         f"{run}, {about} padding": logged[name]
         for run, logged in runs.items()
@@ -142,13 +140,13 @@ def _with_and_without_padding(
         for name, about in zip(names, ("with", "without"), strict=True)
     }
     title = "negative log-likelihood with and without padding"
-    return _finding(f"curve-{names[0]}-padding", title, AFTER["nll"], lines, "nll", options)
+    return _finding(f"curve-{names[0]}-padding", title, PAPER_FIGURES["nll"], lines, "nll", options)
 
 
 def _finding(
     name: str, title: str, paper_figure: str, lines: Mapping[str, Curve], label: str, options: CurvesOptions
 ) -> Finding:
-    # A validation is one exact number, and there are few: only what is a mean over noisy steps is smoothed.
+    # Validation numbers are few and exact; only means over noisy training steps are smoothed.
     weight = 0.0 if name.startswith("curve-valid_") else options.smoothing
     smooth = {line: smooth_curve(curve.values, weight) for line, curve in lines.items()}
     rows: list[ResultRow] = [

@@ -1,16 +1,16 @@
-"""How little a network has to learn: the degenerated model at each noise (Difformer, 3.2 and appendix A).
+"""The degenerated model at each noise level (Difformer, 3.2 and appendix A).
 
-The degenerated model reads each position alone and answers with the embedding of the least loss
+The degenerated model looks at each position alone and returns the embedding with the least loss
 
     f_dg(z) = argmin_{e_y} ℒ(z, e_y),    ℒ(z, e_y) = ‖z − e_y‖²/d − log p(y | z),    p(y | z) ∝ exp(z · e_y).
 
-Its accuracy at time t is DGS_t (figure 2b; `diffusion/rescaling.py` has the score, for the nearest
-embedding). Rescaling by F leaves the share ᾱ/(ᾱ + F²β̄) of the signal (figure 2c). Theorem 1 says that the
+Its accuracy at time t is DGS_t (figure 2b; `diffusion/rescaling.py` computes the score, with the nearest
+embedding). Rescaling by F leaves the fraction ᾱ/(ᾱ + F²β̄) of the signal (figure 2c). Theorem 1 says that the
 degenerated model is a global minimum of the objective as β̄ → 0 and d → ∞, because its loss
 
     ℒ(f_dg(z), z₀),    z = √(1 − β̄)·z₀ + √β̄·ε
 
-goes to 0; figure 5 shows how soon. All times, factors and β̄ see the same words and noises.
+goes to 0; figure 5 shows how fast. All times, factors and β̄ use the same tokens and noises.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ DIMENSION = 128
 
 @dataclass(frozen=True)
 class DegenerationOptions:
-    """What random embeddings are like, and how closely one looks."""
+    """The size of the random embeddings, and the resolution of the curves."""
 
-    vocabulary: int = option(VOCABULARY, "random embeddings: how many words")
-    dimension: int = option(DIMENSION, "random embeddings: their dimension for the degeneration score")
-    samples: int = option(500, "words that are noised for the loss, and four times as many for the score")
-    cells: int = option(50, "how many times are looked at")
+    vocabulary: int = option(VOCABULARY, "random embeddings: number of tokens")
+    dimension: int = option(DIMENSION, "random embeddings: dimension for the degeneration score")
+    samples: int = option(500, "tokens noised for the loss; the score uses four times as many")
+    cells: int = option(50, "number of times")
 
     def __post_init__(self) -> None:
         require_at_least(self, 2, "vocabulary")
@@ -72,7 +72,8 @@ class ScheduleAndEmbeddings:
 
 
 def analyse_degeneration(inputs: Inputs) -> list[Finding]:
-    """The analysis `degeneration_scores`: of models, as they are and as they were trained, or of chance."""
+    """The analysis `degeneration`: of models, with their sampling and training schedules, or of random
+    embeddings."""
     chosen = inputs.chosen(DegenerationOptions())
     cases = _cases(inputs) or _random_cases(chosen.vocabulary, chosen.dimension, seed=inputs.seed)
     tables = {name: cases[name].embeddings for name in inputs.folders_by_name()}
@@ -85,15 +86,15 @@ def analyse_degeneration(inputs: Inputs) -> list[Finding]:
 
 
 def _cases(inputs: Inputs) -> dict[str, ScheduleAndEmbeddings]:
-    """Each model's own schedule and, where it is another, the one that it was trained with."""
+    """Each model's sampling schedule and, if it differs, its training schedule."""
     cases = {}
     for name, folder in inputs.folders_by_name().items():
-        recipe, settings = load_config(folder)
-        system = load(folder, device="cpu", precision="float32")
-        model = require_diffusion(system, name, wanted="The degeneration score")
+        recipe, config = load_config(folder)
+        loaded = load(folder, device="cpu", precision="float32")
+        model = require_diffusion(loaded, name, wanted="The degeneration score")
         table = model.denoiser.embedding.vectors.detach()
         cases[name] = ScheduleAndEmbeddings(model.schedule, table)
-        trained = unwrap_objective(recipe.objective(settings, model)).schedule
+        trained = unwrap_objective(recipe.objective(config, model)).schedule
         if trained is not model.schedule:
             cases[f"{name}, in training"] = ScheduleAndEmbeddings(trained, table)
     return cases
@@ -117,7 +118,7 @@ def degeneration_curves(
     samples: int = 2000,
     seed: int = 0,
 ) -> Finding:
-    """DGS_t of each case; all known schedules on random embeddings without any."""
+    """DGS_t of each case; by default all known schedules on random embeddings."""
     cases = cases or _random_cases(VOCABULARY, DIMENSION, seed=seed)
     times = [(cell + 0.5) / cells for cell in range(cells)]
     scores = {
@@ -141,7 +142,7 @@ def degeneration_curves(
     means = "; ".join(labels.values())
     return Finding(
         name="degeneration",
-        title="What the degenerated model gets right at each time",
+        title="Accuracy of the degenerated model at each time",
         paper_figure="Difformer, figure 2b",
         rows=rows,
         signature=f"embeddings:{shapes}|samples:{samples}|cells:{cells}|seed:{seed}|{means}",
@@ -152,7 +153,7 @@ def degeneration_curves(
 def rescaled_schedules(
     schedule: nn.Module | None = None, *, factors: Sequence[float] = FACTORS, points: int = 50
 ) -> Finding:
-    """α, σ and the signal's share of a schedule (sqrt) at each time, its noise multiplied by each factor."""
+    """α, σ and the signal's fraction of a schedule (default sqrt) at each time, for each noise factor."""
     curve = SCHEDULES["sqrt"]() if schedule is None else schedule
     if not factors or min(factors) <= 0:
         raise Problem(f"The rescaling factors must be above 0, not {', '.join(map(str, factors)) or 'none'}.")
@@ -174,7 +175,7 @@ def rescaled_schedules(
 
     return Finding(
         name="rescaled",
-        title="The schedule, rescaled by factors",
+        title="The schedule, rescaled by several factors",
         paper_figure="Difformer, figure 2c",
         rows=rows,
         signature=f"schedule:{type(curve).__name__.lower()}|noise:F·σ (eq. 3)",
@@ -189,7 +190,7 @@ def loss_curves(
     samples: int = 500,
     seed: int = 0,
 ) -> Finding:
-    """The degenerated model's loss over β̄ for each table (random embeddings of several dimensions)."""
+    """The degenerated model's loss over β̄ for each table; by default random ones of several dimensions."""
     named = tables or random_tables(VOCABULARY, DIMENSIONS, seed=seed)
     levels = [step / 20 for step in range(20)] if noise is None else list(noise)
     losses = {
@@ -220,28 +221,28 @@ def loss_curves(
 def degenerated_losses(
     embeddings: Tensor, noise: Sequence[float], *, samples: int = 500, seed: int = 0
 ) -> Tensor:
-    """ℒ(f_dg(z), z₀) of `samples` words of the table (V, d) under each noise β̄: (levels, samples)."""
+    """ℒ(f_dg(z), z₀) of `samples` tokens of the table (V, d) for each noise β̄: (levels, samples)."""
     if embeddings.ndim != 2 or len(embeddings) < 2:
-        raise Problem(f"The embeddings have the shape {tuple(embeddings.shape)}: give a row for each word.")
+        raise Problem(f"The embeddings have the shape {tuple(embeddings.shape)}: give one row per token.")
     if not all(0 <= level <= 1 for level in noise):
         raise Problem("The noise β̄ must be between 0 and 1.")
     table = embeddings.detach().double().cpu()
-    generator = torch.Generator().manual_seed(2 * seed + 1)  # never the stream of random_embeddings
-    words = torch.randint(len(table), (samples,), generator=generator)
+    generator = torch.Generator().manual_seed(2 * seed + 1)  # not the stream of random_embeddings
+    tokens = torch.randint(len(table), (samples,), generator=generator)
     epsilon = torch.randn(samples, table.shape[1], generator=generator, dtype=torch.float64)
     return torch.stack(
-        [_losses(table, words, (1 - level) ** 0.5 * table[words] + level**0.5 * epsilon) for level in noise]
+        [_losses(table, tokens, (1 - level) ** 0.5 * table[tokens] + level**0.5 * epsilon) for level in noise]
     )
 
 
-def _losses(table: Tensor, words: Tensor, z: Tensor) -> Tensor:
-    """The loss of f_dg's answer to each z (S, d), whose words (S,) are the right ones."""
+def _losses(table: Tensor, tokens: Tensor, z: Tensor) -> Tensor:
+    """The loss of f_dg(z) for each z (S, d), given the true tokens (S,)."""
     dots = z @ table.T  # (S, V)
     distance = (table.square().sum(1) - 2 * dots) / table.shape[1]  # ‖z − e‖²/d but for ‖z‖²/d, as log p is
-    answer = table[(distance - dots).argmin(1)]  # (S, d); the normaliser of p is the same for all words
-    error = (answer - table[words]).square().mean(1)
+    answer = table[(distance - dots).argmin(1)]  # (S, d); the normaliser of p is the same for all tokens
+    error = (answer - table[tokens]).square().mean(1)
     logits = answer @ table.T
-    return error + logits.logsumexp(1) - logits.gather(1, words[:, None])[:, 0]
+    return error + logits.logsumexp(1) - logits.gather(1, tokens[:, None])[:, 0]
 
 
 def _shapes(tables: Iterable[Tensor]) -> str:

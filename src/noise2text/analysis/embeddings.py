@@ -1,9 +1,8 @@
-"""Where the words lie: their nearest neighbours, and how far the table has collapsed (Difformer, 3.1).
+"""The embeddings: nearest neighbours, and how far the table has collapsed (Difformer, 3.1).
 
-Training moves the embeddings. Where the loss can be lowered by moving all of them together, they collapse:
-the mean cosine of two words (anisotropy, `diffusion/anisotropy.py`) goes to 1. Each validation logs it, so
-the curve comes from metrics.jsonl; of a run that did not, from the models that it kept (`kept/`,
-`checkpoint-…`).
+Training moves the embeddings. If the loss can be lowered by moving all of them together, they collapse: the
+mean cosine of two tokens (anisotropy, `diffusion/anisotropy.py`) goes to 1. Each validation logs it, so the
+curve comes from metrics.jsonl, or else from the models that the run has saved (`kept/`, `checkpoint-…`).
 """
 
 from __future__ import annotations
@@ -39,10 +38,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class EmbeddingOptions:
-    """Which words are looked at."""
+    """Which tokens are shown."""
 
-    tokens: str = option("", "tokens, with blanks between them; some of the vocabulary without it")
-    count: int = option(5, "neighbours shown of each token")
+    tokens: str = option("", "tokens, separated by blanks; by default ten of the vocabulary")
+    count: int = option(5, "neighbours per token")
 
     def __post_init__(self) -> None:
         require_at_least(self, 1, "count")
@@ -59,10 +58,10 @@ def embeddings(inputs: Inputs) -> list[Finding]:
 
 
 def neighbours(models: Mapping[str, Model], *, tokens: Sequence[str] = (), count: int = 5) -> Finding:
-    """The nearest other words of some tokens in each model, by distance, with the cosine."""
+    """The nearest neighbours of some tokens in each model, by distance, with the cosine."""
     rows: list[ResultRow] = []
-    for name, system in models.items():
-        model = require_diffusion(system, name, wanted="The space of embeddings")
+    for name, loaded in models.items():
+        model = require_diffusion(loaded, name, wanted="The embedding space")
         vocabulary = _Vocabulary.of(model)
         for token in vocabulary.chosen(tokens, name):
             rows += [{"model": name} | row for row in vocabulary.neighbour_rows(token, count)]
@@ -76,7 +75,7 @@ def neighbours(models: Mapping[str, Model], *, tokens: Sequence[str] = (), count
 
 
 def nearest_rows(table: Tensor, row: int, count: int, *, among: Tensor) -> Tensor:
-    """The `count` rows of the table nearest to one of its rows, nearest first, of those that are `among`."""
+    """The indices of the `count` rows nearest to `row`, nearest first, out of those where `among` is true."""
     distances = (table - table[row]).norm(dim=1).masked_fill(~among, torch.inf)
     distances[row] = torch.inf
     left = int(distances.isfinite().sum())
@@ -85,7 +84,7 @@ def nearest_rows(table: Tensor, row: int, count: int, *, among: Tensor) -> Tenso
 
 @dataclass(frozen=True)
 class _Vocabulary:
-    """A model's words: how they are spelled, which are text, and where they lie."""
+    """A model's tokens: their texts, which of them are not special, and their embeddings."""
 
     token_texts: Sequence[str]
     plain: Tensor  # (V,), false for special tokens
@@ -93,13 +92,13 @@ class _Vocabulary:
 
     @classmethod
     def of(cls, model: DiffusionModel) -> _Vocabulary:
-        """The words of a model."""
+        """The vocabulary of a model."""
         plain = torch.ones(len(model.tokenizer), dtype=torch.bool)
         plain[sorted(model.tokenizer.special_tokens)] = False
         return cls(model.tokenizer.token_texts, plain, _embedding_vectors(model))
 
     def chosen(self, wanted: Sequence[str], name: str) -> list[int]:
-        """The tokens that are spelled so, or ten that are spread over the vocabulary."""
+        """The tokens with these texts, or ten spread over the vocabulary."""
         plain = self.plain.nonzero()[:, 0].tolist()
         if not wanted:
             few = min(10, len(plain))
@@ -107,11 +106,11 @@ class _Vocabulary:
         spelled = {self.token_texts[token]: token for token in reversed(plain)}
         for text in wanted:
             if text not in spelled:
-                raise Problem(f"The vocabulary of {name} has no token {text!r}; name one that it has.")
+                raise Problem(f"The vocabulary of {name} has no token {text!r}; choose another.")
         return [spelled[text] for text in wanted]
 
     def neighbour_rows(self, token: int, count: int) -> list[dict[str, float | int | str | None]]:
-        """A row for each of a token's nearest neighbours."""
+        """One row per nearest neighbour of a token."""
         rows_of_neighbours = nearest_rows(self.table, token, count, among=self.plain)
         cosines = torch.cosine_similarity(self.table[rows_of_neighbours], self.table[token], dim=1)
         distances = (self.table[rows_of_neighbours] - self.table[token]).norm(dim=1)
@@ -130,7 +129,7 @@ class _Vocabulary:
 
 
 def anisotropy_curves(runs: Mapping[str, Path], *, device: str | None = None) -> Finding:
-    """The anisotropy of each run's embeddings over its steps, and of the model itself (no step)."""
+    """The anisotropy of each run's embeddings over its steps, and of the final model (without a step)."""
     curves = {name: anisotropy_of_run(folder, device=device) for name, folder in runs.items()}
     rows: list[ResultRow] = []
     for name, folder in runs.items():
@@ -158,7 +157,7 @@ def anisotropy_curves(runs: Mapping[str, Path], *, device: str | None = None) ->
 
 
 def anisotropy_of_run(folder: Path, *, device: str | None = None) -> dict[int, float]:
-    """The anisotropy at each step that is known of a run: what it logged, and the models that it kept."""
+    """The anisotropy of a run by step: logged values, and those of saved models."""
     return dict(
         sorted((dict(_anisotropy_of_checkpoints(folder, device)) | dict(_logged_anisotropy(folder))).items())
     )
@@ -173,17 +172,17 @@ def _logged_anisotropy(folder: Path) -> list[tuple[int, float]]:
 
 
 def _anisotropy_of_checkpoints(folder: Path, device: str | None) -> list[tuple[int, float]]:
-    """The steps of the models in the folder, and the anisotropy of each."""
+    """The steps of the saved models in the folder, and the anisotropy of each."""
     found = []
-    for neighbour in sorted([*folder.glob("kept/*"), *folder.glob("checkpoint-*")]):
-        number = re.search(r"(\d+)$", neighbour.name)
-        if number and (neighbour / "model.safetensors").is_file():
-            found.append((int(number[1]), anisotropy(_embedding_vectors(_load_diffusion(neighbour, device)))))
+    for saved in sorted([*folder.glob("kept/*"), *folder.glob("checkpoint-*")]):
+        number = re.search(r"(\d+)$", saved.name)
+        if number and (saved / "model.safetensors").is_file():
+            found.append((int(number[1]), anisotropy(_embedding_vectors(_load_diffusion(saved, device)))))
     return found
 
 
 def _load_diffusion(folder: Path, device: str | None) -> DiffusionModel:
-    return require_diffusion(load(folder, device=device), str(folder), wanted="The space of embeddings")
+    return require_diffusion(load(folder, device=device), str(folder), wanted="The embedding space")
 
 
 def _embedding_vectors(model: DiffusionModel) -> Tensor:

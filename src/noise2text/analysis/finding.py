@@ -1,8 +1,8 @@
-"""What an analysis found: rows of numbers, how they were made, and a picture of them.
+"""The result of an analysis: rows of numbers, their signature, and a figure.
 
-Every analysis answers with findings, so that commands and reports treat all alike: a finding is written as
-JSON, CSV, SVG and PNG, or set into a page. Lines differ in dash and marker as well as in colour, so that a
-picture can be read in grey.
+Every analysis returns findings, so that commands and reports treat all alike: a finding is written as JSON,
+CSV, SVG and PNG, or inserted into a page. Lines differ in dash and marker as well as in colour, so that a
+figure can be read in greyscale.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ LINE_STYLES: tuple[dict[str, str], ...] = (
     {"color": "#0f7f8c", "linestyle": "-.", "marker": "X"},
     {"color": "#8c5a1e", "linestyle": ":", "marker": "*"},
 )
-"""How the first, second, … line of a picture looks."""
+"""The styles of the first, second, … line of a figure."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A table, what it is after, how it was made, and how to draw it on a matplotlib Figure."""
+    """A table, the paper's figure it follows, its signature, and a function that draws it."""
 
     name: str  # a file name: bleu-by-length
     title: str  # one line for people
     paper_figure: str  # the paper's figure or table: "Difformer, figure 2a"
     rows: Sequence[ResultRow]
     signature: str
-    draw: Callable[[Any], None] | None = None
+    draw: Callable[[Any], None] | None = None  # on a matplotlib Figure
 
     def as_json(self) -> dict[str, Any]:
-        """All but the picture."""
+        """Everything except the figure, ready for JSON."""
         facts = {
             "name": self.name,
             "title": self.title,
@@ -68,7 +68,7 @@ class Finding:
 def plot_lines(
     axes: Any, lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, x: str, y: str
 ) -> None:
-    """Draw named lines (xs, ys) on axes, with labels and, for several, a legend."""
+    """Draw named lines (xs, ys) on axes, with labels and, for several lines, a legend."""
     for number, (name, (xs, ys)) in enumerate(lines.items()):
         style = LINE_STYLES[number % len(LINE_STYLES)]
         axes.plot(xs, ys, label=name, markersize=3.5, linewidth=1.4, markevery=max(1, len(xs) // 12), **style)
@@ -80,14 +80,14 @@ def plot_lines(
 
 
 def draw_figure(finding: Finding) -> Any:
-    """The finding as a matplotlib Figure; none if it has no picture."""
+    """The finding as a matplotlib Figure; None if it cannot be drawn."""
     if finding.draw is None:
         return None
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise Problem("Pictures need the package matplotlib: install noise2text[report].") from error
+        raise Problem("Figures need the package matplotlib: install noise2text[report].") from error
     figure = Figure(figsize=(6.0, 3.6), layout="constrained")
     with rc_context({"text.parse_math": False}):  # a $ in a run's name is a $
         finding.draw(figure)
@@ -95,7 +95,7 @@ def draw_figure(finding: Finding) -> Any:
 
 
 def to_svg(finding: Finding) -> str | None:
-    """The picture as SVG, the same bytes every time; its words stay words."""
+    """The figure as SVG, the same bytes every time, with text as text."""
     figure = draw_figure(finding)
     if figure is None:
         return None
@@ -108,7 +108,7 @@ def to_svg(finding: Finding) -> str | None:
 
 
 def to_csv(finding: Finding) -> str:
-    """The rows with a heading; the columns are in the order in which the rows first name them."""
+    """The rows with a header; columns are in order of first appearance."""
     columns = list(dict.fromkeys(column for row in finding.rows for column in row))
     page = io.StringIO()
     writer = csv.DictWriter(page, columns, lineterminator="\n")
@@ -118,7 +118,7 @@ def to_csv(finding: Finding) -> str:
 
 
 def write_finding(finding: Finding, folder: Path) -> list[Path]:
-    """Put the finding into a folder as NAME.json, NAME.csv and, if it can be drawn, NAME.svg and NAME.png."""
+    """The files written to the folder: NAME.json, NAME.csv and, if it can be drawn, NAME.svg and NAME.png."""
     folder.mkdir(parents=True, exist_ok=True)
     written = [folder / f"{finding.name}.{kind}" for kind in ("json", "csv")]
     written[0].write_text(json.dumps(finding.as_json(), indent=2, ensure_ascii=False) + "\n", "utf-8")

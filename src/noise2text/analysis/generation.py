@@ -1,7 +1,7 @@
-"""What systems write to the same sources again and again, and how good and how different that is.
+"""What the analyses that generate texts share: options, samples, scores and panels.
 
-A sample is one text for each source; the next sample comes from the next seed. Quality is corpus BLEU, the
-mean of the samples'; diversity (div-4, self-BLEU) compares the samples of one source (DiffuSeq, table 1).
+A sample is one text per source; the next sample uses the next seed. Quality is the mean corpus BLEU of the
+samples; diversity (div-4, self-BLEU) compares the samples of one source (DiffuSeq, table 1).
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ __all__ = [
 
 Models = Mapping[str, Model]
 Settings = Mapping[str, Any]
-ScoreColumns = dict[str, float | int | str | None]  # the columns of a row
+ScoreColumns = dict[str, float | int | str | None]  # columns of a result row
 LABELS = {"bleu": "BLEU", "div_4": "div-4", "self_bleu": "self-BLEU"}
 
 
 @dataclass(frozen=True)
 class GenerationOptions:
-    """What all analyses that generate let one choose."""
+    """The options of every analysis that generates texts."""
 
-    sentences: int = option(200, "how many of the pairs, from the first, are answered")
-    batch: int = option(64, "sentences generated at once")
-    generation: str = option("", "generation settings, name=value with commas between them")
+    sentences: int = option(200, "how many of the pairs to use, from the first")
+    batch: int = option(64, "sentences per batch")
+    generation: str = option("", "generation settings, name=value, separated by commas")
 
     def __post_init__(self) -> None:
         require_at_least(self, 1, "sentences", "batch")
@@ -60,7 +60,7 @@ class GenerationOptions:
 
 
 def load_all(inputs: Inputs, *, precision: str = "auto") -> dict[str, Model]:
-    """The models of the inputs by their names."""
+    """The models of the inputs by name."""
     return {
         name: load(folder, device=inputs.device, precision=precision)
         for name, folder in inputs.folders_by_name().items()
@@ -68,34 +68,34 @@ def load_all(inputs: Inputs, *, precision: str = "auto") -> dict[str, Model]:
 
 
 def collect_references(pairs: Sequence[Pair]) -> list[tuple[str, ...]]:
-    """Each pair's target and further references; a Problem where there is no pair."""
+    """The references of each pair; a Problem if there is no pair."""
     if not pairs:
         raise Problem("There is nothing to analyse: give at least one pair.")
     return [pair.references for pair in pairs]
 
 
-def require_diffusion(system: Model, name: str, *, wanted: str) -> DiffusionModel:
-    """The system of this name, if it is a diffusion model; else a Problem that says what was wanted of it."""
-    if not isinstance(system, DiffusionModel):
-        raise Problem(f"{wanted} is that of a diffusion model, and {name} is none: leave it out.")
-    return system
+def require_diffusion(model: Model, name: str, *, wanted: str) -> DiffusionModel:
+    """The model, if it is a diffusion model; else a Problem that names what it was needed for."""
+    if not isinstance(model, DiffusionModel):
+        raise Problem(f"{wanted} needs a diffusion model, and {name} is none: leave it out.")
+    return model
 
 
-def find_setting(system: Model, name: str, settings: Sequence[str], *, wanted: str) -> str:
-    """The first of the settings that this system's generation has; else a Problem."""
-    found = next((setting for setting in settings if hasattr(system.generation_config, setting)), None)
+def find_setting(model: Model, name: str, settings: Sequence[str], *, wanted: str) -> str:
+    """The first of these settings that the model's generation config has; a Problem if it has none."""
+    found = next((setting for setting in settings if hasattr(model.generation_config, setting)), None)
     if found is None:
         raise Problem(f"{wanted}, but {name} has no setting {' or '.join(settings)}: leave it out.")
     return found
 
 
-def known_settings(system: Model, **settings: Any) -> dict[str, Any]:
-    """Those of the settings that the system's generation has."""
-    return {name: value for name, value in settings.items() if hasattr(system.generation_config, name)}
+def known_settings(model: Model, **settings: Any) -> dict[str, Any]:
+    """Those of the settings that the model's generation config has."""
+    return {name: value for name, value in settings.items() if hasattr(model.generation_config, name)}
 
 
 def draw_samples(
-    system: Model,
+    model: Model,
     pairs: Sequence[Pair],
     *,
     count: int = 1,
@@ -104,61 +104,65 @@ def draw_samples(
     trace: bool = False,
     settings: Settings | None = None,
 ) -> list[GenerationOutput]:
-    """What the system makes of the pairs' sources from the seeds `seed`, `seed` + 1, …, `count` in all."""
+    """The model's outputs for the pairs' sources, one per seed: `seed`, …, `seed + count − 1`."""
     if count < 1:
         raise Problem(f"At least 1 sample must be drawn, not {count}.")
-    collect_references(pairs)  # refuses none
+    collect_references(pairs)  # raises if there is no pair
     sources = [pair.src for pair in pairs]
     return [
-        system.generate(sources, seed=seed + number, batch=batch, trace=trace, **(settings or {}))
+        model.generate(sources, seed=seed + number, batch=batch, trace=trace, **(settings or {}))
         for number in range(count)
     ]
 
 
 def score_samples(samples: Sequence[Sequence[str]], pairs: Sequence[Pair]) -> ScoreColumns:
-    """The columns bleu (the samples' mean), div_4 and self_bleu."""
+    """The columns bleu (mean of the samples), div_4 and self_bleu."""
     references = collect_references(pairs)
-    together = list(zip(*samples, strict=True))
+    samples_by_source = list(zip(*samples, strict=True))
     quality = fmean(bleu(texts, references).score for texts in samples)
-    return {"bleu": quality} | diversity_scores(together)
+    return {"bleu": quality} | diversity_scores(samples_by_source)
 
 
 def diversity_scores(candidates: Sequence[Sequence[str]]) -> ScoreColumns:
-    """The columns div_4 and self_bleu of the texts of each source; none where there are no two."""
-    different = {"div_4": div_4(candidates), "self_bleu": self_bleu(candidates)}
-    return {name: score.score if score else None for name, score in different.items()}
+    """The columns div_4 and self_bleu of the texts of each source; None if a source has fewer than two."""
+    scores = {"div_4": div_4(candidates), "self_bleu": self_bleu(candidates)}
+    return {name: score.score if score else None for name, score in scores.items()}
 
 
 def signature(models: Models, pairs: Sequence[Pair], settings: Settings, **facts: object) -> str:
-    """How the scores of `score_samples` were made: sacrebleu's signature, and what decided the texts."""
-    made = bleu(["a"] * len(pairs), collect_references(pairs)).signature
+    """The signature of `score_samples`: sacrebleu's, and the settings that decided the texts."""
+    bleu_signature = bleu(["a"] * len(pairs), collect_references(pairs)).signature
     shown = [f"{name}:{fact}" for name, fact in ({"sentences": len(pairs)} | facts).items()]
     return "|".join(
-        [made, *shown, *(_generation_signature(name, each, settings) for name, each in models.items())]
+        [
+            bleu_signature,
+            *shown,
+            *(_generation_signature(name, each, settings) for name, each in models.items()),
+        ]
     )
 
 
-def _generation_signature(name: str, system: Model, settings: Settings) -> str:
-    """What is set of a system's generation, of what decides how long and how often it writes."""
+def _generation_signature(name: str, model: Model, settings: Settings) -> str:
+    """The generation settings of a model that decide its number of steps and candidates."""
     names = ("steps", "stop_early", "iterations", "noise_beam", "length_beam", "samples", "beam", "select")
     own = {
-        each: getattr(system.generation_config, each)
+        each: getattr(model.generation_config, each)
         for each in names
-        if hasattr(system.generation_config, each)
+        if hasattr(model.generation_config, each)
     }
-    chosen = own | known_settings(system, **settings)
+    chosen = own | known_settings(model, **settings)
     return f"{name}:" + ",".join(f"{each}={value}" for each, value in chosen.items())
 
 
 def plot_by_model(
     figure: Any, rows: Sequence[ResultRow], *, x: str, label: str, columns: Sequence[str]
 ) -> None:
-    """Draw a panel for each column that has values, with a line a model over the column x, and one legend."""
+    """Draw one panel per column that has values, with one line per model over column x, and one legend."""
     shown = [column for column in columns if any(row[column] is not None for row in rows)]
     panels = figure.subplots(1, len(shown), squeeze=False)[0]
     models = list(dict.fromkeys(str(row["model"]) for row in rows))
     for axes, column in zip(panels, shown, strict=True):
-        # A model without values keeps its place, so that the next one looks the same in every panel.
+        # A model without values keeps its style, so that every model looks the same in all panels.
         lines: dict[str, tuple[list[Any], list[Any]]] = {model: ([], []) for model in models}
         for row in (row for row in rows if row[column] is not None):
             xs, ys = lines[str(row["model"])]

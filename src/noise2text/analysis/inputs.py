@@ -1,9 +1,9 @@
-"""What an analysis is, and what it is given.
+"""An analysis and its inputs.
 
-    Analysis(name, needs, after, line, run, options)        run(Inputs) → findings
+    Analysis(name, needs, paper_figure, summary, run, options)        run(Inputs) → findings
 
-An analysis says what it cannot do without (texts of systems, runs, models, pairs), so that one check before
-all of them refuses what is missing in one sentence. Its own options are a frozen dataclass of settings.
+An analysis declares what it needs (texts of systems, runs, models, pairs), so that one check can report what
+is missing. Its options are a frozen dataclass.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ S = TypeVar("S")
 
 @dataclass(frozen=True)
 class Inputs:
-    """What an analysis looks at; each one takes what it needs."""
+    """The inputs of an analysis; each analysis takes what it needs."""
 
-    models: Sequence[Path] = ()  # folders of models or of runs
-    outputs: Mapping[str, Sequence[str]] = field(default_factory=dict)  # a system's texts by its name
+    models: Sequence[Path] = ()  # folders of models or runs
+    outputs: Mapping[str, Sequence[str]] = field(default_factory=dict)  # texts by the name of the system
     pairs: Sequence[Pair] = ()  # sources and references, in the order of the texts
-    options: Mapping[str, Any] = field(default_factory=dict)  # changes to the analysis's own settings
+    options: Mapping[str, Any] = field(default_factory=dict)  # changes to the settings of the analysis
     seed: int = 0
     device: str | None = None
 
     def chosen(self, defaults: S) -> S:
-        """An analysis's settings, changed by the options."""
+        """The settings of an analysis, changed by the options."""
         return apply_overrides(defaults, self.options, origin="analyse")
 
     def folders_by_name(self) -> dict[str, Path]:
-        """The folders by their short names, by whole paths where two would share one."""
+        """The folders by their last part, or by their path where two would share a name."""
         short = [folder.resolve().name for folder in self.models]
         return {
             name if short.count(name) == 1 else str(folder): folder
@@ -49,16 +49,16 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Need:
-    """A field of the inputs that must not be empty, and how to give it."""
+    """A field of the inputs that must not be empty, and how to provide it."""
 
     name: str
     field: str
     remedy: str
 
 
-MODELS = Need("models", "models", "name a model folder after the analysis")
-RUNS = Need("runs", "models", "name the folder of a training run after the analysis")
-OUTPUTS = Need("outputs", "outputs", "give what a system wrote as --output NAME=FILE")
+MODELS = Need("models", "models", "add a model folder after the name of the analysis")
+RUNS = Need("runs", "models", "add the folder of a training run after the name of the analysis")
+OUTPUTS = Need("outputs", "outputs", "give a system's texts as --output NAME=FILE")
 PAIRS = Need("pairs", "pairs", "give sources and references as --pairs FILE")
 
 
@@ -69,7 +69,7 @@ class NoOptions:
 
 @dataclass(frozen=True)
 class Analysis:
-    """A figure or table of the papers that can be made for any system; calling it makes it."""
+    """A figure or table of the papers that can be made for any model; call it to make it."""
 
     name: str
     needs: tuple[Need, ...]
@@ -79,7 +79,7 @@ class Analysis:
     options: Any = NoOptions()  # a frozen dataclass; `Inputs.chosen` changes it
 
     def __call__(self, inputs: Inputs) -> list[Finding]:
-        """The findings, or a Problem that names what is missing or unknown before any work is done."""
+        """The findings; before any work is done, a Problem names a missing input or an unknown setting."""
         inputs.chosen(self.options)
         for need in self.needs:
             if not getattr(inputs, need.field):

@@ -1,9 +1,9 @@
-"""Whether the difference between two systems grows with the length of the source (thesis, 4.2.1).
+"""The effect of source length on the difference between two systems (thesis, 4.2.1).
 
     d_r(a, b) = (a − b) / max(a, b) = β₀ + β₁ · length        0 where a = b = 0
 
-is fitted through all sentences, a and b being their sentence BLEU (figure 4.2), and a t-test says whether
-β₁ = 0 (table 4.3). A positive slope says that a holds up better on long sources than b. As d_r(b, a) is
+is fitted to all sentences, where a and b are the sentence BLEU of two systems (figure 4.2); a t-test decides
+whether β₁ = 0 (table 4.3). With a positive slope, a loses less than b on long sources. As d_r(b, a) =
 −d_r(a, b), the table of all pairs is antisymmetric.
 """
 
@@ -22,18 +22,18 @@ from noise2text.metrics.evaluate import References
 __all__ = ["CORNER", "Comparison", "compare_systems", "relative_difference", "sentence_bleu"]
 
 CORNER = "column over row"
-"""What heads the names of the rows in the table of tests, and how to read a cell."""
+"""The header of the first column in the table of tests, which says how to read a cell."""
 
 
 def relative_difference(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray) -> np.ndarray:
-    """d_r of scores that are not negative: 1 where only a has any, −1 where only b has."""
+    """d_r of non-negative scores: 1 where only a is above 0, −1 where only b is."""
     a, b = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
     larger = np.maximum(a, b)
     return np.divide(a - b, larger, out=np.zeros_like(larger), where=larger > 0)
 
 
 def sentence_bleu(hypotheses: Sequence[str], references: References) -> tuple[list[float], str]:
-    """sacrebleu's BLEU of each sentence, by the n-grams that it is long enough for, and its signature."""
+    """sacrebleu's sentence BLEU with effective order, and its signature."""
     from sacrebleu.metrics import BLEU
 
     metric = BLEU(effective_order=True)
@@ -44,7 +44,7 @@ def sentence_bleu(hypotheses: Sequence[str], references: References) -> tuple[li
 
 @dataclass(frozen=True)
 class Comparison:
-    """The lengths of the sources, and for each pair (a, b) d_r of every sentence and its line."""
+    """The lengths of the sources, and for each pair (a, b) d_r of every sentence and the fitted line."""
 
     names: Sequence[str]
     source_lengths: Sequence[int]
@@ -54,12 +54,12 @@ class Comparison:
     confidence: float
 
     def findings(self, *, unit: str) -> list[Finding]:
-        """The lines, drawn for the first system against each other, and the table of all tests."""
+        """The fitted lines, drawn for the first system against each other one, and the table of all tests."""
         signature = f"sentence BLEU|{self.signature}|length:{unit}|confidence:{self.confidence:g}"
         return [self._lines(unit, signature), self._tests(signature)]
 
     def significant_direction(self, a: str, b: str) -> str:
-        """Whether the slope of a over b goes up or down beyond doubt."""
+        """Whether the slope of a over b is significantly "up", "down" or neither ("no")."""
         line = self.lines[a, b]
         if abs(line.t) <= critical_t(line.count, self.confidence):
             return "no"
@@ -96,11 +96,11 @@ class Comparison:
             "intercept": line.intercept,
             "t": line.t,
             "p": line.p,
-            "proven": self.significant_direction(a, b),
+            "significant": self.significant_direction(a, b),
         }
 
     def _panel(self, axes: Any, a: str, b: str) -> None:
-        """Dots for the mean at each length, as large as it has sentences; the line and its band."""
+        """Draw the mean at each length (larger dots have more sentences), the line and its band."""
         line, lengths = self.lines[a, b], np.asarray(self.source_lengths)
         values, index, sizes = np.unique(lengths, return_inverse=True, return_counts=True)
         means = np.bincount(index, weights=self.differences[a, b]) / sizes
@@ -122,13 +122,13 @@ class Comparison:
             for row in self.names
         ]
         count = len(self.source_lengths)
-        needed = critical_t(count, self.confidence)
-        title = f"t-tests of the slopes, column over row; from ±{needed:.2f} on a slope is no chance"
+        critical = critical_t(count, self.confidence)
+        title = f"t-tests of the slopes, column over row; beyond ±{critical:.2f} a slope is significant"
         about = f"{signature}|degrees of freedom:{count - 2}|two-sided"
         return Finding("slope-tests", title, "thesis, table 4.3", rows, about, self._draw_tests)
 
     def _draw_tests(self, figure: Any) -> None:
-        """The table; bold where the column's system is proven to hold up better than the row's."""
+        """Draw the table; bold where the column's system loses significantly less than the row's."""
         names = list(self.names)
         figure.set_size_inches(max(6.0, 1.2 * len(names) + 2), 0.45 * len(names) + 1)
         axes = figure.subplots()
@@ -153,7 +153,7 @@ def compare_systems(
     *,
     confidence: float,
 ) -> Comparison:
-    """All pairs of systems, in both orders."""
+    """The comparison of all pairs of systems, in both orders."""
     scored = {name: sentence_bleu(texts, references) for name, texts in outputs.items()}
     pairs = [(a, b) for a in outputs for b in outputs if a != b]
     differences = {(a, b): relative_difference(scored[a][0], scored[b][0]) for a, b in pairs}

@@ -1,7 +1,7 @@
-"""Do some systems lose more than others on long sources? (thesis, 4.2.1)
+"""BLEU by length of the source (thesis, 4.2.1).
 
-The sentences are sorted by the length of their source and cut into buckets of about the same size; each
-system has a BLEU in each bucket (figure 4.1). How the systems differ sentence by sentence is in `slopes`.
+The sentences are sorted by the length of their source and split into buckets of about equal size; each system
+has one BLEU per bucket (figure 4.1). `length_effect` compares the systems sentence by sentence.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["UNITS", "LengthUnit", "LengthsOptions", "buckets", "lengths"]
 
 @dataclass(frozen=True)
 class LengthUnit:
-    """What lengths are counted in, and the length of each text."""
+    """A unit of length, and the function that measures texts in it."""
 
     unit: str
     lengths: Callable[[Sequence[str]], list[int]]
@@ -40,13 +40,13 @@ def _characters(inputs: Inputs) -> LengthUnit:
 
 
 def _tokens(inputs: Inputs) -> LengthUnit:
-    """By the tokenizer of the first folder."""
+    """Lengths in tokens of the first folder's tokenizer."""
     if not inputs.models:
-        raise Problem("To measure in tokens, name the model folder whose tokenizer counts them.")
+        raise Problem("To measure in tokens, give the folder of the model whose tokenizer counts them.")
     name, folder = next(iter(inputs.folders_by_name().items()))
     path = folder / "tokenizer.json"
     if not path.is_file():
-        raise Problem(f"{folder} has no tokenizer.json: name a model folder.")
+        raise Problem(f"{folder} has no tokenizer.json: give a model folder.")
     tokenizer = Tokenizer.load(path)
     return LengthUnit(f"tokens of {name}", lambda texts: [len(row) for row in tokenizer.encode(texts)])
 
@@ -56,18 +56,16 @@ UNITS: dict[str, Callable[[Inputs], LengthUnit]] = {
     "characters": _characters,
     "tokens": _tokens,
 }
-"""How a source is measured, by name."""
+"""The units of length by name."""
 
 
 @dataclass(frozen=True)
 class LengthsOptions:
-    """How sources are measured and grouped, and how sure is sure."""
+    """How sources are measured and grouped, and the confidence of the tests."""
 
-    unit: str = option(
-        "words", "what a source is measured in: words, characters or tokens (of a model named)"
-    )
-    buckets: int = option(5, "how many groups of about the same number of sentences")
-    confidence: float = option(0.99, "of the bands, and of the tests")
+    unit: str = option("words", "unit of length: words, characters or tokens (of the first model)")
+    buckets: int = option(5, "number of buckets of about equal size")
+    confidence: float = option(0.99, "confidence of the bands and of the tests")
 
     def __post_init__(self) -> None:
         require_choice(self, "unit", UNITS)
@@ -77,19 +75,20 @@ class LengthsOptions:
 
 
 def buckets(lengths: Sequence[int], count: int) -> np.ndarray:
-    """The number of each sentence's bucket, from 0 on; equal lengths are never parted.
+    """The bucket number of each sentence, from 0; equal lengths share a bucket.
 
-    With n sentences, a length goes where the middle of its sentences lies in the sorted order, so a bucket
-    has more than n / count sentences only by halves of the lengths at its ends. Empty buckets are left out.
+    A length goes to the bucket in which the middle of its sentences lies in sorted order. So of n sentences a
+    bucket exceeds n / count by at most half of the sentences of the lengths at its ends. Empty buckets are
+    left out.
     """
     values, index, sizes = np.unique(np.asarray(lengths), return_inverse=True, return_counts=True)
-    twice_middle = 2 * np.cumsum(sizes) - sizes  # in whole numbers, so that no rounding decides
-    place = twice_middle * count // (2 * sizes.sum())
-    return np.unique(place, return_inverse=True)[1].reshape(len(values))[index]
+    twice_middle = 2 * np.cumsum(sizes) - sizes  # integers, so that rounding decides nothing
+    bucket = twice_middle * count // (2 * sizes.sum())
+    return np.unique(bucket, return_inverse=True)[1].reshape(len(values))[index]
 
 
 def lengths(inputs: Inputs) -> list[Finding]:
-    """BLEU by length; and for several systems the lines of their differences and the table of tests."""
+    """BLEU by length; for several systems also their differences and the table of tests."""
     options = inputs.chosen(LengthsOptions())
     _check(inputs)
     measure = UNITS[options.unit](inputs)
@@ -109,7 +108,7 @@ def _check(inputs: Inputs) -> None:
     for name, texts in inputs.outputs.items():
         if len(texts) != len(inputs.pairs):
             counts = f"{len(texts)} texts to {len(inputs.pairs)} pairs"
-            raise Problem(f"The lines of {name} do not pair up, {counts}: give one line a sentence.")
+            raise Problem(f"The lines of {name} do not match, {counts}: give one line per sentence.")
 
 
 def _by_length(

@@ -1,13 +1,11 @@
-"""Where denoising is hard: the loss by time and position, and the learned schedule (SeqDiffuSeq, figure 2).
+"""The loss by time and position, and the learned schedule (SeqDiffuSeq, figure 2).
 
-The loss is the objective's own, term by term as in training, but with the time of our choice and no weight
-for it:
+The loss is a term of the training objective, at chosen times and without a weight for the time:
 
     L(t, i) = mean over pairs of the loss of the target's i-th token at time t
 
-All times see the same noise and the same coins of self-conditioning. An adaptive schedule has a curve ᾱⁱ(t)
-for each position; beside it stands the sqrt schedule that it began as. A schedule without positions is one
-curve.
+All times use the same noise and the same self-conditioning flags. An adaptive schedule has one curve ᾱⁱ(t)
+per position, shown with the sqrt schedule from which it started. A schedule without positions is one curve.
 """
 
 from __future__ import annotations
@@ -38,33 +36,35 @@ from noise2text.training.source_dropout import SourceDropout
 __all__ = ["PositionOptions", "learned_schedule", "losses_by_position", "position_losses", "positions"]
 
 TERMS = ("difficulty", "vlb", "nll")
-"""What is looked at, the first that an objective has: what a schedule adapts to, else the squared error."""
-SHOWN = 6  # positions in a picture
+"""The default term is the first of these that the objective has; a schedule adapts to difficulty."""
+SHOWN = 6  # positions in a figure
 
 
 @dataclass(frozen=True)
 class PositionOptions:
-    """How finely time is looked at, and how many pairs are."""
+    """The number of times and pairs, and the term of the loss."""
 
-    points: int = option(20, "how many times, evenly spaced up to 1")
-    sentences: int = option(200, "how many of the pairs, from the first, are noised")
-    batch: int = option(64, "pairs noised at once")
-    term: str = option("", "the term of the objective; the one that it adapts to, else vlb, without it")
+    points: int = option(20, "number of times, evenly spaced up to 1")
+    sentences: int = option(200, "how many of the pairs to use, from the first")
+    batch: int = option(64, "pairs per batch")
+    term: str = option(
+        "", "the term of the objective; by default the one that the schedule adapts to, else vlb"
+    )
 
     def __post_init__(self) -> None:
         require_at_least(self, 1, "points", "sentences", "batch")
 
 
 def positions(inputs: Inputs) -> list[Finding]:
-    """The analysis `positions`: of each model its losses and its schedule."""
+    """The analysis `positions`: the losses and the schedule of each model."""
     chosen = inputs.chosen(PositionOptions())
     pairs, found = inputs.pairs[: chosen.sentences], []
     for name, folder in inputs.folders_by_name().items():
-        recipe, settings = load_config(folder)
+        recipe, config = load_config(folder)
         model = require_diffusion(
             load(folder, device=inputs.device, precision="float32"), name, wanted="The loss at each time"
         )
-        objective = recipe.objective(settings, model).to(model.device)
+        objective = recipe.objective(config, model).to(model.device)
         losses = losses_by_position(
             model,
             objective,
@@ -80,7 +80,7 @@ def positions(inputs: Inputs) -> list[Finding]:
 
 
 def losses_by_position(
-    system: DiffusionModel,
+    model: DiffusionModel,
     objective: Objective,
     pairs: Sequence[Pair],
     *,
@@ -90,13 +90,13 @@ def losses_by_position(
     batch: int = 64,
     term: str = "",
 ) -> Finding:
-    """The mean loss of each position of the target at each time."""
+    """The mean loss at each position of the target and each time."""
     collect_references(pairs)
     term = term or next(each for each in TERMS if each in objective.terms)
     if term not in objective.terms:
         raise Problem(f"The objective has no term {term!r}; it has {', '.join(objective.terms)}.")
     times = [(point + 1) / points for point in range(points)]
-    sums, counts = position_losses(system, objective, pairs, times=times, seed=seed, batch=batch, term=term)
+    sums, counts = position_losses(model, objective, pairs, times=times, seed=seed, batch=batch, term=term)
     means = sums / counts.clamp(min=1)  # (times, positions)
     rows: list[ResultRow] = [
         {
@@ -111,13 +111,13 @@ def losses_by_position(
     ]
 
     def draw(figure: Any) -> None:
-        seen = counts.any(0).nonzero().flatten().tolist()
-        some = [seen[number] for number in _evenly_spaced_indices(len(seen))]
-        lines = {f"position {position}": (times, means[:, position].tolist()) for position in some}
+        counted = counts.any(0).nonzero().flatten().tolist()
+        shown = [counted[index] for index in _evenly_spaced_indices(len(counted))]
+        lines = {f"position {position}": (times, means[:, position].tolist()) for position in shown}
         plot_lines(figure.subplots(), lines, x="time t", y=f"loss ({term})")
 
     return Finding(
-        name=f"losses-{_file(name)}",
+        name=f"losses-{_file_name(name)}",
         title=f"The loss of {name} at each time and position",
         paper_figure="SeqDiffuSeq, figure 2, middle and right",
         rows=rows,
@@ -128,7 +128,7 @@ def losses_by_position(
 
 @torch.no_grad()
 def position_losses(
-    system: DiffusionModel,
+    model: DiffusionModel,
     objective: Objective,
     pairs: Sequence[Pair],
     *,
@@ -139,12 +139,12 @@ def position_losses(
 ) -> tuple[Tensor, Tensor]:
     """The sums and the counts of a term at each time and position of the target, both (times, positions).
 
-    Positions are counted from the target's start to its end; what fills a canvas up after it is left out.
+    Positions are counted from the start of the target to its end; padding after it is left out.
     """
     inner = unwrap_objective(objective).eval()
-    max_positions = system.max_target + 1
+    max_positions = model.max_target + 1
     sums, counts = torch.zeros(2, len(times), max_positions, dtype=torch.float64)
-    for number, (canvas, position) in enumerate(_canvases(system, pairs, seed=seed, batch=batch)):
+    for number, (canvas, position) in enumerate(_canvases(model, pairs, seed=seed, batch=batch)):
         rows = torch.arange(number * batch, number * batch + len(position), device=position.device)
         draws = inner.draw(canvas, make_key(seed, _NOISE, rows), make_key(seed, _STEP_FLAGS, number))
         for row, time in enumerate(times):
@@ -153,7 +153,7 @@ def position_losses(
             )
             token_loss = inner(canvas, replace(draws, t=t, weight=torch.ones_like(draws.weight)))[term]
             if token_loss.values.shape != position.shape:
-                raise Problem(f"The term {term!r} has one value a sentence: choose one of positions.")
+                raise Problem(f"The term {term!r} has one value per sentence: choose one per position.")
             counted = token_loss.mask & (position >= 0)
             where = position[counted].cpu()
             sums[row].index_add_(0, where, token_loss.values[counted].double().cpu())
@@ -163,46 +163,48 @@ def position_losses(
 
 
 def unwrap_objective(objective: Objective) -> DiffusionObjective:
-    """The diffusion objective itself, without what drops sources around it."""
+    """The diffusion objective inside any source dropout."""
     while isinstance(objective, SourceDropout):
         objective = objective.objective
     if not isinstance(objective, DiffusionObjective):
-        raise Problem("The loss at each time is that of a diffusion model, and this objective has no times.")
+        raise Problem("The loss at each time needs a diffusion model, and this objective has no times.")
     return objective
 
 
 def _canvases(
-    system: DiffusionModel, pairs: Sequence[Pair], *, seed: int, batch: int
+    model: DiffusionModel, pairs: Sequence[Pair], *, seed: int, batch: int
 ) -> Iterator[tuple[Canvas, Tensor]]:
-    """Canvases of so many pairs, and the number of each place in its target (B, L); −1 outside of it."""
-    layout, ended = system.layout, int(bool(system.layout.end_tokens))
-    sources = system.tokenizer.encode([pair.src for pair in pairs])
-    targets = system.tokenizer.encode([pair.trg for pair in pairs])
+    """The canvases, and the position of each element in its target (B, L), −1 outside of it."""
+    layout, end_length = model.layout, int(bool(model.layout.end_tokens))
+    sources = model.tokenizer.encode([pair.src for pair in pairs])
+    targets = model.tokenizer.encode([pair.trg for pair in pairs])
     for start in range(0, len(pairs), batch):
         chosen = slice(start, start + batch)
-        source = RaggedRows.from_lists([row[: system.max_source] for row in sources[chosen]])
-        target = RaggedRows.from_lists([row[: system.max_target] for row in targets[chosen]])
+        source = RaggedRows.from_lists([row[: model.max_source] for row in sources[chosen]])
+        target = RaggedRows.from_lists([row[: model.max_target] for row in targets[chosen]])
         lengths = torch.from_numpy(target.lengths)[:, None]
         canvas = layout.make_canvas(source, target)
         position = torch.arange(canvas.tokens.shape[1]) - layout.target_mask(canvas).int().argmax(
             1, keepdim=True
         )
-        position = torch.where((position >= 0) & (position < lengths + ended), position, -1)
+        position = torch.where((position >= 0) & (position < lengths + end_length), position, -1)
         u = uniform(make_key(seed, _LAYOUT, torch.arange(start, start + len(position))))
-        yield layout.randomise(canvas, u).to(system.device), position.to(system.device)
+        yield layout.randomise(canvas, u).to(model.device), position.to(model.device)
 
 
-_NOISE, _STEP_FLAGS, _LAYOUT = 1, 2, 3  # what a key is for
+_NOISE, _STEP_FLAGS, _LAYOUT = 1, 2, 3  # random streams
 
 
-def learned_schedule(system: DiffusionModel, *, name: str = "model", points: int = 20) -> Finding:
-    """ᾱ of each position at each time, and sqrt's; a schedule that knows no positions has one, 0."""
+def learned_schedule(model: DiffusionModel, *, name: str = "model", points: int = 20) -> Finding:
+    """ᾱ at each position and time, and that of sqrt; a schedule without positions has only position 0."""
     times = torch.arange(points + 1, dtype=torch.float64) / points
-    width = getattr(system.layout, "width", system.max_target)
-    learned = system.schedule(times.to(system.device), width).alpha.square()[..., 0].cpu()  # (times, L)
-    if isinstance(system.layout, AlignedJointLayout) and learned.shape[1] > 1:
-        learned = learned[:, system.layout.target_start :]  # positions are counted from the target's start
-    sqrt = SqrtSchedule(system.schedule.steps).alpha_bar(times)
+    width = getattr(model.layout, "width", model.max_target)
+    learned = model.schedule(times.to(model.device), width).alpha.square()[..., 0].cpu()  # (times, L)
+    if isinstance(model.layout, AlignedJointLayout) and learned.shape[1] > 1:
+        learned = learned[
+            :, model.layout.target_start :
+        ]  # positions are counted from the start of the target
+    sqrt = SqrtSchedule(model.schedule.steps).alpha_bar(times)
     rows: list[ResultRow] = [
         {
             "time": time,
@@ -222,21 +224,21 @@ def learned_schedule(system: DiffusionModel, *, name: str = "model", points: int
         plot_lines(figure.subplots(), lines, x="time t", y="signal ᾱ")
 
     return Finding(
-        name=f"schedule-{_file(name)}",
+        name=f"schedule-{_file_name(name)}",
         title=f"The schedule of {name} at each position",
         paper_figure="SeqDiffuSeq, figure 2, left",
         rows=rows,
-        signature=f"schedule:{type(system.schedule).__name__.lower()}|steps:{system.schedule.steps}",
+        signature=f"schedule:{type(model.schedule).__name__.lower()}|steps:{model.schedule.steps}",
         draw=draw,
     )
 
 
 def _evenly_spaced_indices(count: int) -> list[int]:
-    """A few places, evenly spaced from the first to the last."""
+    """At most SHOWN indices, evenly spaced from the first to the last."""
     few = min(count, SHOWN)
     return sorted({round(number * (count - 1) / max(1, few - 1)) for number in range(few)})
 
 
-def _file(name: str) -> str:
-    """The name without what a file's name must not have."""
+def _file_name(name: str) -> str:
+    """The name without characters that a file name must not have."""
     return name.replace("/", "-").strip("-")

@@ -1,16 +1,16 @@
-"""How a text comes about: the estimate ẑ₀ at each step, and what the network makes of pure noise at each t.
+"""Quality during sampling: the estimate ẑ₀ at each step, and the estimate from pure noise for each timestep.
 
-Along the walk (Difformer, figure 4; DiffuSeq, figure 5), the estimate of every step is rounded and scored
-as if the walk ended there; over several noises it is also compared with itself. BLEU that falls towards the
-end is the mark of a degenerated model; diversity that falls early, of one that soon settles on a text.
+During sampling (Difformer, figure 4; DiffuSeq, figure 5), the estimate at every step is rounded and scored
+as if sampling ended there; with several noises, diversity is measured as well. BLEU that falls towards the
+end is the sign of a degenerated model; diversity that falls early, of a model that decides early on a text.
 
-From pure noise (Difformer, section 3.2 and figure 2a), the network is given z as at the start of a walk,
-but is told the time t:
+From pure noise (Difformer, section 3.2 and figure 2a), the network gets z as at the start of sampling, but
+with another timestep t:
 
     ẑ₀ = f(z_T, t, x),  z_T ~ N(0, I),    BLEU of its rounding, for each t
 
-So the noise is the same everywhere, and only what the network makes of it changes. Where BLEU is low, the
-network has learned to read the tokens off the canvas and leaves the source alone.
+So the noise is always the same, and only the timestep changes. Where BLEU is low, the network has learned to
+read the tokens from the canvas and to ignore the source.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class SamplingOptions(GenerationOptions):
-    """How often the walk is walked."""
+    """The number of noises per sentence."""
 
-    noises: int = option(3, "walks a sentence, each with its own seed; 1 has no diversity")
+    noises: int = option(3, "samples per sentence, each with its own seed; with 1 there is no diversity")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,9 +67,9 @@ class SamplingOptions(GenerationOptions):
 
 @dataclass(frozen=True)
 class FromNoiseOptions(GenerationOptions):
-    """Which times the network is told."""
+    """The timesteps that the network is given."""
 
-    points: int = option(20, "how many times from 1/T to 1 the network is told")
+    points: int = option(20, "number of timesteps, from 1/T to 1")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,7 +77,7 @@ class FromNoiseOptions(GenerationOptions):
 
 
 def analyse_sampling(inputs: Inputs) -> list[Finding]:
-    """The analysis `walk`."""
+    """The analysis `sampling`."""
     chosen = inputs.chosen(SamplingOptions())
     return [
         score_sampling_steps(
@@ -115,11 +115,11 @@ def score_sampling_steps(
     batch: int = 64,
     settings: Mapping[str, Any] | None = None,
 ) -> Finding:
-    """BLEU, div-4 and self-BLEU of the estimates at each step of each system's own decoding."""
+    """BLEU, div-4 and self-BLEU of the estimates at each sampling step of each model."""
     settings = settings or {}
     outputs = {
-        name: draw_samples(system, pairs, count=noises, seed=seed, batch=batch, trace=True, settings=settings)
-        for name, system in models.items()
+        name: draw_samples(model, pairs, count=noises, seed=seed, batch=batch, trace=True, settings=settings)
+        for name, model in models.items()
     }
     return sampling_finding(
         outputs, pairs, signature=signature(models, pairs, settings, seed=seed, noises=noises)
@@ -133,13 +133,14 @@ def sampling_finding(
     signature: str,
     points: int | None = None,
 ) -> Finding:
-    """The same of samples that were drawn with their traces, by system; of `points` of the steps at most."""
+    """The finding of `score_sampling_steps` for samples drawn before with traces; at most `points` steps."""
     rows: list[ResultRow] = []
     for name, samples in outputs.items():
         times = _times(samples, name)
         for step, time in evenly_spaced(list(enumerate(times, start=1)), points or len(times)):
-            where: ResultRow = {"model": name, "step": step, "done": 100 * step / len(times), "time": time}
-            rows.append({**where, **score_samples([_at(one, step) for one in samples], pairs)})
+            columns: ResultRow = {"model": name, "step": step, "done": 100 * step / len(times), "time": time}
+            texts = [_texts_at(output, step) for output in samples]
+            rows.append({**columns, **score_samples(texts, pairs)})
 
     def draw(figure: Any) -> None:
         columns = ("bleu", "div_4", "self_bleu")
@@ -156,17 +157,17 @@ def sampling_finding(
 
 
 def _times(outputs: Sequence[GenerationOutput], name: str) -> list[float]:
-    """The times of the longest way; others ended before, and stay where they are."""
-    longest = max((trace for one in outputs for trace in one.traces), key=len)
+    """The times of the longest trace; shorter ones have ended, and keep their text."""
+    longest = max((trace for output in outputs for trace in output.traces), key=len)
     if not longest:
-        raise Problem(f"A walk has steps, but {name} writes without any: leave it out.")
-    return [stop.time for stop in longest]
+        raise Problem(f"{name} generates without steps: leave it out.")
+    return [step.time for step in longest]
 
 
-def _at(outputs: GenerationOutput, step: int) -> list[str]:
-    """Each source's text after so many steps, its answer where it took no more."""
-    answers = zip(outputs.traces, outputs.texts, strict=True)
-    return [trace[step - 1].text if step <= len(trace) else text for trace, text in answers]
+def _texts_at(output: GenerationOutput, step: int) -> list[str]:
+    """Each source's text after so many steps, or its final text if it took fewer."""
+    traced = zip(output.traces, output.texts, strict=True)
+    return [trace[step - 1].text if step <= len(trace) else text for trace, text in traced]
 
 
 def from_pure_noise(
@@ -178,14 +179,13 @@ def from_pure_noise(
     batch: int = 64,
     settings: Mapping[str, Any] | None = None,
 ) -> Finding:
-    """BLEU of each network's one estimate from pure noise, told `points` times from 1/T to 1."""
+    """BLEU of each network's estimate from pure noise, for `points` timesteps from 1/T to 1."""
     one_step = dict(settings or {}) | {"steps": 1, "stop_early": 0}
     rows: list[ResultRow] = []
-    for name, system in models.items():
-        model = require_diffusion(system, name, wanted="The estimate from pure noise")
-        uses_likelihood = (
-            one_step.get("select", model.generation_config.select) == "weighted-mbr"
-        )  # the judge would be told the time, too
+    for name, loaded in models.items():
+        model = require_diffusion(loaded, name, wanted="The estimate from pure noise")
+        # The likelihood of weighted MBR comes from the same network, which would get the wrong timestep, too.
+        uses_likelihood = one_step.get("select", model.generation_config.select) == "weighted-mbr"
         changes = one_step | ({"select": "mbr"} if uses_likelihood else {})
         for time in sorted(strided_times(points, num_timesteps=model.schedule.steps).tolist()):
             with assume_timestep(model, time):
@@ -193,11 +193,11 @@ def from_pure_noise(
             rows.append({"model": name, "time": time, "bleu": score_samples([outputs.texts], pairs)["bleu"]})
 
     def draw(figure: Any) -> None:
-        plot_by_model(figure, rows, x="time", label="the time t that the network is told", columns=["bleu"])
+        plot_by_model(figure, rows, x="time", label="the timestep t given to the network", columns=["bleu"])
 
     return Finding(
         name="from-noise",
-        title="Quality of the estimate from pure noise at each time",
+        title="Quality of the estimate from pure noise at each timestep",
         paper_figure="Difformer, figure 2a",
         rows=rows,
         signature=signature(models, pairs, one_step, seed=seed),
@@ -206,7 +206,7 @@ def from_pure_noise(
 
 
 class FixedTimestepDenoiser(DenoiserWrapper):
-    """A denoiser that takes whatever it is given for a canvas of the time t."""
+    """A denoiser that treats every canvas as one at time t."""
 
     def __init__(self, denoiser: Denoiser, schedule: nn.Module, time: float) -> None:
         super().__init__(denoiser)
@@ -220,22 +220,24 @@ class FixedTimestepDenoiser(DenoiserWrapper):
         constraint: Constraint,
         self_condition: Tensor | None,
     ) -> Estimate:
-        now: NoiseLevel = self.schedule(
+        scheduled: NoiseLevel = self.schedule(
             torch.tensor([self.time], dtype=torch.float64, device=z.device), z.shape[1]
         )
         assumed = NoiseLevel(
-            now.alpha.to(level.alpha), now.sigma.to(level.sigma), now.timestep.to(level.timestep)
+            scheduled.alpha.to(level.alpha),
+            scheduled.sigma.to(level.sigma),
+            scheduled.timestep.to(level.timestep),
         )
         estimate: Estimate = self.denoiser(z, assumed, encoded, constraint, self_condition)
         return estimate
 
 
 @contextmanager
-def assume_timestep(system: DiffusionModel, time: float) -> Iterator[None]:
-    """Within, the system's network takes every canvas for one of this time; nothing of it is recorded."""
-    denoiser, recorded = system.denoiser, system.use_cuda_graphs
-    system.denoiser, system.use_cuda_graphs = FixedTimestepDenoiser(denoiser, system.schedule, time), False
+def assume_timestep(model: DiffusionModel, time: float) -> Iterator[None]:
+    """A context in which the model's network treats every canvas as one at this time, without CUDA graphs."""
+    denoiser, use_cuda_graphs = model.denoiser, model.use_cuda_graphs
+    model.denoiser, model.use_cuda_graphs = FixedTimestepDenoiser(denoiser, model.schedule, time), False
     try:
         yield
     finally:
-        system.denoiser, system.use_cuda_graphs = denoiser, recorded
+        model.denoiser, model.use_cuda_graphs = denoiser, use_cuda_graphs

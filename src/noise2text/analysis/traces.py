@@ -1,8 +1,8 @@
-"""How a text emerges from noise: what each step rounds to (Difformer, table 22; SeqDiffuSeq, table 7).
+"""Denoising step by step: the text at each step of sampling (Difformer, table 22; SeqDiffuSeq, table 7).
 
-At a time t (1 is noise, 0 is text) `noisy` is z_t and `text` the estimate ẑ₀, both rounded to tokens. For
-systems that write from left to right both are what was written so far, and t is the share that was not. The
-last row of a sentence is what was chosen; a system that writes at once has only that one.
+At time t (1 is noise, 0 is text) `noisy` is z_t and `text` the estimate ẑ₀, both rounded to tokens. For an
+autoregressive model both are the tokens so far, and t is the fraction that is still missing. The last row of
+a sentence is the selected text; a model that generates without steps has only this row.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class TracesOptions:
-    """How much is shown."""
+    """How many sentences and steps are shown."""
 
-    sentences: int = option(3, "how many pairs, from the first on")
-    shown_steps: int = option(6, "how many steps of each, evenly spaced, the first and the last among them")
+    sentences: int = option(3, "how many of the pairs to use, from the first")
+    shown_steps: int = option(6, "steps shown per sentence, evenly spaced from the first to the last")
 
     def __post_init__(self) -> None:
         require_at_least(self, 1, "sentences", "shown_steps")
 
 
 def evenly_spaced(steps: Sequence[T], count: int) -> list[T]:
-    """So many of the steps, evenly spaced from the first to the last; all if there are no more."""
+    """At most `count` of the steps, evenly spaced from the first to the last."""
     if len(steps) <= count:
         return list(steps)
     if count == 1:
@@ -47,7 +47,7 @@ def evenly_spaced(steps: Sequence[T], count: int) -> list[T]:
 def trace_table(
     pairs: Sequence[Pair], outputs: Mapping[str, GenerationOutput], *, shown_steps: int, signature: str
 ) -> Finding:
-    """Each system's steps to each pair's text; `outputs` is what generate(trace=True) gave, by system."""
+    """The steps of each system for each pair; `outputs` are those of generate(trace=True), by system."""
     rows: list[ResultRow] = []
     for number, pair in enumerate(pairs):
         shared_columns: dict[str, float | int | str | None] = {
@@ -65,12 +65,12 @@ def trace_table(
                 shared_columns
                 | {"system": name, "time": None, "noisy": None, "text": generated.texts[number]}
             )
-    title = "How texts emerge; the row without a time is the text chosen"
+    title = "Texts at several steps; the row without a time is the selected text"
     return Finding("traces", title, "Difformer, table 22; SeqDiffuSeq, table 7", rows, signature)
 
 
 def traces(inputs: Inputs) -> list[Finding]:
-    """The table for the first pairs and all models."""
+    """The analysis `traces`: the table for the first pairs and all models."""
     options = inputs.chosen(TracesOptions())
     pairs = inputs.pairs[: options.sentences]
     sources = [pair.src for pair in pairs]
@@ -80,7 +80,7 @@ def traces(inputs: Inputs) -> list[Finding]:
     }
     if not any(steps for generated in outputs.values() for steps in generated.traces):
         raise Problem(
-            "None of these models writes in steps, so there is nothing to trace: name a diffusion model."
+            "None of these models generates in steps, so there is nothing to trace: add a diffusion model."
         )
     signature = f"seed:{inputs.seed}|shown_steps:{options.shown_steps}|time:1 is noise, 0 is text"
     return [trace_table(pairs, outputs, shown_steps=options.shown_steps, signature=signature)]

@@ -1,12 +1,12 @@
-"""What quality costs: candidates, steps, diversity.
+"""Quality against candidates, steps and diversity.
 
-- Against candidates (DiffuSeq, figure 3; SeqDiffuSeq, figure 3): all are generated once, and the system's
-  own selector picks from the first 1, 2, 5, … of them. Noise has a number, so more candidates never change
-  the first ones, and each point is what a run with so many candidates would give.
-- Against steps (Difformer, table 8; DiffuSeq, figure 6): the same sources with fewer steps, none left out
-  at the end, with the time that each takes.
-- Against diversity (DiffuSeq, figure 4; Difformer, figure 3 over DGS_MAX): each model is a point; its
-  samples come from several seeds.
+- Candidates (DiffuSeq, figure 3; SeqDiffuSeq, figure 3): all are generated once, and the model's own selector
+  selects from the first 1, 2, 5, … of them. Each noise has its own key, so more candidates never change the
+  first ones, and each point is what a run with so many candidates gives.
+- Steps (Difformer, table 8; DiffuSeq, figure 6): the same sources with fewer steps, without early stopping,
+  and the time they take.
+- Diversity (DiffuSeq, figure 4; Difformer, figure 3 over DGS_MAX): one point per model; its samples come from
+  several seeds.
 """
 
 from __future__ import annotations
@@ -50,19 +50,17 @@ __all__ = [
 ]
 
 CANDIDATE_SETTINGS = ("noise_beam", "samples", "neighbours")
-"""The settings, one in each family, of how many candidates there are."""
+"""The setting for the number of candidates, by family of models."""
 STEP_SETTINGS = ("steps", "iterations")
 COUNTS = (1, 2, 5, 10, 20)
 
 
 def _numbers(text: str, what: str) -> tuple[int, ...]:
-    """The whole numbers above 0 of "1,2,5", in rising order."""
+    """The positive integers of "1,2,5", in rising order."""
     try:
         found = sorted({int(part) for part in text.split(",")})
     except ValueError as error:
-        raise Problem(
-            f"The setting {what} takes whole numbers with commas between them, not {text!r}."
-        ) from error
+        raise Problem(f"The setting {what} takes whole numbers separated by commas, not {text!r}.") from error
     if found[0] < 1:
         raise Problem(f"The setting {what} takes numbers of at least 1, not {found[0]}.")
     return tuple(found)
@@ -70,9 +68,9 @@ def _numbers(text: str, what: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class CandidateOptions(GenerationOptions):
-    """How many candidates are selected from."""
+    """The numbers of candidates."""
 
-    counts: str = option("1,2,5,10,20", "numbers of noises, with commas between them")
+    counts: str = option("1,2,5,10,20", "numbers of noises, separated by commas")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -81,9 +79,9 @@ class CandidateOptions(GenerationOptions):
 
 @dataclass(frozen=True)
 class StepOptions(GenerationOptions):
-    """How many steps are taken."""
+    """The numbers of steps."""
 
-    counts: str = option("1,2,5,10,20,50", "numbers of steps, with commas between them")
+    counts: str = option("1,2,5,10,20,50", "numbers of steps, separated by commas")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -92,9 +90,9 @@ class StepOptions(GenerationOptions):
 
 @dataclass(frozen=True)
 class DiversityOptions(GenerationOptions):
-    """How many samples are compared."""
+    """The number of samples."""
 
-    samples: int = option(3, "texts a source, each with its own seed")
+    samples: int = option(3, "texts per source, each with its own seed")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -141,15 +139,15 @@ def quality_by_candidates(
     batch: int = 64,
     settings: Mapping[str, Any] | None = None,
 ) -> Finding:
-    """BLEU of what each system selects from its first candidates, and their diversity.
+    """BLEU of the text that each model selects from its first candidates, and their diversity.
 
-    By default each has one length, so that its candidates differ in noise alone, and selects by MBR.
+    By default the candidates have one length, so that they differ only in noise, and MBR selects.
     """
     settings = settings or {}
     rows: list[ResultRow] = []
     for name, model in models.items():
         count_setting = find_setting(
-            model, name, CANDIDATE_SETTINGS, wanted="Candidates are drawn in some number"
+            model, name, CANDIDATE_SETTINGS, wanted="The number of candidates is varied"
         )
         defaults = known_settings(model, length_beam=1, select="mbr")
         chosen = defaults | dict(settings) | {count_setting: max(counts)}
@@ -175,12 +173,12 @@ def quality_by_candidates(
 def _first_candidates(
     output: GenerationOutput, pairs: Sequence[Pair], count: int, *, of: int
 ) -> list[list[Candidate]]:
-    """Each sentence's candidates of the first `count` noises; a length's noises lie side by side."""
+    """Each sentence's candidates from the first `count` of `of` noises; noises of a length are adjacent."""
     return [
         [
             Candidate(text, (), score, pair.src)
-            for place, (text, score) in enumerate(zip(texts, scores, strict=True))
-            if place % of < count
+            for index, (text, score) in enumerate(zip(texts, scores, strict=True))
+            if index % of < count
         ]
         for texts, scores, pair in zip(output.candidates, output.scores, pairs, strict=True)
     ]
@@ -189,7 +187,7 @@ def _first_candidates(
 def _score_selected(
     select: Selector, sentences: Sequence[Sequence[Candidate]], pairs: Sequence[Pair]
 ) -> ScoreColumns:
-    """How many candidates there are a sentence, BLEU of the selected ones, and the diversity of all."""
+    """The number of candidates per sentence, BLEU of the selected ones, and the diversity of all."""
     filled = [own for own in sentences if own]  # an empty source has no candidates
     best = iter(select.select_all(filled))
     texts = [own[next(best)].text if own else "" for own in sentences]
@@ -209,13 +207,13 @@ def quality_by_steps(
     batch: int = 64,
     settings: Mapping[str, Any] | None = None,
 ) -> Finding:
-    """BLEU and time of each system with so many steps, without an early stop."""
+    """BLEU and time of each model for each number of steps, without early stopping."""
     settings = settings or {}
     rows: list[ResultRow] = []
     for name, model in models.items():
-        count_setting = find_setting(model, name, STEP_SETTINGS, wanted="Quality is set against steps")
+        count_setting = find_setting(model, name, STEP_SETTINGS, wanted="The number of steps is varied")
         whole = dict(settings) | known_settings(model, stop_early=0)
-        # The first call may have to record graphs or fill caches: it is not timed.
+        # The first call may capture CUDA graphs or fill caches, so it is not timed.
         draw_samples(model, pairs, seed=seed, batch=batch, settings=whole | {count_setting: min(counts)})
         for count in counts:
             chosen = whole | {count_setting: count}
@@ -252,22 +250,22 @@ def quality_by_diversity(
     batch: int = 64,
     settings: Mapping[str, Any] | None = None,
 ) -> Finding:
-    """Each system's mean BLEU beside the diversity of its samples, each of which is a lone candidate."""
+    """Each model's mean BLEU and the diversity of its samples, each with a single candidate."""
     settings = settings or {}
     output = {}
     for name, model in models.items():
         chosen = known_settings(model, noise_beam=1, length_beam=1) | dict(settings)
         output[name] = draw_samples(model, pairs, count=samples, seed=seed, batch=batch, settings=chosen)
-    alone = {"noise_beam": 1, "length_beam": 1} | dict(settings)
+    single = {"noise_beam": 1, "length_beam": 1} | dict(settings)
     return diversity_finding(
-        output, pairs, signature=signature(models, pairs, alone, seed=seed, samples=samples)
+        output, pairs, signature=signature(models, pairs, single, seed=seed, samples=samples)
     )
 
 
 def diversity_finding(
     output: Mapping[str, Sequence[GenerationOutput]], pairs: Sequence[Pair], *, signature: str
 ) -> Finding:
-    """The same of samples that were drawn before, by system."""
+    """The finding of `quality_by_diversity` for samples that were drawn before, by model."""
     rows: list[ResultRow] = [
         {"model": name, **score_samples([each.texts for each in samples], pairs)}
         for name, samples in output.items()
