@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -14,25 +14,24 @@ from noise2text.core.errors import Problem
 from noise2text.core.random import make_key
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.generation.candidates import SourceBatch
+from noise2text.models import AutoregressiveModel
 from noise2text.models.gpvae import JITTER, Latents, covariance, gaussian_kl
 from noise2text.models.registry import find_recipe
 from noise2text.recipes.gpvae import GPVAEModel
 from noise2text.training.loop import train_steps
 from noise2text.training.step_runner import EagerStep
 
-from ..conftest import SMALL
+from ..conftest import shrunk
 
 TEXTS = ["sunday, 7 april 1957", "12. mai 2001", "1 june 1999", "3. 3. 2044", "friday, 1 may 1964", "2.2.22"]
 TARGETS = ["1957-04-07", "2001-05-12", "1999-06-01", "2044-03-03", "1964-05-01", "2022-02-02"]
 
 
 def made(tokenizer: Tokenizer, **changes: Any) -> tuple[GPVAEModel, Any]:
-    """A small untrained system and its objective."""
+    """A small untrained model and its objective."""
     recipe = find_recipe("gpvae")
-    tiny = recipe.preset("tiny")
-    known = {field.name for field in dataclasses.fields(tiny)}
-    small = {name: value for name, value in SMALL.items() if name in known}
-    config = dataclasses.replace(tiny, **(small | changes))
+    config = shrunk(recipe.preset("tiny"), **changes)
     torch.manual_seed(0)
     model = recipe.build(config, tokenizer)
     return model.eval(), recipe.objective(config, model)
@@ -125,12 +124,10 @@ def test_without_noise_the_loss_is_that_of_the_means(tokenizer: Tokenizer) -> No
 
 @pytest.fixture(scope="module")
 def overfitted(tokenizer: Tokenizer) -> GPVAEModel:
-    """A small system that has learned six pairs by heart."""
+    """A small model that has learned six pairs by heart."""
     model, objective = made(tokenizer)
     canvas = canvas_of(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    from contextlib import nullcontext
-
     for _ in train_steps(
         objective,
         optimizer,
@@ -167,13 +164,12 @@ def test_the_scalar_0_is_the_means_whatever_the_seed(overfitted: GPVAEModel) -> 
     assert first.candidates == second.candidates
     assert all(len(set(candidates)) == 1 for candidates in first.candidates)
     rows = overfitted.tokenizer.encode(TEXTS)
-    means = overfitted.decode(
-        overfitted.network, rows, overfitted.generation_config, seed=0, indices=range(len(rows)), trace=False
-    )
-    assert overfitted.tokenizer.decode([draft.tokens[0] for draft in means]) == first.texts
+    plain = AutoregressiveModel.build_decoder(overfitted, overfitted.generation_config, overfitted.network)
+    means = plain.decode(SourceBatch(rows, range(len(rows))), seed=0)
+    assert overfitted.tokenizer.decode([candidates.tokens[0] for candidates in means]) == first.texts
 
 
-@pytest.mark.parametrize("how", [{}, {"beam": 2}, {"samples": 2}])
+@pytest.mark.parametrize("options", [{}, {"beam": 2}, {"samples": 2}])
 def test_neither_the_batch_nor_the_number_of_noises_changes_a_text(
     overfitted: GPVAEModel, options: dict[str, Any]
 ) -> None:
@@ -198,7 +194,7 @@ def test_a_trace_shows_all_noises_to_their_ends(overfitted: GPVAEModel) -> None:
 def test_impossible_settings_are_refused(tokenizer: Tokenizer) -> None:
     model, _ = made(tokenizer)
     for config, said in (
-        ({"latent_noise_scale": -1}, "scalar must be at least 0"),
+        ({"latent_noise_scale": -1}, "latent_noise_scale must be at least 0"),
         ({"noises": 0}, "noises must be"),
     ):
         with pytest.raises(Problem, match=said):

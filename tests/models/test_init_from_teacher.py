@@ -103,21 +103,21 @@ def test_the_channels_are_as_large_as_chance_has_them_and_do_not_correlate(teach
     assert torch.allclose(z0.T @ z0 / len(z0), torch.eye(6, dtype=torch.double), atol=1e-5)
 
 
-def test_the_decoder_has_the_teachers_layers_and_places_and_reads_z_as_the_encoder_does(
+def test_the_decoder_has_the_teachers_layers_and_positions_and_projects_z_as_the_encoder_does(
     name: str, teacher: Path
 ) -> None:
     master, student = load(teacher, device="cpu"), begun(name, teacher, embedding_dim=6).denoiser
     assert isinstance(master, AutoregressiveModel)
     assert isinstance(student, EncoderDecoder)
     own, taught = student.state_dict(), master.network.state_dict()
-    layers = [weight for weight in own if ".layers." in weight or weight.startswith(("layers.", "cross."))]
+    layers = [weight for weight in own if ".layers." in weight or weight.startswith(("layers.", "key_value_projection."))]
     assert sum(weight.startswith("layers.") for weight in layers) > 10
-    for weight in (*layers, "encoder.positions.weight"):
+    for weight in (*layers, "encoder.position_embedding.weight"):
         assert torch.equal(own[weight], taught[weight]), weight
-    length = len(own["positions.weight"])
-    assert torch.equal(own["positions.weight"], taught["positions.weight"][:length])
-    into, out = own["project.weight"], own["out.weight"]
-    assert torch.equal(into, own["encoder.project.weight"])
+    length = len(own["position_embedding.weight"])
+    assert torch.equal(own["position_embedding.weight"], taught["position_embedding.weight"][:length])
+    into, out = own["input_projection.weight"], own["output_projection.weight"]
+    assert torch.equal(into, own["encoder.input_projection.weight"])
     assert torch.allclose(out / out.norm(), into.T / into.norm(), atol=1e-6)
     assert out.square().sum(1).mean().item() == pytest.approx(1, rel=1e-5)
 
@@ -129,7 +129,7 @@ def test_padding_that_is_written_is_as_large_as_a_token_and_no_others(
     """A teacher never writes padding, so that its row may be nothing, or another token's."""
     home = shutil.copytree(teacher, tmp_path / "teacher")
     weights, tokenizer = load_file(home / "model.safetensors"), load(teacher, device="cpu").tokenizer
-    table = weights["writer.space.table"]
+    table = weights["network.embedding.weight"]
     table[tokenizer.pad] = table[tokenizer.unk] * size
     save_file(weights, home / "model.safetensors")
     model = begun("seqdiffuseq", home, embedding_dim=6)

@@ -12,6 +12,7 @@ from noise2text.core.random import make_key
 from noise2text.data.layouts.base import Canvas
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.ragged import RaggedRows
+from noise2text.generation.candidates import SourceBatch
 from noise2text.models.baseline_config import LevenshteinGenerationConfig
 from noise2text.models.levenshtein import (
     DraftBatch,
@@ -87,10 +88,19 @@ class Knowing(EditPolicies):
         return nn.functional.one_hot(row.expand_as(tokens), VOCABULARY).float()
 
 
-NOTHING: Any = None  # a memory that is not looked at
+NOTHING: Any = None  # encoder output that no policy reads
 
 
-def page_of(rows: list[list[int]]) -> DraftBatch:
+def decoder_of(policies: EditPolicies, **changes: Any) -> LevenshteinDecoder:
+    parts = {
+        "max_length": LONGEST,
+        "layout": SplitLayout(0),
+        "config": LevenshteinGenerationConfig(),
+    } | changes
+    return LevenshteinDecoder(policies, SPECIAL_TOKENS, FORBIDDEN, **parts)
+
+
+def drafts_of(rows: list[list[int]]) -> DraftBatch:
     width = max(map(len, rows)) + 2
     tokens = torch.tensor([[1, *row, 2, *[0] * (width - 2 - len(row))] for row in rows])
     given_part = (tokens == 1) + 2 * (tokens == 2).long()
@@ -99,47 +109,58 @@ def page_of(rows: list[list[int]]) -> DraftBatch:
 
 def test_policies_that_know_the_text_mend_any_drafts_in_one_batch_and_stop() -> None:
     wanted = [7, 5, 8, 6]
-    refiner = LevenshteinDecoder(Knowing(wanted), SPECIAL_TOKENS, FORBIDDEN, LONGEST)
-    drafts = page_of([[], [9, 5, 10, 6], [7, 5, 8, 6], [8], [9, 9, 9, 9, 9]])
-    left = refiner.delete_tokens(drafts, NOTHING)
+    decoder = decoder_of(Knowing(wanted), config=LevenshteinGenerationConfig(iterations=9))
+    drafts = drafts_of([[], [9, 5, 10, 6], [7, 5, 8, 6], [8], [9, 9, 9, 9, 9]])
+    left = decoder.delete_tokens(drafts, NOTHING)
     assert left.tokens[1].tolist() == [1, 5, 6, 2, 0, 0, 0]
-    rounds = list(refiner.refine(left, NOTHING, LevenshteinGenerationConfig(iterations=9)))
+    rounds = list(decoder.refine(left, NOTHING))
     assert [drafts.tokens.tolist() for _, drafts in rounds] == 2 * [5 * [[1, *wanted, 2]]]
     assert (rounds[0][0].tokens[1] == torch.tensor([1, 3, 5, 3, 6, 2])).all()
 
 
 def test_no_text_grows_past_the_longest_and_given_tokens_stay_together() -> None:
-    refiner = LevenshteinDecoder(Knowing([7, 5, 8, 6, 9, 10, 11, 4]), SPECIAL_TOKENS, FORBIDDEN, max_length=5)
-    start = refiner.start_drafts([7], [11, 4], sentences=2)
-    opened = refiner.insert_placeholders(start, NOTHING, penalty=0.0)
+    knowing = Knowing([7, 5, 8, 6, 9, 10, 11, 4])
+    decoder = decoder_of(knowing, max_length=5, prefix=[7], suffix=[11, 4])
+    start = decoder.start_drafts(2)
+    opened = decoder.insert_placeholders(start, NOTHING, penalty=0.0)
     assert opened.tokens.tolist() == 2 * [[1, 7, 3, 3, 11, 4, 2]]
-    gone = refiner.delete_tokens(DraftBatch(start.tokens + 4, start.scores, start.given_part), NOTHING)
+    gone = decoder.delete_tokens(DraftBatch(start.tokens + 4, start.scores, start.given_part), NOTHING)
     assert torch.equal(gone.tokens, start.tokens + 4)  # wrong now, but given
 
 
 def test_a_penalty_makes_inserting_nothing_less_likely() -> None:
-    refiner = LevenshteinDecoder(policies_of(), SPECIAL_TOKENS, FORBIDDEN, LONGEST)
-    encoded = refiner.policies.transformer.encode(SplitLayout(0).make_source(RaggedRows.from_lists(SOURCES)))
-    start = refiner.start_drafts([], [], sentences=3)
+    decoder = decoder_of(policies_of())
+    encoded = decoder.policies.transformer.encode(SplitLayout(0).make_source(RaggedRows.from_lists(SOURCES)))
+    start = decoder.start_drafts(3)
     with torch.no_grad():
-        refiner.policies.placeholder_head.weight.zero_()
-        assert refiner.insert_placeholders(start, encoded, penalty=0.0).tokens.shape == (3, 2)
-        assert refiner.insert_placeholders(start, encoded, penalty=0.1).tokens.shape == (3, 3)
+        decoder.policies.placeholder_head.weight.zero_()
+        assert decoder.insert_placeholders(start, encoded, penalty=0.0).tokens.shape == (3, 2)
+        assert decoder.insert_placeholders(start, encoded, penalty=0.1).tokens.shape == (3, 3)
 
 
 def test_scores_and_specials_of_what_is_filled() -> None:
     policies = policies_of()
-    refiner = LevenshteinDecoder(policies, SPECIAL_TOKENS, FORBIDDEN, LONGEST)
+    decoder = decoder_of(policies)
     encoded = policies.transformer.encode(SplitLayout(0).make_source(RaggedRows.from_lists(SOURCES[:1])))
     tokens = torch.tensor([[1, 3, 7, 3, 2]])
     drafts = DraftBatch(tokens, torch.tensor([[0.0, 0, -5, 0, 0]]), torch.tensor([[1, 0, 0, 0, 2]]))
     with torch.no_grad():
-        filled = refiner.fill_placeholders(drafts, encoded)
+        filled = decoder.fill_placeholders(drafts, encoded)
         log_p = policies.token_log_probs(tokens, tokens == 0, encoded, FORBIDDEN)
     assert filled.scores[0, 2] == -5
     for position in (1, 3):
         assert filled.tokens[0, position] == log_p[0, position].argmax() >= 4
         assert filled.scores[0, position] == log_p[0, position].max()
+
+
+def test_a_trace_has_the_drafts_of_every_iteration_and_changes_nothing() -> None:
+    decoder = decoder_of(policies_of(), config=LevenshteinGenerationConfig(iterations=3, penalty=3.0))
+    batch = SourceBatch(SOURCES, [0, 1, 2])
+    traced, plain = (decoder.decode(batch, seed=0, trace=trace) for trace in (True, False))
+    for one, other in zip(traced, plain, strict=True):
+        assert (one.tokens, one.scores) == (other.tokens, other.scores)
+        assert one.steps[-1].clean == one.tokens
+        assert not other.steps
 
 
 @pytest.mark.parametrize("width", [0, LONGEST])

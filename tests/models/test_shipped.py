@@ -30,7 +30,7 @@ def test_its_candidates_count_by_how_likely_it_finds_them() -> None:
     model, question = noise2text.load("de-en", device="cpu"), ["Wo ist der nächste Bahnhof?"]
     assert isinstance(model, LengthPredictingModel)
     made = model.generate(question)
-    assert made.texts == model.generate(question, select="weighed", sampling_noise_factor=2.0).texts
+    assert made.texts == model.generate(question, select="weighted-mbr", sampling_noise_factor=2.0).texts
     means = model.likelihood(question * 10, made.candidates[0], per_token=True)
     best = made.scores[0].index(max(made.scores[0]))
     assert best == means.index(max(means))
