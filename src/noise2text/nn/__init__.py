@@ -1,1 +1,1 @@
-"""What is learned: transformers, heads and the length predictor."""
+"""Networks in plain PyTorch: layers, denoisers, autoregressive networks, length predictor, classifier."""

@@ -4,9 +4,9 @@
 
 Positions start as the paper's sinusoids, as large as the embeddings, and are learned from there on.
 
-A step's keys and values go to their own place in the notebook and stay there: that hypothesis b goes on from
-hypothesis a is only a row of a mask (`visible_keys`), which says whose keys of the past are b's. So the K
-hypotheses of a sentence are K queries over the same K·L keys, and a search that reorders them copies no keys.
+The cache keeps a step's keys and values where they were first stored. If hypothesis b continues hypothesis a,
+only a mask changes (`visible_keys`), which says which keys of the past are b's. So the K hypotheses of a
+sentence are K queries over the same K·L keys, and a beam search that reorders them copies no keys.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ __all__ = ["CausalAttention", "KVCache", "Transformer", "sinusoidal_positions"]
 
 @dataclass(frozen=True)
 class KVCache:
-    """The keys and values of the past, and whose they are."""
+    """The keys and values of past steps, and which hypothesis sees which of them."""
 
     keys_and_values: Tensor  # (layers, B, L, K, 2·W), keys then values
-    visible_keys: Tensor  # (B, K, L, K): whether the first hypothesis has the second's key in its past
-    own_keys: Tensor  # (1, K, 1, K): each hypothesis has its own
+    visible_keys: Tensor  # (B, K, L, K): whether the first hypothesis sees the second's key of a step
+    own_keys: Tensor  # (1, K, 1, K): each hypothesis sees its own
 
 
 class CausalAttention(SelfAttention):
     """Self-attention that can also take one step at a time."""
 
     def step(self, x: Tensor, keys_and_values: Tensor, position: Tensor, visible_keys: Tensor) -> Tensor:
-        """One token (B, K, W) of each hypothesis looks at what is seen (B, 1, K, L·K) of the past."""
+        """The attention output for one token of each hypothesis (B, K, W); the mask is (B, 1, K, L·K)."""
         model_dim, length = x.shape[-1], visible_keys.shape[-1] // x.shape[1]
         queries, new_keys_and_values = self.qkv_projection(x).split([model_dim, 2 * model_dim], dim=-1)
         keys_and_values.index_copy_(1, position, new_keys_and_values.unsqueeze(1).to(keys_and_values.dtype))
@@ -57,7 +57,7 @@ class CausalAttention(SelfAttention):
 
 
 class CausalLayer(DecoderLayer):
-    """A decoder's layer whose self-attention can take one step at a time."""
+    """A decoder layer whose self-attention can take one step at a time."""
 
     def __init__(self, model_dim: int, ffn_dim: int, heads: int, *, dropout: float) -> None:
         super().__init__(model_dim, ffn_dim, heads, dropout=dropout)
@@ -73,14 +73,14 @@ class CausalLayer(DecoderLayer):
         values: Tensor,
         source_mask: Tensor,
     ) -> Tensor:
-        """The same as `forward` for one token of each hypothesis; there is no dropout."""
+        """`forward` for one token of each hypothesis, without dropout."""
         x = self.self_attention_norm(x, self.self_attention.step(x, keys_and_values, position, visible_keys))
         x = self.cross_attention_norm(x, self.cross_attention(x, keys, values, source_mask))
         return self.feed_forward_norm(x, self.feed_forward(x))
 
 
 class UnprojectedEncoder(Encoder):
-    """The encoder without a projection: its embeddings are as wide as its states."""
+    """An encoder without input projection: embeddings are as wide as its states."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class UnprojectedEncoder(Encoder):
 
 
 class Transformer(AutoregressiveNetwork):
-    """An encoder-decoder that writes from left to right."""
+    """An encoder-decoder that generates from left to right."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class Transformer(AutoregressiveNetwork):
             dropout=dropout,
             positions=source_positions,
         )
-        # One Linear makes the cross-attention keys and values of all layers, once a sentence.
+        # One Linear computes the cross-attention keys and values of all layers, once per sentence.
         self.key_value_projection = nn.Linear(model_dim, 2 * decoder_layers * model_dim)
         self.position_embedding = nn.Embedding(target_positions, model_dim)
         self.dropout = nn.Dropout(dropout)
@@ -140,11 +140,11 @@ class Transformer(AutoregressiveNetwork):
 
     @torch.no_grad()
     def _init_weights(self) -> None:
-        """Glorot and Bengio's initial weights, smaller by √layers wherever a layer's answer is made.
+        """Set Glorot and Bengio's initial weights, divided by √layers for values and all outputs.
 
-        What a layer adds is then little beside what it is added to, and the norms leave a gradient about as
-        large as it was (Zhang et al., 2019): else six layers hardly learn. Queries, keys and values count as
-        one matrix, as in torch and fairseq.
+        A layer then adds little to its input, and the norms hardly change the size of the gradient (Zhang et
+        al., 2019); otherwise six layers barely learn. Queries, keys and values count as one matrix, as in
+        torch and fairseq.
         """
         layers = len(self.layers)
         output_gain, query_key_gain = layers**-0.5, 0.5**0.5
@@ -194,7 +194,7 @@ class Transformer(AutoregressiveNetwork):
     ) -> Tensor:
         visible_keys, own_keys = cache.visible_keys, cache.own_keys
         visible_keys.index_copy_(2, position, own_keys.expand(len(visible_keys), -1, -1, -1))
-        # Added to the scores, the masks are converted once a step instead of once a layer.
+        # Masks that are added to the scores are converted once per step instead of once per layer.
         mask = additive_mask(
             ~visible_keys[:, :, :cache_length].flatten(2).unsqueeze(1), cache.keys_and_values
         )  # (B, 1, K, L·K)
@@ -214,13 +214,13 @@ class Transformer(AutoregressiveNetwork):
 
 
 def _init_blocks(linear: nn.Linear, gains: Sequence[float]) -> None:
-    """Start each square of a layer that stands for several with its own gain."""
+    """Initialise each square block of a linear layer with its own gain."""
     for block, gain in zip(linear.weight.chunk(len(gains)), gains, strict=True):
         nn.init.xavier_uniform_(block, gain=gain)
 
 
 def sinusoidal_positions(length: int, model_dim: int) -> Tensor:
-    """The positions (length, width) of the paper's section 3.5, all sines before all cosines."""
+    """The position embeddings (length, W) of the paper's section 3.5, all sines before all cosines."""
     frequencies = 10_000 ** (-torch.arange(0, model_dim, 2) / model_dim)
     angles = torch.arange(length)[:, None] * frequencies
     return torch.cat([angles.sin(), angles.cos()], dim=-1)

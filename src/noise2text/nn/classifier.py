@@ -1,9 +1,9 @@
-"""A small classifier of noisy text: C(z_t) is a probability of each class, at any level of noise.
+"""A small classifier of noisy text: C(z_t) is the probability of each class, at any noise level.
 
     x = LayerNorm(P·z_t + positions + time),    C(z_t) = softmax(classes · mean(transformer(x)))
 
-It reads the text alone: what stands on the canvas before it is left out, so a class does not depend on where
-a layout puts the text, nor on the source beside it.
+It reads only the target text and skips the rest of the canvas, so a class depends neither on where a layout
+puts the text nor on the source beside it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Classifier"]
 
 
 class Classifier(nn.Module):
-    """Tells the class of a text from its noisy embeddings; `max_positions` is how many positions it reads."""
+    """Predicts the class of a text from its noisy embeddings; it reads at most `max_positions` of them."""
 
     def __init__(
         self,
@@ -47,10 +47,9 @@ class Classifier(nn.Module):
         self.apply(init_weights)
 
     def forward(self, z: Tensor, timestep: Tensor, text_mask: Tensor) -> Tensor:
-        """Scores of every class (B, K); `where` (B, L) is the text on the canvas z (B, L, D)."""
-        order = text_mask.int().argsort(dim=1, descending=True, stable=True)[
-            :, : self.max_positions
-        ]  # the text first
+        """The logits of all classes (B, K), given a canvas z (B, L, D) and where its text is (B, L)."""
+        text_first = text_mask.int().argsort(dim=1, descending=True, stable=True)
+        order = text_first[:, : self.max_positions]
         is_text = text_mask.gather(1, order)  # (B, N)
         z = z.gather(1, order[..., None].expand(-1, -1, z.shape[-1]))
         timestep = timestep.expand(text_mask.shape).gather(1, order)

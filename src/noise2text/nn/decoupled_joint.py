@@ -1,7 +1,7 @@
-"""DiffuSeq's network with a source that is not learned with the rest (DiffuSeq, table 3).
+"""DiffuSeq's network with separate, frozen source embeddings (the ablation of DiffuSeq, table 3).
 
-The source is embedded by another table, which stays as it is; the target by the space that is learned. In the
-paper the two are coupled: one table, learned for both.
+A table that is not trained embeds the source, and the learned one embeds the target. In the paper's main
+model one learned table embeds both.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["SeparateSourceTransformer"]
 
 
 class SeparateSourceTransformer(JointTransformer):
-    """A joint transformer that is given sources by embeddings of their own, which are not trained."""
+    """A joint transformer whose sources have their own embeddings, which are not trained."""
 
     def __init__(self, embedding: TokenEmbedding, **shape: Any) -> None:
         super().__init__(embedding, **shape)
@@ -38,7 +38,7 @@ class SeparateSourceTransformer(JointTransformer):
 
 
 def _source_positions(canvas: Canvas) -> Tensor:
-    """Where begin, source and separator stand, (B, L); given words of the target are not among them."""
+    """The positions (B, L) of begin, source and separator; given words of the target are not among them."""
     ends = (~canvas.source.padding).sum(1) + 1
     ends = ends.repeat_interleave(len(canvas.tokens) // len(ends))
     return torch.arange(canvas.tokens.shape[1], device=ends.device) <= ends[:, None]

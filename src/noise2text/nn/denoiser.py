@@ -1,9 +1,8 @@
-"""A denoiser always answers with the clean estimate: ẑ₀ = f(z_t, level, source).
+"""A denoiser always returns the clean estimate: ẑ₀ = f(z_t, noise level, source).
 
-Whatever a network predicts, and whatever is wrapped around it, looks like this to the walk and to the
-objective. What the source needs is read once a sentence (`EncoderOutput`); what is given on the canvas is
-held (`Constraint`) in the input; the sampler and the objective hold the estimates, of which one is the next
-self-condition.
+The sampler and the objective see this interface only, whatever a network predicts and whatever wraps it. The
+source is encoded once per sentence (`EncoderOutput`). A denoiser puts given positions (`Constraint`) back
+into its input; the sampler and the objective put them back into the estimates.
 """
 
 from __future__ import annotations
@@ -28,19 +27,17 @@ __all__ = [
     "rows_per_chunk",
 ]
 
-MAX_LOGITS = 1 << 28  # scores of tokens that are held at once
+MAX_LOGITS = 1 << 28  # logits that are in memory at once
 
 
 @dataclass(frozen=True)
 class NoiseLevel:
-    """The noise at some time: the signal's factor, the noise's, and the time that the network is told."""
+    """How noisy z_t = α·z₀ + σ·ε is, and the timestep that the network reads."""
 
     alpha: Tensor  # (B, 1 or L, 1)
     sigma: Tensor  # (B, 1 or L, 1)
     timestep: Tensor  # (B, 1 or L)
-    time_embedding: Tensor | None = (
-        None  # (B, 1 or L, W), what the network makes of the clock, if it has been asked
-    )
+    time_embedding: Tensor | None = None  # (B, 1 or L, W), of the timestep, if computed in advance
 
     @property
     def snr(self) -> Tensor:
@@ -50,7 +47,7 @@ class NoiseLevel:
 
 @dataclass(frozen=True)
 class EncoderOutput:
-    """What is kept of the sources, a row a sentence; its candidates share it."""
+    """The encoded sources, one row per sentence; the candidates of a sentence share it."""
 
     states: Tensor  # (B, S, W)
     padding: Tensor  # (B, S)
@@ -60,49 +57,49 @@ class EncoderOutput:
 
 @dataclass(frozen=True)
 class Constraint:
-    """What is given on the canvas, a row a candidate."""
+    """The given positions of the canvas, one row per candidate."""
 
     given: Tensor  # (B, L, D), float32
     frozen: Tensor  # (B, L)
     padding: Tensor  # (B, L)
 
     def apply(self, x: Tensor) -> Tensor:
-        """x with its frozen positions put back to what is given."""
+        """x with the given embeddings at its frozen positions."""
         return torch.where(self.frozen[..., None], self.given.to(x.dtype), x)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The clean estimate, and the network's last states that it was made from."""
+    """The clean estimate, and the last hidden states that it was computed from."""
 
     z0: Tensor  # (B, L, D), float32
     hidden: Tensor  # (B, L, W)
 
 
 def rows_per_chunk(estimate: Estimate, vocabulary: int) -> int:
-    """The rows of an estimate whose scores there is room for at the same time."""
+    """How many rows of an estimate can have their logits in memory at once."""
     return max(1, MAX_LOGITS // (estimate.z0.shape[1] * vocabulary))
 
 
 class Denoiser(nn.Module, ABC):
-    """Estimates z₀; the source is read once, the canvas at each step."""
+    """Estimates z₀; it encodes the source once and reads the canvas at each step."""
 
     embedding: TokenEmbedding
 
     @abstractmethod
     def encode(self, source: Source) -> EncoderOutput:
-        """What the steps need of the sources."""
+        """The encoded sources."""
 
     def constrain(self, canvas: Canvas) -> Constraint:
-        """The canvas's given embeddings and masks."""
+        """The embeddings of the canvas, where they are frozen, and its padding."""
         return Constraint(self.embedding.embed(canvas.tokens).float(), canvas.frozen, canvas.padding)
 
     def time_embedder(self) -> nn.Module | None:
-        """The part that sees nothing but the clock, if there is one."""
+        """The module that embeds the timestep alone, if there is one."""
         return None
 
     def embed_timestep(self, timestep: Tensor) -> Tensor | None:
-        """What the network makes of clocks (B, 1 or L), if it can say so beforehand."""
+        """The embeddings of timesteps (B, 1 or L), if they can be computed in advance."""
         time_embedder = self.time_embedder()
         return None if time_embedder is None else time_embedder(timestep)
 
@@ -118,16 +115,16 @@ class Denoiser(nn.Module, ABC):
         """ẑ₀ for noisy z (B, L, D); `self_condition` is the previous estimate, none is zero."""
 
     def lazy_logits(self, estimate: Estimate) -> LazyLogits:
-        """What every token scores at every position: the rounding of ẑ₀."""
+        """The logits of every token at every position, which round ẑ₀; not yet computed."""
         return self.embedding.lazy_logits(estimate.z0)
 
     def logits(self, estimate: Estimate) -> Tensor:
-        """The scores as a tensor, (B, L, V)."""
+        """The logits of every token at every position, (B, L, V)."""
         return self.lazy_logits(estimate).logits()
 
 
 class DenoiserWrapper(Denoiser):
-    """A denoiser around another, which reads, holds and rounds for it."""
+    """A denoiser around another, which encodes, constrains and rounds for it."""
 
     def __init__(self, denoiser: Denoiser) -> None:
         super().__init__()
@@ -150,7 +147,7 @@ class DenoiserWrapper(Denoiser):
 
 
 class ClampedDenoiser(DenoiserWrapper):
-    """A denoiser whose estimate is moved to the nearest embedding (Diffusion-LM's clamping trick)."""
+    """A denoiser that moves estimates to the nearest embedding (Diffusion-LM's clamping trick)."""
 
     def forward(
         self,

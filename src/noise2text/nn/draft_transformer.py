@@ -1,9 +1,9 @@
-"""The transformer of the iterative baselines: it reads a source once, drafts of the target often.
+"""The transformer of the iterative baselines: it encodes a source once and reads many drafts of the target.
 
     x = LayerNorm(P·E[y] + positions),    h = decoder(x, source),    logits = Q·h · Eᵀ
 
-Every position of the draft looks at every other, in both directions. What becomes of the states h is for
-others to say: CMLM rounds those of the masked positions, the Levenshtein Transformer has three heads.
+Every position of the draft attends to every other, in both directions. CMLM predicts tokens from the states h
+of masked positions, the Levenshtein Transformer has three heads on them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["DraftTransformer"]
 
 
 class DraftTransformer(nn.Module):
-    """States for every position of a draft, given the source."""
+    """Hidden states for every position of a draft, given the source."""
 
     def __init__(
         self,
@@ -51,13 +51,13 @@ class DraftTransformer(nn.Module):
         self.apply(init_weights)
 
     def encode(self, source: Source) -> EncoderOutput:
-        """What the passes over the draft need of the sources."""
+        """The encoded sources."""
         states = self.encoder(source)
         keys_and_values = self.key_value_projection(states)
         return self.layers.encoder_output(states, source.padding, keys_and_values, heads=self.heads)
 
     def forward(self, tokens: Tensor, padding: Tensor, encoded: EncoderOutput) -> Tensor:
-        """The states (B, L, W) of a draft (B, L); the drafts of a sentence share its memory."""
+        """The states (B, L, W) of drafts (B, L); the drafts of a sentence share its encoder output."""
         position_vectors = self.position_embedding.weight[: tokens.shape[1]]
         x = self.dropout(self.norm(self.input_projection(self.embedding.embed(tokens)) + position_vectors))
         mask = self.layers.self_attention_mask(padding, x)
@@ -67,6 +67,6 @@ class DraftTransformer(nn.Module):
         return x
 
     def log_probs(self, states: Tensor, forbidden: Tensor | None = None) -> Tensor:
-        """log p of every token at every position (B, L, V), in float32; the forbidden have none."""
+        """log p of every token at every position (B, L, V), in float32; −∞ for forbidden tokens."""
         logits = self.embedding.logits(self.output_projection(states)).float()
         return (logits if forbidden is None else logits.masked_fill(forbidden, float("-inf"))).log_softmax(-1)

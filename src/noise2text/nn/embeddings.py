@@ -1,10 +1,10 @@
-"""The embedding space: z₀ = s · E[y], and back by logits = ẑ₀ · Eᵀ + b.
+"""Token embeddings: z₀ = s · E[y], and rounding by logits = ẑ₀ · Eᵀ + b.
 
-E is learned with the model and tied to the rounding. Difformer has s = √d and no bias; Diffusion-LM and its
-heirs have s = 1 and a bias. E starts at N(0, 1/s²), so that z₀ starts with unit variance (σ_e = 1).
+E is learned with the model and shared with the rounding. Difformer has s = √d and no bias; Diffusion-LM and
+its successors have s = 1 and a bias. E starts at N(0, 1/s²), so z₀ starts with unit variance (σ_e = 1).
 
-Logits stay a product that is not yet computed (`ProjectedLogits`): training multiplies by a table that is
-padded to a round number of rows, which is several times faster on a GPU.
+A loss gets logits as a product that is not yet computed (`ProjectedLogits`), so that it can choose the
+fastest way to compute it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ __all__ = ["ComputedLogits", "LazyLogits", "ProjectedLogits", "TokenEmbedding"]
 
 
 class LazyLogits(Protocol):
-    """The unnormalised log-probability of every token at every position."""
+    """The unnormalised log-probability of every token at every position, computed on demand."""
 
     @property
     def vocabulary(self) -> int:
         """V, the number of tokens."""
 
     def logits(self) -> Tensor:
-        """All of them, (…, V)."""
+        """The logits (…, V)."""
 
 
 @dataclass(frozen=True)
 class ComputedLogits:
-    """Scores that were computed before."""
+    """Logits that are already computed."""
 
     values: Tensor  # (…, V)
 
@@ -49,7 +49,7 @@ class ComputedLogits:
 
 @dataclass(frozen=True)
 class ProjectedLogits:
-    """Scores that are states · weightᵀ + bias."""
+    """Logits that are states · weightᵀ + bias."""
 
     states: Tensor  # (…, d)
     weight: Tensor  # (V, d)
@@ -79,19 +79,19 @@ class TokenEmbedding(nn.Module):
 
     @property
     def vectors(self) -> Tensor:
-        """The place of every token in z₀'s space, (V, d)."""
+        """z₀ of every token, (V, d)."""
         return self.weight * self.scale
 
     def embed(self, tokens: Tensor) -> Tensor:
-        """z₀ of the tokens, one dimension more."""
+        """z₀ (…, d) of the tokens (…)."""
         return nn.functional.embedding(tokens, self.weight) * self.scale
 
     def lazy_logits(self, x: Tensor) -> LazyLogits:
-        """What every token scores at every position."""
+        """The logits of every token for x (…, d), not yet computed."""
         return ProjectedLogits(x, self.weight, self.bias)
 
     def logits(self, x: Tensor) -> Tensor:
-        """The scores as a tensor, (…, V)."""
+        """The logits of every token for x (…, d), as (…, V)."""
         return self.lazy_logits(x).logits()
 
     def nearest(self, x: Tensor) -> Tensor:

@@ -1,8 +1,10 @@
 """The encoder-decoder denoiser of SeqDiffuSeq and Difformer.
 
 The encoder reads P·z₀(x) + positions once. The decoder's input is
-LayerNorm(FFN[P′·z_t ; P′·ẑ₀_previous] + time + positions), and ẑ₀ = Q·(its last state); P, P′ and Q have
-no bias. Difformer's paper leaves these out; they are those of its released code.
+
+    LayerNorm(FFN[P′·z_t ; P′·ẑ₀_previous] + time + positions),    and ẑ₀ = Q·(its last state).
+
+P, P′ and Q have no bias. Difformer's paper does not give these details; they follow its released code.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ __all__ = ["Encoder", "EncoderDecoder"]
 
 
 class Encoder(nn.Module):
-    """The source's tokens as states."""
+    """Encodes a source's tokens as hidden states."""
 
     def __init__(
         self,
@@ -60,7 +62,7 @@ class Encoder(nn.Module):
 
 
 class EncoderDecoder(Denoiser):
-    """A denoiser that attends to an encoded source, with self-conditioning."""
+    """A denoiser with cross-attention to an encoded source, and self-conditioning."""
 
     def __init__(
         self,
@@ -79,7 +81,7 @@ class EncoderDecoder(Denoiser):
         self.embedding, self.heads = embedding, heads
         shape = {"model_dim": model_dim, "ffn_dim": ffn_dim, "heads": heads, "dropout": dropout}
         self.encoder = Encoder(embedding, layers=encoder_layers, positions=source_positions, **shape)  # type: ignore[arg-type]
-        # One Linear makes the cross-attention keys and values of all layers, once a sentence.
+        # One Linear computes the cross-attention keys and values of all layers, once per sentence.
         self.key_value_projection = nn.Linear(model_dim, 2 * decoder_layers * model_dim)
         self.input_projection = nn.Linear(embedding.dim, model_dim, bias=False)
         self.combine = FeedForward(2 * model_dim, model_dim, model_dim, dropout=dropout)

@@ -1,9 +1,9 @@
-"""The encoder-only denoiser of DiffuSeq and Diffusion-LM: BERT's shape over source and target at once.
+"""The encoder-only denoiser of DiffuSeq and Diffusion-LM: BERT's architecture over source and target.
 
     x = LayerNorm(up(z_t) + positions + time),    ẑ₀ = down(transformer(x))
 
-up and down are Linear-Tanh-Linear; the layers are post-norm with GELU. The paper leaves these out; they are
-those of the released code. The source is on the canvas, so nothing has to be read ahead.
+up and down are Linear-Tanh-Linear; the layers are post-norm with GELU. The paper does not give these details;
+they follow the released code. The source is on the canvas, so there is nothing to encode in advance.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["JointTransformer"]
 
 
 class JointTransformer(Denoiser):
-    """A denoiser in which every position of the canvas looks at every other; it takes no guess."""
+    """A denoiser in which every position of the canvas attends to every other; no self-conditioning."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class JointTransformer(Denoiser):
         positions: int,
         full: bool = False,
     ) -> None:
-        """`full`: nothing on its canvases is ever padding, whatever their masks say."""
+        """`full`: no position of a canvas is ever padding, so attention needs no mask."""
         super().__init__()
         self.embedding = embedding
         self.input_projection = _tanh_mlp(embedding.dim, model_dim, model_dim)
@@ -50,7 +50,7 @@ class JointTransformer(Denoiser):
         self.apply(init_weights)
 
     def encode(self, source: Source) -> EncoderOutput:
-        """Nothing but where the sources end."""
+        """The sources' padding alone."""
         nothing = self.position_embedding.weight.new_empty(len(source.tokens), 0)
         return EncoderOutput(nothing, source.padding, nothing, nothing)
 

@@ -1,4 +1,4 @@
-"""How long the target will be: a class of (target − source length), from the mean of the encoder's states."""
+"""Predicts the target's length: a class of (target − source length), from the mean encoder state."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ def _count_tokens(padding: Tensor) -> Tensor:
 
 
 class LengthPredictor(nn.Module):
-    """p(n | x) over the offsets −reach … reach from the source's length, so far that each source has all."""
+    """p(n | x) over the offsets −max_offset … max_offset from the source's length."""
 
     def __init__(self, model_dim: int, *, max_length: int, source: int = 0, max_offset: int = 128) -> None:
-        """The longest target, and the longest source: from none to that one all offsets are within reach."""
+        """`max_length` is the longest target, `source` the longest source: any offset between them is a class."""
         super().__init__()
         self.max_length, self.max_offset = max_length, max(max_offset, source, max_length)
         self.output_projection = nn.Linear(model_dim, 2 * self.max_offset + 1, bias=False)
         nn.init.normal_(self.output_projection.weight, std=0.02)
 
     def log_probs(self, encoded: EncoderOutput) -> Tensor:
-        """log p of every offset, (B, 2·reach + 1)."""
+        """log p of every offset, (B, 2·max_offset + 1)."""
         seen = ~encoded.padding[..., None]
         pooled = (encoded.states * seen).sum(1) / seen.sum(1)
         return self.output_projection(pooled).float().log_softmax(-1)
 
     def nll(self, encoded: EncoderOutput, padding: Tensor) -> Tensor:
-        """−log p of the true lengths (B, 1), which the target's padding tells."""
+        """−log p of the true lengths (B, 1), counted from the target's padding (B, L)."""
         offset = _count_tokens(padding) - _count_tokens(encoded.padding)
         classes = offset.clamp(-self.max_offset, self.max_offset) + self.max_offset
         return -self.log_probs(encoded).gather(1, classes[:, None])
@@ -41,10 +41,10 @@ class LengthPredictor(nn.Module):
     def propose(
         self, encoded: EncoderOutput, beam: int, choose: Callable[[Tensor, int], Tensor]
     ) -> tuple[Tensor, Tensor]:
-        """The lengths (B, beam) worth trying, between 1 and the longest, and their log-probabilities.
+        """The lengths (B, beam) to try, between 1 and the longest, and their log-probabilities.
 
-        There are no more than so many lengths: a beam that is wider would try some of them twice, and count
-        their texts twice when one is selected.
+        The beam is at most the number of lengths. A wider one would try some lengths twice, and their texts
+        would count twice in the selection.
         """
         lengths = _count_tokens(encoded.padding)[:, None] + torch.arange(
             -self.max_offset, self.max_offset + 1, device=encoded.padding.device
@@ -56,12 +56,12 @@ class LengthPredictor(nn.Module):
 
 
 def top_lengths(scores: Tensor, beam: int) -> Tensor:
-    """The b₁ likeliest classes (Difformer, section 3.3)."""
+    """The b₁ most likely classes (Difformer, section 3.3)."""
     return scores.topk(min(beam, scores.shape[1]), dim=1).indices
 
 
 def neighboring_lengths(scores: Tensor, beam: int) -> Tensor:
-    """The likeliest class and its possible neighbours on both sides (Difformer's released code)."""
+    """The most likely class and its possible neighbours on both sides (Difformer's released code)."""
     possible = scores > -torch.inf
     first, count = possible.int().argmax(1, keepdim=True), possible.sum(1, keepdim=True)
     start = scores.argmax(1, keepdim=True) - beam // 2

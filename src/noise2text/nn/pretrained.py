@@ -1,10 +1,11 @@
-"""Models of the transformers library as writers, so that all that is done with writers is done with them.
+"""Models of the transformers library as autoregressive networks, usable wherever those are.
 
-    causal       p(yᵢ | x, [BOS], y₁ … yᵢ₋₁): source and target are one line; memory is the source's past
-    sequence     p(yᵢ | encoder(x), y₁ … yᵢ₋₁): memory is what the encoder says
+    decoder only       p(yᵢ | x, [BOS], y₁ … yᵢ₋₁): source and target are one sequence; the encoder output
+                       is the source's keys and values
+    encoder-decoder    p(yᵢ | encoder(x), y₁ … yᵢ₋₁)
 
-A source is padded on its right, and a target's positions go on from the source's own end, so neither the
-batch nor the padding changes a text. The notebook is the library's own cache of keys and values.
+A source is padded on the right, and a target's positions continue from the source's own end, so neither the
+batch nor the padding changes a text. The cache is the library's own cache of keys and values.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ def import_transformers() -> Any:
 
 @torch.no_grad()
 def returns_kv_cache(model: Any) -> bool:
-    """Whether a decoder alone hands out the keys and values of what it has read."""
+    """Whether a decoder-only model returns the keys and values of its input."""
     if model.device.type == "meta":
-        return True  # there are no weights to try it with
+        return True  # there are no weights to try
     was_training = model.training
     outputs = model.eval().base_model(input_ids=torch.zeros(1, 1, dtype=torch.long), use_cache=True)
     model.train(was_training)
@@ -56,16 +57,16 @@ def returns_kv_cache(model: Any) -> bool:
 
 @dataclass(frozen=True)
 class HuggingFaceCache:
-    """The library's cache of a batch's hypotheses, and what of their sources they may look at."""
+    """The library's cache of a batch's hypotheses, and which source positions they attend to."""
 
     past_key_values: Any
     attended: Tensor  # (B·K, …)
-    first: Tensor  # (B·K, 1), where the target's positions begin
-    states: Tensor  # (B·K, S, W), of an encoder
+    first: Tensor  # (B·K, 1), the first position of the target
+    states: Tensor  # (B·K, S, W), of the encoder
 
 
 class _HuggingFaceModel(AutoregressiveNetwork):
-    """A model of the library that scores the first `vocab_size` of its tokens: those of the tokenizer."""
+    """A model of the library whose output is cut to the tokenizer's `vocab_size` tokens."""
 
     graph_capturable = False
 
@@ -79,9 +80,9 @@ class _HuggingFaceModel(AutoregressiveNetwork):
 
 
 class DecoderOnlyModel(_HuggingFaceModel):
-    """A decoder alone, such as GPT-2: it goes on from the source, [BOS] being what stands between."""
+    """A decoder-only model such as GPT-2: it continues the source, with [BOS] in between."""
 
-    shard_whole = True  # keys leave a layer by the cache: sharded, gradients would come back unnoticed
+    shard_whole = True  # keys leave a layer through the cache, where sharding would miss their gradients
 
     def encode(self, source: Source) -> EncoderOutput:
         body: Any = self.model.base_model
@@ -135,16 +136,16 @@ class DecoderOnlyModel(_HuggingFaceModel):
 
 
 class EncoderDecoderModel(_HuggingFaceModel):
-    """An encoder and a decoder, such as T5, BART or Marian."""
+    """An encoder-decoder such as T5, BART or Marian."""
 
     def __init__(self, model: nn.Module, *, vocab_size: int, decoder_prefix: Sequence[int] = ()) -> None:
-        """`decoder_prefix` is what the decoder is used to see before the first token."""
+        """`decoder_prefix` holds the tokens that the decoder expects before the first one."""
         super().__init__(model, vocab_size=vocab_size)
         self.decoder_prefix = tuple(decoder_prefix)
 
     @property
     def model_dim(self) -> int:
-        """The size of the encoder's states."""
+        """The size W of the encoder's states."""
         config: Any = self.model.config
         return int(config.hidden_size)
 
@@ -186,7 +187,7 @@ class EncoderDecoderModel(_HuggingFaceModel):
         return logits.view(*tokens.shape, -1)
 
     def _prefix_rows(self, tokens: Tensor) -> Tensor:
-        """The opening of each row, (B, few)."""
+        """The decoder prefix of each row, (B, number of its tokens)."""
         return torch.tensor(self.decoder_prefix, dtype=torch.long, device=tokens.device).expand(
             len(tokens), -1
         )
@@ -203,6 +204,6 @@ class EncoderDecoderModel(_HuggingFaceModel):
 
 
 def states_only_output(states: Tensor, padding: Tensor) -> EncoderOutput:
-    """A memory of encoder states alone; the library's decoders make their keys and values themselves."""
+    """Encoder states without keys and values, which the library's decoders compute themselves."""
     nothing = states.new_zeros(0)
     return EncoderOutput(states, padding, nothing, nothing)

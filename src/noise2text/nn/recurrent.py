@@ -2,8 +2,8 @@
 
     h = GRU(E[y]),    c = Σ softmax(h · keysᵀ) · states,    logits = tanh(C·[h ; c]) · Eᵀ
 
-keys = A·states, once a sentence. The attention stands on top of the recurrence and is not fed back into it,
-so training goes over a whole target at once. The decoder starts from the mean of the encoder's states.
+keys = A·states, once per sentence. The attention's output is not fed back into the recurrence, so training
+processes a whole target at once. The decoder starts from the mean of the encoder's states.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = ["GRU", "BidirectionalEncoder", "RecurrentState"]
 
 @dataclass(frozen=True)
 class RecurrentState:
-    """What the recurrence remembers of each hypothesis."""
+    """The decoder's hidden state of each hypothesis."""
 
     states: Tensor  # (layers, B·K, W)
 
 
 class BidirectionalEncoder(nn.Module):
-    """A layer reads the source in both directions, each from its own end; padding is never read before it."""
+    """GRU layers that read the source in both directions; padding never precedes the text in either."""
 
     def __init__(self, in_dim: int, model_dim: int, *, layers: int, dropout: float) -> None:
         super().__init__()
@@ -45,9 +45,8 @@ class BidirectionalEncoder(nn.Module):
         """The states (B, S, W)."""
         position_indices = torch.arange(x.shape[1], device=x.device)
         reversed_indices = (~padding).sum(1, keepdim=True) - 1 - position_indices
-        reversal = torch.where(padding, position_indices, reversed_indices)[
-            ..., None
-        ]  # (B, S, 1), its own inverse
+        reversed_text = torch.where(padding, position_indices, reversed_indices)
+        reversal = reversed_text[..., None]  # (B, S, 1), its own inverse
         for forward_layers, backward_layers in zip(self.forward_layers, self.backward_layers, strict=True):
             forward_states = forward_layers(x)[0]
             backward_states = backward_layers(x.gather(1, reversal.expand_as(x)))[0]
@@ -60,7 +59,7 @@ class BidirectionalEncoder(nn.Module):
 
 
 class GRU(AutoregressiveNetwork):
-    """A recurrent encoder-decoder that writes from left to right."""
+    """A recurrent encoder-decoder that generates from left to right."""
 
     def __init__(self, embedding: TokenEmbedding, *, model_dim: int, layers: int, dropout: float) -> None:
         super().__init__()
@@ -118,7 +117,7 @@ class GRU(AutoregressiveNetwork):
         return torch.stack(list(layer_states))
 
     def _logits(self, x: Tensor, encoded: EncoderOutput) -> Tensor:
-        """The scores of every token after each state (B, L, W)."""
+        """The logits of every token after each state (B, L, W)."""
         context = scaled_dot_product_attention(
             x.unsqueeze(1),
             encoded.keys.unsqueeze(1).to(x.dtype),

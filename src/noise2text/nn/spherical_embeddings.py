@@ -1,8 +1,8 @@
 """Embeddings on a sphere: z₀ = √d · E[y] / ‖E[y]‖, and back by logits = ẑ₀ · z₀ᵀ over all tokens.
 
-A cross-entropy alone would push the embeddings apart without end, because distance makes noise harmless. On
-the sphere of radius √d their channels have a mean square of 1 whatever training does (CDCD, Dieleman et
-al., 2022; the released DiNoiSer does the same).
+The cross-entropy alone would push the embeddings apart without limit, because distance makes noise harmless.
+On the sphere of radius √d the mean square of their channels is always 1 (CDCD, Dieleman et al., 2022; the
+released DiNoiSer does the same).
 """
 
 from __future__ import annotations

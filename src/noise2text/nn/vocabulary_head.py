@@ -1,10 +1,10 @@
-"""The vocabulary head: probabilities of all tokens, and their mean embedding as the clean estimate,
+"""The vocabulary head predicts token probabilities; the clean estimate is the mean embedding under them,
 
     p = softmax(W·h + b),    ẑ₀ = Σ_w p_w · e_w.
 
-The thesis puts it into DiffuSeq (3.2.4, the alternate diffusion kernel); CDCD (Dieleman et al., 2022) calls
-it score interpolation, because the score of the noisy canvas is the same mean of the scores towards each
-token. The estimate never leaves the convex hull of the embeddings.
+The thesis adds it to DiffuSeq (3.2.4, the alternate diffusion kernel). CDCD (Dieleman et al., 2022) calls it
+score interpolation, because the score of z_t is the same mean over the scores of each token. The estimate
+never leaves the convex hull of the embeddings.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["InterpolatingEncoderDecoder", "InterpolatingTransformer", "Vocabular
 
 
 class VocabularyHead(nn.Module):
-    """States to the mean embedding under the predicted probabilities."""
+    """Maps hidden states to the mean embedding under the predicted probabilities."""
 
     def __init__(self, embedding: TokenEmbedding, model_dim: int) -> None:
         super().__init__()
@@ -36,8 +36,8 @@ class VocabularyHead(nn.Module):
         logits: Tensor = self.projection(hidden)
         return logits
 
-    def product(self, hidden: Tensor) -> LazyLogits:
-        """The same, not yet computed."""
+    def lazy_logits(self, hidden: Tensor) -> LazyLogits:
+        """The same logits, not yet computed."""
         return ProjectedLogits(hidden, self.projection.weight, self.projection.bias)
 
     def forward(self, hidden: Tensor) -> Tensor:
@@ -46,7 +46,7 @@ class VocabularyHead(nn.Module):
 
 
 class InterpolatingEncoderDecoder(EncoderDecoder):
-    """The encoder-decoder with a vocabulary head, whose scores are also what is written in the end (CDCD)."""
+    """The encoder-decoder with a vocabulary head, whose logits also give the final tokens (CDCD)."""
 
     output_projection: VocabularyHead
 
@@ -55,16 +55,14 @@ class InterpolatingEncoderDecoder(EncoderDecoder):
         self.output_projection = VocabularyHead(embedding, model_dim)
 
     def lazy_logits(self, estimate: Estimate) -> LazyLogits:
-        return self.output_projection.product(estimate.hidden)
+        return self.output_projection.lazy_logits(estimate.hidden)
 
     def logits(self, estimate: Estimate) -> Tensor:
-        return self.output_projection.logits(
-            estimate.hidden
-        )  # the layer itself, which may count in whole numbers (int8)
+        return self.output_projection.logits(estimate.hidden)  # calls the layer, which may be an int8 one
 
 
 class InterpolatingTransformer(JointTransformer):
-    """The encoder-only denoiser with a vocabulary head (the thesis, fig. 3.1); ẑ₀ is rounded as before."""
+    """The encoder-only denoiser with a vocabulary head (the thesis, fig. 3.1); ẑ₀ is rounded as usual."""
 
     def __init__(self, embedding: TokenEmbedding, *, model_dim: int, **shape: Any) -> None:
         super().__init__(embedding, model_dim=model_dim, **shape)
