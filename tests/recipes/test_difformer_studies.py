@@ -107,7 +107,7 @@ def test_embeddings_that_do_not_fit_are_named(small: Make, tokenizer: Tokenizer,
     for name, said in [
         ("narrow.npy", "set embedding"),
         ("zero.npy", "all 0"),
-        ("text.npy", "table of numbers"),
+        ("text.npy", "array of numbers"),
         ("broken.npy", "cannot be read"),
         ("missing.npy", "cannot be read"),
         ("model", "other tokens"),

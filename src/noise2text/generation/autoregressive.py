@@ -10,17 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from noise2text.core.config import option, require_at_least, require_choice
 from noise2text.core.devices import copy_to_device
 from noise2text.core.errors import Problem
-from noise2text.core.random import make_key
 from noise2text.data.layouts.base import Layout
-from noise2text.generation.beam_search import BeamSearch, DiverseBeamSearch
 from noise2text.generation.candidates import (
     Candidates,
     DecodedStep,
@@ -29,81 +25,17 @@ from noise2text.generation.candidates import (
     Stage,
     TokenRows,
 )
+from noise2text.generation.config import AutoregressiveGenerationConfig
 from noise2text.generation.runner import EAGER, Runner
 from noise2text.generation.search import Search, SearchLimits
-from noise2text.generation.token_sampling import GreedySearch, Sampling
 from noise2text.nn.autoregressive import AutoregressiveNetwork
 from noise2text.nn.denoiser import EncoderOutput
 
-__all__ = ["AutoregressiveDecoder", "AutoregressiveGenerationConfig", "DecodingState"]
+__all__ = ["AutoregressiveDecoder", "DecodingState"]
 
 CACHE_BLOCK = 16  # positions by which the visible past grows
 END_CHECK_INTERVAL = {"cpu": 1}  # steps between two looks at whether all is over, where a look costs nothing
 DEFAULT_END_CHECK_INTERVAL = 8
-
-
-@dataclass(frozen=True)
-class AutoregressiveGenerationConfig:
-    """The search or the sampling, and the selection; the defaults are Difformer's table 3 with b = 5."""
-
-    beam: int = option(5, "hypotheses of the beam search; 1 is greedy")
-    length_penalty: float = option(1.0, "a score is the log-probability over the length to this power")
-    diverse_groups: int = option(1, "groups of diverse beam search; they share the beam")
-    diversity: float = option(0.5, "what a later group pays for a token that an earlier one has just written")
-    samples: int = option(0, "texts drawn at random a sentence; 0 searches by the beam")
-    temperature: float = option(1.0, "of sampling: below 1 sharper, above 1 flatter")
-    top_k: int = option(0, "of sampling: draw from the k likeliest tokens; 0 is from all")
-    top_p: float = option(1.0, "of sampling: draw from the fewest tokens that reach this probability")
-    select: str = option("score", "which candidate: score (see length_penalty) or mbr")
-    utility: str = option("bleu", "what MBR compares with: bleu, bleu-nltk4, chrf or unigram")
-    candidate_is: str = option(
-        "hypothesis", "MBR's direction: the candidate is the hypothesis or the reference"
-    )
-    self_pair: bool = option(True, "whether MBR compares a candidate with itself too, as its equation does")
-    prefix: str = option("", "what every text begins with")
-    length: int | None = option(None, "write exactly so many tokens; none lets the model end")
-
-    def __post_init__(self) -> None:
-        require_at_least(self, 1, "beam", "diverse_groups", *(["length"] if self.length is not None else []))
-        require_at_least(self, 0, "samples", "top_k", "diversity")
-        if self.beam % self.diverse_groups:
-            raise Problem(
-                f"The setting beam must be a multiple of diverse_groups, not {self.beam} of "
-                f"{self.diverse_groups}."
-            )
-        if not self.temperature > 0 or not 0 < self.top_p <= 1:
-            raise Problem(
-                f"The temperature must be above 0 and top_p above 0 and at most 1, not {self.temperature} "
-                f"and {self.top_p}."
-            )
-        if not self.samples and (self.temperature, self.top_k, self.top_p) != (1, 0, 1):
-            raise Problem("The settings temperature, top_k and top_p are for sampling: set samples, too.")
-        require_choice(self, "select", ("mbr", "score"))
-        require_choice(self, "utility", ("bleu", "bleu-nltk4", "chrf", "unigram"))
-        require_choice(self, "candidate_is", ("hypothesis", "reference"))
-
-    def search(self, limits: SearchLimits, *, seed: int, indices: Tensor) -> Search:
-        """The search for the sentences at these places (B,) of the input."""
-        if self.samples:
-            keys = make_key(seed, indices[:, None], torch.arange(self.samples, device=indices.device))
-            return Sampling(
-                keys,
-                limits=limits,
-                temperature=self.temperature,
-                top_k=self.top_k,
-                top_p=self.top_p,
-                length_penalty=self.length_penalty,
-            )
-        score: dict[str, Any] = {
-            "limits": limits,
-            "length_penalty": self.length_penalty,
-            "device": indices.device,
-        }
-        if self.beam == 1:
-            return GreedySearch(len(indices), **score)
-        size = self.beam // self.diverse_groups
-        beams = [BeamSearch(len(indices), size, **score) for _ in range(self.diverse_groups)]
-        return beams[0] if len(beams) == 1 else DiverseBeamSearch(beams, diversity=self.diversity)
 
 
 class DecodingState:
@@ -174,7 +106,7 @@ class AutoregressiveDecoder(Decoder):
         device = self.limits.forbidden.device
         source, indices = batch.to_tensors(self.layout, self.runner, self.max_source)
         limits = self._remaining_limits(self.config, len(self.prefix))
-        search = self.config.search(limits, seed=seed, indices=copy_to_device(indices, device))
+        search = self.config.build_search(limits, seed=seed, indices=copy_to_device(indices, device))
         length = len(self.prefix) + limits.max_length + 1
         encoded = self.runner.encode(self.network, source.to(device))
         state = self.runner.decoding_state(
@@ -196,7 +128,8 @@ class AutoregressiveDecoder(Decoder):
         if config.length is not None:
             if config.length > limits.max_length:
                 raise Problem(
-                    f"The length must be at most {limits.max_length}, this model's longest, not {config.length}."
+                    f"The length must be at most {limits.max_length}, this model's longest, not "
+                    f"{config.length}."
                 )
             limits = replace(limits, max_length=config.length, min_length=config.length)
         if prefix_length >= limits.max_length:

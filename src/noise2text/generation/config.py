@@ -1,15 +1,27 @@
-"""How diffusion systems generate, typed by family: what predicts no length has no length beam."""
+"""The section `generation` of a recipe's config: how its model generates.
+
+There is one class per family of models, with only the settings that the family understands: a model that
+predicts no lengths has no `length_beam`. The baselines' own are in `models/baseline_config.py`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
-from noise2text.core.config import option, require_at_least, require_choice, require_fraction
+import torch
+from torch import Tensor
+
+from noise2text.core.config import Config, option, require_at_least, require_choice, require_fraction
 from noise2text.core.errors import Problem
+from noise2text.core.random import make_key
 from noise2text.diffusion.solvers import Ddim, PriorSampling, Solver
+from noise2text.generation.beam_search import BeamSearch, DiverseBeamSearch
+from noise2text.generation.search import Search, SearchLimits
+from noise2text.generation.token_sampling import GreedySearch, Sampling
 
 __all__ = [
-    "ClassifierFreeGenerationConfig",
+    "AutoregressiveGenerationConfig",
     "DiffusionGenerationConfig",
     "LengthPredictingGenerationConfig",
     "PriorSamplingGenerationConfig",
@@ -18,37 +30,32 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class DiffusionGenerationConfig:
-    """The walk, the candidates and their selection."""
+class DiffusionGenerationConfig(Config):
+    """Sampling steps, candidates and the selection among them."""
 
     steps: int = option(2000, "evenly spaced times from noise to text")
-    stop_early: int = option(0, "how many of the last steps are left out")
-    noise_beam: int = option(1, "noises tried a sentence, or a length")
-    eta: float = option(1.0, "share of fresh noise a step: 1 is ancestral, 0 is DDIM")
-    solver: str = option(
-        "single", "how a step is made: single (by eta), or multistep (second order, no fresh noise)"
-    )
-    sampling_noise_factor: float = option(1.0, "multiply the noise on the way down, too (Difformer, C.7)")
+    stop_early: int = option(0, "number of last steps that are left out")
+    noise_beam: int = option(1, "noises tried per sentence, or per length")
+    eta: float = option(1.0, "share of new noise in each step: 1 is ancestral sampling, 0 is DDIM")
+    solver: str = option("single", "single (first order, uses eta) or multistep (second order, no new noise)")
+    sampling_noise_factor: float = option(1.0, "factor of the noise while sampling (Difformer, C.7)")
     clamp: bool = option(False, "move every estimate to the nearest embedding")
-    select: str = option(
-        "mbr", "which candidate: mbr, or score (its tokens' mean log-probability, its length's)"
+    select: str = option("mbr", "how to select: mbr, or score (mean log-probability of the tokens)")
+    utility: str = option("bleu", "what MBR compares by: bleu, bleu-nltk4, chrf or unigram")
+    candidate_is: str = option("hypothesis", "in MBR's comparisons the candidate is hypothesis or reference")
+    prefix: str = option("", "text that every output begins with")
+    suffix: str = option("", "text that every output ends with, where the length is known beforehand")
+    template: str = option("", "fixed text with ___ or ___{3} (tokens) where the model fills in")
+    strategy: str = option("parallel", "parallel (all tokens at once) or token-by-token")
+    self_pair: bool = option(True, "MBR compares a candidate with itself, too, as its equation says")
+    guide: str = option("", "folder of the classifier for classifier guidance; empty for none")
+    guide_class: str = option("", "class that the classifier guides to")
+    guide_steps: int = option(3, "Adagrad steps on the classifier's gradient after each sampling step")
+    guide_rate: float = option(0.1, "learning rate of these steps")
+    fluency: float = option(0.01, "λ, weight of staying close to the unguided sample")
+    guidance_weight: float = option(
+        0.0, "w of classifier-free guidance, (1 + w)·with the source − w·without it; 0 is none"
     )
-    utility: str = option("bleu", "what MBR compares with: bleu, bleu-nltk4, chrf or unigram")
-    candidate_is: str = option(
-        "hypothesis", "MBR's direction: the candidate is the hypothesis or the reference"
-    )
-    prefix: str = option("", "what every text begins with")
-    suffix: str = option("", "what every text ends with, where the length is known beforehand")
-    template: str = option(
-        "", "what every text is like: given text, and ___ or ___{3} (tokens) for what is not"
-    )
-    strategy: str = option("parallel", "what is written at once: all (parallel), or token-by-token")
-    self_pair: bool = option(True, "whether MBR compares a candidate with itself too, as its equation does")
-    guide: str = option("", "the folder of a classifier that every text is steered by; none if empty")
-    guide_class: str = option("", "the class that it steers to")
-    guide_steps: int = option(3, "steps of Adagrad up the classifier's slope, after each step of the walk")
-    guide_rate: float = option(0.1, "their size")
-    fluency: float = option(0.01, "λ, how much a steered text keeps to what the model meant")
 
     def __post_init__(self) -> None:
         require_at_least(self, 1, "steps", "noise_beam")
@@ -59,34 +66,39 @@ class DiffusionGenerationConfig:
             )
         require_fraction(self, "eta")
         if not self.sampling_noise_factor > 0:
-            raise Problem(f"The setting factor must be above 0, not {self.sampling_noise_factor}.")
+            raise Problem(
+                f"The setting sampling_noise_factor must be above 0, not {self.sampling_noise_factor}."
+            )
         require_at_least(self, 0, "guide_steps", "guide_rate", "fluency")
+        require_at_least(self, -1, "guidance_weight")
         if bool(self.guide) != bool(self.guide_class):
-            raise Problem("A guide and a class need each other: give both --guide and --class, or neither.")
+            raise Problem(
+                "The settings guide and guide_class (--guide and --class) need each other: set both or none."
+            )
         if self.guide and self.fluency and (not self.eta or self.solver != "single"):
             raise Problem(
-                "A guide needs fresh noise to weigh its fluency: set eta above 0 and solver to single, or "
-                "fluency to 0."
+                "Classifier guidance with fluency needs new noise in each step: set eta above 0 and solver "
+                "to single, or fluency to 0."
             )
         for name, allowed in (
             _CHOICES | {"strategy": self.strategy_choices, "select": self.select_choices}
         ).items():
             require_choice(self, name, allowed)
         if self.template and (self.prefix or self.suffix):
-            raise Problem("A template says how a text begins and ends: give it without a prefix or suffix.")
+            raise Problem("A template fixes how a text begins and ends: set it without prefix and suffix.")
 
     @property
     def strategy_choices(self) -> tuple[str, ...]:
-        """The strategies that this family knows."""
+        """The strategies that this family of models knows."""
         return ("parallel", "token-by-token")
 
     @property
     def select_choices(self) -> tuple[str, ...]:
-        """The ways to select that this family knows."""
+        """The selections that this family of models knows."""
         return ("mbr", "score")
 
     def build_solver(self, seed: int) -> Solver:
-        """The solver that makes the steps."""
+        """The solver of the sampling steps."""
         return Solver(Ddim(self.eta)) if self.solver == "single" else Solver(Ddim(0.0), order=2)
 
 
@@ -99,18 +111,18 @@ _CHOICES = {
 
 @dataclass(frozen=True)
 class LengthPredictingGenerationConfig(DiffusionGenerationConfig):
-    """The same with predicted lengths; the defaults are Difformer's."""
+    """Diffusion with predicted lengths; the defaults are Difformer's."""
 
     steps: int = option(20, "evenly spaced times from noise to text")
-    stop_early: int = option(5, "how many of the last steps are left out")
-    noise_beam: int = option(2, "noises tried a length")
-    length_beam: int = option(5, "lengths tried a sentence")
-    lengths: str = option("top", "which lengths: the likeliest (top), or the likeliest's neighbours (around)")
-    length: int | None = option(None, "write exactly so many tokens; none predicts the length")
+    stop_early: int = option(5, "number of last steps that are left out")
+    noise_beam: int = option(2, "noises tried per length")
+    length_beam: int = option(5, "lengths tried per sentence")
+    lengths: str = option("top", "which lengths: top (the likeliest) or around (next to the likeliest)")
+    length: int | None = option(None, "exact number of tokens of every output; none predicts it")
     select: str = option(
         "mbr",
-        "which candidate: mbr, weighted-mbr (mbr that counts each by the model's own likelihood of it), or score "
-        "(its tokens' mean log-probability, its length's)",
+        "how to select: mbr, weighted-mbr (weights candidates by the model's likelihood), or score (mean "
+        "log-probability of the tokens, and of the length)",
     )
 
     @property
@@ -124,21 +136,10 @@ class LengthPredictingGenerationConfig(DiffusionGenerationConfig):
 
 
 @dataclass(frozen=True)
-class ClassifierFreeGenerationConfig(DiffusionGenerationConfig):
-    """The same for models that also learned to write without a source."""
-
-    guidance_weight: float = option(0.0, "w of (1 + w)·with the source − w·without it; 0 is the plain model")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_at_least(self, -1, "guidance_weight")
-
-
-@dataclass(frozen=True)
 class WordByWordGenerationConfig(DiffusionGenerationConfig):
-    """The same for what was trained to write the next word."""
+    """Diffusion for models that were trained to predict the next word."""
 
-    strategy: str = option("word-by-word", "what is written at once: the next word (word-by-word)")
+    strategy: str = option("word-by-word", "word-by-word, the only one: diffuse one word after the other")
 
     @property
     def strategy_choices(self) -> tuple[str, ...]:
@@ -147,10 +148,10 @@ class WordByWordGenerationConfig(DiffusionGenerationConfig):
 
 @dataclass(frozen=True)
 class PriorSamplingGenerationConfig(DiffusionGenerationConfig):
-    """The same with sampling by the prior (SeqDiffuSeq, appendix E): z_s ~ q(z_s | ẑ₀) at some steps."""
+    """Diffusion that samples some steps from the prior z_s ~ q(z_s | ẑ₀) (SeqDiffuSeq, appendix E)."""
 
-    prior_rate: float = option(0.0, "p₁, the probability that a step draws from the prior; 0 is never")
-    prior_share: float = option(0.5, "p₂, the share of the steps, from the first, that may do so")
+    prior_rate: float = option(0.0, "p₁, probability that a step samples from the prior; 0 is never")
+    prior_share: float = option(0.5, "p₂, share of the first steps that may do so")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -162,3 +163,65 @@ class PriorSamplingGenerationConfig(DiffusionGenerationConfig):
         return replace(
             usual, stochasticity=PriorSampling(usual.stochasticity, self.prior_rate, last_step, seed)
         )
+
+
+@dataclass(frozen=True)
+class AutoregressiveGenerationConfig(Config):
+    """Beam search or sampling, and the selection; the defaults are Difformer's table 3 with b = 5."""
+
+    beam: int = option(5, "hypotheses of the beam search; 1 is greedy")
+    length_penalty: float = option(1.0, "power of the length by which a score's log-probability is divided")
+    diverse_groups: int = option(1, "groups of diverse beam search; they share the beam")
+    diversity: float = option(0.5, "penalty of a token for each earlier group that has just chosen it")
+    samples: int = option(0, "texts sampled per sentence; 0 uses beam search")
+    temperature: float = option(1.0, "of sampling: below 1 sharper, above 1 flatter")
+    top_k: int = option(0, "of sampling: from the k likeliest tokens; 0 is from all")
+    top_p: float = option(1.0, "of sampling: from the fewest tokens that reach this probability")
+    select: str = option("score", "how to select: score (see length_penalty) or mbr")
+    utility: str = option("bleu", "what MBR compares by: bleu, bleu-nltk4, chrf or unigram")
+    candidate_is: str = option("hypothesis", "in MBR's comparisons the candidate is hypothesis or reference")
+    self_pair: bool = option(True, "MBR compares a candidate with itself, too, as its equation says")
+    prefix: str = option("", "text that every output begins with")
+    length: int | None = option(None, "exact number of tokens of every output; none lets the model end")
+
+    def __post_init__(self) -> None:
+        require_at_least(self, 1, "beam", "diverse_groups", *(["length"] if self.length is not None else []))
+        require_at_least(self, 0, "samples", "top_k", "diversity")
+        if self.beam % self.diverse_groups:
+            raise Problem(
+                f"The setting beam must be a multiple of diverse_groups, not {self.beam} of "
+                f"{self.diverse_groups}."
+            )
+        if not self.temperature > 0 or not 0 < self.top_p <= 1:
+            raise Problem(
+                f"The temperature must be above 0 and top_p above 0 and at most 1, not {self.temperature} "
+                f"and {self.top_p}."
+            )
+        if not self.samples and (self.temperature, self.top_k, self.top_p) != (1, 0, 1):
+            raise Problem("The settings temperature, top_k and top_p are for sampling: set samples, too.")
+        require_choice(self, "select", ("mbr", "score"))
+        for name in ("utility", "candidate_is"):
+            require_choice(self, name, _CHOICES[name])
+
+    def build_search(self, limits: SearchLimits, *, seed: int, indices: Tensor) -> Search:
+        """The search for the sentences with these indices (B,) in the input."""
+        if self.samples:
+            keys = make_key(seed, indices[:, None], torch.arange(self.samples, device=indices.device))
+            return Sampling(
+                keys,
+                limits=limits,
+                temperature=self.temperature,
+                top_k=self.top_k,
+                top_p=self.top_p,
+                length_penalty=self.length_penalty,
+            )
+        score: dict[str, Any] = {
+            "limits": limits,
+            "length_penalty": self.length_penalty,
+            "device": indices.device,
+        }
+        if self.beam == 1:
+            return GreedySearch(len(indices), **score)
+        size = self.beam // self.diverse_groups
+        beams = [BeamSearch(len(indices), size, **score) for _ in range(self.diverse_groups)]
+        return beams[0] if len(beams) == 1 else DiverseBeamSearch(beams, diversity=self.diversity)

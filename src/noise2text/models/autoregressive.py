@@ -11,7 +11,8 @@ import torch
 from noise2text.data.layouts.split_with_end import SplitWithEndLayout
 from noise2text.data.layouts.template import encode_pieces
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.autoregressive import AutoregressiveDecoder, AutoregressiveGenerationConfig
+from noise2text.generation.autoregressive import AutoregressiveDecoder
+from noise2text.generation.config import AutoregressiveGenerationConfig
 from noise2text.generation.likelihood import autoregressive_log_likelihood, batched_log_likelihoods
 from noise2text.generation.search import SearchLimits
 from noise2text.generation.selection import Selector

@@ -1,53 +1,84 @@
-"""How the baselines generate, typed by family: what has no noise has no steps of diffusion."""
+"""Sections of the baselines' configs: their networks, their losses, and how they generate.
+
+A class of generation settings has only what its baseline understands: a model without noise has no sampling
+steps.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from noise2text.core.config import option, require_at_least
+from noise2text.core.config import Config, option, require_at_least, require_divisible_heads, require_fraction
 from noise2text.core.errors import Problem
-from noise2text.generation.autoregressive import AutoregressiveGenerationConfig
+from noise2text.generation.config import AutoregressiveGenerationConfig
+from noise2text.training.config import OptimConfig
 
 __all__ = [
     "CopyGenerationConfig",
     "GpvaeGenerationConfig",
+    "LabelSmoothingOptimConfig",
     "LevenshteinGenerationConfig",
     "MaskPredictGenerationConfig",
     "NearestGenerationConfig",
+    "TransformerModelConfig",
 ]
 
 
 @dataclass(frozen=True)
-class MaskPredictGenerationConfig:
-    """Mask-predict (Ghazvininejad et al., 2019): the defaults are the paper's."""
+class TransformerModelConfig(Config):
+    """An encoder-decoder whose embeddings have the dimension of its states."""
 
-    iterations: int = option(
-        10, "T, how often the least certain tokens are predicted; 1 is parallel decoding"
-    )
-    length_beam: int = option(5, "ℓ, lengths tried a sentence; the likeliest text of them is taken")
-    length: int | None = option(None, "write exactly so many tokens; none predicts the length")
-    prefix: str = option("", "what every text begins with")
-    suffix: str = option("", "what every text ends with")
-    template: str = option(
-        "", "what every text is like: given text, and ___ or ___{3} (tokens) for what is not"
-    )
+    model_dim: int = option(512, "d_model, dimension of the states and of the embeddings")
+    ffn_dim: int = option(1024, "d_ffn, inner dimension of the feed-forward networks")
+    heads: int = option(4, "attention heads")
+    encoder_layers: int = option(6, "layers of the encoder")
+    decoder_layers: int = option(6, "layers of the decoder")
+    dropout: float = option(0.3, "dropout")
+
+    def __post_init__(self) -> None:
+        require_divisible_heads(self)
+        require_at_least(self, 1, "ffn_dim", "encoder_layers", "decoder_layers")
+        require_fraction(self, "dropout")
+
+
+@dataclass(frozen=True)
+class LabelSmoothingOptimConfig(OptimConfig):
+    """The optimizer and a label-smoothed loss."""
+
+    label_smoothing: float = option(0.1, "share of the target's probability that is spread over all tokens")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_fraction(self, "label_smoothing")
+
+
+@dataclass(frozen=True)
+class MaskPredictGenerationConfig(Config):
+    """Mask-predict (Ghazvininejad et al., 2019); the defaults are the paper's."""
+
+    iterations: int = option(10, "T, predictions of the least certain tokens; 1 is parallel decoding")
+    length_beam: int = option(5, "ℓ, lengths tried per sentence; the likeliest text of them is taken")
+    length: int | None = option(None, "exact number of tokens of every output; none predicts it")
+    prefix: str = option("", "text that every output begins with")
+    suffix: str = option("", "text that every output ends with")
+    template: str = option("", "fixed text with ___ or ___{3} (tokens) where the model fills in")
 
     def __post_init__(self) -> None:
         require_at_least(
             self, 1, "iterations", "length_beam", *(["length"] if self.length is not None else [])
         )
         if self.template and (self.prefix or self.suffix):
-            raise Problem("A template says how a text begins and ends: give it without a prefix or suffix.")
+            raise Problem("A template fixes how a text begins and ends: set it without prefix and suffix.")
 
 
 @dataclass(frozen=True)
-class LevenshteinGenerationConfig:
+class LevenshteinGenerationConfig(Config):
     """Greedy refinement (Gu et al., 2019); the iterations are those of DiffuSeq's comparison."""
 
-    iterations: int = option(9, "how often to delete, insert and fill, at most; ends when nothing changes")
+    iterations: int = option(9, "rounds of deletion, insertion and filling at most; ends if nothing changes")
     penalty: float = option(0.0, "γ, taken from the log-probability of inserting nothing; makes texts longer")
-    prefix: str = option("", "what every text begins with")
-    suffix: str = option("", "what every text ends with")
+    prefix: str = option("", "text that every output begins with")
+    suffix: str = option("", "text that every output ends with")
 
     def __post_init__(self) -> None:
         require_at_least(self, 1, "iterations")
@@ -55,15 +86,15 @@ class LevenshteinGenerationConfig:
 
 
 @dataclass(frozen=True)
-class CopyGenerationConfig:
-    """Nothing can be chosen: the source is the answer."""
+class CopyGenerationConfig(Config):
+    """No settings: the output is the source."""
 
 
 @dataclass(frozen=True)
-class NearestGenerationConfig:
-    """How many neighbours answer."""
+class NearestGenerationConfig(Config):
+    """The number of neighbours."""
 
-    neighbours: int = option(1, "candidates a sentence: the targets of so many nearest sources")
+    neighbours: int = option(1, "candidates per sentence: the targets of its nearest training sources")
 
     def __post_init__(self) -> None:
         require_at_least(self, 1, "neighbours")
@@ -71,12 +102,12 @@ class NearestGenerationConfig:
 
 @dataclass(frozen=True)
 class GpvaeGenerationConfig(AutoregressiveGenerationConfig):
-    """The searches of what writes from left to right, each from a random context (Du et al., 2022)."""
+    """Beam search or sampling from randomly drawn context variables (Du et al., 2022)."""
 
     latent_noise_scale: float = option(
-        2.0, "s, what the context's noise is multiplied by; 0 is none (DiffuSeq: 1 to 4)"
+        2.0, "s, factor of the noise of the context variables; 0 is none (DiffuSeq: 1 to 4)"
     )
-    noises: int = option(1, "contexts drawn a sentence; each gives the texts of one search")
+    noises: int = option(1, "context variables drawn per sentence; each gives the texts of one search")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,7 +1,7 @@
-"""Embeddings of another model to start from (Difformer, C.3): a table (V, d), a row a token.
+"""Embeddings of another model to start from (Difformer, C.3): an array (V, d), one row per token.
 
-One common factor gives them a mean square of 1, which is what the schedules and the noise factor count on;
-angles and the ratios of distances stay.
+One common factor gives them a mean square of 1, which the schedules and the noise factor assume; angles and
+ratios of distances do not change.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ __all__ = ["load_embeddings", "read_embeddings"]
 
 @torch.no_grad()
 def load_embeddings(embedding: TokenEmbedding, tokenizer: Tokenizer, path: Path) -> None:
-    """Let the space hold the embeddings at the path, with a mean square of 1."""
+    """Copy the embeddings at the path into `embedding`, scaled to a mean square of 1."""
     table = read_embeddings(path, tokenizer)
     if table.shape != embedding.weight.shape:
         wanted, found = (" × ".join(map(str, shape)) for shape in (embedding.weight.shape, table.shape))
         raise Problem(
             f"The embeddings of {path} are {found}, but this model's {wanted}; "
-            f"use the same tokens and set embedding to their dimension."
+            f"use the same tokens and set embedding_dim to their dimension."
         )
     size = table.square().mean().sqrt()
     if not (torch.isfinite(size) and size > 0):
-        raise Problem(f"The embeddings of {path} are all 0 or hold what is not a number; make them again.")
+        raise Problem(f"The embeddings of {path} are all 0 or not finite; create them again.")
     embedding.weight.copy_(table / (size * embedding.scale))
 
 
 def read_embeddings(path: Path, tokenizer: Tokenizer) -> Tensor:
-    """The table in a .npy file, or that of a model folder whose tokens are the tokenizer's."""
+    """The embeddings (V, d) in a .npy file, or in the folder of a model with the same tokenizer."""
     if path.is_dir():
         if Tokenizer.load(path / "tokenizer.json").fingerprint != tokenizer.fingerprint:
             raise Problem(
@@ -47,19 +47,19 @@ def read_embeddings(path: Path, tokenizer: Tokenizer) -> Tensor:
         table = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise Problem(
-            f"The embeddings {path} cannot be read; give a model folder or a .npy file of a table."
+            f"The embeddings {path} cannot be read; give a model folder or a .npy file of an array."
         ) from error
     if not isinstance(table, np.ndarray) or table.ndim != 2 or table.dtype.kind not in "fiu":
-        raise Problem(f"{path} does not hold a table of numbers, a row a token.")
+        raise Problem(f"{path} does not hold a two-dimensional array of numbers, one row per token.")
     return torch.from_numpy(table.astype(np.float32))
 
 
 def _read_model_embeddings(folder: Path) -> Tensor:
-    """The embeddings of a trained model, which on a sphere are not its table."""
+    """The embeddings of a trained model (on a sphere these are not its weights)."""
     from noise2text.models.folder import load
 
     model = load(folder, device="cpu", precision="float32")
-    spaces = [part for part in model.modules() if isinstance(part, TokenEmbedding)]
-    if not spaces:
-        raise Problem(f"The model in {folder} holds no embeddings; give another model, or a .npy file.")
-    return spaces[0].vectors.detach()
+    embeddings = [part for part in model.modules() if isinstance(part, TokenEmbedding)]
+    if not embeddings:
+        raise Problem(f"The model in {folder} has no embeddings; give another model, or a .npy file.")
+    return embeddings[0].vectors.detach()

@@ -1,13 +1,12 @@
-"""A model of transformers from a local folder, or of the same kind from chance: its network and its weights.
+"""A model of the library transformers, from a local folder or from scratch: its network and its weights.
 
 The folder is one that transformers writes: config.json, tokenizer.json, model.safetensors. Nothing is
-downloaded, and no code of the folder is run. The library's configuration is kept in the settings
-(`architecture`), so that a trained model no longer needs the folder it came from.
+downloaded, and no code of the folder is run. The library's configuration is kept in the config
+(`model.architecture`), so that a trained model no longer needs the folder that it started from.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,92 +16,122 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from noise2text.core.config import option, require_at_least, require_divisible_heads, require_fraction
+from noise2text.core.config import (
+    Config,
+    option,
+    require_at_least,
+    require_divisible_heads,
+    require_fraction,
+    section,
+)
 from noise2text.core.errors import Problem
+from noise2text.data.config import FolderTokenizerDataConfig
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.generation.config import AutoregressiveGenerationConfig
+from noise2text.models.baseline_config import LabelSmoothingOptimConfig
 from noise2text.nn.pretrained import (
     DecoderOnlyModel,
     EncoderDecoderModel,
     import_transformers,
     returns_kv_cache,
 )
-from noise2text.training.config import TrainingConfig
+from noise2text.training.config import RunConfig
 
 __all__ = [
     "CAUSAL_FAMILY",
     "SEQ2SEQ_FAMILY",
     "CausalConfig",
+    "CausalModelConfig",
     "PretrainedConfig",
     "PretrainedFamily",
+    "PretrainedModelConfig",
     "Seq2SeqConfig",
-    "build_decoder",
+    "Seq2SeqModelConfig",
+    "build_network",
     "load_pretrained_weights",
     "resolve_architecture",
 ]
 
 
 @dataclass(frozen=True)
-class PretrainedConfig(TrainingConfig):
-    """Where the model comes from, and how it is fine-tuned; no paper here gives these numbers."""
+class PretrainedModelConfig(Config):
+    """Where the model comes from; its shape counts only from scratch, since a folder has its own."""
 
-    from_folder: str = option("", "the pre-trained model: config.json, tokenizer.json and safetensors")
-    from_scratch: bool = option(False, "start from chance in the shape below, without a folder")
+    from_folder: str = option("", "folder of the pre-trained model: config.json, tokenizer.json, safetensors")
+    from_scratch: bool = option(False, "start from random weights in the shape below, without a folder")
     architecture: str = option("", "the library's configuration as JSON; training fills it in")
-    tokenizer: str = option("folder", "folder (the model's own); from chance: bpe, characters or wordpiece")
-    model_dim: int = option(768, "d_model, of a model from chance")
-    ffn_dim: int = option(3072, "d_ffn, of a model from chance")
-    heads: int = option(12, "attention heads, of a model from chance")
-    dropout: float = option(0.1, "dropout, of a model from chance; a folder has its own")
-    label_smoothing: float = option(0.0, "share of the target's probability that is spread over all tokens")
-    steps: int = option(20_000, "how many updates to train")
-    lr: float = option(5e-5, "the peak of the learning rate")
-    betas: tuple[float, float] = option((0.9, 0.999), "Adam's β")
-    lr_schedule: str = option(
-        "linear", "how the learning rate falls: inverse-sqrt, linear, cosine or constant"
-    )
-    warmup: int = option(500, "steps over which the learning rate rises")
-    validate_every: int = option(1_000, "steps between two validations")
-    beam: int = option(5, "hypotheses of the beam search, as the model's default")
-    length_penalty: float = option(1.0, "the power of the length in a score, as the model's default")
-
-    @property
-    def tokenizers(self) -> tuple[str, ...]:
-        return (*super().tokenizers, "folder")
+    model_dim: int = option(768, "d_model, from scratch")
+    ffn_dim: int = option(3072, "d_ffn, from scratch")
+    heads: int = option(12, "attention heads, from scratch")
+    dropout: float = option(0.1, "dropout, from scratch")
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         require_divisible_heads(self)
-        require_at_least(self, 1, "ffn_dim", "beam")
-        require_fraction(self, "dropout", "label_smoothing")
+        require_at_least(self, 1, "ffn_dim")
+        require_fraction(self, "dropout")
         if self.from_scratch and self.from_folder:
             raise Problem(
-                "A model starts from a folder or from chance: set from_folder or scratch, not both."
+                "A model starts from a folder or from scratch: set from_folder or from_scratch, not both."
             )
 
 
 @dataclass(frozen=True)
-class CausalConfig(PretrainedConfig):
+class CausalModelConfig(PretrainedModelConfig):
     """GPT-2's base shape."""
 
-    layers: int = option(12, "layers, of a model from chance")
+    layers: int = option(12, "layers, from scratch")
+
+
+@dataclass(frozen=True)
+class Seq2SeqModelConfig(PretrainedModelConfig):
+    """T5's base shape."""
+
+    encoder_layers: int = option(12, "layers of the encoder, from scratch")
+    decoder_layers: int = option(12, "layers of the decoder, from scratch")
+
+
+_OPTIM = LabelSmoothingOptimConfig(
+    steps=20_000, lr=5e-5, betas=(0.9, 0.999), lr_schedule="linear", warmup=500, label_smoothing=0.0
+)
+
+
+@dataclass(frozen=True)
+class PretrainedConfig(Config):
+    """Fine-tuning; no paper here gives these numbers."""
+
+    data: FolderTokenizerDataConfig = section(
+        FolderTokenizerDataConfig(tokenizer="folder"), "how texts become tokens"
+    )
+    model: PretrainedModelConfig = section(PretrainedModelConfig(), "the pre-trained network")
+    optim: LabelSmoothingOptimConfig = section(_OPTIM, "the optimizer and the loss")
+    generation: AutoregressiveGenerationConfig = section(
+        AutoregressiveGenerationConfig(), "how the model generates"
+    )
+    run: RunConfig = section(RunConfig(validate_every=1_000), "seed, hardware, logging")
+
+
+@dataclass(frozen=True)
+class CausalConfig(PretrainedConfig):
+    """A causal model such as GPT-2."""
+
+    model: CausalModelConfig = section(CausalModelConfig(), "the pre-trained network")
 
 
 @dataclass(frozen=True)
 class Seq2SeqConfig(PretrainedConfig):
-    """T5's base shape."""
+    """An encoder-decoder such as T5."""
 
-    encoder_layers: int = option(12, "layers that read the source, of a model from chance")
-    decoder_layers: int = option(12, "layers that write the target, of a model from chance")
-    lr: float = option(1e-4, "the peak of the learning rate")
+    model: Seq2SeqModelConfig = section(Seq2SeqModelConfig(), "the pre-trained network")
+    optim: LabelSmoothingOptimConfig = section(_OPTIM.replace(lr=1e-4), "the optimizer and the loss")
 
 
 @dataclass(frozen=True)
 class PretrainedFamily:
-    """What differs between kinds of models: the library's class, a shape from chance, and the writer."""
+    """What differs between families of models: the library's class, a shape from scratch, and the network."""
 
     name: str
     loader: str  # the library's class that finds a model of this family
-    shape: Callable[[Any, Tokenizer], Any]  # a configuration from the settings
+    shape: Callable[[Any, Tokenizer], Any]  # the library's configuration from ours
     network: Callable[[Any, Tokenizer], DecoderOnlyModel | EncoderDecoderModel]
     positions: Callable[[Any, Tokenizer], int]  # how many the longest pair needs
 
@@ -112,99 +141,104 @@ class PretrainedFamily:
         return getattr(import_transformers(), self.loader)
 
 
-def _causal_config(settings: CausalConfig, tokenizer: Tokenizer) -> Any:
+def _causal_shape(config: CausalConfig, tokenizer: Tokenizer) -> Any:
+    model = config.model
     return import_transformers().GPT2Config(
         vocab_size=len(tokenizer),
-        n_positions=max(1024, _causal_positions(settings, tokenizer)),
-        n_embd=settings.model_dim,
-        n_inner=settings.ffn_dim,
-        n_head=settings.heads,
-        n_layer=settings.layers,
-        resid_pdrop=settings.dropout,
-        embd_pdrop=settings.dropout,
-        attn_pdrop=settings.dropout,
+        n_positions=max(1024, _causal_positions(config, tokenizer)),
+        n_embd=model.model_dim,
+        n_inner=model.ffn_dim,
+        n_head=model.heads,
+        n_layer=model.layers,
+        resid_pdrop=model.dropout,
+        embd_pdrop=model.dropout,
+        attn_pdrop=model.dropout,
         bos_token_id=tokenizer.bos,
         eos_token_id=tokenizer.eos,
         pad_token_id=tokenizer.pad,
     )
 
 
-def _causal_writer(model: Any, tokenizer: Tokenizer) -> DecoderOnlyModel:
+def _causal_network(model: Any, tokenizer: Tokenizer) -> DecoderOnlyModel:
     return DecoderOnlyModel(model, vocab_size=len(tokenizer))
 
 
-def _causal_positions(settings: CausalConfig, tokenizer: Tokenizer) -> int:
-    return sum(map(len, tokenizer.surrounding_tokens)) + settings.max_source + 1 + settings.max_target
+def _causal_positions(config: CausalConfig, tokenizer: Tokenizer) -> int:
+    return sum(map(len, tokenizer.surrounding_tokens)) + config.data.max_source + 1 + config.data.max_target
 
 
-def _sequence_config(settings: Seq2SeqConfig, tokenizer: Tokenizer) -> Any:
+def _seq2seq_shape(config: Seq2SeqConfig, tokenizer: Tokenizer) -> Any:
+    model = config.model
     return import_transformers().T5Config(
         vocab_size=len(tokenizer),
-        d_model=settings.model_dim,
-        d_kv=settings.model_dim // settings.heads,
-        d_ff=settings.ffn_dim,
-        num_heads=settings.heads,
-        num_layers=settings.encoder_layers,
-        num_decoder_layers=settings.decoder_layers,
-        dropout_rate=settings.dropout,
+        d_model=model.model_dim,
+        d_kv=model.model_dim // model.heads,
+        d_ff=model.ffn_dim,
+        num_heads=model.heads,
+        num_layers=model.encoder_layers,
+        num_decoder_layers=model.decoder_layers,
+        dropout_rate=model.dropout,
         decoder_start_token_id=tokenizer.bos,
         eos_token_id=tokenizer.eos,
         pad_token_id=tokenizer.pad,
     )
 
 
-def _sequence_writer(model: Any, tokenizer: Tokenizer) -> EncoderDecoderModel:
+def _seq2seq_network(model: Any, tokenizer: Tokenizer) -> EncoderDecoderModel:
     first = getattr(model.config, "decoder_start_token_id", None)
     decoder_prefix = () if first in (None, tokenizer.bos) else (first,)
     return EncoderDecoderModel(model, vocab_size=len(tokenizer), decoder_prefix=decoder_prefix)
 
 
-def _sequence_positions(settings: Seq2SeqConfig, tokenizer: Tokenizer) -> int:
-    return max(sum(map(len, tokenizer.surrounding_tokens)) + settings.max_source, settings.max_target + 2)
+def _seq2seq_positions(config: Seq2SeqConfig, tokenizer: Tokenizer) -> int:
+    surrounding = sum(map(len, tokenizer.surrounding_tokens))
+    return max(surrounding + config.data.max_source, config.data.max_target + 2)
 
 
 CAUSAL_FAMILY = PretrainedFamily(
-    "causal model", "AutoModelForCausalLM", _causal_config, _causal_writer, _causal_positions
+    "causal model", "AutoModelForCausalLM", _causal_shape, _causal_network, _causal_positions
 )
 SEQ2SEQ_FAMILY = PretrainedFamily(
-    "encoder-decoder", "AutoModelForSeq2SeqLM", _sequence_config, _sequence_writer, _sequence_positions
+    "encoder-decoder", "AutoModelForSeq2SeqLM", _seq2seq_shape, _seq2seq_network, _seq2seq_positions
 )
 
 
-def build_decoder(family: PretrainedFamily, settings: PretrainedConfig, tokenizer: Tokenizer) -> Any:
-    """The writer of the settings' architecture, its weights left to chance."""
-    config = _find_config(family, settings, tokenizer)
-    other = Problem(
-        f"The {config.model_type} of {settings.from_folder} is no {family.name}; choose the other recipe "
+def build_network(family: PretrainedFamily, config: PretrainedConfig, tokenizer: Tokenizer) -> Any:
+    """The network of the config's architecture, with random weights."""
+    architecture, folder = _find_architecture(family, config, tokenizer), config.model.from_folder
+    wrong_family = Problem(
+        f"The {architecture.model_type} of {folder} is no {family.name}; choose the other recipe "
         f"of pre-trained models."
     )
-    if family is CAUSAL_FAMILY and config.is_encoder_decoder:  # the library would take its decoder alone
-        raise other
+    if (
+        family is CAUSAL_FAMILY and architecture.is_encoder_decoder
+    ):  # the library would take its decoder alone
+        raise wrong_family
     try:
-        model = family.models.from_config(config, dtype=torch.float32)
+        model = family.models.from_config(architecture, dtype=torch.float32)
     except ValueError as error:
-        raise other from error
+        raise wrong_family from error
     if family is CAUSAL_FAMILY and not returns_kv_cache(model):
         raise Problem(
-            f"The {config.model_type} of {settings.from_folder} keeps no keys and values of what it has "
-            f"read; use a causal model such as GPT-2."
+            f"The {architecture.model_type} of {folder} does not return its keys and values; use a causal "
+            f"model such as GPT-2."
         )
     return family.network(model, tokenizer)
 
 
-def _find_config(family: PretrainedFamily, settings: PretrainedConfig, tokenizer: Tokenizer) -> Any:
-    """The library's configuration: the one kept, the folder's, or the shape of the settings."""
-    if settings.architecture:
-        config = _parse_config(settings.architecture, where="The setting architecture")
-    elif settings.from_folder:
-        config = _read_folder_config(Path(settings.from_folder))
+def _find_architecture(family: PretrainedFamily, config: PretrainedConfig, tokenizer: Tokenizer) -> Any:
+    """The library's configuration: the one in our config, the folder's, or one of our config's shape."""
+    if config.model.architecture:
+        architecture = _parse_architecture(config.model.architecture, where="The setting architecture")
+    elif config.model.from_folder:
+        architecture = _read_architecture(Path(config.model.from_folder))
     else:
-        config = family.shape(settings, tokenizer)
-    _check(config, tokenizer, family.positions(settings, tokenizer))
-    return config
+        architecture = family.shape(config, tokenizer)
+    _check_architecture(architecture, tokenizer, family.positions(config, tokenizer))
+    return architecture
 
 
-def _read_folder_config(folder: Path) -> Any:
+def _read_architecture(folder: Path) -> Any:
     try:
         text = (folder / "config.json").read_text(encoding="utf-8")
     except OSError as error:
@@ -213,10 +247,10 @@ def _read_folder_config(folder: Path) -> Any:
         ) from error
     if not any(folder.glob("*.safetensors")):
         raise Problem(f"There are no weights in {folder}: they must be safetensors, which run no code.")
-    return _parse_config(text, where=str(folder / "config.json"))
+    return _parse_architecture(text, where=str(folder / "config.json"))
 
 
-def _parse_config(text: str, *, where: str) -> Any:
+def _parse_architecture(text: str, *, where: str) -> Any:
     try:
         fields = json.loads(text)
         for unwanted in ("auto_map", "_name_or_path", "transformers_version"):
@@ -227,20 +261,20 @@ def _parse_config(text: str, *, where: str) -> Any:
         raise Problem(f"{where} is no configuration that transformers knows: {reason}.") from error
 
 
-def _check(config: Any, tokenizer: Tokenizer, needed: int) -> None:
-    """Refuse what does not fit together, before any weight is made."""
-    size = getattr(config, "vocab_size", None)
+def _check_architecture(architecture: Any, tokenizer: Tokenizer, needed: int) -> None:
+    """Refuse a model that does not fit its tokenizer or the longest pair, before any weight is allocated."""
+    size = getattr(architecture, "vocab_size", None)
     if size is None:
         raise Problem(
-            f"The pre-trained {config.model_type} is made of two models, each with its own tokens; use one "
-            f"that has one vocabulary, such as T5 or BART."
+            f"The pre-trained {architecture.model_type} consists of two models with two vocabularies; use "
+            f"one with a single vocabulary, such as T5 or BART."
         )
     if size < len(tokenizer):
         raise Problem(
             f"The pre-trained model has {size} tokens, but its tokenizer {len(tokenizer)}; set "
             f"tokenizer to folder, or use a folder whose files belong together."
         )
-    positions = getattr(config, "max_position_embeddings", None)
+    positions = getattr(architecture, "max_position_embeddings", None)
     if positions is not None and needed > positions:
         raise Problem(
             f"The pre-trained model has {positions} positions, but the longest pair needs {needed}; lower "
@@ -249,26 +283,27 @@ def _check(config: Any, tokenizer: Tokenizer, needed: int) -> None:
 
 
 def resolve_architecture(family: PretrainedFamily) -> Callable[[Any, Tokenizer], Any]:
-    """What completes a run's settings by the library's configuration."""
+    """A function that fills in `model.architecture`, the library's configuration."""
 
-    def resolve(settings: PretrainedConfig, tokenizer: Tokenizer) -> PretrainedConfig:
-        if not (settings.from_scratch or settings.from_folder):
+    def resolve(config: PretrainedConfig, tokenizer: Tokenizer) -> PretrainedConfig:
+        if not (config.model.from_scratch or config.model.from_folder):
             raise Problem(
-                "Name a pre-trained model's folder in the setting from_folder, or set scratch to true."
+                "Name a pre-trained model's folder in the setting from_folder, or set from_scratch to true."
             )
-        config = _find_config(family, settings, tokenizer)
-        return dataclasses.replace(settings, architecture=config.to_json_string(use_diff=False))
+        architecture = _find_architecture(family, config, tokenizer)
+        return config.replace({"model.architecture": architecture.to_json_string(use_diff=False)})
 
     return resolve
 
 
-def load_pretrained_weights(family: PretrainedFamily, settings: PretrainedConfig, network: Any) -> None:
-    """Give the writer's network the weights of the folder, if there is one."""
-    if not settings.from_folder:
+def load_pretrained_weights(family: PretrainedFamily, config: PretrainedConfig, network: Any) -> None:
+    """Load the weights of the folder into the network, if the config names a folder."""
+    folder = config.model.from_folder
+    if not folder:
         return
     try:
         model, report = family.models.from_pretrained(
-            settings.from_folder,
+            folder,
             config=network.model.config,
             local_files_only=True,
             use_safetensors=True,
@@ -277,8 +312,8 @@ def load_pretrained_weights(family: PretrainedFamily, settings: PretrainedConfig
         )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         reason = str(error).splitlines()[0][:160]
-        raise Problem(f"The weights in {settings.from_folder} cannot be read ({reason}).") from error
+        raise Problem(f"The weights in {folder} cannot be read ({reason}).") from error
     if report["missing_keys"]:
         name = sorted(report["missing_keys"])[0]
-        raise Problem(f"The weights in {settings.from_folder} lack {name}; is the folder complete?")
+        raise Problem(f"The weights in {folder} lack {name}; is the folder complete?")
     network.model.load_state_dict(model.state_dict())

@@ -1,42 +1,46 @@
-"""CMLM with mask-predict (Ghazvininejad et al., EMNLP 2019): hidden target tokens are predicted in parallel.
+"""CMLM with mask-predict (Ghazvininejad et al., EMNLP 2019): masked target tokens are predicted in parallel.
 
     noise2text train cmlm --train pairs.jsonl --valid pairs.jsonl --out runs/mine --preset iwslt14-de-en
 
-Split layout + a transformer whose decoder looks both ways + length prediction; the surprise at the hidden
-tokens + 0.1 · length. Generation predicts all tokens of several lengths, then the least certain ones again.
+A transformer whose decoder attends in both directions, and a length predictor; cross-entropy of the masked
+tokens + 0.1 · length. Generation predicts all tokens for several lengths, then the least certain ones again.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from noise2text.core.config import option, require_at_least, require_divisible_heads, require_fraction
+from noise2text.core.config import Config, option, require_at_least, section
 from noise2text.core.errors import Problem
+from noise2text.data.config import DataConfig
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.layouts.template import Template, make_template
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.generation.selection import BestScore, Selector
 from noise2text.models import Model
-from noise2text.models.baseline_config import MaskPredictGenerationConfig
+from noise2text.models.baseline_config import (
+    LabelSmoothingOptimConfig,
+    MaskPredictGenerationConfig,
+    TransformerModelConfig,
+)
 from noise2text.models.cmlm import CmlmObjective, MaskPredictDecoder
-from noise2text.models.registry import Recipe, keep_config
+from noise2text.models.registry import Recipe
 from noise2text.nn.denoiser import EncoderOutput
 from noise2text.nn.draft_transformer import DraftTransformer
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.length_predictor import LengthPredictor, top_lengths
-from noise2text.training.config import TrainingConfig
+from noise2text.training.config import RunConfig
 
 __all__ = [
     "PRESETS",
     "RECIPE",
     "CMLMConfig",
     "CMLMModel",
-    "DraftTransformerConfig",
+    "CMLMOptimConfig",
     "build",
     "build_draft_transformer",
     "forbidden_tokens",
@@ -45,41 +49,29 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class DraftTransformerConfig(TrainingConfig):
-    """A transformer of the base shape, trained as the papers of CMLM and the Levenshtein Transformer do."""
+class CMLMOptimConfig(LabelSmoothingOptimConfig):
+    """The optimizer, and the losses of masked tokens and of the length."""
 
-    model_dim: int = option(512, "of the transformer's states and embeddings")
-    ffn_dim: int = option(2048, "width of the feed-forward networks")
-    heads: int = option(8, "attention heads")
-    encoder_layers: int = option(6, "layers that read the source")
-    decoder_layers: int = option(6, "layers that read the draft")
-    dropout: float = option(0.3, "dropout")
-    label_smoothing: float = option(0.1, "share of the loss that is spread over the vocabulary")
+    length_loss_weight: float = option(0.1, "weight of the length loss")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_divisible_heads(self)
-        require_at_least(self, 1, "ffn_dim", "encoder_layers", "decoder_layers")
-        require_fraction(self, "dropout", "label_smoothing")
+        require_at_least(self, 0, "length_loss_weight")
 
 
 @dataclass(frozen=True)
-class CMLMConfig(DraftTransformerConfig):
+class CMLMConfig(Config):
     """Section 4.1 of the paper."""
 
-    max_tokens: int = option(131_072, "padded tokens of the longer side in a batch")
-    betas: tuple[float, float] = option((0.9, 0.999), "Adam's β")
-    average_best: int = option(5, "average the weights of so many best validations into the final model")
-    best_by: str = option("loss", "what the best model is best in: bleu (generated) or loss")
-    vocabulary: int = option(32_768, "how many tokens a learned BPE has")
-    length_loss_weight: float = option(0.1, "weight of the length loss")
-    iterations: int = option(10, "T, as the model's default")
-    length_beam: int = option(5, "ℓ, as the model's default")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_at_least(self, 1, "iterations", "length_beam")
-        require_at_least(self, 0, "length_loss_weight")
+    data: DataConfig = section(DataConfig(vocabulary=32_768), "how texts become tokens")
+    model: TransformerModelConfig = section(TransformerModelConfig(ffn_dim=2048, heads=8), "the network")
+    optim: CMLMOptimConfig = section(
+        CMLMOptimConfig(max_tokens=131_072, betas=(0.9, 0.999), average_best=5), "the optimizer and the loss"
+    )
+    generation: MaskPredictGenerationConfig = section(
+        MaskPredictGenerationConfig(), "how the model generates"
+    )
+    run: RunConfig = section(RunConfig(best_by="loss"), "seed, hardware, logging")
 
 
 _WMT = CMLMConfig()
@@ -87,9 +79,9 @@ _WMT = CMLMConfig()
 PRESETS: dict[str, CMLMConfig] = {
     "wmt14-en-de": _WMT,
     "wmt16-en-ro": _WMT,
-    "iwslt14-de-en": dataclasses.replace(_WMT, ffn_dim=1024, heads=4, max_tokens=8_192, vocabulary=10_000),
-    "tiny": dataclasses.replace(
-        _WMT,
+    "iwslt14-de-en": _WMT.replace(vocabulary=10_000, ffn_dim=1024, heads=4, max_tokens=8_192),
+    "tiny": _WMT.replace(
+        {"optim.steps": 1_500},
         tokenizer="characters",
         max_source=48,
         max_target=16,
@@ -99,18 +91,17 @@ PRESETS: dict[str, CMLMConfig] = {
         encoder_layers=2,
         decoder_layers=2,
         dropout=0.0,
-        steps=1_500,
         max_tokens=1_536,
         lr=2e-3,
         betas=(0.9, 0.98),
-        warmup=100,
         lr_schedule="cosine",
+        warmup=100,
         average_best=1,
-        best_by="bleu",
         length_beam=1,
         log_every=50,
         validate_every=500,
         save_every=500,
+        best_by="bleu",
         validation_sentences=100,
     ),
 }
@@ -125,13 +116,13 @@ class CMLMModel(Model):
     def __init__(self, config: CMLMConfig, tokenizer: Tokenizer) -> None:
         super().__init__()
         self.tokenizer, self.layout = tokenizer, SplitLayout(tokenizer.pad)
-        self.max_source, self.max_target = config.max_source, config.max_target
-        self.generation_config = MaskPredictGenerationConfig(
-            iterations=config.iterations, length_beam=config.length_beam
+        self.max_source, self.max_target = config.data.max_source, config.data.max_target
+        self.generation_config = config.generation
+        self.transformer = build_draft_transformer(
+            config.model, tokenizer, source_positions=self.max_source, target_positions=self.max_target
         )
-        self.transformer = build_draft_transformer(config, tokenizer, target_positions=config.max_target)
         self.lengths = LengthPredictor(
-            config.model_dim, max_length=config.max_target, source=config.max_source
+            config.model.model_dim, max_length=self.max_target, source=self.max_source
         )
         self.register_buffer("forbidden", forbidden_tokens(tokenizer), persistent=False)
 
@@ -167,16 +158,16 @@ class CMLMModel(Model):
 
 
 def forbidden_tokens(tokenizer: Tokenizer) -> Tensor:
-    """True for the tokens (V,) that are never written."""
+    """True for the tokens (V,) that are never generated."""
     forbidden = torch.zeros(len(tokenizer), dtype=torch.bool)
     forbidden[sorted(tokenizer.special_tokens)] = True
     return forbidden
 
 
 def build_draft_transformer(
-    config: DraftTransformerConfig, tokenizer: Tokenizer, *, target_positions: int
+    config: TransformerModelConfig, tokenizer: Tokenizer, *, source_positions: int, target_positions: int
 ) -> DraftTransformer:
-    """The untrained network of these settings."""
+    """The untrained network of this shape, for sources and targets of so many positions."""
     return DraftTransformer(
         TokenEmbedding(len(tokenizer), config.model_dim),
         model_dim=config.model_dim,
@@ -185,24 +176,24 @@ def build_draft_transformer(
         encoder_layers=config.encoder_layers,
         decoder_layers=config.decoder_layers,
         dropout=config.dropout,
-        source_positions=config.max_source,
+        source_positions=source_positions,
         target_positions=target_positions,
     )
 
 
 def build(config: CMLMConfig, tokenizer: Tokenizer) -> CMLMModel:
-    """The untrained system."""
+    """The untrained model."""
     return CMLMModel(config, tokenizer)
 
 
 def objective(config: CMLMConfig, model: CMLMModel) -> CmlmObjective:
-    """What the system is trained on: the hidden tokens, and the length."""
+    """The training objective: the masked tokens, and the length."""
     return CmlmObjective(
         model.transformer,
         model.lengths,
         mask=model.tokenizer.mask,
-        label_smoothing=config.label_smoothing,
-        length_loss_weight=config.length_loss_weight,
+        label_smoothing=config.optim.label_smoothing,
+        length_loss_weight=config.optim.length_loss_weight,
     )
 
 
@@ -213,7 +204,6 @@ RECIPE = Recipe(
     summary="Conditional masked language model: tokens in parallel, the least certain ones again.",
     presets=PRESETS,
     default_preset="wmt14-en-de",
-    resolve=keep_config,
     build=build,
     objective=objective,
 )

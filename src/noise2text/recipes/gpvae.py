@@ -1,15 +1,14 @@
-"""GPVAE (Du et al., 2022): a pre-trained encoder-decoder whose encoder states are random, for diverse texts.
+"""GPVAE (Du et al., 2022): a pre-trained encoder-decoder with random encoder states, for diverse texts.
 
     noise2text train gpvae --set from_folder=t5 --train pairs.jsonl --valid pairs.jsonl --out runs/mine
-    noise2text generate runs/mine --input source.txt --scalar 2 --noises 10
+    noise2text generate runs/mine --input source.txt --latent-noise-scale 2 --noises 10
 
 The folder's network with context variables under a Gaussian-process prior between its encoder and its decoder
-(`baselines/gpvae.py`); the surprise at each next token and the divergence of the posterior from the prior.
+(`models/gpvae.py`); cross-entropy of each next token, and KL of the posterior from the prior.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,78 +16,109 @@ from typing import Any
 
 import torch
 
-from noise2text.core.config import option, require_at_least
+from noise2text.core.config import option, require_at_least, section
 from noise2text.core.errors import Problem
 from noise2text.core.random import make_key
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.generation.candidates import Candidates, DecodedStep, Decoder, SourceBatch, Stage
 from noise2text.models import AutoregressiveModel
-from noise2text.models.baseline_config import GpvaeGenerationConfig
+from noise2text.models.baseline_config import GpvaeGenerationConfig, LabelSmoothingOptimConfig
 from noise2text.models.gpvae import GpvaeEncoderDecoder, GpvaeObjective, SampledGpvae
 from noise2text.models.registry import Recipe
 from noise2text.models.transformers_folder import (
     SEQ2SEQ_FAMILY,
     Seq2SeqConfig,
-    build_decoder,
+    Seq2SeqModelConfig,
+    build_network,
     load_pretrained_weights,
     resolve_architecture,
 )
 from noise2text.nn.autoregressive import AutoregressiveNetwork
 from noise2text.recipes.pretrained import TINY, disable_cuda_graphs, shared_arguments
 
-__all__ = ["PRESETS", "RECIPE", "GPVAEModel", "GPVAETrainingConfig", "build", "objective"]
+__all__ = [
+    "PRESETS",
+    "RECIPE",
+    "GPVAEConfig",
+    "GPVAEModel",
+    "GPVAEModelConfig",
+    "GPVAEOptimConfig",
+    "build",
+    "objective",
+]
 
-_LATENT = 1  # what the key is for
+_LATENT = 1  # separates the keys of this noise from others of the same seed
 
 
 @dataclass(frozen=True)
-class GPVAETrainingConfig(Seq2SeqConfig):
-    """The released T5 script: 10⁻⁴, constant; its kernel, with v a dimension of z."""
+class GPVAEModelConfig(Seq2SeqModelConfig):
+    """T5's base shape, and the released script's kernel, where v is the variance of one dimension of z."""
 
     kernel_variance: float = option(1.0, "v, the prior's variance of each dimension of z")
     kernel_length_scale: float = option(
-        1e-3, "r, how far apart states still vary together; this small, they do not"
+        1e-3, "r, distance over which states are correlated; this small, they are not"
     )
-    kl_weight: float = option(1.0, "weight of the divergence, once a sentence")
-    init_std: float = option(1e-4, "standard deviation of the new layers' first weights")
-    latent_noise_scale: float = option(2.0, "s, as the model's default; 2 in DiffuSeq's table 1")
-    lr_schedule: str = option(
-        "constant", "how the learning rate falls: inverse-sqrt, linear, cosine or constant"
-    )
-    warmup: int = option(0, "steps over which the learning rate rises")
-    max_tokens: int = option(1_024, "padded tokens of the longer side in a batch")
-    beam: int = option(10, "hypotheses of the beam search, as the model's default")
+    init_std: float = option(1e-4, "standard deviation of the new layers' initial weights")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_at_least(self, 0, "kl_weight", "latent_noise_scale", "init_std")
+        require_at_least(self, 0, "init_std")
         if not (self.kernel_variance > 0 and self.kernel_length_scale > 0):
             raise Problem(
-                f"The settings kernel_variance and kernel_r must be above 0, not {self.kernel_variance} and "
-                f"{self.kernel_length_scale}."
+                f"The settings kernel_variance and kernel_length_scale must be above 0, not "
+                f"{self.kernel_variance} and {self.kernel_length_scale}."
             )
 
 
-_T5 = GPVAETrainingConfig()
+@dataclass(frozen=True)
+class GPVAEOptimConfig(LabelSmoothingOptimConfig):
+    """The optimizer, and the losses of the tokens and of the posterior."""
 
-PRESETS: dict[str, GPVAETrainingConfig] = {
+    kl_weight: float = option(1.0, "weight of the KL divergence, which counts once per sentence")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_at_least(self, 0, "kl_weight")
+
+
+@dataclass(frozen=True)
+class GPVAEConfig(Seq2SeqConfig):
+    """The released T5 script: a constant learning rate of 10⁻⁴; s = 2 is that of DiffuSeq's table 1."""
+
+    model: GPVAEModelConfig = section(GPVAEModelConfig(), "the pre-trained network and the prior")
+    optim: GPVAEOptimConfig = section(
+        GPVAEOptimConfig(
+            steps=20_000,
+            max_tokens=1_024,
+            lr=1e-4,
+            betas=(0.9, 0.999),
+            lr_schedule="constant",
+            warmup=0,
+            label_smoothing=0.0,
+        ),
+        "the optimizer and the loss",
+    )
+    generation: GpvaeGenerationConfig = section(GpvaeGenerationConfig(beam=10), "how the model generates")
+
+
+_T5 = GPVAEConfig()
+
+PRESETS: dict[str, GPVAEConfig] = {
     "t5-base": _T5,
-    "tiny": dataclasses.replace(
-        _T5,
+    "tiny": _T5.replace(
+        TINY | {"optim.steps": 700},
         encoder_layers=2,
         decoder_layers=2,
-        steps=700,
-        validate_every=350,
         kernel_length_scale=2.0,
-        kl_weight=0.1,
         init_std=0.05,
-        **TINY,
+        kl_weight=0.1,
+        validate_every=350,
     ),
 }
 
 
 class GPVAEModel(AutoregressiveModel):
-    """An encoder-decoder that reads a source with noise; every noise gives the texts of one search."""
+    """An encoder-decoder with noise in its encoder states; each noise gives the texts of one search."""
 
     network: GpvaeEncoderDecoder
     generation_config: GpvaeGenerationConfig
@@ -99,7 +129,7 @@ class GPVAEModel(AutoregressiveModel):
 
 @dataclass(frozen=True)
 class GPVAEDecoder(Decoder):
-    """Searches once for every noise, and gives a sentence's texts of all noises as its candidates."""
+    """Searches once per noise; a sentence's candidates are the texts of all its noises."""
 
     model: GPVAEModel
     config: GpvaeGenerationConfig
@@ -122,7 +152,7 @@ class GPVAEDecoder(Decoder):
 
 
 def join_candidates(decoded: Sequence[Candidates]) -> Candidates:
-    """The candidates of several drafts of one sentence; those that are done wait for the others."""
+    """The candidates of all searches for one sentence; a search that ends early repeats its last step."""
     count = max(len(draft.steps) for draft in decoded)
     steps = []
     for number in range(count):
@@ -136,41 +166,36 @@ def join_candidates(decoded: Sequence[Candidates]) -> Candidates:
     )
 
 
-def build(config: GPVAETrainingConfig, tokenizer: Tokenizer) -> GPVAEModel:
-    """The untrained system."""
+def build(config: GPVAEConfig, tokenizer: Tokenizer) -> GPVAEModel:
+    """The untrained model."""
     network = GpvaeEncoderDecoder(
-        build_decoder(SEQ2SEQ_FAMILY, config, tokenizer),
-        variance=config.kernel_variance,
-        scale=config.kernel_length_scale,
-        init_std=config.init_std,
-    )
-    generation_config = GpvaeGenerationConfig(
-        beam=config.beam,
-        length_penalty=config.length_penalty,
-        latent_noise_scale=config.latent_noise_scale,
+        build_network(SEQ2SEQ_FAMILY, config, tokenizer),
+        variance=config.model.kernel_variance,
+        scale=config.model.kernel_length_scale,
+        init_std=config.model.init_std,
     )
     return disable_cuda_graphs(
         GPVAEModel(
             tokenizer,
             network=network,
-            generation_config=generation_config,
+            generation_config=config.generation,
             **shared_arguments(config, tokenizer),
         )
     )
 
 
-def initialize(config: GPVAETrainingConfig, model: GPVAEModel) -> None:
-    """Give the encoder-decoder the weights of the folder; the layers between start small."""
+def initialize(config: GPVAEConfig, model: GPVAEModel) -> None:
+    """Load the weights of the folder into the encoder-decoder; the layers in between stay random."""
     load_pretrained_weights(SEQ2SEQ_FAMILY, config, model.network.inner)
 
 
-def objective(config: GPVAETrainingConfig, model: GPVAEModel) -> GpvaeObjective:
-    """What the system is trained on: each next token, and the posterior's distance from the prior."""
+def objective(config: GPVAEConfig, model: GPVAEModel) -> GpvaeObjective:
+    """The training objective: each next token, and KL(posterior ‖ prior)."""
     return GpvaeObjective(
         model.network,
         bos=model.tokenizer.bos,
-        label_smoothing=config.label_smoothing,
-        kl_weight=config.kl_weight,
+        label_smoothing=config.optim.label_smoothing,
+        kl_weight=config.optim.kl_weight,
     )
 
 

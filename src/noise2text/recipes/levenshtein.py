@@ -2,63 +2,99 @@
 
     noise2text train levenshtein --train pairs.jsonl --valid pairs.jsonl --out runs/mine --preset wmt14-en-de
 
-Split layout + a transformer whose decoder looks both ways + heads that delete, open gaps and fill them; the
-three losses of imitating the oracle. Generation starts with nothing and ends when nothing changes.
+A transformer whose decoder attends in both directions, with heads that delete tokens, insert placeholders and
+fill them; the three losses of imitating the oracle. Generation starts from an empty draft and ends when
+nothing changes.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from noise2text.core.config import option, require_at_least, require_fraction
+from noise2text.core.config import Config, option, require_at_least, require_fraction, section
 from noise2text.core.errors import Problem
+from noise2text.data.config import DataConfig
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.layouts.template import encode_pieces
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.generation.selection import BestScore, Selector
 from noise2text.models import Model
-from noise2text.models.baseline_config import LevenshteinGenerationConfig
+from noise2text.models.baseline_config import (
+    LabelSmoothingOptimConfig,
+    LevenshteinGenerationConfig,
+    TransformerModelConfig,
+)
 from noise2text.models.levenshtein import (
     EditPolicies,
     LevenshteinDecoder,
     LevenshteinObjective,
     SpecialTokens,
 )
-from noise2text.models.registry import Recipe, keep_config
-from noise2text.recipes.cmlm import DraftTransformerConfig, build_draft_transformer, forbidden_tokens
+from noise2text.models.registry import Recipe
+from noise2text.recipes.cmlm import build_draft_transformer, forbidden_tokens
+from noise2text.training.config import RunConfig
 
-__all__ = ["PRESETS", "RECIPE", "LevenshteinModel", "LevenshteinTrainingConfig", "build", "objective"]
+__all__ = [
+    "PRESETS",
+    "RECIPE",
+    "LevenshteinConfig",
+    "LevenshteinModel",
+    "LevenshteinModelConfig",
+    "LevenshteinOptimConfig",
+    "build",
+    "objective",
+]
 
 
 @dataclass(frozen=True)
-class LevenshteinTrainingConfig(DraftTransformerConfig):
-    """Section 4.1 of the paper, and the released code where it is silent."""
+class LevenshteinModelConfig(TransformerModelConfig):
+    """A transformer of the base shape with heads for the edits."""
 
-    max_tokens: int = option(65_536, "padded tokens of the longer side in a batch")
-    vocabulary: int = option(32_768, "how many tokens a learned BPE has")
     max_placeholders: int = option(255, "most placeholders that a gap gets in an iteration")
-    empty_draft_rate: float = option(0.0, "β, share of the pairs whose insertion starts from an empty draft")
-    iterations: int = option(9, "how often a draft is refined, as the model's default")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_at_least(self, 1, "max_placeholders", "iterations")
+        require_at_least(self, 1, "max_placeholders")
+
+
+@dataclass(frozen=True)
+class LevenshteinOptimConfig(LabelSmoothingOptimConfig):
+    """The optimizer, and the losses of the edits."""
+
+    empty_draft_rate: float = option(0.0, "β, share of the pairs whose insertion starts from an empty draft")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         require_fraction(self, "empty_draft_rate")
 
 
-_WMT = LevenshteinTrainingConfig()
+@dataclass(frozen=True)
+class LevenshteinConfig(Config):
+    """Section 4.1 of the paper, and the released code where the paper does not say."""
 
-PRESETS: dict[str, LevenshteinTrainingConfig] = {
+    data: DataConfig = section(DataConfig(vocabulary=32_768), "how texts become tokens")
+    model: LevenshteinModelConfig = section(LevenshteinModelConfig(ffn_dim=2048, heads=8), "the network")
+    optim: LevenshteinOptimConfig = section(
+        LevenshteinOptimConfig(max_tokens=65_536), "the optimizer and the loss"
+    )
+    generation: LevenshteinGenerationConfig = section(
+        LevenshteinGenerationConfig(), "how the model generates"
+    )
+    run: RunConfig = section(RunConfig(), "seed, hardware, logging")
+
+
+_WMT = LevenshteinConfig()
+
+PRESETS: dict[str, LevenshteinConfig] = {
     "wmt14-en-de": _WMT,
     "wmt16-ro-en": _WMT,
     "gigaword": _WMT,
-    "qqp": dataclasses.replace(_WMT, steps=50_000),
-    "iwslt14-de-en": dataclasses.replace(_WMT, ffn_dim=1024, heads=4, max_tokens=8_192, vocabulary=10_000),
-    "tiny": dataclasses.replace(
-        _WMT,
+    "qqp": _WMT.replace({"optim.steps": 50_000}),
+    "iwslt14-de-en": _WMT.replace(vocabulary=10_000, ffn_dim=1024, heads=4, max_tokens=8_192),
+    "tiny": _WMT.replace(
+        {"optim.steps": 1_400},
         tokenizer="characters",
         max_source=48,
         max_target=16,
@@ -69,11 +105,10 @@ PRESETS: dict[str, LevenshteinTrainingConfig] = {
         decoder_layers=2,
         dropout=0.0,
         max_placeholders=16,
-        steps=1_400,
         max_tokens=1_024,
         lr=2e-3,
-        warmup=100,
         lr_schedule="cosine",
+        warmup=100,
         log_every=50,
         validate_every=350,
         save_every=350,
@@ -83,20 +118,22 @@ PRESETS: dict[str, LevenshteinTrainingConfig] = {
 
 
 class LevenshteinModel(Model):
-    """A model that edits a draft until it is content."""
+    """A model that edits a draft until no edit is left."""
 
     layout: SplitLayout
     generation_config: LevenshteinGenerationConfig
 
-    def __init__(self, config: LevenshteinTrainingConfig, tokenizer: Tokenizer) -> None:
+    def __init__(self, config: LevenshteinConfig, tokenizer: Tokenizer) -> None:
         super().__init__()
         self.tokenizer, self.layout = tokenizer, SplitLayout(tokenizer.pad)
-        self.max_source, self.max_target = config.max_source, config.max_target
-        self.generation_config = LevenshteinGenerationConfig(iterations=config.iterations)
+        self.max_source, self.max_target = config.data.max_source, config.data.max_target
+        self.generation_config = config.generation
         self.special_tokens = SpecialTokens(tokenizer.pad, tokenizer.bos, tokenizer.eos, tokenizer.mask)
-        transformer = build_draft_transformer(config, tokenizer, target_positions=config.max_target + 2)
+        transformer = build_draft_transformer(
+            config.model, tokenizer, source_positions=self.max_source, target_positions=self.max_target + 2
+        )
         self.policies = EditPolicies(
-            transformer, model_dim=config.model_dim, max_placeholders=config.max_placeholders
+            transformer, model_dim=config.model.model_dim, max_placeholders=config.model.max_placeholders
         )
         self.register_buffer("forbidden", forbidden_tokens(tokenizer), persistent=False)
 
@@ -124,19 +161,19 @@ class LevenshteinModel(Model):
         return BestScore()
 
 
-def build(config: LevenshteinTrainingConfig, tokenizer: Tokenizer) -> LevenshteinModel:
-    """The untrained system."""
+def build(config: LevenshteinConfig, tokenizer: Tokenizer) -> LevenshteinModel:
+    """The untrained model."""
     return LevenshteinModel(config, tokenizer)
 
 
-def objective(config: LevenshteinTrainingConfig, model: LevenshteinModel) -> LevenshteinObjective:
-    """What the system is trained on: the oracle's edits."""
+def objective(config: LevenshteinConfig, model: LevenshteinModel) -> LevenshteinObjective:
+    """The training objective: the oracle's edits."""
     return LevenshteinObjective(
         model.policies,
         model.special_tokens,
         forbidden=model.forbidden,
-        label_smoothing=config.label_smoothing,
-        empty_draft_rate=config.empty_draft_rate,
+        label_smoothing=config.optim.label_smoothing,
+        empty_draft_rate=config.optim.empty_draft_rate,
     )
 
 
@@ -147,7 +184,6 @@ RECIPE = Recipe(
     summary="Refines a draft by deleting tokens, opening gaps and filling them, until nothing changes.",
     presets=PRESETS,
     default_preset="wmt14-en-de",
-    resolve=keep_config,
     build=build,
     objective=objective,
 )

@@ -1,15 +1,14 @@
-"""Nearest neighbour: answer with the target of the training source that is most like the source.
+"""Nearest neighbour: return the target of the training source that is most similar to the source.
 
     noise2text train nearest --train pairs.jsonl --valid pairs.jsonl --out runs/nearest
 
-What a model that only remembers would score. The model is the corpus: the tokens of both sides and their
-lengths are the tensors of model.safetensors, two bytes a token where the vocabulary allows. Sources are alike
-as far as they share n-grams of tokens (`baselines/neighbours.py`).
+The score of a model that only memorizes. The model is the corpus: the tokens of both sides and their lengths
+are the tensors of model.safetensors, two bytes per token where the vocabulary allows. The similarity of two
+sources is how many n-grams of tokens they share (`models/nearest_neighbours.py`).
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noise2text.core.config import option
+from noise2text.core.config import Config, option, require_at_least, section
+from noise2text.data.config import DataConfig
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.token_store import TokenStore
 from noise2text.data.tokenizer import Tokenizer
@@ -27,27 +27,40 @@ from noise2text.generation.selection import BestScore, Selector
 from noise2text.models import Model
 from noise2text.models.baseline_config import NearestGenerationConfig
 from noise2text.models.nearest_neighbours import NgramIndex
-from noise2text.models.registry import Recipe, keep_config
-from noise2text.training.config import DataConfig
+from noise2text.models.registry import Recipe
+from noise2text.training.config import ValidationConfig
 
-__all__ = ["PRESETS", "RECIPE", "NearestConfig", "NearestModel", "build", "fit"]
+__all__ = ["PRESETS", "RECIPE", "NearestConfig", "NearestModel", "NearestModelConfig", "build", "fit"]
 
 
 @dataclass(frozen=True)
-class NearestConfig(DataConfig):
-    """How texts are cut into tokens, and how large the remembered corpus is."""
+class NearestModelConfig(Config):
+    """The size of the stored corpus."""
 
-    pairs: int = option(0, "pairs remembered; training counts them")
+    pairs: int = option(0, "stored pairs; training counts them")
     source_tokens: int = option(0, "tokens of their sources; training counts them")
     target_tokens: int = option(0, "tokens of their targets; training counts them")
 
+    def __post_init__(self) -> None:
+        require_at_least(self, 0, "pairs", "source_tokens", "target_tokens")
 
-PRESETS = {"plain": NearestConfig(), "tiny": NearestConfig(tokenizer="characters")}
+
+@dataclass(frozen=True)
+class NearestConfig(Config):
+    """How texts become tokens, and the size of the stored corpus."""
+
+    data: DataConfig = section(DataConfig(), "how texts become tokens")
+    model: NearestModelConfig = section(NearestModelConfig(), "the stored corpus")
+    generation: NearestGenerationConfig = section(NearestGenerationConfig(), "how the model generates")
+    run: ValidationConfig = section(ValidationConfig(), "validation")
+
+
+PRESETS = {"plain": NearestConfig(), "tiny": NearestConfig().replace(tokenizer="characters")}
 
 
 @dataclass(frozen=True)
 class NearestDecoder(Decoder):
-    """Gives the targets of the most similar sources."""
+    """Returns the targets of the most similar sources."""
 
     sources: NgramIndex
     targets: RaggedRows
@@ -64,19 +77,17 @@ class NearestDecoder(Decoder):
 
 
 class NearestModel(Model):
-    """Remembers a corpus and answers from it."""
+    """Stores a corpus and looks up targets in it."""
 
     def __init__(self, config: NearestConfig, tokenizer: Tokenizer) -> None:
         super().__init__()
-        self.tokenizer, self.max_source, self.generation_config = (
-            tokenizer,
-            config.max_source,
-            NearestGenerationConfig(),
-        )
+        self.tokenizer, self.max_source = tokenizer, config.data.max_source
+        self.generation_config = config.generation
+        sizes = config.model
         dtype = torch.uint16 if len(tokenizer) <= 1 << 16 else torch.int32
-        for side, tokens in (("source", config.source_tokens), ("target", config.target_tokens)):
+        for side, tokens in (("source", sizes.source_tokens), ("target", sizes.target_tokens)):
             self.register_buffer(f"{side}_tokens", torch.zeros(tokens, dtype=dtype))
-            self.register_buffer(f"{side}_lengths", torch.zeros(config.pairs, dtype=torch.int32))
+            self.register_buffer(f"{side}_lengths", torch.zeros(sizes.pairs, dtype=torch.int32))
 
     source_tokens: Tensor
     source_lengths: Tensor
@@ -84,7 +95,7 @@ class NearestModel(Model):
     target_lengths: Tensor
 
     def store_pairs(self, sources: RaggedRows, targets: RaggedRows) -> None:
-        """Take in the pairs that the settings have counted."""
+        """Copy in the pairs that the config counts."""
         for side, rows in (("source", sources), ("target", targets)):
             tokens, lengths = getattr(self, f"{side}_tokens"), getattr(self, f"{side}_lengths")
             tokens.copy_(torch.from_numpy(rows.tokens))
@@ -110,15 +121,15 @@ def _numbers(tensor: Tensor) -> np.ndarray:
 
 
 def build(config: NearestConfig, tokenizer: Tokenizer) -> NearestModel:
-    """The system with room for its corpus."""
+    """The model with room for its corpus."""
     return NearestModel(config, tokenizer)
 
 
 def fit(config: NearestConfig, tokenizer: Tokenizer, pairs: TokenStore) -> tuple[NearestConfig, NearestModel]:
-    """The settings with the corpus counted, and the system that has it."""
+    """The config with the size of the corpus, and the model that stores it."""
     sources, targets = pairs.get_pairs(np.arange(len(pairs)))
-    counted = dataclasses.replace(
-        config, pairs=len(pairs), source_tokens=len(sources.tokens), target_tokens=len(targets.tokens)
+    counted = config.replace(
+        pairs=len(pairs), source_tokens=len(sources.tokens), target_tokens=len(targets.tokens)
     )
     model = build(counted, tokenizer)
     model.store_pairs(sources, targets)
@@ -129,10 +140,9 @@ RECIPE = Recipe(
     name="nearest",
     paper="A common baseline",
     section="–",
-    summary="Answers with the target of the most similar training source.",
+    summary="Returns the target of the most similar training source.",
     presets=PRESETS,
     default_preset="plain",
-    resolve=keep_config,
     build=build,
     fit=fit,
 )
