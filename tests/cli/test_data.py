@@ -117,7 +117,7 @@ def test_list_is_json_too_and_of_one_dataset_if_asked(run: Callable[..., Outcome
     "arguments, message",
     [
         (["qpp", "--raw", "{raw}", "--out", "{out}"], "did you mean qqp?"),
-        (["qqp", "--raw", "{raw}", "--out", "{out}"], "it is had from http://qim.fs.quoracdn.net"),
+        (["qqp", "--raw", "{raw}", "--out", "{out}"], "get it from http://qim.fs.quoracdn.net"),
         (["qqp", "--raw", "{raw}/typo", "--out", "{out}"], "There is no folder"),
         (["qqp", "--raw", "{raw}"], "--raw DIR and --out DIR"),
         ([], "noise2text data --list"),

@@ -112,5 +112,5 @@ def test_a_thousand_draws_of_two_thousand_sentences_take_a_moment() -> None:
 
 
 def test_no_draws_are_a_mistake() -> None:
-    with pytest.raises(Problem, match="at least 1 draw"):
+    with pytest.raises(Problem, match="at least 1 resample"):
         confidence_interval(bleu.statistics(["a"], [["a"]]), n_resamples=0)

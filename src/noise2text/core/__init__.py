@@ -1,1 +1,1 @@
-"""What every room stands on: errors, configuration, devices, files, locks and random numbers."""
+"""What all packages use: errors, configuration, devices, files, locks, random numbers and signals."""

@@ -173,7 +173,7 @@ def _find_setting(config: Any, name: str, root: Any, prefix: str, origin: str) -
 
 def _match(config: Any, name: str) -> list[str]:
     """The full names that a name may mean: itself, or every setting whose full name ends in it."""
-    names = dict(_walk(config))
+    names = dict(_iterate_fields(config))
     if name in names:
         return [name]
     return [each for each, value in names.items() if each.endswith(f".{name}") and not _is_section(value)]
@@ -191,7 +191,7 @@ def _suggest(config: Any, name: str) -> str:
             verb = f"{REMARKS[short]}: set" if short in REMARKS else "it is called"
             return f"{verb} {' and '.join(meant)}."
     settings = [each for each, _, _ in describe(config)]
-    sections = [each for each, value in _walk(config) if _is_section(value)]
+    sections = [each for each, value in _iterate_fields(config) if _is_section(value)]
     shorts = [each.rpartition(".")[2] for each in settings]
     closest = find_closest(name, [*settings, *sections, *shorts])
     if closest is not None:
@@ -199,13 +199,13 @@ def _suggest(config: Any, name: str) -> str:
     return f"it knows {', '.join(settings)}." if settings else "it has none at all."
 
 
-def _walk(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _iterate_fields(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Full name and value of every setting and every section, a section before what is in it."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         yield prefix + field.name, value
         if _is_section(value):
-            yield from _walk(value, f"{prefix}{field.name}.")
+            yield from _iterate_fields(value, f"{prefix}{field.name}.")
 
 
 def _is_section(value: Any) -> bool:
@@ -220,12 +220,12 @@ def _field_types(config_class: type) -> dict[str, Any]:
 def has_setting(config: Any, name: str) -> bool:
     """Whether exactly one setting has this full or short name."""
     found = _match(config, name)
-    return len(found) == 1 and not _is_section(dict(_walk(config))[found[0]])
+    return len(found) == 1 and not _is_section(dict(_iterate_fields(config))[found[0]])
 
 
 def get_setting(config: Any, name: str) -> Any:
     """The value of the setting with this full or short name."""
-    return dict(_walk(config))[_find_setting(config, name, config, "", type(config).__name__)]
+    return dict(_iterate_fields(config))[_find_setting(config, name, config, "", type(config).__name__)]
 
 
 def describe(config: Any) -> list[tuple[str, Any, str]]:

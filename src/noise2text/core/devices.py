@@ -1,4 +1,4 @@
-"""Where a model runs: the device by its name, the precision that suits it, and the way there."""
+"""Devices: find one by name, choose a precision for it, copy tensors to it."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ MAX_UNPINNED_BYTES = 1 << 16  # bytes
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
-    """Within, products are computed in the precision, the weights staying as they are."""
+    """A context in which matrix products are computed in this precision; the weights keep theirs."""
     dtype = find_dtype(precision, device)
     if dtype == torch.float32:
         return nullcontext()
-    # No cache: the guess of self-conditioning runs without gradients, and its cast weights must not stay.
+    # No cache: self-conditioning runs without gradients first, and its cast weights must not be reused.
     return torch.autocast(device.type, dtype, cache_enabled=False)
 
 
 @functools.cache
 def has_triton() -> bool:
-    """Whether our own kernels can be compiled; torch's CUDA builds for Linux bring Triton along."""
+    """Whether our Triton kernels can be compiled; torch's CUDA builds for Linux include Triton."""
     return importlib.util.find_spec("triton") is not None
 
 
 @contextmanager
 def allow_tf32(weights: Tensor) -> Iterator[None]:
-    """Within, a GPU may round factors of float32 products to TF32, if the weights are coarser than that."""
+    """A context in which a GPU may use TF32 for float32 products, if the weights are 16-bit floats."""
     previous = torch.get_float32_matmul_precision()
     if weights.is_cuda and weights.dtype in (torch.bfloat16, torch.float16):
         torch.set_float32_matmul_precision("high")
@@ -46,9 +46,9 @@ def allow_tf32(weights: Tensor) -> Iterator[None]:
 
 
 def copy_to_device(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """The tensor on a device; neither the host nor what the device is doing waits for it.
+    """The tensor on a device, copied asynchronously: neither the host nor the device waits.
 
-    CUDA sends up to 64 KiB from anywhere without waiting; for more, the memory has to be pinned.
+    CUDA copies up to 64 KiB from any memory without waiting; larger tensors are pinned first.
     """
     large = tensor.nbytes > MAX_UNPINNED_BYTES
     if large and tensor.device.type == "cpu" and torch.device(device).type == "cuda":
@@ -57,7 +57,7 @@ def copy_to_device(tensor: Tensor, device: torch.device | str) -> Tensor:
 
 
 def find_device(name: str | torch.device | None) -> torch.device:
-    """The named device; without a name, the GPU when there is one."""
+    """The named device; without a name, the GPU if there is one."""
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.empty(0, device=device)
@@ -67,7 +67,7 @@ def find_device(name: str | torch.device | None) -> torch.device:
 
 
 def find_dtype(precision: str, device: torch.device) -> torch.dtype:
-    """The type of the weights: float32, bfloat16, or auto: bfloat16 on a GPU; int8 rounds float32 ones."""
+    """The type of the weights: float32, bfloat16, or auto (bfloat16 on a GPU); int8 starts from float32."""
     if precision not in _DTYPES:
         raise Problem(f"The precision is one of {', '.join(_DTYPES)}, not {precision!r}.")
     return _DTYPES[precision](device)

@@ -1,4 +1,4 @@
-"""What is raised when the user, not the program, can put it right.
+"""Exceptions for problems that the user can fix, and suggestions for their messages.
 
 The message is one sentence: what is wrong, where, and what to do. The command line prints it
 without a traceback and exits with 1.
@@ -11,7 +11,7 @@ __all__ = ["Problem", "Stopped", "find_closest", "suggest"]
 
 
 class Problem(Exception):
-    """A mistake in the input, the settings or the files, said in one sentence."""
+    """A mistake in the input, the settings or the files, described in one sentence."""
 
 
 class Stopped(Exception):
@@ -26,5 +26,5 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def find_closest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is spelled most like this one; None if none is."""
+    """The known name with the most similar spelling; None if none is similar."""
     return next(iter(difflib.get_close_matches(name, known, n=1)), None)

@@ -1,4 +1,4 @@
-"""Whole-file writes: a file is there complete, or as it was before, at every moment."""
+"""Atomic writes: at every moment a file is either complete or as it was before."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["flush_to_disk", "write_atomically", "write_text_file"]
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` make a file under another name, then put it in its place at once."""
+    """Let `write` create the file under a temporary name, then rename it into place."""
     draft = path.with_name(path.name + ".draft")
-    draft.touch()  # with the rights that the user gives to new files; safetensors gives others none
+    draft.touch()  # with the user's default permissions; safetensors lets only the owner read
     mode = draft.stat().st_mode
     write(draft)
     draft.chmod(mode)
@@ -23,13 +23,13 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def flush_to_disk(file: Path) -> None:
-    """Return when the disk has the file's contents."""
+    """Wait until the file's contents are on the disk."""
     with file.open("rb") as opened:
         os.fsync(opened.fileno())
 
 
 def write_text_file(path: Path, text: str) -> None:
-    """Write a text file whole, making the folders on the way."""
+    """Write a text file atomically and create its folders."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, lambda draft: draft.write_text(text, encoding="utf-8", newline="\n"))

@@ -1,8 +1,8 @@
-"""How several processes share a folder: each thing that is made has a lock, and who holds it makes it.
+"""Locks that let several processes share a folder.
 
-A study's command, started several times, works on several models at once, and every process ends with the
-same table. A model is trained by one run at a time. A lock is the operating system's (flock), so that one of
-a killed process is free again; a system that has no such locks is trusted.
+An experiment that is started several times trains several models at once, one process per model, and every
+process ends with the same table. A model is trained by one run at a time. The locks are those of the
+operating system (flock), so a killed process releases its own; where a system has none, nothing is checked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["lock_file", "lock_folder"]
 
 @contextmanager
 def lock_file(path: Path, *, wait: bool) -> Iterator[bool]:
-    """Whether, within, no other process has what is at the path; with `wait` only once that is so."""
+    """A context that says whether this process has the lock of the path; with `wait` it waits for it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_name(f"{path.name}.lock").open("w") as lock:
         yield _flock(lock.fileno(), wait=wait)
@@ -32,7 +32,7 @@ def lock_file(path: Path, *, wait: bool) -> Iterator[bool]:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Within, no other run is at work in the folder; one that is made here, for nothing, is removed again."""
+    """A context in which no other run works in the folder; a new folder that stays empty is removed."""
     is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     with _open_folder(folder) as handle:
@@ -43,12 +43,12 @@ def lock_folder(folder: Path) -> Iterator[None]:
         finally:
             if is_new:
                 with suppress(OSError):
-                    folder.rmdir()  # which fails where there is something
+                    folder.rmdir()  # fails if the folder is not empty
 
 
 @contextmanager
 def _open_folder(folder: Path) -> Iterator[int | None]:
-    """A folder as a file that can be locked; none where there are no locks."""
+    """A file descriptor of the folder that can be locked; None where there are no locks."""
     if fcntl is None:
         yield None
         return
@@ -60,11 +60,11 @@ def _open_folder(folder: Path) -> Iterator[int | None]:
 
 
 def _flock(handle: int, *, wait: bool) -> bool:
-    """Whether the open file is now this process's alone."""
+    """Whether this process now has the lock of the open file."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
-    except (OSError, AttributeError):  # no such locks here
+    except (OSError, AttributeError):  # this file system has no locks
         pass
     return True

@@ -1,10 +1,10 @@
-"""Noise that depends on what it is for, not on when it is drawn.
+"""Counter-based random numbers: noise depends on what it is for, not on when it is drawn.
 
 Every number is a hash of a key and a counter: the key names the sentence and the candidate, the counter the
 step, the position and the channel. So neither the batch nor the padding nor the order of work changes it,
-a resumed run needs no generator state, and a captured graph replays it. The hash is SplitMix64 (Steele et
-al., 2014), the Gaussian comes by Box–Muller, both in plain tensor operations on any device. Keys made on
-the host are few, and numpy, which wraps around as torch does, is several times as quick with few numbers.
+a resumed run needs no generator state, and a CUDA graph can replay it. The hash is SplitMix64 (Steele et
+al., 2014), Box–Muller turns its bits into Gaussians, both with plain tensor operations on any device. Keys
+on the host are computed with numpy, which wraps around as torch does and is faster for few numbers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 NormalSampler = Callable[[Tensor, int], Tensor]
-"""How numbers come from the keys of positions: see `normal`."""
+"""A function from the keys of positions to standard normal numbers, such as `normal`."""
 
 
 Bits = TypeVar("Bits", Tensor, NDArray[np.int64])
@@ -52,14 +52,14 @@ def _shift_right(bits: Bits, by: int) -> Bits:
 
 
 def _mix(bits: Bits) -> Bits:
-    """SplitMix64's finaliser: every bit of the result depends on every bit given."""
+    """SplitMix64's finaliser: every bit of the result depends on every bit of the input."""
     bits = (bits ^ _shift_right(bits, 30)) * _MULTIPLIER_1
     bits = (bits ^ _shift_right(bits, 27)) * _MULTIPLIER_2
     return bits ^ _shift_right(bits, 31)
 
 
 def make_key(*parts: int | Tensor) -> Tensor:
-    """A 64-bit key for each tuple of whole numbers; the parts are broadcast together."""
+    """A 64-bit key for each tuple of integers; the parts are broadcast together."""
     device = next((part.device for part in parts if isinstance(part, Tensor)), torch.device("cpu"))
     if device.type != "cpu":
         device_parts = [
@@ -68,19 +68,19 @@ def make_key(*parts: int | Tensor) -> Tensor:
         ]
         return _fold(torch.zeros((), dtype=torch.long, device=device), device_parts)
     host_parts = [part.numpy() if isinstance(part, Tensor) else np.array(_to_signed(part)) for part in parts]
-    with np.errstate(over="ignore"):  # numpy warns where a single number wraps around
+    with np.errstate(over="ignore"):  # numpy warns when a scalar wraps around
         return torch.from_numpy(np.asarray(_fold(np.zeros((), np.int64), host_parts)))
 
 
 def _fold(bits: Bits, parts: Sequence[Bits]) -> Bits:
-    """Every part mixed into the bits, one after the other."""
+    """The bits with every part mixed in, one after the other."""
     for part in parts:
         bits = _mix((bits ^ _mix(part + _GOLDEN)) + _GOLDEN)
     return bits
 
 
 def _scalar_on_device(number: int, device: torch.device) -> Tensor:
-    """The number on the device; nothing is copied there, which a graph being recorded would refuse."""
+    """The number on the device, without a copy from the host, which CUDA graph capture would refuse."""
     return torch.full((), number, dtype=torch.long, device=device)
 
 
@@ -90,12 +90,12 @@ def uniform(keys: Tensor) -> Tensor:
 
 
 def normal(keys: Tensor, dim: int) -> Tensor:
-    """So many standard normal numbers for each key, one dimension more, in float32."""
+    """Standard normal numbers for each key, (…, dim), in float32."""
     return box_muller(keys, channel_offsets(dim, keys.device))[..., :dim]
 
 
 def channel_offsets(dim: int, device: torch.device) -> Tensor:
-    """What a position's key is raised by for each two of so many channels."""
+    """The offset that each pair of channels adds to a position's key, (⌈dim / 2⌉,)."""
     return torch.arange((dim + 1) // 2, device=device) * _GOLDEN
 
 
@@ -110,9 +110,9 @@ def box_muller(keys: Tensor, offsets: Tensor) -> Tensor:
 def gaussian_noise(
     keys: Tensor, step: int | Tensor, length: int, dim: int, *, normal_sampler: NormalSampler = normal
 ) -> Tensor:
-    """Standard normal noise (B, length, dim) in float32; a position's is the same whatever the length.
+    """Standard normal noise (B, length, dim) in float32; that of a position does not depend on the length.
 
-    Steps of the shape (K, 1) give K of them, (K, B, length, dim).
+    Steps of shape (K, 1) give (K, B, length, dim).
     """
     number = step if isinstance(step, Tensor) else _scalar_on_device(step, keys.device)
     start = _mix(keys ^ _mix(number * _MULTIPLIER_1 + _GOLDEN))  # (…, B)

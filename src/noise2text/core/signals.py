@@ -1,4 +1,4 @@
-"""How a long run is stopped: at the end of a step, so that it can go on from there."""
+"""Signals: stop a long run at the end of a step, so that it can be resumed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ __all__ = ["defer_signals"]
 
 @contextmanager
 def defer_signals() -> Iterator[Callable[[], bool]]:
-    """Within, Ctrl-C and SIGTERM only ask to stop; a second one stops at once."""
+    """A context in which Ctrl-C and SIGTERM only request a stop; a second one stops at once.
+
+    Its value is a function that says whether a stop was requested.
+    """
     received: list[int] = []
 
     def on_signal(signal_number: int, frame: Any) -> None:
@@ -25,7 +28,7 @@ def defer_signals() -> Iterator[Callable[[], bool]]:
             signal_number: signal.signal(signal_number, on_signal)
             for signal_number in (signal.SIGINT, signal.SIGTERM)
         }
-    except ValueError:  # only the main thread may listen to signals
+    except ValueError:  # only the main thread may handle signals
         yield lambda: False
         return
     try:

@@ -1,1 +1,1 @@
-"""Pairs in and out: corpora, tokenizers, memory-mapped tokens, layouts and data order."""
+"""Corpora and file formats, tokenizers, the token store, batching, layouts and synthetic tasks."""

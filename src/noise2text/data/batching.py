@@ -1,9 +1,9 @@
-"""The order of the data, as a pure function of the seed and the epoch.
+"""Batches in an order that is a pure function of the seed and the epoch.
 
-Pairs are put on the rungs of a small ladder of (source, target) widths, so that a run meets few shapes.
-A batch holds as many rows of one rung as its token budget allows. What does not fill a batch climbs to the
-next rung, where it fits too; the last batch is filled up with pairs of the same epoch. So every shape is
-full, an epoch always has the same number of batches, and "where are we" is one number.
+Pairs are sorted into a few buckets of (source, target) widths, so that a run sees few shapes. A batch has as
+many pairs of one bucket as its token budget allows. Pairs that do not fill a batch move to the next wider
+bucket; the last batch is filled up with pairs of the same epoch. So every batch of a shape has the same
+size, every epoch has the same number of batches, and one number says where training is.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ __all__ = ["FEW_BUCKETS", "MANY_BUCKETS", "Batch", "BatchPlan", "bucket_shapes"]
 Shape = tuple[int, int]
 
 FEW_BUCKETS, MANY_BUCKETS = 6, 12
-"""Rungs of a ladder: few where a shape costs something (a GPU records each), many where padding does (a CPU).
+"""Numbers of buckets: few where a shape is costly (a CUDA graph on a GPU), many where padding is (a CPU).
 
-One long pair stretches the ladder; with few rungs the short pairs, which are most, then share a wide one.
+One long pair stretches the widths; with few buckets the short pairs, which are most, then share a wide one.
 """
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Which pairs go together, and the widths of source and target that they are padded to."""
+    """The indices of a batch's pairs, and the source and target widths that they are padded to."""
 
     pairs: np.ndarray
     shape: Shape
 
 
 def bucket_shapes(lengths: np.ndarray, *, max_buckets: int = FEW_BUCKETS, multiple: int = 4) -> list[Shape]:
-    """Source and target widths for pairs (N, 2), from narrow to all, each √2 times wider."""
+    """Source and target widths of the buckets for lengths (N, 2), each about √2 times wider than the last."""
     longer_side = lengths.max(axis=1)
     widest = lengths.max(axis=0)
     shapes = set()
@@ -47,7 +47,7 @@ def bucket_shapes(lengths: np.ndarray, *, max_buckets: int = FEW_BUCKETS, multip
 
 
 def _round_batch_size(count: int) -> int:
-    """At least one row; many are rounded down to a multiple of 8, as the products of GPUs like them."""
+    """At least one row; from 256 on, a multiple of 8, which GPUs multiply faster."""
     return count - count % 8 if count >= 256 else max(1, count)
 
 
@@ -67,7 +67,7 @@ class BatchPlan:
 
     @property
     def min_batch_size(self) -> int:
-        """The rows of the smallest batch, that of the longest pairs."""
+        """The number of pairs in the smallest batch, that of the longest pairs."""
         return min(self._batch_sizes)
 
     def _count_batches(self) -> int:
@@ -96,7 +96,7 @@ class BatchPlan:
         return [batches[i] for i in rng.permutation(len(batches))]
 
     def batch(self, number: int) -> Batch:
-        """The batch with this number, counted over all epochs from 0."""
+        """The batch with this number, counted from 0 over all epochs."""
         epoch, index = divmod(number, self.batches_per_epoch)
         if self._cached_epoch[0] != epoch:
             self._cached_epoch = (epoch, self.epoch_batches(epoch))

@@ -1,14 +1,14 @@
-"""Pairs of texts, read one line at a time so that a corpus may be larger than memory.
+"""Corpora of text pairs, read line by line, so that they may be larger than memory.
 
 A corpus is one of
 
 - JSON Lines    {"src": "…", "trg": "…"}, and perhaps "refs": ["…", …]      corpus.jsonl
 - TSV           source TAB target                                           corpus.tsv
-- two files     whose lines are parallel, joined with a comma               corpus.de,corpus.en
+- two files     with parallel lines, joined by a comma                      corpus.de,corpus.en
 - "-"           standard input: JSON Lines if its first line starts with {, else TSV
 
-and any file may be compressed (.gz). A file of another name is looked at like standard input. Lines end in
-\\n or \\r\\n and in nothing else: U+2028, \\x0b and \\x85 are characters of a text. Texts are not stripped.
+and any file may be compressed (.gz). The format of a file with another name is detected as for standard
+input. Only \\n and \\r\\n end a line: U+2028, \\x0b and \\x85 are part of a text. Texts are not stripped.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ __all__ = [
 T = TypeVar("T")
 
 UNSUPPORTED_TABLES = (".csv", ".xlsx", ".parquet")
-"""What pairs often come in, and where a line is not a pair."""
+"""Formats that pairs often come in but that are not read, because a line is not a pair."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A source, its target, and further references for evaluation."""
+    """A source, its target, and more references for evaluation."""
 
     src: str
     trg: str
@@ -65,20 +65,20 @@ class Pair:
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The target and the further references, the target once."""
+        """The target and the other references, without repeating the target."""
         return join_references(self.trg, self.refs)
 
 
 @dataclass
 class ReadCounts:
-    """What reading one corpus did so far: the pairs it gave and the bad lines it left out."""
+    """How many pairs of a corpus have been read, and how many bad lines skipped, so far."""
 
     num_pairs: int = 0
     num_skipped: int = 0
 
 
 def read_pairs(path: str, *, skip_bad: bool = False, counts: ReadCounts | None = None) -> Iterator[Pair]:
-    """The pairs of a corpus, in order; a bad line is a Problem, or is counted and left out (`skip_bad`)."""
+    """The pairs of a corpus, in order; a bad line is a Problem, or skipped and counted (`skip_bad`)."""
     parts = split_corpus_path(path)
     for part in parts:
         check_file(part)
@@ -89,9 +89,9 @@ def read_pairs(path: str, *, skip_bad: bool = False, counts: ReadCounts | None =
 
 
 def read_sources(path: str) -> Iterator[str]:
-    """The texts to generate from: one a line, "src" (or "text") of JSON Lines, or a TSV's first column.
+    """The source texts: one per line, "src" (or "text") of JSON Lines, or the first column of TSV.
 
-    Of two parallel files, SOURCE,TARGET, they are the first one's lines.
+    Of two parallel files, SOURCE,TARGET, they are the lines of the first.
     """
     parts = split_corpus_path(path)
     for part in parts:
@@ -100,7 +100,7 @@ def read_sources(path: str) -> Iterator[str]:
 
 
 def read_texts(path: str) -> list[str]:
-    """The texts to evaluate: one a line, or JSON Lines of strings or objects with "hyp", "text" or "trg"."""
+    """The texts to evaluate: one per line, or JSON strings or objects with "hyp", "text" or "trg"."""
     check_file(path)
     return _require_nonempty(
         list(_read_records(path, lambda record: record.get_first_text("hyp", "text", "trg"))), path
@@ -108,7 +108,7 @@ def read_texts(path: str) -> list[str]:
 
 
 def read_candidates(path: str) -> list[list[str]] | None:
-    """The "candidates" of each line of JSON Lines; none if no line has them."""
+    """The "candidates" of each line of JSON Lines; None if no line has them."""
     check_file(path)
     found = list(_read_records(path, Record.get_candidates))
     if None in found and any(candidates is not None for candidates in found):
@@ -118,13 +118,13 @@ def read_candidates(path: str) -> list[list[str]] | None:
 
 
 def read_references(path: str) -> list[tuple[str, ...]]:
-    """The references of each line: the line itself, or of JSON Lines "trg" and then "refs", or "text"."""
+    """The references of each line: the line itself, or for JSON Lines "trg" and "refs", or "text"."""
     check_file(path)
     return _require_nonempty(list(_read_records(path, Record.get_references)), path)
 
 
 def read_labelled(path: str) -> list[LabelledText]:
-    """The texts of JSON Lines, "trg" or "text", with their "label", a string or a whole number."""
+    """The texts of JSON Lines, "trg" or "text", with their "label", a string or an integer."""
     check_file(path)
     labelled = list(_read_records(path, Record.get_labelled_text))
     if not labelled:
@@ -135,13 +135,13 @@ def read_labelled(path: str) -> list[LabelledText]:
 
 
 def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
-    """Writes the pairs as JSON Lines."""
+    """Write the pairs as JSON Lines."""
     with open(path, "w", encoding="utf-8", newline="\n") as file:
         file.writelines(map(format_json_line, pairs))
 
 
 def format_json_line(pair: Pair) -> str:
-    """The pair as a line of JSON Lines, with its end."""
+    """The pair as a line of JSON Lines, including the line break."""
     refs = {"refs": list(pair.refs)} if pair.refs else {}
     return json.dumps({"src": pair.src, "trg": pair.trg, **refs}, ensure_ascii=False) + "\n"
 
@@ -154,7 +154,7 @@ def _format_suffix(path: str) -> str:
 
 
 def _read_single_file(path: str) -> Iterator[Callable[[], Pair]]:
-    """A reader for each line of a file; the first line decides what a file of unknown kind is."""
+    """A parser for each line of a file; the first line decides the format if the name does not."""
     if _format_suffix(path) in UNSUPPORTED_TABLES:
         raise Problem(f"{path} is a table that is not read; write it as .tsv: source TAB target, no header.")
     lines = read_lines(path)
@@ -171,7 +171,7 @@ def _parse_pair(line: FileLine, parse: Callable[[FileLine], Record]) -> Pair:
 
 
 def _read_parallel_files(source: str, target: str) -> Iterator[Callable[[], Pair]]:
-    """A reader for each pair of lines."""
+    """A parser for each pair of lines."""
     rows = zip_longest(read_lines(source), read_lines(target))
     for before, (src, trg) in enumerate(rows):
         if src is None or trg is None:
@@ -188,7 +188,7 @@ def _pair_lines(src: FileLine, trg: FileLine) -> Pair:
 def _read_valid_pairs(
     parsers: Iterator[Callable[[], Pair]], path: str, *, skip_bad: bool, counts: ReadCounts
 ) -> Iterator[Pair]:
-    """The pairs that can be read, and a Problem if there are none."""
+    """The pairs that can be parsed; a Problem if there are none."""
     before = counts.num_pairs
     for parse in parsers:
         try:
@@ -208,7 +208,7 @@ def _read_valid_pairs(
 
 
 def _read_records(path: str, extract: Callable[[Record], T]) -> Iterator[T]:
-    """What `extract` finds in each line: a text, unless the file's name or its first line say otherwise."""
+    """What `extract` finds in each line: plain text, unless the file's name or first line says otherwise."""
     lines = read_lines(path)
     first = next(lines, None)
     if first is None:

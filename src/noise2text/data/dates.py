@@ -1,12 +1,12 @@
-"""A little task with unlimited data: written-out dates into ISO dates.
+"""Two synthetic tasks: a written-out date into an ISO date, and a year into one of its days.
 
-"sunday, 7 april 1957", "dimanche 7 avril 1957" and "7 de abril de 1957" are all 1957-04-07. Names come from
-Babel; the month is always spelled out, so that no source has two readings, and no two styles write a date
-alike. The days of 1900–2099 are shared out first: valid and test get 500 each, which depend on the seed
-alone, however few pairs are asked for. A training pair is then another day, or a day in another style: no
-date is in two splits, and no pair occurs twice.
+`dates` has one right answer per source: "sunday, 7 april 1957", "dimanche 7 avril 1957" and "7 de abril de
+1957" are all 1957-04-07. Names come from Babel; the month is always spelled out, so that no source is
+ambiguous, and no two styles write a date alike. The days of 1900–2099 are split first: valid and test get 500
+each, which depend only on the seed and not on the number of training pairs. A training pair is one of the
+other days in one of the styles: no date is in two splits, and no pair occurs twice.
 
-Its sister has many right answers: a year into any of its days, labelled with the month, for guidance.
+`days` has many right answers per source and labels each target with its month, for guidance.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STYLES = (  # language and Babel pattern
     ("es", "d 'de' MMMM 'de' y"),
 )
 FIRST, LAST = date(1900, 1, 1), date(2099, 12, 31)
-HELD_OUT_PAIRS = 500  # pairs in valid and in test, each of its own date
+HELD_OUT_PAIRS = 500  # pairs in valid and in test, each with its own date
 MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
@@ -44,12 +44,12 @@ MONTHS = (
 
 
 def make_date_splits(pairs: int, *, seed: int) -> dict[str, list[Pair]]:
-    """The splits "train" (of `pairs` pairs), "valid" and "test"; the same for the same seed."""
+    """The splits "train" (of `pairs` pairs), "valid" and "test" of the task `dates`, by the seed."""
     days = (LAST - FIRST).days + 1
     max_pairs = (days - 2 * HELD_OUT_PAIRS) * len(STYLES)
     if not 1 <= pairs <= max_pairs:
         raise Problem(f"{pairs} pairs of dates cannot be made; ask for 1 to {max_pairs}.")
-    generator = random.Random(f"dates {seed}")  # a text, since the numbers 1 and -1 would seed alike
+    generator = random.Random(f"dates {seed}")  # a string, because the integers 1 and -1 give the same seed
     shuffled = generator.sample(range(days), days)
     valid, test, train = (
         shuffled[:HELD_OUT_PAIRS],
@@ -61,7 +61,7 @@ def make_date_splits(pairs: int, *, seed: int) -> dict[str, list[Pair]]:
         "test": [_date_pair(day, generator.randrange(len(STYLES))) for day in test],
     }
     chosen = (divmod(number, len(STYLES)) for number in generator.sample(range(max_pairs), pairs))
-    return {"train": [_date_pair(train[place], style) for place, style in chosen], **held_out}
+    return {"train": [_date_pair(train[index], style) for index, style in chosen], **held_out}
 
 
 def _date_pair(day: int, style: int) -> Pair:
@@ -73,7 +73,7 @@ def _date_pair(day: int, style: int) -> Pair:
 
 
 def make_day_splits(pairs: int, *, seed: int) -> dict[str, list[Pair]]:
-    """The splits of another task: a year and any one of its days, none of which occurs twice."""
+    """The splits of the task `days`: a year and one of its days; no day occurs twice."""
     count = (LAST - FIRST).days + 1
     max_pairs = count - 2 * HELD_OUT_PAIRS
     if not 1 <= pairs <= max_pairs:
@@ -89,12 +89,12 @@ def make_day_splits(pairs: int, *, seed: int) -> dict[str, list[Pair]]:
 
 
 def write_dates(out: Path, *, pairs: int, seed: int) -> None:
-    """Writes train.jsonl, valid.jsonl and test.jsonl into the folder."""
+    """Write train.jsonl, valid.jsonl and test.jsonl of the task `dates` into the folder."""
     _write_splits(out, make_date_splits(pairs, seed=seed), write_pairs)
 
 
 def write_days(out: Path, *, pairs: int, seed: int) -> None:
-    """Writes train.jsonl, valid.jsonl and test.jsonl, whose labels are the months."""
+    """Write train.jsonl, valid.jsonl and test.jsonl of the task `days`, labelled with the months."""
     _write_splits(out, make_day_splits(pairs, seed=seed), _write_month_labelled_pairs)
 
 

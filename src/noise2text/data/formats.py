@@ -1,6 +1,6 @@
-"""A line of a file as a record: the fields of a JSON object, the columns of TSV, or one text.
+"""Lines as records: the fields of a JSON object, the columns of TSV, or one text.
 
-Fields are checked when they are asked for, and what is wrong is said with the line's place.
+Fields are checked when they are read, and errors name the line.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LabelledText:
 
 
 class LineError(Exception):
-    """Where a line is and what is wrong with it."""
+    """An error in a line: its location and what is wrong."""
 
     def __init__(self, line: FileLine, reason: str) -> None:
         super().__init__(f"{line.location}: {reason}")
@@ -43,7 +43,7 @@ FIELD_DESCRIPTIONS = {"src": "the source", "trg": "the target", "text": "the tex
 
 @dataclass(frozen=True)
 class Record:
-    """The fields of a line; they are checked when asked for."""
+    """The fields of a line, checked when they are read."""
 
     line: FileLine
     fields: dict[str, object]
@@ -57,12 +57,12 @@ class Record:
         return self.check_string(self.fields[key], key)
 
     def _describe_other_fields(self) -> str:
-        """What the line has instead, for whoever named the fields otherwise."""
+        """The fields that the line has instead, for an error message."""
         names = ", ".join(json.dumps(name, ensure_ascii=False) for name in list(self.fields)[:4])
         return f" (there is {names})" if names and self.line.data.startswith(b"{") else ""
 
     def check_string(self, value: object, key: str) -> str:
-        """The value, if it is a text that UTF-8 can hold."""
+        """The value, if it is a string that UTF-8 can encode."""
         if not isinstance(value, str):
             raise LineError(self.line, f'"{key}" is not a string')
         try:
@@ -72,14 +72,14 @@ class Record:
         return value
 
     def get_nonempty_text(self, key: str) -> str:
-        """A field that must also say something."""
+        """A field that must be a string and not blank."""
         text = self.get_text(key)
         if not text.strip():
             raise LineError(self.line, f"{FIELD_DESCRIPTIONS[key]} is empty")
         return text
 
     def get_refs(self) -> tuple[str, ...]:
-        """The further references, none if the field is missing."""
+        """The other references; none if the field is missing."""
         refs = self.fields.get("refs")
         if refs is None:
             return ()
@@ -88,7 +88,7 @@ class Record:
         return tuple(self.check_string(ref, "refs") for ref in refs)
 
     def get_candidates(self) -> list[str] | None:
-        """The texts to choose from, bare or each with its "text"; none if the field is missing."""
+        """The candidates, strings or objects with "text"; None if the field is missing."""
         found = self.fields.get("candidates")
         if found is None:
             return None
@@ -98,7 +98,7 @@ class Record:
         return [self.check_string(one, "candidates") for one in bare]
 
     def get_first_text(self, *keys: str) -> str:
-        """The first of the fields that is there."""
+        """The first of these fields that exists."""
         for key in keys:
             if key in self.fields:
                 return self.get_text(key)
@@ -112,7 +112,7 @@ class Record:
         return join_references(self.get_first_text("trg", "text"), refs)
 
     def get_labelled_text(self) -> LabelledText:
-        """The text, which must say something, and its label."""
+        """The text, which must not be blank, and its label."""
         label = self.fields.get("label")
         if isinstance(label, bool) or not isinstance(label, str | int) or label == "":
             raise LineError(self.line, 'there is no "label" that is a string or a whole number')
@@ -143,7 +143,7 @@ def parse_tsv(line: FileLine) -> Record:
 
 
 def parse_json(line: FileLine) -> Record:
-    """The object; a bare string is a text, and so is an empty line."""
+    """The fields of a JSON object; a JSON string or an empty line is a text."""
     text = _decode(line)
     try:
         value = json.loads(text) if text.strip() else ""
@@ -160,7 +160,7 @@ FORMATS = {".jsonl": parse_json, ".ndjson": parse_json, ".tsv": parse_tsv}
 
 
 def is_record(line: FileLine) -> bool:
-    """Whether a line is a JSON object with a text in it, which nobody would want to be taken for a text."""
+    """Whether a line is a JSON object with a known field, and therefore not a plain text."""
     known = {"src", "trg", "text", "hyp", "refs", "candidates"}
     try:
         return not known.isdisjoint(parse_json(line).fields) and line.data.startswith(b"{")

@@ -1,4 +1,4 @@
-"""Rows of different lengths, kept flat, so that a batch of thousands is laid out without a Python loop."""
+"""Rows of different lengths in one flat array, so that large batches are padded without a Python loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["RaggedRows"]
 
 @dataclass(frozen=True)
 class RaggedRows:
-    """Token rows one after another, and how long each is."""
+    """Token rows one after another, and the length of each."""
 
     tokens: np.ndarray  # (sum of lengths,)
     lengths: np.ndarray  # (B,)
@@ -28,7 +28,7 @@ class RaggedRows:
 
     @classmethod
     def from_slices(cls, tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> RaggedRows:
-        """The rows that begin at `starts` of a long array and have these lengths."""
+        """The rows of a long array that begin at `starts` and have these lengths."""
         lengths = lengths.astype(np.int64)
         offsets = np.repeat(starts - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths)
         return cls(tokens[np.arange(int(lengths.sum())) + offsets].astype(np.int64), lengths)
@@ -41,7 +41,7 @@ class RaggedRows:
         return (row.tolist() for row in np.split(self.tokens, np.cumsum(self.lengths)[:-1]))
 
     def pad_to(self, width: int, *, pad: int) -> tuple[Tensor, Tensor]:
-        """One (B, width) tensor filled up with `pad`, and the mask of what was filled; wider if need be."""
+        """The rows padded to (B, width), and the mask of the padding; wider if a row is longer."""
         width = max(width, int(self.lengths.max()))
         padding = np.arange(width) >= self.lengths[:, None]
         tokens = np.full(padding.shape, pad, dtype=np.int64)

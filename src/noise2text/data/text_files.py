@@ -1,4 +1,4 @@
-"""Files, line by line: plain or compressed, or standard input, and each line with its place for messages.
+"""Text files line by line: plain, compressed or standard input, each line with its location for messages.
 
 Lines end in \\n or \\r\\n and in nothing else.
 """
@@ -19,12 +19,12 @@ __all__ = ["FileLine", "check_file", "display_name", "read_lines", "split_corpus
 
 
 def display_name(path: str) -> str:
-    """What messages call the file."""
+    """The name of the file in messages."""
     return "standard input" if path == "-" else path
 
 
 def split_corpus_path(path: str) -> list[str]:
-    """The one or two files of a corpus; a comma in the name of a file that exists joins nothing."""
+    """The one or two files of a corpus; an existing file may have a comma in its name."""
     if "," not in path or os.path.exists(path):
         return [path]
     parts = path.split(",")
@@ -34,7 +34,7 @@ def split_corpus_path(path: str) -> list[str]:
 
 
 def check_file(path: str) -> None:
-    """Fails before anything is read, so that a mistyped name costs no time."""
+    """Raise a Problem if there is no such file, before anything is read."""
     if path == "-":
         return
     if not os.path.exists(path):
@@ -53,7 +53,7 @@ def _open_binary(path: str) -> BinaryIO:
 
 @dataclass(frozen=True)
 class FileLine:
-    """A line without its end, and where it was read."""
+    """A line without its line break, and where it was read."""
 
     location: str
     data: bytes

@@ -1,12 +1,13 @@
-"""A corpus as token numbers on disk, mapped into memory where it is read: it may be larger than memory.
+"""A tokenized corpus on disk, memory-mapped, so that it may be larger than memory.
 
-A folder holds
+Its folder contains
 
-- tokens.bin      source₀ target₀ source₁ target₁ …, two bytes a token if the vocabulary allows, else four
-- index.npy       (N, 2) the lengths of both sides; all that is held, with the starts 16 bytes a pair
-- prepared.json   what was counted, the limits, and the tokenizer's fingerprint; written last
+- tokens.bin      source₀ target₀ source₁ target₁ …, two bytes per token if the vocabulary allows, else four
+- index.npy       (N, 2) the lengths of both sides; loaded into memory, 16 bytes per pair with the offsets
+- prepared.json   the counts, the length limits and the tokenizer's fingerprint; written last, so that an
+                  interrupted preparation is never taken for a complete one
 
-so that a preparation that was killed is never taken for a whole one. References are not kept.
+References are not stored.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from noise2text.data.tokenizer import Tokenizer
 __all__ = ["PreparationReport", "TokenStore", "prepare"]
 
 VERSION = 1
-CHUNK_SIZE = 4096  # pairs that are encoded at once
+CHUNK_SIZE = 4096  # pairs that are tokenized at once
 DTYPES = ("<u2", "<u4")
 TOKENS_FILE, INDEX_FILE, METADATA_FILE = "tokens.bin", "index.npy", "prepared.json"
 PARTIAL_SUFFIX = ".partial"
@@ -38,7 +39,7 @@ PARTIAL_SUFFIX = ".partial"
 
 @dataclass(frozen=True)
 class PreparationReport:
-    """What preparing did: pairs kept, lines left out, and sides that were cut to their limit."""
+    """The counts of a preparation: pairs stored, lines skipped, and sides truncated to their limit."""
 
     pairs: int
     skipped: int
@@ -47,7 +48,7 @@ class PreparationReport:
 
 
 class TokenStore:
-    """A prepared corpus; only the lengths and starts of its pairs are in memory."""
+    """A tokenized corpus; only the lengths and offsets of its pairs are in memory."""
 
     def __init__(
         self, tokens: np.ndarray, lengths: np.ndarray, report: PreparationReport, *, limits: tuple[int, int]
@@ -63,7 +64,7 @@ class TokenStore:
         return len(self.lengths)
 
     def get_pairs(self, indices: np.ndarray) -> tuple[RaggedRows, RaggedRows]:
-        """The sources and the targets of the pairs with these numbers."""
+        """The sources and the targets of the pairs with these indices."""
         sources, targets = self.lengths[indices].T
         starts = self._starts[indices]
         return RaggedRows.from_slices(self._tokens, starts, sources), RaggedRows.from_slices(
@@ -72,7 +73,7 @@ class TokenStore:
 
     @classmethod
     def load(cls, folder: Path, *, tokenizer: Tokenizer | None = None) -> TokenStore:
-        """The corpus in a folder; given a tokenizer, only if that is the one it was prepared with."""
+        """The corpus in a folder; a Problem if it was prepared with another tokenizer than the given one."""
         folder = Path(folder)
         metadata = _read_metadata(folder)
         if tokenizer is not None and metadata["tokenizer"] != tokenizer.fingerprint:
@@ -107,9 +108,9 @@ def prepare(
     max_target: int,
     counts: ReadCounts | None = None,
 ) -> TokenStore:
-    """The pairs as tokens in `folder`: cut to the limits, left out if a side has no tokens, all counted.
+    """The pairs as tokens in `folder`: truncated to the limits, and skipped if a side has no tokens.
 
-    `counts` is what the reader of the pairs counts in; the lines that it skips meanwhile are in the report.
+    `counts` belongs to the reader of the pairs; the lines that it skips meanwhile are added to the report.
     """
     if max_source < 1 or max_target < 1:
         raise Problem(f"The limits are {max_source} and {max_target} tokens; both must be at least 1.")
@@ -148,7 +149,7 @@ def prepare(
 def _write_tokens(
     pairs: Iterable[Pair], tokenizer: Tokenizer, file: BinaryIO, *, dtype: np.dtype, limits: tuple[int, int]
 ) -> tuple[np.ndarray, PreparationReport]:
-    """The lengths of the pairs, whose tokens are written to the file, and what was counted on the way."""
+    """The lengths of the pairs and the counts, after their tokens have been written to the file."""
     index = [np.empty((0, 2), dtype=np.int32)]
     skipped = 0
     truncated = np.zeros(2, dtype=np.int64)
@@ -182,7 +183,7 @@ def _partial_path(folder: Path, name: str) -> Path:
 
 @contextmanager
 def _removing_partial_files(folder: Path) -> Iterator[None]:
-    """Leaves no partial file behind, and makes a full disk or a forbidden folder a Problem."""
+    """A context that removes partial files at its end and turns write errors into a Problem."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield
@@ -195,14 +196,14 @@ def _removing_partial_files(folder: Path) -> Iterator[None]:
 
 
 def _rename_partial_files(folder: Path) -> None:
-    """Gives the partial files their names; an older prepared.json goes first, lest a mixture look whole."""
+    """Rename the partial files; an older prepared.json goes first, so that no mixture looks complete."""
     (folder / METADATA_FILE).unlink(missing_ok=True)
     for name in (TOKENS_FILE, INDEX_FILE, METADATA_FILE):
         os.replace(_partial_path(folder, name), folder / name)
 
 
 def _read_metadata(folder: Path) -> dict:
-    """What prepared.json says, if this version wrote it."""
+    """The contents of prepared.json; a Problem if another version wrote it."""
     try:
         metadata = json.loads((folder / METADATA_FILE).read_text(encoding="utf-8"))
     except OSError as error:

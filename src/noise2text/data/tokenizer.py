@@ -1,15 +1,15 @@
-"""Texts into token numbers and back, by Hugging Face tokenizers.
+"""Texts to token ids and back, with Hugging Face tokenizers.
 
 - bpe         byte-level byte-pair encoding learned from a corpus (Sennrich et al., 2016):
               decode(encode(x)) = x for every text, whitespace included
-- characters  one token a character of the corpus; any other is [UNK]
-- wordpiece   BERT's greedy longest match over a given vocabulary (Devlin et al., 2019); decoding mends spaces
+- characters  one token per character of the corpus; any other character is [UNK]
+- wordpiece   BERT's greedy longest match over a given vocabulary (Devlin et al., 2019);
+              decoding repairs spaces
 
-Text is text: a corpus that holds the letters "[EOS]" yields the tokens of those letters, never the special
-one. Normalisation, when asked for, is saved with the tokenizer, and the laws above then hold for the
-normalised text. It is the one of the thesis on DiffuSeq for translation (section 4.1.1): ä ö ü ß become ae oe
-ue ss, other accents are stripped, and what is left is a–z, A–Z, 0–9, punctuation other than brackets, and
-single spaces.
+Special tokens never come from a text: the letters "[EOS]" in a corpus become the tokens of those letters.
+Optional normalisation is saved with the tokenizer; the statements above then hold for the normalised text. It
+is that of the thesis on DiffuSeq for translation (section 4.1.1): ä ö ü ß become ae oe ue ss, other accents
+are stripped, and what remains is a–z, A–Z, 0–9, punctuation other than brackets, and single spaces.
 """
 
 from __future__ import annotations
@@ -27,17 +27,15 @@ __all__ = ["Tokenizer", "learn_bpe", "learn_characters", "load_wordpiece"]
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]", "[SEP]", "[MASK]")
 BERT_SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-MAX_SEQUENTIAL_TEXTS = (
-    64  # texts that are decoded sooner than the threads are awake that would share the work
-)
-GPT2_SPECIAL_TOKEN = "<|endoftext|>"  # begins and ends; T5, BART and Marian have <pad>, </s> and perhaps <s>
+MAX_SEQUENTIAL_TEXTS = 64  # up to so many texts, one thread is faster than starting several
+GPT2_SPECIAL_TOKEN = "<|endoftext|>"  # its only one; T5, BART and Marian have <pad>, </s> and perhaps <s>
 
 
 class Tokenizer:
-    """Texts to token numbers and back; the special tokens are attributes, and never come from a text."""
+    """Texts to token ids and back; the ids of the special tokens are attributes."""
 
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
-        backend.encode_special_tokens = True  # a text's "[EOS]" is five characters; not saved by the library
+        backend.encode_special_tokens = True  # "[EOS]" in a text is 5 characters; tokenizer.json lacks this
         backend.no_padding()
         backend.no_truncation()
         self._backend = backend
@@ -53,7 +51,7 @@ class Tokenizer:
         self.special_tokens = frozenset(named | {number for number, token in added.items() if token.special})
 
     def _find_special_token(self, *names: str) -> int:
-        """The number of the first special token that the vocabulary has."""
+        """The id of the first of these tokens that the vocabulary has."""
         for number in map(self._backend.token_to_id, names):
             if number is not None:
                 return int(number)
@@ -65,7 +63,7 @@ class Tokenizer:
         return self._size
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The tokens of each text, without special ones, however many they are."""
+        """The token ids of each text, without special tokens and without truncation."""
         try:
             return [row.ids for row in self._backend.encode_batch_fast(list(texts), add_special_tokens=False)]
         except TypeError as error:
@@ -75,19 +73,19 @@ class Tokenizer:
             ) from error
 
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each row of tokens, special ones left out."""
+        """The text of each row of token ids, without special tokens."""
         if len(rows) <= MAX_SEQUENTIAL_TEXTS:
             return [self._backend.decode(list(row)) for row in rows]
         return [str(text) for text in self._backend.decode_batch([list(row) for row in rows])]
 
     @property
     def token_texts(self) -> list[str]:
-        """What each token says when it stands alone, by its number; special ones say nothing."""
+        """The text of each token on its own, by its id; special tokens have an empty text."""
         return self.decode([[number] for number in range(len(self))])
 
     @property
     def surrounding_tokens(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """What a pre-trained model is used to see before and after a text; nothing if learned here."""
+        """The tokens that a pre-trained model expects before and after a text; none if learned here."""
         plain, with_special_tokens = (
             self._backend.encode("a", add_special_tokens=added).ids for added in (False, True)
         )
@@ -97,21 +95,21 @@ class Tokenizer:
 
     @property
     def marks_continuations(self) -> bool:
-        """Whether a piece that goes on a word is spelt ##…, as in WordPiece; others mark what begins one."""
+        """Whether tokens that continue a word are marked (##…), as in WordPiece."""
         return isinstance(self._backend.model, models.WordPiece)
 
     @property
     def attaches_leading_space(self) -> bool:
-        """Whether a word brings the space before it along, as in byte-level BPE."""
+        """Whether the space before a word belongs to its first token, as in byte-level BPE."""
         return isinstance(self._backend.pre_tokenizer, pre_tokenizers.ByteLevel)
 
     @property
     def fingerprint(self) -> str:
-        """A digest that two tokenizers share only if they do the same."""
+        """A digest that is equal for two tokenizers only if they do the same."""
         return hashlib.sha256(self._backend.to_str().encode()).hexdigest()
 
     def save(self, path: Path) -> None:
-        """Writes tokenizer.json, which any program with Hugging Face tokenizers can read."""
+        """Write tokenizer.json, which Hugging Face tokenizers can read."""
         Path(path).write_text(self._backend.to_str(pretty=True), encoding="utf-8")
 
     @classmethod
@@ -123,7 +121,7 @@ class Tokenizer:
             raise Problem(
                 f"There is no tokenizer at {path} ({error.strerror}); name a model folder."
             ) from error
-        except Exception as error:  # the library raises nothing narrower for a file that it cannot read
+        except Exception as error:  # the library has no narrower exception for an unreadable file
             raise Problem(f"{path} is damaged or not a tokenizer ({error}); copy the file again.") from error
         try:
             return cls(backend)
@@ -138,7 +136,7 @@ def _is_encodable(text: object) -> bool:
 def learn_bpe(
     texts: Iterable[str], *, size: int, normalise: bool = False, lowercase: bool = False
 ) -> Tokenizer:
-    """Byte-level BPE of at most `size` tokens, the same for the same texts; merges occur at least twice."""
+    """A byte-level BPE of at most `size` tokens; merged pairs occur at least twice in the texts."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     minimum = len(SPECIAL_TOKENS) + len(alphabet)
     if size < minimum:
@@ -159,7 +157,7 @@ def learn_bpe(
 
 
 def learn_characters(texts: Iterable[str], *, normalise: bool = False, lowercase: bool = False) -> Tokenizer:
-    """A token for each character that occurs in the texts, in the order of their code points."""
+    """A tokenizer with one token per character of the texts, ordered by code point."""
     normalizer = _make_normalizer(normalise=normalise, lowercase=lowercase)
     characters: set[str] = set()
     for text in texts:
@@ -167,7 +165,7 @@ def learn_characters(texts: Iterable[str], *, normalise: bool = False, lowercase
     if not characters:
         raise Problem("There is no character to learn from; give a corpus with text in it.")
     vocabulary = {token: number for number, token in enumerate((*SPECIAL_TOKENS, *sorted(characters)))}
-    # BPE without merges: every character is a word's last piece, and no pattern has to find them.
+    # BPE without merges splits every text into characters, faster than a pattern would.
     backend = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token="[UNK]"))
     if normalizer:
         backend.normalizer = normalizer
@@ -177,13 +175,13 @@ def learn_characters(texts: Iterable[str], *, normalise: bool = False, lowercase
 
 
 def load_wordpiece(vocab: Path, *, normalise: bool = False, lowercase: bool = True) -> Tokenizer:
-    """BERT's tokenizer over a vocab.txt of one token a line."""
+    """BERT's tokenizer over a vocab.txt with one token per line."""
     vocabulary = _read_vocabulary(Path(vocab))
     backend = tokenizers.Tokenizer(models.WordPiece(vocab=vocabulary, unk_token="[UNK]"))
     bert = normalizers.BertNormalizer(lowercase=lowercase)
     backend.normalizer = normalizers.Sequence([*_thesis_normalizers(), bert]) if normalise else bert
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    # The library cleans up word by word and leaves "don ' t"; transformers then mends it over the whole text.
+    # The library cleans up word by word and leaves "don ' t"; transformers repairs it over the whole text.
     apostrophe = decoders.Replace(" ' ", "'")
     backend.decoder = decoders.Sequence([decoders.WordPiece(cleanup=True), decoders.Fuse(), apostrophe])
     backend.add_special_tokens(list(BERT_SPECIAL_TOKENS))
@@ -214,14 +212,14 @@ def _read_vocabulary(path: Path) -> dict[str, int]:
 
 
 def _thesis_normalizers() -> list[normalizers.Normalizer]:
-    """The steps of the thesis's normalisation; letters are taken apart first, so that ä is a and U+0308."""
+    """The steps of the thesis's normalisation; decomposition comes first, so that ä is a and U+0308."""
     return [
         normalizers.NFD(),
         normalizers.Replace(Regex("(?<=[aouAOU])\u0308"), "e"),
         normalizers.Replace("ß", "ss"),
         normalizers.Replace("ẞ", "SS"),
         normalizers.StripAccents(),
-        # „ and ‚ open German quotations; Unicode files them with the brackets.
+        # „ and ‚ open German quotations; Unicode classifies them as brackets.
         normalizers.Replace(Regex(r"[^a-zA-Z0-9\p{P}\s]|[\p{Ps}\p{Pe}&&[^„‚]]"), ""),
         normalizers.Replace(Regex(r"\s+"), " "),
         normalizers.Strip(),

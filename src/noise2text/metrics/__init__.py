@@ -1,1 +1,1 @@
-"""Numbers: metrics that say how they were made."""
+"""Metrics with signatures, diversity, copying, confidence intervals, significance and tables."""

@@ -1,12 +1,11 @@
-"""BLEU in its many meanings: sacrebleu's with each tokenisation, fairseq's, and DiffuSeq's mean of sentences.
+"""The kinds of BLEU in use: sacrebleu's with each tokenisation, fairseq's, and DiffuSeq's sentence mean.
 
     BLEU = BP · exp(¼ Σₙ ln pₙ),   pₙ = matched n-grams / n-grams,   BP = min(1, exp(1 − r / c))
 
-Of a corpus, matches, n-grams and the lengths c (hypotheses) and r (closest references) are sums over all
-sentences; sacrebleu counts them, and where no n-gram of an order matches, its smoothing ("exp") takes half
-a match, then a quarter, … fairseq's scorer takes the tokens as they stand and smooths nothing. DiffuSeq's
-evaluation script takes the mean of nltk's sentence BLEU with smoothing method 4. These numbers do not
-compare.
+For a corpus, matches, n-grams and the lengths c (hypotheses) and r (closest references) are sums over all
+sentences, counted by sacrebleu; where no n-gram of an order matches, its smoothing ("exp") counts half a
+match, then a quarter, … fairseq's scorer splits at white space and does not smooth. DiffuSeq's evaluation
+script takes the mean of nltk's sentence BLEU with smoothing method 4. These numbers are not comparable.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ ORDER = 4
 
 
 def bleu_from_counts(sums: Array, *, smooth: bool = True) -> Array:
-    """BLEU in percent from sacrebleu's sums: both lengths, matches of each order, n-grams of each order."""
+    """BLEU in percent from sacrebleu's sums: both lengths, then matches and n-grams of each order."""
     hypothesis_length, reference_length = sums[..., 0], sums[..., 1]
     matches, totals = sums[..., 2 : 2 + ORDER], sums[..., 2 + ORDER :]
     unmatched = (matches == 0) & (totals > 0)
@@ -59,8 +58,8 @@ def bleu_from_counts(sums: Array, *, smooth: bool = True) -> Array:
 def sacrebleu_statistics(
     metric: Any, texts: EvaluationInput, formula: Callable[[Array], Array]
 ) -> Statistics:
-    """What a metric of sacrebleu counts in each sentence, under its own signature."""
-    # sacrebleu wants the first reference of every sentence, then every second one, None where there is none.
+    """The counts of a sacrebleu metric for each sentence, with its signature."""
+    # sacrebleu takes the first references of all sentences, then the second ones, …, None if missing.
     streams = list(zip_longest(*texts.references))
     rows = metric._extract_corpus_statistics(texts.hypotheses, streams)
     return Statistics(np.array(rows, dtype=np.float64), formula, str(metric.get_signature()))
@@ -69,7 +68,7 @@ def sacrebleu_statistics(
 def corpus_bleu(
     texts: EvaluationInput, *, tokenize: str = "13a", lowercase: bool = False, force: bool = True
 ) -> Statistics:
-    """What sacrebleu counts for its BLEU; unless forced, it warns of texts that look tokenised already."""
+    """The counts of sacrebleu's BLEU; unless forced, it warns about texts that look tokenised."""
     from sacrebleu.metrics import BLEU
 
     metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=force)
@@ -77,7 +76,7 @@ def corpus_bleu(
 
 
 def _fairseq_statistics(texts: EvaluationInput) -> Statistics:
-    """Tokens are what stands between white space; sacrebleu counts, and nothing is smoothed."""
+    """The counts of fairseq's BLEU: tokens between white space, counted by sacrebleu, without smoothing."""
     from sacrebleu.metrics import BLEU
 
     metric = BLEU(tokenize="none", smooth_method="none", force=True)
@@ -86,7 +85,7 @@ def _fairseq_statistics(texts: EvaluationInput) -> Statistics:
 
 
 def _diffuseq_statistics(texts: EvaluationInput) -> Statistics:
-    """nltk's sentence BLEU of the words between white space, by the formula that MBR selects with."""
+    """nltk's sentence BLEU of the words between white space, by the formula that MBR uses."""
     pairs = zip(texts.hypotheses, texts.references, strict=True)
     values = [
         _nltk_sentence_bleu(text.split(), [reference.split() for reference in references])
@@ -99,7 +98,7 @@ def _diffuseq_statistics(texts: EvaluationInput) -> Statistics:
 
 
 def _nltk_sentence_bleu(words: list[str], references: Sequence[list[str]]) -> float:
-    """Matches are clipped by the reference that has most of an n-gram; the closest length counts."""
+    """nltk's sentence BLEU: matches clipped by the maximum over references, and the closest length."""
     matches = [_clipped_matches(words, references, n) for n in range(1, ORDER + 1)]
     closest = min((abs(len(reference) - len(words)), len(reference)) for reference in references)[1]
     return UTILITIES["bleu-nltk4"].scalar_formula(matches, len(words), closest)

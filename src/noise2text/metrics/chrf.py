@@ -1,11 +1,10 @@
-"""chrF and TER, sacrebleu's: shared n-grams of characters, and edits a word.
+"""chrF and TER by sacrebleu: shared n-grams of characters, and edits per word.
 
     chrF = 5 P R / (4 P + R),   P and R the means of precision and recall over 1- to 6-grams of characters
     TER = edits / words of the references; an edit inserts, deletes, replaces or shifts
 
-chrF++ adds words and pairs of words to the orders (Popović, 2017). With several references a sentence
-counts with its best one in chrF, and in TER with the fewest edits over the mean length. TER is better when
-lower.
+chrF++ adds word unigrams and bigrams to the orders (Popović, 2017). With several references, chrF uses the
+best one of each sentence, and TER the fewest edits over the mean length. Lower TER is better.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ __all__ = ["chrf", "chrf_plus_plus", "ter"]
 
 
 def _chrf_from_counts(sums: Array) -> Array:
-    """chrF in percent; an order that one side does not have is left out of the means."""
+    """chrF in percent; orders that one side lacks are left out of the means."""
     triples = sums.reshape(*sums.shape[:-1], -1, 3)
     hypothesis_counts, reference_counts, matches = (triples[..., k] for k in range(3))  # (…, orders)
     both = (hypothesis_counts > 0) & (reference_counts > 0)
@@ -38,7 +37,7 @@ def _chrf(texts: EvaluationInput, *, words: int) -> Statistics:
 
 
 def _ter_from_counts(sums: Array) -> Array:
-    """TER in percent; 100 where there are edits and nothing to be edited into."""
+    """TER in percent; 100 if there are edits but no reference words."""
     edits, words = sums[..., 0], sums[..., 1]
     return np.where(words > 0, 100 * safe_divide(edits, words), np.where(edits > 0, 100.0, 0.0))
 

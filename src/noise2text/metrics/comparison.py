@@ -1,7 +1,7 @@
-"""One table of several systems: speed, quality, diversity, copying, and whether the differences are real.
+"""A comparison of several systems: speed, quality, diversity, copying and significance in one table.
 
-All systems answer the same sources and are judged by the same metrics. The first one is what the others are
-tested against. What copying the source would score stands below them.
+All systems have the same sources and metrics. The others are tested against the first. The last row is the
+score of copying the source.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DIVERSITY = {"dist_1": "dist-1", "div_4": "div-4", "self_bleu": "self-BLEU"}
 
 @dataclass(frozen=True)
 class SystemOutput:
-    """What a system wrote to each source, what it chose from, and how long all of it took."""
+    """A system's text for each source, the candidates it chose from, and the time for all of them."""
 
     texts: list[str]
     candidates: list[list[str]]
@@ -47,7 +47,7 @@ def evaluate_systems(
     *,
     n_resamples: int = 1000,
 ) -> dict[str, Any]:
-    """Every number of the comparison, ready for JSON: {"systems": {name: …}, "copy_source": …}."""
+    """All numbers of the comparison as JSON values: {"systems": {name: …}, "copy_source": …}."""
     tests = paired_bootstrap(
         {name: answers.texts for name, answers in systems.items()}, references, n_resamples=n_resamples
     )
@@ -73,7 +73,7 @@ def _diversity(answers: SystemOutput) -> dict[str, Any]:
 
 
 def to_markdown(result: Mapping[str, Any], rows: Sequence[PublishedResult] = ()) -> str:
-    """The comparison as a page: the table, the tests, what was set, how each number was made."""
+    """The comparison in Markdown: the table, the tests, the settings, the signatures."""
     systems = result["systems"]
     first = next(iter(systems))
     parts = [
@@ -131,7 +131,7 @@ def _settings(systems: Mapping[str, Any]) -> list[str]:
 
 
 def _signatures(systems: Mapping[str, Any]) -> list[str]:
-    """A line for each way that a number was made; systems may differ in what could be counted."""
+    """One line per signature; systems may differ in the number of sources that could be counted."""
     lines: dict[str, None] = {}
     for name, label in (LABELS | DIVERSITY).items():
         found = [entry[name]["signature"] for entry in systems.values() if name in entry]
@@ -143,7 +143,7 @@ def _signatures(systems: Mapping[str, Any]) -> list[str]:
 
 
 def format_published(rows: Sequence[PublishedResult]) -> list[str]:
-    """For each task a heading, the table of what papers report, and what their metrics are."""
+    """For each task a heading, the table of the papers' numbers, and what their metrics are."""
     return [part for task in dict.fromkeys(row.task for row in rows) for part in _format_task(task, rows)]
 
 
@@ -172,7 +172,7 @@ def format_markdown_table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def to_tsv(systems: Mapping[str, SystemOutput], references: References, sources: Sequence[str]) -> str:
-    """A line a source: it, its first reference, and the text of each system."""
+    """One line per source: the source, its first reference, and the text of each system."""
     rows = [["source", "reference", *systems]]
     answers = zip(*(entry.texts for entry in systems.values()), strict=True)
     for source, entry, texts in zip(sources, references, answers, strict=True):

@@ -1,10 +1,10 @@
-"""How much the texts copy their source, which BLEU against the references cannot tell.
+"""How much the texts copy their source, which BLEU against the references does not show.
 
     iBLEU = α · BLEU(text, references) − (1 − α) · BLEU(text, source)          Sun and Zhou (2012)
 
-They found α between 0.7 and 0.9 to agree with people; 0.8 is taken here, and both BLEUs are sacrebleu's of
-the whole corpus. On paraphrases the source itself scores well, and some references are nearly the source:
-how much the references copy stands beside how much the texts do.
+They found α between 0.7 and 0.9 to agree with human judgements; here it is 0.8, and both BLEUs are
+sacrebleu's corpus BLEU. On paraphrases the source itself scores high, and some references are almost the
+source: so the references' copying is reported beside that of the texts.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ COPY_METRICS: tuple[Metric, ...] = (source_bleu, ibleu)
 
 
 def measure_reference_copying(references: References, sources: Sequence[str]) -> list[Score]:
-    """How much the references copy: BLEU against the source and exact copies, each reference being a text."""
+    """How much the references copy: their BLEU against the source, and their exact copies."""
     pairs = [(one, source) for own, source in zip(references, sources, strict=True) for one in own]
     texts, paired_sources = [one for one, _ in pairs], [source for _, source in pairs]
     own_references = [[one] for one in texts]

@@ -1,18 +1,18 @@
-"""How different a system's texts are: several samples of each source (DiffuSeq takes 3, SeqDiffuSeq 10).
+"""How different the texts of one source are, for several samples (DiffuSeq takes 3, SeqDiffuSeq 10).
 
-dist-1      distinct words over words of a text; the mean of a source's texts: low where words are repeated
-div-4       distinct 4-grams over 4-grams of all texts of a source (Deshpande et al., 2019)
-self-BLEU   sentence BLEU of each text with the others of its source as references, the mean of a source
-            (Zhu et al., 2018): 100 where they are all alike
-distinct    the share of a source's texts that differ from each other
-words       the mean length of a source's texts, between white space
+dist-1      distinct words / words of a text, averaged over a source's texts: low if words are repeated
+div-4       distinct 4-grams / 4-grams of all texts of a source (Deshpande et al., 2019)
+self-BLEU   sentence BLEU of each text with the source's other texts as references, averaged
+            (Zhu et al., 2018): 100 if all are the same
+distinct    the share of a source's texts that are distinct
+words       the mean number of words per text, split at white space
 
-Each is a number a source, then the mean over sources. Words of the first three are sacrebleu's (13a), as in
-BLEU. What cannot be counted (no word, no 4-gram, a lone text) is left out; the signature says how many
-sources were counted, and where none could be there is no score.
+Each is one number per source, averaged over the sources. The first three use sacrebleu's words (13a), as BLEU
+does. Sources without a value (no word, no 4-gram, a single text) are left out; the signature says how many
+were counted, and if there is none, there is no score.
 
-DiffuSeq's script counts otherwise, and so has names of its own: words stand between white space, what
-cannot be counted is 0, and its self-BLEU is the mean over pairs of texts, the later being the reference, of
+DiffuSeq's script counts differently, so its measures have their own names: words are split at white space,
+missing values are 0, and its self-BLEU is the mean over pairs of texts, the later one being the reference, of
 nltk's sentence BLEU with smoothing method 4.
 """
 
@@ -37,38 +37,38 @@ Tokenize = Callable[[str], list[str]]
 
 @dataclass(frozen=True)
 class DiversityMetric:
-    """A way to see how different the texts of each source are: the mean of a number a source."""
+    """A measure of how different the texts of one source are, averaged over the sources."""
 
     name: str
     label: str
     measure: Callable[[Sequence[str]], float | None] = field(repr=False)  # of one source's texts
-    describe: Callable[[], str] = field(repr=False)  # called late: it may have to import
+    describe: Callable[[], str] = field(repr=False)  # called late, because it may import sacrebleu
 
     def statistics(self, candidates: CandidateLists) -> Statistics | None:
-        """The number of each source that has one; none where no source has."""
+        """The value of each source that has one; None if no source has."""
         values = [value for value in map(self.measure, candidates) if value is not None]
         return (
             mean_statistics(values, f"{self.describe()}|counted:{len(values)}", scale=1) if values else None
         )
 
     def __call__(self, candidates: CandidateLists) -> Score | None:
-        """The mean over sources; none where nothing could be counted."""
+        """The mean over sources; None if no source has a value."""
         found = self.statistics(candidates)
         return None if found is None else Score(self.name, found.score, found.signature)
 
 
 def dist_1(texts: Sequence[str]) -> Score | None:
-    """The mean percentage of a text's words that are distinct."""
+    """The percentage of distinct words in a text, averaged over the texts."""
     return DIST_1([[text] for text in texts])
 
 
 def div_4(candidates: CandidateLists) -> Score | None:
-    """The mean percentage of 4-grams that are distinct among a source's candidates."""
+    """The percentage of distinct 4-grams among a source's candidates, averaged over the sources."""
     return DIV_4(candidates)
 
 
 def self_bleu(candidates: CandidateLists) -> Score | None:
-    """The mean sentence BLEU of the candidates against the others of their source."""
+    """The mean sentence BLEU of each candidate against the other candidates of its source."""
     return SELF_BLEU(candidates)
 
 
@@ -98,13 +98,13 @@ def _mean_length(texts: Sequence[str]) -> float | None:
 
 
 def _percent_distinct_ngrams(texts: Iterable[str], order: int, tokenize: Tokenize) -> float | None:
-    """The percentage of all n-grams that are distinct; none if there is no n-gram."""
+    """The percentage of distinct n-grams; None if there is no n-gram."""
     rows = [tokenize(text) for text in texts]
     grams = [tuple(row[i : i + order]) for row in rows for i in range(len(row) - order + 1)]
     return 100 * len(set(grams)) / len(grams) if grams else None
 
 
-# As DiffuSeq's script counts
+# As in DiffuSeq's script
 
 
 def _diffuseq_dist_1(texts: Sequence[str]) -> float | None:
@@ -116,14 +116,14 @@ def _diffuseq_div_4(texts: Sequence[str]) -> float | None:
 
 
 def _diffuseq_self_bleu(texts: Sequence[str]) -> float | None:
-    """The mean over all pairs, an earlier text being the hypothesis and a later one the reference."""
+    """The mean over all pairs of texts; the earlier is the hypothesis, the later the reference."""
     if len(texts) < 2:
         return None
     utility_matrix = np.array(UTILITIES["bleu-nltk4"].utility_matrix(texts))
     return 100 * float(utility_matrix[np.triu_indices(len(texts), k=1)].mean())
 
 
-# How it was counted
+# Tokens and signatures
 
 
 def _words_13a(text: str) -> list[str]:

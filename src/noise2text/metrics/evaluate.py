@@ -1,7 +1,7 @@
-"""How good the texts are, and how each number was made: the metrics by name, and an evaluation by several.
+"""Evaluate texts with several metrics, found by name.
 
-None of them means much alone: beside each stands the score of copying the source, which on paraphrases beats
-many a model, the share of texts that are such copies, and how much the references themselves copy.
+No metric means much on its own: each is reported with the score of copying the source, which beats many
+models on paraphrases, the share of texts that are copies, and how much the references copy.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ LABELS = {name: metric.label for name, metric in METRICS_BY_NAME.items()}
 
 
 def find_metrics(names: str) -> tuple[Metric, ...]:
-    """The metrics of a list with commas, e.g. bleu,chrf++,bertscore=models/minilm."""
+    """The metrics of a comma-separated list, such as bleu,chrf++,bertscore=models/minilm."""
     found = tuple(_find(name.strip()) for name in names.split(",") if name.strip())
     if not found:
         raise Problem("The list of metrics is empty; name some, such as bleu,chrf, or leave it out.")
@@ -85,13 +85,13 @@ def evaluate(
     metrics: Sequence[Metric] = DEFAULT_METRICS,
     n_resamples: int = 0,
 ) -> dict[str, Any]:
-    """Every metric with its signature, the lengths and, given sources, what copying them would score.
+    """Every metric with its signature, the lengths and, with sources, the scores of copying them.
 
-    All of it can be written as JSON: {"bleu": {"score", "signature"}, "chrf": …, "exact_match": …,
+    The result is JSON: {"bleu": {"score", "signature"}, "chrf": …, "exact_match": …,
     "lengths": {"characters": {"hypothesis", "reference", "ratio"}, "words": …}, "sentences"}, and with
     sources "copy_source" (the same metrics of the sources), "copied" (the share of texts equal to theirs) and
-    "copying" (BLEU against the source, iBLEU; under "references" how much these copy). With bootstrap draws
-    every score has an "interval" {"low", "high", "signature"}.
+    "copying" (BLEU against the source, iBLEU; under "references" how much these copy). With bootstrap
+    resamples every score has an "interval" {"low", "high", "signature"}.
     """
     _check_counts(hypotheses=hypotheses, references=references)
     _check_references(references)
@@ -113,7 +113,7 @@ def evaluate(
 
 
 def evaluate_diversity(candidates: Sequence[Sequence[str]], *, n_resamples: int = 0) -> dict[str, Any]:
-    """Every measure of how different a source's texts are that could be counted, as in `evaluate`."""
+    """Every diversity metric that has a value, in the form of `evaluate`."""
     found = ((kind.name, kind.statistics(candidates)) for kind in DIVERSITY_METRICS)
     return {name: _score_entry(numbers, n_resamples) for name, numbers in found if numbers is not None}
 
@@ -140,7 +140,7 @@ def _score_entry(statistics: Statistics, n_resamples: int) -> dict[str, Any]:
 
 
 def _lengths(hypotheses: Sequence[str], references: References) -> dict[str, Any]:
-    """Mean lengths in characters (code points) and in words (between white space)."""
+    """Mean lengths in characters (code points) and in words (split at white space)."""
     return {
         "characters": _mean_lengths(len, hypotheses, references),
         "words": _mean_lengths(lambda text: len(text.split()), hypotheses, references),
@@ -150,7 +150,7 @@ def _lengths(hypotheses: Sequence[str], references: References) -> dict[str, Any
 def _mean_lengths(
     measure: Callable[[str], int], hypotheses: Sequence[str], references: References
 ) -> dict[str, float | None]:
-    """The mean length of both sides, a sentence counting once however many references it has."""
+    """The mean length of both sides; every sentence counts once, whatever its number of references."""
     hypothesis = fmean(measure(text) for text in hypotheses)
     reference = fmean(
         fmean(measure(text) for text in sentence_references) for sentence_references in references

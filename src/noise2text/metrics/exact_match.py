@@ -1,4 +1,4 @@
-"""Exact match: the share of texts that equal one of their references, but for outer white space."""
+"""Exact match: the share of texts that equal one of their references, ignoring outer white space."""
 
 from __future__ import annotations
 

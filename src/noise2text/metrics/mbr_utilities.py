@@ -1,10 +1,10 @@
-"""How well one text agrees with another: what MBR sums.
+"""Utilities for minimum Bayes risk (MBR): how well one text agrees with another.
 
-Every utility here is a function of three things: how many n-grams of each order the two texts share
-(clipped), and how many symbols each text has, because a text of L symbols has L − n + 1 n-grams. `pairwise`
-counts them for all pairs of many sentences at once, and has the formulas for whole arrays. The formulas here
-are the definition, to the last bit of sacrebleu and nltk: where two candidates are so close that rounding
-could decide, these choose.
+Every utility is a function of three things: the number of n-grams of each order that the two texts share
+(clipped), and the number of symbols of each text, because a text of L symbols has L − n + 1 n-grams.
+`pairwise_ngrams` counts them for all pairs of many sentences at once and has the formulas for whole arrays.
+The formulas here are the definition, equal to sacrebleu and nltk to the last bit: they decide where two
+candidates are so close that rounding matters.
 """
 
 from __future__ import annotations
@@ -29,39 +29,37 @@ DIRECTIONS: dict[str, Callable[[TextPairs], TextPairs]] = {
     "hypothesis": lambda pairs: pairs,
     "reference": lambda pairs: pairs.swapped,
 }
-"""What the candidate is in a pair with another."""
+"""Whether the candidate is the hypothesis or the reference in a pair with another."""
 
 
 @dataclass(frozen=True)
 class UtilityMatrices:
-    """The utilities of all pairs of texts within each of S sentences: a row a candidate, a column another."""
+    """The utilities of all pairs of texts in each of S sentences: one row per candidate."""
 
-    values: NDArray[np.float64]  # (S, C, C), right but for rounding, and 0 where there is no text
-    sizes: NDArray[np.int64]  # (S,): how many texts each sentence has
-    exact: Callable[[int, int], list[float]]  # by the definition: a row of a sentence
+    values: NDArray[np.float64]  # (S, C, C), exact up to rounding, 0 where there is no text
+    sizes: NDArray[np.int64]  # (S,): the number of texts of each sentence
+    exact: Callable[[int, int], list[float]]  # (sentence, row) → the row by the definition
 
 
-ScalarFormula = Callable[
-    [list[int], int, int], float
-]  # of the shared n-grams by order and both texts' symbols
-Grams = tuple[Counter[Hashable], ...]  # one counter an order
+ScalarFormula = Callable[[list[int], int, int], float]  # of the shared n-grams by order, and both lengths
+Grams = tuple[Counter[Hashable], ...]  # one counter per order
 
 
 @dataclass(frozen=True)
 class NgramUtility:
-    """How much a hypothesis is worth if the reference is the truth, seen from shared n-grams and lengths."""
+    """The utility of a hypothesis for a reference, as a function of shared n-grams and lengths."""
 
-    name: str  # what the settings call it
+    name: str  # its name in the settings
     split: Callable[[str], Sequence[Any]]  # into a tuple of words or a string of characters
-    number_symbols: NumberSymbols  # the symbols of many texts as numbers
+    number_symbols: NumberSymbols  # numbers the symbols of many texts
     order: int
-    scalar_formula: ScalarFormula  # the definition, of one pair
-    array_formula: Callable[[TextPairs], NDArray[np.float64]]  # the same of many pairs
-    describe: Callable[[], str]  # called late, because it may have to import the definition
+    scalar_formula: ScalarFormula  # the definition, for one pair
+    array_formula: Callable[[TextPairs], NDArray[np.float64]]  # the same for many pairs
+    describe: Callable[[], str]  # called late, because it may import sacrebleu
 
     @property
     def signature(self) -> str:
-        """The definition: tokenisation, case, smoothing, version."""
+        """The signature: tokenisation, case, smoothing, version."""
         return self.describe()
 
     def __call__(self, hypothesis: str, reference: str) -> float:
@@ -70,7 +68,7 @@ class NgramUtility:
         return self.scalar_formula(_shared(self._grams(ours), self._grams(theirs)), len(ours), len(theirs))
 
     def utility_matrix(self, texts: Sequence[str]) -> list[list[float]]:
-        """The utility of every pair of texts: a row a hypothesis, a column a reference."""
+        """The utility of every pair of texts: one row per hypothesis, one column per reference."""
         return [
             row
             for utility_matrices in self.utility_matrices([texts])
@@ -80,7 +78,7 @@ class NgramUtility:
     def utility_matrices(
         self, sentences: Sequence[Sequence[str]], *, candidate_is: str = "hypothesis"
     ) -> Iterator[UtilityMatrices]:
-        """The tables of all sentences, some sentences at a time; the rows are what `candidate_is` says."""
+        """The utilities of all sentences, in blocks; `candidate_is` says what the rows are."""
         symbols = [[self.split(text) for text in texts] for texts in sentences]
         for block in ngrams.count_shared_ngrams(symbols, self.order, number_symbols=self.number_symbols):
             pairs = DIRECTIONS[candidate_is](block)
@@ -89,12 +87,9 @@ class NgramUtility:
     def _exact(self, pairs: TextPairs, sentence: int, row: int) -> list[float]:
         shared = pairs.shared[:, sentence, row]  # (order, C)
         counts = np.empty((2 + len(shared), shared.shape[1]), int)
-        for row_of_counts, lengths in enumerate(
-            (pairs.hypothesis_lengths[sentence], pairs.reference_lengths[sentence])
-        ):
-            counts[row_of_counts] = lengths[
-                row % len(lengths)
-            ]  # (C, 1) has this row's length, (1, C) all columns'
+        both_lengths = (pairs.hypothesis_lengths[sentence], pairs.reference_lengths[sentence])
+        for index, lengths in enumerate(both_lengths):
+            counts[index] = lengths[row % len(lengths)]  # (C, 1): this row's; (1, C): those of all columns
         counts[2:] = shared
         return [_cached_formula(self.scalar_formula, *pair) for pair in counts.T.tolist()]
 
@@ -105,13 +100,13 @@ class NgramUtility:
         )
 
 
-@lru_cache(maxsize=1 << 14)  # candidates that tie have much in common
+@lru_cache(maxsize=1 << 14)  # candidates that tie have the same counts
 def _cached_formula(scalar_formula: ScalarFormula, length: int, reference_length: int, *shared: int) -> float:
     return scalar_formula(list(shared), length, reference_length)
 
 
 def _shared(ours: Grams, theirs: Grams) -> list[int]:
-    """The number of common n-grams of each order, each as often as the text that has fewer of it."""
+    """The number of shared n-grams of each order, clipped by the text that has fewer."""
     return [
         sum(min(left[gram], right[gram]) for gram in left.keys() & right.keys())
         for left, right in zip(ours, theirs, strict=True)
@@ -120,7 +115,7 @@ def _shared(ours: Grams, theirs: Grams) -> list[int]:
 
 @cache
 def _sacrebleu() -> Any:
-    """sacrebleu's sentence BLEU, one for the process: it keeps the texts that it has tokenised."""
+    """sacrebleu's sentence BLEU, one per process, because it caches tokenised texts."""
     from sacrebleu.metrics import BLEU
 
     return BLEU(effective_order=True)
@@ -132,15 +127,15 @@ def _words(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 16)
 def _word_13a(word: str) -> tuple[str, ...]:
-    if word.isalnum() and word.isascii():  # every rule is about some other character
+    if word.isalnum() and word.isascii():  # the rules are about other characters only
         return (word,)
     return tuple(_sacrebleu().tokenizer(word).split())
 
 
 def _words_13a(text: str) -> tuple[str, ...]:
-    """sacrebleu's 13a tokens. Its rules look at one neighbour, and never past a space: words go one by one.
+    """sacrebleu's 13a tokens, word by word: its rules never look past a space.
 
-    Only a line break can join two, after a hyphen.
+    Only a line break after a hyphen can join two words.
     """
     if "\n" in text:
         return tuple(_sacrebleu().tokenizer(text.rstrip()).split())
@@ -152,7 +147,7 @@ def _characters(text: str) -> str:
 
 
 def _bleu(shared: list[int], length: int, reference_length: int) -> float:
-    """sacrebleu's sentence BLEU, from 0 to 100: exponential smoothing, the orders that the text has."""
+    """sacrebleu's sentence BLEU, from 0 to 100: exponential smoothing, effective order."""
     totals = [max(length - n, 0) for n in range(len(shared))]
     bleu = _sacrebleu().compute_bleu(
         shared, totals, length, reference_length, smooth_method="exp", effective_order=True
@@ -164,21 +159,21 @@ def _bleu_nltk4(shared: list[int], length: int, reference_length: int) -> float:
     """nltk's sentence BLEU with smoothing method 4, from 0 to 1.
 
     The k-th order without a match counts as ln(length) / (2ᵏ · 5) matches (Chen and Cherry, 2014; nltk 3.5
-    and before had another formula). A single word, whose logarithm is 0, has only its unigram.
+    and before had another formula). For a single word, whose logarithm is 0, only the unigram counts.
     """
     if not shared[0]:
         return 0.0
     logarithms, missed = [], 0
     for n, matches in enumerate(shared if length > 1 else shared[:1]):
         missed += not matches
-        counted = matches or 1 / (2**missed * 5 / math.log(length))  # nltk's own order, for its last bit
+        counted = matches or 1 / (2**missed * 5 / math.log(length))  # in nltk's order, for equal bits
         logarithms.append(math.log(counted / max(length - n, 1)) / len(shared))
     brevity = 1.0 if length > reference_length else math.exp(1 - reference_length / length)
     return brevity * math.exp(math.fsum(logarithms))
 
 
 def _chrf(shared: list[int], length: int, reference_length: int) -> float:
-    """sacrebleu's chrF, from 0 to 100: F₂ of mean precision and recall over the orders that both have."""
+    """sacrebleu's chrF, from 0 to 100: F₂ of mean precision and recall over the orders of both texts."""
     if not any(shared):
         return 0.0
     orders = min(len(shared), length, reference_length)
@@ -191,13 +186,13 @@ def _chrf(shared: list[int], length: int, reference_length: int) -> float:
 
 
 def _precision(shared: list[int], length: int, reference_length: int) -> float:
-    """The share of the hypothesis's symbols that the reference has too, each as often as it has them."""
+    """Clipped unigram precision: the share of the hypothesis's symbols that the reference has, too."""
     return shared[0] / length if length else 0.0
 
 
 def _bleu_signature() -> str:
     bleu = _sacrebleu()
-    bleu.sentence_score("", [""])  # sacrebleu has a signature only once it has seen references
+    bleu.sentence_score("", [""])  # sacrebleu has no signature before it has seen references
     return str(bleu.get_signature())
 
 

@@ -1,8 +1,8 @@
-"""What a metric is: a few numbers a sentence that add up, and the formula from their sums to the score.
+"""Metrics: a few numbers per sentence that add up, and a formula from their sums to the score.
 
 BLEU, chrF, TER and SARI of a corpus are functions of sums over its sentences, f(Σᵢ sᵢ), and a mean is the
-simplest of them: s = (x, 1), f(a, b) = a / b. So texts are read once. A bootstrap draw in which sentence i
-stands wᵢ times is f(Σᵢ wᵢ sᵢ): all draws are one matrix product, and no text is scored again.
+simplest of them: s = (x, 1), f(a, b) = a / b. So each text is read once. A bootstrap resample in which
+sentence i occurs wᵢ times is f(Σᵢ wᵢ sᵢ): all resamples are one matrix product, and no text is scored again.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
-References = Sequence[Sequence[str]]  # a sequence a sentence; sentences may have different numbers
+References = Sequence[Sequence[str]]  # one sequence per sentence; their lengths may differ
 
 
 @dataclass(frozen=True)
 class Score:
-    """A number with the name of its metric and the signature of how it was made."""
+    """A number with the name of its metric and a signature that says how it was computed."""
 
     name: str
     score: float
@@ -42,7 +42,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Statistics:
-    """What a metric saw in each sentence, and how the sums of it become the score."""
+    """The numbers of each sentence, and the formula from their sums to the score."""
 
     rows: Array  # (sentences, numbers)
     formula: Callable[[Array], Array]  # (…, numbers) → (…)
@@ -54,13 +54,13 @@ class Statistics:
         return float(self.formula(self.rows.sum(axis=0)))
 
     def resample(self, weights: Array) -> Array:
-        """The score of each draw, (draws,), whose row says how often each sentence is in it."""
+        """The score of each resample, (resamples,); its weights say how often it has each sentence."""
         return self.formula(weights @ self.rows)
 
 
 @dataclass(frozen=True)
 class EvaluationInput:
-    """What is judged: a text, its references and, for those metrics that read it, its source."""
+    """The texts to evaluate, their references and, for metrics that need them, their sources."""
 
     hypotheses: Sequence[str]
     references: References
@@ -69,10 +69,10 @@ class EvaluationInput:
 
 @dataclass(frozen=True)
 class Metric:
-    """A way to judge texts: call it for the score, or take the statistics to draw from."""
+    """A metric: call it for the score, or take its statistics for a bootstrap."""
 
-    name: str  # what commands and JSON call it
-    label: str  # what tables call it
+    name: str  # in commands and JSON
+    label: str  # in tables
     compute: Callable[[EvaluationInput], Statistics] = field(repr=False)
     needs_sources: bool = False
     lower_is_better: bool = False
@@ -109,6 +109,6 @@ def safe_divide(part: Array, whole: Array) -> Array:
 
 
 def count_references(references: References) -> str:
-    """How many references a sentence has, for signatures: a number, or var where they differ."""
+    """The number of references per sentence, for signatures; "var" if they differ."""
     counts = {len(sentence_references) for sentence_references in references}
     return str(counts.pop()) if len(counts) == 1 else "var"

@@ -1,10 +1,9 @@
-"""Metrics that are models: BERTScore, and COMET with and without a reference.
+"""Metrics computed by models: BERTScore, and COMET with and without a reference.
 
 BERTScore (Zhang et al., 2020) is F₁ of the greedy matches between the contextual embeddings of both texts;
-COMET (Rei et al., 2020) is a regression on human judgements, and COMET-QE one that sees no reference. A
-score of one model says nothing beside that of another. So each is named after the folder of the model that
-made it; models come from local folders only, and nothing is downloaded. Of several references the best
-counts.
+COMET (Rei et al., 2020) is a regression on human judgements, and COMET-QE does not need a reference. Scores
+of different models cannot be compared, so each score is named after the folder of its model. Models come from
+local folders only, and nothing is downloaded. With several references, the best one counts.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from noise2text.metrics.metric import EvaluationInput, Metric, Statistics, count
 
 __all__ = ["MODEL_METRICS", "bert_score", "comet", "comet_without_reference"]
 
-MAX_LENGTH_UNSET = 1_000_000  # tokens; a folder that does not say how many its model reads has far more
-RESERVED_POSITIONS = 2  # RoBERTa and its kin keep two of their positions for themselves
+MAX_LENGTH_UNSET = 1_000_000  # tokens; more means that the folder does not state a limit
+RESERVED_POSITIONS = 2  # RoBERTa and similar models reserve two of their positions
 
 
 def bert_score(folder: Path) -> Metric:
-    """BERTScore by the model of transformers in a folder, unscaled and without idf weights."""
+    """BERTScore with the transformers model in a folder, without rescaling or idf weights."""
     config = _config(folder)
     label = f"BERTScore({_name(folder)})"
     return Metric(label, label, partial(_bert_score, folder=folder.resolve(), config=config))
@@ -65,7 +64,7 @@ def _bert_score(texts: EvaluationInput, *, folder: Path, config: dict[str, Any])
 
 @cache
 def _load_scorer(folder: Path, layer: int, max_length: int) -> Any:
-    """The loaded model, once for the process."""
+    """The loaded model, one per process."""
     from bert_score import BERTScorer
 
     try:
@@ -74,13 +73,13 @@ def _load_scorer(folder: Path, layer: int, max_length: int) -> Any:
         reason = str(error).splitlines()[0]
         raise Problem(f"The model in {folder} cannot be loaded for BERTScore: {reason}") from error
     tokenizer = scorer._tokenizer
-    if tokenizer.model_max_length > MAX_LENGTH_UNSET:  # which the package cannot digest
+    if tokenizer.model_max_length > MAX_LENGTH_UNSET:  # which the package cannot handle
         tokenizer.model_max_length = max_length
     return scorer
 
 
 def _best_f1(scorer: Any, texts: EvaluationInput) -> list[float]:
-    """F₁ of each text with its best reference, 0 where one of both is blank: the package may fail on it."""
+    """F₁ of each text with its best reference; 0 if either is blank, because the package may fail on it."""
     indices = [index for index, own in enumerate(texts.references) for _ in own]
     hypotheses, references = [texts.hypotheses[index] for index in indices], list(chain(*texts.references))
     nonempty = [k for k, text in enumerate(hypotheses) if text.strip() and references[k].strip()]
@@ -95,7 +94,7 @@ def _best_f1(scorer: Any, texts: EvaluationInput) -> list[float]:
 
 
 def _layer(folder: Path, config: dict[str, Any]) -> int:
-    """The layer that the package was tuned to for a model that it knows by name; the last one of others."""
+    """The layer that the package recommends for a model it knows by name; otherwise the last one."""
     from bert_score.utils import model2layers
 
     names = (folder.name, str(config.get("_name_or_path", "")), folder.name.replace("--", "/"))
@@ -107,18 +106,16 @@ def _layer(folder: Path, config: dict[str, Any]) -> int:
 
 
 def comet(folder: Path) -> Metric:
-    """COMET by the checkpoint in a folder: of source, text and reference."""
+    """COMET with the checkpoint in a folder, from source, text and reference."""
     return _comet_metric(folder, "COMET", _with_reference)
 
 
 def comet_without_reference(folder: Path) -> Metric:
-    """COMET's quality estimation by the checkpoint in a folder: of source and text alone."""
+    """COMET's quality estimation with the checkpoint in a folder, from source and text alone."""
     return _comet_metric(folder, "COMET-QE", _without_reference)
 
 
-CometInputs = Callable[
-    [EvaluationInput], list[list[dict[str, str]]]
-]  # what the model reads, for each sentence
+CometInputs = Callable[[EvaluationInput], list[list[dict[str, str]]]]  # the model's inputs per sentence
 
 
 def _comet_metric(folder: Path, label: str, build_inputs: CometInputs) -> Metric:

@@ -1,4 +1,4 @@
-"""How many n-grams any two texts of a sentence share, for all pairs of many sentences at once.
+"""The number of n-grams that two texts share, for all pairs of texts of many sentences at once.
 
 Two texts that have an n-gram a and b times share it min(a, b) times, and
 
@@ -6,11 +6,11 @@ Two texts that have an n-gram a and b times share it min(a, b) times, and
 
 so with a row for each n-gram, and X_k[g, i] = 1 where text i has it at least k times, the shared n-grams of
 all pairs are matrix products, Σ_k X_kᵀX_k. The rows come from sorting: an n-gram is a number whose digits
-are its symbols, so one sort brings equal n-grams together, and those of every lower order with them. Nothing
-is hashed, so nothing collides. An n-gram that occurs only once is left out, and so is all that starts so.
+are its symbols, so one sort brings equal n-grams of every order together. Nothing is hashed, so nothing
+collides. An n-gram that occurs only once is dropped, with all longer ones that start with it.
 
-The formulas turn these counts into utilities. They are those of `selection`, for whole arrays, and equal to
-them but for rounding.
+The formulas turn these counts into utilities. They are those of `mbr_utilities` for whole arrays, equal up to
+rounding.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-Counts = NDArray[np.float32]  # exact up to 2²⁴, which no text has
+Counts = NDArray[np.float32]  # exact up to 2²⁴, more than any text has
 Integers = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 Sentence = Sequence[Sequence[Any]]  # its texts; a text is a tuple of words or a string of characters
 NumberSymbols = Callable[[Sequence[Sentence]], NDArray[Any]]
 
-BLOCK = 1 << 16  # symbols and pairs that are counted together: few enough to stay in the cache
+BLOCK = 1 << 16  # symbols and pairs that are counted at once, few enough for the CPU cache
 BITS = 64  # of a key
 
 
 @dataclass(frozen=True)
 class TextPairs:
-    """Every ordered pair of texts within each of S sentences, of C texts or padded to C."""
+    """Every ordered pair of texts in each of S sentences, padded to C texts."""
 
     shared: Counts  # (order, S, C, C): clipped n-gram matches
-    hypothesis_lengths: Floats  # (S, C, 1): the hypothesis's symbols, none in the padding
-    reference_lengths: Floats  # (S, 1, C): the reference's symbols
-    sizes: Integers  # (S,): how many texts each sentence has
+    hypothesis_lengths: Floats  # (S, C, 1): the number of the hypothesis's symbols, 0 for padding
+    reference_lengths: Floats  # (S, 1, C): the number of the reference's symbols
+    sizes: Integers  # (S,): the number of texts of each sentence
 
     @property
     def swapped(self) -> TextPairs:
-        """The same pairs with hypothesis and reference exchanged: what is shared is symmetric."""
+        """The same pairs with hypothesis and reference exchanged; the shared n-grams are symmetric."""
         return replace(
             self, hypothesis_lengths=self.reference_lengths, reference_lengths=self.hypothesis_lengths
         )
@@ -66,7 +66,7 @@ class TextPairs:
 def count_shared_ngrams(
     sentences: Sequence[Sentence], order: int, *, number_symbols: NumberSymbols
 ) -> Iterator[TextPairs]:
-    """All pairs of the texts of each sentence, in blocks of sentences; `number` tells symbols apart."""
+    """All pairs of texts of each sentence, in blocks of sentences; `number_symbols` numbers their symbols."""
     for block in _blocks(sentences):
         texts = [len(text) for sentence in block for text in sentence]
         sizes = np.fromiter(map(len, block), np.int64, len(block))
@@ -79,7 +79,7 @@ def count_shared_ngrams(
 
 
 def number_words(block: Sequence[Sentence]) -> NDArray[Any]:
-    """A number for every symbol of the texts, in each sentence from 0 on."""
+    """The number of every symbol of the texts; each sentence counts from 0."""
     numbers: list[int] = []
     for sentence in block:
         symbols = list(chain.from_iterable(sentence))
@@ -89,7 +89,7 @@ def number_words(block: Sequence[Sentence]) -> NDArray[Any]:
 
 
 def number_characters(block: Sequence[Sentence]) -> NDArray[Any]:
-    """A number for every character of the texts, from 0 on."""
+    """The number of every character of the texts, counted from 0."""
     characters = "".join(chain.from_iterable(chain.from_iterable(block)))
     points = np.frombuffer(characters.encode("utf-32-le", "surrogatepass"), np.uint32)
     known = np.zeros(points.max(initial=0) + 1, bool)
@@ -112,11 +112,11 @@ def bleu(pairs: TextPairs) -> Floats:
 def bleu_nltk4(pairs: TextPairs) -> Floats:
     """nltk's sentence BLEU with smoothing method 4."""
     product = np.ones(pairs.shared.shape[1:])
-    label_smoothed_nll = np.log(np.maximum(pairs.hypothesis_lengths, 2)) / 5 * product
+    smoothed = np.log(np.maximum(pairs.hypothesis_lengths, 2)) / 5 * product
     for n, matches in enumerate(pairs.shared):
-        label_smoothed_nll = np.where(matches > 0, label_smoothed_nll, label_smoothed_nll / 2)
-        counted = np.where(matches > 0, matches, label_smoothed_nll)
-        has = (pairs.hypothesis_lengths > 1) | (n == 0)  # a single word has only its unigram
+        smoothed = np.where(matches > 0, smoothed, smoothed / 2)
+        counted = np.where(matches > 0, matches, smoothed)
+        has = (pairs.hypothesis_lengths > 1) | (n == 0)  # of a single word, only the unigram counts
         product = np.where(has, product * counted / np.maximum(pairs.hypothesis_lengths - n, 1), product)
     return _where_shared(pairs, _brevity(pairs) * np.exp(np.log(product) / len(pairs.shared)))
 
@@ -124,7 +124,7 @@ def bleu_nltk4(pairs: TextPairs) -> Floats:
 def chrf(pairs: TextPairs) -> Floats:
     """sacrebleu's chrF."""
     precision, recall = np.zeros((2, *pairs.shared.shape[1:]))
-    for n, matches in enumerate(pairs.shared):  # an order that one of the texts lacks has no matches
+    for n, matches in enumerate(pairs.shared):  # orders that one text lacks have no matches
         precision += matches / np.maximum(pairs.hypothesis_lengths - n, 1)
         recall += matches / np.maximum(pairs.reference_lengths - n, 1)
     orders = np.clip(np.minimum(pairs.hypothesis_lengths, pairs.reference_lengths), 1, len(pairs.shared))
@@ -133,7 +133,7 @@ def chrf(pairs: TextPairs) -> Floats:
 
 
 def precision(pairs: TextPairs) -> Floats:
-    """The share of the hypothesis's symbols that the reference has too."""
+    """Clipped unigram precision."""
     return pairs.shared[0] / np.maximum(pairs.hypothesis_lengths, 1)
 
 
@@ -146,7 +146,7 @@ def _brevity(pairs: TextPairs) -> Floats:
 
 
 def _blocks(sentences: Sequence[Sentence]) -> Iterator[list[Sentence]]:
-    """Runs of sentences whose symbols and padded pairs are at most BLOCK, or a single sentence."""
+    """Blocks of sentences with at most BLOCK symbols and padded pairs, or of a single sentence."""
     block: list[Sentence] = []
     symbols = width = 0
     for sentence in sentences:
@@ -163,13 +163,13 @@ def _shared(symbols: Keys, lengths: Integers, order: int) -> Counts:
     """The shared n-grams (order, S, C, C), from the symbols of all texts and the texts' lengths (S, C)."""
     sentences, width = lengths.shape
     shared = np.zeros((order, sentences, width, width), np.float32)
-    sizes = lengths.ravel() + 1  # a mark ends each text: what reaches beyond it equals no gram within a text
+    sizes = lengths.ravel() + 1  # each text ends with a terminator, so that no n-gram spans two texts
     positions = np.arange(len(symbols) + len(sizes))
     sentence, column = np.divmod(np.repeat(np.arange(len(sizes)), sizes), width)  # of each symbol
-    left = np.repeat(sizes.cumsum() - 1, sizes) - positions  # symbols to its text's end
+    left = np.repeat(sizes.cumsum() - 1, sizes) - positions  # symbols up to the end of its text
     terminated = np.zeros(len(positions) + order, np.uint64)
     terminated[:-order][left > 0] = symbols + np.uint64(1)
-    grams, n = sentence.astype(np.uint64), 0  # sentences have no gram in common
+    grams, n = sentence.astype(np.uint64), 0  # no n-gram is shared between sentences
     while n < order and len(positions):
         positions, keys, shifts = _sorted(positions, grams, terminated, range(n, order))
         for shift in shifts:
@@ -190,13 +190,13 @@ def _shared(symbols: Keys, lengths: Integers, order: int) -> Counts:
 def _sorted(
     positions: Integers, grams: Keys, symbols: Keys, orders: range
 ) -> tuple[Integers, Keys, list[np.uint64]]:
-    """The places by the grams that start there, those as keys, and how far to shift them for each order.
+    """The positions sorted by the n-grams that start there, these as keys, and each order's bit shift.
 
-    A key is a gram's number and as many of the next symbols as there are bits for.
+    A key is an n-gram's number followed by as many of the next symbols as fit into its bits.
     """
     digit, number, tail = _bits(symbols), _bits(grams), len(symbols).bit_length()
     taken = min(len(orders), max(1, (BITS - number - tail) // digit))
-    digits = np.zeros(len(symbols) - orders.stop, np.uint64)  # of the key at every place
+    digits = np.zeros(len(symbols) - orders.stop, np.uint64)  # of the key at every position
     for n in orders[:taken]:
         digits = (digits << np.uint64(digit)) | symbols[n : n + len(digits)]
     keys = (grams << np.uint64(digit * taken)) | digits[positions]
@@ -214,22 +214,22 @@ def _bits(values: NDArray[Any]) -> int:
 
 
 def _runs(keys: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which of the sorted keys are the first of their equals, and which have any equals."""
+    """Which of the sorted keys are the first of a run of equal keys, and which are in a run of several."""
     ends = np.ones(len(keys) + 1, bool)
     np.not_equal(keys[1:], keys[:-1], out=ends[1:-1])
     return ends[:-1], ~(ends[:-1] & ends[1:])
 
 
 def _multiply(counts: Integers, owner: Integers, *, out: Counts) -> None:
-    """Puts Σ_k X_kᵀX_k of each sentence's grams into `out` (S, C, C).
+    """Write Σ_k X_kᵀX_k of each sentence's n-grams to `out` (S, C, C).
 
-    The counts are (G, C); the owner of a gram is its sentence, and they are sorted by it.
+    The counts are (G, C); the owner of an n-gram is its sentence, and n-grams are sorted by it.
     """
     rows: list[Counts] = []
     owners: list[Integers] = []
     while counts.max(initial=0) > len(rows):
         x = (counts > len(rows)).astype(np.float32)
-        several = np.einsum("gc->g", x) > 1  # what a single text has adds to no pair
+        several = np.einsum("gc->g", x) > 1  # an n-gram of a single text is in no pair
         counts, owner = counts[several], owner[several]
         rows.append(x[several])
         owners.append(owner)

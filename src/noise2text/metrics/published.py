@@ -1,7 +1,7 @@
-"""What the papers report, to be seen beside one's own results and never mixed with them.
+"""The papers' reported results, to be shown beside your own and never mixed with them.
 
-published.toml holds the printed tables. Their numbers are no measurement of this package: every row carries
-the paper, the number of its table, and what its metric is, since "BLEU" is a different thing in each of them.
+published.toml contains the printed tables. This package did not measure these numbers: every row names the
+paper, the table and what the metric is, because "BLEU" means something different in each paper.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["PublishedResult", "PublishedScore", "published", "tabulate_published
 
 @dataclass(frozen=True)
 class PublishedScore:
-    """One number of a paper in percent (or in its own unit), and what the metric is."""
+    """One number of a paper, in percent or in its own unit, and what the metric is."""
 
     metric: str
     score: float
@@ -29,7 +29,7 @@ class PublishedScore:
 
 @dataclass(frozen=True)
 class PublishedResult:
-    """What a paper's table says about one system on one task."""
+    """One row of a paper's table: one system on one task."""
 
     paper: str
     table: str
@@ -41,7 +41,7 @@ class PublishedResult:
 
 
 def published(task: str | None = None) -> list[PublishedResult]:
-    """All rows as reported, or those of one task."""
+    """All reported rows, or those of one task."""
     rows = _rows()
     tasks = list(dict.fromkeys(row.task for row in rows))
     if task is not None and task not in tasks:
@@ -50,7 +50,7 @@ def published(task: str | None = None) -> list[PublishedResult]:
 
 
 def tabulate_published(rows: Sequence[PublishedResult]) -> list[list[str]]:
-    """A header and a line of cells a row: one column for each metric that any of them has."""
+    """A header and one line of cells per row, with a column for each metric of any row."""
     metrics = list(dict.fromkeys(score.metric for row in rows for score in row.scores))
     lines = [["as reported", "how", *metrics, "where"]]
     for row in rows:
@@ -67,8 +67,8 @@ def _rows() -> list[PublishedResult]:
 
 
 def _parse_table(table: dict[str, Any]) -> list[PublishedResult]:
-    """The rows of one table; a score that it does not give is left out."""
-    made = []
+    """The rows of one table, without the scores that it does not report."""
+    results = []
     for system, setting, *values in table["rows"]:
         columns = zip(table["metrics"], values, table["scale"], table["about"], strict=True)
         scores = tuple(
@@ -77,7 +77,7 @@ def _parse_table(table: dict[str, Any]) -> list[PublishedResult]:
             if value != "-"
         )
         where = (table["paper"], table["number"], table["task"])
-        made.append(
+        results.append(
             PublishedResult(*where, system=system, setting=setting, scores=scores, note=table["note"])
         )
-    return made
+    return results

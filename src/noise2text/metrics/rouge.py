@@ -1,10 +1,10 @@
-"""ROUGE (Lin, 2004): F₁ of shared words, pairs of words and longest common subsequences, a mean of sentences.
+"""ROUGE (Lin, 2004): mean F₁ of shared unigrams, bigrams and longest common subsequences.
 
     ROUGE-L = 2 P R / (P + R),   P = LCS / words of the text,   R = LCS / words of the reference
 
-ROUGE-1, -2 and -L are those of the package rouge-score, without stemming; of several references the best
-counts. DiffuSeq reports the ROUGE-L of torchmetrics. With one reference it is the same number; of several
-it takes the one that is best by ROUGE-1, and so has a name of its own. All of them know only the letters a
+ROUGE-1, -2 and -L are those of the package rouge-score, without stemming; with several references, the best
+one counts. DiffuSeq reports the ROUGE-L of torchmetrics. With one reference it is the same number; with
+several it uses the one with the best ROUGE-1, so it has a name of its own. All of them use only the letters a
 to z and digits: a text in another script has no words.
 """
 
@@ -47,7 +47,7 @@ def _torchmetrics(texts: EvaluationInput) -> Statistics:
 
 
 def _rouge_l_of_best_rouge_1(words: list[str], references: Sequence[list[str]]) -> float:
-    """ROUGE-L with the first of the references whose ROUGE-1 is highest."""
+    """ROUGE-L with the first reference of the highest ROUGE-1."""
     best = max(references, key=lambda own: _rouge_1(words, own))
     return _f1(_lcs_length(words, best), len(words), len(best))
 
@@ -61,7 +61,7 @@ def _f1(shared: int, hypothesis: int, reference: int) -> float:
 
 
 def _lcs_length(hypothesis: list[str], reference: list[str]) -> int:
-    """The length of the longest common subsequence, a row of the usual table at a time."""
+    """The length of the longest common subsequence, by dynamic programming row by row."""
     row = [0] * (len(reference) + 1)
     for word in hypothesis:
         above = row

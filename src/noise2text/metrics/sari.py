@@ -1,17 +1,17 @@
-"""SARI (Xu et al., 2016): how well a text adds, keeps and deletes what its references add, keep and delete.
+"""SARI (Xu et al., 2016): how well a text adds, keeps and deletes the n-grams that its references do.
 
 With the n-grams of the source S, the text C and its r references R, for each order n = 1 … 4:
 
-    add     of the kinds of n-grams in C but not in S, those in any reference, against those in R but not in S
-    keep    of what S and C share, what R shares, too, each reference with a weight of 1 / r
-    delete  of what S has and C has not, what R has not either
+    add     the distinct n-grams in C but not in S, compared with those in R but not in S
+    keep    the n-grams that S and C share, compared with those that S and R share, weighted 1 / r
+    delete  the n-grams in S but not in C, compared with those in S but not in R
 
-SARI is the mean of three scores, each the mean over the orders; where there is nothing to count, a score is
-0. Two definitions are in use. EASSE's, the field's since 2019 and here `sari`: counts are summed over the
-corpus, then F₁ of all three. The first released script's, here `sari-sentence`: each sentence has its own
-score, the precision for what is deleted, every kind of n-gram counting once, and the mean of the sentences.
-EASSE asks for the same number of references everywhere; here each sentence's counts are divided by its
-number, which changes nothing then. Words are sacrebleu's (13a), lowercased, as in EASSE.
+SARI is the mean of three scores, each averaged over the orders; a score without n-grams is 0. Two definitions
+are in use. EASSE's, standard since 2019 and here `sari`, sums the counts over the corpus and takes F₁ of all
+three. The first released script's, here `sari-sentence`, averages the scores of the sentences, counts
+distinct n-grams, and takes the precision for delete. EASSE requires the same number of references everywhere;
+here each sentence's counts are divided by its own number, which is equivalent in that case. Words are
+sacrebleu's (13a), lowercased, as in EASSE.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _sari_from_counts(sums: Array) -> Array:
 def _counts(
     source: NgramCounts, text: NgramCounts, reference_ngrams: NgramCounts, references: int
 ) -> list[float]:
-    """For add, keep and delete: what is right, what the text did, what the references did."""
+    """For add, keep and delete: correct n-grams, the text's n-grams, the references' n-grams."""
     before, after = _multiply_counts(source, references), _multiply_counts(text, references)
     added, wanted = text.keys() - source.keys(), reference_ngrams.keys() - source.keys()
     kept, to_keep = before & after, before & reference_ngrams
@@ -77,7 +77,7 @@ def _sentence_statistics(texts: EvaluationInput) -> Statistics:
 def _sentence_sari(
     source: NgramCounts, text: NgramCounts, reference_ngrams: NgramCounts, references: int
 ) -> float:
-    """The mean of add, keep and delete of one order, each kind of n-gram counting by its right share."""
+    """The mean of add, keep and delete for one order; each distinct n-gram counts by its correct share."""
     before, after = _multiply_counts(source, references), _multiply_counts(text, references)
     added, wanted = text.keys() - source.keys(), reference_ngrams.keys() - source.keys()
     kept, to_keep = before & after, before & reference_ngrams
@@ -110,7 +110,7 @@ def _multiply_counts(grams: NgramCounts, number: int) -> NgramCounts:
 def _ngrams_by_sentence(
     texts: EvaluationInput,
 ) -> list[list[tuple[NgramCounts, NgramCounts, NgramCounts, int]]]:
-    """For each sentence and order the n-grams of source, text and all references, and the number of these."""
+    """For each sentence and order: the n-grams of source, text and references, and how many references."""
     split = _tokenizer_13a()
     sentences = zip(texts.sources or (), texts.hypotheses, texts.references, strict=True)
     return [

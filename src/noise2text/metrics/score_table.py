@@ -1,6 +1,6 @@
-"""An evaluation as rows, for people and programs: aligned text, CSV, and LaTeX with booktabs' rules.
+"""An evaluation as a table: aligned text, CSV, or LaTeX with booktabs.
 
-Each row carries its signature into every format, so that a number cannot be passed on without it.
+Every format includes the signature of each number.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SCORES = LABELS | {kind.name: kind.label for kind in DIVERSITY_METRICS}
 
 @dataclass(frozen=True)
 class ScoreRow:
-    """A number of an evaluation: what it is, its interval if there is one, and how it was made."""
+    """One number of an evaluation with its name, its signature and, if there is one, its interval."""
 
     name: str
     value: str
@@ -95,7 +95,7 @@ def to_csv(found: Sequence[ScoreRow]) -> str:
 
 
 def to_latex(found: Sequence[ScoreRow]) -> str:
-    """A tabular with the rules of booktabs; the signatures are its last column."""
+    """A tabular with booktabs rules; the signatures are the last column."""
     has_intervals = any(line.low for line in found)
     header = ["Metric", "Score", *(["95\\,\\% interval"] if has_intervals else []), "Signature"]
     rows = []
@@ -119,5 +119,5 @@ SPECIAL: dict[str, str | int | None] = {
 
 
 def escape_latex(text: str) -> str:
-    """The text as LaTeX prints it."""
+    """The text with LaTeX's special characters escaped."""
     return text.translate(str.maketrans(SPECIAL))

@@ -1,12 +1,13 @@
-"""Whether two systems differ by more than the choice of test sentences: paired bootstrap (Koehn, 2004).
+"""Paired bootstrap (Koehn, 2004): whether two systems differ by more than the choice of test sentences.
 
-The sentences are drawn with replacement a thousand times, for both systems alike. With d the difference of
-the scores and dᵢ that of draw i, p is how often the draws differ by so much more than they do on average,
+The sentences are resampled with replacement a thousand times, in the same way for both systems. With d the
+difference of the scores and dᵢ that of resample i, p is the share of resamples whose difference exceeds its
+own mean by more than d,
 
-    p = (1 + #{i : |dᵢ| − mean |d| > |d|}) / (1 + draws),
+    p = (1 + #{i : |dᵢ| − mean |d| > |d|}) / (1 + resamples).
 
-which is sacrebleu's test, for every metric with statistics a sentence. Where the scores do not differ at
-all, p is 1, not its 1 / (1 + draws).
+This is sacrebleu's test, for every metric with statistics per sentence. If the scores are equal, p is 1, not
+sacrebleu's 1 / (1 + resamples).
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ class BootstrapResult:
     metric: str
     score: float
     mean: float
-    interval: float  # half of its width
-    p: float | None  # none for the first system
+    interval: float  # half of the 95 % interval
+    p: float | None  # None for the first system
     signature: str
 
 
@@ -45,7 +46,7 @@ def paired_bootstrap(
     metrics: Sequence[Metric] = (bleu, chrf),
     n_resamples: int = N_RESAMPLES,
 ) -> dict[str, list[BootstrapResult]]:
-    """Each system's texts tested against the first system's, by each metric."""
+    """The results of each system, tested against the first system, for each metric."""
     for name, texts in systems.items():
         if len(texts) != len(references):
             counts = f"{len(texts)} texts and {len(references)} references"
@@ -72,6 +73,6 @@ def _p_value(difference: float, resampled: Array) -> float:
 
 
 def _half_width(resampled: Array) -> float:
-    """Half of the way between the scores that leave a fortieth of the draws outside on each side."""
+    """Half of the distance between the scores that leave a fortieth of the resamples out on each side."""
     ordered, outside = np.sort(resampled), len(resampled) // 40
     return float(ordered[len(resampled) - outside - 1] - ordered[outside]) / 2

@@ -32,7 +32,7 @@ def test_each_missing_file_is_a_sentence_with_its_address(tmp_path: Path) -> Non
     with pytest.raises(Problem) as problem:
         find_files(FILES, tmp_path)
     first, second = str(problem.value).splitlines()
-    assert first == f"a.txt is not in {tmp_path}; it is had from https://example.org/a.zip."
+    assert first == f"a.txt is not in {tmp_path}; get it from https://example.org/a.zip."
     assert "b.tgz" in second
 
 

@@ -1,1 +1,1 @@
-"""The datasets of the papers, from their published raw files to pairs."""
+"""Builders of the papers' datasets from their published raw files."""

@@ -1,9 +1,9 @@
-"""What a dataset is: where its raw files are had, how their lines become pairs, and how many there should be.
+"""Datasets: where to get the raw files, how to turn their lines into pairs, and how many pairs to expect.
 
     raw files → rows, one at a time → train, valid, test
 
-A row is a pair of one of the splits, or a line that was left out and the reason. Rows come in the order of
-the raw files, so that splits are a matter of counting and nothing has to fit into memory.
+A row is a pair with its split, or a skipped line with the reason. Rows come in the order of the raw files, so
+that pairs can be split by counting and nothing has to fit into memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SPLITS = ("train", "valid", "test")
 
 @dataclass(frozen=True)
 class DatasetRow:
-    """A pair and its split; or no pair, the split that it would have been in, if that is known, and why."""
+    """A pair and its split; or no pair, the split it would have been in if that is known, and the reason."""
 
     split: str
     pair: Pair | None
@@ -29,26 +29,26 @@ class DatasetRow:
 
 
 def make_row(split: str, src: str, trg: str) -> DatasetRow:
-    """A row with a pair, or one without where a side says nothing."""
+    """A row with a pair, or a skipped row if a side is blank."""
     if not src.strip() or not trg.strip():
         return skip_row("a side is empty", split)
     return DatasetRow(split, Pair(src, trg))
 
 
 def skip_row(reason: str, split: str = "") -> DatasetRow:
-    """A row without a pair."""
+    """A skipped row and the reason."""
     return DatasetRow(split, None, reason)
 
 
 @dataclass(frozen=True)
 class PublishedSizes:
-    """How many pairs each split has, and who says so."""
+    """The number of pairs in each split, and the publication that reports it."""
 
     train: int
     valid: int
     test: int
     reference: str
-    before_cleaning: bool = False  # the number of raw pairs, whichever of them cleaning leaves out
+    before_cleaning: bool = False  # counts raw pairs, including those that cleaning removes
 
     def size_of(self, split: str) -> int:
         """The size of one split."""
@@ -57,7 +57,7 @@ class PublishedSizes:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A dataset of the papers."""
+    """A dataset and how to build it."""
 
     name: str
     task: str

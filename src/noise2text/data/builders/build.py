@@ -1,8 +1,8 @@
-"""From a folder of raw files to train.jsonl, valid.jsonl and test.jsonl, all three or none.
+"""Build train.jsonl, valid.jsonl and test.jsonl from a folder of raw files: all three or none.
 
-Everything is written to a draft beside the folder, which takes its name at the very end; a mistake or Ctrl-C
-leaves nothing, a kill the hidden draft. dataset.json says which raw files it was (SHA-256), what was done to
-them, and how many pairs came out.
+Everything is written to a temporary folder next to the output, which is renamed at the very end: an error or
+Ctrl-C leaves nothing behind, a killed process only the hidden temporary folder. dataset.json records the raw
+files (SHA-256), the processing steps and the number of pairs.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from noise2text.data.corpus import Pair, format_json_line
 
 __all__ = ["BuildReport", "build"]
 
-PROGRESS_INTERVAL = 1_000  # rows between two reports of progress
+PROGRESS_INTERVAL = 1_000  # rows between two progress reports
 
 
 @dataclass(frozen=True)
 class BuildReport:
-    """How many pairs each split got, and how many lines were left out of which split, for which reason."""
+    """The number of pairs in each split, and of skipped lines by split and reason."""
 
     dataset: Dataset
     pairs: dict[str, int]
     skipped: dict[tuple[str, str], int]
 
     def comparable_size(self, split: str, sizes: PublishedSizes) -> int:
-        """The number to hold against the published one."""
+        """The number of pairs to compare with the published one."""
         num_skipped = sum(number for (own, _), number in self.skipped.items() if own == split)
         return self.pairs[split] + (num_skipped if sizes.before_cleaning else 0)
 
     def size_mismatches(self, sizes: PublishedSizes) -> list[str]:
-        """A sentence for each split whose size is not the published one."""
+        """One sentence for each split whose size differs from the published one."""
         what = "pairs before cleaning" if sizes.before_cleaning else "pairs"
         numbers = [(split, self.comparable_size(split, sizes), sizes.size_of(split)) for split in SPLITS]
         return [
@@ -54,12 +54,12 @@ class BuildReport:
 
     @property
     def matching_references(self) -> list[str]:
-        """Who publishes exactly these sizes."""
+        """The publications that report exactly these sizes."""
         return [sizes.reference for sizes in self.dataset.sizes if not self.size_mismatches(sizes)]
 
     @property
     def skip_reasons(self) -> dict[str, int]:
-        """How many lines were left out for each reason."""
+        """The number of skipped lines for each reason."""
         counts: Counter[str] = Counter()
         for (_, reason), number in self.skipped.items():
             counts[reason] += number
@@ -75,13 +75,13 @@ def build(
     load_moses: MosesLoader = load_sacremoses,
     progress: Callable[[int], None] = lambda rows: None,
 ) -> BuildReport:
-    """Writes the splits and dataset.json into a new folder; `reverse` swaps source and target.
+    """Write the splits and dataset.json into a new folder; `reverse` swaps source and target.
 
-    `progress` is told now and then how many lines of the raw files have been dealt with.
+    `progress` is called now and then with the number of raw lines processed so far.
     """
     files = find_files(dataset.files, raw)
     if dataset.needs_moses:
-        load_moses("en")  # a missing package should not be found out after an hour
+        load_moses("en")  # fail now, not after an hour, if the package is missing
     try:
         with _temporary_folder(out) as temporary:
             rows = dataset.read_rows(RawFiles(files, load_moses))
@@ -94,10 +94,10 @@ def build(
 
 @contextmanager
 def _temporary_folder(out: Path) -> Iterator[Path]:
-    """A folder that becomes `out` if all goes well, and else is gone."""
+    """A context with a folder that is renamed to `out` on success and removed otherwise."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise Problem(f"{out} is there already; choose another folder for --out.")
-    out = out.resolve()  # what a link names is replaced, not the link
+    out = out.resolve()  # replace the target of a link, not the link
     if out.is_mount() or out == Path.cwd():
         raise Problem(f"{out} cannot be replaced by a new folder: name one in it for --out.")
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,8 @@
-"""Commonsense Conversation: posts on Reddit and responses to them (Zhou et al., 2018), no graphs.
+"""Commonsense Conversation: Reddit posts and responses (Zhou et al., 2018), without the knowledge graphs.
 
-The training file's 3,384,185 pairs are the papers' 3,382,137 + 2,048, and the validation file's 10,000 are as
-many as their test. That is how the splits are made here; which 2,048 pairs the papers took is not published.
+The training file's 3,384,185 pairs are the papers' 3,382,137 + 2,048, and the validation file has 10,000
+pairs like their test split. The splits here follow from this; the papers do not say which 2,048 pairs are
+validation.
 """
 
 from __future__ import annotations

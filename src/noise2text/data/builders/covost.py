@@ -2,9 +2,9 @@
 
     ä ö ü ß → ae oe ue ss → no accents → letters, digits and punctuation, without brackets
 
-Common Voice has the sentences, CoVoST their translations and splits; both name the same recordings. The
-thesis keeps the alphabet: letters beyond A to Z and a to z go. Punctuation marks are those of Unicode, so
-typographic quotation marks and dashes stay; symbols such as € go.
+Common Voice has the sentences, CoVoST their translations and splits; both refer to the same recordings. The
+thesis removes letters other than A to Z and a to z. Punctuation is what Unicode calls punctuation, so
+typographic quotation marks and dashes stay; symbols such as € are removed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SENTENCES, TRANSLATIONS = "validated.tsv", "covost_v2.de_en.tsv"
 TRANSLITERATION = str.maketrans(
     {"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ẞ": "SS"}
 )
-OPENING_QUOTES = "„‚"  # Unicode files them under brackets
+OPENING_QUOTES = "„‚"  # Unicode classifies them as brackets
 SPLITS = {"train": "train", "train_covost": "train", "dev": "valid", "test": "test"}
 
 
@@ -42,7 +42,7 @@ def read_covost(raw: RawFiles) -> Iterator[DatasetRow]:
 
 
 def clean_text(text: str) -> str:
-    """The text in the thesis's characters."""
+    """The text with only the thesis's characters."""
     composed = unicodedata.normalize("NFC", text).translate(TRANSLITERATION)
     letters = (letter for letter in unicodedata.normalize("NFKD", composed) if _is_kept(letter))
     return " ".join("".join(letters).split())

@@ -23,12 +23,12 @@ TESTS = [
     (f"IWSLT14.{talks}.de-en.de.xml", f"IWSLT14.{talks}.de-en.en.xml")
     for talks in ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 ]
-METADATA_TAGS = ("<url>", "<talkid>", "<keywords>")  # lines about a talk that nobody says
+METADATA_TAGS = ("<url>", "<talkid>", "<keywords>")  # lines about a talk that are not spoken
 REMOVED_TAGS = ("<title>", "</title>", "<description>", "</description>")
 
 
 def read_talks(raw: RawFiles) -> Iterator[DatasetRow]:
-    """Sentences of talks: those to learn from, and then the test."""
+    """The sentences of the talks: training and validation, then the test."""
     german, english = raw.load_moses("de"), raw.load_moses("en")
 
     def tokenise_pair(src: str, trg: str) -> tuple[str, str]:

@@ -1,9 +1,9 @@
 """The rules of the Moses scripts, as fairseq's preparation of IWSLT14 and WMT14 uses them.
 
-    normalise punctuation → drop what cannot be printed → tokenise → clean by length and ratio
+    normalise punctuation → remove unprintable characters → tokenise → clean by length and ratio
 
-sacremoses (the extra `datasets`) ports the tokenizer and the normaliser from Perl. Cleaning counts words that
-are parted by spaces, after tokenisation.
+sacremoses (the extra `datasets`) ports the tokenizer and the normaliser from Perl. Cleaning counts the words
+between spaces after tokenisation.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class MosesProcessor(Protocol):
         """The text with plain punctuation."""
 
     def tokenise(self, text: str, *, split_dashes: bool) -> str:
-        """The words and marks, parted by spaces; `split_dashes` parts compounds, too."""
+        """The words and punctuation marks with spaces between them; `split_dashes` also splits compounds."""
 
 
 MosesLoader = Callable[[str], MosesProcessor]  # of a language
 
 
 class _SacremosesProcessor:
-    """The rules as sacremoses has them."""
+    """The rules as sacremoses implements them."""
 
     def __init__(self, tokenizer: Any, normalizer: Any) -> None:
         self.tokenizer, self.normalizer = tokenizer, normalizer
@@ -55,14 +55,14 @@ def load_sacremoses(language: str) -> MosesProcessor:
 
 
 def replace_unprintable(text: str) -> str:
-    """The text with a space for each character that cannot be printed."""
+    """The text with a space instead of each unprintable character."""
     if text.isprintable():
         return text
     return "".join(" " if unicodedata.category(letter).startswith("C") else letter for letter in text)
 
 
 def find_unclean_reason(src: str, trg: str, *, max_words: int, max_ratio: float) -> str:
-    """Why the cleaning of Moses leaves a tokenised pair out; empty if it does not."""
+    """Why Moses's cleaning would remove a tokenised pair; empty if it would not."""
     lengths = (len(src.split()), len(trg.split()))
     if min(lengths) < 1:
         return "a side is empty"

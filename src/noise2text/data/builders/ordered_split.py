@@ -1,6 +1,6 @@
-"""Splits by the order of the file: some pairs for the test, then some for validation, the rest to train on.
+"""Splits by the order of the file: the first pairs are the test, the next validation, the rest training.
 
-DiffuSeq's split of QQP is of this kind (2,500, then 2,048, then the other 144,715 of 149,263).
+DiffuSeq splits QQP this way (2,500, then 2,048, then the other 144,715 of 149,263).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["split_by_order"]
 
 
 def split_by_order(rows: Iterable[DatasetRow], *, test: int, valid: int) -> Iterator[DatasetRow]:
-    """The rows with their splits; lines that were left out are not counted."""
+    """The rows with their splits; skipped lines are not counted."""
     number = 0
     for row in rows:
         if row.pair is None:

@@ -1,8 +1,8 @@
-"""Datasets that are published as parallel files, already split: nothing is done but to read them.
+"""Datasets that are published as parallel files, already split, so that they only have to be read.
 
-Gigaword's headlines, Multi30k's captions, and two releases of WMT that are tokenised and cleaned already;
-their sizes are those of Difformer's table 20. Where a release has subwords ("low@@ er"), the words are put
-together again.
+Gigaword's headlines, Multi30k's captions, and two releases of WMT that are already tokenised and cleaned;
+their sizes are those of Difformer's table 20. Where a release has subwords ("low@@ er"), they are joined into
+words.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Names = Mapping[str, tuple[str, str]]  # split: source and target file
 
 
 def read_splits(raw: RawFiles, names: Names) -> Iterator[DatasetRow]:
-    """Every pair of every split."""
+    """Every pair of every split, as published."""
     for split, (source, target) in names.items():
         yield from (make_row(split, src, trg) for src, trg in raw.read_parallel(source, target))
 
 
 def read_splits_without_subwords(raw: RawFiles, names: Names) -> Iterator[DatasetRow]:
-    """The same, with subwords put together."""
+    """Every pair of every split, with subwords joined into words."""
     for split, (source, target) in names.items():
         for src, trg in raw.read_parallel(source, target):
             yield make_row(split, _join_subwords(src), _join_subwords(trg))

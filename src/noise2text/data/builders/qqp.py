@@ -1,7 +1,7 @@
-"""Quora Question Pairs: the pairs that are marked as duplicates, as paraphrases (DiffuSeq, section 4.1).
+"""Quora Question Pairs: the questions marked as duplicates, as paraphrases (DiffuSeq, section 4.1).
 
-All 149,263 of them, in the order of the file: 2,500 for the test, 2,048 for validation, 144,715 to train on.
-Questions recur across these splits, and copying the source scores high: report both beside any result.
+All 149,263 pairs, in the order of the file: 2,500 for the test, 2,048 for validation, 144,715 for training.
+Questions occur in more than one split, and copying the source scores high: report both beside any result.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NAME = "quora_duplicate_questions.tsv"
 
 
 def read_paraphrases(raw: RawFiles, *, test: int, valid: int) -> Iterator[DatasetRow]:
-    """The duplicates, the first question as the source."""
+    """The duplicates, with the first question as the source."""
     return split_by_order(_duplicates(raw), test=test, valid=valid)
 
 

@@ -1,8 +1,8 @@
 """Quasar-T: from a document to the question that it answers (DiffuSeq, section 4.1 and appendix D.1).
 
-Lin et al. (2018) give for each question its answers and some documents. A document counts only if an answer
-occurs in it exactly: letter for letter, as part of the text of its tokens joined by spaces. Answers are lower
-case, so "Chile" alone is no answer "chile", but "www.allchile.com" is.
+Lin et al. (2018) give the answers of each question and some documents. A document is used only if an answer
+occurs in it letter for letter, anywhere in its tokens joined by spaces. Answers are lower case, so "Chile"
+does not contain the answer "chile", but "www.allchile.com" does.
 
 The papers' 116,953 training and 2,048 validation pairs are the 119K that DiffuSeq takes from the training
 questions.
@@ -27,14 +27,14 @@ FILES = tuple(f"quasart/{part}.{kind}" for part in ("train", "test") for kind in
 
 
 def read_questions(raw: RawFiles, *, valid: int, test: int) -> Iterator[DatasetRow]:
-    """Documents with their questions: of the training questions first validation, of the others the test."""
+    """Documents with their questions: validation, then training, then the test questions."""
     yield from split_by_order(_read_documents(raw, "train"), test=0, valid=valid)
     answered = (row for row in _read_documents(raw, "test") if row.pair is not None)
     yield from (replace(row, split="test") for row in islice(answered, test))
 
 
 def _read_documents(raw: RawFiles, part: str) -> Iterator[DatasetRow]:
-    """A row for each document of each question."""
+    """One row for each document of each question."""
     for one, other in zip_longest(
         raw.read_json(f"quasart/{part}.txt"), raw.read_json(f"quasart/{part}.json")
     ):
@@ -52,7 +52,7 @@ def _read_documents(raw: RawFiles, part: str) -> Iterator[DatasetRow]:
 
 
 def _get_answers(question: object, location: str) -> list[str]:
-    """The answers of a question, each one a text or a list of words."""
+    """The answers of a question; in the file, each is a text or a list of words."""
     if not isinstance(question, dict) or "answers" not in question:
         raise Problem(f'{location} has no "answers"; is this the file of Lin et al. (2018)?')
     texts = [_join_words(answer) for answer in _require_list(question["answers"], location)]
@@ -69,9 +69,7 @@ def _get_text(document: object, key: str, location: str) -> str:
 
 def _require_list(value: object, location: str) -> list[object]:
     if not isinstance(value, list):
-        raise Problem(
-            f"In {location} there is no list where one belongs; is this the file of Lin et al. (2018)?"
-        )
+        raise Problem(f"{location} has no list where one is expected; is this the file of Lin et al. (2018)?")
     return value
 
 

@@ -1,8 +1,7 @@
-"""Raw files as they were published: found in a folder, and read line by line.
+"""Raw files as published: find them in a folder and read them line by line.
 
-Archives put their files into folders of their own, so a file is looked for by its name in the folder and
-below it, plain or compressed (.gz). Where an archive has several of one name, the name includes a folder:
-Giga/input.txt.
+Archives have folders of their own, so a file is searched by its name in the folder and below it, plain or
+compressed (.gz). Where an archive has several files of one name, the name includes a folder: Giga/input.txt.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ __all__ = ["RawFile", "RawFiles", "find_files", "zip_parallel"]
 
 @dataclass(frozen=True)
 class RawFile:
-    """A raw file's name, with its folder where others have the same name, and where it is had."""
+    """A raw file's name, with its folder if others have the same name, and where to get it."""
 
     name: str
     url: str
 
 
 def find_files(files: Sequence[RawFile], folder: Path) -> dict[str, Path]:
-    """Where each file is; a Problem with a sentence for each one that is not there."""
+    """The path of each file; a Problem with one sentence for each missing file."""
     if not folder.is_dir():
         raise Problem(f"There is no folder {str(folder)!r}; --raw names the folder of the raw files.")
     found = {file.name: _candidates(file.name, folder) for file in files}
     missing = [file for file in files if not found[file.name]]
     if missing:
-        lines = (f"{file.name} is not in {folder}; it is had from {file.url}." for file in missing)
+        lines = (f"{file.name} is not in {folder}; get it from {file.url}." for file in missing)
         raise Problem("\n".join(lines))
     for name, paths in found.items():
         if len(paths) > 1:
@@ -45,7 +44,7 @@ def find_files(files: Sequence[RawFile], folder: Path) -> dict[str, Path]:
 
 
 def _candidates(name: str, folder: Path) -> list[Path]:
-    """The file in the folder itself, with or without its own folder, or else all of that name below it."""
+    """The file in the folder itself, with or without its own folder, or all files of that name below it."""
     for inside in (folder / name, folder / Path(name).name):
         for path in (inside, inside.with_name(f"{inside.name}.gz")):
             if path.is_file():
@@ -62,7 +61,7 @@ class RawFiles:
     load_moses: MosesLoader = load_sacremoses
 
     def read_lines(self, name: str) -> Iterator[tuple[str, str]]:
-        """The lines of a file, each after its place for messages."""
+        """The location, for messages, and the text of each line of a file."""
         for line in read_lines(str(self.files[name])):
             try:
                 yield line.location, line.data.decode()
@@ -70,7 +69,7 @@ class RawFiles:
                 raise Problem(f"{line.location} is not valid UTF-8; check that the file is whole.") from error
 
     def read_texts(self, name: str) -> Iterator[str]:
-        """The lines of a file."""
+        """The text of each line of a file."""
         return (text for _, text in self.read_lines(name))
 
     def read_parallel(self, first: str, second: str) -> Iterator[tuple[str, str]]:
@@ -78,8 +77,8 @@ class RawFiles:
         return zip_parallel(self.read_texts(first), self.read_texts(second), f"{first} and {second}")
 
     def read_table(self, name: str, columns: Sequence[str], *, quoted: bool) -> Iterator[list[str]]:
-        """The named columns of a file of tab-separated values whose first line names them."""
-        # A quoted value may hold line ends, so the reader has to see them.
+        """The named columns of each row of a TSV file with a header."""
+        # A quoted value may contain line breaks, so the reader has to see them.
         lines = (f"{text}\n" for text in self.read_texts(name))
         if quoted:
             reader = csv.reader(lines, delimiter="\t")
@@ -98,10 +97,10 @@ class RawFiles:
                     )
                 yield [values[index] for index in column_indices]
         except csv.Error as error:
-            raise Problem(f"{name}, line {reader.line_num}, is no row of the table ({error}).") from error
+            raise Problem(f"{name}, line {reader.line_num}, is not a row of the table ({error}).") from error
 
     def read_json(self, name: str) -> Iterator[tuple[str, object]]:
-        """The JSON value of each line, after its place for messages."""
+        """The location, for messages, and the JSON value of each line."""
         for location, text in self.read_lines(name):
             try:
                 yield location, json.loads(text)
@@ -110,7 +109,7 @@ class RawFiles:
 
 
 def zip_parallel(first: Iterator[str], second: Iterator[str], names: str) -> Iterator[tuple[str, str]]:
-    """Two texts at a time; a Problem if one side ends before the other."""
+    """Pairs of texts; a Problem if one side ends before the other."""
     for number, (one, other) in enumerate(zip_longest(first, second), 1):
         if one is None or other is None:
             raise Problem(f"{names} are not parallel: one ends before line {number}; fetch both again.")

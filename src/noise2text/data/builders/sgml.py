@@ -1,9 +1,8 @@
-"""Translation tests as the workshops publish them: a segment a line, between marks.
+"""Translation test sets in the SGML of the workshops: one segment per line, between tags.
 
     <seg id="1"> Wir haben Hunger. </seg>
 
-As in fairseq's preparation, marks go, a typographic apostrophe becomes a plain one, and entities stay as they
-are.
+As in fairseq's preparation, tags are removed, typographic apostrophes become plain ones, and entities stay.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ SEGMENT_START, SEGMENT_END = re.compile(r'<seg id="[0-9]*">\s*'), re.compile(r"\
 
 
 def read_segments(raw: RawFiles, source: str, target: str) -> Iterator[tuple[str, str]]:
-    """The segments of two files side by side."""
+    """The pairs of segments of two parallel files."""
     return zip_parallel(
         _read_segment_texts(raw, source), _read_segment_texts(raw, target), f"{source} and {target}"
     )

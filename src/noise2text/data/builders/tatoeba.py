@@ -1,7 +1,7 @@
-"""Tatoeba, German to English: short sentences that volunteers wrote, as manythings.org bundles them.
+"""Tatoeba, German to English: short sentences written by volunteers, as manythings.org publishes them.
 
-A sentence has many translations, and each of these may have others. Sentences that are linked by any chain of
-translations go into the same split, so that none of validation or test, on either side, occurs in training.
+A sentence may have many translations, and each of these may have others. Sentences that are linked by a chain
+of translations are in the same split, so that no sentence of validation or test occurs in training.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAME = "deu.txt"
 
 
 def read_translations(raw: RawFiles, *, held_out: int) -> Iterator[DatasetRow]:
-    """German with English, `held_out` pairs each for validation and test."""
+    """German with English; validation and test have `held_out` pairs each."""
     seen: dict[tuple[str, str], None] = {}
     for location, text in raw.read_lines(NAME):
         columns = text.split("\t")
@@ -42,8 +42,8 @@ def read_translations(raw: RawFiles, *, held_out: int) -> Iterator[DatasetRow]:
 
 
 def link_components(pairs: Sequence[tuple[str, str]]) -> list[int]:
-    """A number for each pair, the same for pairs that any chain of shared sentences links."""
-    first: dict[str, int] = {}  # the first pair of each sentence, in whichever language
+    """The connected component of each pair: the same number for pairs linked by shared sentences."""
+    first: dict[str, int] = {}  # the first pair with each sentence, in either language
     parents = list(range(len(pairs)))
 
     def root(index: int) -> int:
@@ -60,7 +60,7 @@ def link_components(pairs: Sequence[tuple[str, str]]) -> list[int]:
 
 
 def _split(pairs: Sequence[tuple[str, str]], held_out: int) -> list[str]:
-    """The split of each pair: components in a fixed random order, each held out where it still fits."""
+    """The split of each pair: components in a fixed random order, each put where it still fits."""
     roots = link_components(pairs)
     sizes: dict[int, int] = {}
     for root in roots:

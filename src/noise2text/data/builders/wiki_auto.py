@@ -1,7 +1,7 @@
-"""Wiki-Auto: sentences of Wikipedia and what Simple English Wikipedia makes of them.
+"""Wiki-Auto: sentences of Wikipedia and their counterparts in Simple English Wikipedia.
 
 The papers have 684,799 pairs. The published folders have fewer (the unfiltered one about 592,000), and
-DiffuSeq does not say how it got more; so the sizes will differ, and scores are comparable only with care.
+DiffuSeq does not say how it got more; so the sizes differ, and scores should be compared with care.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ADDRESS = "https://github.com/chaojiang06/wiki-auto, folder wiki-auto/GEM2021"
 
 
 def read_simplifications(raw: RawFiles, *, test: int, valid: int) -> Iterator[DatasetRow]:
-    """The complex sentences with the simple ones."""
+    """Complex sentences with simple ones."""
     rows = (make_row("", src, trg) for src, trg in raw.read_parallel(SOURCE, TARGET))
     return split_by_order(rows, test=test, valid=valid)
 

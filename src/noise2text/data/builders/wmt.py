@@ -1,12 +1,12 @@
-"""WMT14 English to German and WMT16 English to Romanian, from their raw corpora by the Moses rules.
+"""WMT14 English to German and WMT16 English to Romanian, from their raw corpora with the Moses rules.
 
-    normalise punctuation → drop what cannot be printed → tokenise (compounds, too) → clean
+    normalise punctuation → remove unprintable characters → tokenise (compounds, too) → clean
 
 WMT14 is fairseq's preparation with News Commentary 9: every 100th pair is validation, and pairs of more than
-250 words or of a ratio beyond 1.5 are left out. SeqDiffuSeq's table 4 counts the pairs before that (1,920,209
-+ 2,399,123 + 201,288 = 4,475,414 + 45,206), so this is what is checked. fairseq cleans after it has cut words
-into subwords; here words are counted, since `train` learns the subwords. WMT16 follows Sennrich et al.
-(2016): 1 to 80 words, ratio 9, Romanian letters with commas and not cedillas.
+250 words or with a ratio above 1.5 are removed. SeqDiffuSeq's table 4 counts the pairs before cleaning
+(1,920,209 + 2,399,123 + 201,288 = 4,475,414 + 45,206), so these are the numbers that are checked. fairseq
+cleans after splitting words into subwords; here words are counted, because `train` learns the subwords. WMT16
+follows Sennrich et al. (2016): 1 to 80 words, ratio 9, Romanian letters with commas, not cedillas.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ROMANIAN_TEST = ("newstest2016-enro-src.en.sgm", "newstest2016-enro-ref.ro.sgm")
 
 
 def read_wmt14(raw: RawFiles) -> Iterator[DatasetRow]:
-    """English with German: the corpora one after another, and then the test."""
+    """English with German: training and validation from the corpora one after another, then the test."""
     english, german = raw.load_moses("en"), raw.load_moses("de")
     for number, (src, trg) in enumerate(_corpora(raw, GERMAN), 1):
         split = "valid" if number % 100 == 0 else "train"
@@ -61,7 +61,7 @@ def read_wmt14(raw: RawFiles) -> Iterator[DatasetRow]:
 
 
 def read_wmt16(raw: RawFiles) -> Iterator[DatasetRow]:
-    """English with Romanian: the corpora one after another, validation and test."""
+    """English with Romanian: training from the corpora one after another, then validation and test."""
     english, romanian = raw.load_moses("en"), raw.load_moses("ro")
 
     def tokenise_pair(src: str, trg: str) -> tuple[str, str]:

@@ -1,1 +1,1 @@
-"""Layouts: how a pair of texts lies on a canvas."""
+"""Layouts: how a pair of texts is arranged on the canvas that diffusion fills."""

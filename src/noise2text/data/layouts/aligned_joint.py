@@ -1,10 +1,10 @@
-"""Source and target at fixed places of one canvas (thesis, footnote 9):
+"""Source and target at fixed positions of one canvas (thesis, footnote 9):
 
     [BOS] source [PAD] … [PAD] [SEP] target [EOS] [PAD] … [PAD]
 
-The source is filled up to its greatest length before the target begins, so a place on the canvas is always
-the same place of the target: what a schedule by position needs, and what makes it easy to find the words of
-the source that a word of the target goes with. The source's padding is given, never noised.
+The source is padded to its maximum length, so every position of the canvas is always the same position of the
+target. A schedule that depends on the position needs this, and it makes it easier to align target words with
+source words. The source's padding is given, never noised.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ __all__ = ["AlignedJointLayout"]
 
 @dataclass(frozen=True)
 class AlignedJointLayout(JointLayout):
-    """A joint canvas whose separator does not move."""
+    """A joint canvas whose separator is always at the same position."""
 
-    max_source: int  # for the source
+    max_source: int  # tokens reserved for the source
 
     @property
     def target_start(self) -> int:
-        """The place of the target's first token."""
+        """The position of the target's first token."""
         return self.max_source + 2
 
     def separator_positions(self, source: Source) -> Tensor:

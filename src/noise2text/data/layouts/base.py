@@ -1,7 +1,7 @@
-"""Layouts: how a pair of token rows becomes a canvas, and how a canvas is read back.
+"""Layouts: how a pair of token rows becomes a canvas, and how the target is read off a canvas.
 
-A canvas is what diffusion fills. Four masks say who may look at what: the networks read only `padding`,
-the losses only `scored`, and the walk holds what is `frozen` at its given tokens.
+A canvas is what diffusion fills. Its masks say who uses which position: the networks ignore `padding`, the
+losses count `scored`, and the sampler keeps the tokens of `frozen` positions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Canvas", "Layout", "Source", "freeze_tokens"]
 
 @dataclass(frozen=True)
 class Source:
-    """What is conditioned on: a row a sentence."""
+    """The condition of the model: one row per sentence."""
 
     tokens: Tensor  # (B, S)
     padding: Tensor  # (B, S), true where there is no token
@@ -37,7 +37,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Canvas:
-    """What is written on: a row a candidate."""
+    """What diffusion fills: one row per candidate."""
 
     tokens: Tensor  # (B, L)
     frozen: Tensor  # (B, L), given and never changed
@@ -56,47 +56,47 @@ _CANVAS_TENSORS = ("tokens", "frozen", "padding", "scored")
 
 @dataclass(frozen=True)
 class Layout(ABC):
-    """How pairs are put on a canvas and texts are read off it."""
+    """How pairs are arranged on a canvas, and how texts are read off it."""
 
     pad: int
 
     @property
     def end_tokens(self) -> tuple[int, ...]:
-        """The tokens that end a text, where one is written to its end."""
+        """The tokens that end a text, if the model decides where it ends."""
         return ()
 
     @property
     def has_no_padding(self) -> bool:
-        """Whether nothing on a canvas is ever marked as padding: the networks see every position."""
+        """Whether the networks see every position: nothing is ever marked as padding."""
         return False
 
     def make_source(self, rows: RaggedRows, *, width: int = 0) -> Source:
-        """The sources of a batch, at least `width` wide."""
+        """The sources of a batch, padded to at least `width`."""
         return Source(*rows.pad_to(width, pad=self.pad))
 
     def batch_shapes(self, lengths: np.ndarray, *, max_buckets: int = FEW_BUCKETS) -> list[tuple[int, int]]:
-        """The shapes that batches of pairs of these lengths (N, 2) are padded to, at most so many."""
+        """At most `max_buckets` shapes that batches of pairs of these lengths (N, 2) are padded to."""
         return bucket_shapes(lengths, max_buckets=max_buckets)
 
     @abstractmethod
     def make_canvas(
         self, sources: RaggedRows, targets: RaggedRows, *, shape: tuple[int, int] = (0, 0)
     ) -> Canvas:
-        """The canvas of training pairs; `shape` is the least width of source and target."""
+        """The canvas of training pairs; `shape` is the minimum width of source and target."""
 
     @abstractmethod
     def make_prompt(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
-        """An empty canvas for each of the (B, C) wished lengths, candidates of a sentence side by side."""
+        """An empty canvas for generation: one row per requested length (B, C), sentence by sentence."""
 
     def randomise(self, canvas: Canvas, u: Tensor) -> Canvas:
-        """The canvas of training pairs after what chance decides of it, by a number u ∈ [0, 1) a row."""
+        """The training canvas after its random choices, decided by one number u ∈ [0, 1) per row."""
         return canvas
 
     def apply_template(self, canvas: Canvas, template: Template) -> Canvas:
-        """The canvas with the pieces of a template held, where the text decides its own end."""
+        """The canvas with a template's given pieces frozen, for layouts whose text decides its own end."""
         if not template.has_fixed_positions:
             raise Problem(
-                "This system finds the end of a text itself: it takes no suffix, and only the last gap of a "
+                "This model finds the end of a text itself: it takes no suffix, and only the last gap of a "
                 "template may be open; give the others their number of tokens, such as ___{3}."
             )
         first = canvas.scored.int().argmax(1)
@@ -105,21 +105,21 @@ class Layout(ABC):
         return self.end_text_at(canvas, first + template.min_length) if template.is_exact else canvas
 
     def end_text_at(self, canvas: Canvas, ends: Tensor) -> Canvas:
-        """The canvas whose texts end before these places (B,), and with nothing to write after."""
+        """The canvas whose texts end before these positions (B,), with nothing to generate after them."""
         return canvas
 
     def empty_source(self, source: Source) -> Source:
-        """A source of the same shape that says nothing: a single padding token, visible."""
+        """A source of the same shape without content: a single visible padding token."""
         first = torch.zeros_like(source.padding)
         first[:, 0] = True
         return Source(torch.full_like(source.tokens, self.pad), ~first)
 
     def without_source(self, canvas: Canvas) -> Canvas:
-        """The canvas without its source: its unconditional twin, for guidance."""
+        """The canvas without its source, for classifier-free guidance."""
         return replace(canvas, source=self.empty_source(canvas.source))
 
     def target_mask(self, canvas: Canvas) -> Tensor:
-        """Where the target stands, given parts of it too, (B, L)."""
+        """Where the target is, including its given parts, (B, L)."""
         return ~canvas.padding
 
     @abstractmethod
@@ -128,7 +128,7 @@ class Layout(ABC):
 
 
 def freeze_tokens(canvas: Canvas, tokens: Sequence[int], starts: Tensor) -> Canvas:
-    """The canvas with these tokens held from each row's start (B,) on."""
+    """The canvas with these tokens frozen from each row's start (B,) on."""
     if not tokens:
         return canvas
     position = torch.arange(canvas.tokens.shape[1], device=starts.device) - starts[:, None]  # (B, L)

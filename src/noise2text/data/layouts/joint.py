@@ -2,8 +2,8 @@
 
     [BOS] source [SEP] target [EOS] [PAD] … [PAD]
 
-The canvas is always full: padding is written and learned like any other token, and it decides the length. So
-nothing is marked as `padding`; the source with its two marks is frozen, all that follows is scored.
+The canvas is always full: padding is generated and learned like any other token, and it decides the length.
+So nothing is marked as `padding`; the source, [BOS] and [SEP] are frozen, everything after them is scored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NUM_SPECIAL_TOKENS = 3  # begin, separator, end
 
 @dataclass(frozen=True)
 class JointLayout(Layout):
-    """Source and target side by side; the source is given, the target and what follows it are written."""
+    """Source and target side by side; the source is given, the rest of the canvas is generated."""
 
     bos: int
     sep: int
@@ -59,20 +59,19 @@ class JointLayout(Layout):
         words, padding = targets.pad_to(1, pad=self.pad)  # (B, N)
         words = torch.cat([words, torch.full_like(words[:, :1], self.pad)], 1)
         words.scatter_(1, (~padding).sum(1, keepdim=True), self.eos)
-        position = torch.arange(self.width) - prompt.frozen.sum(
-            1, keepdim=True
-        )  # counted from the target's start
+        target_starts = prompt.frozen.sum(1, keepdim=True)
+        position = torch.arange(self.width) - target_starts  # counted from the target's start
         inside = (position >= 0) & (position < words.shape[1])
         written = words.gather(1, position.clamp(0, words.shape[1] - 1))
         return replace(prompt, tokens=torch.where(inside, written, prompt.tokens))
 
     def make_prompt(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
-        """The sources, and room to the right; the text itself decides its length, so `lengths` only count."""
+        """The sources and an empty rest; `lengths` gives only the number of candidates per source."""
         rows, room = source.tokens.shape
         end = self.separator_positions(source)
         tokens = source.tokens.new_full((rows, self.width), self.pad)
         tokens[:, 0] = self.bos
-        used = min(room, self.width - 1)  # a batch may be padded further than the canvas reaches
+        used = min(room, self.width - 1)  # a batch may be padded to more than the canvas has
         tokens[:, 1 : used + 1] = source.tokens[:, :used]
         tokens.scatter_(1, end, self.sep)
         frozen = torch.arange(self.width, device=tokens.device) <= end
@@ -80,24 +79,24 @@ class JointLayout(Layout):
         return Canvas(tokens, frozen, torch.zeros_like(frozen), ~frozen, source)
 
     def separator_positions(self, source: Source) -> Tensor:
-        """Where each separator stands, (B, 1)."""
+        """The position of each separator, (B, 1)."""
         return (~source.padding).sum(1, keepdim=True) + 1
 
     def required_width(self, sources: RaggedRows, targets: RaggedRows) -> int:
-        """How many positions the longest pair takes."""
+        """The number of positions that the longest pair needs."""
         return int((sources.lengths + targets.lengths).max()) + NUM_SPECIAL_TOKENS
 
     def non_padding_mask(self, canvas: Canvas) -> Tensor:
-        """Where what is scored is the text or its end, not the padding after it."""
+        """Where the scored token is the text or its end, not the padding after it."""
         return canvas.scored & (canvas.tokens != self.pad)
 
     def without_source(self, canvas: Canvas) -> Canvas:
-        """The canvas with padding between begin and separator; a prefix of the target stays."""
+        """The canvas with padding instead of the source; a given prefix of the target stays."""
         ends = self._candidate_separator_positions(canvas)
         positions = torch.arange(self.width, device=ends.device)
         return replace(
             canvas, tokens=canvas.tokens.masked_fill((positions > 0) & (positions < ends), self.pad)
-        )  # `source` stays: it says where the target begins
+        )  # `source` stays, because it says where the target begins
 
     def end_text_at(self, canvas: Canvas, ends: Tensor) -> Canvas:
         return freeze_tokens(canvas, [self.eos] + [self.pad] * self.width, ends)
@@ -115,13 +114,13 @@ class JointLayout(Layout):
         return [row[first:last] for row, first, last in cuts]
 
     def _candidate_separator_positions(self, canvas: Canvas) -> Tensor:
-        """Where each candidate's separator stands, (B·C, 1)."""
+        """The position of each candidate's separator, (B·C, 1)."""
         candidates = len(canvas.tokens) // len(canvas.source.tokens)
         return self.separator_positions(canvas.source).repeat_interleave(candidates, 0)
 
 
 class InfillingLayout(JointLayout):
-    """The same canvas, learned whole: the source is given only when a target is asked for (Diffusion-LM)."""
+    """The same canvas, all of it learned: the source is given only in generation (Diffusion-LM)."""
 
     def make_canvas(
         self, sources: RaggedRows, targets: RaggedRows, *, shape: tuple[int, int] = (0, 0)
@@ -131,14 +130,14 @@ class InfillingLayout(JointLayout):
 
 
 class PairGenerationLayout(JointLayout):
-    """The same canvas with nothing given but its begin: source and target are both written."""
+    """The same canvas with only [BOS] given: source and target are both generated."""
 
     @property
     def end_tokens(self) -> tuple[int, ...]:
         return (self.pad,) if self.eos == self.sep else super().end_tokens
 
     def make_prompt(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
-        """An empty canvas for each candidate; the sources and the lengths only count."""
+        """One empty canvas per candidate; sources and lengths give only their number."""
         tokens = source.tokens.new_full((lengths.numel(), self.width), self.pad)
         tokens[:, 0] = self.bos
         frozen = torch.zeros_like(tokens, dtype=torch.bool)
@@ -149,6 +148,6 @@ class PairGenerationLayout(JointLayout):
         """Source, separator and target of each row, up to the first end or padding."""
         written = tokens[:, 1:]
         separates = (written == self.sep) & ((written == self.sep).cumsum(1) == 1)
-        ended = ((written == self.eos) & ~separates) | (written == self.pad)  # BERT has one token for both
+        ended = ((written == self.eos) & ~separates) | (written == self.pad)  # BERT uses [SEP] for both
         lengths = (ended.cumsum(1) == 0).sum(1).tolist()
         return [row[:length] for row, length in zip(written.tolist(), lengths, strict=True)]

@@ -1,6 +1,7 @@
-"""A source between the tokens that a pre-trained model is used to: T5's x </s>, BART's <s> x </s>.
+"""A source between the special tokens that a pre-trained model expects: T5's x </s>, BART's <s> x </s>.
 
-The target is as in `ended`. Which tokens they are is in the model's own tokenizer (`Tokenizer.frame`).
+The target is as in `split_with_end`. The tokens come from the model's tokenizer
+(`Tokenizer.surrounding_tokens`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["MarkedSourceLayout"]
 
 @dataclass(frozen=True)
 class MarkedSourceLayout(SplitWithEndLayout):
-    """Source and target apart; the source stands between given tokens, the target's last token is its end."""
+    """Source and target apart; the source is between special tokens, the target's last token is its end."""
 
     prefix_tokens: tuple[int, ...]
     suffix_tokens: tuple[int, ...]

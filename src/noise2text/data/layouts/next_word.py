@@ -2,8 +2,8 @@
 
     [BOS] source [SEP] word … word │ next word [PAD] … [PAD]        and after the last word [EOS]
 
-All to the left of │ is given, all to the right is written, so that padding ends a word, and [EOS] the text.
-Training shows one word of each pair, drawn by chance. Which tokens begin a word is a table; the first token
+Everything left of │ is given, everything right of it is generated: padding ends a word, [EOS] ends the text.
+Each training step shows one random word of each pair. A table says which tokens begin a word; the first token
 of a target always does. At most `max_word_tokens` positions are generated at once: the thesis used the whole
 canvas, 95 % of which was padding, and its model learned to generate nothing else.
 """
@@ -25,7 +25,7 @@ __all__ = ["WORD_START_RULES", "NextWordLayout"]
 
 
 def _tokens_with_leading_space(tokenizer: Tokenizer) -> list[int]:
-    """Tokens that bring white space along, or are not marked as going on."""
+    """Tokens that start with white space or, in WordPiece, are not marked as continuations."""
     marks_continuations = tokenizer.marks_continuations
     return [
         token
@@ -40,12 +40,12 @@ def _tokens_with_leading_sign(tokenizer: Tokenizer) -> list[int]:
 
 
 WORD_START_RULES = {"spaces": _tokens_with_leading_space, "signs": _tokens_with_leading_sign}
-"""Which tokens begin a word, by name."""
+"""Rules for which tokens begin a word, by name."""
 
 
 @dataclass(frozen=True)
 class NextWordLayout(JointLayout):
-    """Source and words so far given, the next word written within `max_word_tokens` places."""
+    """The source and the words so far are given, the next word is generated: `max_word_tokens` positions."""
 
     word_start_tokens: tuple[int, ...]
     max_word_tokens: int
@@ -55,7 +55,7 @@ class NextWordLayout(JointLayout):
         return False
 
     def randomise(self, canvas: Canvas, u: Tensor) -> Canvas:
-        """The canvas up to a word of each target, that word being written; u chooses which."""
+        """The canvas up to one word of each target, which is to be generated; u chooses the word."""
         positions = torch.arange(self.width, device=u.device)
         first = canvas.frozen.sum(1, keepdim=True)  # where the target starts
         text = (positions > first) & (canvas.tokens != self.eos) & (canvas.tokens != self.pad)
@@ -73,12 +73,12 @@ class NextWordLayout(JointLayout):
     def apply_template(self, canvas: Canvas, template: Template) -> Canvas:
         if template.gaps != (None,) or template.pieces[-1]:
             raise Problem(
-                "This system writes word after word to its own end: it takes a prefix, but no suffix."
+                "This model generates word by word to its own end: it takes a prefix, but no suffix."
             )
         return self.limit_to_next_word(super().apply_template(canvas, template))
 
     def limit_to_next_word(self, canvas: Canvas) -> Canvas:
-        """The canvas on which only `max_word_tokens` places after the given ones are written and seen."""
+        """The canvas that shows and generates only `max_word_tokens` positions after the given ones."""
         positions = torch.arange(self.width, device=canvas.tokens.device)
         padding = positions >= canvas.frozen.sum(1, keepdim=True) + self.max_word_tokens
         return replace(canvas, padding=padding, scored=~(canvas.frozen | padding))

@@ -1,7 +1,7 @@
-"""A canvas of fixed width that ends itself: the target, [EOS], then [PAD] to the brim (SeqDiffuSeq, table 7).
+"""A canvas of fixed width: the target, [EOS], then [PAD] up to the width (SeqDiffuSeq, table 7).
 
-Nothing on it is padding to the network: the end and what follows are written and learned like any token, and
-so the model decides the length. What comes before the first [EOS] or [PAD] is the text.
+Nothing on it is padding to the network: [EOS] and [PAD] are generated and learned like any other token, so
+the model decides the length. The text is what comes before the first [EOS] or [PAD].
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["PaddedTargetLayout"]
 
 @dataclass(frozen=True)
 class PaddedTargetLayout(Layout):
-    """Source and target apart; the target's canvas is `width` wide whatever the target."""
+    """Source and target apart; the canvas always has `width` positions."""
 
     eos: int
     width: int
@@ -31,7 +31,7 @@ class PaddedTargetLayout(Layout):
         return (self.eos, self.pad)
 
     def batch_shapes(self, lengths: np.ndarray, *, max_buckets: int = FEW_BUCKETS) -> list[tuple[int, int]]:
-        """Sources of several widths; the target's is always the same."""
+        """Shapes with several source widths and one target width."""
         return bucket_shapes(
             np.stack([lengths[:, 0], np.full(len(lengths), self.width)], axis=1), max_buckets=max_buckets
         )
@@ -39,13 +39,13 @@ class PaddedTargetLayout(Layout):
     def make_canvas(
         self, sources: RaggedRows, targets: RaggedRows, *, shape: tuple[int, int] = (0, 0)
     ) -> Canvas:
-        """The canvas of training pairs; a target longer than `width` − 1 is cut, so that its end fits."""
+        """The canvas of training pairs; a target longer than `width` − 1 is truncated, so that [EOS] fits."""
         tokens = targets.pad_to(self.width, pad=self.pad)[0][:, : self.width]  # (B, L)
         ends = torch.from_numpy(targets.lengths).clamp(max=self.width - 1)[:, None]
         return self._make_canvas(tokens.scatter(1, ends, self.eos), self.make_source(sources, width=shape[0]))
 
     def make_prompt(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
-        """An empty canvas for each candidate; the lengths only say how many there are."""
+        """One empty canvas per candidate; `lengths` gives only their number."""
         return self._make_canvas(lengths.new_full((lengths.numel(), self.width), self.pad), source)
 
     def end_text_at(self, canvas: Canvas, ends: Tensor) -> Canvas:
@@ -57,10 +57,10 @@ class PaddedTargetLayout(Layout):
         return [row[:length] for row, length in zip(tokens.tolist(), lengths, strict=True)]
 
     def non_padding_mask(self, canvas: Canvas) -> Tensor:
-        """Where the canvas has the target or its end, not what fills it up."""
+        """Where the canvas has the target or its end, not padding."""
         return canvas.tokens != self.pad
 
     def _make_canvas(self, tokens: Tensor, source: Source) -> Canvas:
-        """A canvas on which every position is written, seen and scored."""
+        """A canvas of which every position is generated, visible and scored."""
         nowhere = torch.zeros_like(tokens, dtype=torch.bool)
         return Canvas(tokens=tokens, frozen=nowhere, padding=nowhere, scored=~nowhere, source=source)

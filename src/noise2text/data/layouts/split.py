@@ -1,4 +1,4 @@
-"""Source and target apart: the encoder reads the one, diffusion fills the other (Difformer)."""
+"""Source and target apart: the encoder reads the source, diffusion fills the target (Difformer)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["SplitLayout"]
 
 
 class SplitLayout(Layout):
-    """Source and target apart, as encoder-decoders want them; the length is given (Difformer)."""
+    """Source and target apart, as encoder-decoders need them; the length is given."""
 
     def make_canvas(
         self, sources: RaggedRows, targets: RaggedRows, *, shape: tuple[int, int] = (0, 0)

@@ -1,6 +1,6 @@
-"""A target that says where it ends: its tokens, then [EOS], as what writes token by token wants it.
+"""A target followed by [EOS], as autoregressive models need it.
 
-The padding after the end is neither seen nor scored. What comes before the first [EOS] is the text.
+The padding after [EOS] is neither visible nor scored. The text is what comes before the first [EOS].
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SplitWithEndLayout(SplitLayout):
     def make_canvas(
         self, sources: RaggedRows, targets: RaggedRows, *, shape: tuple[int, int] = (0, 0)
     ) -> Canvas:
-        """The canvas of training pairs, one wider than the targets."""
+        """The canvas of training pairs, one position wider than the targets."""
         width = max(shape[1], int(targets.lengths.max())) + 1
         tokens, _ = targets.pad_to(width, pad=self.pad)
         ends = torch.from_numpy(targets.lengths)[:, None]

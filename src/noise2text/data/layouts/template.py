@@ -1,10 +1,11 @@
-"""Templates: what is given of a text, and the gaps between that are left to write.
+"""Templates: the given pieces of a text, and the gaps between them that are generated.
 
-    "1957-___-07"        given pieces and an open gap, which takes what the length leaves
+    "1957-___-07"        given pieces and an open gap, which gets the rest of the length
     "___{4}-04-___{2}"   gaps of exactly four and two tokens
 
-Three or more underscores are a gap. Where a word brings the space before it along (byte-level BPE), the space
-before a gap belongs to the gap. A prefix is the template `prefix___`, a suffix the template `___suffix`.
+Three or more underscores are a gap. Where the space before a word belongs to its first token (byte-level
+BPE), the space before a gap belongs to the gap. The template of a prefix is `prefix___`, that of a suffix
+`___suffix`.
 """
 
 from __future__ import annotations
@@ -27,41 +28,43 @@ _GAP = re.compile(r"_{3,}(?:\{(\d+)\})?")
 
 @dataclass(frozen=True)
 class Template:
-    """Given pieces of tokens, any of them empty, and the gap between each two: its width, or none if open."""
+    """Given pieces of tokens, which may be empty, and the width of the gap after each; None if it is open."""
 
     pieces: tuple[tuple[int, ...], ...]
-    gaps: tuple[int | None, ...]  # one fewer
+    gaps: tuple[int | None, ...]  # one fewer than pieces
 
     @property
     def num_given(self) -> int:
-        """How many tokens are given."""
+        """The number of given tokens."""
         return sum(map(len, self.pieces))
 
     @property
     def min_length(self) -> int:
-        """The length of the shortest text that fits: an open gap has at least one token."""
+        """The length of the shortest text that fits; an open gap has at least one token."""
         return self.num_given + sum(1 if gap is None else gap for gap in self.gaps)
 
     @property
     def is_exact(self) -> bool:
-        """Whether only one length fits."""
+        """Whether exactly one length fits."""
         return None not in self.gaps
 
     @property
     def has_fixed_positions(self) -> bool:
-        """Whether the place of every piece is known without the length: only the very end may be open."""
+        """Whether the position of every piece is known without the length: only the end may be open."""
         return None not in self.gaps[:-1] and (self.is_exact or not self.pieces[-1])
 
     def fit_lengths(self, lengths: Tensor, max_length: int) -> Tensor:
-        """Lengths (B, C) that the template can have: instead of too short ones the least, the next, …"""
+        """The lengths (B, C) with too short ones replaced by the shortest that fit, in ascending order."""
         if self.is_exact:
             return torch.full_like(lengths, self.min_length)
         short = lengths < self.min_length
         return torch.where(short, (self.min_length - 1 + short.cumsum(1)).clamp(max=max_length), lengths)
 
     def locate_pieces(self, lengths: Tensor) -> Iterator[tuple[tuple[int, ...], Tensor]]:
-        """Each piece and where it starts in texts of these lengths (B,); open gaps share what is left evenly,
-        the first of them one more where that does not come out even."""
+        """Each piece and where it starts in texts of these lengths (B,).
+
+        Open gaps share the remaining tokens evenly; the first ones get one more where there is a remainder.
+        """
         rest, num_open = lengths - self.min_length, sum(gap is None for gap in self.gaps)
         start, number = lengths * 0, 0
         for piece, gap in zip(self.pieces, (*self.gaps, 0), strict=True):
@@ -74,7 +77,7 @@ class Template:
                 start = start + gap
 
     def concatenate(self, separator: int, other: Template) -> Template:
-        """This template, a mark, and another template after it."""
+        """This template, a separator, and another template after it."""
         joint = (*self.pieces[-1], separator, *other.pieces[0])
         return Template((*self.pieces[:-1], joint, *other.pieces[1:]), (*self.gaps, *other.gaps))
 
@@ -84,7 +87,7 @@ OPEN_TEMPLATE = Template(((), ()), (None,))
 
 
 def parse_template(text: str, tokenizer: Tokenizer) -> Template:
-    """The template that a text describes; one without gaps gives all of the text."""
+    """The template that a text describes; without a gap, all of the text is given."""
     parts = _GAP.split(text)
     widths = [None if width is None else int(width) for width in parts[1::2]]
     if 0 in widths:
@@ -94,7 +97,7 @@ def parse_template(text: str, tokenizer: Tokenizer) -> Template:
 
 
 def make_template(generation_config: Any, tokenizer: Tokenizer, max_length: int) -> Template:
-    """What the settings `template`, or `prefix` and `suffix`, give; it must leave something to write."""
+    """The template of the settings `template`, or `prefix` and `suffix`, with something left to generate."""
     if not (generation_config.template or generation_config.prefix or generation_config.suffix):
         return OPEN_TEMPLATE
     if generation_config.template:
@@ -120,7 +123,7 @@ def make_template(generation_config: Any, tokenizer: Tokenizer, max_length: int)
 
 
 def encode_pieces(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:
-    """The tokens of given pieces, each of which the vocabulary must be able to write."""
+    """The tokens of the given pieces; a Problem if the vocabulary lacks one of their characters."""
     rows = tokenizer.encode(texts)
     for text, row in zip(texts, rows, strict=True):
         if tokenizer.unk in row:
