@@ -146,7 +146,7 @@ def test_int8_is_for_the_model_and_not_for_its_teacher(
         (["--teacher", "T"], "--select teacher"),
         (["--likelihood", "sum"], "--select teacher"),
         (["--select", "mbr", "--teacher", "T"], "--select teacher"),
-        (["--select", "teacher", "--teacher", "M"], "is no teacher"),
+        (["--select", "teacher", "--teacher", "M"], "is not autoregressive"),
         (["--select", "teacher", "--teacher", "nowhere"], "nowhere"),
         (["--select", "teacher", "--teacher", "T", "--likelihood", "median"], "median"),
     ],
@@ -205,13 +205,13 @@ def test_an_empty_input_gives_an_empty_output_and_says_so(
     source.touch()
     done = run("generate", model, "--input", source, "--output", output)
     assert (done.code, output.read_text()) == (0, "")
-    assert "The input holds no line" in done.err
+    assert "The input is empty" in done.err
 
 
 def test_an_input_that_is_too_long_is_cut_and_said(run: Callable[..., Outcome], model: Path) -> None:
     done = run("generate", model, "--input", "-", "--steps", 2, "--stop-early", 0, stdin=b"1" * 200 + b"\n")
     assert done.code == 0
-    assert "1 of 1 inputs were longer than 48 tokens" in done.err
+    assert "1 of 1 inputs had more than 48 tokens" in done.err
 
 
 def test_what_was_already_written_is_not_lost(

@@ -120,7 +120,7 @@ def test_outputs_are_generated_again_only_if_something_has_changed(
     assert again(display=display) == 0
     assert (out / "comparison.json").read_text() == first
     assert "transformer" not in display.lines[0]
-    assert "model were there already" in display.lines[0]
+    assert "model are cached" in display.lines[0]
     assert again(CPU, models["copy"]) == 12, "only the new one"
     assert again(CompareOptions(device="cpu", batch=8, seed=1)) == 12
     (kept,) = (path for path in (out / "outputs").glob("copy-*/*.json"))
@@ -162,7 +162,7 @@ def test_the_file_gives_settings_by_path_or_name_and_adds_models() -> None:
 
 
 def test_settings_for_a_name_that_two_models_have_are_refused() -> None:
-    with pytest.raises(Problem, match="Several models are called x: name the settings by the path, a/x"):
+    with pytest.raises(Problem, match="Several models are called x: use the path a/x"):
         resolve_models([Path("a/x"), Path("b/x")], {"x": {"steps": 5}})
 
 

@@ -158,7 +158,7 @@ def test_ctrl_c_says_how_to_go_on(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Model, "generate", stop)
-    with pytest.raises(Stopped, match="the same command goes on"):
+    with pytest.raises(Stopped, match="run the same command"):
         distill(teacher, input=str(corpus), output=tmp_path / "out.jsonl", device="cpu")
 
 
@@ -183,7 +183,7 @@ def test_what_belongs_to_another_run_is_refused_and_kept(
     for name, overrides, match in (
         (other, OVERRIDES, "line 5 does not belong to line 4 of the input"),
         (short, OVERRIDES, "line 12 does not belong to the end of the input"),
-        (corpus, {"beam": 3}, r"begun with another generation_config: .*beam=2.*beam=3"),
+        (corpus, {"beam": 3}, r"started with another generation_config: .*beam=2.*beam=3"),
     ):
         with pytest.raises(Problem, match=match):
             distill(teacher, input=str(name), output=output, overrides=overrides, batch=1, device="cpu")
@@ -192,7 +192,7 @@ def test_what_belongs_to_another_run_is_refused_and_kept(
     bracketed = tmp_path / "[out].jsonl"
     bracketed.with_name(part.name.replace(output.name, bracketed.name)).write_bytes(kept)
     for other in (output, bracketed):
-        with pytest.raises(Problem, match="begun by 1 processes: go on with as many, not 2"):
+        with pytest.raises(Problem, match="started with 1 processes: continue with as many, not 2"):
             distill(teacher, input=str(corpus), output=other, overrides=OVERRIDES, device="cpu")
     assert part.read_bytes() == kept
 
@@ -210,7 +210,7 @@ def test_mistakes_are_named(teacher: Path, corpus: Path, tmp_path: Path) -> None
     problem("nothing to distil", input=empty)
     problem("at least 1 sentence", batch=0)
     for name in ("out.jsonl.gz", "out.tsv"):
-        with pytest.raises(Problem, match=r"name a file that ends in \.jsonl"):
+        with pytest.raises(Problem, match=r"choose a file that ends in \.jsonl"):
             distill(teacher, input=str(corpus), output=tmp_path / name, device="cpu")
     assert not list(tmp_path.glob("*.part-*"))
     output.write_text("mine\n")

@@ -64,8 +64,8 @@ def test_mistakes_are_named(folder: Path) -> None:
     short.write_text('{"candidates": ["a", "b"]}\n')
     with pytest.raises(Problem, match="1 lines of candidates and 3 texts"):
         evaluate_files(EvaluationFiles(hyp, ref, candidates=str(short)))
-    with pytest.raises(Problem, match="against themselves"):
+    with pytest.raises(Problem, match="against itself"):
         evaluate_files(EvaluationFiles(hyp, ref, against=hyp))
     (folder / "one.txt").write_text("one\n")
-    with pytest.raises(Problem, match="do not pair up"):
+    with pytest.raises(Problem, match="do not match"):
         evaluate_files(EvaluationFiles(hyp, str(folder / "one.txt")))

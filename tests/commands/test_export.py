@@ -125,7 +125,7 @@ def test_an_exported_model_has_no_weights_of_the_network(model: Path, exported: 
 
 
 def test_files_tell_nothing_of_where_they_were_made(exported: Path) -> None:
-    for name in ("read", "step"):
+    for name in ("encode", "step"):
         assert str(Path(torch.__file__).parent).encode() not in (exported / f"{name}.onnx").read_bytes()
         assert b".py" not in (exported / f"{name}.onnx").read_bytes()
 
@@ -139,7 +139,7 @@ def test_the_check_counts_the_texts_that_are_the_same(model: Path, exported: Pat
     assert found.same < 4
 
 
-@pytest.mark.parametrize("file", ["read.onnx", "step.onnx"])
+@pytest.mark.parametrize("file", ["encode.onnx", "step.onnx"])
 def test_a_changed_or_missing_graph_is_refused(exported: Path, file: str, tmp_path: Path) -> None:
     copy = shutil.copytree(exported, tmp_path / "copy")
     content = bytearray((copy / file).read_bytes())
@@ -152,7 +152,7 @@ def test_a_changed_or_missing_graph_is_refused(exported: Path, file: str, tmp_pa
         load(copy)
 
 
-@pytest.mark.parametrize("graphs", [{}, {"step": "0", "../step": "0"}, {"read": "0"}])
+@pytest.mark.parametrize("graphs", [{}, {"step": "0", "../step": "0"}, {"encode": "0"}])
 def test_a_changed_configuration_is_refused(exported: Path, graphs: dict[str, str], tmp_path: Path) -> None:
     copy = shutil.copytree(exported, tmp_path / "copy")
     config = json.loads((copy / "config.json").read_text())
@@ -168,11 +168,11 @@ def test_a_changed_configuration_is_refused(exported: Path, graphs: dict[str, st
 
 def test_an_export_that_was_stopped_can_be_made_again(tmp_path: Path) -> None:
     """What it left are graphs alone; a folder with anything else in it is somebody's."""
-    for name in ("read.onnx", "step.onnx.draft"):
+    for name in ("encode.onnx", "step.onnx.draft"):
         (tmp_path / name).write_bytes(b"")
     require_export_folder(tmp_path)
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(Problem, match="holds something else"):
+    with pytest.raises(Problem, match="has other content"):
         require_export_folder(tmp_path)
 
 
@@ -190,11 +190,11 @@ def test_what_an_exported_model_cannot_do_is_said(model: Path, exported: Path, t
         load(exported, precision="int8")
     with pytest.raises(Problem, match="runs on a CPU"):
         load(exported, device="meta")
-    with pytest.raises(Problem, match="exported model already"):
+    with pytest.raises(Problem, match="is already exported"):
         export(exported, tmp_path / "out")
     with pytest.raises(Problem, match="float32 or int8"):
         export(model, tmp_path / "out", precision="bfloat16")
-    with pytest.raises(Problem, match="something else"):
+    with pytest.raises(Problem, match="other content"):
         export(model, model)
     assert not (tmp_path / "out").exists()
 

@@ -154,7 +154,7 @@ def test_what_cannot_steer_is_named(pair: Made, tmp_path: Path) -> None:
         ({"guide_class": "may"}, "need each other"),
         ({"guide": str(guide), "guide_class": "mai"}, "no class 'mai'; it has april"),
         ({"guide": str(tmp_path / "none"), "guide_class": "may"}, "no classifier in"),
-        ({"guide": str(guide), "guide_class": "may", "eta": 0.0}, "fresh noise"),
+        ({"guide": str(guide), "guide_class": "may", "eta": 0.0}, "new noise"),
         ({"guide": str(guide), "guide_class": "may", "guide_steps": -1}, "guide_steps"),
     ]
     for overrides, named in cases:
@@ -190,7 +190,7 @@ def test_a_folder_that_holds_no_classifier_is_named(pair: Made, tmp_path: Path, 
         ([{"trg": "a", "label": "x"}, {"trg": " ", "label": "x"}], [], "line 2: the target is empty"),
         ([{"label": "x"}], [], 'no field "text"'),
         ([], [], "holds no line"),
-        ([{"text": "a", "label": "x"}], [{"text": "a", "label": "x"}], "one class only"),
+        ([{"text": "a", "label": "x"}], [{"text": "a", "label": "x"}], "only one class"),
         ([{"text": "a", "label": 1}, {"text": "b", "label": 2}], [{"text": "a", "label": 3}], "class '3'"),
     ],
 )

@@ -241,5 +241,5 @@ def test_other_texts_under_the_same_name_are_other_results(dates: Path, tmp_path
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(dates: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(Problem, match="cannot be a folder"):
+    with pytest.raises(Problem, match="cannot be created"):
         run(tmp_path / "file", dates)

@@ -1,8 +1,8 @@
-"""How fast a model generates on this machine: a table over batches, steps and candidates, and how cost grows.
+"""Benchmark generation: a table over batch sizes, steps and candidates, and how the time scales.
 
-Every row times whole calls of `generate`: tokenizing, reading, walking, rounding, choosing. The share of the
-peak counts the products with weights, against the largest rate at which this machine multiplied two square
-matrices of the same type in the same run.
+Every row times whole calls of `generate`: tokenizing, encoding, sampling, rounding, selecting. The fraction
+of the peak counts the products with weights, relative to the rate at which this machine multiplied two
+square matrices of the same type in the same run.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ __all__ = [
     "measure_seconds",
 ]
 
-BATCHES_PER_CALL = 4  # batches in a timed call, unless the batch is one sentence
+BATCHES_PER_CALL = 4  # batches per timed call, unless the batch is one sentence
 
 
 @dataclasses.dataclass(frozen=True)
 class BenchRow:
-    """One line of the table."""
+    """One row of the table."""
 
     label: str
     batch: int
-    seconds: float  # a batch
-    first_call: float = 0.0  # of the first call, which may have to prepare
-    memory: float = 0.0  # at the most, in MiB; of a GPU
-    peak_fraction: float = 0.0  # of the machine's rate of multiplication; 0 where products cannot be counted
+    seconds: float  # per batch
+    first_call: float = 0.0  # seconds of the first call, which may compile or capture graphs
+    memory: float = 0.0  # peak memory of a GPU in MiB
+    peak_fraction: float = 0.0  # of the machine's peak FLOPS; 0 if the products cannot be counted
 
     @property
     def sentences_per_second(self) -> float:
-        """Sentences a second."""
+        """Sentences per second."""
         return self.batch / self.seconds
 
 
@@ -71,7 +71,7 @@ def bench(
     repeats: int = 7,
     texts: Sequence[str] = (),
 ) -> Iterator[BenchRow]:
-    """A row for each setting that the system has; made-up texts of `length` tokens stand in for texts."""
+    """One row per batch size and configuration; without `texts`, random ones of `length` tokens are used."""
     peak = measure_peak_flops(model.device, _dtype(model))
     configurations = list_configurations(model, steps, candidates, length)
     for batch in batches:
@@ -105,14 +105,14 @@ def bench_report(
     peer: str | None,
     as_json: bool,
 ) -> Iterator[str]:
-    """The lines that `noise2text bench` prints: a table as it grows, or JSON."""
+    """The lines that `noise2text bench` prints: a table, row by row, or JSON."""
     if peer not in (None, "hf"):
-        raise Problem(f"The peer is hf, not {peer!r}.")
+        raise Problem(f"--peer must be hf, not {peer!r}.")
     sizes = _parse_numbers(batches, "batches")
     length = min(length, getattr(model, "max_target", length))
     texts = list(read_sources(input)) if input else []
     if input and not texts:
-        raise Problem(f"{input} holds no texts to time.")
+        raise Problem(f"{input} has no texts to time.")
     rows = bench(
         model,
         batches=sizes,
@@ -130,7 +130,7 @@ def bench_report(
         yield json.dumps(facts | {"rows": table, "growth": measure_scaling(model)}, indent=2)
         return
     yield ", ".join(facts.values())
-    yield f"batch  {'what':<26} ms a batch  sentences/s  first s     MiB  of peak"
+    yield f"batch  {'configuration':<26}   ms/batch  sentences/s  first s     MiB  of peak"
     for row in rows:
         peak = f"{row.peak_fraction:.1%}" if row.peak_fraction else "–"
         yield (
@@ -147,17 +147,22 @@ def _parse_numbers(text: str, name: str) -> list[int]:
     except ValueError:
         found = []
     if not found or min(found) < 1:
-        raise Problem(f"--{name} takes whole numbers above 0 with commas between them, not {text!r}.")
+        raise Problem(f"--{name} takes whole numbers above 0, separated by commas, not {text!r}.")
     return found
 
 
 def _shape(folder: Path) -> dict[str, Any]:
-    """The sizes of a model of the same shape."""
+    """The sizes of a Marian model of the same shape."""
     recipe, config = load_config(folder)
-    if not all(hasattr(config, name) for name in ("model_dim", "ffn_dim", "heads")):
-        raise Problem(f"A model of {recipe.name} has no Marian model of the same shape: leave --peer out.")
-    layers = getattr(config, "decoder_layers", None) or getattr(config, "layers", 6)
-    return {"model_dim": config.model_dim, "ffn_dim": config.ffn_dim, "heads": config.heads, "layers": layers}
+    if not all(hasattr(getattr(config, "model", None), name) for name in ("model_dim", "ffn_dim", "heads")):
+        raise Problem(f"There is no Marian model of the shape of {recipe.name}: leave out --peer.")
+    layers = getattr(config.model, "decoder_layers", None) or getattr(config.model, "layers", 6)
+    return {
+        "model_dim": config.model.model_dim,
+        "ffn_dim": config.model.ffn_dim,
+        "heads": config.model.heads,
+        "layers": layers,
+    }
 
 
 def _dtype(model: Model) -> torch.dtype:
@@ -167,10 +172,10 @@ def _dtype(model: Model) -> torch.dtype:
 def list_configurations(
     model: Model, steps: Iterable[int], candidates: Iterable[int], length: int
 ) -> dict[str, dict[str, Any]]:
-    """The settings to time, by what to call them; a system without steps has its own only."""
+    """The generation settings to time, by label; a model without steps is timed with its defaults."""
     fields = {field.name for field in dataclasses.fields(model.generation_config)}
     if not {"steps", "noise_beam"} <= fields:
-        return {"its own settings": {}}
+        return {"default settings": {}}
     fixed_length = {"length": length} if "length" in fields else {}
     return {
         f"{each} candidates, {count} steps": {"steps": count, "stop_early": 0, "noise_beam": each}
@@ -181,15 +186,18 @@ def list_configurations(
 
 
 def measure_scaling(model: Model, *, length: int = 16, steps: int = 8, repeats: int = 5) -> dict[str, float]:
-    """How cost grows with each of its causes: log₂ of the time when it doubles (1 is linear, 0 is free)."""
+    """How the time scales with length, steps, candidates and batch: log₂ of the ratio when each is doubled.
+
+    1 is linear, 0 is free.
+    """
     max_length = getattr(model, "max_target", 2 * length)
     length = max(1, min(length, max_length // 2))
     base = {"length": length, "steps": steps, "candidates": 4, "batch": 16}
-    if "its own settings" in list_configurations(model, [steps], [4], length):
+    if "default settings" in list_configurations(model, [steps], [4], length):
         return {}
-    before = _time_configuration(model, base, repeats)
+    base_seconds = _time_configuration(model, base, repeats)
     return {
-        name: _log2(_time_configuration(model, base | {name: 2 * value}, repeats) / before)
+        name: _log2(_time_configuration(model, base | {name: 2 * value}, repeats) / base_seconds)
         for name, value in base.items()
         if name != "length" or (hasattr(model.generation_config, "length") and 2 * length <= max_length)
     }
@@ -209,7 +217,7 @@ def _log2(ratio: float) -> float:
 
 
 def measure_seconds(work: Callable[[], object], device: torch.device, *, repeats: int = 7) -> float:
-    """The median time of the work, after two runs that do not count."""
+    """The median time of `work`, after two warm-up runs."""
     times = []
     for _ in range(repeats + 2):
         start = time.perf_counter()
@@ -221,7 +229,7 @@ def measure_seconds(work: Callable[[], object], device: torch.device, *, repeats
 
 
 def make_random_texts(model: Model, count: int, length: int) -> list[str]:
-    """Texts of so many tokens of the system's vocabulary, as nearly as they can be written."""
+    """Random texts of about so many tokens of the model's vocabulary."""
     rng = random.Random(0)
     ordinary_tokens = [
         token for token in range(len(model.tokenizer)) if token not in model.tokenizer.special_tokens
@@ -229,19 +237,19 @@ def make_random_texts(model: Model, count: int, length: int) -> list[str]:
     length = min(length, model.max_source)
     texts = model.tokenizer.decode([rng.choices(ordinary_tokens, k=length) for _ in range(count)])
     if not all(texts):
-        raise Problem("The vocabulary of this model is too odd to make up texts from it; give --input.")
+        raise Problem("No random texts can be made from the vocabulary of this model: give --input.")
     return texts
 
 
 def measure_peak_flops(device: torch.device, dtype: torch.dtype) -> float:
-    """Operations a second of a product of two square matrices."""
+    """FLOPS of a product of two square matrices."""
     size = 8192 if device.type == "cuda" else 1024
     a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
     return 2 * size**3 / measure_seconds(lambda: a @ b, device, repeats=5)
 
 
 def _count_flops(model: Model, call: Callable[[], object]) -> float:
-    """How many operations the products with weights take in a call; 0 if other engines hide them."""
+    """The FLOPs of the products with weights in a call; 0 if onnxruntime computes them."""
     if any(isinstance(module, OnnxDenoiser) for module in model.modules()):
         return 0.0
     with _count_linear_flops(model) as total:
@@ -251,7 +259,7 @@ def _count_flops(model: Model, call: Callable[[], object]) -> float:
 
 @contextmanager
 def _count_linear_flops(model: Model) -> Iterator[list[int]]:
-    """Counts what the linear layers do, without recorded graphs, which call none."""
+    """A running count of the FLOPs of the linear layers, without CUDA graphs, which bypass the hooks."""
     total = [0]
 
     def count(module: nn.Linear | Int8Linear, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -284,9 +292,9 @@ def bench_marian(
     dtype: torch.dtype | None = None,
     **shape: int,
 ) -> Iterator[BenchRow]:
-    """Hugging Face's `generate` with a Marian model of this shape and random weights, from tensors on.
+    """Rows of Hugging Face's `generate` with a Marian model of this shape and random weights.
 
-    Its weights are of the system's type, unless `dtype` says otherwise.
+    Tokenizing is not timed. `dtype` is that of the model by default.
     """
     marian = build_marian(model, length=length, dtype=dtype or _dtype(model), **shape)
     for batch in batches:

@@ -1,16 +1,16 @@
-"""Compare: several models answer one test set and stand in one table.
+"""Compare models: generate texts for one test set and write one table.
 
-A contestant is a model folder and its generation settings; a YAML file may name more of them:
+A row is a model folder with its generation settings; a YAML file may add rows:
 
-    fast:                    # the name of a row
-      model: runs/difformer  # whose folder; the name itself without it
+    fast:                    # the name of the row
+      model: runs/difformer  # the model folder; by default the name
       steps: 5               # any generation setting; also teacher: DIR and likelihood: sum
       stop_early: 0
     transformer:             # settings for a MODEL of the command line, by its path or its last part
       beam: 1
 
-Answers are kept in OUT/outputs under a hash of all that decides them, so a comparison that was stopped, or is
-made again with one model more, generates only what is missing.
+Texts are cached in OUT/outputs under a hash of everything that decides them. So a comparison that was
+stopped, or that is repeated with one more model, generates only what is missing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = ["CompareOptions", "ComparedModel", "compare", "resolve_models"]
 
 @dataclass(frozen=True)
 class ComparedModel:
-    """A row of the table: a model and how it generates."""
+    """A row of the table: a model and its generation settings."""
 
     name: str
     folder: Path
@@ -54,15 +54,15 @@ class ComparedModel:
     likelihood: str = "mean"
 
     def describe(self) -> str:
-        """The folder and what was changed of its own settings, in one line."""
+        """The folder and the changed settings, in one line."""
         more = {} if self.teacher is None else {"teacher": self.teacher, "likelihood": self.likelihood}
         changed = ", ".join(f"{name} = {value}" for name, value in (self.overrides | more).items())
-        return f"{self.folder}, {changed or 'its own settings'}"
+        return f"{self.folder}, {changed or 'default settings'}"
 
 
 @dataclass(frozen=True)
 class CompareOptions:
-    """What is the same for all contestants."""
+    """The options that all models share."""
 
     seed: int = 0
     batch: int = 32
@@ -71,10 +71,10 @@ class CompareOptions:
 
     def __post_init__(self) -> None:
         if self.batch < 1:
-            raise Problem(f"The batch must hold at least 1 sentence, not {self.batch}.")
+            raise Problem(f"--batch must be at least 1 sentence, not {self.batch}.")
 
     def describe_device(self) -> str:
-        """What generates, in words."""
+        """The name of the device."""
         device = find_device(self.device)
         if device.type == "cuda":
             return torch.cuda.get_device_name(device)
@@ -82,18 +82,20 @@ class CompareOptions:
 
 
 def resolve_models(models: Sequence[Path], config: Mapping[str, Any]) -> list[ComparedModel]:
-    """The contestants in order: the models of the command line, then those that only the file names."""
+    """The rows in order: the models of the command line, then those that only the file names."""
     short_names = [model.name for model in models]
     rest, compared_models = dict(config), []
     for model, name in zip(models, short_names, strict=True):
         row = name if short_names.count(name) == 1 else str(model)
         if name in rest and short_names.count(name) > 1:
-            raise Problem(f"Several models are called {name}: name the settings by the path, {model}.")
+            raise Problem(f"Several models are called {name}: use the path {model} in the --settings file.")
         own = next((key for key in (str(model), name) if key in rest and not _names_model(rest[key])), "")
         compared_models.append(_compared_model(row, model, rest.pop(own, None)))
     compared_models += [_compared_model(str(name), None, overrides) for name, overrides in rest.items()]
     if not compared_models:
-        raise Problem("There is nothing to compare: name a model folder, or models in the --settings file.")
+        raise Problem(
+            "There is nothing to compare: give model folders, or name models in the --settings file."
+        )
     names = [compared.name for compared in compared_models]
     for name in names:
         if names.count(name) > 1:
@@ -132,30 +134,30 @@ def compare(
     options: CompareOptions | None = None,
     display: Display | None = None,
 ) -> str:
-    """Generate, judge and write comparison.md, comparison.json and outputs.tsv; returns the page."""
+    """The text of comparison.md, which is written with comparison.json and outputs.tsv."""
     options, display = options or CompareOptions(), display or SilentDisplay()
     rows = [] if reported is None else published(reported)
     compared_models = resolve_models(models, {} if settings is None else read_config(settings))
     pairs = list(read_pairs(test))
-    answers = _generate_all(compared_models, [pair.src for pair in pairs], out / "outputs", options, display)
+    outputs = _generate_all(compared_models, [pair.src for pair in pairs], out / "outputs", options, display)
     result: dict[str, Any] = {
         "test": Path(test).name,
         "speed": f"{options.describe_device()}, batch {options.batch}",
     }
     references = [pair.references for pair in pairs]
     sources = [pair.src for pair in pairs]
-    result |= evaluate_systems(answers, references, sources)
+    result |= evaluate_systems(outputs, references, sources)
     for compared in compared_models:
         result["systems"][compared.name]["made_by"] = f"{compared.describe()}, seed {options.seed}"
     page = to_markdown(result, rows)
     result["published"] = [asdict(row) for row in rows]
     write_text_file(out / "comparison.json", json.dumps(result, indent=2, ensure_ascii=False) + "\n")
-    write_text_file(out / "outputs.tsv", to_tsv(answers, references, sources))
+    write_text_file(out / "outputs.tsv", to_tsv(outputs, references, sources))
     write_text_file(out / "comparison.md", page)
     return page
 
 
-# Answers, and where they are kept
+# Generation, and the cache of generated texts
 
 
 def _generate_all(
@@ -165,7 +167,7 @@ def _generate_all(
     options: CompareOptions,
     display: Display,
 ) -> dict[str, SystemOutput]:
-    """What each contestant wrote; what is kept from before is not generated again."""
+    """The texts of each model; cached ones are not generated again."""
     windows = [
         range(len(sources))[start : start + options.batch * WINDOW]
         for start in range(0, len(sources), options.batch * WINDOW)
@@ -176,7 +178,7 @@ def _generate_all(
         for each in compared_models
     }
     pending = [each for each in compared_models if missing[each.name]]
-    for each in pending:  # a mistake about the last model must not cost the time of the others
+    for each in pending:  # find a mistake about the last model before the others generate
         overrides = dict(each.overrides)
         require_teacher(overrides, each.teacher, reduction=each.likelihood)
         if each.teacher is not None:
@@ -194,7 +196,7 @@ def _generate_all(
             display.progress(done, each.name)
     cached = [each.name for each in compared_models if each not in pending]
     if cached:
-        display.show_line(f"{folder}: the outputs of {', '.join(cached)} were there already")
+        display.show_line(f"{folder}: the outputs of {', '.join(cached)} are cached")
     return {
         name: _concatenate([_read_cached(cache_folder, window) for window in windows])
         for name, cache_folder in cache_folders.items()
@@ -202,7 +204,7 @@ def _generate_all(
 
 
 def _cache_folder(compared: ComparedModel, sources: list[str], folder: Path, options: CompareOptions) -> Path:
-    """The folder of a contestant's answers, named after all that decides them and their speed."""
+    """The cache folder of a model, named after everything that decides its texts and their speed."""
     cache_key = {
         "version": __version__,
         "model": fingerprint_model(compared.folder, classifier=str(compared.overrides.get("guide", ""))),
@@ -212,13 +214,13 @@ def _cache_folder(compared: ComparedModel, sources: list[str], folder: Path, opt
         "terms": [options.seed, options.batch, options.describe_device(), options.precision],
         "sources": sources,
     }
-    found = hashlib.sha256(json.dumps(cache_key, sort_keys=True, default=str).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(json.dumps(cache_key, sort_keys=True, default=str).encode()).hexdigest()[:16]
     safe_name = re.sub(r"[^\w.-]+", "_", compared.name)
-    return folder / f"{safe_name}-{found}"
+    return folder / f"{safe_name}-{digest}"
 
 
 def _read_cached(cache_folder: Path, window: range) -> SystemOutput | None:
-    """The answers to a window of the sources, if they are there and whole."""
+    """The cached texts of a window of sources; None if they are missing or incomplete."""
     try:
         return SystemOutput(**json.loads((cache_folder / f"{window.start}.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -237,7 +239,7 @@ def _concatenate(parts: Sequence[SystemOutput | None]) -> SystemOutput:
 def _generate(
     compared: ComparedModel, sources: list[str], windows: Sequence[range], options: CompareOptions
 ) -> Iterator[tuple[range, SystemOutput]]:
-    """The answers of one model to windows of the sources, timed without its loading."""
+    """The texts of one model for windows of sources, with the time without loading."""
     model = load(compared.folder, device=options.device, precision=options.precision)
     overrides = dict(compared.overrides)
     selector = build_selector(

@@ -1,10 +1,9 @@
-"""The demo: the shipped model translates, then a small Difformer learns to read dates, on two cores.
+"""The demo: the shipped model translates, then a small Difformer is trained to read dates on two cores.
 
-Translation takes seconds: a sentence emerges from noise, another comes in several candidates, a third in
-lengths that were asked for.
+Translation takes seconds: one sentence step by step, one with several candidates, one in requested lengths.
 
-"sunday, 7 april 1957" → "1957-04-07", in several formats and languages. All targets have one length, so one
-length is tried a sentence. The noise factor is found by the degeneration score for these few characters.
+"sunday, 7 april 1957" → "1957-04-07", in several formats and languages. All targets have the same length, so
+one length per sentence is decoded. The degeneration score decides the noise factor for these few characters.
 """
 
 from __future__ import annotations
@@ -50,11 +49,11 @@ SETTINGS: dict[str, Any] = {
 
 
 def demo(out: Path, *, changes: Mapping[str, Any] | None = None) -> float:
-    """Synthesise, train, generate, evaluate; returns the exact match in percent."""
+    """The exact match in percent after synthesis, training, generation and evaluation."""
     console = Console(highlight=False, soft_wrap=True)
     corpus = out / "corpus"
     if out.exists() and not out.is_dir():
-        raise Problem(f"{out} is a file; --out names a folder.")
+        raise Problem(f"{out} is a file; --out must be a folder.")
     if (out / MARKER_FILE).exists():
         shutil.rmtree(out)  # an earlier demo
     elif out.exists() and any(out.iterdir()):
@@ -64,7 +63,9 @@ def demo(out: Path, *, changes: Mapping[str, Any] | None = None) -> float:
     translate(console)
     write_dates(corpus, pairs=PAIRS, seed=0)
     files = {name: str(corpus / f"{name}.jsonl") for name in ("train", "valid", "test")}
-    console.print(f"\nNow from nothing: {PAIRS:,} written-out dates and their ISO form, in {corpus}.")
+    console.print(
+        f"\nNow training from scratch: {PAIRS:,} written-out dates and their ISO form, in {corpus}."
+    )
     with TerminalDisplay.open(console) as display:
         model = train(
             "difformer",
@@ -87,30 +88,29 @@ def demo(out: Path, *, changes: Mapping[str, Any] | None = None) -> float:
     (out / "samples.txt").write_text("".join(f"{text}\n" for text in texts))
     (out / "evaluation.json").write_text(json.dumps(result, indent=2))
     exact_match = float(result["exact_match"]["score"])
-    console.print(f"\nOn {len(pairs)} dates that it has never seen ({out / 'evaluation.json'}):")
+    console.print(f"\nOn {len(pairs)} unseen dates ({out / 'evaluation.json'}):")
     console.print(f"exact match {exact_match:.1f} %")
     page = f"noise2text report {out} --out {out / 'report.html'}"
-    console.print(f"\nAll about this run on one page (needs noise2text[report]): {page}", markup=False)
+    console.print(f"\nFor a report on this run (needs noise2text[report]): {page}", markup=False)
     return exact_match
 
 
 def translate(console: Console) -> None:
-    """Show what the shipped model de-en makes of German: step by step, in candidates, of asked lengths."""
+    """Print translations of the shipped model de-en: step by step, with candidates, in requested lengths."""
     model = load("de-en", device="cpu")
     console.print("German to English with the shipped model de-en, from noise to text:")
-    (steps,) = model.generate(
-        [TRACED_SENTENCE], trace=True, sampling_noise_factor=1.0
-    ).traces  # less noise can be read earlier
+    # With less noise the text can be read earlier.
+    (steps,) = model.generate([TRACED_SENTENCE], trace=True, sampling_noise_factor=1.0).traces
     console.print(f"\n  {TRACED_SENTENCE}", markup=False)
     for step in steps[::2]:
         noisy = " ".join(step.noisy.split())
         console.print(f"    t={step.time:.2f}  {noisy:<44} → {step.text}", markup=False)
     output = model.generate([CANDIDATES_SENTENCE], noise_beam=3)
-    console.print(f"\n  {CANDIDATES_SENTENCE}  (its candidates, and log p a token)", markup=False)
+    console.print(f"\n  {CANDIDATES_SENTENCE}  (its candidates, and log p per token)", markup=False)
     score_by_candidate = dict(zip(output.candidates[0], output.scores[0], strict=True))
     for candidate, score in sorted(score_by_candidate.items(), key=lambda each: -each[1]):
         console.print(f"    {score:.1f}  {candidate}", markup=False)
-    console.print("\n  The same in exactly so many tokens:", markup=False)
+    console.print("\n  The same sentence in a requested number of tokens:", markup=False)
     for length in REQUESTED_LENGTHS:
         (text,) = model.generate([CANDIDATES_SENTENCE], length=length).texts
         console.print(f"    {length:>2}  {text}", markup=False)

@@ -1,4 +1,4 @@
-"""What a person sees of a run: a live line in a terminal, plain lines elsewhere."""
+"""The progress of a run: a live line in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ __all__ = ["Display", "SilentDisplay", "TerminalDisplay", "count_progress"]
 
 
 class Display(Protocol):
-    """Where a run says what it does."""
+    """Where a run reports its progress."""
 
     def show_line(self, line: str) -> None:
-        """Show one line for good."""
+        """Show one line permanently."""
 
     def start(self, total: int) -> None:
-        """Say how many steps there will be."""
+        """Set the total number of steps."""
 
     def progress(self, step: int, summary: str) -> None:
-        """Show how far the run is."""
+        """Show the current step and a summary."""
 
 
 class SilentDisplay:
@@ -49,12 +49,12 @@ class SilentDisplay:
 
 
 class TerminalDisplay:
-    """A progress bar with the latest numbers; where there is no terminal, a line every few seconds."""
+    """A progress bar with the latest numbers; without a terminal, a line every ten seconds."""
 
     def __init__(self, console: Console, bar: Progress) -> None:
         self.console, self.bar = console, bar
         self.total, self.last_shown = 0, time.monotonic()
-        self.first_progress: tuple[int, float] | None = None  # the first step seen, and when
+        self.first_progress: tuple[int, float] | None = None  # the first step and its time
 
     @classmethod
     @contextmanager
@@ -87,20 +87,19 @@ class TerminalDisplay:
             self.show_line(f"step {step:,} of {self.total:,}  {summary}{self._time_left(step)}")
 
     def _time_left(self, step: int) -> str:
-        """How long the rest will take if it goes on like this; nothing before that is known."""
+        """The estimated time left; empty until it can be estimated."""
         first, started = self.first_progress or (step, time.monotonic())
         if step == first:
             return ""
         seconds_per_step = (time.monotonic() - started) / (step - first)
         seconds_left = round(seconds_per_step * (self.total - step))
-        return (
-            f"  {timedelta(seconds=seconds_left)} left" if seconds_left < 1e12 else ""
-        )  # a timedelta holds no more
+        # A timedelta has a maximum.
+        return f"  {timedelta(seconds=seconds_left)} left" if seconds_left < 1e12 else ""
 
 
 @contextmanager
 def count_progress(unit: str) -> Iterator[Callable[[], None]]:
-    """A function to call for each thing done; shows their number where answers do not fill the screen."""
+    """A function to call once per finished item; shows their number unless standard output is a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.completed:,.0f} " + unit), TimeElapsedColumn())
     with Progress(

@@ -1,12 +1,13 @@
-"""Distil: the teacher's text for every source of a corpus (Kim and Rush, 2016, sequence-level distillation).
+"""Sequence-level distillation: a teacher's text for every source of a corpus (Kim and Rush, 2016).
 
-A source has many right answers; a teacher's are more alike, and easier to learn in parallel. What comes out
-is a corpus like any other, in the order of the input.
+A source has many correct targets; those of a teacher are more consistent, and easier to learn for parallel
+decoding. The result is an ordinary corpus in the order of the input.
 
-Process r of n answers the sources r, r + n, r + 2n, … and adds them, a line each, to OUTPUT.part-r-of-n; the
-first line of a part says what made it. A process that was killed finds its whole lines there, checks that
-they belong to the same sources, and goes on behind them. When all are done, process 0 merges the parts into
-OUTPUT. Nothing depends on n but the speed: the noise of a text comes from its place in the input.
+Process r of n generates texts for the sources r, r + n, r + 2n, … and appends them, one line each, to
+OUTPUT.part-r-of-n; the first line of a part records how it was made. A process that was killed finds its
+complete lines there, checks that they belong to the same sources, and continues after them. When all are
+done, process 0 merges the parts into OUTPUT. n changes only the speed: the noise of a text depends on its
+index in the input.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ __all__ = ["DistillGroup", "DistillResult", "distill"]
 
 
 class DistillGroup(ProcessGroup):
-    """Which part of the sources this process answers."""
+    """The processes that share the sources, and the file of each."""
 
     def part(self, output: Path) -> Path:
-        """The file that this process adds to."""
+        """The file to which this process appends."""
         return output.with_name(f"{output.name}.part-{self.rank}-of-{self.world_size}")
 
     def parts(self, output: Path) -> list[Path]:
@@ -49,7 +50,7 @@ class DistillGroup(ProcessGroup):
 
 @dataclass(frozen=True)
 class DistillResult:
-    """How many pairs were written, and how many sources were left out since one side would be empty."""
+    """The number of pairs written, and of sources left out because one side would be empty."""
 
     pairs: int
     left_out: int
@@ -67,14 +68,14 @@ def distill(
     precision: str = "auto",
     display: Display | None = None,
 ) -> DistillResult | None:
-    """Write the corpus; what was done is returned to process 0, and None to the others."""
+    """The numbers of pairs written and left out, in process 0; None in the others."""
     group, display, overrides = (
         DistillGroup.from_environment(),
         display or SilentDisplay(),
         dict(overrides or {}),
     )
     if batch < 1:
-        raise Problem(f"The batch must hold at least 1 sentence, not {batch}.")
+        raise Problem(f"--batch must be at least 1 sentence, not {batch}.")
     sources = _ProcessSources(input, group)
     model = load(teacher, device=group.device(device), precision=precision)
     generation_config = apply_overrides(model.generation_config, overrides, origin="distill")
@@ -93,23 +94,23 @@ def distill(
             try:
                 _generate_part(model, part, sources, done, overrides, seed=seed, batch=batch, display=display)
             except KeyboardInterrupt as stop:
-                raise Stopped("Stopped; the same command goes on from there.") from stop
+                raise Stopped("Stopped; run the same command to continue.") from stop
         group.barrier()
         return _merge(output, group, display) if group.is_main_process else None
 
 
 class _ProcessSources:
-    """The sources of this process and their places in the input; a file is read anew each time."""
+    """The sources of this process and their indices in the input; a file is read again each time."""
 
     def __init__(self, path: str, group: DistillGroup) -> None:
         if path == "-" and group.world_size > 1:
-            raise Problem("Several processes cannot share standard input: name a file.")
+            raise Problem("Several processes cannot share standard input: give a file.")
         self.path, self.group = path, group
         self.cached = list(read_sources(path)) if path == "-" else None
-        # A line that cannot be read is better found now than after hours.
+        # Find an unreadable line now rather than after hours.
         self.total = sum(1 for _ in self._all())
         if not self.total:
-            raise Problem(f"{path} holds no line: there is nothing to distil.")
+            raise Problem(f"{path} is empty: there is nothing to distill.")
         self.count = len(range(group.rank, self.total, group.world_size))
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
@@ -124,16 +125,19 @@ class _ProcessSources:
 
 def _check_output(output: Path, group: DistillGroup) -> None:
     if output.exists():
-        raise Problem(f"{output} is already there: name another file, or delete it.")
+        raise Problem(f"{output} already exists: choose another file, or delete it.")
     if output.suffix != ".jsonl":
-        raise Problem(f"The pairs are written as JSON Lines: name a file that ends in .jsonl, not {output}.")
+        raise Problem(
+            f"The pairs are written as JSON Lines: choose a file that ends in .jsonl, not {output}."
+        )
     part_names = {path.name for path in group.parts(output)}
     for path in sorted(output.parent.glob(f"{glob.escape(output.name)}.part-*-of-*")):
         if path.name not in part_names:
-            world_size = (
-                f"{path.name.rsplit('-', 1)[1]} processes: go on with as many, not {group.world_size}"
+            world_size = path.name.rsplit("-", 1)[1]
+            raise Problem(
+                f"{path} was started with {world_size} processes: continue with as many, not "
+                f"{group.world_size}, or delete the parts."
             )
-            raise Problem(f"{path} was begun by {world_size}, or delete the parts.")
 
 
 def _open_part(path: Path) -> BinaryIO:
@@ -146,7 +150,7 @@ def _open_part(path: Path) -> BinaryIO:
 
 
 def _resume_part(part: BinaryIO, provenance: dict[str, Any], sources: _ProcessSources, path: Path) -> int:
-    """How many answers are there already; a torn last line is cut off, and the file is ready for more."""
+    """The number of texts in the part; an incomplete last line is cut off, ready to append."""
     done, complete_bytes = -1, 0
     remaining_sources = iter(sources)
     for line in part:
@@ -169,7 +173,7 @@ def _check_provenance(line: bytes, provenance: dict[str, Any], path: Path) -> No
     for name, value in provenance.items():
         if found.get(name) != value:
             other = f"{found.get(name)!r}, not {value!r}"
-            raise Problem(f"{path} was begun with another {name}: {other}; delete it to begin again.")
+            raise Problem(f"{path} was started with another {name}: {other}; delete it to start again.")
 
 
 def _check_source(line: bytes, source: tuple[int, str] | None, path: Path, *, number: int) -> None:
@@ -177,7 +181,7 @@ def _check_source(line: bytes, source: tuple[int, str] | None, path: Path, *, nu
         where = "the end" if source is None else f"line {source[0] + 1}"
         raise Problem(
             f"{path}, line {number} does not belong to {where} of the input: give the input that it was made "
-            f"from, or delete it to begin again."
+            f"from, or delete it to start again."
         )
 
 
@@ -207,10 +211,10 @@ def _generate_part(
     batch: int,
     display: Display,
 ) -> None:
-    """Add the answers to the sources that have none yet, a window at a time."""
+    """Append texts for the sources that have none yet, window by window."""
     display.start(sources.count)
     if done:
-        display.show_line(f"{done:,} of {sources.count:,} were there already")
+        display.show_line(f"{done:,} of {sources.count:,} are done already")
     rest, truncated = islice(sources, done, None), 0
     while window := list(islice(rest, batch * WINDOW)):
         indices, texts = [index for index, _ in window], [text for _, text in window]
@@ -220,14 +224,16 @@ def _generate_part(
         done, truncated = done + len(window), truncated + output.truncated
         display.progress(done, "sources")
     if truncated:
-        display.show_line(f"{truncated:,} sources were longer than {model.max_source} tokens and were cut")
+        display.show_line(
+            f"{truncated:,} sources were longer than {model.max_source} tokens and were truncated"
+        )
 
 
 # All parts
 
 
 def _merge(output: Path, group: DistillGroup, display: Display) -> DistillResult:
-    """One corpus of all parts in the order of the input, less what training would refuse; then they go."""
+    """The numbers of pairs merged, in the order of the input, and left out; the parts are deleted."""
     counts = {True: 0, False: 0}
 
     def write(draft: Path) -> None:
@@ -235,7 +241,7 @@ def _merge(output: Path, group: DistillGroup, display: Display) -> DistillResult
             merged = stack.enter_context(draft.open("wb"))
             parts = [stack.enter_context(path.open("rb")) for path in group.parts(output)]
             for part in parts:
-                part.readline()  # what made it
+                part.readline()  # the provenance
             for line in _interleave(parts):
                 pair = json.loads(line)
                 is_nonempty = bool(pair["src"].strip() and pair["trg"].strip())
@@ -246,13 +252,13 @@ def _merge(output: Path, group: DistillGroup, display: Display) -> DistillResult
     write_atomically(output, write)
     for path in group.parts(output):
         path.unlink()
-    left_out = f"; {counts[False]:,} left out, whose source or text is empty" if counts[False] else ""
+    left_out = f"; {counts[False]:,} left out because the source or text is empty" if counts[False] else ""
     display.show_line(f"{output}: {counts[True]:,} pairs{left_out}")
     return DistillResult(counts[True], counts[False])
 
 
 def _interleave(parts: Sequence[BinaryIO]) -> Iterator[bytes]:
-    """A line of each file, again and again; only the last round may be short."""
+    """One line of each file in turn; only the last round may be incomplete."""
     while True:
         for part in parts:
             line = part.readline()

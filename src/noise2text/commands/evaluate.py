@@ -1,4 +1,4 @@
-"""Evaluation of files: texts, their references and whatever else there is, to one result."""
+"""Evaluate files: texts, their references and, if given, sources, candidates and another system's texts."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ __all__ = ["EvaluationFiles", "evaluate_files"]
 
 @dataclass(frozen=True)
 class EvaluationFiles:
-    """Where the texts, the references and, if there are any, the other things are."""
+    """The paths of the texts, the references and, if given, the other inputs."""
 
     texts: str
     references: str
     sources: str | None = None
     against: str | None = None  # another system's texts
-    candidates: str | None = None  # several texts a source; without it those in the file of the texts, if any
+    candidates: str | None = (
+        None  # several texts per source; by default those in the file of the texts, if any
+    )
 
 
 def evaluate_files(
     files: EvaluationFiles, *, metrics: Sequence[Metric] = DEFAULT_METRICS, confidence: bool = False
 ) -> dict[str, Any]:
-    """What `evaluate` finds, "diversity" where there are candidates, and "against" where there is a rival."""
+    """The scores, with "diversity" if there are candidates, and "against" if there is another system."""
     n_resamples = N_RESAMPLES if confidence else 0
     texts, references = read_texts(files.texts), read_references(files.references)
     sources = None if files.sources is None else list(read_sources(files.sources))
@@ -48,14 +50,14 @@ def evaluate_files(
 
 def _read_candidates(files: EvaluationFiles, count: int) -> list[list[str]] | None:
     if files.candidates is None:
-        # Standard input can be read only once, and the texts were.
+        # Standard input can be read only once, and the texts were read from it.
         return None if files.texts == "-" else read_candidates(files.texts)
     found = read_candidates(files.candidates)
     if found is None:
         raise Problem(f'{files.candidates} has no candidates: give JSON Lines with a list "candidates".')
     if len(found) != count:
         lines = f"{len(found)} lines of candidates and {count} texts"
-        raise Problem(f"The lines do not pair up, {lines}: give one line a sentence, in the same order.")
+        raise Problem(f"The lines do not match, {lines}: give one line per sentence, in the same order.")
     return found
 
 
@@ -65,9 +67,9 @@ def _test_significance(
     sources: list[str] | None,
     metrics: Sequence[Metric],
 ) -> list[dict[str, Any]]:
-    """For each metric both scores, their difference, and how likely it is by chance."""
+    """For each metric both scores, their difference and its p-value."""
     if len(systems) == 1:
-        raise Problem("The texts cannot be tested against themselves: give another file with --against.")
+        raise Problem("A system cannot be tested against itself: give another file with --against.")
     theirs, ours = paired_bootstrap(systems, references, sources, metrics=metrics).values()
     return [
         {

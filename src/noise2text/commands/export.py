@@ -1,4 +1,4 @@
-"""A trained model as a folder that onnxruntime runs, and how many of its texts are the trained model's."""
+"""Export a trained model to ONNX, and count how many of its texts stay the same."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PRECISIONS = ("float32", "int8")
 
 @dataclass(frozen=True)
 class Agreement:
-    """How many texts are the same from the exported model and from torch, in a precision of torch's."""
+    """The number of texts that are the same from the exported model and from torch in a precision."""
 
     precision: str
     same: int
@@ -32,12 +32,12 @@ class Agreement:
 
 
 def export(model_folder: Path, out: Path, *, precision: str = "float32") -> OnnxRuntimeConfig:
-    """The engine of the exported model that is now in the folder `out`."""
+    """The runtime configuration of the exported model, which is now in the folder `out`."""
     if precision not in PRECISIONS:
         raise Problem(f"A model is exported in {' or '.join(PRECISIONS)}, not in {precision!r}.")
     recipe, config = load_config(model_folder)
     if load_engine(model_folder):
-        raise Problem(f"{model_folder} is an exported model already; export the model that it was made of.")
+        raise Problem(f"{model_folder} is already exported; export the original model.")
     require_export_folder(out)
     model = load(model_folder, device="cpu", precision="float32")
     network = find_network(model)
@@ -51,10 +51,7 @@ def export(model_folder: Path, out: Path, *, precision: str = "float32") -> Onnx
             ).items()
         }
         out.mkdir(parents=True, exist_ok=True)
-        for (
-            name,
-            content,
-        ) in onnx_files.items():  # all at once: what is in the folder stays until the new is made
+        for name, content in onnx_files.items():  # after all exports, so that a failure keeps the old files
             write_atomically(out / f"{name}.onnx", lambda path, content=content: path.write_bytes(content))  # type: ignore[misc]
         fingerprints = {name: hash_graph(content) for name, content in onnx_files.items()}
         engine = OnnxRuntimeConfig(precision=precision, parameters=parameters, graphs=fingerprints)
@@ -66,20 +63,20 @@ def export(model_folder: Path, out: Path, *, precision: str = "float32") -> Onnx
 
 
 def _has_position_timesteps(model: Model) -> bool:
-    """Whether each position has a clock of its own."""
+    """Whether each position has a timestep of its own."""
     assert isinstance(model, DiffusionModel)
     level = model.build_sampling_schedule(model.generation_config)(torch.ones(1, device=model.device), 2)
     return bool(level.alpha.shape[1] > 1)
 
 
 def require_export_folder(out: Path) -> None:
-    """Refuse a folder that holds something else, such as the model itself."""
+    """Raise a Problem if the folder has other content, such as the model itself."""
     if out.exists() and not out.is_dir():
-        raise Problem(f"{out} is a file; name a folder for the exported model.")
+        raise Problem(f"{out} is a file; choose a folder for the exported model.")
     suffixes = {path.suffix for path in out.iterdir()} if out.is_dir() else set()
-    interrupted = suffixes <= {".onnx", ".draft"}  # an export that was stopped leaves graphs alone
+    interrupted = suffixes <= {".onnx", ".draft"}  # an export that was stopped leaves only graphs
     if not interrupted and not ((out / "config.json").exists() and load_engine(out)):
-        raise Problem(f"{out} holds something else than an exported model; name a new or empty folder.")
+        raise Problem(f"{out} has other content than an exported model; choose a new or empty folder.")
 
 
 def check_export(
@@ -91,7 +88,7 @@ def check_export(
     batch: int = 32,
     overrides: Mapping[str, Any],
 ) -> Iterator[Agreement]:
-    """The agreement with torch in the precision of the export, then in float32 if that is another."""
+    """The agreement with torch in the precision of the export and, if that differs, in float32."""
     engine = load_engine(exported)
     if engine is None:
         raise Problem(f"{exported} is not an exported model.")

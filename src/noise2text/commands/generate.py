@@ -1,4 +1,4 @@
-"""Generation over a stream of texts: a window at a time, in the order of the input."""
+"""Generate texts for a stream of inputs, window by window, in the order of the input."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from noise2text.models.folder import load
 
 __all__ = ["GeneratedText", "build_selector", "generate_texts", "require_teacher"]
 
-WINDOW = 16  # batches that are packed by length together
+WINDOW = 16  # batches that are sorted by length together
 
 
 @dataclass(frozen=True)
 class GeneratedText:
-    """One answer, what it was chosen from, and its text at each time on the way if that was asked for."""
+    """A generated text, its candidates and, if requested, its text at each step."""
 
     text: str
     candidates: list[str]
@@ -33,11 +33,11 @@ class GeneratedText:
     trace: list[TraceStep]
 
     def as_text(self) -> str:
-        """The answer on one line: where it breaks, there are spaces."""
+        """The text on one line, with spaces for line breaks."""
         return re.sub(r"[\r\n]+", " ", self.text.rstrip("\r\n"))
 
     def as_json(self) -> str:
-        """The answer, its candidates and any trace as a line of JSON Lines, which `evaluate` reads."""
+        """The text, its candidates and any trace as a line of JSON Lines, which `evaluate` reads."""
         pairs = zip(self.candidates, self.scores, strict=True)
         finite = ((text, score if math.isfinite(score) else None) for text, score in pairs)  # JSON has no ∞
         candidates = [{"text": text, "score": score} for text, score in finite]
@@ -57,9 +57,9 @@ def build_selector(
     precision: str,
     copies: bool = True,
 ) -> Selector:
-    """The teacher that `--select teacher` asks for, which is taken out of the settings, or the system's own.
+    """The teacher, if `--select teacher` asks for it (and is removed from `overrides`), or the model's own.
 
-    Without `copies` it is not shown candidates that are their source again.
+    Without `copies`, candidates that copy their source are left out.
     """
     teacher_selector = _load_teacher(
         overrides, teacher, reduction=reduction, device=device, precision=precision
@@ -71,11 +71,13 @@ def build_selector(
 
 
 def require_teacher(overrides: Mapping[str, Any], teacher: Path | None, *, reduction: str) -> None:
-    """Refuse half of what it takes to select by a teacher."""
+    """Raise a Problem if only one of --select teacher and --teacher is given."""
     if (overrides.get("select") == "teacher") != (teacher is not None):
         raise Problem("To select by a teacher, give both --select teacher and --teacher DIR.")
     if teacher is None and reduction != "mean":
-        raise Problem("The likelihood is a teacher's: give --select teacher and --teacher DIR, too.")
+        raise Problem(
+            "--likelihood is an option of the teacher: also give --select teacher and --teacher DIR."
+        )
     require_reduction(reduction)
 
 
@@ -86,11 +88,13 @@ def _load_teacher(
     if teacher is None:
         return None
     del overrides["select"]
-    # No later steps would mend int8's errors in a teacher.
+    # Unlike sampling, a teacher has no later steps that correct the errors of int8.
     teacher_precision = "auto" if precision == "int8" else precision
     model = load(teacher, device=device, precision=teacher_precision)
     if not isinstance(model, AutoregressiveModel):
-        raise Problem(f"{teacher} is no teacher: name the folder of a transformer or a gru.")
+        raise Problem(
+            f"{teacher} is not autoregressive: give the folder of a transformer or a gru as the teacher."
+        )
     return LikelihoodSelector(model, reduction=reduction)
 
 
@@ -105,22 +109,22 @@ def generate_texts(
     selector: Selector | None = None,
     show_line: Callable[[str], None],
 ) -> Iterator[GeneratedText]:
-    """A line for each text."""
+    """One generated text per input."""
     if batch < 1:
-        raise Problem(f"The batch must hold at least 1 sentence, not {batch}.")
+        raise Problem(f"--batch must be at least 1 sentence, not {batch}.")
     stream, start, truncated = iter(texts), 0, 0
     while window := list(islice(stream, batch * WINDOW)):
         indices = range(start, start + len(window))
         output = model.generate(
             window, seed=seed, batch=batch, indices=indices, trace=trace, selector=selector, **overrides
         )
-        answers = zip(output.texts, output.candidates, output.scores, output.traces, strict=True)
-        for text, candidates, scores, steps in answers:
+        texts_and_candidates = zip(output.texts, output.candidates, output.scores, output.traces, strict=True)
+        for text, candidates, scores, steps in texts_and_candidates:
             yield GeneratedText(text, candidates, scores, steps)
         start, truncated = start + len(window), truncated + output.truncated
     if not start:
-        show_line("The input holds no line, so there is nothing to write.")
+        show_line("The input is empty, so there is nothing to write.")
     if truncated:
         show_line(
-            f"{truncated:,} of {start:,} inputs were longer than {model.max_source} tokens and were cut."
+            f"{truncated:,} of {start:,} inputs had more than {model.max_source} tokens and were truncated."
         )

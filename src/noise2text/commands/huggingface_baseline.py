@@ -1,4 +1,4 @@
-"""What `bench` compares with: Hugging Face's `generate` with a Marian model of the same shape."""
+"""The baseline of `bench`: Hugging Face's `generate` with a Marian model of the same shape."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["build_marian", "make_marian_call"]
 def build_marian(
     model: Model, *, model_dim: int, ffn_dim: int, heads: int, layers: int, length: int, dtype: torch.dtype
 ) -> Any:
-    """A Marian model of this shape, with random weights and the system's number of tokens."""
+    """A Marian model of this shape, with random weights and the model's vocabulary size."""
     try:
         from transformers import MarianConfig, MarianMTModel
     except ImportError as error:
-        raise Problem("The peer needs the package transformers; install noise2text[pretrained].") from error
+        raise Problem("--peer needs the package transformers: install noise2text[pretrained].") from error
     sides: dict[str, Any] = {"layers": layers, "ffn_dim": ffn_dim, "attention_heads": heads}
     config = MarianConfig(
         vocab_size=len(model.tokenizer),
@@ -37,7 +37,7 @@ def build_marian(
 
 
 def make_marian_call(marian: Any, batch: int, *, length: int, beams: int) -> Callable[[], object]:
-    """What has the peer read rows of so many tokens and write as many."""
+    """A function that lets Marian translate a batch of `length` tokens into as many tokens."""
     tokens = torch.randint(2, marian.config.vocab_size, (batch, length), device=marian.device)
     generate_arguments: dict[str, Any] = {
         "num_beams": beams,

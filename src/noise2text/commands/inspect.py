@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
+from noise2text.core.config import to_dict
 from noise2text.diffusion.anisotropy import anisotropy
 from noise2text.models import DiffusionModel
 from noise2text.models.folder import load, load_config, load_engine
@@ -32,6 +32,6 @@ def inspect_model(folder: Path) -> dict[str, dict[str, Any]]:
         facts["anisotropy"] = anisotropy(model.denoiser.embedding.vectors.detach())
     return {
         "model": facts,
-        "settings": dataclasses.asdict(config),
-        "generation": dataclasses.asdict(model.generation_config),
+        "settings": to_dict(config),
+        "generation": to_dict(model.generation_config),
     }

@@ -24,7 +24,7 @@ def find_noise_factor(
     preserving: bool,
     seed: int,
 ) -> dict[str, float]:
-    """The factor for random embeddings, or for a trained model's embeddings and schedule, and its scores."""
+    """The noise factor and its scores, for random embeddings or for a model's embeddings and schedule."""
     if model_folder is None:
         if vocab < 2 or dim < 1:
             raise Problem(f"At least 2 embeddings of 1 dimension are needed, not {vocab} of {dim}.")
@@ -33,7 +33,7 @@ def find_noise_factor(
         engine = load_engine(model_folder)
         model = load(model_folder, device="cpu", precision=engine.precision if engine else "float32")
         if not isinstance(model, DiffusionModel):
-            raise Problem(f"{model_folder} is not a diffusion model: it has no noise to rescale.")
+            raise Problem(f"{model_folder} is not a diffusion model, so it has no noise to rescale.")
         noise_schedule, embeddings = model.schedule, model.denoiser.embedding.vectors.detach()
     rescale = rescale_preserving if preserving else rescale_plain
     return dataclasses.asdict(

@@ -1,4 +1,4 @@
-"""Train a classifier for a model: labelled texts in, a folder out. It takes minutes, so it is not resumed."""
+"""Train a classifier of noisy texts for a diffusion model. It takes minutes, so it cannot be resumed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from noise2text.training.classifier import (
 
 __all__ = ["train_classifier"]
 
-VALIDATION_TIMES = (0.1, 0.3, 0.5, 0.7, 0.9)  # at which it is validated
+VALIDATION_TIMES = (0.1, 0.3, 0.5, 0.7, 0.9)  # times at which the accuracy is measured
 LOG_EVERY = 50
 
 
@@ -39,17 +39,17 @@ def train_classifier(
     device: str | None = None,
     display: Display | None = None,
 ) -> dict[float, float]:
-    """Train on the noisy texts of a model; returns the validation accuracy by time."""
+    """The validation accuracy by time of the classifier, which is now in the folder `out`."""
     out, display = Path(out), display or SilentDisplay()
     config = apply_overrides(ClassifierConfig(), changes or {}, origin="train-classifier")
     require_empty(out)
     train_lines, valid_lines = read_labelled(train), read_labelled(valid)
     labels = sorted({line.label for line in train_lines})
     if len(labels) < 2:
-        raise Problem(f"{train} has one class only, {labels[0]!r}; a classifier needs two or more.")
+        raise Problem(f"{train} has only one class, {labels[0]!r}; a classifier needs two or more.")
     model = load(model_folder, device=device, precision="float32")
     if not isinstance(model, DiffusionModel):
-        raise Problem(f"{model_folder} is not a diffusion model: there is no noisy text to classify.")
+        raise Problem(f"{model_folder} is not a diffusion model, so it has no noisy texts to classify.")
     embedding, max_length = model.denoiser.embedding, model.max_target
     torch.manual_seed(config.seed)
     classifier = build_classifier(config, embedding, classes=len(labels), max_length=max_length)
@@ -79,13 +79,13 @@ def train_classifier(
 def _encode(
     model: DiffusionModel, lines: Sequence[LabelledText], labels: Sequence[str], path: str
 ) -> tuple[list[list[int]], Tensor]:
-    """The tokens of each text, cut to the longest target, and the number of its class."""
+    """The tokens of each text, truncated to the longest target, and the index of its class."""
     rows = [row[: model.max_target] for row in model.tokenizer.encode([line.text for line in lines])]
     for row, line in zip(rows, lines, strict=True):
         if not row:
-            raise Problem(f"{path}: the text {line.text!r} has no tokens in this model; leave it out.")
+            raise Problem(f"{path}: the text {line.text!r} has no tokens in this model; remove it.")
         if line.label not in labels:
             raise Problem(
-                f"{path}: the class {line.label!r} is not in the training file; add it or leave it out."
+                f"{path}: the class {line.label!r} is not in the training file; add it or remove it."
             )
     return rows, torch.tensor([labels.index(line.label) for line in lines])

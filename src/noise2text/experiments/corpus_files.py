@@ -1,4 +1,4 @@
-"""What the studies learn from and are tested on: the embedded dates, or the user's files."""
+"""The corpora of the experiments: the synthetic dates, or the user's files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAIRS = 20_000
 
 @dataclass(frozen=True)
 class CorpusFiles:
-    """The corpora of the full scale."""
+    """The training, validation and test pairs."""
 
     train: str
     valid: str
@@ -26,9 +26,9 @@ class CorpusFiles:
 
 
 def ensure_dates_corpus(folder: Path, scale: str) -> CorpusFiles:
-    """The embedded corpus, written unless it is there."""
+    """The synthetic corpus in the folder, written if it is missing."""
     if scale != "tiny":
-        raise Problem("The full scale trains on your files: give --train, --valid and --test.")
+        raise Problem("--scale full trains on your files: give --train, --valid and --test.")
     with lock_file(folder, wait=True):
         if not (folder / "whole").exists():
             write_dates(folder, pairs=PAIRS, seed=0)
@@ -37,7 +37,7 @@ def ensure_dates_corpus(folder: Path, scale: str) -> CorpusFiles:
 
 
 def hash_corpus(corpus: str) -> str:
-    """A hash of a corpus's files."""
+    """A hash of the content of a corpus's files."""
     digest = hashlib.sha256()
     for part in map(Path, split_corpus_path(corpus)):
         files = sorted(part.rglob("*")) if part.is_dir() else [part]

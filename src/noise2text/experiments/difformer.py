@@ -1,4 +1,4 @@
-"""The studies of Difformer (Gao et al., 2024): losses, noise rescaling, embeddings, beams, steps."""
+"""The experiments of Difformer (Gao et al., 2024): losses, noise rescaling, embeddings, beams, lengths."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["BEAM_10", "EXPERIMENTS", "PAPER"]
 PAPER = "Difformer (Gao et al., 2024)"
 TOKENISED_BLEU = "tokenised BLEU on IWSLT14 De-En, b = 10, the mean of three runs."
 BEAM_10: Changes = {"length_beam": 5, "noise_beam": 2}  # b = 10
-ONE_LENGTH: Changes = {"length_beam": 1, "noise_beam": 1}  # all dates are equally long
-NOT_RESCALED: Changes = {"noise_factor": 1.0}  # not rescaled
+ONE_LENGTH: Changes = {"length_beam": 1, "noise_beam": 1}  # all dates have the same length
+NOT_RESCALED: Changes = {"noise_factor": 1.0}
 
 
 def _difformer_arm(name: str, changes: Changes, **paper: float) -> Arm:
-    """An arm with a Difformer of its own, decoded as in most tables."""
+    """An arm with its own Difformer, decoded with b = 10."""
     return Arm(name, ModelSpec("difformer", changes), BEAM_10, ONE_LENGTH, paper)
 
 
@@ -25,8 +25,8 @@ _LOSSES = Experiment(
     name="difformer-losses",
     paper=PAPER,
     table="tables 1 and 12",
-    summary="What keeps the embeddings from collapsing: the loss, or embeddings that are not trained.",
-    claim="without the anchor loss they collapse; fixed ones do not, but are worse than learned ones.",
+    summary="What keeps the embeddings from collapsing: the loss, or frozen embeddings.",
+    claim="without the anchor loss they collapse; frozen ones do not, but are worse than learned ones.",
     metric_note=f"{TOKENISED_BLEU} The captions say linear, but 34.48 is table 13's number of sqrt, "
     "the schedule here.",
     measures=("bleu", "exact", "anisotropy", "target_anisotropy"),
@@ -71,7 +71,7 @@ _FACTORS: Mapping[str, tuple[tuple[float | None, float, float], ...]] = {
     "linear": ((0.05, 21.0, 31.99), (0.15, 6.0, 33.09), (None, 1.0, 32.21)),
     "cosine": ((0.05, 41.0, 31.64), (0.15, 12.5, 33.36), (0.50, 3.0, 33.01), (None, 1.0, 26.61)),
 }
-"""Table 13: DGS_MAX (none: not rescaled), the factor and BLEU by schedule."""
+"""Table 13: DGS_MAX (None: not rescaled), the noise factor and BLEU by schedule."""
 
 
 def _rescaling_arm(schedule: str, dgs: float | None, *, noise_factor: float, bleu: float) -> Arm:
@@ -86,9 +86,9 @@ _RESCALING = Experiment(
     paper=PAPER,
     table="tables 2, 9 and 13",
     summary="Three schedules, rescaled to three degeneration scores and not at all.",
-    claim="without rescaling sqrt is worst and linear best; rescaled to 0.15, sqrt is best of all.",
+    claim="without rescaling sqrt is worst and linear best; rescaled to 0.15, sqrt is best.",
     metric_note=TOKENISED_BLEU,
-    tiny={"difformer": {"steps": 1_500}},  # large factors learn slowly
+    tiny={"difformer": {"steps": 1_500}},  # large factors need more steps
     measures=("bleu", "exact", "noise_factor"),
     arms=tuple(
         _rescaling_arm(schedule, dgs, noise_factor=noise_factor, bleu=bleu)
@@ -102,7 +102,7 @@ _DIMENSION = Experiment(
     paper=PAPER,
     table="table 14",
     summary="The dimension of the embeddings, the noise rescaled for each.",
-    claim="rescaled, models of 128 to 512 dimensions are about equal; 64 are too few.",
+    claim="rescaled, 128 to 512 dimensions are about equal; 64 are too few.",
     metric_note=TOKENISED_BLEU,
     measures=("bleu", "exact", "noise_factor"),
     arms=(
@@ -118,7 +118,7 @@ _BEAMS = Experiment(
     paper=PAPER,
     table="table 15",
     summary="The length beam b₁ and the noise beam b₂ of one model.",
-    claim="both help, lengths more than noises, and from b = 10 on no more is gained.",
+    claim="both help, lengths more than noises; beyond b = 10 nothing is gained.",
     metric_note="tokenised BLEU on IWSLT14 De-En, the mean of three runs.",
     arms=tuple(
         Arm(
@@ -139,7 +139,7 @@ _BEAMS = Experiment(
             (10, 5, 34.52),
         )
     ),
-    # Characters would give all dates one length; pieces of them give several.
+    # In characters all dates have one length; in BPE tokens they have several.
     tiny={"difformer": {"tokenizer": "bpe", "vocabulary": 300}},
 )
 
@@ -147,8 +147,8 @@ _SAMPLING = Experiment(
     name="difformer-sampling",
     paper=PAPER,
     table="table 16",
-    summary="Noise rescaling in sampling, too.",
-    claim="it does harm: the way down needs no large noise.",
+    summary="Noise rescaling also in sampling.",
+    claim="it does harm: sampling needs no large noise.",
     metric_note=TOKENISED_BLEU,
     arms=(
         Arm("not in sampling", ModelSpec("difformer"), BEAM_10, ONE_LENGTH, {"bleu": 34.48}),
@@ -166,8 +166,8 @@ _PRESERVING = Experiment(
     name="difformer-preserving",
     paper=PAPER,
     table="table 17",
-    summary="Rescaling by eq. 3, and by eq. 8, which preserves the variance.",
-    claim="both do about the same.",
+    summary="Rescaling by eq. 3 and by eq. 8, which preserves the variance.",
+    claim="both work about equally well.",
     metric_note=TOKENISED_BLEU,
     measures=("bleu", "exact", "noise_factor"),
     arms=(
@@ -195,8 +195,8 @@ _LENGTHS = Experiment(
     name="difformer-lengths",
     paper=PAPER,
     table="table 18",
-    summary="Texts of a length that was asked for.",
-    claim="the length of the texts matches what was asked for.",
+    summary="Texts of a requested length.",
+    claim="the texts have the requested length.",
     metric_note="none; the table shows one sentence at three lengths.",
     measures=("length_match", "bleu"),
     arms=tuple(

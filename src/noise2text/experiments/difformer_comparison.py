@@ -1,4 +1,4 @@
-"""Difformer beside other systems (Gao et al., 2024): raw and distilled data, and how few steps are enough."""
+"""Difformer compared with other systems (Gao et al., 2024): raw and distilled data, and number of steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["EXPERIMENTS"]
 def _candidates_arm(
     name: str, model: ModelSpec, generation_changes: Changes, *, beam: int, bleu: float
 ) -> Arm:
-    """An arm with b candidates; for dates all of one length."""
+    """An arm with b candidates; at the tiny scale all have one length."""
     one_length = {"length_beam": 1} if "length_beam" in generation_changes else {}
     return Arm(
         f"{name}, b = {beam}", model, generation_changes, {**one_length, "noise_beam": beam}, {"bleu": bleu}
@@ -23,9 +23,9 @@ _PEERS = Experiment(
     name="difformer-peers",
     paper=PAPER,
     table="tables 5 and 6",
-    summary="Difformer and its peers on raw and on distilled data.",
+    summary="Difformer and other systems on raw and on distilled data.",
     claim="with equally many candidates Difformer is best on both; distilled data are easier.",
-    metric_note="sacrebleu on WMT14 En-De; those of other systems are as their papers report them.",
+    metric_note="sacrebleu on WMT14 En-De; those of other systems are taken from their papers.",
     presets=dict.fromkeys(("difformer", "dinoiser", "cdcd", "seqdiffuseq", "transformer"), "wmt14-en-de"),
     tiny={"seqdiffuseq": {"steps": 600, "refit_every": 200, "refit_start": 200}},
     arms=(
@@ -98,11 +98,11 @@ _STEPS = Experiment(
     name="difformer-steps",
     paper=PAPER,
     table="table 8",
-    summary="Speed and quality as the steps K get fewer, one sentence at a time "
-    "(tiny: K above 20 is a tenth).",
-    claim="Difformer needs few steps, and with few of them is faster than what it is compared with.",
-    metric_note="tokenised BLEU on IWSLT14 De-En, b = 10; DiffuSeq's few steps fail by a mistake in "
-    "its code.",
+    summary="Speed and quality for fewer and fewer steps K, one sentence at a time "
+    "(tiny: a tenth of K above 20).",
+    claim="Difformer needs few steps, and with few steps it is faster than the others.",
+    metric_note="tokenised BLEU on IWSLT14 De-En, b = 10; DiffuSeq fails with few steps because of a bug "
+    "in its code.",
     measures=("bleu", "exact", "sentences_per_second"),
     presets={
         **dict.fromkeys(("difformer", "cmlm", "seqdiffuseq", "transformer"), "iwslt14-de-en"),

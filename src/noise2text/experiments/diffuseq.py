@@ -1,4 +1,4 @@
-"""The studies of DiffuSeq (Gong et al., 2023): candidates, and embeddings that are not learned together."""
+"""The experiments of DiffuSeq (Gong et al., 2023): candidates, and decoupled embeddings."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ __all__ = ["EXPERIMENTS"]
 PAPER = "DiffuSeq (Gong et al., 2023)"
 SIZES = (1, 3, 5, 10, 20)
 _SAME_TOKENS: Changes = {"vocabulary": 30_522, "lowercase": True, "model_dim": 128, "heads": 4}
-_SAME_WIDTH: Changes = {"model_dim": 16}  # DiffuSeq's dimension
+_SAME_DIMENSION: Changes = {"model_dim": 16}  # DiffuSeq's dimension
 
 _CANDIDATES = Experiment(
     name="diffuseq-candidates",
     paper=PAPER,
     table="figure 3",
-    summary="Quality as MBR has more candidates, of DiffuSeq and of an autoregressive model that samples.",
+    summary="Quality with more MBR candidates, for DiffuSeq and for an autoregressive model that samples.",
     claim="DiffuSeq gains more from many candidates, because they differ more.",
-    metric_note="none; they are drawn, not printed. Its autoregressive model is GPT-2, here a Transformer.",
+    metric_note="none, since it only plots them; its autoregressive model is GPT-2, here a Transformer.",
     measures=("bleu", "bleu_one_candidate", "div_4", "exact"),
     presets={"diffuseq": "qqp", "transformer": "qqp"},
     tiny={
@@ -41,9 +41,9 @@ _EMBEDDINGS = Experiment(
     name="diffuseq-embeddings",
     paper=PAPER,
     table="table 3",
-    summary="One table of embeddings learned for both sides, or a trained Transformer's, fixed, for the "
+    summary="Embeddings learned jointly for both sides, or frozen ones of a trained Transformer for the "
     "source.",
-    claim="decoupled from the target's, fixed embeddings of the source fail.",
+    claim="frozen embeddings of the source, decoupled from those of the target, fail.",
     metric_note="mean sentence BLEU in percent on question generation, one candidate, and BERT-tiny's "
     "embeddings.",
     measures=("bleu", "exact", "div_4"),
@@ -57,7 +57,9 @@ _EMBEDDINGS = Experiment(
         Arm("learned together", ModelSpec("diffuseq"), {"noise_beam": 1}, {"steps": 20}, {"bleu": 15.67}),
         Arm(
             "a Transformer's for the source, fixed",
-            ModelSpec("diffuseq-decoupled", embeddings=ModelSpec("transformer", _SAME_TOKENS, _SAME_WIDTH)),
+            ModelSpec(
+                "diffuseq-decoupled", embeddings=ModelSpec("transformer", _SAME_TOKENS, _SAME_DIMENSION)
+            ),
             {"noise_beam": 1},
             {"steps": 20},
             {"bleu": 1.10},

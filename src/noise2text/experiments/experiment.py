@@ -1,11 +1,11 @@
-"""What a study is: a table of a paper as data.
+"""An experiment: a table of a paper as data.
 
-A study has arms, the rows of the table. An arm is a model and a way to generate; arms that differ only in how
-they generate share their model, which is trained once. A model may learn from a teacher's texts, and may
-start from another model's embeddings: both are models of the same study, trained before it.
+An experiment has arms, the rows of the table. An arm is a model and its generation settings; arms that differ
+only in generation share their model, which is trained once. A model may be trained on a teacher's texts, and
+may start from another model's embeddings: both are models of the same experiment, trained first.
 
-There are two scales. `full` is the paper's: its presets, and the user's files. `tiny` is the dates on two
-cores: each recipe's preset `tiny`, changed by what the study says.
+There are two scales. `full` is the paper's: its presets, with the user's files. `tiny` uses synthetic dates
+on two cores: each recipe's preset `tiny`, with the changes of the experiment.
 """
 
 from __future__ import annotations
@@ -55,28 +55,28 @@ TINY_PRESET_CHANGES: Mapping[str, Changes] = {
     "levenshtein": {"validate_every": 900},
     "cmlm": {"steps": 750, "validate_every": 750},
 }
-"""What the tiny scale changes in the recipes' presets, for all studies."""
+"""The changes to the recipes' presets at the tiny scale, for all experiments."""
 
 
 @dataclass(frozen=True)
 class TrainedSetting:
-    """A generation setting that takes its value from the settings that the model was trained with."""
+    """A generation setting whose value is that of a training setting of the model."""
 
     setting: str
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """What is trained: a recipe, what is changed in its preset (further in `tiny`), what it learns from."""
+    """A model to train: a recipe, changes to its preset (`tiny`: more at that scale), and what it needs."""
 
     recipe: str
     changes: Changes = field(default_factory=dict)
     tiny: Changes = field(default_factory=dict)
-    teacher: ModelSpec | None = None  # its texts are the targets
-    embeddings: ModelSpec | None = None  # its embeddings are where training starts
+    teacher: ModelSpec | None = None  # whose texts are the targets
+    embeddings: ModelSpec | None = None  # whose embeddings are the initial ones
 
     def dependencies(self) -> Iterator[ModelSpec]:
-        """The models that have to be trained before this one."""
+        """The models that must be trained before this one."""
         for other in (self.teacher, self.embeddings):
             if other is not None:
                 yield from other.dependencies()
@@ -85,7 +85,8 @@ class ModelSpec:
 
 @dataclass(frozen=True)
 class Arm:
-    """A row of the table: a model, how it generates (in `tiny` further), and the paper's numbers."""
+    """A row of the table: a model, its generation settings (`tiny`: more at that scale), and the paper's
+    numbers."""
 
     name: str
     model: ModelSpec
@@ -100,7 +101,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table of a paper: its arms, its measures (the first one is ranked), and the presets of each scale."""
+    """A table of a paper: its arms, its measures (the first one is ranked), and its presets."""
 
     name: str
     paper: str
@@ -110,20 +111,20 @@ class Experiment:
     metric_note: str  # what the paper's numbers are
     arms: tuple[Arm, ...]
     measures: tuple[str, ...] = ("bleu", "exact")
-    presets: Mapping[str, str] = field(default_factory=dict)  # of full, by recipe; else the recipe's default
-    tiny: Mapping[str, Changes] = field(default_factory=dict)  # changes of tiny, by recipe
+    presets: Mapping[str, str] = field(default_factory=dict)  # at the full scale, by recipe; else its default
+    tiny: Mapping[str, Changes] = field(default_factory=dict)  # changes at the tiny scale, by recipe
     batch: int = 64
-    sentences: int = 500  # of the dates' test set
+    sentences: int = 500  # of the test set of dates
 
     def models(self) -> list[ModelSpec]:
-        """Every model that has to be trained, once, each after those that it needs."""
+        """All models to train, each after those that it needs."""
         found: list[ModelSpec] = []
         for arm in self.arms:
             found += [model for model in (*arm.model.dependencies(), arm.model) if model not in found]
         return found
 
     def preset(self, model: ModelSpec, scale: str) -> str:
-        """The preset that a model starts from."""
+        """The name of a model's preset."""
         return (
             "tiny"
             if scale == "tiny"
@@ -131,7 +132,7 @@ class Experiment:
         )
 
     def changes(self, model: ModelSpec, scale: str, overrides: Changes) -> dict[str, Any]:
-        """What is changed in it; of `overrides` what the recipe has and the arms do not differ in."""
+        """The changes to the preset, with `overrides` that the recipe has and the arms do not differ in."""
         merged = (
             {**TINY_PRESET_CHANGES.get(model.recipe, {}), **self.tiny.get(model.recipe, {})}
             if scale == "tiny"
@@ -143,9 +144,9 @@ class Experiment:
         return merged | {name: value for name, value in overrides.items() if name in overridable}
 
     def validate(self, scale: str, overrides: Changes) -> None:
-        """Refuse, before anything is trained, settings that no model has or that do not fit one."""
+        """Raise a Problem, before anything is trained, if a setting is unknown or has a bad value."""
         if scale not in SCALES:
-            raise Problem(f"The scale is one of {', '.join(SCALES)}, not {scale!r}.")
+            raise Problem(f"The scale must be {' or '.join(SCALES)}, not {scale!r}.")
         used: set[str] = set()
         for model in self.models():
             merged = self.changes(model, scale, overrides)
@@ -156,11 +157,11 @@ class Experiment:
             if name not in used:
                 raise Problem(
                     f"No model of the experiment {self.name} has the setting {name!r}, or it is what they "
-                    f"differ in."
+                    f"differ in: leave it out."
                 )
 
 
 def fingerprint(value: Any) -> str:
-    """A short name of what JSON can hold."""
+    """A short hash of a value that JSON can represent."""
     text = json.dumps(value, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

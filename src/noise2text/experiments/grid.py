@@ -1,14 +1,14 @@
-"""The grid: every arm with every seed, resumable, one JSON each.
+"""The grid of an experiment: every arm with every seed, resumable, one JSON file each.
 
-    FOLDER/corpus/                    the dates, for the tiny scale
-    FOLDER/models/RECIPE-…/           trained once for all arms, and for all studies, that share them
-    FOLDER/STUDY/SCALE/arms/….json    what was measured of an arm with a seed
-    FOLDER/STUDY/SCALE/table.md       and .json, .tex
+    FOLDER/corpus/                         the dates, for the tiny scale
+    FOLDER/models/RECIPE-…/                trained once for all arms and experiments that share the model
+    FOLDER/EXPERIMENT/SCALE/arms/….json    the measurements of an arm with a seed
+    FOLDER/EXPERIMENT/SCALE/table.md       and .json, .tex
 
-A model's name holds a hash of all that decides it, and an arm's JSON one of its model, its settings and its
-test set, so that what was changed is made anew and the rest is kept. A killed grid goes on, the training
-inside of it from its last checkpoint. An arm that fails says so in its JSON, is tried again by the next run,
-and leaves the others alone. Several processes may work on one folder.
+The folder of a model is named after a hash of everything that decides it; the JSON file of an arm has a hash
+of its model, settings and test set. So only what has changed is computed again. A grid that was killed
+continues, training from its last checkpoint. An arm that fails records the error in its JSON file, does not
+affect the others, and is tried again by the next run. Several processes may work in one folder.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import Any
 from noise2text.commands.display import Display, SilentDisplay
 from noise2text.commands.distill import distill
 from noise2text.commands.train import train
+from noise2text.core.config import get_setting
 from noise2text.core.devices import find_device
 from noise2text.core.errors import Problem, Stopped
 from noise2text.core.files import write_text_file
@@ -40,8 +41,8 @@ from noise2text.models.folder import load, load_config
 
 __all__ = ["Grid", "run_experiment"]
 
-POLL_SECONDS = 2.0  # seconds before looking again whether another process is done with a model
-TRAINED_FILE = "trained.json"  # in a model's folder: it is ready, and how long it took
+POLL_SECONDS = 2.0  # between checks whether another process has finished with a model
+TRAINED_FILE = "trained.json"  # in a model's folder: marks it as finished, with the training time
 
 
 def run_experiment(
@@ -56,14 +57,14 @@ def run_experiment(
     device: str | None = None,
     display: Display | None = None,
 ) -> dict[str, Any]:
-    """Train, generate and measure what is missing, and write the table; returns what table.json holds."""
-    out = out.resolve()  # what is resumed from another folder finds the same files
+    """The content of table.json, after training, generating and measuring what is missing."""
+    out = out.resolve()  # so that a resumed run finds the same files from another working directory
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Problem(f"{out} cannot be a folder: {error.strerror}; name another.") from error
+        raise Problem(f"{out} cannot be created: {error.strerror}; choose another folder.") from error
     experiment.validate(scale, changes or {})
-    find_device(device)  # what is no device would fail in every arm
+    find_device(device)  # a bad device would fail in every arm
     if seeds < 1 or (sentences is not None and sentences < 1):
         raise Problem("An experiment needs at least one seed and one test sentence.")
     files = files or ensure_dates_corpus(out / "corpus", scale)
@@ -83,7 +84,7 @@ def run_experiment(
 
 @dataclass
 class Grid:
-    """A study at work in a folder."""
+    """An experiment that runs in a folder."""
 
     experiment: Experiment
     out: Path
@@ -93,22 +94,22 @@ class Grid:
     sentences: int | None
     device: str | None
     display: Display
-    failed: dict[Path, str] = field(default_factory=dict)  # models whose training failed just now
-    loaded: tuple[Path, Model] | None = None  # the last one, which the next arm may share
+    failed: dict[Path, str] = field(default_factory=dict)  # models whose training failed in this run
+    loaded: tuple[Path, Model] | None = None  # the last loaded model, which the next arm may share
     started: float = field(default_factory=time.time)
 
     @cached_property
     def corpus_hashes(self) -> dict[str, str]:
-        """Which texts the files hold."""
+        """The hashes of the corpora."""
         return {name: hash_corpus(file) for name, file in vars(self.files).items()}
 
     @property
     def results_dir(self) -> Path:
-        """Where this study's results are."""
+        """The folder of the results."""
         return self.out / self.experiment.name / self.scale
 
     def run_all(self, jobs: Sequence[tuple[Arm, int]]) -> None:
-        """Measure all arms; those whose model another process works on come later."""
+        """Measure all arms; those whose model is locked by another process come later."""
         waiting = list(enumerate(jobs, start=1))
         while waiting:
             later = []
@@ -124,15 +125,15 @@ class Grid:
             waiting = later
 
     def run_arm(self, arm: Arm, seed: int) -> str:
-        """Measure an arm unless that was done; returns in short what came out."""
+        """A summary of an arm, which is measured unless that was done."""
         if self._is_done(arm, seed):
-            return "was there already"
+            return "was done already"
         record: dict[str, Any] = {"arm": arm.name, "seed": seed, "identity": self._fingerprint(arm, seed)}
         try:
             record |= self._measure(arm, seed)
         except (Stopped, KeyboardInterrupt) as stop:
-            raise Stopped("Stopped; the same command goes on from there.") from stop
-        except Exception as error:  # whatever it is, the other arms can do without this one
+            raise Stopped("Stopped; run the same command to continue.") from stop
+        except Exception as error:  # any error must not affect the other arms
             kind = "" if isinstance(error, Problem) else f"{type(error).__name__}: "
             record["error"] = kind + " ".join(str(error).split())
         write_text_file(self._result_path(arm, seed), json.dumps(record, indent=2, ensure_ascii=False) + "\n")
@@ -142,7 +143,7 @@ class Grid:
         return "  ".join(f"{name} {value:.2f}" for name, value in shown.items())
 
     def _is_done(self, arm: Arm, seed: int) -> bool:
-        """Whether an arm was measured, or has just failed in another process."""
+        """Whether an arm was measured, or has failed in another process since this run started."""
         try:
             found = self.load_result(arm, seed)
         except _NoResult:
@@ -150,7 +151,7 @@ class Grid:
         return "numbers" in found or self._result_path(arm, seed).stat().st_mtime >= self.started
 
     def load_result(self, arm: Arm, seed: int) -> dict[str, Any]:
-        """What was measured of an arm, or why it failed."""
+        """The record of an arm: its measurements, or the error."""
         try:
             found: dict[str, Any] = json.loads(self._result_path(arm, seed).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -164,22 +165,22 @@ class Grid:
         _, config = load_config(folder)
         if self.loaded is None or self.loaded[0] != folder:
             self.loaded = folder, load(folder, device=self.device)
-        system, pairs = self.loaded[1], self._test_pairs()
+        model, pairs = self.loaded[1], self._test_pairs()
         generation_changes = {
-            name: getattr(config, value.setting) if isinstance(value, TrainedSetting) else value
+            name: get_setting(config, value.setting) if isinstance(value, TrainedSetting) else value
             for name, value in arm.generation_settings(self.scale).items()
         }
         started = time.perf_counter()
-        output = system.generate(
+        output = model.generate(
             [pair.src for pair in pairs], seed=seed, batch=self.experiment.batch, **generation_changes
         )
         seconds = time.perf_counter() - started
         numbers, signatures = measure_texts(
-            output, pairs, model=system, requested_length=generation_changes.get("length"), seconds=seconds
+            output, pairs, model=model, requested_length=generation_changes.get("length"), seconds=seconds
         )
         facts = json.loads((folder / TRAINED_FILE).read_text())
         return {
-            "numbers": numbers | measure_model(system, config, pairs, facts),
+            "numbers": numbers | measure_model(model, config, pairs, facts),
             "signatures": signatures,
             "model": folder.name,
             "generation": generation_changes,
@@ -188,7 +189,7 @@ class Grid:
         }
 
     def ensure_trained(self, model: ModelSpec, seed: int) -> Path:
-        """The folder of the trained model; it and what it needs are trained unless they are there."""
+        """The folder of the trained model; it and its dependencies are trained if they are missing."""
         folder = self._model_folder(model, seed)
         if (folder / TRAINED_FILE).exists():
             return folder
@@ -232,12 +233,12 @@ class Grid:
         write_text_file(folder / TRAINED_FILE, json.dumps({"training_seconds": seconds}))
 
     def _distill_corpus(self, teacher: ModelSpec, seed: int) -> str:
-        """The corpus of a teacher's texts to the training sources."""
+        """The corpus with a teacher's texts for the training sources."""
         with lock_file(self._model_folder(teacher, seed), wait=True):
             folder = self.ensure_trained(teacher, seed)
             output = folder / "distilled.jsonl"
             if not output.exists():
-                self.display.show_line(f"distilling the training corpus by {folder.name}")
+                self.display.show_line(f"distilling the training corpus with {folder.name}")
                 distill(
                     folder,
                     input=self.files.train,
@@ -256,7 +257,7 @@ class Grid:
         return self.out / "models" / f"{model.recipe}-{fingerprint(self._model_key(model, seed))}"
 
     def _model_key(self, model: ModelSpec, seed: int) -> list[Any]:
-        """All that decides a model."""
+        """Everything that decides a model."""
         dependencies = [other and self._model_key(other, seed) for other in (model.teacher, model.embeddings)]
         corpus = [self.corpus_hashes[name] for name in ("train", "valid")]
         preset = self.experiment.preset(model, self.scale)
@@ -284,11 +285,11 @@ class Grid:
 
 
 class _NoResult(Exception):
-    """There is no result of an arm, or one of other settings."""
+    """There is no result of an arm, or only one with other settings."""
 
 
 class _ProgressOnly:
-    """The progress of a part, without what it says: the grid has a line for each part."""
+    """The progress of a part without its lines: the grid prints one line per part."""
 
     def __init__(self, display: Display) -> None:
         self.start, self.progress = display.start, display.progress

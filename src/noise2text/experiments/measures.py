@@ -1,4 +1,4 @@
-"""What is measured of every arm, whatever its table shows: quality, diversity, collapse, length and time."""
+"""The measures of every arm, whatever its table shows: quality, diversity, collapse, length and time."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from noise2text.core.config import get_setting, has_setting
 from noise2text.data.corpus import Pair
 from noise2text.diffusion.anisotropy import anisotropy
 from noise2text.metrics.diversity import div_4
@@ -18,7 +19,7 @@ __all__ = ["MEASURES", "Measure", "measure_model", "measure_texts"]
 
 @dataclass(frozen=True)
 class Measure:
-    """The heading of a column, how many digits it shows, and whether less of it is better."""
+    """The header of a column, its number of digits, and whether lower is better."""
 
     label: str
     digits: int = 2
@@ -33,7 +34,7 @@ MEASURES: dict[str, Measure] = {
     "anisotropy": Measure("ANI", lower_is_better=True),
     "target_anisotropy": Measure("ANI of the targets' tokens", lower_is_better=True),
     "noise_factor": Measure("factor", 1),
-    "length_match": Measure("% of the asked length", 1),
+    "length_match": Measure("% of requested length", 1),
     "sentences_per_second": Measure("sentences/s"),
     "decoding_seconds": Measure("decoding, s", lower_is_better=True),
     "training_seconds": Measure("training, s", 0, lower_is_better=True),
@@ -48,7 +49,7 @@ def measure_texts(
     requested_length: int | None,
     seconds: float,
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """The numbers of what was generated for the pairs, and the signatures of those that have one."""
+    """The numbers of the texts generated for the pairs, and the signatures of those that have one."""
     references = [pair.references for pair in pairs]
     first_candidates = [own[0] if own else "" for own in output.candidates]
     scores: dict[str, Score | None] = {
@@ -68,9 +69,10 @@ def measure_texts(
 def measure_model(
     model: Model, config: Any, pairs: Sequence[Pair], facts: Mapping[str, float]
 ) -> dict[str, float]:
-    """The numbers of a model itself; `facts` are those that its training left.
+    """The numbers of a model itself, with those that its training recorded in `facts`.
 
-    Where few tokens stand in targets, the others hide how far these have collapsed; hence ANI of them alone.
+    If targets use few of the tokens, the other tokens hide how far these have collapsed; hence the anisotropy
+    of the targets' tokens alone.
     """
     numbers = dict(facts)
     if isinstance(model, DiffusionModel):
@@ -81,5 +83,5 @@ def measure_model(
         }
         if len(target_tokens) > 1:
             numbers["target_anisotropy"] = anisotropy(vectors[sorted(target_tokens)])
-    noise_factor = getattr(config, "noise_factor", None)
+    noise_factor = get_setting(config, "noise_factor") if has_setting(config, "noise_factor") else None
     return numbers if noise_factor is None else numbers | {"noise_factor": float(noise_factor)}

@@ -1,9 +1,9 @@
-"""How well two orders agree: Spearman's ρ and Kendall's τ-b.
+"""Rank correlation: Spearman's ρ and Kendall's τ-b.
 
-    ρ = the correlation of the ranks, equal values sharing the mean of theirs
+    ρ = the correlation of the ranks, where equal values share their mean rank
     τ = (C − D) / √((n₀ − n₁)(n₀ − n₂)),  n₀ = n(n − 1)/2
 
-C and D count the pairs that both orders rank alike and unlike, n₁ and n₂ those that one of them leaves tied.
+C and D are the numbers of concordant and discordant pairs, n₁ and n₂ those of pairs tied in one order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["kendall", "rank_from_best", "ranks", "spearman"]
 
 
 def ranks(values: Sequence[float]) -> list[float]:
-    """The rank of each value from 1 for the least; equal values share the mean of their ranks."""
+    """The rank of each value, 1 for the least; equal values share their mean rank."""
     return [
         sum(other < value for other in values) + (sum(other == value for other in values) + 1) / 2
         for value in values
@@ -25,13 +25,13 @@ def ranks(values: Sequence[float]) -> list[float]:
 
 
 def rank_from_best(values: Sequence[float], *, lower_is_better: bool) -> list[int]:
-    """The place of each value from 1 for the best; equal values share the better place."""
+    """The rank of each value, 1 for the best; equal values share the better rank."""
     signed = [-value if lower_is_better else value for value in values]
     return [1 + sum(other > value for other in signed) for value in signed]
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """ρ; none where one side has no order at all."""
+    """ρ; None if all values of one side are equal."""
     a, b = ranks(first), ranks(second)
     if len(set(a)) < 2 or len(set(b)) < 2:
         return None
@@ -42,7 +42,7 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
 
 
 def kendall(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """τ-b; none where one side has no order at all."""
+    """τ-b; None if all values of one side are equal."""
     pairs = [
         (_sign(a - c), _sign(b - d)) for (a, b), (c, d) in combinations(zip(first, second, strict=True), 2)
     ]

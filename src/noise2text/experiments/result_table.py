@@ -1,7 +1,7 @@
-"""The table at the end of a study: the paper's numbers, ours, and how well the two orders agree.
+"""The result table of an experiment: the paper's numbers, ours, and their rank correlation.
 
-Ours are the mean over the seeds and, for several, ± their standard deviation (of a sample, n − 1). The first
-measure that the paper reports is ranked, both by Spearman's ρ and by Kendall's τ.
+Ours are means over the seeds, with ± the sample standard deviation (n − 1) for several seeds. The rank
+correlation (Spearman's ρ, Kendall's τ) is that of the first measure that the paper reports.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["tabulate", "to_latex", "to_markdown"]
 
 
 def tabulate(experiment: Experiment, records: Sequence[Mapping[str, Any]], *, scale: str) -> dict[str, Any]:
-    """All numbers of the table, ready for JSON, from what was measured of each arm and seed."""
+    """All numbers of the table, ready for JSON, from the records of each arm and seed."""
     rows = [_row(experiment, arm, [r for r in records if r["arm"] == arm.name]) for arm in experiment.arms]
     signatures = {name: text for record in records for name, text in record.get("signatures", {}).items()}
     return {
@@ -56,7 +56,7 @@ def _row(experiment: Experiment, arm: Arm, records: Sequence[Mapping[str, Any]])
 
 
 def _agreement(experiment: Experiment, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """For the paper's first measure and each of ours of the same kind: both orders, ρ and τ."""
+    """Both rankings, ρ and τ for the first measure that the paper reports; for BLEU also our exact match."""
     theirs = next(
         (name for name in experiment.measures if any(name in arm.paper for arm in experiment.arms)), None
     )
@@ -81,7 +81,7 @@ def _agreement(experiment: Experiment, rows: Sequence[Mapping[str, Any]]) -> lis
 
 
 def to_markdown(found: Mapping[str, Any]) -> str:
-    """The table as a page."""
+    """The table as a Markdown page."""
     seeds = len(found["seeds"])
     parts = [
         f"# {found['experiment']}: {found['paper']}, {found['table']}",
@@ -106,7 +106,7 @@ def to_latex(found: Mapping[str, Any]) -> str:
 
 
 def _table_rows(found: Mapping[str, Any]) -> list[list[str]]:
-    """The header and a line of cells an arm."""
+    """The header, and one row of cells per arm."""
     rows, measures = found["rows"], found["measures"]
     reported = [name for name in measures if any(name in row["paper"] for row in rows)]
     ranks = _ranks_by_arm(found)
@@ -143,7 +143,7 @@ def _ranks_by_arm(found: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
 
 def _agreements(found: Mapping[str, Any]) -> list[str]:
     if not found["agreement"]:
-        return ["The paper gives no numbers to rank by."]
+        return ["The paper gives no numbers to rank."]
     return [
         f"Our {MEASURES[own['ours']].label} against the paper's {MEASURES[own['paper']].label}: "
         f"Spearman's ρ {_format_correlation(own['spearman'])}, "
@@ -157,7 +157,7 @@ def _failures(found: Mapping[str, Any]) -> list[str]:
 
 
 def _format_correlation(value: float | None) -> str:
-    return "none (all alike)" if value is None else f"{value:.2f}"
+    return "undefined (all equal)" if value is None else f"{value:.2f}"
 
 
 def _format_value(measure: str, value: float | None) -> str:

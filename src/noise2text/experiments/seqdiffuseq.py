@@ -1,4 +1,4 @@
-"""The studies of SeqDiffuSeq (Yuan et al., 2022): its two ideas, its speed, and sampling by the prior."""
+"""The experiments of SeqDiffuSeq (Yuan et al., 2022): ablation, speed, and sampling from the prior."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ABLATION = Experiment(
     paper=PAPER,
     table="table 2",
     summary="The adaptive schedule and self-conditioning, each with and without the other.",
-    claim="both help; without both, the loss is more than the sum.",
+    claim="both help; without both, more is lost than the sum.",
     metric_note="sacrebleu on IWSLT14 De-En (En-De, QQP and Wiki-Auto are in the same order but for "
     "B and C).",
     tiny={"seqdiffuseq": SHORT_TRAINING},
@@ -43,8 +43,8 @@ _SPEED = Experiment(
     name="seqdiffuseq-speed",
     paper=PAPER,
     table="table 3",
-    summary="How long a batch of 50 takes with all steps; tiny walks 200.",
-    claim="3.56 times as fast, since the source is read once and only the target is walked.",
+    summary="The time for a batch of 50 with all steps (tiny: 200).",
+    claim="3.56 times as fast, since the source is encoded once and only the target is sampled.",
     metric_note="seconds for one batch of 50 of QQP on a V100, 2000 steps.",
     measures=("decoding_seconds", "sentences_per_second"),
     presets={"diffuseq": "qqp", "seqdiffuseq": "qqp"},
@@ -82,9 +82,9 @@ _PRIOR = Experiment(
     name="seqdiffuseq-prior",
     paper=PAPER,
     table="figures 4 and 5",
-    summary="Sampling by the prior: p₁, how often, and p₂, in what share of the steps; ten candidates.",
-    claim="more diverse candidates, each of them worse, and with proper p₁ and p₂ a better choice of them.",
-    metric_note="none; they are drawn, not printed.",
+    summary="Sampling from the prior with probability p₁ in a fraction p₂ of the steps; ten candidates.",
+    claim="the candidates are more diverse and worse; with suitable p₁ and p₂ the selected one is better.",
+    metric_note="none, since it only plots them.",
     measures=("bleu", "bleu_one_candidate", "div_4", "exact"),
     tiny={"seqdiffuseq": SHORT_TRAINING},
     arms=(

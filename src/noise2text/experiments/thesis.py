@@ -1,4 +1,4 @@
-"""The studies of a thesis on DiffuSeq for translation: its models side by side, and how long they take."""
+"""The experiments of a thesis on DiffuSeq for translation: quality and speed of its models."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _QUALITY = Experiment(
     name="thesis-models",
     paper=PAPER,
     table="table 4.2",
-    summary="Diffusion models, autoregressive sampling and distillation beside a Transformer and LevT.",
-    claim="all diffusion models are behind both baselines; distillation helps most.",
+    summary="Diffusion models, autoregressive sampling and distillation, a Transformer and LevT.",
+    claim="all diffusion models are worse than both baselines; distillation helps most.",
     metric_note="sacrebleu on CoVoST, probably English to German; its teacher is a public WMT19 model.",
     presets=PRESETS,
     tiny=TINY_TRAINING,
@@ -63,8 +63,8 @@ _TIMES = Experiment(
     name="thesis-times",
     paper=PAPER,
     table="table 4.4",
-    summary="How long training and decoding take; shares its models with thesis-models in one folder.",
-    claim="diffusion decodes a thousand times as slowly as the Levenshtein Transformer.",
+    summary="The time for training and decoding; shares its models with thesis-models in one folder.",
+    claim="diffusion decodes a thousand times more slowly than the Levenshtein Transformer.",
     metric_note="seconds for 2,010 sentences on a TITAN RTX (the Levenshtein Transformer: an RTX 3070); "
     "token by token is given as more than 30 hours.",
     measures=("decoding_seconds", "training_seconds", "bleu"),
