@@ -84,7 +84,7 @@ def test_values_become_their_fields_type(field: str, given: object, expected: ob
         ({"rate": None}, "rate takes a number"),
     ],
 )
-def test_mistakes_name_the_field_and_the_place(overrides: dict[str, object], message: str) -> None:
+def test_mistakes_name_the_field_and_the_origin(overrides: dict[str, object], message: str) -> None:
     with pytest.raises(Problem, match=message) as problem:
         apply_overrides(Example(), overrides, origin="test")
     assert str(problem.value).startswith("test: ")
@@ -228,7 +228,7 @@ class Nested(Config):
         },
     ],
 )
-def test_a_setting_has_a_full_name_a_short_one_and_a_place_in_its_section(overrides: dict[str, Any]) -> None:
+def test_a_setting_is_changed_by_full_name_short_name_or_section(overrides: dict[str, Any]) -> None:
     wanted = Composed(
         optim=Optim(lr=1e-3), model=Network(model_dim=8), generation=LongGeneration(steps=7, noise_beam=2)
     )

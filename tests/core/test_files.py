@@ -1,4 +1,4 @@
-"""A page is there whole, in folders made for it, and one that cannot be written says so in a sentence."""
+"""A file is written completely or not at all, with its folders, and an error is one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data order is a pure function; every pair comes once an epoch; shapes are few and full."""
+"""The data order is a pure function; every pair comes once per epoch; shapes are few and full."""
 
 from itertools import pairwise
 

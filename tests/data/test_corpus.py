@@ -1,4 +1,4 @@
-"""A corpus is read line by line, exactly, and what is wrong with it is said with its place."""
+"""A corpus is read line by line, exactly, and every error names its line."""
 
 import gzip
 import io
@@ -89,7 +89,7 @@ def test_files_of_different_length_are_refused_with_both_counts(file: File, long
 
 
 @pytest.mark.parametrize("data, pairs", [(JSONL, PAIRS), ("\ufeff" + JSONL, PAIRS), (TSV, BARE)])
-def test_standard_input_is_told_by_its_first_line(
+def test_the_format_of_standard_input_is_detected_by_its_first_line(
     monkeypatch: pytest.MonkeyPatch, data: str, pairs: list[Pair]
 ) -> None:
     feed(monkeypatch, data.encode())
@@ -134,7 +134,7 @@ def test_a_table_is_refused_with_what_to_write_instead(file: File, name: str) ->
 
 
 @pytest.mark.parametrize("suffix, line, reason", BAD.values(), ids=BAD.keys())
-def test_a_bad_line_stops_with_its_place_or_is_counted(
+def test_a_bad_line_is_an_error_with_its_location_or_is_counted(
     file: File, suffix: str, line: bytes, reason: str
 ) -> None:
     good = b'{"src": "a", "trg": "b"}' if suffix == ".jsonl" else b"a\tb"
@@ -224,7 +224,7 @@ def test_sources_keep_every_line(file: File, monkeypatch: pytest.MonkeyPatch) ->
     assert list(read_sources("-")) == ["x", "", "{y"]
 
 
-def test_sources_that_cannot_be_read_are_placed(file: File) -> None:
+def test_unreadable_sources_are_named_by_line(file: File) -> None:
     with pytest.raises(Problem, match="line 2: byte 1 of the line is not valid UTF-8"):
         list(read_sources(file("c.txt", b"a\n\xff\n")))
     with pytest.raises(Problem, match='line 1: there is no field "src" or "text"'):
@@ -257,7 +257,7 @@ def test_candidates_are_strings_or_objects_with_text(file: File) -> None:
         ('{"candidates": [{"score": 1}]}\n', 'line 1: "candidates" is not a string'),
     ],
 )
-def test_candidates_that_cannot_be_read_are_placed(file: File, lines: str, message: str) -> None:
+def test_unreadable_candidates_are_named_by_line(file: File, lines: str, message: str) -> None:
     with pytest.raises(Problem, match=message):
         read_candidates(file("c.jsonl", lines))
 

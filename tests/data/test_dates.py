@@ -1,4 +1,4 @@
-"""Every source has one reading, its target, and no date is in two splits."""
+"""Every source has exactly one right target, and no date is in two splits."""
 
 import re
 from datetime import date

@@ -1,4 +1,4 @@
-"""What was prepared is what was encoded, and what is not whole does not open."""
+"""The stored tokens are the encoded ones, and an incomplete store does not load."""
 
 import json
 import signal

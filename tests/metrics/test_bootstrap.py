@@ -1,4 +1,4 @@
-"""Intervals are those of rescoring every draw, of scipy's bootstrap in law, and of sacrebleu's draws."""
+"""Intervals equal rescoring every resample, scipy's bootstrap in law, and sacrebleu's resamples."""
 
 from __future__ import annotations
 

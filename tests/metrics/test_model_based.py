@@ -1,4 +1,4 @@
-"""BERTScore by a tiny model with random weights, against cosines computed here; what is missing is named."""
+"""BERTScore of a tiny random model equals cosines computed here; missing parts are named."""
 
 from __future__ import annotations
 

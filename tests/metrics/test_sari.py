@@ -1,4 +1,4 @@
-"""SARI against arithmetic gram by gram, and against numbers that others have published."""
+"""SARI equals arithmetic n-gram by n-gram, and published numbers."""
 
 from __future__ import annotations
 

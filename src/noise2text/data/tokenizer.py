@@ -207,7 +207,7 @@ def _read_vocabulary(path: Path) -> dict[str, int]:
         vocabulary[token] = number
     missing = [token for token in BERT_SPECIAL_TOKENS if token not in vocabulary]
     if missing:
-        raise Problem(f"{path} has no {' or '.join(missing)}; name BERT's vocab.txt, one token a line.")
+        raise Problem(f"{path} has no {' or '.join(missing)}; name BERT's vocab.txt, one token per line.")
     return vocabulary
 
 

@@ -79,13 +79,12 @@ def to_markdown(result: Mapping[str, Any], rows: Sequence[PublishedResult] = ())
     parts = [
         f"# Comparison on {result['test']}, {result['sentences']:,} sentences",
         format_markdown_table(_scores(result)),
-        f"Sentences a second: the whole of generate, without loading the model; {result['speed']}. The "
-        "scores are percentages, and so is copied, the texts that equal their source. div-4 and self-BLEU "
-        "compare the candidates of one source, where a system has several.",
+        f"Sentences per second: all of generate, without loading the model; {result['speed']}. The scores "
+        "are percentages, and so is copied, the share of texts that equal their source. div-4 and self-BLEU "
+        "compare the candidates of one source, if a system has several.",
         f"## Differences to {first}",
         format_markdown_table(_tests(systems)),
-        "Paired bootstrap; the interval is that of 95 %. \\* marks p < 0.05, not corrected for several "
-        "comparisons.",
+        "Paired bootstrap with 95 % intervals. \\* marks p < 0.05, not corrected for multiple comparisons.",
         "## What was set",
         "\n".join(_settings(systems)),
         "## How the numbers were made",

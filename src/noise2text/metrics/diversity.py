@@ -166,7 +166,7 @@ DIVERSITY_METRICS: tuple[DiversityMetric, ...] = (
     DIV_4,
     SELF_BLEU,
     DiversityMetric("distinct", "distinct texts", _distinct_texts, lambda: "percent|space:strip-outer"),
-    DiversityMetric("words", "words a text", _mean_length, lambda: "tok:split"),
+    DiversityMetric("words", "words per text", _mean_length, lambda: "tok:split"),
     DiversityMetric("dist_1_diffuseq", "dist-1 (DiffuSeq)", _diffuseq_dist_1, _diffuseq_signature),
     DiversityMetric("div_4_diffuseq", "div-4 (DiffuSeq)", _diffuseq_div_4, _diffuseq_signature),
     DiversityMetric(

@@ -165,7 +165,7 @@ def _mean_lengths(
 def _check_counts(**lines: Sequence[Any]) -> None:
     counts = " and ".join(f"{len(side)} {name}" for name, side in lines.items())
     if len({len(side) for side in lines.values()}) > 1:
-        raise Problem(f"The lines do not pair up, {counts}: give one line a sentence, in the same order.")
+        raise Problem(f"The lines do not pair up, {counts}: give one line per sentence, in the same order.")
     if not all(lines.values()):
         raise Problem(f"There is nothing to evaluate, {counts}: give at least one sentence.")
 

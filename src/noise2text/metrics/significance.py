@@ -50,7 +50,7 @@ def paired_bootstrap(
     for name, texts in systems.items():
         if len(texts) != len(references):
             counts = f"{len(texts)} texts and {len(references)} references"
-            raise Problem(f"The lines of {name} do not pair up, {counts}: give one line a sentence.")
+            raise Problem(f"The lines of {name} do not pair up, {counts}: give one line per sentence.")
     found: dict[str, list[BootstrapResult]] = {name: [] for name in systems}
     for metric in metrics:
         first: tuple[float, Array] | None = None

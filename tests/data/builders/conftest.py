@@ -1,4 +1,4 @@
-"""Raw files of ten lines that a test writes, and Moses rules that can be worked out by hand."""
+"""Small raw files for the tests, and Moses rules that can be checked by hand."""
 
 from __future__ import annotations
 

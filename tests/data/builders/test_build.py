@@ -1,4 +1,4 @@
-"""A folder is whole or not there, and says what it was made of."""
+"""A built folder is complete or absent, and records what it was built from."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_splits_are_a_corpus_and_dataset_json_says_how_they_came(raw: Path, 
     assert [path.name for path in out.parent.iterdir()] == ["out"]
 
 
-def test_sizes_are_held_against_each_paper_before_or_after_cleaning(raw: Path, tmp_path: Path) -> None:
+def test_sizes_are_compared_with_each_paper_before_or_after_cleaning(raw: Path, tmp_path: Path) -> None:
     built = build(LETTERS, raw, out=tmp_path / "out")
     assert built.matching_references == ["a paper", "another"]
     other = replace(built, dataset=replace(LETTERS, sizes=(PublishedSizes(1_000, 1, 1, "table 9"),)))
@@ -148,7 +148,7 @@ def test_missing_rules_are_found_out_before_anything_is_read(raw: Path, tmp_path
 
 
 def test_rows_are_written_as_they_come(tmp_path: Path) -> None:
-    """No split is held in memory: the first pairs are on the disk long before the last are made."""
+    """Splits are streamed: the first pairs are on disk long before the last are read."""
     seen: list[int] = []
 
     def many(raw: RawFiles) -> Iterator[DatasetRow]:

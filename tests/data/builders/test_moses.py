@@ -1,4 +1,4 @@
-"""Cleaning as the Moses script does it, and a clear word where sacremoses is missing."""
+"""Cleaning equals the Moses script's, and a missing sacremoses gives a clear message."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_whitespace_of_any_kind_is_no_word() -> None:
 
 
 @given(st.text())
-def test_printable_keeps_every_place_and_only_blanks_what_cannot_be_printed(text: str) -> None:
+def test_only_unprintable_characters_become_spaces_at_their_positions(text: str) -> None:
     plain = replace_unprintable(text)
     assert len(plain) == len(text)
     assert all(new in (old, " ") for new, old in zip(plain, text, strict=True))

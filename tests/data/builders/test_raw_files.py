@@ -1,4 +1,4 @@
-"""Raw files are found wherever an archive put them, and every line that cannot be read is named."""
+"""Raw files are found in any folder of an archive, and every unreadable line is named."""
 
 from __future__ import annotations
 

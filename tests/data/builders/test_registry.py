@@ -1,4 +1,4 @@
-"""Every dataset says what one has to know of it."""
+"""Every dataset documents its files, sizes, licence and processing."""
 
 from __future__ import annotations
 

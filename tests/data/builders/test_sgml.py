@@ -1,4 +1,4 @@
-"""Segments between marks."""
+"""Segments between tags."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_a_line_without_a_tab_is_named(write: Write) -> None:
         list(read_translations(write({NAME: "Go.\tGeh.\nHi.\n"}), held_out=1))
 
 
-def test_a_pair_with_an_empty_side_is_held_out_by_nobody(write: Write) -> None:
+def test_a_pair_with_an_empty_side_is_in_no_split(write: Write) -> None:
     texts = "".join(line(f"e{place}", f"d{place}" if place % 3 else "") for place in range(30))
     rows = list(read_translations(write({NAME: texts}), held_out=5))
     found = splits(rows)

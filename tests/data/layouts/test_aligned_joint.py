@@ -1,4 +1,4 @@
-"""Source and target stand at fixed places: the same pair, and the target always begins where it did."""
+"""Source and target are at fixed positions: the target always begins at the same one."""
 
 import pytest
 import torch

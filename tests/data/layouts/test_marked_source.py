@@ -1,4 +1,4 @@
-"""A source stands between its frame's tokens; nothing else differs from a target that ends itself."""
+"""A source is between special tokens; everything else is as in the split layout with an end."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""The next word is written, what comes before it is given, what comes after it is not there."""
+"""The next word is generated, everything before it is given, nothing after it is visible."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_other_layouts_leave_nothing_to_chance() -> None:
     assert layout.randomise(canvas, torch.tensor([0.5])) is canvas
 
 
-def test_a_prefix_is_held_and_anything_else_refused() -> None:
+def test_a_prefix_is_frozen_and_any_other_template_is_refused() -> None:
     prompt = LAYOUT.make_prompt(LAYOUT.make_source(PAIR[0]), torch.ones(1, 1), width=0)
     held = LAYOUT.apply_template(prompt, Template(((6, 7), ()), (None,)))
     assert held.tokens[0, held.frozen[0]].tolist() == [*HEAD, 6, 7]

@@ -1,4 +1,4 @@
-"""A filled canvas always has its width, ends itself, and is read back up to its end."""
+"""A padded canvas always has the same width and gives its targets back up to their end."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""A canvas shows the networks everything but padding, and is read back as it was laid out."""
+"""A canvas shows the networks everything but padding, and gives its targets back."""
 
 import torch
 
@@ -24,7 +24,7 @@ def test_reading_gives_the_targets_back() -> None:
     assert layout.extract_targets(canvas, canvas.tokens) == TARGETS
 
 
-def test_a_prompt_has_a_row_a_candidate_of_the_wished_length() -> None:
+def test_a_prompt_has_one_row_per_candidate_of_the_requested_length() -> None:
     layout = SplitLayout(pad=0)
     lengths = torch.tensor([[1, 3], [2, 2]])
     prompt = layout.make_prompt(layout.make_source(RaggedRows.from_lists(SOURCES)), lengths, width=3)

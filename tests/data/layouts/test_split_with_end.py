@@ -1,4 +1,4 @@
-"""A target ends with its end, which is scored; what follows is nothing."""
+"""A target ends with [EOS], which is scored; the padding after it is not."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""A template's pieces stand where they are said to, and its gaps take the rest."""
+"""A template's pieces are where it says, and its gaps get the rest."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_pieces_and_gaps_fill_the_length_exactly(template: Template, length: int
     assert opened == sorted(opened, reverse=True)
 
 
-def test_only_a_last_open_gap_leaves_all_places_known() -> None:
+def test_only_a_last_open_gap_leaves_all_positions_known() -> None:
     assert OPEN_TEMPLATE.has_fixed_positions
     assert Template(((1,), (2,)), (3,)).has_fixed_positions
     assert Template(((1,), (2,), ()), (3, None)).has_fixed_positions
