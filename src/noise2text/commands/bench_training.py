@@ -99,7 +99,7 @@ def measure_accelerations(
 ) -> Iterator[TrainingSpeed]:
     """The pace of every acceleration that the device has, each from fresh weights; with `kernels`, theirs."""
     _require_steps(recipe)
-    rows = rows or max(1, config.max_tokens // length)
+    rows = rows or max(1, config.optim.max_tokens // length)
     for acceleration in ("none", "recorded", "compiled") if device.type == "cuda" else ("none",):
         yield measure_training(
             recipe,
@@ -129,7 +129,7 @@ def training_report(
     _require_steps(recipe)
     config = apply_overrides(config, {"precision": precision}, origin="bench --train")
     tokenizer = Tokenizer.load(find_model_folder(model) / "tokenizer.json")
-    length = min(length, config.max_source, config.max_target)
+    length = min(length, config.data.max_source, config.data.max_target)
     speeds = measure_accelerations(
         recipe, config, tokenizer, device=find_device(device), length=length, rows=rows
     )
@@ -155,19 +155,19 @@ def measure_training(
     kernels: bool = False,
 ) -> TrainingSpeed:
     """How fast a recipe's steps are, accelerated so."""
-    torch.manual_seed(config.seed)
+    torch.manual_seed(config.run.seed)
     model: Model = recipe.build(config, tokenizer).to(device)
     objective = recipe.objective(config, model)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     batches = _random_batches(model, rows, length, device)
-    precision = model.precision(config.precision)
+    precision = model.resolve_precision(config.run.precision)
     eager = EagerStep(partial(autocast, precision, device))
     flops = _count_flops(eager, objective, batches(0)[0])
     if acceleration == "compiled":
         fuse(objective)
     step_runner: StepRunner = eager if acceleration == "none" else GraphedStep(eager)
-    run_steps = _TimedTraining(objective, build_adamw(model, config, device), device)
+    run_steps = _TimedTraining(objective, build_adamw(model, config.optim, device), device)
     first_step = run_steps(batches, step_runner, 1)
     run_steps(batches, step_runner, WARMUP_STEPS - 1)
     step_seconds = run_steps(batches, step_runner, steps) / steps

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,6 @@ from noise2text.core.files import write_atomically
 from noise2text.data.corpus import Pair, ReadCounts, read_pairs, write_pairs
 from noise2text.data.token_store import TokenStore, prepare
 from noise2text.data.tokenizer import Tokenizer, learn_bpe, learn_characters, load_wordpiece
-from noise2text.training.config import DataConfig
 
 __all__ = ["TrainingData", "load_data"]
 
@@ -39,7 +39,7 @@ def load_data(
     train: str,
     valid: str,
     folder: Path,
-    config: DataConfig,
+    config: Any,
     *,
     skip_bad: bool,
     show_line: Callable[[str], None],
@@ -54,7 +54,9 @@ def load_data(
             valid, folder / "valid", tokenizer, config, skip_bad=skip_bad, show_line=show_line
         ),
         list(
-            _read_validation_pairs(valid, tokens, tokenizer, config.validation_sentences, skip_bad=skip_bad)
+            _read_validation_pairs(
+                valid, tokens, tokenizer, config.run.validation_sentences, skip_bad=skip_bad
+            )
         ),
     )
 
@@ -75,15 +77,15 @@ def _spool_stdin(path: str, folder: Path) -> str:
 
 
 def _load_tokenizer(
-    train: str, folder: Path, config: DataConfig, *, skip_bad: bool, show_line: Callable[[str], None]
+    train: str, folder: Path, config: Any, *, skip_bad: bool, show_line: Callable[[str], None]
 ) -> Tokenizer:
     if _is_prepared(train):
         return Tokenizer.load(Path(train).parent / "tokenizer.json")
     path = folder / "tokenizer.json"
     if not path.exists():
         texts = _texts(read_pairs(train, skip_bad=skip_bad))
-        tokenizer = _TOKENIZER_BUILDERS[config.tokenizer](texts, config)
-        show_line(f"tokenizer: {config.tokenizer}, {len(tokenizer):,} tokens")
+        tokenizer = _TOKENIZER_BUILDERS[config.data.tokenizer](texts, config)
+        show_line(f"tokenizer: {config.data.tokenizer}, {len(tokenizer):,} tokens")
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(path, tokenizer.save)
     return Tokenizer.load(path)
@@ -93,7 +95,7 @@ def _prepare_tokens(
     path: str,
     folder: Path,
     tokenizer: Tokenizer,
-    config: DataConfig,
+    config: Any,
     *,
     skip_bad: bool,
     show_line: Callable[[str], None],
@@ -103,7 +105,7 @@ def _prepare_tokens(
     if not _is_prepared(str(folder)):
         counts = ReadCounts()
         pairs = read_pairs(path, skip_bad=skip_bad, counts=counts)
-        limits = {"max_source": config.max_source, "max_target": config.max_target}
+        limits = {"max_source": config.data.max_source, "max_target": config.data.max_target}
         report = prepare(pairs, tokenizer, folder, counts=counts, **limits).report
         show_line(
             f"{os.path.basename(path)}: {report.pairs:,} pairs, {report.skipped:,} skipped, "
@@ -112,13 +114,13 @@ def _prepare_tokens(
     return TokenStore.load(folder, tokenizer=tokenizer)
 
 
-def _require_lengths(tokens: TokenStore, path: str, config: DataConfig) -> TokenStore:
+def _require_lengths(tokens: TokenStore, path: str, config: Any) -> TokenStore:
     """The tokens, if none of their pairs is longer than the settings allow."""
     source, target = tokens.lengths.max(axis=0).tolist()
-    if source > config.max_source or target > config.max_target:
+    if source > config.data.max_source or target > config.data.max_target:
         raise Problem(
             f"{path} has pairs of up to {source} and {target} tokens, but the settings max_source and "
-            f"max_target are {config.max_source} and {config.max_target}: raise them, or prepare the "
+            f"max_target are {config.data.max_source} and {config.data.max_target}: raise them, or prepare the "
             f"corpus with them."
         )
     return tokens
@@ -142,28 +144,30 @@ def _texts(pairs: Iterable[Pair]) -> Iterator[str]:
         yield pair.trg
 
 
-def _learn_bpe(texts: Iterator[str], config: DataConfig) -> Tokenizer:
-    return learn_bpe(texts, size=config.vocabulary, normalise=config.normalise, lowercase=config.lowercase)
+def _learn_bpe(texts: Iterator[str], config: Any) -> Tokenizer:
+    return learn_bpe(
+        texts, size=config.data.vocabulary, normalise=config.data.normalise, lowercase=config.data.lowercase
+    )
 
 
-def _learn_characters(texts: Iterator[str], config: DataConfig) -> Tokenizer:
-    return learn_characters(texts, normalise=config.normalise, lowercase=config.lowercase)
+def _learn_characters(texts: Iterator[str], config: Any) -> Tokenizer:
+    return learn_characters(texts, normalise=config.data.normalise, lowercase=config.data.lowercase)
 
 
-def _load_wordpiece(texts: Iterator[str], config: DataConfig) -> Tokenizer:
-    path = Path(config.vocabulary_file)
+def _load_wordpiece(texts: Iterator[str], config: Any) -> Tokenizer:
+    path = Path(config.data.vocabulary_file)
     if not path.is_file():
         raise Problem(f"There is no vocabulary file {path}; name a vocab.txt in the setting vocabulary_file.")
-    return load_wordpiece(path, normalise=config.normalise, lowercase=config.lowercase)
+    return load_wordpiece(path, normalise=config.data.normalise, lowercase=config.data.lowercase)
 
 
-def _load_from_folder(texts: Iterator[str], config: DataConfig) -> Tokenizer:
+def _load_from_folder(texts: Iterator[str], config: Any) -> Tokenizer:
     """The tokenizer of a pre-trained model, which no corpus changes."""
-    folder: str = getattr(config, "from_folder", "")
+    folder: str = getattr(config.model, "from_folder", "")
     if not folder:
         raise Problem(
             "The tokenizer folder is that of a trained model: name its folder in the setting from_folder, or "
-            "set tokenizer to bpe (and scratch to true, for a recipe of pre-trained models)."
+            "set tokenizer to bpe (and from_scratch to true, for a recipe of pre-trained models)."
         )
     if not (Path(folder) / "tokenizer.json").is_file():
         raise Problem(
@@ -173,7 +177,7 @@ def _load_from_folder(texts: Iterator[str], config: DataConfig) -> Tokenizer:
     return Tokenizer.load(Path(folder) / "tokenizer.json")
 
 
-_TOKENIZER_BUILDERS: dict[str, Callable[[Iterator[str], DataConfig], Tokenizer]] = {
+_TOKENIZER_BUILDERS: dict[str, Callable[[Iterator[str], Any], Tokenizer]] = {
     "bpe": _learn_bpe,
     "characters": _learn_characters,
     "wordpiece": _load_wordpiece,

@@ -5,7 +5,6 @@ Of several processes the first one writes and prepares; the others come after it
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 from collections.abc import Iterator, Mapping
@@ -15,7 +14,7 @@ from typing import Any
 
 from noise2text.commands.display import Display
 from noise2text.commands.run_data import TrainingData, load_data
-from noise2text.core.config import apply_overrides, read_config
+from noise2text.core.config import apply_overrides, describe, read_config, to_dict
 from noise2text.core.errors import Problem
 from noise2text.models.registry import Recipe
 from noise2text.training import checkpoint
@@ -24,7 +23,6 @@ from noise2text.training.process_group import ProcessGroup
 __all__ = [
     "build_config",
     "discard_on_problem",
-    "explicit_settings",
     "main_process_first",
     "mark_saved",
     "prepare_run",
@@ -33,7 +31,14 @@ __all__ = [
     "resume_config",
 ]
 
-CHANGEABLE_ON_RESUME = {"steps", "log_every", "validate_every", "save_every", "tensorboard", "sharded"}
+CHANGEABLE_ON_RESUME = {
+    "optim.steps",
+    "run.log_every",
+    "run.validate_every",
+    "run.save_every",
+    "run.tensorboard",
+    "run.sharded",
+}
 """Settings that a resumed run may change."""
 
 
@@ -106,11 +111,16 @@ def discard_on_problem(out: Path, *, group: ProcessGroup) -> Iterator[None]:
 def build_config(
     recipe: Recipe, preset: str | None, config: str | Path | None, changes: Mapping[str, Any] | None
 ) -> Any:
-    """A preset's settings, changed by a file and then by assignments."""
-    training_config = recipe.preset(preset)
+    """The config of a preset, changed by a file and then by assignments."""
+    return _change_config(recipe.preset(preset), recipe, config, changes)
+
+
+def _change_config(
+    start: Any, recipe: Recipe, config: str | Path | None, changes: Mapping[str, Any] | None
+) -> Any:
     if config is not None:
-        training_config = apply_overrides(training_config, read_config(Path(config)), origin=str(config))
-    return apply_overrides(training_config, changes or {}, origin=f"train {recipe.name}")
+        start = apply_overrides(start, read_config(Path(config)), origin=str(config))
+    return apply_overrides(start, changes or {}, origin=f"train {recipe.name}")
 
 
 def require_empty(out: Path) -> None:
@@ -122,7 +132,7 @@ def require_empty(out: Path) -> None:
 def _write_run_file(out: Path, recipe: str, config: Any, *, train: str, valid: str) -> None:
     """Write down what the run is, for whoever resumes it."""
     out.mkdir(parents=True, exist_ok=True)
-    facts = {"recipe": recipe, "settings": dataclasses.asdict(config), "train": train, "valid": valid}
+    facts = {"recipe": recipe, "settings": to_dict(config), "train": train, "valid": valid}
     _write_facts(out, facts | {"saved": checkpoint.find_checkpoint(out) is not None})
 
 
@@ -143,13 +153,14 @@ def _discard_run(out: Path) -> None:
     shutil.rmtree(out / "data", ignore_errors=True)
 
 
-def explicit_settings(config: str | Path | None, changes: Mapping[str, Any] | None) -> set[str]:
-    """The settings that the user named."""
-    return set(changes or {}) | set(read_config(Path(config)) if config is not None else {})
-
-
 def resume_config(
-    out: Path, recipe: Recipe, wanted: Any, *, explicit: set[str], files: Mapping[str, str]
+    out: Path,
+    recipe: Recipe,
+    wanted: Any,
+    *,
+    config: str | Path | None,
+    changes: Mapping[str, Any] | None,
+    files: Mapping[str, str],
 ) -> Any:
     """The settings of the run in `out`, with those of the explicitly wanted that may change."""
     path = out / "run.json"
@@ -172,12 +183,15 @@ def resume_config(
             f"The checkpoints of the run in {out} are gone, so it cannot go on; its model is there as it "
             f"was. Train another in another folder."
         )
-    for name in sorted(explicit - CHANGEABLE_ON_RESUME):
-        if getattr(saved, name) != getattr(wanted, name):
+    changed, before = _change_config(saved, recipe, config, changes), dict(_values(saved))
+    for name, value in _values(changed):
+        if value != before[name] and name not in CHANGEABLE_ON_RESUME:
             raise Problem(
-                f"The run in {out} has {name} = {getattr(saved, name)!r}; a resumed run may change only "
+                f"The run in {out} has {name} = {before[name]!r}; a resumed run may change only "
                 f"{', '.join(sorted(CHANGEABLE_ON_RESUME))}."
             )
-    return dataclasses.replace(
-        saved, **{name: getattr(wanted, name) for name in explicit & CHANGEABLE_ON_RESUME}
-    )
+    return changed
+
+
+def _values(config: Any) -> Iterator[tuple[str, Any]]:
+    return ((name, value) for name, value, _ in describe(config))

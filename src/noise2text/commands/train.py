@@ -23,7 +23,6 @@ from noise2text.commands.run_data import TrainingData
 from noise2text.commands.run_setup import (
     build_config,
     discard_on_problem,
-    explicit_settings,
     main_process_first,
     mark_saved,
     prepare_run,
@@ -92,7 +91,8 @@ def train(
                     out,
                     chosen_recipe,
                     training_config,
-                    explicit=explicit_settings(config, changes),
+                    config=config,
+                    changes=changes,
                     files=files,
                 )
             elif group.is_main_process:
@@ -128,24 +128,26 @@ class TrainingRun:
     ) -> None:
         self.recipe, self.config, self.data, self.out = recipe, config, data, out
         self.device, self.display, self.group = device, display, group
-        torch.manual_seed(config.seed)
+        torch.manual_seed(config.run.seed)
         self.model: Model = recipe.build(config, data.tokenizer).to(device)
         self.resume_from = checkpoint.find_checkpoint(out)  # where the run goes on
         self._load_initial_weights()
         self.objective = recipe.objective(config, self.model)
         self.parallel = distribute(
-            self.objective, self.model, group, sharded=config.sharded, build_copy=self._build_copy
+            self.objective, self.model, group, sharded=config.run.sharded, build_copy=self._build_copy
         )
-        self.optimizer = build_adamw(self.model, config, device)
-        self.ema = Ema(self.model, config.ema_decay) if config.ema_decay else None
+        self.optimizer = build_adamw(self.model, config.optim, device)
+        self.ema = Ema(self.model, config.optim.ema_decay) if config.optim.ema_decay else None
         lengths = data.train.lengths
         shapes = self.model.layout.batch_shapes(
             lengths, max_buckets=FEW_BUCKETS if device.type == "cuda" else MANY_BUCKETS
         )
-        self.plan = BatchPlan(lengths, max_tokens=config.max_tokens, seed=config.seed, shapes=shapes)
+        self.plan = BatchPlan(
+            lengths, max_tokens=config.optim.max_tokens, seed=config.run.seed, shapes=shapes
+        )
         group.slice_rows(self.plan.min_batch_size)  # what is too small is told now, not when its turn comes
         self.metrics = (
-            MetricsLog(out, tensorboard=config.tensorboard)
+            MetricsLog(out, tensorboard=config.run.tensorboard)
             if group.is_main_process
             else SilentMetricsLog(out)
         )
@@ -167,7 +169,7 @@ class TrainingRun:
     def train(self) -> None:
         """Train to the last step, from the newest checkpoint if there is one."""
         first = self._restore() + 1
-        last = self.config.steps
+        last = self.config.optim.steps
         self._describe_run(first)
         self.display.start(last)
         with defer_signals() as stop_requested:
@@ -177,10 +179,10 @@ class TrainingRun:
                 self._batches,
                 first=first,
                 last=last,
-                peak_lr=self.config.lr,
-                lr_schedule=LR_SCHEDULES[self.config.lr_schedule](self.config.warmup, last),
-                clip_norm=self.config.clip_norm,
-                seed=self.config.seed,
+                peak_lr=self.config.optim.lr,
+                lr_schedule=LR_SCHEDULES[self.config.optim.lr_schedule](self.config.optim.warmup, last),
+                clip_norm=self.config.optim.clip_norm,
+                seed=self.config.run.seed,
                 step_runner=self._step_runner(),
                 parallel=self.parallel,
                 is_logged=self._is_logged,
@@ -195,15 +197,15 @@ class TrainingRun:
         if self.ema:
             self.ema.update()
         self.metrics.add(report)
-        is_last_step = step == config.steps
+        is_last_step = step == config.optim.steps
         if self._is_logged(step):
             self._require_finite_loss()
             self.display.progress(step, self.metrics.log(step))
-        if step % config.validate_every == 0 or is_last_step:
+        if step % config.run.validate_every == 0 or is_last_step:
             self._require_finite_loss()
             self._validate(step)
         is_stopping = self.group.any_process(stop_requested())
-        if step % config.save_every == 0 or is_last_step or is_stopping:
+        if step % config.run.save_every == 0 or is_last_step or is_stopping:
             self._require_finite_loss()
             self._save(step)
         if is_stopping and not is_last_step:
@@ -211,7 +213,7 @@ class TrainingRun:
 
     def _is_logged(self, step: int) -> bool:
         """Whether a line is logged after this step."""
-        return step % self.config.log_every == 0 or step == self.config.steps
+        return step % self.config.run.log_every == 0 or step == self.config.optim.steps
 
     def _require_finite_loss(self) -> None:
         """Refuse to go on, or to save, once a loss was not a number."""
@@ -234,27 +236,27 @@ class TrainingRun:
             self.display.show_line(
                 f"step {step:,}: valid " + "  ".join(f"{name} {score:.3f}" for name, score in scores.items())
             )
-            score = scores["bleu"] if self.config.best_by == "bleu" else -scores["loss"]
+            score = scores["bleu"] if self.config.run.best_by == "bleu" else -scores["loss"]
             if not math.isfinite(score):
                 return
             scored = [*self.best, (score, scores["loss"], step)]
             # Where all are equally good, such as single words by BLEU, the loss decides.
             self.best = sorted(scored, key=lambda each: (-each[0], each[1], each[2]))[
-                : self.config.average_best
+                : self.config.optim.average_best
             ]
             if self.best[0][-1] == step:
                 self._write_model(self.out)
-            if self.config.average_best > 1 and step in self._best_steps():
+            if self.config.optim.average_best > 1 and step in self._best_steps():
                 self._write_model(self._kept_folder(step))
 
     def _write_final_model(self) -> None:
         """Make the root the average of the best models, where that was asked for."""
         if not self.group.is_main_process:
             return
-        if self.config.average_best > 1 and self.best:
+        if self.config.optim.average_best > 1 and self.best:
             average_models(list(map(self._kept_folder, self._best_steps())), self.out)
         score, _, step = self.best[0] if self.best else (math.nan, math.nan, 0)
-        summary = f"{self.config.best_by} {abs(score):.3f} at step {step:,}"
+        summary = f"{self.config.run.best_by} {abs(score):.3f} at step {step:,}"
         self.display.show_line(f"done: the best model ({summary}) is {self.out}")
 
     def _save(self, step: int) -> None:
@@ -311,13 +313,13 @@ class TrainingRun:
 
     def _batches(self, step: int) -> list[Canvas]:
         """The micro-batches of a step, this process's share of each."""
-        first = (step - 1) * self.config.accumulate
+        first = (step - 1) * self.config.optim.accumulate
         layout, row, canvases = self.model.layout, 0, []
-        for batch in (self.plan.batch(first + i) for i in range(self.config.accumulate)):
+        for batch in (self.plan.batch(first + i) for i in range(self.config.optim.accumulate)):
             own_rows = self.group.slice_rows(len(batch.pairs))
             canvas = layout.make_canvas(*self.data.train.get_pairs(batch.pairs[own_rows]), shape=batch.shape)
             keys = make_key(
-                self.config.seed, _LAYOUT, step, torch.arange(row, row + len(batch.pairs))[own_rows]
+                self.config.run.seed, _LAYOUT, step, torch.arange(row, row + len(batch.pairs))[own_rows]
             )
             canvases.append(layout.randomise(canvas, uniform(keys)).to(self.device))
             row += len(batch.pairs)
@@ -328,7 +330,7 @@ class TrainingRun:
 
         What several processes do is not recorded: they talk to each other in between.
         """
-        single_process, acceleration = self.group.is_single_process, self.config.acceleration
+        single_process, acceleration = self.group.is_single_process, self.config.run.acceleration
         eager = (
             EagerStep(self._autocast) if single_process else DistributedStep(self._autocast, self.parallel)
         )
@@ -341,7 +343,7 @@ class TrainingRun:
         return GraphedStep(eager) if single_process else eager
 
     def _autocast(self) -> AbstractContextManager[Any]:
-        return autocast(self.model.precision(self.config.precision), self.device)
+        return autocast(self.model.resolve_precision(self.config.run.precision), self.device)
 
     def _describe_run(self, first: int) -> None:
         shapes = " ".join(f"{source}→{target}" for source, target in self.plan.shapes)

@@ -16,7 +16,6 @@ from noise2text.data.layouts.base import Canvas
 from noise2text.diffusion.anisotropy import anisotropy
 from noise2text.metrics.evaluate import bleu, exact_match
 from noise2text.models import DiffusionModel, Model
-from noise2text.training.config import TrainingConfig
 from noise2text.training.loop import evaluate_loss
 from noise2text.training.objective import Objective
 
@@ -41,7 +40,7 @@ class Validator:
         objective: Objective,
         model: Model,
         data: TrainingData,
-        config: TrainingConfig,
+        config: Any,
         *,
         autocast: Callable[[], AbstractContextManager[Any]],
     ) -> None:
@@ -51,10 +50,10 @@ class Validator:
     def __call__(self) -> dict[str, float]:
         """The loss and its terms, BLEU and exact match in percent, and the anisotropy of the embeddings."""
         with self.autocast():
-            scores = evaluate_loss(self.objective, self._canvases(), seed=self.config.seed)
+            scores = evaluate_loss(self.objective, self._canvases(), seed=self.config.run.seed)
             return (
                 scores
-                | score_generations(self.model, self.data.validation_pairs, seed=self.config.seed)
+                | score_generations(self.model, self.data.validation_pairs, seed=self.config.run.seed)
                 | self._measure_anisotropy()
             )
 
@@ -66,10 +65,10 @@ class Validator:
 
     def _canvases(self) -> list[Canvas]:
         valid = self.data.valid
-        count = min(len(valid), self.config.validation_sentences)
+        count = min(len(valid), self.config.run.validation_sentences)
         order = np.argsort(valid.lengths[:count].max(axis=1), kind="stable")
-        rows = max(1, self.config.max_tokens // int(valid.lengths[:count].max()))
-        layout, seed, canvases = self.model.layout, self.config.seed, []
+        rows = max(1, self.config.optim.max_tokens // int(valid.lengths[:count].max()))
+        layout, seed, canvases = self.model.layout, self.config.run.seed, []
         for start in range(0, count, rows):
             chosen = order[start : start + rows]
             u = uniform(make_key(seed, torch.from_numpy(chosen)))

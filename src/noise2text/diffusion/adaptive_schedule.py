@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from noise2text.diffusion.schedules import Schedule
+from noise2text.diffusion.schedules import AlphaBarSchedule
 from noise2text.nn.denoiser import NoiseLevel
 
 __all__ = ["AdaptiveSchedule"]
@@ -32,10 +32,12 @@ __all__ = ["AdaptiveSchedule"]
 MIN_RISE = 1e-5  # the least difference of two neighbouring knots' losses
 
 
-class AdaptiveSchedule(Schedule):
+class AdaptiveSchedule(AlphaBarSchedule):
     """A table of ᾱ, a row a time and a column a position, that is refitted to the losses it observes."""
 
-    def __init__(self, start: Schedule, positions: int, *, bin_size: int = 20, min_count: int = 100) -> None:
+    def __init__(
+        self, start: AlphaBarSchedule, positions: int, *, bin_size: int = 20, min_count: int = 100
+    ) -> None:
         """Begins as `start` everywhere; `bin_size` is K, `min_count` the losses that a bin needs before a refit."""
         super().__init__(start.steps)
         if start.steps % bin_size or start.steps < 2 * bin_size:

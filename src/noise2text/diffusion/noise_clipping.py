@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from noise2text.diffusion.schedules import Schedule
+from noise2text.diffusion.schedules import AlphaBarSchedule
 from noise2text.diffusion.time_samplers import TimeSampler
 from noise2text.nn.denoiser import NoiseLevel
 
@@ -23,7 +23,7 @@ __all__ = ["ClippedTimes", "ExaggeratedNoise", "QuadraticSchedule", "neighbour_d
 BLOCK = 2**24  # about how many distances are held at once
 
 
-class QuadraticSchedule(Schedule):
+class QuadraticSchedule(AlphaBarSchedule):
     """σ(t) = t: the time is the noise's standard deviation, and ᾱ = 1 − t²."""
 
     def alpha_bar(self, t: Tensor) -> Tensor:
@@ -33,7 +33,7 @@ class QuadraticSchedule(Schedule):
 class ClippedTimes(TimeSampler):
     """Uniform over the times whose noise-to-signal ratio is at least the clip's; the clip is in a buffer."""
 
-    def __init__(self, schedule: Schedule, *, margin: float = 0.0) -> None:
+    def __init__(self, schedule: AlphaBarSchedule, *, margin: float = 0.0) -> None:
         super().__init__(schedule.steps)
         self.margin = margin
         signal = schedule.alpha_bar(torch.arange(1, self.steps + 1, dtype=torch.float64) / self.steps)

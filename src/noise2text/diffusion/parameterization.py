@@ -1,21 +1,24 @@
-"""What a network's output means (thesis, 2.1.4): z₀ itself, the noise ε, the score s, or the mean μ.
+"""Parameterizations: what a network's output means, and how the clean estimate ẑ₀ follows from it.
 
-    z0       output = ẑ₀
-    epsilon  ẑ₀ = (z − σ·ε̂) / α                                        (eq. 2.12a)
-    score    ẑ₀ = (z + σ²·ŝ) / α,             ŝ = −ε̂ / σ                (eq. 2.12d)
-    mean     ẑ₀ = (μ̂ − a·z) / b,              μ = a·z + b·z₀            (eq. 2.5b, 2.11a)
+    z0        output = ẑ₀
+    epsilon   ẑ₀ = (z − σ·ε̂) / α                                       (thesis, eq. 2.12a)
+    score     ẑ₀ = (z + σ²·ŝ) / α,             ŝ = −ε̂ / σ               (thesis, eq. 2.12d)
+    mean      ẑ₀ = (μ̂ − a·z) / b,              μ = a·z + b·z₀           (thesis, eq. 2.5b, 2.11a)
+    velocity  ẑ₀ = (z − σ·v̂) / (α + σ),        v = ε − z₀               (rectified flow; Liu et al., 2023)
 
-μ is the posterior's mean one step of 1/T down. Every reading is ẑ₀ = p·z + q·output, so the squared error
-of the output is that of ẑ₀ divided by q²: α²/σ² (the signal-to-noise ratio) for ε, α²/σ⁴ for the score,
-b² for μ.
+μ is the mean of DDPM's posterior one step of 1/T down. Every one of them is linear, ẑ₀ = p·z + q·output, so the
+squared error of the output is that of ẑ₀ divided by q²: α²/σ² (the signal-to-noise ratio) for ε, α²/σ⁴ for the
+score, b² for μ, (1 + α/σ)² for the velocity.
 
-The mean needs levels that fall: where a step changes nothing, b = 0. ε and the score divide by α, which is 0
-in the end: what they get wrong there comes back σ/α times as large.
-`min_alpha_bar` is the least ᾱ that a reading is fit for; `SignalFloor` keeps a schedule above it.
+ε and the score divide by α, which is 0 at the end of most schedules: an error there comes back σ/α times as
+large. `min_alpha_bar` is the smallest ᾱ that they can work with; `SignalFloor` keeps a schedule above it. The mean
+needs levels that fall: where a step changes nothing, b = 0.
 
-Trained with F times the noise (Difformer), a network answers for z = α·z₀ + Fσ·ε, and what it says is read
-with that σ in generation, too, whose noise may be another. Near the end ε is almost z, and what is asked
-of the network is the small rest; `ResidualOutput` adds z to its answer, so that the rest is all that it has to find.
+With noise that training multiplies by F (Difformer), a network learns to answer for z = α·z₀ + F·σ·ε. Its output
+is read with that σ in generation too, where the noise may be another.
+
+Near the end ε is almost z, and the network has to find a small rest. `ResidualOutput` adds z to the output, so
+that the rest is all that the network has to find.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from noise2text.diffusion.schedules import Schedule
+from noise2text.core.errors import Problem
+from noise2text.diffusion.schedules import AlphaBarSchedule, Schedule
 from noise2text.diffusion.solvers import step_coefficients
 from noise2text.nn.denoiser import Constraint, Denoiser, DenoiserWrapper, EncoderOutput, Estimate, NoiseLevel
 
@@ -36,43 +40,46 @@ __all__ = [
     "PredictMean",
     "PredictNoise",
     "PredictScore",
+    "PredictVelocity",
     "PredictZ0",
+    "ResidualNoise",
     "ResidualOutput",
+    "ResidualScore",
     "SignalFloor",
 ]
 
 
 class Parameterization(nn.Module, ABC):
-    """A reading of a network's output, ẑ₀ = p·z + q·output."""
+    """How ẑ₀ follows from a network's output: ẑ₀ = p·z + q·output."""
 
-    min_alpha_bar = 0.0  # of ᾱ, for which the reading is fit
+    min_alpha_bar = 0.0  # the smallest ᾱ that it can work with
 
     def __init__(self, schedule: Schedule, *, noise_factor: float = 1.0) -> None:
-        """A reading for a schedule whose noise training multiplies; most need only the level."""
+        """For a schedule whose noise training multiplies by a factor."""
         super().__init__()
-        self.noise_factor = noise_factor
+        self.noise_factor, self.sigma_at = noise_factor, schedule.sigma_at
 
     @abstractmethod
     def coefficients_at(self, level: NoiseLevel) -> tuple[Tensor, Tensor]:
-        """p and q at a level, in its precision."""
+        """p and q at a noise level, in its precision."""
 
     @property
     def noise_share(self) -> float:
-        """The output as a multiple of z, where z is noise alone; 0 where it is none."""
+        """The output as a multiple of z where z is pure noise; 0 where it is no multiple of z."""
         return 0.0
 
     def sigma(self, level: NoiseLevel) -> Tensor:
-        """The noise that training has at the level's α, whose own may be generation's."""
-        return self.noise_factor * (1 - level.alpha.square()).clamp(min=0).sqrt()
+        """σ of training at the level's α; the level's own σ may be that of generation."""
+        return self.noise_factor * self.sigma_at(level.alpha)
 
     def to_z0(self, output: Tensor, z: Tensor, level: NoiseLevel) -> Tensor:
         """ẑ₀, given the output and the noisy z."""
-        z_weight, output_weight = (factor.to(output.dtype) for factor in self.coefficients_at(level))
+        z_weight, output_weight = (weight.to(output.dtype) for weight in self.coefficients_at(level))
         return z_weight * z + output_weight * output
 
     def target(self, z0: Tensor, z: Tensor, level: NoiseLevel) -> Tensor:
-        """The output that is read as z₀."""
-        z_weight, output_weight = (factor.to(z.dtype) for factor in self.coefficients_at(level))
+        """The output from which z₀ follows."""
+        z_weight, output_weight = (weight.to(z.dtype) for weight in self.coefficients_at(level))
         return (z0 - z_weight * z) / output_weight
 
     def weight(self, level: NoiseLevel) -> Tensor:
@@ -80,8 +87,16 @@ class Parameterization(nn.Module, ABC):
         return self.coefficients_at(level)[1].square().reciprocal()
 
     def wrap(self, denoiser: Denoiser) -> Denoiser:
-        """A denoiser that answers with ẑ₀, from one whose answer is to be read so."""
+        """A denoiser that returns ẑ₀, around one that returns this parameterization's output."""
         return ParameterizedDenoiser(denoiser, self)
+
+    @classmethod
+    def validate(cls, schedule: AlphaBarSchedule, *, noise_factor: float, precision: str) -> None:
+        """Refuse a schedule or a training that this parameterization cannot work with."""
+        if cls.min_alpha_bar and not getattr(schedule, "min_alpha_bar", 0.0):
+            raise Problem(
+                "The setting min_alpha_bar must be above 0 for this parameterization, which divides by its root."
+            )
 
 
 class PredictZ0(Parameterization):
@@ -96,7 +111,7 @@ class PredictZ0(Parameterization):
 
 
 class PredictNoise(Parameterization):
-    """The output is the noise that was added."""
+    """The output is the noise ε."""
 
     min_alpha_bar = 0.01
 
@@ -122,10 +137,9 @@ class PredictScore(Parameterization):
 
 
 class PredictMean(Parameterization):
-    """The output is the mean of z one step further down; the network's clock is the time there."""
+    """The output is the mean of DDPM's posterior one step further down, at the network's timestep."""
 
     def __init__(self, schedule: Schedule, *, noise_factor: float = 1.0) -> None:
-        assert noise_factor == 1  # the mean would be that of other noise than generation has
         super().__init__(schedule)
         self.schedule = schedule
 
@@ -135,21 +149,64 @@ class PredictMean(Parameterization):
         z_weight, z0_weight, _ = step_coefficients(now, before)
         return -z_weight / z0_weight, 1 / z0_weight
 
+    @classmethod
+    def validate(cls, schedule: AlphaBarSchedule, *, noise_factor: float, precision: str) -> None:
+        times = torch.arange(1, schedule.steps + 1, dtype=torch.float64) / schedule.steps
+        alpha_bar = schedule.alpha_bar(times)
+        if schedule.steps > 1 and not bool((alpha_bar.diff(dim=0) < 0).all() and (alpha_bar[-2] > 0).all()):
+            raise Problem(
+                "The setting parameterization=mean needs a signal that falls at every step: it takes no "
+                "min_alpha_bar and no schedule=position-sigmoid, and only so many diffusion_steps that some "
+                "signal is left before the last one; where the noise stands still the next mean is z itself."
+            )
+        if noise_factor != 1:
+            raise Problem(
+                "The setting parameterization=mean takes no noise_factor: the next mean depends on "
+                "generation's noise, which then is not that of training."
+            )
+        if precision == "bfloat16":
+            raise Problem(
+                "The setting parameterization=mean takes no precision=bfloat16: z0 is a small part of the next "
+                "mean, and rounding errors come back as large as z0."
+            )
 
-class ResidualOutput(Parameterization):
-    """Another reading, of an output from which the network leaves out what it would be of noise alone."""
 
-    def __init__(self, parameterization: Parameterization, schedule: Schedule) -> None:
-        super().__init__(schedule, noise_factor=parameterization.noise_factor)
-        self.parameterization = parameterization
+class PredictVelocity(Parameterization):
+    """The output is v = ε − z₀, the velocity from clean to noise on a straight line (rectified flow)."""
 
     def coefficients_at(self, level: NoiseLevel) -> tuple[Tensor, Tensor]:
-        z_weight, output_weight = self.parameterization.coefficients_at(level)
-        return z_weight + self.parameterization.noise_share * output_weight, output_weight
+        sigma = self.sigma(level)
+        return 1 / (level.alpha + sigma), -sigma / (level.alpha + sigma)
+
+
+class ResidualOutput(Parameterization):
+    """Another parameterization whose output the network gives less what it would be for pure noise."""
+
+    inner_class: type[Parameterization]
+
+    def __init__(self, schedule: Schedule, *, noise_factor: float = 1.0) -> None:
+        super().__init__(schedule, noise_factor=noise_factor)
+        self.inner = self.inner_class(schedule, noise_factor=noise_factor)
+
+    def coefficients_at(self, level: NoiseLevel) -> tuple[Tensor, Tensor]:
+        z_weight, output_weight = self.inner.coefficients_at(level)
+        return z_weight + self.inner.noise_share * output_weight, output_weight
+
+
+class ResidualNoise(ResidualOutput):
+    """The output is ε less z's share of it."""
+
+    inner_class, min_alpha_bar = PredictNoise, PredictNoise.min_alpha_bar
+
+
+class ResidualScore(ResidualOutput):
+    """The output is the score less z's share of it."""
+
+    inner_class, min_alpha_bar = PredictScore, PredictScore.min_alpha_bar
 
 
 class ParameterizedDenoiser(DenoiserWrapper):
-    """A denoiser whose network answers with something else than the clean estimate."""
+    """A denoiser around one whose output is not the clean estimate."""
 
     def __init__(self, denoiser: Denoiser, parameterization: Parameterization) -> None:
         super().__init__(denoiser)
@@ -164,24 +221,33 @@ class ParameterizedDenoiser(DenoiserWrapper):
         self_condition: Tensor | None,
     ) -> Estimate:
         output: Estimate = self.denoiser(z, level, encoded, constraint, self_condition)
-        mean = self.parameterization.to_z0(output.z0, z, level)
-        return Estimate(
-            constraint.apply(mean), output.hidden
-        )  # what is given carries no noise to be read off
+        z0 = self.parameterization.to_z0(output.z0, z, level)
+        return Estimate(constraint.apply(z0), output.hidden)  # given positions carry no noise to remove
 
 
-class SignalFloor(Schedule):
-    """Another schedule that keeps a least ᾱ of signal: time 1 has the level at which that was reached.
+class SignalFloor(AlphaBarSchedule):
+    """Another schedule that keeps a smallest ᾱ: from the time on at which that is reached it stays there.
 
-    Generation still begins with noise alone, as if it began at that time.
+    Generation still begins with pure noise, as if it began at that time.
     """
 
-    def __init__(self, schedule: Schedule, min_alpha_bar: float) -> None:
+    def __init__(self, schedule: AlphaBarSchedule, min_alpha_bar: float) -> None:
         super().__init__(schedule.steps)
         self.schedule, self.min_alpha_bar = schedule, min_alpha_bar
 
     def alpha_bar(self, t: Tensor) -> Tensor:
         return self.schedule.alpha_bar(t).clamp(min=self.min_alpha_bar)
+
+    @property
+    def z0_noise(self) -> float:
+        return self.schedule.z0_noise
+
+    @property
+    def final_alpha(self) -> float:
+        """By the formula of the other schedule, over this one's ᾱ."""
+        formula: property = type(self.schedule).final_alpha  # type: ignore[assignment]
+        alpha: float = formula.__get__(self)
+        return alpha
 
     def forward(self, t: Tensor, length: int) -> NoiseLevel:
         level: NoiseLevel = self.schedule(t, length)
@@ -194,4 +260,8 @@ PARAMETERIZATIONS: dict[str, type[Parameterization]] = {
     "epsilon": PredictNoise,
     "score": PredictScore,
     "mean": PredictMean,
+    "velocity": PredictVelocity,
+    "residual-epsilon": ResidualNoise,
+    "residual-score": ResidualScore,
 }
+"""By the names of the setting `parameterization`; called with a schedule and `noise_factor`."""

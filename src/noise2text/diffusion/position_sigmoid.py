@@ -12,12 +12,13 @@ Every position is told the same clock, the time: with places that do not move, t
 
 from __future__ import annotations
 
+import math
 from statistics import NormalDist
 
 import torch
 from torch import Tensor
 
-from noise2text.diffusion.schedules import Schedule
+from noise2text.diffusion.schedules import AlphaBarSchedule
 from noise2text.nn.denoiser import NoiseLevel
 
 __all__ = ["PositionSigmoid"]
@@ -26,11 +27,11 @@ MIN_VARIANCE = 0.02  # the variance below which it falls on a line
 _MIN_ALPHA_BAR = 1e-12  # ᾱ far from a position's turn: 0 has no ratio to itself, which a step needs
 
 
-class PositionSigmoid(Schedule):
+class PositionSigmoid(AlphaBarSchedule):
     """Position after position, from the right; what stands before the target has its first one's level."""
 
     def __init__(self, steps: int = 2000, *, target_start: int, positions: int) -> None:
-        """The target's `positions` places begin at place `target_start` of the canvas."""
+        """The target has so many positions, from `target_start` on."""
         super().__init__(steps)
         self.target_start, self.positions = target_start, positions
 
@@ -43,6 +44,15 @@ class PositionSigmoid(Schedule):
         linear_below = (1 - means + quantile * width).clamp(min=0)  # where the variance is the cut-off
         line = MIN_VARIANCE * t.double()[:, None] / linear_below
         return (1 - torch.where(t[:, None] < linear_below, line, variance)).clamp(min=_MIN_ALPHA_BAR)
+
+    @property
+    def z0_noise(self) -> float:
+        return math.sqrt(MIN_VARIANCE)
+
+    @property
+    def final_alpha(self) -> float:
+        """√ᾱ of the position that keeps most of its signal at time 1."""
+        return float(self.alpha_bar(torch.ones(1, dtype=torch.float64)).max().sqrt())
 
     def forward(self, t: Tensor, length: int) -> NoiseLevel:
         """The level of each row at its time t (B,), for each of the first `length` places of a canvas."""

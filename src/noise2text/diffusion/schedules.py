@@ -1,7 +1,8 @@
-"""How noisy the canvas is at each time: z_t = α(t)·z₀ + σ(t)·ε.
+"""Noise schedules: how noisy the canvas is at each time, z_t = α(t)·z₀ + σ(t)·ε.
 
-Time runs from 0 (clean) to 1 (noise). The papers write ᾱ_t = α(t)² and β̄_t = σ(t)²; their T steps
-are the times 1/T, 2/T, …, 1, and T is only a resolution. Each schedule is a curve ᾱ(t) with ᾱ(0) = 1:
+Time runs from 0 (clean) to 1 (noise). A schedule gives α and σ independently of each other; nothing assumes that
+α² + σ² = 1. The schedules of the papers do have that property: they are curves ᾱ(t) = α(t)² with ᾱ(0) = 1
+(`AlphaBarSchedule`). The papers' T steps are the times 1/T, 2/T, …, 1, and T is only a resolution.
 
 - sqrt    ᾱ ∝ 1 − √(t + s), s = 10⁻⁴                 (Diffusion-LM; Li et al., 2022)
 - linear  −log ᾱ = 0.1·t + 9.95·t²                     (DDPM's β from 10⁻⁴ to 0.02 at T = 1000)
@@ -9,6 +10,12 @@ are the times 1/T, 2/T, …, 1, and T is only a resolution. Each schedule is a c
 
 Rescaling by F (Difformer, eq. 3) leaves the signal and multiplies the noise by F; its variance-preserving
 form (eq. 8) divides both by √(α² + F²σ²). Either way SNR′ = SNR / F².
+
+A new schedule is a small class:
+
+    class Constant(AlphaBarSchedule):
+        def alpha_bar(self, t):
+            return torch.full_like(t, 0.5)
 """
 
 from __future__ import annotations
@@ -23,6 +30,7 @@ from noise2text.nn.denoiser import NoiseLevel
 
 __all__ = [
     "SCHEDULES",
+    "AlphaBarSchedule",
     "CosineSchedule",
     "LinearSchedule",
     "Rescaled",
@@ -30,32 +38,60 @@ __all__ = [
     "SqrtSchedule",
     "VariancePreserving",
     "schedule_betas",
-    "z0_noise_and_final_alpha",
 ]
 
 
 class Schedule(nn.Module, ABC):
-    """A curve ᾱ(t), at a resolution of T steps: the network is told t − 1/T, the papers' index over T."""
+    """α(t) and σ(t) at a resolution of T steps; the network is given the timestep t − 1/T (index over T)."""
 
     def __init__(self, steps: int = 2000) -> None:
         super().__init__()
         self.steps = steps
 
     @abstractmethod
+    def forward(self, t: Tensor, length: int) -> NoiseLevel:
+        """The noise level of each row at its time t (B,), for each of the first `length` positions."""
+
+    @abstractmethod
+    def sigma_at(self, alpha: Tensor) -> Tensor:
+        """σ at the time when the factor of the signal is α."""
+
+    def timestep(self, t: Tensor) -> Tensor:
+        """The timestep that the network is given at the time t: that of the step before, at least 0."""
+        return (t - 1 / self.steps).clamp(min=0)
+
+
+class AlphaBarSchedule(Schedule):
+    """A curve ᾱ(t) of which α = √ᾱ and σ = √(1 − ᾱ)."""
+
+    @abstractmethod
     def alpha_bar(self, t: Tensor) -> Tensor:
         """ᾱ at the times t, in their own precision."""
 
     def forward(self, t: Tensor, length: int) -> NoiseLevel:
-        """The level of each row at its time t (B,); the same at all `length` positions."""
+        """The noise level of each row at its time t (B,); the same at all positions."""
         return self.level(self.alpha_bar(t.double())[:, None], t[:, None])
 
     def level(self, alpha_bar: Tensor, t: Tensor) -> NoiseLevel:
-        """The level of ᾱ (B, 1 or L) at the times t (B, 1 or L); the network is told of the step before."""
+        """The noise level of ᾱ (B, 1 or L) at the times t (B, 1 or L)."""
         signal = alpha_bar[..., None]
-        return NoiseLevel(signal.sqrt(), (1 - signal).sqrt(), (t - 1 / self.steps).clamp(min=0))
+        return NoiseLevel(signal.sqrt(), (1 - signal).sqrt(), self.timestep(t))
+
+    def sigma_at(self, alpha: Tensor) -> Tensor:
+        return (1 - alpha.square()).clamp(min=0).sqrt()
+
+    @property
+    def z0_noise(self) -> float:
+        """√β₁, the noise between the embedding and z₀ in the papers."""
+        return float(schedule_betas(self, self.steps)[0].sqrt())
+
+    @property
+    def final_alpha(self) -> float:
+        """√ᾱ_T, what is left of z₀ in the end."""
+        return float((1 - schedule_betas(self, self.steps)).prod().sqrt())
 
 
-class SqrtSchedule(Schedule):
+class SqrtSchedule(AlphaBarSchedule):
     """Diffusion-LM's square-root schedule; the closed form is negative at t = 1, where it is held at 0."""
 
     offset = 1e-4
@@ -64,7 +100,7 @@ class SqrtSchedule(Schedule):
         return (1 - (t + self.offset).sqrt()).clamp(min=0) / (1 - math.sqrt(self.offset))
 
 
-class LinearSchedule(Schedule):
+class LinearSchedule(AlphaBarSchedule):
     """DDPM's linear β in the limit of many steps."""
 
     slope = (1e-4, 0.02)  # β at both ends, for a thousand steps
@@ -74,7 +110,7 @@ class LinearSchedule(Schedule):
         return torch.exp(-1000 * (low * t + (high - low) / 2 * t**2))
 
 
-class CosineSchedule(Schedule):
+class CosineSchedule(AlphaBarSchedule):
     """Nichol and Dhariwal's cosine schedule."""
 
     offset = 0.008
@@ -110,20 +146,14 @@ class VariancePreserving(nn.Module):
         return NoiseLevel(level.alpha / norm, level.sigma / norm, level.timestep)
 
 
-def schedule_betas(schedule: Schedule, steps: int) -> Tensor:
+def schedule_betas(schedule: AlphaBarSchedule, steps: int) -> Tensor:
     """The papers' β₁ … β_T: 1 − ᾱ(i/T)/ᾱ((i−1)/T), at most 0.999, in float64."""
     alpha_bar = schedule.alpha_bar(torch.linspace(0, 1, steps + 1, dtype=torch.float64))
     kept = (alpha_bar[1:] / alpha_bar[:-1]).nan_to_num(0)  # of nothing, nothing
     return (1 - kept).clamp(max=0.999)
 
 
-def z0_noise_and_final_alpha(schedule: Schedule, steps: int) -> tuple[float, float]:
-    """√β₁, the noise between the embedding and z₀, and √ᾱ_T, what is left of z₀ in the end."""
-    noise = schedule_betas(schedule, steps)
-    return float(noise[0].sqrt()), float((1 - noise).prod().sqrt())
-
-
-SCHEDULES: dict[str, type[Schedule]] = {
+SCHEDULES: dict[str, type[AlphaBarSchedule]] = {
     "sqrt": SqrtSchedule,
     "linear": LinearSchedule,
     "cosine": CosineSchedule,

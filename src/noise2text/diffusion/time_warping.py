@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from noise2text.diffusion.adaptive_schedule import AdaptiveSchedule
-from noise2text.diffusion.schedules import Schedule
+from noise2text.diffusion.schedules import AlphaBarSchedule
 
 __all__ = ["ExponentialSchedule", "WarpedSchedule"]
 
 
-class ExponentialSchedule(Schedule):
+class ExponentialSchedule(AlphaBarSchedule):
     """σ/α rises from `sigma_min` to `sigma_max` by equal factors; ᾱ(0) is below 1, since some noise is always there."""
 
     def __init__(self, steps: int = 2000, *, sigma_min: float = 1.0, sigma_max: float = 300.0) -> None:
@@ -38,7 +38,7 @@ class ExponentialSchedule(Schedule):
 class WarpedSchedule(AdaptiveSchedule):
     """A schedule for all positions, refitted so that the mean loss of a row is a line in time."""
 
-    def __init__(self, start: Schedule, *, bin_size: int = 20, min_count: int = 100) -> None:
+    def __init__(self, start: AlphaBarSchedule, *, bin_size: int = 20, min_count: int = 100) -> None:
         super().__init__(start, 1, bin_size=bin_size, min_count=min_count)
 
     @torch.no_grad()

@@ -14,16 +14,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from noise2text.diffusion.schedules import Schedule
+from noise2text.diffusion.schedules import AlphaBarSchedule
 from noise2text.nn.denoiser import NoiseLevel
 
 __all__ = ["TokenSpeeds"]
 
 
-class TokenSpeeds(Schedule):
+class TokenSpeeds(AlphaBarSchedule):
     """Another schedule, at a time of its own for each of `positions` positions."""
 
-    def __init__(self, schedule: Schedule, positions: int, *, anchor_distance: float = 2.0) -> None:
+    def __init__(self, schedule: AlphaBarSchedule, positions: int, *, anchor_distance: float = 2.0) -> None:
         """The anchor lies `anchor_distance` · N positions to the right; the farther, the more equal the speeds."""
         super().__init__(schedule.steps)
         self.schedule, self.positions, self.anchor_distance = schedule, positions, anchor_distance

@@ -1,10 +1,30 @@
-"""Older model folders, brought up to today's format: names of weights and of settings changed, values did not."""
+"""Older model folders, brought up to today's format.
+
+Format 1 (versions before 0.2) had one flat list of settings and other names for settings and weights. The
+values are the same, so a converted model gives the same texts.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
-__all__ = ["convert_weight_name"]
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from noise2text.core.config import apply_overrides, has_setting, to_dict
+from noise2text.core.errors import Problem
+from noise2text.core.files import write_atomically, write_text_file
+from noise2text.core.version import __version__
+from noise2text.models.registry import find_recipe
+
+__all__ = ["FORMAT", "convert_folder", "convert_weight_name", "describe_config"]
+
+FORMAT = 2
 
 _WEIGHT_NAMES = [
     (r"^writer\.", "network."),
@@ -26,7 +46,7 @@ _WEIGHT_NAMES = [
     (r"\b(out|down)\.", "output_projection."),
     (r"\bscores\.", "projection."),
     (r"\btime\.network\.", "time_embedding.mlp."),
-    (r"\blengths\.classes\.", "lengths.output_projection."),
+    (r"^(lengths\.)?classes\.", r"\1output_projection."),
     (r"\bdeletes\.", "deletion_head."),
     (r"\bopens\.", "placeholder_head."),
     (r"\bschedule\.sums$", "schedule.loss_sums"),
@@ -37,11 +57,159 @@ _WEIGHT_NAMES = [
     (r"\binto\.", "latent_projection."),
 ]
 
+_SETTINGS = {
+    "steps": "optim.steps",
+    "tokens": "max_tokens",
+    "learning_rate": "lr",
+    "decay": "lr_schedule",
+    "clip": "clip_norm",
+    "ema": "ema_decay",
+    "average": "average_best",
+    "width": "model_dim",
+    "embedding": "embedding_dim",
+    "ffn": "ffn_dim",
+    "scratch": "from_scratch",
+    "dgs_max": "max_dgs",
+    "factor": "noise_factor",
+    "length_factor": "length_loss_weight",
+    "times": "time_sampler",
+    "coverage": "loss_positions",
+    "aligned": "align_targets",
+    "weigh": "loss_weighting",
+    "least_signal": "min_alpha_bar",
+    "unconditional": "source_dropout",
+    "predict": "parameterization",
+    "words": "word_boundary",
+    "reach": "max_word_tokens",
+    "noise_low": "sigma_min",
+    "noise_high": "sigma_max",
+    "warp_stride": "warp_bin_size",
+    "warp_least": "warp_min_count",
+    "refit_first": "refit_start",
+    "refit_stride": "refit_bin_size",
+    "refit_least": "refit_min_count",
+    "clip_margin": "noise_clip_margin",
+    "clip_every": "noise_clip_every",
+    "most": "max_placeholders",
+    "from_nothing": "empty_draft_rate",
+    "initial": "init_std",
+    "kl": "kl_weight",
+    "kernel_v": "kernel_variance",
+    "kernel_r": "kernel_length_scale",
+    "batch": "batch_size",
+}
+_DROPPED = {"optimizer", "activation", "generation_steps", "generation_stop_early", "skip", "order", "losses"}
+_GENERATION = {
+    "factor": "sampling_noise_factor",
+    "guidance": "guidance_weight",
+    "told": "min_timestep",
+    "scalar": "latent_noise_scale",
+}
+
+
+def convert_folder(old: Path, new: Path) -> None:
+    """Write the model or classifier of an older folder to a new folder in today's format."""
+    if new.exists():
+        raise Problem(f"{new} exists already; name a folder that does not.")
+    config = _read_json(old / "config.json")
+    if config.get("format") == FORMAT:
+        raise Problem(f"The model in {old} has today's format ({FORMAT}) already.")
+    if config.get("format") != 1:
+        raise Problem(f"{old / 'config.json'} is not a noise2text configuration that can be converted.")
+    if "engine" in config:
+        raise Problem(f"{old} is an exported model: convert the model that it was made of and export that.")
+    converted = _convert_classifier(config) if "classifier" in config else _convert_config(old, config)
+    try:
+        weights = load_file(old / "model.safetensors")
+    except (OSError, SafetensorError) as error:
+        raise Problem(
+            f"{old / 'model.safetensors'} is missing or broken ({error}); copy it again."
+        ) from error
+    new.mkdir(parents=True)
+    renamed = {convert_weight_name(name): tensor for name, tensor in weights.items()}
+    write_atomically(
+        new / "model.safetensors", lambda path: save_file(renamed, path, metadata={"format": "pt"})
+    )
+    for name, value in converted.items():
+        write_text_file(new / name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    for name in ("tokenizer.json", "README.md"):
+        if (old / name).exists():
+            shutil.copyfile(old / name, new / name)
+
 
 def convert_weight_name(name: str) -> str:
-    """Today's name of a weight that format 1 called `name`; the weights of a Hugging Face network keep theirs."""
-    head, inner, tail = name.partition(".model.") if name.startswith("writer.") else (name, "", "")
-    head += inner and "."
-    for pattern, new in _WEIGHT_NAMES:
-        head = re.sub(pattern, new, head)
-    return head.removesuffix(".") + inner + tail if inner else head
+    """Today's name of a weight of format 1; the weights of a Hugging Face network keep theirs."""
+    own, separator, foreign = name.partition(".model.") if name.startswith("writer.") else (name, "", "")
+    own += "." if separator else ""
+    for pattern, replacement in _WEIGHT_NAMES:
+        own = re.sub(pattern, replacement, own)
+    return own.removesuffix(".") + separator + foreign if separator else own
+
+
+def describe_config(recipe: str, config: Any, vocabulary: int) -> dict[str, Any]:
+    """The contents of config.json; generation settings are in a file of their own."""
+    sections = {name: value for name, value in to_dict(config).items() if name != "generation"}
+    return {
+        "format": FORMAT,
+        "noise2text": __version__,
+        "recipe": recipe,
+        "config": sections,
+        "vocabulary": vocabulary,
+    }
+
+
+def _convert_config(folder: Path, config: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """config.json and generation_config.json of a model."""
+    recipe, settings = find_recipe(str(config.get("recipe"))), config.get("settings")
+    if not isinstance(settings, dict):
+        raise Problem(f"{folder / 'config.json'} has no settings; was it made by another program?")
+    converted = recipe.preset()
+    generation = {
+        _GENERATION.get(name, name): "weighted-mbr" if value == "weighed" else value
+        for name, value in _read_json(folder / "generation_config.json").items()
+    }
+    changes = _convert_settings(settings, converted) | {f"generation.{k}": v for k, v in generation.items()}
+    converted = apply_overrides(converted, changes, origin=str(folder))
+    return {
+        "config.json": describe_config(recipe.name, converted, int(config["vocabulary"])),
+        "generation_config.json": to_dict(converted.generation),
+    }
+
+
+def _convert_settings(settings: Mapping[str, Any], config: Any) -> dict[str, Any]:
+    """The settings of format 1 by today's names; those that only set generation defaults are left out."""
+    names = _SETTINGS | {
+        "anchor": "anchor_distance" if has_setting(config, "anchor_distance") else "anchor_weight"
+    }
+    generation = set(to_dict(config)["generation"])
+    found = {}
+    for old, value in settings.items():
+        name = names.get(old, old)
+        if old in _DROPPED or _GENERATION.get(old, name) in generation - {"steps"}:
+            continue
+        found[name] = {"recorded": "cuda-graphs"}.get(value, value) if name == "acceleration" else value
+    if "losses" in settings:
+        chosen = settings["losses"].split("+")
+        found |= {f"{term}_weight": float(term in chosen) for term in ("vlb", "anchor", "rounding")}
+    if settings.get("skip"):
+        found["parameterization"] = f"residual-{found['parameterization']}"
+    if settings.get("order") == "staggered":
+        found["schedule"] = "position-sigmoid"
+    return found
+
+
+def _convert_classifier(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """config.json of a classifier for guidance."""
+    settings = {_SETTINGS.get(name, name): value for name, value in config["classifier"].items()}
+    settings["steps"] = settings.pop("optim.steps")
+    return {"config.json": config | {"format": FORMAT, "classifier": settings}}
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise Problem(f"{path} cannot be read as JSON ({error}); name the folder of a model.") from error
+    if not isinstance(value, dict):
+        raise Problem(f"{path} does not hold a JSON object; was it made by another program?")
+    return value

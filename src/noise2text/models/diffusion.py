@@ -20,7 +20,6 @@ from noise2text.diffusion.parameterization import ParameterizedDenoiser, Predict
 from noise2text.diffusion.schedules import Rescaled, Schedule
 from noise2text.generation.autoregressive_diffusion import TokenByTokenDecoder, WordByWordDecoder
 from noise2text.generation.config import (
-    ClassifierFreeGenerationConfig,
     DiffusionGenerationConfig,
     LengthPredictingGenerationConfig,
 )
@@ -34,7 +33,7 @@ from noise2text.nn.denoiser import ClampedDenoiser, Denoiser, EncoderOutput
 from noise2text.nn.length_predictor import LENGTH_PROPOSALS, LengthPredictor
 from noise2text.training.classifier import load_classifier
 
-__all__ = ["ClassifierFreeModel", "DiffusionModel", "LengthPredictingModel"]
+__all__ = ["DiffusionModel", "LengthPredictingModel"]
 
 
 class DiffusionModel(Model):
@@ -51,12 +50,13 @@ class DiffusionModel(Model):
         max_source: int,
         max_target: int,
         writable_specials: Iterable[int] = (),
+        source_dropout: float = 0.0,
     ) -> None:
         """`written` are the special tokens that are part of a target, such as its end."""
         super().__init__()
         self.tokenizer, self.layout, self.generation_config = tokenizer, layout, generation_config
         self.max_source, self.max_target = max_source, max_target
-        self.denoiser, self.schedule = denoiser, schedule
+        self.denoiser, self.schedule, self.source_dropout = denoiser, schedule, source_dropout
         forbidden = torch.zeros(len(tokenizer), dtype=torch.bool)
         forbidden[sorted(tokenizer.special_tokens - set(writable_specials))] = True
         self.register_buffer("forbidden", forbidden, persistent=False)
@@ -112,7 +112,15 @@ class DiffusionModel(Model):
 
     def wrap_denoiser(self, config: Any) -> Denoiser:
         """The denoiser with what the settings wrap around it."""
-        return ClampedDenoiser(self.denoiser) if config.clamp else self.denoiser
+        denoiser = self.denoiser
+        if config.guidance_weight:
+            if not self.source_dropout:
+                raise Problem(
+                    "Guidance needs a model that also learned to write without a source: train one with the "
+                    "setting source_dropout above 0, or leave guidance_weight at 0."
+                )
+            denoiser = ClassifierFreeDenoiser(denoiser, self.layout, config.guidance_weight)
+        return ClampedDenoiser(denoiser) if config.clamp else denoiser
 
     def classifier_guidance(self, config: DiffusionGenerationConfig) -> ClassifierGuidance | None:
         """The classifier that the settings name, and where it steers to."""
@@ -143,20 +151,6 @@ class DiffusionModel(Model):
 
     def selector(self, config: Any) -> Selector:
         return SELECTORS[config.select](config)
-
-
-class ClassifierFreeModel(DiffusionModel):
-    """A diffusion model that learned to write without a source, too, and can be led by the difference."""
-
-    generation_config: ClassifierFreeGenerationConfig
-
-    def wrap_denoiser(self, config: ClassifierFreeGenerationConfig) -> Denoiser:
-        denoiser = (
-            ClassifierFreeDenoiser(self.denoiser, self.layout, config.guidance_weight)
-            if config.guidance_weight
-            else self.denoiser
-        )
-        return ClampedDenoiser(denoiser) if config.clamp else denoiser
 
 
 class LengthPredictingModel(DiffusionModel):

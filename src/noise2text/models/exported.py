@@ -1,8 +1,8 @@
 """Exported models: a model folder whose network is ONNX graphs, and onnxruntime the engine that runs them.
 
-    config.json            as of any model, and the engine: its precision and its graphs' fingerprints
-    read.onnx, step.onnx   the network (and round.onnx, where the network scores the tokens itself)
-    model.safetensors      what stays torch's: embeddings, length classes, an adapted schedule
+    config.json              as of any model, and the engine: its precision and its graphs' fingerprints
+    encode.onnx, step.onnx   the network (and logits.onnx, where the network scores the tokens itself)
+    model.safetensors        what stays torch's: embeddings, length classes, an adapted schedule
 
 Everything else is as it was: the recipe builds the system, and the sessions take the network's place in it.
 """

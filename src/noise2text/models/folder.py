@@ -16,12 +16,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from noise2text.acceleration.onnx_runtime import OnnxRuntimeConfig
-from noise2text.core.config import apply_overrides
+from noise2text.core.config import apply_overrides, to_dict
 from noise2text.core.devices import find_device, find_dtype
 from noise2text.core.errors import Problem
 from noise2text.core.files import write_atomically
-from noise2text.core.version import __version__
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.models.convert import FORMAT, describe_config
 from noise2text.models.exported import check_device, load_onnx_network
 from noise2text.models.model import Model
 from noise2text.models.registry import Recipe, find_recipe
@@ -30,28 +30,18 @@ from noise2text.training.checkpoint import find_checkpoint
 
 __all__ = ["load", "load_config", "load_engine", "save"]
 
-FORMAT = 1
-
 
 def save(
     folder: Path, model: Model, *, recipe: str, config: Any, engine: OnnxRuntimeConfig | None = None
 ) -> None:
     """Write a model folder; each file is put in its place whole. An engine's graphs are already there."""
     folder.mkdir(parents=True, exist_ok=True)
-    contents: dict[str, Any] = {
-        "format": FORMAT,
-        "noise2text": __version__,
-        "recipe": recipe,
-        "settings": dataclasses.asdict(config),
-        "vocabulary": len(model.tokenizer),
-    }
+    contents = describe_config(recipe, config, len(model.tokenizer))
     if engine is not None:
         contents["engine"] = dataclasses.asdict(engine)
     write_atomically(folder / "config.json", lambda path: _write_json(path, contents))
-    write_atomically(
-        folder / "generation_config.json",
-        lambda path: _write_json(path, dataclasses.asdict(model.generation_config)),
-    )
+    generation = to_dict(model.generation_config)
+    write_atomically(folder / "generation_config.json", lambda path: _write_json(path, generation))
     write_atomically(folder / "tokenizer.json", model.tokenizer.save)
     weights = {name: tensor.contiguous() for name, tensor in _weights(model).items()}
     write_atomically(
@@ -84,10 +74,6 @@ def load(folder: str | Path, *, device: str | torch.device | None = None, precis
     if engine:
         load_onnx_network(model, folder, engine)
     _load_weights(model, folder / "model.safetensors")
-    generation_config = folder / "generation_config.json"
-    model.generation_config = apply_overrides(
-        model.generation_config, _read_json(generation_config), origin=str(generation_config)
-    )
     return model.move_to(target_device, "float32" if engine else precision).eval()
 
 
@@ -113,13 +99,23 @@ def load_config(folder: Path) -> tuple[Recipe, Any]:
         raise Problem(
             f"The run in {folder} has not been validated yet; its newest checkpoint is {checkpoint}."
         )
-    config = _read_json(path)
-    if config.get("format") != FORMAT or not isinstance(config.get("settings"), dict):
+    contents = _read_json(path)
+    if contents.get("format") == 1:
+        raise Problem(
+            f"The model in {folder} was written by an older version: `noise2text convert {folder} NEW` writes "
+            f"it in today's format."
+        )
+    if contents.get("format") != FORMAT or not isinstance(contents.get("config"), dict):
         raise Problem(
             f"{path} is not a noise2text configuration of format {FORMAT}; was it made by another program?"
         )
-    recipe = find_recipe(str(config.get("recipe")))
-    return recipe, apply_overrides(recipe.preset(), config["settings"], origin=str(path))
+    recipe = find_recipe(str(contents.get("recipe")))
+    config = apply_overrides(recipe.preset(), contents["config"], origin=str(path))
+    generation = folder / "generation_config.json"
+    return recipe, dataclasses.replace(
+        config,
+        generation=apply_overrides(config.generation, _read_json(generation), origin=str(generation)),
+    )
 
 
 def _weights(model: Model) -> dict[str, Tensor]:

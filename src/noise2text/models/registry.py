@@ -1,15 +1,21 @@
-"""The registry of recipes: what a recipe is, and where each is found by its name.
+"""The registry of recipes: what a recipe is, and how it is found by its name.
 
-The recipes of this package and those of other packages are found in the same way: by importing the room
-`noise2text.recipes` and every entry point of the group of that name, once, when a recipe is first asked for.
+A recipe lives in this package (`noise2text.recipes`), in another package that names it as an entry point of the
+group `noise2text.recipes`, or anywhere in a program that calls `noise2text.register(recipe)`. Wherever it lives, it
+works in every command and in `load`.
+
+    [project.entry-points."noise2text.recipes"]     # in the other package's pyproject.toml
+    mine = "my_package.recipe:RECIPE"
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from typing import Any
 
 from noise2text.core.errors import Problem, suggest
@@ -19,25 +25,37 @@ from noise2text.data.tokenizer import Tokenizer
 __all__ = ["Fit", "Recipe", "find_recipe", "keep_config", "keep_random_weights", "recipes", "register"]
 
 Fit = Callable[[Any, Tokenizer, TokenStore], tuple[Any, Any]]
-"""Takes settings, tokenizer and training pairs; gives settings that the corpus completed, and the system."""
+"""From config, tokenizer and training pairs to the config that the corpus completed, and the model."""
 
 
 def keep_random_weights(config: Any, model: Any) -> None:
-    """Leave the initial weights to chance."""
+    """Start from random weights."""
 
 
 def keep_config(config: Any, tokenizer: Tokenizer) -> Any:
-    """The settings as they are, where none depends on the vocabulary."""
+    """The config as it is, where nothing depends on the vocabulary."""
     return config
 
 
 def _reject_training(config: Any, model: Any) -> Any:
-    raise Problem(f"{type(model).__name__} takes its corpus in at once and has no steps to train.")
+    raise Problem(f"{type(model).__name__} is fitted to its corpus at once and has no steps to train.")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A system by its name: where it is described, its settings, and how to build and train it."""
+    """A system by its name: where it is described, its presets, and how to build and train it.
+
+    RECIPE = Recipe(
+        name="mine",
+        paper="My paper (2027)",
+        section="3",
+        summary="One line for `noise2text recipes`.",
+        presets={"tiny": MyConfig()},      # a composed config: data, model, diffusion, optim, generation, run
+        default_preset="tiny",
+        build=build,                       # (config, tokenizer) → Model
+        objective=objective,               # (config, model) → Objective
+    )
+    """
 
     name: str
     paper: str
@@ -45,19 +63,17 @@ class Recipe:
     summary: str
     presets: Mapping[str, Any]
     default_preset: str  # the preset that stands for the paper
-    resolve: Callable[[Any, Tokenizer], Any]  # settings that depend on the vocabulary
-    build: Callable[[Any, Tokenizer], Any]
-    objective: Callable[[Any, Any], Any] = _reject_training
-    initialize: Callable[[Any, Any], None] = (
-        keep_random_weights  # where training starts from: settings, system
-    )
-    fit: Fit | None = None  # for what learns at once instead of by steps on an objective
+    build: Callable[[Any, Tokenizer], Any]  # (config, tokenizer) → an untrained Model
+    objective: Callable[[Any, Any], Any] = _reject_training  # (config, model) → what training minimises
+    resolve: Callable[[Any, Tokenizer], Any] = keep_config  # fills in what depends on the vocabulary
+    initialize: Callable[[Any, Any], None] = keep_random_weights  # (config, model): where training starts
+    fit: Fit | None = None  # for what is fitted to its corpus at once instead of trained by steps
 
-    def preset(self, preset: str | None = None) -> Any:
-        """The settings of a preset, or of the paper."""
-        name = preset or self.default_preset
+    def preset(self, name: str | None = None) -> Any:
+        """The config of a preset, or of the default one."""
+        name = name or self.default_preset
         if name not in self.presets:
-            raise Problem(f"{self.name} has no preset {name!r}; it has {', '.join(self.presets)}.")
+            raise Problem(f"{self.name} has no preset {name!r}; {suggest(name, self.presets)}")
         return self.presets[name]
 
 
@@ -88,4 +104,11 @@ def find_recipe(name: str) -> Recipe:
 
 @functools.cache
 def _import_recipes() -> None:
+    """Register the recipes of this package and of the entry points; a broken entry point is only warned of."""
     importlib.import_module("noise2text.recipes")
+    for entry in entry_points(group="noise2text.recipes"):
+        try:
+            register(entry.load())
+        except Exception as error:  # whatever another package does wrong
+            package = entry.dist.name if entry.dist else "another package"
+            warnings.warn(f"The recipe {entry.name} of {package} cannot be used: {error}", stacklevel=2)

@@ -9,118 +9,128 @@ degeneration score is at most `max_dgs` for the task's vocabulary and embedding 
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from torch import nn
 
 from noise2text.core.config import (
+    Config,
     option,
     require_at_least,
     require_choice,
-    require_divisible_heads,
     require_fraction,
+    section,
 )
 from noise2text.core.errors import Problem
+from noise2text.data.config import DataConfig, FolderTokenizerDataConfig
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.losses import AnchorLoss, LengthLoss, LossTerm, MseLoss, NllLoss, RoundingLoss
 from noise2text.diffusion.rescaling import find_factor, random_embeddings, rescale_plain, rescale_preserving
-from noise2text.diffusion.schedules import SCHEDULES, Schedule
+from noise2text.diffusion.schedules import SCHEDULES
 from noise2text.diffusion.time_samplers import UniformTimes
 from noise2text.generation.config import LengthPredictingGenerationConfig
 from noise2text.models import LengthPredictingModel
-from noise2text.models.encoder_decoder_config import build_denoiser
 from noise2text.models.init_embeddings import load_embeddings
-from noise2text.models.init_from_teacher import StudentConfig, initialize_from_teacher
+from noise2text.models.init_from_teacher import initialize_from_teacher
 from noise2text.models.registry import Recipe
+from noise2text.nn.config import EncoderDecoderFromTeacherConfig, build_encoder_decoder
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.length_predictor import LengthPredictor
+from noise2text.training.config import OptimConfig, RunConfig
 from noise2text.training.objective import DiffusionObjective
 
-__all__ = ["PRESETS", "RECIPE", "DifformerConfig", "build", "initialize", "objective", "resolve"]
+__all__ = [
+    "PRESETS",
+    "RECIPE",
+    "DifformerConfig",
+    "DifformerDiffusionConfig",
+    "DifformerModelConfig",
+    "build",
+    "initialize",
+    "objective",
+    "resolve",
+]
 
 
 @dataclass(frozen=True)
-class DifformerConfig(StudentConfig):
-    """Table 21's rows; the defaults are its IWSLT14 column."""
+class DifformerModelConfig(EncoderDecoderFromTeacherConfig):
+    """The transformer of table 21, and where its weights may start from."""
 
-    model_dim: int = option(512, "d_model")
-    embedding_dim: int = option(128, "d_emb, the dimension of the diffusion")
-    ffn_dim: int = option(1024, "d_ffn")
-    heads: int = option(4, "attention heads")
-    encoder_layers: int = option(6, "layers that read the source")
-    decoder_layers: int = option(6, "layers that denoise the target")
-    activation: str = option("relu", "relu")
     dropout: float = option(0.3, "dropout")
-
-    diffusion_steps: int = option(2000, "T, the resolution of time in training")
-    schedule: str = option("sqrt", "sqrt, linear or cosine")
-    max_dgs: float = option(0.15, "the degeneration score that the noise factor must bring the schedule to")
-    noise_factor: float | None = option(
-        None, "the noise factor F; none finds it by dgs_max; 1 is no rescaling"
-    )
-    variance_preserving: bool = option(False, "rescale by eq. 8 instead of eq. 3")
-    self_conditioning: float = option(0.5, "share of the steps trained with a guess; 0 is none")
     embeddings_from: str = option(
         "", "start from these embeddings: a model folder of the same tokens, or a .npy table (V, d)"
     )
-    freeze_embeddings: bool = option(False, "do not train the embeddings (C.3)")
-    losses: str = option("vlb+anchor", "terms joined by +: vlb, anchor, rounding")
-    label_smoothing: float = option(0.1, "of the anchor loss")
-    length_loss_weight: float = option(0.1, "weight of the length loss")
-
-    generation_steps: int = option(20, "K, the steps of generation, as the model's default")
-    generation_stop_early: int = option(5, "how many of them are left out, as the model's default")
-    length_beam: int = option(5, "b₁, as the model's default")
-    noise_beam: int = option(2, "b₂, as the model's default")
+    freeze_embeddings: bool = option(False, "do not train the embeddings (appendix C.3)")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_divisible_heads(self)
-        require_choice(self, "schedule", SCHEDULES)
-        require_choice(self, "activation", ("relu",))
-        unknown = set(self.losses.split("+")) - set(_TERMS)
-        if unknown:
-            raise Problem(f"The setting losses joins {', '.join(_TERMS)} with +, not {self.losses!r}.")
-        if self.losses == "rounding":
-            raise Problem(
-                "The setting losses needs vlb or anchor: rounding alone teaches the denoiser nothing."
-            )
-        require_fraction(self, "dropout", "label_smoothing", "self_conditioning")
-        require_at_least(
-            self, 1, "embedding_dim", "ffn_dim", "encoder_layers", "decoder_layers", "diffusion_steps"
-        )
-        require_at_least(self, 1, "generation_steps", "length_beam", "noise_beam")
-        require_at_least(self, 0, "length_loss_weight")
-        if not 0 <= self.generation_stop_early < self.generation_steps:
-            raise Problem(
-                f"The setting generation_stop_early must be between 0 and generation_steps - 1, not "
-                f"{self.generation_stop_early}."
-            )
         if self.from_folder and self.embeddings_from:
             raise Problem("Embeddings come from one model: set from_folder or embeddings_from, not both.")
+
+
+@dataclass(frozen=True)
+class DifformerDiffusionConfig(Config):
+    """The schedule, its rescaling, and the loss of eq. 2."""
+
+    diffusion_steps: int = option(2000, "T, the resolution of time in training")
+    schedule: str = option("sqrt", "sqrt, linear or cosine")
+    max_dgs: float = option(0.15, "degeneration score that the noise factor must bring the schedule to")
+    noise_factor: float | None = option(
+        None, "F, multiplies the noise of training; none finds it by max_dgs; 1 is no rescaling"
+    )
+    variance_preserving: bool = option(False, "rescale by eq. 8 instead of eq. 3")
+    self_conditioning: float = option(0.5, "share of the updates with self-conditioning; 0 is none")
+    vlb_weight: float = option(1.0, "weight of the squared error of z₀ (L_VLB)")
+    anchor_weight: float = option(1.0, "weight of the anchor loss, −log p(y | ẑ₀)")
+    rounding_weight: float = option(0.0, "weight of the rounding loss, −log p(y | z₀)")
+    length_loss_weight: float = option(0.1, "weight of the length loss")
+    label_smoothing: float = option(0.1, "label smoothing of the anchor loss")
+
+    def __post_init__(self) -> None:
+        require_choice(self, "schedule", SCHEDULES)
+        require_at_least(self, 1, "diffusion_steps")
+        require_at_least(self, 0, "vlb_weight", "anchor_weight", "rounding_weight", "length_loss_weight")
+        require_fraction(self, "label_smoothing", "self_conditioning")
+        if not (self.vlb_weight or self.anchor_weight):
+            raise Problem(
+                "One of the settings vlb_weight and anchor_weight must be above 0: the rounding loss alone "
+                "teaches the denoiser nothing."
+            )
         if self.noise_factor is not None and not self.noise_factor > 0:
-            raise Problem(f"The setting factor must be above 0, not {self.noise_factor}.")
+            raise Problem(f"The setting noise_factor must be above 0, not {self.noise_factor}.")
 
 
-_TERMS = ("vlb", "anchor", "rounding")
+@dataclass(frozen=True)
+class DifformerConfig(Config):
+    """Table 21's rows; the defaults are its IWSLT14 column."""
+
+    data: DataConfig = section(FolderTokenizerDataConfig(), "how texts become tokens")
+    model: DifformerModelConfig = section(DifformerModelConfig(), "the encoder-decoder")
+    diffusion: DifformerDiffusionConfig = section(DifformerDiffusionConfig(), "noise and loss")
+    optim: OptimConfig = section(OptimConfig(), "the optimizer")
+    generation: LengthPredictingGenerationConfig = section(
+        LengthPredictingGenerationConfig(), "how it generates"
+    )
+    run: RunConfig = section(RunConfig(), "seed, hardware, logging")
+
 
 _IWSLT14 = DifformerConfig()
-_WMT = dataclasses.replace(_IWSLT14, ffn_dim=2048, heads=8, dropout=0.1, max_tokens=65_536, vocabulary=32_768)
-_PARAPHRASE = dataclasses.replace(_WMT, model_dim=768, ffn_dim=3072, heads=12)
+_WMT = _IWSLT14.replace(ffn_dim=2048, heads=8, dropout=0.1, max_tokens=65_536, vocabulary=32_768)
+_PARAPHRASE = _WMT.replace(model_dim=768, ffn_dim=3072, heads=12)
 
 PRESETS: dict[str, DifformerConfig] = {
     "wmt14-en-de": _WMT,
     "wmt16-en-ro": _WMT,
     "iwslt14-de-en": _IWSLT14,
     "gigaword": _WMT,
-    "qqp": dataclasses.replace(_PARAPHRASE, steps=50_000, max_tokens=8_192),
-    "wiki-auto": dataclasses.replace(_PARAPHRASE, steps=30_000),
-    "qt": dataclasses.replace(_PARAPHRASE, steps=100_000, max_dgs=0.20, lr=3e-4, warmup=5_000),
-    "tiny": dataclasses.replace(
-        _IWSLT14,
+    "qqp": _PARAPHRASE.replace({"optim.steps": 50_000}, max_tokens=8_192),
+    "wiki-auto": _PARAPHRASE.replace({"optim.steps": 30_000}),
+    "qt": _PARAPHRASE.replace({"optim.steps": 100_000}, max_dgs=0.20, lr=3e-4, warmup=5_000),
+    "tiny": _IWSLT14.replace(
+        {"optim.steps": 3_000},
         model_dim=128,
         ffn_dim=512,
         heads=4,
@@ -128,7 +138,6 @@ PRESETS: dict[str, DifformerConfig] = {
         decoder_layers=2,
         dropout=0.2,
         vocabulary=4_000,
-        steps=3_000,
         max_tokens=1_024,
         lr=1.5e-3,
         warmup=400,
@@ -142,73 +151,71 @@ PRESETS: dict[str, DifformerConfig] = {
 
 
 def resolve(config: DifformerConfig, tokenizer: Tokenizer) -> DifformerConfig:
-    """The settings with their noise factor found, for this vocabulary and embedding size."""
-    if config.noise_factor is not None:
+    """The config with its noise factor found, for this vocabulary and embedding size."""
+    diffusion = config.diffusion
+    if diffusion.noise_factor is not None:
         return config
     found = find_factor(
-        SCHEDULES[config.schedule](config.diffusion_steps),
-        random_embeddings(len(tokenizer), config.embedding_dim),
-        target=config.max_dgs,
-        rescale=rescale_preserving if config.variance_preserving else rescale_plain,
+        SCHEDULES[diffusion.schedule](diffusion.diffusion_steps),
+        random_embeddings(len(tokenizer), config.model.embedding_dim),
+        target=diffusion.max_dgs,
+        rescale=_rescaling(diffusion),
     )
-    return dataclasses.replace(config, noise_factor=found.factor)
+    return config.replace(noise_factor=found.factor)
 
 
 def build(config: DifformerConfig, tokenizer: Tokenizer) -> LengthPredictingModel:
-    """The untrained system."""
-    embedding = TokenEmbedding(len(tokenizer), config.embedding_dim)
-    embedding.weight.requires_grad_(not config.freeze_embeddings)
-    schedule = SCHEDULES[config.schedule](config.diffusion_steps)
-    denoiser = build_denoiser(config, embedding, positions=config.max_target)
+    """The untrained model."""
+    data, diffusion = config.data, config.diffusion
+    embedding = TokenEmbedding(len(tokenizer), config.model.embedding_dim)
+    embedding.weight.requires_grad_(not config.model.freeze_embeddings)
+    schedule = SCHEDULES[diffusion.schedule](diffusion.diffusion_steps)
     return LengthPredictingModel(
         tokenizer,
         layout=SplitLayout(tokenizer.pad),
-        denoiser=denoiser,
-        schedule=schedule,
-        training_schedule=_rescaled(config, schedule),
-        lengths=LengthPredictor(config.model_dim, max_length=config.max_target, source=config.max_source),
-        generation_config=LengthPredictingGenerationConfig(
-            steps=config.generation_steps,
-            stop_early=config.generation_stop_early,
-            length_beam=config.length_beam,
-            noise_beam=config.noise_beam,
+        denoiser=build_encoder_decoder(
+            config.model, embedding, source_positions=data.max_source, target_positions=data.max_target
         ),
-        max_source=config.max_source,
-        max_target=config.max_target,
+        schedule=schedule,
+        training_schedule=_rescaling(diffusion)(schedule, diffusion.noise_factor or 1.0),
+        lengths=LengthPredictor(config.model.model_dim, max_length=data.max_target, source=data.max_source),
+        generation_config=config.generation,
+        max_source=data.max_source,
+        max_target=data.max_target,
     )
 
 
-def _rescaled(config: DifformerConfig, schedule: Schedule) -> nn.Module:
-    """The schedule of training; settings that were not resolved have no factor yet."""
-    rescale = rescale_preserving if config.variance_preserving else rescale_plain
-    return rescale(schedule, config.noise_factor or 1.0)
+def _rescaling(config: DifformerDiffusionConfig) -> Callable[[nn.Module, float], nn.Module]:
+    return rescale_preserving if config.variance_preserving else rescale_plain
 
 
 def initialize(config: DifformerConfig, model: LengthPredictingModel) -> None:
-    """Take the embeddings of another model, or a teacher's layers, where that is asked for."""
+    """Take the embeddings of another model, or a teacher's layers, where the config says so."""
     initialize_from_teacher(config, model)
-    if config.embeddings_from:
-        load_embeddings(model.denoiser.embedding, model.tokenizer, Path(config.embeddings_from))
+    if config.model.embeddings_from:
+        load_embeddings(model.denoiser.embedding, model.tokenizer, Path(config.model.embeddings_from))
 
 
 def objective(config: DifformerConfig, model: LengthPredictingModel) -> DiffusionObjective:
-    """What the system is trained on: eq. 2, and the length."""
-    assert config.noise_factor is not None, "resolve the settings first"
-    loss_terms: dict[str, LossTerm] = {
-        "vlb": MseLoss(),
-        "anchor": AnchorLoss(smoothing=config.label_smoothing),
-        "rounding": RoundingLoss(),
+    """What the model is trained on: eq. 2, and the length."""
+    diffusion = config.diffusion
+    assert diffusion.noise_factor is not None, "resolve the config first"
+    terms: dict[str, tuple[LossTerm, float]] = {
+        "vlb": (MseLoss(), diffusion.vlb_weight),
+        "anchor": (AnchorLoss(smoothing=diffusion.label_smoothing), diffusion.anchor_weight),
+        "rounding": (RoundingLoss(), diffusion.rounding_weight),
     }
-    chosen = config.losses.split("+")
+    chosen = {name: each for name, each in terms.items() if each[1]}
     return DiffusionObjective(
         model.denoiser,
-        _rescaled(config, model.schedule),
-        UniformTimes(config.diffusion_steps),
-        terms={name: loss_terms[name] for name in chosen}
+        model.training_schedule,
+        UniformTimes(diffusion.diffusion_steps),
+        terms={name: term for name, (term, _) in chosen.items()}
         | {"length": LengthLoss(model.lengths), "nll": NllLoss()},
-        weights=dict.fromkeys(chosen, 1.0) | {"length": config.length_loss_weight},
-        self_conditioning=config.self_conditioning,
-        always_computed=["nll"] if "anchor" in chosen else [],  # beside the anchor it comes for nothing
+        weights={name: weight for name, (_, weight) in chosen.items()}
+        | {"length": diffusion.length_loss_weight},
+        self_conditioning=diffusion.self_conditioning,
+        always_computed=["nll"] if "anchor" in chosen else [],  # the anchor loss computes it anyway
     )
 
 

@@ -3,28 +3,33 @@
     noise2text train diffuseq --train pairs.jsonl --valid pairs.jsonl --out runs/mine --preset qqp
 
 Joint layout + encoder-only transformer + sqrt schedule + loss-aware times; vlb + rounding of z₀ + prior.
-In generation the source is held at each step (anchoring) and every estimate is moved to the nearest embedding
+In generation the source is given at each step (anchoring) and every estimate is moved to the nearest embedding
 (rounding, `clamp`). The canvas is always full, and the padding that the model writes decides the length.
+
+The variants of a thesis on translation (`diffuseq_variants.py`) are this recipe with another part: what the network
+predicts (`parameterization`), the schedule, or training without some sources (`source_dropout`).
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from noise2text.core.config import (
+    Config,
     option,
     require_at_least,
     require_choice,
-    require_divisible_heads,
     require_fraction,
+    section,
 )
 from noise2text.core.errors import Problem
+from noise2text.data.config import DataConfig
 from noise2text.data.layouts.aligned_joint import AlignedJointLayout
 from noise2text.data.layouts.base import Canvas
 from noise2text.data.layouts.joint import NUM_SPECIAL_TOKENS, JointLayout
@@ -41,28 +46,33 @@ from noise2text.diffusion.losses import (
     uniform_weight,
     visible_positions,
 )
-from noise2text.diffusion.schedules import SCHEDULES, Rescaled, Schedule, z0_noise_and_final_alpha
+from noise2text.diffusion.parameterization import PARAMETERIZATIONS, Parameterization, SignalFloor
+from noise2text.diffusion.position_sigmoid import PositionSigmoid
+from noise2text.diffusion.schedules import SCHEDULES, AlphaBarSchedule, Rescaled
 from noise2text.diffusion.time_samplers import TimeSampler, UniformTimes
 from noise2text.generation.config import DiffusionGenerationConfig
 from noise2text.models import DiffusionModel
-from noise2text.models.registry import Recipe, keep_config
+from noise2text.models.registry import Recipe
+from noise2text.nn.config import JointTransformerConfig
 from noise2text.nn.denoiser import NoiseLevel
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.joint_transformer import JointTransformer
-from noise2text.training.config import TrainingConfig
-from noise2text.training.objective import DiffusionObjective, Draws
+from noise2text.training.config import OptimConfig, RunConfig
+from noise2text.training.objective import DiffusionObjective, Draws, Objective
+from noise2text.training.source_dropout import SourceDropout
 
 __all__ = [
     "LOSS_POSITIONS",
+    "LOSS_WEIGHTINGS",
     "PRESETS",
     "RECIPE",
     "DiffuSeqConfig",
-    "JointConfig",
-    "LossAwareObjective",
+    "DiffuSeqDiffusionConfig",
+    "ImportanceSampledObjective",
+    "JointDiffusionConfig",
     "build",
     "build_denoiser",
-    "build_with_layout",
-    "find_layout",
+    "build_model",
     "objective",
 ]
 
@@ -75,110 +85,166 @@ LOSS_POSITIONS: dict[str, dict[str, Callable[[Canvas], Tensor]]] = {
 """Which positions each term counts: the paper's eq. 2, the thesis's algorithm 6, the released code; the last
 is for a source that is not learned."""
 
-_TIMES: dict[str, type[TimeSampler]] = {"loss-aware": LossAwareTimes, "uniform": UniformTimes}
+LOSS_WEIGHTINGS: dict[str, Callable[[Parameterization], Callable[[NoiseLevel], Tensor]]] = {
+    "output": lambda parameterization: parameterization.weight,
+    "noise": lambda parameterization: lambda level: level.snr,
+    "z0": lambda parameterization: uniform_weight,
+}
+"""Whose squared error the loss is, by the weight that makes it from the squared error of ẑ₀."""
+
+_TIME_SAMPLERS: dict[str, type[TimeSampler]] = {"loss-aware": LossAwareTimes, "uniform": UniformTimes}
+_POSITION_SIGMOID = "position-sigmoid"
 
 
 @dataclass(frozen=True)
-class JointConfig(TrainingConfig):
-    """What models of one canvas have in common; the defaults are those of DiffuSeq's paraphrase (QQP)."""
-
-    vocabulary: int = option(30_522, "how many tokens a learned BPE has")
-    lowercase: bool = option(True, "lowercase all text")
-    max_source: int = option(63, "longest source in tokens; what is longer is cut and counted")
-    max_target: int = option(62, "longest target; the canvas holds both, and begin, separator and end")
-    steps: int = option(50_000, "how many updates to train")
-    max_tokens: int = option(4_032, "padded tokens of the longer side in a batch")
-    accumulate: int = option(32, "micro-batches an update; each has `tokens` tokens")
-    lr: float = option(1e-4, "the peak of the learning rate")
-    betas: tuple[float, float] = option((0.9, 0.999), "Adam's β")
-    weight_decay: float = option(0.0, "AdamW's decay of the weights")
-    lr_schedule: str = option(
-        "linear", "how the learning rate falls: inverse-sqrt, linear, cosine or constant"
-    )
-    warmup: int = option(0, "steps over which the learning rate rises")
-    clip_norm: float = option(0.0, "largest norm of the gradient; 0 leaves it alone")
-    ema_decay: float = option(0.9999, "decay of the moving average of the weights, e.g. 0.999; 0 for none")
-    validation_sentences: int = option(100, "how many pairs of the validation set are generated for its BLEU")
-
-    model_dim: int = option(768, "of the transformer's states")
-    embedding_dim: int = option(128, "d, the dimension of the diffusion")
-    ffn_dim: int = option(3072, "width of the feed-forward networks")
-    heads: int = option(12, "attention heads")
-    layers: int = option(12, "transformer layers")
-    dropout: float = option(0.1, "dropout")
+class JointDiffusionConfig(Config):
+    """Noise and loss of models with source and target on one canvas."""
 
     diffusion_steps: int = option(2000, "T, the resolution of time in training")
     schedule: str = option("sqrt", "sqrt, linear or cosine")
-    noise_factor: float = option(
-        1.0, "F, what multiplies the noise of training (Difformer); 1 as in the paper"
-    )
-    anchor_weight: float = option(
-        0.0, "weight of Difformer's anchor loss, the estimate's nll; 0 as in the paper"
-    )
-    generation_steps: int = option(2000, "K, the steps of generation, as the model's default")
-    noise_beam: int = option(10, "candidates a sentence, as the model's default")
-    clamp: bool = option(True, "round every estimate to an embedding in generation, as the model's default")
+    noise_factor: float = option(1.0, "F, multiplies the noise of training (Difformer); 1 as in the paper")
+    anchor_weight: float = option(0.0, "weight of Difformer's anchor loss, −log p(y | ẑ₀); 0 as in the paper")
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        require_divisible_heads(self)
-        require_choice(self, "schedule", SCHEDULES)
-        require_at_least(
-            self, 1, "layers", "embedding_dim", "ffn_dim", "diffusion_steps", "generation_steps", "noise_beam"
-        )
-        require_fraction(self, "dropout")
+        require_choice(self, "schedule", self.schedules)
+        require_at_least(self, 1, "diffusion_steps")
         require_at_least(self, 0, "anchor_weight")
         if not self.noise_factor > 0:
-            raise Problem(f"The setting factor must be above 0, not {self.noise_factor}.")
+            raise Problem(f"The setting noise_factor must be above 0, not {self.noise_factor}.")
 
-    def training_schedule(self, schedule: Schedule) -> nn.Module:
-        """The schedule that training goes by."""
+    @property
+    def schedules(self) -> tuple[str, ...]:
+        """The schedules that this recipe knows."""
+        return tuple(SCHEDULES)
+
+    def training_schedule(self, schedule: AlphaBarSchedule) -> nn.Module:
+        """The schedule with the noise of training."""
         return schedule if self.noise_factor == 1 else Rescaled(schedule, self.noise_factor)
 
-    def loss_weights(self, terms: Iterable[str]) -> dict[str, float]:
-        """The weights of the paper's terms, and of the anchor, if it has one."""
+    def loss_weights(self, terms: Mapping[str, Any]) -> dict[str, float]:
+        """The weights of the paper's terms, and of the anchor loss if it has one."""
         return dict.fromkeys(terms, 1.0) | ({"nll": self.anchor_weight} if self.anchor_weight else {})
 
 
 @dataclass(frozen=True)
-class DiffuSeqConfig(JointConfig):
-    """Section 4.1, and the released code where it is silent."""
+class DiffuSeqDiffusionConfig(JointDiffusionConfig):
+    """Section 3, the released code where it is silent, and the parts of the thesis."""
 
+    schedule: str = option(
+        "sqrt", "sqrt, linear, cosine, or position-sigmoid (the last token is noised first; always aligned)"
+    )
     time_sampler: str = option("loss-aware", "how training times are drawn: loss-aware (eq. 3) or uniform")
     loss_positions: str = option(
         "equation-2",
-        "what the losses count: equation-2 (error on the target, rounding everywhere), algorithm-6 (error "
-        "everywhere, rounding on the target), released (everything everywhere) or target (nothing else)",
+        "positions that the losses count: equation-2 (error on the target, rounding everywhere), algorithm-6 "
+        "(error everywhere, rounding on the target), released (everything everywhere) or target",
     )
     align_targets: bool = option(
-        False, "begin all targets at the same place, after the longest source; false as in the paper"
+        False, "start all targets at the same position, after the longest source; false as in the paper"
     )
+    parameterization: str = option(
+        "z0", f"what the network predicts: {', '.join(PARAMETERIZATIONS)} (thesis, 2.1.4)"
+    )
+    loss_weighting: str = option(
+        "output", "whose squared error the loss is: the output's, the noise's (noise) or the estimate's (z0)"
+    )
+    min_alpha_bar: float | None = option(
+        None, "smallest ᾱ of the schedule; none is 0, or 0.01 for epsilon and score, which divide by its root"
+    )
+    source_dropout: float = option(0.0, "share of the pairs trained without their source, for guidance")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_choice(self, "time_sampler", _TIMES)
+        require_choice(self, "time_sampler", _TIME_SAMPLERS)
         require_choice(self, "loss_positions", LOSS_POSITIONS)
+        require_choice(self, "parameterization", PARAMETERIZATIONS)
+        require_choice(self, "loss_weighting", LOSS_WEIGHTINGS)
+        require_fraction(self, "source_dropout")
+        if not 0 <= self.signal_floor < 1:
+            raise Problem(f"The setting min_alpha_bar must be from 0 to below 1, not {self.min_alpha_bar}.")
+
+    @property
+    def schedules(self) -> tuple[str, ...]:
+        return (*super().schedules, _POSITION_SIGMOID)
+
+    @property
+    def signal_floor(self) -> float:
+        """The smallest ᾱ that the schedule keeps."""
+        default = PARAMETERIZATIONS[self.parameterization].min_alpha_bar
+        return default if self.min_alpha_bar is None else self.min_alpha_bar
+
+    def build_parameterization(self, schedule: AlphaBarSchedule) -> Parameterization:
+        """What the network's output means."""
+        return PARAMETERIZATIONS[self.parameterization](schedule, noise_factor=self.noise_factor)
+
+
+@dataclass(frozen=True)
+class DiffuSeqConfig(Config):
+    """Section 4.1, and the released code where it is silent; the defaults are those of paraphrase (QQP)."""
+
+    data: DataConfig = section(
+        DataConfig(vocabulary=30_522, lowercase=True, max_source=63, max_target=62), "how texts become tokens"
+    )
+    model: JointTransformerConfig = section(JointTransformerConfig(), "the transformer")
+    diffusion: DiffuSeqDiffusionConfig = section(DiffuSeqDiffusionConfig(), "noise and loss")
+    optim: OptimConfig = section(
+        OptimConfig(
+            steps=50_000,
+            max_tokens=4_032,
+            accumulate=32,
+            lr=1e-4,
+            betas=(0.9, 0.999),
+            weight_decay=0.0,
+            lr_schedule="linear",
+            warmup=0,
+            clip_norm=0.0,
+            ema_decay=0.9999,
+        ),
+        "the optimizer",
+    )
+    generation: DiffusionGenerationConfig = section(
+        DiffusionGenerationConfig(steps=2000, noise_beam=10, clamp=True), "how it generates"
+    )
+    run: RunConfig = section(RunConfig(validation_sentences=100), "seed, hardware, logging")
+
+    def __post_init__(self) -> None:
+        PARAMETERIZATIONS[self.diffusion.parameterization].validate(
+            build_schedule(self), noise_factor=self.diffusion.noise_factor, precision=self.run.precision
+        )
+        if self.generation.guidance_weight and not self.diffusion.source_dropout:
+            raise Problem("The setting guidance_weight needs source_dropout above 0: both ways are learned.")
+
+
+def build_schedule(config: DiffuSeqConfig) -> AlphaBarSchedule:
+    """The schedule, kept above the smallest ᾱ."""
+    diffusion, data = config.diffusion, config.data
+    if diffusion.schedule == _POSITION_SIGMOID:
+        schedule: AlphaBarSchedule = PositionSigmoid(
+            diffusion.diffusion_steps, target_start=data.max_source + 2, positions=data.max_target + 1
+        )
+    else:
+        schedule = SCHEDULES[diffusion.schedule](diffusion.diffusion_steps)
+    return SignalFloor(schedule, diffusion.signal_floor) if diffusion.signal_floor else schedule
 
 
 _QQP = DiffuSeqConfig()
 
 PRESETS: dict[str, DiffuSeqConfig] = {
     "qqp": _QQP,
-    "quasar-t": dataclasses.replace(_QQP, steps=40_000),
-    "wiki-auto": dataclasses.replace(_QQP, steps=80_000),
-    "ccd": dataclasses.replace(_QQP, steps=140_000),
-    "covost-de-en": dataclasses.replace(  # the thesis, 4.1
-        _QQP,
+    "quasar-t": _QQP.replace({"optim.steps": 40_000}),
+    "wiki-auto": _QQP.replace({"optim.steps": 80_000}),
+    "ccd": _QQP.replace({"optim.steps": 140_000}),
+    "covost-de-en": _QQP.replace(  # the thesis, 4.1
+        {"optim.steps": 80_000},
         vocabulary=30_000,
         lowercase=False,
         normalise=True,
-        steps=80_000,
         max_tokens=8_064,
         accumulate=16,
         noise_beam=1,
     ),
-    "tiny": dataclasses.replace(
-        _QQP,
+    "tiny": _QQP.replace(
+        {"optim.steps": 2_800, "generation.steps": 50},
         tokenizer="characters",
         max_source=36,
         max_target=10,
@@ -188,7 +254,6 @@ PRESETS: dict[str, DiffuSeqConfig] = {
         heads=4,
         layers=3,
         dropout=0.0,
-        steps=2_800,
         max_tokens=1_120,
         accumulate=1,
         lr=2e-3,
@@ -197,7 +262,6 @@ PRESETS: dict[str, DiffuSeqConfig] = {
         clip_norm=1.0,
         ema_decay=0.0,
         diffusion_steps=200,
-        generation_steps=50,
         noise_beam=1,
         log_every=50,
         validate_every=700,
@@ -207,98 +271,104 @@ PRESETS: dict[str, DiffuSeqConfig] = {
 }
 
 
-class LossAwareObjective(DiffusionObjective):
-    """Tells its times how large the error of each row was."""
+class ImportanceSampledObjective(DiffusionObjective):
+    """Tells its time sampler how large the error of each row was."""
 
     def observed(self, draws: Draws, token_losses: Mapping[str, TokenLoss]) -> tuple[Tensor, Tensor]:
         error, counted = token_losses["vlb"].values.detach(), token_losses["vlb"].mask
         rows = torch.where(counted, error, 0).sum(1) / counted.sum(1)
-        return draws.t, rows / draws.weight  # the tally is weighted, the history is not
+        return draws.t, rows / draws.weight  # the losses are weighted, the history is not
 
     def observe(self, *observed: Tensor) -> None:
         self.time_sampler.observe(*observed)
 
 
 def build_denoiser(
-    config: JointConfig,
+    config: Any,
     tokenizer: Tokenizer,
     network_class: type[JointTransformer] = JointTransformer,
     *,
     full: bool = True,
 ) -> JointTransformer:
-    """The untrained transformer over the canvas, of this kind; a full canvas has no padding."""
+    """The untrained transformer over the canvas, of this class; a full canvas has no padding."""
+    shape = config.model
     return network_class(
-        TokenEmbedding(len(tokenizer), config.embedding_dim, scale=1.0, bias=True),
-        model_dim=config.model_dim,
-        ffn_dim=config.ffn_dim,
-        heads=config.heads,
-        layers=config.layers,
-        dropout=config.dropout,
-        positions=config.max_source + config.max_target + NUM_SPECIAL_TOKENS,
+        TokenEmbedding(len(tokenizer), shape.embedding_dim, scale=1.0, bias=True),
+        model_dim=shape.model_dim,
+        ffn_dim=shape.ffn_dim,
+        heads=shape.heads,
+        layers=shape.layers,
+        dropout=shape.dropout,
+        positions=config.data.max_source + config.data.max_target + NUM_SPECIAL_TOKENS,
         full=full,
     )
 
 
-def find_layout(config: DiffuSeqConfig) -> Callable[..., JointLayout]:
-    """What puts source and target on the canvas."""
-    return partial(AlignedJointLayout, max_source=config.max_source) if config.align_targets else JointLayout
-
-
 def build(config: DiffuSeqConfig, tokenizer: Tokenizer) -> DiffusionModel:
-    """The untrained system."""
-    return build_with_layout(config, tokenizer, find_layout(config))
+    """The untrained model."""
+    diffusion = config.diffusion
+    aligned = diffusion.align_targets or diffusion.schedule == _POSITION_SIGMOID
+    layout = partial(AlignedJointLayout, max_source=config.data.max_source) if aligned else JointLayout
+    schedule = build_schedule(config)
+    model = build_model(config, tokenizer, layout, schedule)
+    model.denoiser = diffusion.build_parameterization(schedule).wrap(model.denoiser)
+    model.source_dropout = diffusion.source_dropout
+    return model
 
 
-def build_with_layout(
-    config: JointConfig,
+def build_model(
+    config: Any,
     tokenizer: Tokenizer,
-    layout: Callable[..., JointLayout],
-    model: type[DiffusionModel] = DiffusionModel,
+    layout_class: Callable[..., JointLayout],
+    schedule: AlphaBarSchedule,
+    model_class: type[DiffusionModel] = DiffusionModel,
 ) -> DiffusionModel:
-    """The untrained system with this layout."""
-    canvas = config.max_source + config.max_target + NUM_SPECIAL_TOKENS
-    laid = layout(tokenizer.pad, bos=tokenizer.bos, sep=tokenizer.sep, eos=tokenizer.eos, width=canvas)
-    return model(
+    """The untrained model with this layout and schedule."""
+    data = config.data
+    layout = layout_class(
+        tokenizer.pad,
+        bos=tokenizer.bos,
+        sep=tokenizer.sep,
+        eos=tokenizer.eos,
+        width=data.max_source + data.max_target + NUM_SPECIAL_TOKENS,
+    )
+    return model_class(
         tokenizer,
-        layout=laid,
-        denoiser=build_denoiser(config, tokenizer, full=laid.has_no_padding),
-        schedule=SCHEDULES[config.schedule](config.diffusion_steps),
-        generation_config=DiffusionGenerationConfig(
-            steps=config.generation_steps, noise_beam=config.noise_beam, clamp=config.clamp
-        ),
-        max_source=config.max_source,
-        max_target=config.max_target,
+        layout=layout,
+        denoiser=build_denoiser(config, tokenizer, full=layout.has_no_padding),
+        schedule=schedule,
+        generation_config=config.generation,
+        max_source=data.max_source,
+        max_target=data.max_target,
         writable_specials=(tokenizer.eos, tokenizer.pad),
     )
 
 
-def objective(
-    config: DiffuSeqConfig,
-    model: DiffusionModel,
-    weighting: Callable[[NoiseLevel], Tensor] = uniform_weight,
-    z0_noise_and_final_alpha: Callable[[Schedule, int], tuple[float, float]] = z0_noise_and_final_alpha,
-) -> DiffusionObjective:
-    """What the system is trained on: eq. 2, with the times of eq. 3."""
+def objective(config: DiffuSeqConfig, model: DiffusionModel) -> Objective:
+    """What the model is trained on: eq. 2, with the times of eq. 3; for guidance, some pairs without source."""
     assert isinstance(model.layout, JointLayout)
-    steps = config.diffusion_steps
-    positions_of = LOSS_POSITIONS[config.loss_positions]
-    z0_noise, final_alpha = z0_noise_and_final_alpha(model.schedule, steps)
-    loss_terms: dict[str, Callable[[Callable[[Canvas], Tensor]], LossTerm]] = {
-        "vlb": lambda positions: MseLoss(positions, weighting=weighting),
+    assert isinstance(model.schedule, AlphaBarSchedule)
+    diffusion, schedule = config.diffusion, model.schedule
+    positions = LOSS_POSITIONS[diffusion.loss_positions]
+    weighting = LOSS_WEIGHTINGS[diffusion.loss_weighting](diffusion.build_parameterization(schedule))
+    terms: dict[str, Callable[[Callable[[Canvas], Tensor]], LossTerm]] = {
+        "vlb": lambda counted: MseLoss(counted, weighting=weighting),
         "rounding": RoundingLoss,
-        "prior": lambda positions: PriorLoss(positions, final_alpha=final_alpha),
+        "prior": lambda counted: PriorLoss(counted, final_alpha=schedule.final_alpha),
     }
     # A model that writes only padding has a low nll over all positions (thesis, figure 4.3).
-    watched = {"nll": NllLoss(), "nll_text": NllLoss(positions=model.layout.non_padding_mask)}
-    return LossAwareObjective(
+    logged = {"nll": NllLoss(), "nll_text": NllLoss(positions=model.layout.non_padding_mask)}
+    plain = ImportanceSampledObjective(
         model.denoiser,
-        config.training_schedule(model.schedule),
-        _TIMES[config.time_sampler](steps).to(model.device),
-        terms={name: loss_terms[name](positions) for name, positions in positions_of.items()} | watched,
-        weights=config.loss_weights(positions_of),
+        diffusion.training_schedule(schedule),
+        _TIME_SAMPLERS[diffusion.time_sampler](diffusion.diffusion_steps).to(model.device),
+        terms={name: terms[name](counted) for name, counted in positions.items()} | logged,
+        weights=diffusion.loss_weights(positions),
         self_conditioning=0.0,
-        z0_noise=z0_noise,
+        z0_noise=schedule.z0_noise,
     )
+    dropout = diffusion.source_dropout
+    return SourceDropout(plain, model.layout, dropout) if dropout else plain
 
 
 RECIPE = Recipe(
@@ -308,7 +378,6 @@ RECIPE = Recipe(
     summary="One canvas for source and target, of which only the target is noised; loss-aware times.",
     presets=PRESETS,
     default_preset="qqp",
-    resolve=keep_config,
     build=build,
     objective=objective,
 )

@@ -4,56 +4,62 @@
         --set embeddings_from=runs/transformer
 
 DiffuSeq's layout, schedule, times and sampling; only the target's embeddings are learned, and all terms count
-the target alone. The paper takes a small BERT's; any model of the same tokens and dimension will do, such as
-a Transformer (`width` is its dimension).
+the target alone. The paper takes those of a small BERT; any model of the same tokens and dimension will do, such as
+a Transformer (`model_dim` is its dimension).
 """
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
-from noise2text.core.config import option
+from noise2text.core.config import from_dict, option, section, to_dict
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models import DiffusionModel
 from noise2text.models.init_embeddings import load_embeddings
-from noise2text.models.registry import Recipe, keep_config
+from noise2text.models.registry import Recipe
+from noise2text.nn.config import JointTransformerConfig
 from noise2text.nn.decoupled_joint import SeparateSourceTransformer
 from noise2text.recipes import diffuseq
-from noise2text.recipes.diffuseq import DiffuSeqConfig, objective
+from noise2text.recipes.diffuseq import DiffuSeqConfig
 
-__all__ = ["PRESETS", "RECIPE", "DecoupledConfig", "build", "initialize"]
+__all__ = ["PRESETS", "RECIPE", "DecoupledConfig", "DecoupledModelConfig", "build", "initialize"]
 
 
 @dataclass(frozen=True)
-class DecoupledConfig(DiffuSeqConfig):
-    """DiffuSeq's, and where the source's embeddings come from."""
+class DecoupledModelConfig(JointTransformerConfig):
+    """DiffuSeq's transformer, and where the source's embeddings come from."""
 
-    loss_positions: str = option(
-        "target", "what the losses count, see diffuseq; the source's cannot be learned"
-    )
     embeddings_from: str = option(
         "", "the source's embeddings: a model folder of the same tokens, or a .npy table (V, d); none: random"
     )
 
+
+@dataclass(frozen=True)
+class DecoupledConfig(DiffuSeqConfig):
+    """DiffuSeq's, with the source's embeddings."""
+
+    model: DecoupledModelConfig = section(DecoupledModelConfig(), "the transformer")
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.align_targets:
+        if self.diffusion.align_targets:
             raise Problem(
                 "The setting align_targets is not for diffuseq-decoupled: padding is no word there."
             )
 
 
 PRESETS: dict[str, DecoupledConfig] = {
-    name: DecoupledConfig(**(dataclasses.asdict(diffuseq.PRESETS[name]) | {"loss_positions": "target"}))
+    name: from_dict(DecoupledConfig, to_dict(diffuseq.PRESETS[name]), origin=name).replace(
+        loss_positions="target"
+    )
     for name in ("quasar-t", "qqp", "wiki-auto", "ccd", "tiny")
 }
 
 
 def build(config: DecoupledConfig, tokenizer: Tokenizer) -> DiffusionModel:
-    """The untrained system: DiffuSeq's, with another denoiser."""
+    """The untrained model: DiffuSeq's, with another denoiser."""
     model = diffuseq.build(config, tokenizer)
     model.denoiser = diffuseq.build_denoiser(config, tokenizer, SeparateSourceTransformer)
     return model
@@ -62,8 +68,8 @@ def build(config: DecoupledConfig, tokenizer: Tokenizer) -> DiffusionModel:
 def initialize(config: DecoupledConfig, model: DiffusionModel) -> None:
     """Give the source the embeddings of another model, where one is named."""
     assert isinstance(model.denoiser, SeparateSourceTransformer)
-    if config.embeddings_from:
-        load_embeddings(model.denoiser.source_embedding, model.tokenizer, Path(config.embeddings_from))
+    if config.model.embeddings_from:
+        load_embeddings(model.denoiser.source_embedding, model.tokenizer, Path(config.model.embeddings_from))
 
 
 RECIPE = Recipe(
@@ -73,8 +79,7 @@ RECIPE = Recipe(
     summary="DiffuSeq whose source has another model's embeddings, which are not trained.",
     presets=PRESETS,
     default_preset="quasar-t",
-    resolve=keep_config,
     build=build,
-    objective=objective,
+    objective=diffuseq.objective,
     initialize=initialize,
 )

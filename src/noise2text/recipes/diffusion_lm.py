@@ -13,49 +13,55 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from noise2text.core.config import apply_overrides, option
+from noise2text.core.config import Config, apply_overrides, section, to_dict
 from noise2text.core.errors import Problem
+from noise2text.data.config import DataConfig
 from noise2text.data.layouts.joint import InfillingLayout, JointLayout, PairGenerationLayout
 from noise2text.data.layouts.template import OPEN_TEMPLATE, Template, parse_template
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.losses import LossTerm, MseLoss, NllLoss, PriorLoss, RoundingLoss
-from noise2text.diffusion.schedules import z0_noise_and_final_alpha
+from noise2text.diffusion.schedules import SCHEDULES, AlphaBarSchedule
 from noise2text.diffusion.time_samplers import UniformTimes
 from noise2text.generation.candidates import SourceBatch
+from noise2text.generation.config import DiffusionGenerationConfig
 from noise2text.generation.runner import EAGER
 from noise2text.models import DiffusionModel
-from noise2text.models.registry import Recipe, keep_config
+from noise2text.models.registry import Recipe
+from noise2text.nn.config import JointTransformerConfig
 from noise2text.recipes import diffuseq
+from noise2text.recipes.diffuseq import JointDiffusionConfig
+from noise2text.training.config import OptimConfig, RunConfig
 from noise2text.training.objective import DiffusionObjective
 
 __all__ = ["PRESETS", "RECIPE", "DiffusionLMConfig", "PairDiffusionModel", "build", "objective"]
 
 
 @dataclass(frozen=True)
-class DiffusionLMConfig(diffuseq.JointConfig):
+class DiffusionLMConfig(Config):
     """The thesis's section 4.1.2; what it leaves out is DiffuSeq's."""
 
-    vocabulary: int = option(30_000, "how many tokens a learned BPE has")
-    normalise: bool = option(
-        True, "spell out umlauts and ß, strip accents, drop brackets (the thesis, 4.1.1)"
+    data: DataConfig = section(
+        DataConfig(vocabulary=30_000, normalise=True, max_source=31, max_target=30), "how texts become tokens"
     )
-    lowercase: bool = option(False, "lowercase all text")
-    max_source: int = option(31, "longest source in tokens; what is longer is cut and counted")
-    max_target: int = option(30, "longest target; the canvas holds both, and begin, separator and end")
-    steps: int = option(600_000, "how many updates to train")
-    max_tokens: int = option(3_968, "padded tokens of the longer side in a batch")
-    accumulate: int = option(1, "micro-batches an update; each has `tokens` tokens")
-    embedding_dim: int = option(256, "d, the dimension of the diffusion")
-    diffusion_steps: int = option(4000, "T, the resolution of time in training")
-    generation_steps: int = option(4000, "K, the steps of generation, as the model's default")
-    noise_beam: int = option(1, "candidates a sentence, as the model's default")
+    model: JointTransformerConfig = section(JointTransformerConfig(embedding_dim=256), "the transformer")
+    diffusion: JointDiffusionConfig = section(JointDiffusionConfig(diffusion_steps=4000), "noise and loss")
+    optim: OptimConfig = section(
+        diffuseq.DiffuSeqConfig().optim.replace(steps=600_000, max_tokens=3_968, accumulate=1),
+        "the optimizer",
+    )
+    generation: DiffusionGenerationConfig = section(
+        DiffusionGenerationConfig(steps=4000, clamp=True), "how it generates"
+    )
+    run: RunConfig = section(RunConfig(validation_sentences=100), "seed, hardware, logging")
 
 
-_SHARED_FIELDS = [field.name for field in dataclasses.fields(diffuseq.JointConfig)]
+_TINY = to_dict(diffuseq.PRESETS["tiny"])
+_SHARED = {each.name for each in dataclasses.fields(JointDiffusionConfig)}
+_TINY["diffusion"] = {name: value for name, value in _TINY["diffusion"].items() if name in _SHARED}
 
 PRESETS: dict[str, DiffusionLMConfig] = {
     "covost-de-en": DiffusionLMConfig(),
-    "tiny": DiffusionLMConfig(**{name: getattr(diffuseq.PRESETS["tiny"], name) for name in _SHARED_FIELDS}),
+    "tiny": DiffusionLMConfig().replace(_TINY),
 }
 
 
@@ -137,26 +143,28 @@ class PairDiffusionModel(DiffusionModel):
 
 
 def build(config: DiffusionLMConfig, tokenizer: Tokenizer) -> DiffusionModel:
-    """The untrained system."""
-    return diffuseq.build_with_layout(config, tokenizer, InfillingLayout, PairDiffusionModel)
+    """The untrained model."""
+    schedule = SCHEDULES[config.diffusion.schedule](config.diffusion.diffusion_steps)
+    return diffuseq.build_model(config, tokenizer, InfillingLayout, schedule, PairDiffusionModel)
 
 
 def objective(config: DiffusionLMConfig, model: DiffusionModel) -> DiffusionObjective:
-    """What the system is trained on: error, rounding and prior of the whole canvas."""
-    z0_noise, final_alpha = z0_noise_and_final_alpha(model.schedule, config.diffusion_steps)
+    """What the model is trained on: error, rounding and prior of the whole canvas."""
+    schedule = model.schedule
+    assert isinstance(schedule, AlphaBarSchedule)
     terms: dict[str, LossTerm] = {
         "vlb": MseLoss(),
         "rounding": RoundingLoss(),
-        "prior": PriorLoss(final_alpha=final_alpha),
+        "prior": PriorLoss(final_alpha=schedule.final_alpha),
     }
     return DiffusionObjective(
         model.denoiser,
-        config.training_schedule(model.schedule),
-        UniformTimes(config.diffusion_steps),
+        config.diffusion.training_schedule(schedule),
+        UniformTimes(config.diffusion.diffusion_steps),
         terms=terms | {"nll": NllLoss()},
-        weights=config.loss_weights(terms),
+        weights=config.diffusion.loss_weights(terms),
         self_conditioning=0.0,
-        z0_noise=z0_noise,
+        z0_noise=schedule.z0_noise,
     )
 
 
@@ -167,7 +175,6 @@ RECIPE = Recipe(
     summary="A model of whole pairs; the source is filled in while sampling.",
     presets=PRESETS,
     default_preset="covost-de-en",
-    resolve=keep_config,
     build=build,
     objective=objective,
 )

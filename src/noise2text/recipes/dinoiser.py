@@ -9,23 +9,25 @@ Clipped times; vlb + rounding + 0.1 · length. Generation is DDIM with eta 0; th
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
-from noise2text.core.config import option, require_at_least, require_fraction
+from noise2text.core.config import Config, option, require_at_least, require_fraction, section
+from noise2text.data.config import DataConfig
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.losses import LengthLoss, MseLoss, NllLoss, RoundingLoss
 from noise2text.diffusion.noise_clipping import ClippedTimes, ExaggeratedNoise, QuadraticSchedule
 from noise2text.generation.config import LengthPredictingGenerationConfig
 from noise2text.models import LengthPredictingModel
-from noise2text.models.encoder_decoder_config import TINY, EncoderDecoderConfig, build_denoiser
-from noise2text.models.registry import Recipe, keep_config
+from noise2text.models.presets import TINY
+from noise2text.models.registry import Recipe
+from noise2text.nn.config import EncoderDecoderConfig, build_encoder_decoder
 from noise2text.nn.length_predictor import LengthPredictor
 from noise2text.nn.spherical_embeddings import SphericalEmbedding
+from noise2text.training.config import OptimConfig, RunConfig
 from noise2text.training.objective import DiffusionObjective
 
 __all__ = [
@@ -61,47 +63,51 @@ class DinoiserGenerationConfig(LengthPredictingGenerationConfig):
 
 
 @dataclass(frozen=True)
-class DiNoiSerConfig(EncoderDecoderConfig):
-    """The released scripts; the defaults are those of IWSLT14."""
+class DiNoiSerDiffusionConfig(Config):
+    """Noise that is clipped from below."""
 
-    max_tokens: int = option(32_768, "padded tokens of the longer side in a batch")
-    warmup: int = option(4_000, "steps over which the learning rate rises")
-    embedding_dim: int = option(16, "d, the dimension of the diffusion")
+    diffusion_steps: int = option(2000, "T, the resolution of time in training")
+    self_conditioning: float = option(0.5, "share of the updates with self-conditioning; 0 is none")
     noise_clip_margin: float = option(0.0, "added to the noise-to-signal ratio that training is clipped at")
-    noise_clip_every: int = option(100, "steps between two looks at the embeddings")
+    noise_clip_every: int = option(100, "updates between two measurements of the embeddings' distances")
     length_loss_weight: float = option(0.1, "weight of the length loss")
-    length_beam: int = option(5, "lengths tried a sentence, as the model's default")
-    min_timestep: float = option(0.99, "least time told in generation, as the model's default")
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        require_fraction(self, "self_conditioning")
         require_at_least(self, 0, "noise_clip_margin", "length_loss_weight")
-        require_at_least(self, 1, "noise_clip_every", "length_beam")
-        require_fraction(self, "min_timestep")
+        require_at_least(self, 1, "noise_clip_every", "diffusion_steps")
+
+
+@dataclass(frozen=True)
+class DiNoiSerConfig(Config):
+    """The released scripts; the defaults are those of IWSLT14."""
+
+    data: DataConfig = section(DataConfig(), "how texts become tokens")
+    model: EncoderDecoderConfig = section(EncoderDecoderConfig(embedding_dim=16), "the network")
+    diffusion: DiNoiSerDiffusionConfig = section(DiNoiSerDiffusionConfig(), "noise and loss")
+    optim: OptimConfig = section(OptimConfig(max_tokens=32_768, warmup=4_000), "the optimizer")
+    generation: DinoiserGenerationConfig = section(DinoiserGenerationConfig(), "how it generates")
+    run: RunConfig = section(RunConfig(), "seed, hardware, logging")
 
 
 _IWSLT14 = DiNoiSerConfig()
-_WMT = dataclasses.replace(
-    _IWSLT14, embedding_dim=64, ffn_dim=2048, heads=8, dropout=0.1, max_tokens=131_072, vocabulary=32_768
+_WMT = _IWSLT14.replace(
+    embedding_dim=64, ffn_dim=2048, heads=8, dropout=0.1, max_tokens=131_072, vocabulary=32_768
 )
 
 PRESETS: dict[str, DiNoiSerConfig] = {
     "iwslt14-de-en": _IWSLT14,
-    "wmt14-en-de": dataclasses.replace(_WMT, noise_clip_margin=1.0),
-    "wmt16-en-ro": dataclasses.replace(_WMT, dropout=0.05),
-    "tiny": dataclasses.replace(
-        _IWSLT14, **TINY | {"steps": 800, "validate_every": 400, "save_every": 400, "length_beam": 1}
-    ),
+    "wmt14-en-de": _WMT.replace(noise_clip_margin=1.0),
+    "wmt16-en-ro": _WMT.replace(dropout=0.05),
+    "tiny": _IWSLT14.replace(TINY | {"optim.steps": 800}, validate_every=400, save_every=400, length_beam=1),
 }
 
 
 class DiNoiSerModel(LengthPredictingModel):
-    """A diffusion model that predicts lengths, and tells its network of more noise than there is."""
+    """A diffusion model that predicts lengths, and gives its network timesteps of more noise than there is."""
 
-    def build_sampling_schedule(self, generation_config: Any) -> nn.Module:
-        return ExaggeratedNoise(
-            super().build_sampling_schedule(generation_config), generation_config.min_timestep
-        )
+    def build_sampling_schedule(self, config: Any) -> nn.Module:
+        return ExaggeratedNoise(super().build_sampling_schedule(config), config.min_timestep)
 
 
 class ClippedObjective(DiffusionObjective):
@@ -121,43 +127,42 @@ class ClippedObjective(DiffusionObjective):
 
 
 def build(config: DiNoiSerConfig, tokenizer: Tokenizer) -> DiNoiSerModel:
-    """The untrained system."""
+    """The untrained model."""
+    data = config.data
     return DiNoiSerModel(
         tokenizer,
         layout=SplitLayout(tokenizer.pad),
-        denoiser=build_denoiser(
-            config,
-            SphericalEmbedding(len(tokenizer), config.embedding_dim),
-            positions=config.max_target,
+        denoiser=build_encoder_decoder(
+            config.model,
+            SphericalEmbedding(len(tokenizer), config.model.embedding_dim),
+            source_positions=data.max_source,
+            target_positions=data.max_target,
         ),
-        schedule=QuadraticSchedule(config.diffusion_steps),
-        lengths=LengthPredictor(config.model_dim, max_length=config.max_target, source=config.max_source),
-        generation_config=DinoiserGenerationConfig(
-            steps=config.generation_steps,
-            noise_beam=config.noise_beam,
-            length_beam=config.length_beam,
-            min_timestep=config.min_timestep,
-        ),
-        max_source=config.max_source,
-        max_target=config.max_target,
+        schedule=QuadraticSchedule(config.diffusion.diffusion_steps),
+        lengths=LengthPredictor(config.model.model_dim, max_length=data.max_target, source=data.max_source),
+        generation_config=config.generation,
+        max_source=data.max_source,
+        max_target=data.max_target,
     )
 
 
 def objective(config: DiNoiSerConfig, model: DiNoiSerModel) -> ClippedObjective:
-    """What the system is trained on: the error of ẑ₀ at clipped noise, the rounding of z₀, and the length."""
+    """What the model is trained on: the error of ẑ₀ at clipped noise, the rounding of z₀, and the length."""
+    diffusion, schedule = config.diffusion, model.schedule
+    assert isinstance(schedule, QuadraticSchedule)
     return ClippedObjective(
         model.denoiser,
         model.schedule,
-        ClippedTimes(model.schedule, margin=config.noise_clip_margin).to(model.device),
+        ClippedTimes(schedule, margin=diffusion.noise_clip_margin).to(model.device),
         terms={
             "vlb": MseLoss(),
             "rounding": RoundingLoss(),
             "length": LengthLoss(model.lengths),
             "nll": NllLoss(),
         },
-        weights={"vlb": 1.0, "rounding": 1.0, "length": config.length_loss_weight},
-        self_conditioning=config.self_conditioning,
-        noise_clip_every=config.noise_clip_every,
+        weights={"vlb": 1.0, "rounding": 1.0, "length": diffusion.length_loss_weight},
+        self_conditioning=diffusion.self_conditioning,
+        noise_clip_every=diffusion.noise_clip_every,
     )
 
 
@@ -168,7 +173,6 @@ RECIPE = Recipe(
     summary="Training noise clipped by the embeddings' distances, and a sampler that exaggerates the noise.",
     presets=PRESETS,
     default_preset="iwslt14-de-en",
-    resolve=keep_config,
     build=build,
     objective=objective,
 )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from noise2text.training.config import TrainingConfig
+from noise2text.training.config import OptimConfig
 
 __all__ = ["build_adamw"]
 
 
-def build_adamw(module: nn.Module, config: TrainingConfig, device: torch.device) -> torch.optim.AdamW:
+def build_adamw(module: nn.Module, config: OptimConfig, device: torch.device) -> torch.optim.AdamW:
     """AdamW over the module's trained parameters, which are on the device."""
     return torch.optim.AdamW(
         [parameter for parameter in module.parameters() if parameter.requires_grad],

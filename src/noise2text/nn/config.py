@@ -1,0 +1,88 @@
+"""The section `model` of a recipe's config: the shape of the network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from noise2text.core.config import (
+    Config,
+    option,
+    require_at_least,
+    require_divisible_heads,
+    require_fraction,
+)
+from noise2text.nn.denoiser import Denoiser
+from noise2text.nn.embeddings import TokenEmbedding
+from noise2text.nn.encoder_decoder import EncoderDecoder
+
+__all__ = [
+    "EncoderDecoderConfig",
+    "EncoderDecoderFromTeacherConfig",
+    "JointTransformerConfig",
+    "build_encoder_decoder",
+]
+
+
+@dataclass(frozen=True)
+class EncoderDecoderConfig(Config):
+    """A transformer with an encoder for the source and a decoder for the target."""
+
+    model_dim: int = option(512, "d_model, dimension of the transformer's states")
+    embedding_dim: int = option(128, "d_emb, dimension of the diffusion")
+    ffn_dim: int = option(1024, "d_ffn, inner dimension of the feed-forward networks")
+    heads: int = option(4, "attention heads")
+    encoder_layers: int = option(6, "layers of the encoder")
+    decoder_layers: int = option(6, "layers of the decoder")
+    dropout: float = option(0.2, "dropout")
+
+    def __post_init__(self) -> None:
+        require_divisible_heads(self)
+        require_fraction(self, "dropout")
+        require_at_least(self, 1, "embedding_dim", "ffn_dim", "encoder_layers", "decoder_layers")
+
+
+@dataclass(frozen=True)
+class EncoderDecoderFromTeacherConfig(EncoderDecoderConfig):
+    """The same, which may start from a trained transformer."""
+
+    from_folder: str = option("", "start from the layers and embeddings of this trained transformer")
+
+
+@dataclass(frozen=True)
+class JointTransformerConfig(Config):
+    """One transformer over source and target; the defaults are DiffuSeq's."""
+
+    model_dim: int = option(768, "dimension of the transformer's states")
+    embedding_dim: int = option(128, "d, dimension of the diffusion")
+    ffn_dim: int = option(3072, "inner dimension of the feed-forward networks")
+    heads: int = option(12, "attention heads")
+    layers: int = option(12, "transformer layers")
+    dropout: float = option(0.1, "dropout")
+
+    def __post_init__(self) -> None:
+        require_divisible_heads(self)
+        require_fraction(self, "dropout")
+        require_at_least(self, 1, "layers", "embedding_dim", "ffn_dim")
+
+
+def build_encoder_decoder(
+    config: EncoderDecoderConfig,
+    embedding: TokenEmbedding,
+    *,
+    source_positions: int,
+    target_positions: int,
+    network_class: Callable[..., Denoiser] = EncoderDecoder,
+) -> Denoiser:
+    """The untrained denoiser of this shape, for sources and targets of so many positions."""
+    return network_class(
+        embedding,
+        model_dim=config.model_dim,
+        ffn_dim=config.ffn_dim,
+        heads=config.heads,
+        encoder_layers=config.encoder_layers,
+        decoder_layers=config.decoder_layers,
+        dropout=config.dropout,
+        source_positions=source_positions,
+        target_positions=target_positions,
+    )

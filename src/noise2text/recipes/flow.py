@@ -1,0 +1,75 @@
+"""Rectified flow on embeddings (Liu et al., 2023): straight paths from noise to text, by Difformer's network.
+
+    noise2text train flow --train pairs.jsonl --valid pairs.jsonl --out runs/mine --preset tiny
+
+z_t = (1 − t)·z₀ + t·F·ε. The network predicts the velocity v = ε − z₀; the loss is its squared error, Difformer's
+anchor loss and the length. Generation is Euler's method (`eta` 0), or multistep (`solver` multistep).
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.losses import AnchorLoss, LengthLoss, MseLoss, NllLoss
+from noise2text.diffusion.parameterization import PredictVelocity
+from noise2text.diffusion.schedules import Rescaled, Schedule
+from noise2text.diffusion.time_samplers import UniformTimes
+from noise2text.models import LengthPredictingModel
+from noise2text.models.registry import Recipe
+from noise2text.nn.denoiser import NoiseLevel
+from noise2text.recipes import difformer
+from noise2text.training.objective import DiffusionObjective
+
+
+class RectifiedFlow(Schedule):
+    """α = 1 − t and σ = t."""
+
+    def forward(self, t: Tensor, length: int) -> NoiseLevel:
+        sigma = t.double()[:, None, None]
+        return NoiseLevel(1 - sigma, sigma, self.timestep(t[:, None]))
+
+    def sigma_at(self, alpha: Tensor) -> Tensor:
+        return 1 - alpha
+
+
+def build(config: difformer.DifformerConfig, tokenizer: Tokenizer) -> LengthPredictingModel:
+    """The untrained model: Difformer's, with another schedule and output."""
+    model, factor = difformer.build(config, tokenizer), config.diffusion.noise_factor or 1.0
+    model.schedule = RectifiedFlow(config.diffusion.diffusion_steps)
+    model.training_schedule = Rescaled(model.schedule, factor)
+    model.denoiser = PredictVelocity(model.schedule, noise_factor=factor).wrap(model.denoiser)
+    return model
+
+
+def objective(config: difformer.DifformerConfig, model: LengthPredictingModel) -> DiffusionObjective:
+    """What the model is trained on: the error of the velocity, the anchor loss and the length."""
+    diffusion = config.diffusion
+    velocity = PredictVelocity(RectifiedFlow(), noise_factor=diffusion.noise_factor or 1.0)
+    return DiffusionObjective(
+        model.denoiser,
+        model.training_schedule,
+        UniformTimes(diffusion.diffusion_steps),
+        terms={
+            "velocity": MseLoss(weighting=velocity.weight),
+            "anchor": AnchorLoss(smoothing=diffusion.label_smoothing),
+            "length": LengthLoss(model.lengths),
+            "nll": NllLoss(),
+        },
+        weights={"velocity": diffusion.vlb_weight, "anchor": diffusion.anchor_weight, "length": 0.1},
+        self_conditioning=diffusion.self_conditioning,
+    )
+
+
+RECIPE = Recipe(
+    name="flow",
+    paper="Rectified flow (Liu et al., 2023), on embeddings",
+    section="2",
+    summary="Straight paths from noise to text: the velocity by Difformer's network, Euler's steps.",
+    presets={name: preset.replace(eta=0.0, stop_early=0) for name, preset in difformer.PRESETS.items()},
+    default_preset="iwslt14-de-en",
+    resolve=difformer.resolve,
+    build=build,
+    objective=objective,
+    initialize=difformer.initialize,
+)
