@@ -12,7 +12,7 @@ import noise2text
 
 ROOT = Path(noise2text.__file__).parents[2]
 LINES = (ROOT / "docs" / "fidelity.md").read_text().splitlines()
-METRICS_BY_NAME = re.compile(r"`((?:\w+/)?test_\w+\.py)`(?:: ([^|`;.)]+))?")
+NAMED_TEST = re.compile(r"`((?:\w+/)?test_\w+\.py)`(?:: ([^|`;.)]+))?")
 """A test file, perhaps with its folder, and what the names of its tests say, with commas between them."""
 
 
@@ -26,7 +26,7 @@ def functions(file: str) -> list[set[str]]:
 
 
 def references() -> list[tuple[str, str]]:
-    found = [match for line in LINES for match in METRICS_BY_NAME.findall(line)]
+    found = [match for line in LINES for match in NAMED_TEST.findall(line)]
     return [(file, phrase.strip()) for file, phrases in found for phrase in phrases.split(",")]
 
 
@@ -52,4 +52,4 @@ def test_every_test_that_the_page_names_exists(file: str, phrase: str) -> None:
 def test_every_decision_names_a_test() -> None:
     assert len(rows()) > 50
     for cell in rows():
-        assert METRICS_BY_NAME.search(cell), cell
+        assert NAMED_TEST.search(cell), cell
