@@ -199,5 +199,5 @@ def test_impossible_settings_are_refused(tokenizer: Tokenizer) -> None:
     ):
         with pytest.raises(Problem, match=said):
             model.generate(TEXTS, **config)  # type: ignore[arg-type]
-    with pytest.raises(Problem, match="kernel_r must be above 0"):
+    with pytest.raises(Problem, match="kernel_length_scale must be above 0"):
         made(tokenizer, kernel_length_scale=0.0)

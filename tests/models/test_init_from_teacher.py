@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from noise2text import load
 from noise2text.commands.train import train
-from noise2text.core.config import apply_overrides
+from noise2text.core.config import apply_overrides, has_setting
 from noise2text.core.errors import Problem
 from noise2text.data.layouts.base import Source
 from noise2text.models import AutoregressiveModel, DiffusionModel
@@ -22,11 +22,11 @@ from noise2text.nn.encoder_decoder import EncoderDecoder
 from ..conftest import SMALL
 
 SHAPE = {"model_dim": 16, "ffn_dim": 24, "heads": 2, "encoder_layers": 2, "decoder_layers": 1}
-SHORT = SMALL | SHAPE | {"steps": 2, "validate_every": 2, "save_every": 2}
+SHORT = SMALL | SHAPE | {"optim.steps": 2, "validate_every": 2, "save_every": 2}
 STUDENT = SHORT | {"embedding_dim": 16, "tokenizer": "folder"}
 STUDENTS = {
     "difformer": STUDENT | {"noise_factor": 2.0},
-    "seqdiffuseq": STUDENT | {"refit_every": 0, "generation_steps": 5},
+    "seqdiffuseq": STUDENT | {"refit_every": 0, "generation.steps": 5},
 }
 
 
@@ -43,8 +43,8 @@ def files(dates: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def teacher(dates: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("taught") / "teacher"
-    fields = set(vars(find_recipe("transformer").preset("tiny")))
-    changes = {name: value for name, value in SHORT.items() if name in fields}
+    tiny = find_recipe("transformer").preset("tiny")
+    changes = {name: value for name, value in SHORT.items() if has_setting(tiny, name)}
     train("transformer", out=folder, preset="tiny", changes=changes, device="cpu", **files(dates))
     return folder
 
@@ -110,7 +110,11 @@ def test_the_decoder_has_the_teachers_layers_and_positions_and_projects_z_as_the
     assert isinstance(master, AutoregressiveModel)
     assert isinstance(student, EncoderDecoder)
     own, taught = student.state_dict(), master.network.state_dict()
-    layers = [weight for weight in own if ".layers." in weight or weight.startswith(("layers.", "key_value_projection."))]
+    layers = [
+        weight
+        for weight in own
+        if ".layers." in weight or weight.startswith(("layers.", "key_value_projection."))
+    ]
     assert sum(weight.startswith("layers.") for weight in layers) > 10
     for weight in (*layers, "encoder.position_embedding.weight"):
         assert torch.equal(own[weight], taught[weight]), weight
@@ -149,7 +153,7 @@ def test_a_student_trains_on_its_teachers_tokens_and_goes_on_without_it(
     student = train(name, preset="tiny", changes=STUDENTS[name] | {"from_folder": str(home)}, **run)
     assert student.tokenizer.fingerprint == load(teacher, device="cpu").tokenizer.fingerprint
     shutil.rmtree(home)
-    after = train(name, changes={"steps": 4}, resume=True, **run)
+    after = train(name, changes={"optim.steps": 4}, resume=True, **run)
     again = load(tmp_path / "student", device="cpu")
     assert again.generate(["12 March 1999"], seed=1) == after.generate(["12 March 1999"], seed=1)
 

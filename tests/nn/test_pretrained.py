@@ -1,4 +1,4 @@
-"""Models of transformers as writers: the losses and texts are the library's own."""
+"""Models of transformers as networks: the losses and texts are the library's own."""
 
 from __future__ import annotations
 
@@ -29,19 +29,17 @@ def recipe_of(family: str) -> str:
 
 
 def started(family: str, folder: Path, **changes: Any) -> tuple[PretrainedConfig, AutoregressiveModel]:
-    """A system with the weights of a small folder, in the folder given."""
-    import dataclasses
-
+    """A config and its model, with the weights of a small model in this folder."""
     recipe = find_recipe(recipe_of(family))
     lengths = {"max_source": 40, "max_target": 16}
-    settings = dataclasses.replace(
-        recipe.preset(), from_folder=str(write_model_folder(family, folder)), beam=1, **(lengths | changes)
+    config = recipe.preset().replace(
+        lengths | changes, from_folder=str(write_model_folder(family, folder)), beam=1
     )
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
-    settings = recipe.resolve(settings, tokenizer)
-    system = recipe.build(settings, tokenizer)
-    recipe.initialize(settings, system)
-    return settings, system.eval()
+    config = recipe.resolve(config, tokenizer)
+    system = recipe.build(config, tokenizer)
+    recipe.initialize(config, system)
+    return config, system.eval()
 
 
 def canvas_of(system: AutoregressiveModel) -> Canvas:
@@ -74,9 +72,9 @@ def library_loss(family: str, system: AutoregressiveModel, text: str, target: st
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_loss_is_the_librarys_and_counts_the_targets_alone(family: str, tmp_path: Path) -> None:
-    settings, system = started(family, tmp_path)
+    config, system = started(family, tmp_path)
     canvas = canvas_of(system)
-    objective = find_recipe(recipe_of(family)).objective(settings, system)
+    objective = find_recipe(recipe_of(family)).objective(config, system)
     tally = objective(canvas, None)["nll"]
     lengths = torch.tensor([len(target) + 1 for target in TARGETS])
     assert torch.equal(tally.mask.sum(1), lengths)
@@ -176,8 +174,8 @@ def test_neither_the_batch_nor_padding_changes_a_text(
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_gradients_reach_every_trained_parameter(family: str, tmp_path: Path) -> None:
-    settings, system = started(family, tmp_path)
-    objective = find_recipe(recipe_of(family)).objective(settings, system)
+    config, system = started(family, tmp_path)
+    objective = find_recipe(recipe_of(family)).objective(config, system)
     objective(canvas_of(system), None)["smoothed"].total().backward()
     for name, parameter in system.named_parameters():
         if not parameter.requires_grad:  # Marian's sinusoids

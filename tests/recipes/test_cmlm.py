@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 import torch
 
@@ -11,37 +9,29 @@ from noise2text.core.errors import Problem
 from noise2text.core.random import make_key
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.recipes.cmlm import PRESETS, CMLMConfig, CMLMModel, build, objective
+from noise2text.recipes.cmlm import PRESETS, CMLMModel, build, objective
 
-from ..conftest import SMALL
+from ..conftest import shrunk
 
 TEXTS = ["sunday, 7 april 1957", "", "12. mai 2001", "a", "lundi 3 mars 1980"]
 SOURCES = [[8, 9, 10, 11], [12, 13], [14, 15, 16]]
 TARGETS = [[20, 21, 22], [23, 24, 25, 26, 27], [28]]
+SMALL_CONFIG = shrunk(PRESETS["tiny"])
 
 
 @pytest.fixture
 def model(tokenizer: Tokenizer) -> CMLMModel:
     torch.manual_seed(0)
-    return build(small(), tokenizer).eval()
-
-
-def small() -> CMLMConfig:
-    known = {field.name for field in dataclasses.fields(PRESETS["tiny"])}
-    return dataclasses.replace(PRESETS["tiny"], **{k: v for k, v in SMALL.items() if k in known})
+    return build(SMALL_CONFIG, tokenizer).eval()
 
 
 def test_the_default_is_the_papers(tokenizer: Tokenizer) -> None:
     config = PRESETS["wmt14-en-de"]
-    assert (config.model_dim, config.ffn_dim, config.heads, config.decoder_layers) == (
-        512,
-        2048,
-        8,
-        6,
-    )
-    assert (config.dropout, config.weight_decay, config.label_smoothing) == (0.3, 0.01, 0.1)
-    assert (config.lr, config.warmup, config.steps) == (5e-4, 10_000, 300_000)
-    assert (config.average_best, config.iterations, config.length_beam) == (5, 10, 5)
+    model, optim, generation = config.model, config.optim, config.generation
+    assert (model.model_dim, model.ffn_dim, model.heads, model.decoder_layers) == (512, 2048, 8, 6)
+    assert (model.dropout, optim.weight_decay, optim.label_smoothing) == (0.3, 0.01, 0.1)
+    assert (optim.lr, optim.warmup, optim.steps) == (5e-4, 10_000, 300_000)
+    assert (optim.average_best, generation.iterations, generation.length_beam) == (5, 10, 5)
 
 
 def test_neither_the_batch_nor_the_seed_changes_a_text(model: CMLMModel) -> None:
@@ -75,7 +65,7 @@ def test_a_trace_has_a_stop_an_iteration_with_ever_more_seen(model: CMLMModel) -
 
 
 def test_the_loss_is_the_surprise_at_hidden_tokens_alone_and_everything_learns(model: CMLMModel) -> None:
-    goal = objective(small(), model)
+    goal = objective(SMALL_CONFIG, model)
     canvas = model.layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
     hidden = goal.draw(canvas, make_key(0, torch.arange(3)), make_key(0))
     token_losses = goal(canvas, hidden)

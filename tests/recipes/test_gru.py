@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 import torch
 
@@ -14,7 +12,7 @@ from noise2text.recipes.gru import PRESETS, build
 
 def test_qqp_has_65_million_parameters_with_berts_vocabulary() -> None:
     tokenizer = learn_characters(["".join(chr(0x4E00 + i) for i in range(30_522 - 6))])
-    assert len(tokenizer) == PRESETS["qqp"].vocabulary == 30_522
+    assert len(tokenizer) == PRESETS["qqp"].data.vocabulary == 30_522
     with torch.device("meta"):
         model = build(PRESETS["qqp"], tokenizer)
     parameters = sum(parameter.numel() for parameter in model.parameters())
@@ -22,5 +20,5 @@ def test_qqp_has_65_million_parameters_with_berts_vocabulary() -> None:
 
 
 def test_a_width_that_two_directions_cannot_share_is_refused() -> None:
-    with pytest.raises(Problem, match="width must be even"):
-        dataclasses.replace(PRESETS["tiny"], model_dim=33)
+    with pytest.raises(Problem, match="model_dim must be even"):
+        PRESETS["tiny"].replace(model_dim=33)

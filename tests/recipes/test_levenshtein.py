@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 import torch
 
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.recipes.levenshtein import PRESETS, LevenshteinModel, build
 
-from ..conftest import SMALL
+from ..conftest import shrunk
 
 TEXTS = ["sunday, 7 april 1957", "", "12. mai 2001", "a", "lundi 3 mars 1980"]
 
@@ -18,10 +16,8 @@ TEXTS = ["sunday, 7 april 1957", "", "12. mai 2001", "a", "lundi 3 mars 1980"]
 @pytest.fixture
 def model(tokenizer: Tokenizer) -> LevenshteinModel:
     """Untrained, with heads that are far from zero: it deletes and inserts wildly."""
-    known = {field.name for field in dataclasses.fields(PRESETS["tiny"])}
-    changes = {key: value for key, value in SMALL.items() if key in known}
     torch.manual_seed(0)
-    made = build(dataclasses.replace(PRESETS["tiny"], **changes), tokenizer).eval()
+    made = build(shrunk(PRESETS["tiny"]), tokenizer).eval()
     with torch.no_grad():
         made.policies.deletion_head.weight.mul_(50)
         made.policies.placeholder_head.weight.mul_(50)
@@ -30,14 +26,10 @@ def model(tokenizer: Tokenizer) -> LevenshteinModel:
 
 def test_the_default_is_the_papers_and_nine_iterations_are_diffuseqs() -> None:
     config = PRESETS["wmt14-en-de"]
-    assert (config.model_dim, config.ffn_dim, config.heads, config.decoder_layers) == (
-        512,
-        2048,
-        8,
-        6,
-    )
-    assert (config.dropout, config.max_placeholders, config.steps) == (0.3, 255, 300_000)
-    assert config.iterations == 9
+    model = config.model
+    assert (model.model_dim, model.ffn_dim, model.heads, model.decoder_layers) == (512, 2048, 8, 6)
+    assert (model.dropout, model.max_placeholders, config.optim.steps) == (0.3, 255, 300_000)
+    assert config.generation.iterations == 9
 
 
 def test_neither_the_batch_nor_the_seed_changes_a_text(model: LevenshteinModel) -> None:

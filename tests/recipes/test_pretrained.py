@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -24,7 +23,7 @@ TEXTS = ["sunday, 7 april 1957", "12. mai 2001"]
 NAMES = {"gpt2": "pretrained-causal"} | dict.fromkeys(SEQ2SEQ_FAMILIES, "pretrained-seq2seq")
 KINDS = [*NAMES.items(), ("t5", "gpvae"), ("bart", "gpvae")]
 FEW: dict[str, Any] = {
-    "steps": 2,
+    "optim.steps": 2,
     "max_source": 40,
     "max_target": 16,
     "max_tokens": 512,
@@ -54,31 +53,31 @@ def test_a_folder_is_fine_tuned_saved_and_needed_no_more(
     assert {"config.json", "model.safetensors", "tokenizer.json", "generation_config.json"} <= kept
     assert not any(name.endswith((".bin", ".pt", ".py", ".pkl")) for name in kept)
     config = json.loads((tmp_path / "moved" / "config.json").read_text())
-    assert json.loads(config["settings"]["architecture"])["model_type"] == family
+    assert json.loads(config["config"]["model"]["architecture"])["model_type"] == family
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_training_starts_from_the_weights_of_the_folder(family: str, tmp_path: Path) -> None:
     recipe, folder = find_recipe(NAMES[family]), write_model_folder(family, tmp_path)
-    settings = dataclasses.replace(recipe.preset(), from_folder=str(folder), max_source=40, max_target=16)
+    config = recipe.preset().replace(from_folder=str(folder), max_source=40, max_target=16)
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
-    model = recipe.build(settings, tokenizer)
-    recipe.initialize(settings, model)
+    model = recipe.build(config, tokenizer)
+    recipe.initialize(config, model)
     kind: Any = transformers.AutoModelForCausalLM if family == "gpt2" else transformers.AutoModelForSeq2SeqLM
     theirs = kind.from_pretrained(folder).state_dict()
     ours = model.network.model.state_dict()
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
-    assert model.graphs is None  # a cache that grows cannot be recorded on a GPU
+    assert not model.use_cuda_graphs  # a cache that grows cannot be recorded on a GPU
 
 
 def test_a_run_resumes_without_its_folder(dates: Path, tmp_path: Path) -> None:
     folder = write_model_folder("t5", tmp_path / "folder")
     changes = FEW | {"from_folder": str(folder), "save_every": 1}
-    train("gpvae", out=tmp_path / "whole", changes=changes | {"steps": 3}, **files(dates))
+    train("gpvae", out=tmp_path / "whole", changes=changes | {"optim.steps": 3}, **files(dates))
     train("gpvae", out=tmp_path / "halved", changes=changes, **files(dates))
     shutil.rmtree(folder)
-    train("gpvae", out=tmp_path / "halved", changes={"steps": 3}, resume=True, **files(dates))
+    train("gpvae", out=tmp_path / "halved", changes={"optim.steps": 3}, resume=True, **files(dates))
     last = [sorted((tmp_path / name).glob("checkpoint-*"))[-1] for name in ("whole", "halved")]
     whole, halved = (load(each, device="cpu").state_dict() for each in last)
     assert all(torch.equal(whole[name], halved[name]) for name in whole)
@@ -143,13 +142,13 @@ SHAPE |= {"intermediate_size": 16, "vocab_size": 80}
 @pytest.mark.parametrize(
     ("facts", "name", "said"),
     [
-        ({"model_type": "bert"} | SHAPE, "pretrained-causal", "bert of .* keeps no keys and values"),
-        ({"model_type": "mamba"} | SHAPE, "pretrained-causal", "mamba of .* keeps no keys and values"),
+        ({"model_type": "bert"} | SHAPE, "pretrained-causal", "bert of .* does not return its keys"),
+        ({"model_type": "mamba"} | SHAPE, "pretrained-causal", "mamba of .* does not return its keys"),
         (
             {"model_type": "encoder-decoder"}
             | {part: {"model_type": "bert"} for part in ("encoder", "decoder")},
             "pretrained-seq2seq",
-            "made of two models",
+            "consists of two models",
         ),
     ],
 )
@@ -215,6 +214,6 @@ def test_the_presets_have_the_sizes_of_diffuseqs_table_4(
     recipe = find_recipe(name)
     with torch.device("meta"):
         model = recipe.build(recipe.preset(preset), tokenizer)
-    missing = (vocabulary - len(tokenizer)) * recipe.preset(preset).model_dim
+    missing = (vocabulary - len(tokenizer)) * recipe.preset(preset).model.model_dim
     parameters = sum(parameter.numel() for parameter in model.parameters()) + missing
     assert round(parameters / 1e6) == millions
