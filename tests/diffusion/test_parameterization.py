@@ -17,8 +17,11 @@ from noise2text.diffusion.parameterization import (
     PredictMean,
     PredictNoise,
     PredictScore,
+    PredictVelocity,
     PredictZ0,
+    ResidualNoise,
     ResidualOutput,
+    ResidualScore,
     SignalFloor,
 )
 from noise2text.diffusion.position_sigmoid import PositionSigmoid
@@ -88,11 +91,12 @@ def test_the_true_output_is_converted_to_z0(name: str, family: str) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_targets_are_the_noise_the_score_and_the_posterior_mean(family: str) -> None:
+def test_the_targets_are_the_noise_the_velocity_the_score_and_the_posterior_mean(family: str) -> None:
     schedule = FAMILIES[family]
     z0, noise, z, level = noised(schedule)
     assert torch.equal(PredictZ0(schedule).target(z0, z, level), z0)
     assert torch.allclose(PredictNoise(schedule).target(z0, z, level), noise, atol=1e-9)
+    assert torch.allclose(PredictVelocity(schedule).target(z0, z, level), noise - z0, atol=1e-9)
     seen = z.clone().requires_grad_()  # the score is the gradient of torch's own log-density
     for row in range(len(TIMES)):
         for place in range(LENGTH):
@@ -145,22 +149,21 @@ def test_a_mean_is_read_alike_whatever_the_noise_of_generation() -> None:
     assert torch.allclose(parameterization.to_z0(output, z, hotter), parameterization.to_z0(output, z, level))
 
 
-@pytest.mark.parametrize("kind", [PredictNoise, PredictScore])
+@pytest.mark.parametrize("kind", [ResidualNoise, ResidualScore])
 @pytest.mark.parametrize("factor", [1.0, 4.0])
-def test_a_skip_leaves_the_network_what_noise_alone_does_not_say(
-    kind: type[PredictNoise | PredictScore], factor: float
-) -> None:
+def test_a_residual_is_what_pure_noise_does_not_say(kind: type[ResidualOutput], factor: float) -> None:
     schedule = SqrtSchedule(T)
     z0, _, z, level = noised(Rescaled(schedule, factor))
-    plain = kind(schedule, noise_factor=factor)
-    skipped = ResidualOutput(plain, schedule)
-    rest = skipped.target(z0, z, level)
+    residual = kind(schedule, noise_factor=factor)
+    plain = kind.inner_class(schedule, noise_factor=factor)
+    assert kind.min_alpha_bar == kind.inner_class.min_alpha_bar > 0
+    rest = residual.target(z0, z, level)
     assert torch.allclose(rest + plain.noise_share * z, plain.target(z0, z, level), atol=1e-9)
-    assert torch.allclose(skipped.to_z0(rest, z, level), z0, atol=1e-9)
-    assert torch.equal(skipped.weight(level), plain.weight(level))
+    assert torch.allclose(residual.to_z0(rest, z, level), z0, atol=1e-9)
+    assert torch.equal(residual.weight(level), plain.weight(level))
     end = NoiseLevel(*torch.tensor([[1e-6, factor, 1.0]], dtype=torch.float64).T[:, None, None])
     noise = factor * torch.randn(1, LENGTH, DIM, dtype=torch.float64)  # all of z: nothing is left to say
-    assert torch.allclose(skipped.target(torch.zeros_like(noise), noise, end), torch.zeros(()).double())
+    assert torch.allclose(residual.target(torch.zeros_like(noise), noise, end), torch.zeros(()).double())
 
 
 def test_the_error_of_epsilon_is_the_snr_times_that_of_z0_by_hand() -> None:
@@ -193,7 +196,7 @@ def test_with_z0_nothing_is_wrapped_around_the_network() -> None:
     assert isinstance(PredictNoise(SqrtSchedule()).wrap(denoiser), ParameterizedDenoiser)
 
 
-def test_what_is_held_is_read_as_given() -> None:
+def test_given_positions_are_estimated_as_given() -> None:
     torch.manual_seed(0)
     frozen = torch.tensor([[True, True, False, False, False, False]])
     constraint = Constraint(torch.randn(1, LENGTH, DIM), frozen, torch.zeros_like(frozen))
@@ -221,9 +224,9 @@ def test_a_floor_keeps_signal_and_changes_nothing_above_it() -> None:
     assert start.item() == pytest.approx(0.98)
 
 
-@pytest.mark.parametrize("name", ["epsilon", "score", "mean"])
+@pytest.mark.parametrize("name", [name for name in PARAMETERIZATIONS if name != "z0"])
 def test_sampling_with_the_true_output_gives_z0(name: str) -> None:
-    """From noise alone at the first time; the network always knows which ε, s or μ leads to z₀."""
+    """From noise alone at the first time; the network always gives the output that leads to z₀."""
     torch.manual_seed(0)
     z0 = torch.randn(2, LENGTH, DIM)
     schedule = SignalFloor(SqrtSchedule(T), PARAMETERIZATIONS[name].min_alpha_bar)
