@@ -16,7 +16,7 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from noise2text.core.config import apply_overrides, has_setting, to_dict
+from noise2text.core.config import apply_overrides, describe, to_dict
 from noise2text.core.errors import Problem
 from noise2text.core.files import write_atomically, write_text_file
 from noise2text.core.version import __version__
@@ -178,16 +178,12 @@ def _convert_config(folder: Path, config: dict[str, Any]) -> dict[str, dict[str,
 
 def _convert_settings(settings: Mapping[str, Any], config: Any) -> dict[str, Any]:
     """The settings of format 1 by today's names; those that only set generation defaults are left out."""
-    names = _SETTINGS | {
-        "anchor": "anchor_distance" if has_setting(config, "anchor_distance") else "anchor_weight"
-    }
-    generation = set(to_dict(config)["generation"])
-    found = {}
-    for old, value in settings.items():
-        name = names.get(old, old)
-        if old in _DROPPED or _GENERATION.get(old, name) in generation - {"steps"}:
-            continue
-        found[name] = {"recorded": "cuda-graphs"}.get(value, value) if name == "acceleration" else value
+    known = {name.rpartition(".")[2] for name, _, _ in describe(config) if not name.startswith("generation.")}
+    anchor = {"anchor": "anchor_distance" if "anchor_distance" in known else "anchor_weight"}
+    names = {old: (_SETTINGS | anchor).get(old, old) for old in settings if old not in _DROPPED}
+    found = {new: settings[old] for old, new in names.items() if new.rpartition(".")[2] in known}
+    if found.get("acceleration") == "recorded":
+        found["acceleration"] = "cuda-graphs"
     if "losses" in settings:
         chosen = settings["losses"].split("+")
         found |= {f"{term}_weight": float(term in chosen) for term in ("vlb", "anchor", "rounding")}

@@ -1,0 +1,88 @@
+"""Model folders of format 1 become today's; format1.json holds what that format said of every tiny preset."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from noise2text import load
+from noise2text.core.config import to_dict
+from noise2text.core.errors import Problem
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.models.convert import convert_folder
+from noise2text.models.folder import load_config, save
+from noise2text.models.registry import find_recipe
+
+FORMAT1: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "format1.json").read_text("utf-8"))
+
+
+def write_format1(folder: Path, name: str, tokenizer: Tokenizer) -> dict[str, torch.Tensor]:
+    """A folder of format 1 with random weights of the tiny preset; returns the weights by today's names."""
+    old, recipe = FORMAT1[name], find_recipe(name)
+    torch.manual_seed(0)
+    config = recipe.preset("tiny")
+    if old["settings"].get("factor") == 2.0:  # was found for its vocabulary
+        config = config.replace(noise_factor=2.0)
+    model = recipe.build(config, tokenizer)
+    save(folder, model, recipe=name, config=config)
+    own = {each for each, _ in (*model.named_parameters(), *model.named_buffers())}
+    weights = {each: tensor.clone() for each, tensor in model.state_dict().items() if each in own}
+    assert len(weights) == len(old["weights"])
+    save_file(dict(zip(old["weights"], weights.values(), strict=True)), folder / "model.safetensors")
+    contents = {"format": 1, "recipe": name, "settings": old["settings"], "vocabulary": len(tokenizer)}
+    (folder / "config.json").write_text(json.dumps(contents))
+    (folder / "generation_config.json").write_text(json.dumps(old["generation"]))
+    return weights
+
+
+@pytest.mark.parametrize("name", FORMAT1)
+def test_a_converted_folder_holds_the_same_model(name: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    weights = write_format1(tmp_path / "old", name, tokenizer)
+    convert_folder(tmp_path / "old", tmp_path / "new")
+    recipe, config = load_config(tmp_path / "new")
+    expected = recipe.preset("tiny")
+    if FORMAT1[name]["settings"].get("factor") == 2.0:
+        expected = expected.replace(noise_factor=2.0)
+    assert to_dict(config) == to_dict(expected)
+    model = load(tmp_path / "new", device="cpu", precision="float32")
+    state = model.state_dict()
+    assert all(torch.equal(state[each], tensor) for each, tensor in weights.items())
+
+
+def test_loading_an_older_folder_says_how_to_convert_it(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    write_format1(tmp_path / "old", "difformer", tokenizer)
+    with pytest.raises(Problem, match="noise2text convert"):
+        load(tmp_path / "old")
+
+
+def test_only_an_older_folder_is_converted_and_nothing_is_overwritten(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    write_format1(tmp_path / "old", "difformer", tokenizer)
+    with pytest.raises(Problem, match="exists already"):
+        convert_folder(tmp_path / "old", tmp_path)
+    convert_folder(tmp_path / "old", tmp_path / "new")
+    with pytest.raises(Problem, match="today's format"):
+        convert_folder(tmp_path / "new", tmp_path / "newer")
+    with pytest.raises(Problem, match="cannot be read"):
+        convert_folder(tmp_path / "nothing", tmp_path / "newer")
+
+
+def test_changed_flags_become_parts(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """skip is a parameterization now, order a schedule, and losses are weights."""
+    write_format1(tmp_path / "old", "diffuseq-epsilon", tokenizer)
+    path = tmp_path / "old" / "config.json"
+    contents = json.loads(path.read_text())
+    contents["settings"] |= {"skip": True, "order": "staggered"}
+    path.write_text(json.dumps(contents))
+    convert_folder(tmp_path / "old", tmp_path / "new")
+    _, config = load_config(tmp_path / "new")
+    assert (config.diffusion.parameterization, config.diffusion.schedule) == (
+        "residual-epsilon",
+        "position-sigmoid",
+    )
