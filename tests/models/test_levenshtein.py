@@ -92,7 +92,7 @@ NOTHING: Any = None  # encoder output that no policy reads
 
 
 def decoder_of(policies: EditPolicies, **changes: Any) -> LevenshteinDecoder:
-    parts = {
+    parts: dict[str, Any] = {
         "max_length": LONGEST,
         "layout": SplitLayout(0),
         "config": LevenshteinGenerationConfig(),

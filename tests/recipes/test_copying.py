@@ -66,5 +66,7 @@ def test_training_scores_the_validation_set_and_can_be_repeated(
 def test_there_is_no_objective_and_no_training_setting(dates: Path, tmp_path: Path) -> None:
     with pytest.raises(Problem, match="no setting 'lr'"):
         trained("copy", dates, tmp_path / "run", changes={"lr": 1})
+    with pytest.raises(Problem, match="section generation has no settings"):
+        trained("copy", dates, tmp_path / "run", changes={"generation": 1})
     with pytest.raises(Problem, match="at once"):
         find_recipe("nearest").objective(None, None)

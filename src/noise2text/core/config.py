@@ -150,7 +150,10 @@ def _apply(config: Any, overrides: Mapping[str, Any], root: Any, prefix: str, or
         elif _is_section(value):
             changes[field] = value
         else:
-            example = f"{prefix}{field}.{describe(getattr(config, field))[0][0]}"
+            settings = [each for each, _, _ in describe(getattr(config, field))]
+            if not settings:
+                raise Problem(f"{origin}: the section {prefix}{field} has no settings; leave it out.")
+            example = f"{prefix}{field}.{settings[0]}"
             raise Problem(
                 f"{origin}: {prefix}{field} is a section; set what is in it by name, such as {example}."
             )

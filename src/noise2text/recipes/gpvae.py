@@ -56,7 +56,7 @@ class GPVAEModelConfig(Seq2SeqModelConfig):
 
     kernel_variance: float = option(1.0, "v, the prior's variance of each dimension of z")
     kernel_length_scale: float = option(
-        1e-3, "r, distance over which states are correlated; this small, they are not"
+        1e-3, "r, distance over which states are correlated; at 0.001 different states are independent"
     )
     init_std: float = option(1e-4, "standard deviation of the new layers' initial weights")
 
