@@ -97,7 +97,7 @@ def test_a_step_has_one_product_a_layer_and_one_node_for_attention(small: Make) 
     model: Any = small().move_to(torch.device("cpu"), "int8")
     layers = sum(isinstance(each, Int8Linear) for each in model.denoiser.modules())
     found = onnx_graphs(model.denoiser, timestep_per_position=False)
-    both = kinds(export_onnx(found["read"])) + kinds(export_onnx(found["step"]))
+    both = kinds(export_onnx(found["encode"])) + kinds(export_onnx(found["step"]))
     # P′ multiplies once for z and the guess, so that no layer of the network is called twice.
     assert both["MatMulIntegerToFloat"] == layers
     assert both["QuantizeLinear"] == layers

@@ -1,1 +1,1 @@
-"""What makes models fast, and nothing that they need: CUDA graphs, fused operations, Triton, int8, ONNX."""
+"""What makes models fast and nothing that they need: CUDA graphs, fused layers, Triton, int8, ONNX."""

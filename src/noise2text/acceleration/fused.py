@@ -1,10 +1,10 @@
-"""Layers that train faster on a GPU: what memory bounds is compiled, products are aligned, short rows packed.
+"""Layers that train faster on a GPU: memory-bound operations are compiled, and short rows are packed.
 
-`fuse` replaces the plain layers of an objective by those here. Out of training they are the plain ones. The
-operations themselves are in `fused_functions.py`, packing in `packing.py`.
+`fuse` replaces the plain layers of an objective by those here, which do the same as the plain ones in
+evaluation. The operations themselves are in `fused_functions.py`, packing is in `packing.py`.
 
-The last bias of a sublayer costs nothing where the norm after it adds it, so on a GPU a sublayer leaves it
-out (`add_bias=False`) and its norm is given it (`input_bias`).
+Adding the last bias of a sublayer costs nothing in the norm that follows. So on a GPU a sublayer leaves it
+out (`add_bias=False`) and its norm adds it (`input_bias`).
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
-"""What memory bounds in training, compiled to as few kernels as it can be; for any number of rows at once.
+"""The memory-bound operations of training, each compiled to as few kernels as possible.
 
-    residual    LayerNorm(x + dropout(y + b)), which also rounds to the type of products
-    surprises   −log p(y | logits) and its mean over the whole vocabulary
-    activated   an activation of x + b, which the way back computes from its input again
-    linear      x · Wᵀ + b, whose gradient for b is the sum of all rows; also in three parts
-    normal      noise, by the same hash
+    add_norm          LayerNorm(x + dropout(y + b)), which also rounds to the dtype of products
+    token_nll         −log p(y | logits), and the mean of −log p over the whole vocabulary
+    bias_activation   an activation of x + b, which the backward pass recomputes from its input
+    linear            x · Wᵀ + b, whose gradient for b is the sum of all rows; `linear_qkv` in three parts
+    normal            Gaussian noise from counter-based keys
 
-Only the number of rows is left open to the compiler, so that each is compiled once for all shapes of a run.
+Only the number of rows is dynamic, so each operation is compiled once for all batch shapes of a run.
 
-With s = log Σ exp(logits), both surprises are s less a sum over the vocabulary, so that one reading of the
-logits gives all of them; and the gradient, (g₁ + g₂)·p − g₁·[w = y] − g₂/V, is one reading and one writing.
-The right token is found by comparing, because a gather would be a scatter on the way back. Where a GPU has
-enough rows of few channels to do, no logits are written at all (`vocabulary_kernels.py`); and
-where our kernels follow a product, they add its bias (`activation_kernels.py`, `norm_kernels.py`).
+With s = log Σ exp(logits), both negative log-likelihoods are s minus a sum over the vocabulary, so the logits
+are read once for both; their gradient, (g₁ + g₂)·p − g₁·[w = y] − g₂/V, is one read and one write. The right
+token is found by comparison, because a gather would become a scatter in the backward pass. If a GPU has
+enough rows of few channels, no logits are written at all (`triton_cross_entropy.py`). Where our kernels
+follow a product, they add its bias (`triton_activations.py`, `triton_norms.py`).
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ __all__ = [
 ]
 
 ALIGNMENT = 64
-"""Tensor cores are slow where a row is no multiple of 8 numbers; whole tiles of a product have 64 or more."""
+"""Tensor cores are slow unless rows are multiples of 8 numbers; tiles of a product have 64 or more."""
 
 MAX_KERNEL_CHANNELS, MIN_KERNEL_ROWS = 256, 8192
-"""The most channels, and the fewest rows, for which surprises are computed without writing logits: a tile has
-room for no more, and fewer do not keep a GPU busy."""
+"""The most channels and the fewest rows for which no logits are written: a tile has no room for more
+channels, and fewer rows do not keep a GPU busy."""
 
 MAX_NORM_WIDTH = 1024
-"""The widest rows that our own kernel normalises: they are to fit into its registers."""
+"""The widest rows that our kernel normalises: they have to fit into its registers."""
 
 RECOMPILE_LIMIT = 256
-"""How often one function is compiled at the most."""
+"""How often one function may be compiled."""
 
 
 def deferred_bias(linear: nn.Module, x: Tensor) -> Tensor | None:
-    """The bias of a linear layer, if its product with x may be made without it, for what follows to add."""
+    """The bias of a linear layer if its product with x may omit it, because the next kernel adds it."""
     if not (type(linear).forward is nn.Linear.forward and linear.training and _can_fuse_bias(x)):
         return None
     bias = linear.bias
@@ -69,7 +69,7 @@ def deferred_bias(linear: nn.Module, x: Tensor) -> Tensor | None:
 
 
 def _can_fuse_bias(x: Tensor) -> bool:
-    """Whether our kernels follow products with x, and add their biases."""
+    """Whether our kernels follow products with x and can add their biases."""
     return (
         x.is_cuda
         and has_triton()
@@ -88,26 +88,26 @@ def add_norm(
     dropout_rate: float,
     input_bias: Tensor | None = None,
 ) -> Tensor:
-    """LayerNorm(x + dropout(y + shift)) over the last dimension, in the type that products have here."""
+    """LayerNorm(x + dropout(y + input_bias)) over the last dimension, in the dtype of products."""
     seeds = torch.randint(-(2**31), 2**31, (2,), dtype=torch.int32, device=x.device) if dropout_rate else None
     dtype, width = _product_type(y), x.shape[-1]
     if width <= MAX_NORM_WIDTH and _can_fuse_bias(x):
-        from noise2text.acceleration import triton_norms as ours
+        from noise2text.acceleration import triton_norms
 
-        given, dropout = (x, y.expand_as(x), input_bias), ours.Dropout(dropout_rate, seeds)
-        return ours.add_norm(*given, weight=weight, bias=bias, eps=eps, dropout=dropout, dtype=dtype)
+        given, dropout = (x, y.expand_as(x), input_bias), triton_norms.Dropout(dropout_rate, seeds)
+        return triton_norms.add_norm(*given, weight=weight, bias=bias, eps=eps, dropout=dropout, dtype=dtype)
     rows = _dynamic_rows(x), _dynamic_rows((y if input_bias is None else y + input_bias).expand_as(x))
     out: Tensor = _compile(_add_norm)(*rows, weight, bias, seeds, eps, dropout_rate, dtype)
     return out.view_as(x)
 
 
 def token_nll(scores: LazyLogits, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """As `diffusion.losses.spell`; what aligns the product has no part in any surprise, and no gradient."""
+    """−log p at the tokens and its mean over the vocabulary, as in the plain loss."""
     if isinstance(scores, ProjectedLogits) and _fits_vocabulary_kernel(scores):
-        from noise2text.acceleration import triton_cross_entropy as vocabulary_kernels
+        from noise2text.acceleration import triton_cross_entropy
 
         rows, dtype = scores.states.flatten(0, -2), _product_type(scores.weight)
-        at, mean = vocabulary_kernels.nll_and_mean(
+        at, mean = triton_cross_entropy.nll_and_mean(
             rows, scores.weight, scores.bias, tokens=tokens.flatten(), dtype=dtype
         )
         return at.view_as(tokens), mean.view_as(tokens)
@@ -124,7 +124,7 @@ def padded_logits(scores: LazyLogits) -> Tensor:
 
 
 def _fits_vocabulary_kernel(scores: ProjectedLogits) -> bool:
-    """Whether these scores suit the kernels that never write them down."""
+    """Whether the kernels that never write logits suit these."""
     states = scores.states
     return (
         states.is_cuda
@@ -137,29 +137,29 @@ def _fits_vocabulary_kernel(scores: ProjectedLogits) -> bool:
 
 
 def nll_and_mean(logits: Tensor, tokens: Tensor, *, vocabulary: int | None = None) -> tuple[Tensor, Tensor]:
-    """As `diffusion.losses.surprises`, of the first so many logits."""
+    """−log p at the tokens and its mean over the vocabulary, of the first `vocabulary` logits (…, ≥ V)."""
     size = vocabulary or logits.shape[-1]
     at, mean = _compile(_nll_and_mean)(_dynamic_rows(logits), _dynamic_rows(tokens[..., None]), size)
     return at.view_as(tokens), mean.view_as(tokens)
 
 
 def bias_activation(activation: nn.Module, x: Tensor, input_bias: Tensor | None = None) -> Tensor:
-    """What the activation makes of x + shift."""
+    """The activation of x + input_bias."""
     if not has_kernel(activation):
         out: Tensor = activation(x if input_bias is None else x + input_bias)
         return out
     if input_bias is not None and _can_fuse_bias(x):
-        from noise2text.acceleration import triton_activations as activation_kernels
+        from noise2text.acceleration import triton_activations
 
-        return activation_kernels.bias_activation(x, input_bias, is_gelu=isinstance(activation, nn.GELU))
-    made: Tensor = _compile(_ACTIVATIONS[type(activation)])(
+        return triton_activations.bias_activation(x, input_bias, is_gelu=isinstance(activation, nn.GELU))
+    activated: Tensor = _compile(_ACTIVATIONS[type(activation)])(
         _dynamic_rows(x if input_bias is None else x + input_bias)
     )
-    return made.view_as(x)
+    return activated.view_as(x)
 
 
 def has_kernel(activation: nn.Module) -> bool:
-    """Whether there is a kernel for this activation."""
+    """Whether there is a fused kernel for this activation."""
     return type(activation) in _ACTIVATIONS and getattr(activation, "approximate", "none") == "none"
 
 
@@ -175,14 +175,14 @@ _ACTIVATIONS: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {nn.GELU: _gel
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """As torch's; the gradient of the bias comes in the bias's own precision."""
+    """x · Wᵀ + b as torch computes it; the gradient of the bias has the bias's own precision."""
     dtype = _product_type(x)
     out: Tensor = _Linear.apply(x.to(dtype), weight.to(dtype), bias)
     return out
 
 
 class _Linear(torch.autograd.Function):
-    """Its bias is summed by our kernel or a compiled one: torch's reads at half of the memory's speed."""
+    """A product whose bias gradient is a sum by our kernel or a compiled one, twice as fast as torch's."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -209,7 +209,7 @@ def linear_qkv(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor,
 
 
 class _LinearQKV(torch.autograd.Function):
-    """The gradients of the parts are laid side by side, and summed for the bias on the way."""
+    """A product in three parts; one kernel concatenates their gradients and sums them for the bias."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
@@ -251,8 +251,8 @@ def _sum_rows(rows: Tensor) -> Tensor:
 
 
 def normal(keys: Tensor, dim: int) -> Tensor:
-    """As `diffusion.noise.normal`."""
-    # The channels are given: numbers that the compiler makes are of 32 bits wherever their range allows it.
+    """Standard normal noise (…, dim) for keys (…), the same bits as `core.random.normal`."""
+    # The channels are an argument: the compiler would compute them in 32 bits where their range allows it.
     drawn: Tensor = _compile(_normal)(_dynamic_rows(keys[..., None]), channel_offsets(dim, keys.device), dim)
     return drawn.view(*keys.shape, dim)
 
@@ -289,11 +289,11 @@ def _add_norm(
 
 
 def dropout_mask(y: Tensor, seeds: Tensor, dropout_rate: float) -> Tensor:
-    """Which of the numbers (N, W) dropout keeps: a hash of the place and two seeds, in 32 bits.
+    """Which of the numbers (N, W) dropout keeps: a 32-bit hash of the position and two seeds.
 
-    The compiler's own generator takes a hundred operations a number, this one a dozen: it is to hide behind
-    the memory. The hash is a multiplicative one of two rounds (Wellons, 2018); the second seed enters between
-    them, so that no two masks are the same one shifted.
+    The compiler's own generator takes a hundred operations per number, this one a dozen, which the memory
+    accesses hide. It is a multiplicative hash of two rounds (Wellons, 2018); the second seed enters between
+    them, so that no mask is a shifted copy of another.
     """
     rows, width = y.shape
     position_indices = torch.arange(rows, dtype=torch.int32, device=y.device)[:, None] * width
@@ -310,20 +310,20 @@ def _signed(number: int) -> int:
 
 
 def _shift(bits: Tensor, by: int) -> Tensor:
-    """A logical shift to the right of signed integers."""
+    """A logical right shift of signed integers."""
     return (bits >> by) & ((1 << (32 - by)) - 1)
 
 
 def _product_type(x: Tensor) -> torch.dtype:
-    """The type in which products with x are computed."""
+    """The dtype in which products with x are computed."""
     device = x.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 
 
 def _dynamic_rows(x: Tensor) -> Tensor:
-    """The rows (N, ·) of a tensor, their number left open."""
+    """The rows (N, ·) of a tensor; N is dynamic for the compiler."""
     rows = x.flatten(0, -2)
-    if len(rows) > 1:  # one row is a case of its own to the compiler
+    if len(rows) > 1:  # the compiler treats one row as a special case
         torch._dynamo.mark_dynamic(rows, 0)
     return rows
 
@@ -331,6 +331,6 @@ def _dynamic_rows(x: Tensor) -> Tensor:
 @functools.cache
 def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
     compiled: Callable[..., Any] = torch.compile(function, fullgraph=True, dynamic=False)
-    # Widths, rates and types are compiled for one by one; a process may train many models.
+    # Each width, rate and dtype is compiled separately, and a process may train many models.
     with_limit: Callable[..., Any] = torch._dynamo.config.patch(recompile_limit=RECOMPILE_LIMIT)(compiled)
     return with_limit

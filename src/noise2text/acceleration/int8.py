@@ -1,9 +1,9 @@
-"""Linear layers that count in whole numbers: y = (round(x / a) · round(W / b)) · a·b + bias.
+"""Linear layers in int8: y = (round(x / a) · round(W / b)) · a·b + bias.
 
-W is rounded once, with a unit b for each output; x at every call, with a unit a for each row, so that a row's
-result depends on no other row, and neither the batch nor the padding changes a text. The products are sums of
-whole numbers, and exact. On CPUs with instructions for them (VNNI) they take a quarter of float32's time, and
-rounding to ±127 leaves an error of about 1 %, which the next steps of a walk mend.
+W is quantized once, with a scale b for each output. x is quantized at every call, with a scale a for each
+row, so a row's result depends on no other row, and neither the batch nor the padding changes a text. The
+integer products are exact. On CPUs with instructions for them (VNNI) they take a quarter of float32's time.
+Rounding to ±127 leaves an error of about 1 %, which the next denoising steps correct.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ __all__ = [
 ]
 
 INT8_MAX = 127
-MIN_WEIGHTS = 1 << 17  # weights from which on rounding a layer gains much; smaller models stay as they are
+MIN_WEIGHTS = 1 << 17  # layers with fewer weights gain too little from int8
 
 
 class Int8Linear(nn.Module):
-    """A linear layer, its weights rounded to 8 bits; it only generates."""
+    """A linear layer with int8 weights, for inference only."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Int8Linear(nn.Module):
         weight_scale = _scale(weight)
         quantized = (weight / weight_scale).round().to(torch.int8)
         self.in_features, self.out_features = linear.in_features, linear.out_features
-        self.register_buffer("weight", quantized.T.contiguous())  # (in, out), as the product wants it
+        self.register_buffer("weight", quantized.T.contiguous())  # (in, out), as the product needs it
         self.register_buffer("weight_scale", weight_scale[:, 0])
         bias = torch.zeros(len(weight)) if linear.bias is None else linear.bias.detach().float()
         self.bias = nn.Parameter(bias, requires_grad=False)
@@ -52,7 +52,7 @@ class Int8Linear(nn.Module):
 
 
 def int8_linear(x: Tensor, weight: Tensor, weight_scale: Tensor, bias: Tensor) -> Tensor:
-    """The module's equation, for whole weights (in, out) and their units (out,)."""
+    """The equation of this module, for int8 weights (in, out) and their scales (out,)."""
     rows = x.flatten(0, -2)  # (R, in)
     row_scale = _scale(rows)
     quantized = (rows / row_scale).round_().to(torch.int8)
@@ -62,23 +62,23 @@ def int8_linear(x: Tensor, weight: Tensor, weight_scale: Tensor, bias: Tensor) -
 
 
 def _scale(rows: Tensor) -> Tensor:
-    """What one count is worth in each row (R, 1); the largest entry is 127 of them."""
-    # The maximum norm says the same, but takes ten times as long.
+    """The scale of each row (R, 1): its largest entry becomes ±127."""
+    # The maximum norm is the same, but takes ten times as long.
     return rows.abs().amax(1, keepdim=True).clamp_(min=min_row_max(rows.dtype)) / INT8_MAX
 
 
 def min_row_max(dtype: torch.dtype) -> float:
-    """The smallest largest entry of a row: a row of zeros stays one."""
+    """The least that a row's largest entry is taken to be, so that a row of zeros stays one."""
     return torch.finfo(dtype).tiny * INT8_MAX
 
 
 def has_fast_int8() -> bool:
-    """Whether this CPU multiplies 8-bit numbers faster than others."""
+    """Whether this CPU multiplies int8 numbers faster than float32."""
     return bool(torch.cpu._is_vnni_supported())
 
 
 def quantize_linears(module: nn.Module, *, min_weights: int = MIN_WEIGHTS) -> int:
-    """How many linear layers within the module became 8-bit ones: those of at least so many weights."""
+    """Replace the module's linear layers of at least `min_weights` weights by int8 ones; returns how many."""
     found = [
         (parent, name, child)
         for parent in module.modules()
@@ -91,7 +91,7 @@ def quantize_linears(module: nn.Module, *, min_weights: int = MIN_WEIGHTS) -> in
 
 
 def quantize_if_asked(module: nn.Module | None, precision: str, device: torch.device) -> None:
-    """Make the module's layers 8-bit ones if int8 asks for it, or if auto finds that faster."""
+    """Replace the module's linear layers by int8 ones for the precision int8, or auto where it is faster."""
     if precision == "auto" and module is not None and device.type == "cpu" and has_fast_int8():
         quantize_linears(module)
     if precision != "int8":

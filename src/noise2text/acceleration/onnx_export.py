@@ -1,13 +1,14 @@
 """A denoiser's network as ONNX graphs, which other engines than torch can run:
 
-    read   tokens, padding                                             → states, keys, values
-    step   z, clock, padding (guess, source_padding, keys, values)     → mean, hidden
-    round  hidden                                                      → logits
+    encode   tokens, padding                                                     → states, keys, values
+    step     z, timestep, padding (self_condition, source_padding, keys, values)  → z0, hidden
+    logits   hidden                                                              → logits
 
-A network that finds its source on the canvas has nothing to read; one that rounds by its embeddings needs no
-graph for it. Sentences S, their candidates C, the lengths of source and target stay open. The rows of a step
-come as (S, C, …), so that the graph knows whose candidates they are. Layers of `int8` become products of
-whole numbers, a unit a row, as in torch (`nodes`); the engine's own rounding would have one a batch.
+A network whose source is on the canvas has no `encode`; one that rounds by its embeddings has no `logits`.
+The numbers of sentences S and of their candidates C and the lengths of source and target are dynamic. The
+rows of a step are (S, C, …), so that the graph knows which candidates share a sentence. Layers of `int8.py`
+become integer products with one scale per row, as in torch (`onnx_operators.py`); the engine's own
+quantization would have one scale per batch.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate
 
 __all__ = ["OnnxGraph", "export_onnx", "onnx_graphs"]
 
-MAX_WEIGHT_BYTES = 2_000_000_000  # bytes of weights that one ONNX file can hold, with some room
+MAX_WEIGHT_BYTES = 2_000_000_000  # an ONNX file holds 2 GiB, and needs some of it for the graph
 
 Axes = dict[int, str]
-"""The open axes of an input, and what they count."""
+"""The dynamic axes of an input, and their names."""
 
 
 @dataclass(frozen=True)
 class OnnxGraph:
-    """A function to be written: what computes it, an example of each input, and the names."""
+    """A function to export: the module, an example of each input, and the names of the outputs."""
 
     module: nn.Module
     inputs: Mapping[str, tuple[Tensor, Axes]]
@@ -45,7 +46,7 @@ class OnnxGraph:
 
 
 class _Unconstrained(Constraint):
-    """What holds nothing: a session's z was held before."""
+    """A constraint that does nothing: the exported network gets a z that is already constrained."""
 
     def apply(self, x: Tensor) -> Tensor:
         return x
@@ -66,7 +67,7 @@ class _Encode(_Exported):
 
 
 class _CanvasStep(_Exported):
-    """A step of a network that finds all on the canvas."""
+    """A step of a network whose source is on the canvas."""
 
     def forward(self, z: Tensor, timestep: Tensor, padding: Tensor) -> tuple[Tensor, Tensor]:
         rows, hidden = z.flatten(0, 1), padding.flatten(0, 1)
@@ -77,7 +78,7 @@ class _CanvasStep(_Exported):
 
 
 class _SourceStep(_Exported):
-    """A step of a network that looks at the source."""
+    """A step of a network with cross-attention to the source."""
 
     def forward(
         self,
@@ -101,7 +102,7 @@ class _SourceStep(_Exported):
         )
 
 
-class _Round(_Exported):
+class _Logits(_Exported):
     def forward(self, hidden: Tensor) -> Tensor:
         return self.network.logits(Estimate(hidden, hidden))
 
@@ -115,7 +116,7 @@ def _step(
     padding: Tensor,
     self_condition: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """ẑ₀ and the last states; a network looks at nothing of a level but its clock."""
+    """ẑ₀ and the last hidden states; a network reads nothing of a noise level but its timestep."""
     estimate: Estimate = network(
         z,
         NoiseLevel(timestep, timestep, timestep),
@@ -128,8 +129,8 @@ def _step(
 
 @torch.no_grad()
 def onnx_graphs(network: Denoiser, *, timestep_per_position: bool) -> dict[str, OnnxGraph]:
-    """The graphs of a network by name; `timestep_per_position`: does each position have its own?"""
-    sentences, candidates, length, width = 2, 3, 5, 4  # each axis must be told from the others
+    """The graphs of a network by name, with one timestep per position or one for all."""
+    sentences, candidates, length, width = 2, 3, 5, 4  # different, so that the axes can be told apart
     source = Source(
         torch.zeros(sentences, width, dtype=torch.long), torch.zeros(sentences, width, dtype=torch.bool)
     )
@@ -139,36 +140,36 @@ def onnx_graphs(network: Denoiser, *, timestep_per_position: bool) -> dict[str, 
     timestep = torch.zeros(1, length if timestep_per_position else 1)
     canvas: dict[str, tuple[Tensor, Axes]] = {
         "z": (z, rows),
-        "clock": (timestep, {1: "length"} if timestep_per_position else {}),
+        "timestep": (timestep, {1: "length"} if timestep_per_position else {}),
         "padding": (torch.zeros(z.shape[:-1], dtype=torch.bool), rows),
     }
     exported: dict[str, OnnxGraph] = {}
     if encoded.keys.numel():
-        read: dict[str, tuple[Tensor, Axes]] = {
+        encoder_inputs: dict[str, tuple[Tensor, Axes]] = {
             "tokens": (source.tokens, there),
             "padding": (source.padding, there),
         }
-        exported["read"] = OnnxGraph(_Encode(network), read, ("states", "keys", "values"))
+        exported["encode"] = OnnxGraph(_Encode(network), encoder_inputs, ("states", "keys", "values"))
         open_keys = {1: "sentences", 3: "source_length"}
         inputs = canvas | {
-            "guess": (z.clone(), rows),
+            "self_condition": (z.clone(), rows),
             "source_padding": (source.padding, there),
             "keys": (encoded.keys, open_keys),
             "values": (encoded.values, open_keys),
         }
-        exported["step"] = OnnxGraph(_SourceStep(network), inputs, ("mean", "hidden"))
+        exported["step"] = OnnxGraph(_SourceStep(network), inputs, ("z0", "hidden"))
     else:
-        exported["step"] = OnnxGraph(_CanvasStep(network), canvas, ("mean", "hidden"))
+        exported["step"] = OnnxGraph(_CanvasStep(network), canvas, ("z0", "hidden"))
     if type(network).logits is not Denoiser.logits:
         hidden = torch.zeros(sentences, length, encoded.states.shape[-1])
-        exported["round"] = OnnxGraph(
-            _Round(network), {"hidden": (hidden, {0: "rows", 1: "length"})}, ("logits",)
+        exported["logits"] = OnnxGraph(
+            _Logits(network), {"hidden": (hidden, {0: "rows", 1: "length"})}, ("logits",)
         )
     return exported
 
 
 def export_onnx(graph: OnnxGraph) -> bytes:
-    """The graph as ONNX, its weights within; the module's 8-bit layers then multiply by name (`nodes`)."""
+    """The graph as an ONNX file with its weights; the module's int8 layers then call a custom operator."""
     try:
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
@@ -196,19 +197,19 @@ def export_onnx(graph: OnnxGraph) -> bytes:
 
 
 def _strip_metadata(model: Any) -> bytes:
-    """The graph without notes on where in which program each node comes from."""
+    """The ONNX file without notes on which line of the program each node comes from."""
     for node in (model, model.graph, *model.graph.node, *model.graph.input, *model.graph.output):
         node.ClearField("metadata_props")
         node.ClearField("doc_string")
     for value in (*model.graph.value_info, *model.graph.initializer):
         value.ClearField("metadata_props")
-    written: bytes = model.SerializeToString(deterministic=True)
-    return written
+    serialized: bytes = model.SerializeToString(deterministic=True)
+    return serialized
 
 
 @contextmanager
 def _silence_warnings() -> Iterator[None]:
-    """Within, torch does not tell of packages that are not needed, or of axes of the same name."""
+    """A block in which torch does not warn of optional packages or of axes with the same name."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

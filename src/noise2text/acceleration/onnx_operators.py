@@ -1,12 +1,12 @@
-"""Layers and attention as few nodes of onnxruntime, where tracing torch would give many.
+"""Int8 layers and attention as few nodes of onnxruntime, where tracing torch would give many.
 
-An engine pays for every node, and most nodes of a small step compute little. A layer of `int8` becomes
+Every node costs the engine time, and most nodes of a small step compute little. A layer of `int8.py` becomes
 
     m = max(|x|),    y = (round(x/m · 127) · W) · b/127 · m + bias
 
-with one node for rounding and one for the product and its units; attention becomes one node. Both are
-onnxruntime's own, and replace what the traced program calls: torch's attention, and `int8_linear_op` for the
-layers.
+with one node for rounding and one for the product and its scales; attention becomes one node. Both are
+onnxruntime's own operators. They replace what the traced program calls: torch's attention, and
+`int8_linear_op` for the layers.
 """
 
 from __future__ import annotations
@@ -21,16 +21,14 @@ from noise2text.acceleration.int8 import INT8_MAX, Int8Linear, int8_linear, min_
 
 __all__ = ["onnx_translations", "use_int8_custom_op"]
 
-ZERO_POINT = 128  # what stands for 0 where whole numbers have no sign; engines are fast only without it
-MASK_VALUE = torch.finfo(
-    torch.float
-).min  # added to the score of a key that is not seen; the engine's is −10,000
+ZERO_POINT = 128  # what stands for 0 in uint8; onnxruntime is fast only with unsigned inputs
+MASK_VALUE = torch.finfo(torch.float).min  # added to the score of a hidden key; by default −10,000
 FLOAT, UINT8, INT8, INT32 = (f"tensor({name})" for name in ("float", "uint8", "int8", "int32"))
 
 
 @torch.library.custom_op("noise2text::int8_linear_op", mutates_args=())
 def int8_linear_op(x: Tensor, weight: Tensor, weight_scale: Tensor, bias: Tensor) -> Tensor:
-    """What an 8-bit layer makes of x, under a name that a traced program keeps."""
+    """`int8_linear` as a custom operator, whose name a traced program keeps."""
     return int8_linear(x, weight, weight_scale, bias)
 
 
@@ -40,14 +38,14 @@ def _fake_int8_linear(x: Tensor, weight: Tensor, weight_scale: Tensor, bias: Ten
 
 
 def use_int8_custom_op(module: nn.Module) -> None:
-    """Let the module's 8-bit layers multiply by the name that a traced program keeps."""
+    """Let the module's int8 layers call the custom operator, whose name a traced program keeps."""
     for layer in module.modules():
         if isinstance(layer, Int8Linear):
             layer.int8_linear = torch.ops.noise2text.int8_linear_op
 
 
 def onnx_translations() -> dict[Callable[..., Any], Callable[..., Any]]:
-    """What to write for calls that tracing meets."""
+    """The translation to ONNX of each operator that is not translated as usual."""
     return {
         torch.ops.noise2text.int8_linear_op.default: _translate_int8_linear,
         torch.ops.aten.scaled_dot_product_attention.default: _translate_attention,
@@ -55,7 +53,7 @@ def onnx_translations() -> dict[Callable[..., Any], Callable[..., Any]]:
 
 
 def _translate_int8_linear(x: Any, weight: Any, weight_scale: Any, bias: Any) -> Any:
-    """Nodes of an 8-bit layer; a row has its own unit."""
+    """The nodes of an int8 layer; each row has its own scale."""
     import onnx
 
     op = _opset()
@@ -82,11 +80,11 @@ def _translate_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """One node for attention of heads (B, heads, L, ·); its mask has a row a sentence (`attention.visible`).
+    """One node for attention of heads (B, heads, L, ·); its mask has one row per sentence (`padding_mask`).
 
-    Where all keys are hidden torch answers with 0 and the engine with their mean; no text comes to that.
+    Torch and the engine differ if all keys of a row are hidden, but every text has a visible key.
     """
-    assert (is_causal, scale, enable_gqa) == (False, None, False)  # `attention.attend` asks for nothing else
+    assert (is_causal, scale, enable_gqa) == (False, None, False)  # `attend` uses nothing else
     assert attn_mask is None or tuple(attn_mask.shape[1:3]) == (1, 1)
     import onnx
 
@@ -97,8 +95,10 @@ def _translate_attention(
         *(_merge_heads(each) if _is_split_here(each) else each for each in (keys, values)),
     ]
     if attn_mask is not None:
-        seen = op.Reshape(op.Greater(attn_mask, _float_constant(MASK_VALUE)), op.Constant(value_ints=[0, -1]))
-        inputs += [None, op.Cast(seen, to=onnx.TensorProto.INT32)]
+        visible = op.Reshape(
+            op.Greater(attn_mask, _float_constant(MASK_VALUE)), op.Constant(value_ints=[0, -1])
+        )
+        inputs += [None, op.Cast(visible, to=onnx.TensorProto.INT32)]
     attend = _microsoft_op(
         "MultiHeadAttention",
         {"query": FLOAT, "key": FLOAT, "value": FLOAT, "bias": FLOAT, "key_padding_mask": INT32},
@@ -112,13 +112,13 @@ def _translate_attention(
 
 
 def _is_split_here(heads: Any) -> bool:
-    """Whether the heads were split right here: then they lie side by side in memory, in rows."""
-    made = heads.producer()
-    return made is not None and made.op_type == "Transpose"
+    """Whether the graph splits these heads itself, so that they are side by side in memory."""
+    producer = heads.producer()
+    return producer is not None and producer.op_type == "Transpose"
 
 
 def _merge_heads(heads: Any) -> Any:
-    """Heads (B, heads, L, ·) side by side (B, L, W); a transposition and this one leave each other out."""
+    """Heads (B, heads, L, ·) as (B, L, W); this transposition and the one that split them cancel out."""
     op, (_, count, _, dim) = _opset(), heads.shape
     side_by_side = op.Transpose(heads, perm=[0, 2, 1, 3])
     return op.Reshape(side_by_side, op.Constant(value_ints=[0, 0, int(count) * int(dim)]))
@@ -137,7 +137,7 @@ def _float_constant(value: float) -> Any:
 def _microsoft_op(
     name: str, inputs: Mapping[str, str], *, attributes: Mapping[str, str] | None = None
 ) -> Any:
-    """A node of onnxruntime's own by its name; all inputs but the first can be left out."""
+    """An operator of onnxruntime's own by its name; all inputs but the first are optional."""
     import onnx
     import onnxscript
 
@@ -152,7 +152,7 @@ def _microsoft_op(
         "com.microsoft",
         1,
         inputs=parameters,
-        outputs=[schema.FormalParameter("made", FLOAT)],
+        outputs=[schema.FormalParameter("output", FLOAT)],
         attributes=[
             schema.Attribute(each, getattr(schema.AttrType, kind))
             for each, kind in (attributes or {}).items()

@@ -1,7 +1,7 @@
-"""A network that onnxruntime runs: the graphs of `graphs`, behind the protocol of a denoiser.
+"""A denoiser whose network onnxruntime runs, from the graphs of `onnx_export.py`.
 
-The walk, the solvers, control and selection do not see the difference. Tensors of torch and arrays of the
-sessions share their memory, so that a step copies nothing. What embeds and rounds, the space, stays torch's.
+Sampler, solvers, guidance and selection see no difference. Torch's tensors and onnxruntime's arrays share
+their memory, so a step copies nothing. Embedding and rounding stay in torch.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ ENGINE = "onnxruntime"
 
 @dataclass(frozen=True)
 class OnnxRuntimeConfig:
-    """What runs the network of an exported model."""
+    """The engine of an exported model, as its configuration file describes it."""
 
     precision: str  # float32 or int8
-    parameters: int  # of the whole model, most of which are in the graphs
+    parameters: int  # number of weights of the whole model, most of which are in the graphs
     graphs: Mapping[str, str]  # the fingerprint of each graph's file, by its name
     name: str = ENGINE
 
     @classmethod
     def of(cls, value: Any, path: Path) -> OnnxRuntimeConfig:
-        """The engine that a configuration file tells of."""
+        """The engine that a configuration file describes."""
         if not isinstance(value, dict) or value.get("name") != ENGINE or set(value) != set(_FIELDS):
             raise Problem(f"{path} names an engine that is not known here; export the model again.")
         if "step" not in value["graphs"] or not set(value["graphs"]) <= set(_GRAPHS):
@@ -45,7 +45,7 @@ class OnnxRuntimeConfig:
 
 
 _FIELDS = ("precision", "parameters", "graphs", "name")
-_GRAPHS = ("read", "step", "round")
+_GRAPHS = ("encode", "step", "logits")
 
 
 class OnnxSession:
@@ -55,8 +55,8 @@ class OnnxSession:
         library = _onnxruntime()
         options = library.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
-        # Threads wait for each other at every node, and sleep would cost them more than most nodes take. But
-        # between two steps torch computes: threads that go on spinning would take its time.
+        # Threads wait for each other at every node, and sleeping would cost more than most nodes take. But
+        # between two steps torch computes, and threads that kept spinning would slow it down.
         options.add_session_config_entry("session.intra_op.allow_spinning", "1")
         options.add_session_config_entry("session.force_spinning_stop", "1")
         options.log_severity_level = 3
@@ -64,22 +64,22 @@ class OnnxSession:
         self.inputs = {each.name: each.shape for each in self.session.get_inputs()}
 
     def __call__(self, given: Mapping[str, Tensor]) -> list[Tensor]:
-        """The graph's outputs; what is given and is none of its inputs is left aside."""
+        """The graph's outputs; tensors that are not among its inputs are ignored."""
         feed = {name: given[name].detach().contiguous().numpy() for name in self.inputs}
         return [torch.from_numpy(array) for array in self.session.run(None, feed)]
 
 
 class OnnxDenoiser(Denoiser):
-    """A denoiser whose network is in sessions; it only generates, and only on the CPU."""
+    """A denoiser that onnxruntime runs, for inference on the CPU only."""
 
     def __init__(self, embedding: TokenEmbedding, sessions: Mapping[str, OnnxSession]) -> None:
-        """Sessions by name: step, and read and round where the network has them."""
+        """Sessions by name: step, and encode and logits if the network has them."""
         super().__init__()
         self.embedding, self.sessions = embedding, dict(sessions)
 
     @classmethod
     def open(cls, embedding: TokenEmbedding, folder: Path, engine: OnnxRuntimeConfig) -> OnnxDenoiser:
-        """The sessions of an exported folder, whose files must be those that were written."""
+        """The denoiser of an exported folder, whose files must be those that were exported."""
         files = {name: (folder / f"{name}.onnx", expected) for name, expected in engine.graphs.items()}
         return cls(
             embedding,
@@ -87,11 +87,11 @@ class OnnxDenoiser(Denoiser):
         )
 
     def encode(self, source: Source) -> EncoderOutput:
-        if "read" not in self.sessions:
+        if "encode" not in self.sessions:
             nothing = self.embedding.weight.new_empty(len(source.tokens), 0)
             return EncoderOutput(nothing, source.padding, nothing, nothing)
         given = {"tokens": source.tokens, "padding": source.padding}
-        states, keys, values = self.sessions["read"](given)
+        states, keys, values = self.sessions["encode"](given)
         return EncoderOutput(states, source.padding, keys, values)
 
     def forward(
@@ -104,11 +104,12 @@ class OnnxDenoiser(Denoiser):
     ) -> Estimate:
         step, z = self.sessions["step"], constraint.apply(z)
         rows = (len(encoded.padding), -1)  # sentences and their candidates
-        same_timestep = step.inputs["clock"][1] == 1
+        before = torch.zeros_like(z) if self_condition is None else self_condition
+        same_timestep = step.inputs["timestep"][1] == 1
         given = {
             "z": z.unflatten(0, rows),
-            "guess": (torch.zeros_like(z) if self_condition is None else self_condition).unflatten(0, rows),
-            "clock": level.timestep.float().expand(1, -1 if same_timestep else z.shape[1]),
+            "self_condition": before.unflatten(0, rows),
+            "timestep": level.timestep.float().expand(1, -1 if same_timestep else z.shape[1]),
             "padding": constraint.padding.unflatten(0, rows),
             "source_padding": encoded.padding,
             "keys": encoded.keys,
@@ -117,19 +118,19 @@ class OnnxDenoiser(Denoiser):
         return Estimate(*step(given))
 
     def logits(self, estimate: Estimate) -> Tensor:
-        if "round" not in self.sessions:
+        if "logits" not in self.sessions:
             return super().logits(estimate)
-        (logits,) = self.sessions["round"]({"hidden": estimate.hidden})
+        (logits,) = self.sessions["logits"]({"hidden": estimate.hidden})
         return logits
 
 
 def hash_graph(graph: bytes) -> str:
-    """What no other graph has."""
+    """The SHA-256 fingerprint of a graph's file."""
     return hashlib.sha256(graph).hexdigest()
 
 
 def _read_checked(path: Path, expected: str) -> bytes:
-    """The bytes of a graph's file, if they are those that were written."""
+    """The bytes of a graph's file, if they have the expected fingerprint."""
     try:
         graph = path.read_bytes()
     except OSError as error:

@@ -1,12 +1,12 @@
-"""a = f(x + b), of a product x and its bias, ReLU or GELU; in Triton, imported only where it runs.
+"""a = f(x + b), of a product x and its bias b, with f = ReLU or GELU; in Triton, imported only where it runs.
 
-A bias costs nothing here, and its gradient, the sum of all rows, is added up where the gradient of x + b is
-written: nobody has to read that once more. Each program sums its share of the rows in float32, then
-`kernels.column_sums` the shares, always in the same order, so that the same numbers give the same bits. The
-slope is computed again from x.
+Adding the bias costs nothing here. Its gradient, the sum of all rows, is summed while the gradient of x + b
+is written, so nothing is read again. Each program sums its share of the rows in float32, then `column_sums`
+sums the shares, always in the same order, so that the same numbers give the same bits. The derivative is
+recomputed from x.
 
 GELU needs Φ(x); with t = 1 / (1 + p·|x|/√2), Φ(−|x|) ≈ ½·(a₁t + … + a₅t⁵)·e^(−x²/2) (Abramowitz and Stegun,
-7.1.26) is off by less than 1e-7, in float32 by 3e-7, and its exponential is the one that the slope
+7.1.26) has an error below 1e-7, in float32 of 3e-7, and its exponential is the one that the derivative
 Φ(x) + x·φ(x) needs.
 """
 
@@ -25,7 +25,7 @@ __all__ = ["bias_activation"]
 
 FORWARD = {"rows": 16, "columns": 256, "warps": 4}
 BACKWARD = {"rows": 8, "columns": 256, "warps": 4, "shares": 256}
-"""The tiles there and back, and about how many programs share the rows on the way back."""
+"""The tiles of both passes, and about how many programs share the rows in the backward pass."""
 
 
 @triton.jit
@@ -33,7 +33,7 @@ def _normal_tail(x):  # type: ignore[no-untyped-def]
     """Φ(−|x|), and e^(−x²/2)."""
     gaussian = tl.exp2(x * x * -0.7213475204444817)
     denominator = 1.0 + 0.3275911 * 0.7071067811865476 * tl.abs(x)
-    t = tl.rsqrt(denominator * denominator)  # 1 / far, in fewer instructions
+    t = tl.rsqrt(denominator * denominator)  # 1 / denominator, in fewer instructions
     series = 0.127414796 + t * (-0.142248368 + t * (0.7107068705 + t * (-0.7265760135 + t * 0.5307027145)))
     return t * series * gaussian, gaussian
 
@@ -95,7 +95,7 @@ def _bias_activation_backward_kernel(  # type: ignore[no-untyped-def]
 
 
 def bias_activation(x: Tensor, input_bias: Tensor, *, is_gelu: bool) -> Tensor:
-    """GELU(x + shift) where it is to be smooth, else ReLU, in x's type; the shift (W,) is a bias."""
+    """GELU(x + input_bias) or ReLU(x + input_bias), in the dtype of x; the bias is (W,)."""
     with torch.cuda.device_of(x):
         out: Tensor = _BiasActivation.apply(x, input_bias, is_gelu)
         return out

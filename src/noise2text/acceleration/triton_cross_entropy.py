@@ -1,18 +1,18 @@
-"""Surprises over a vocabulary whose logits are never written down; in Triton, imported only where it runs.
+"""Cross-entropy over a vocabulary without writing its logits; in Triton, imported only where it runs.
 
-    s = log Σ_w exp(x·W_w + b_w),    at = s − (x·W_y + b_y),    mean = s − (x·W̄ + b̄)
+    s = log Σ_w exp(x·W_w + b_w),    nll = s − (x·W_y + b_y),    mean = s − (x·W̄ + b̄)
 
 One pass over blocks of the vocabulary keeps, for a block of rows, a running maximum and a running sum, as
 attention in tiles does (Milakov and Gimelshein, 2018; Dao et al., 2022; for losses Wijmans et al., 2025). It
-also keeps Σ p_w·W_w, since both gradients for x are this less a known vector, W_y or W̄: the way back does
-not have to multiply for x again. For W and b it does, block by block of the vocabulary, with
+also keeps Σ p_w·W_w, because both gradients for x are this minus a known vector, W_y or W̄: the backward pass
+needs no further product for x. For W and b it computes one, block by block of the vocabulary, with
 
     ∂/∂logit_w = (g₁ + g₂)·p_w − g₁·[w = y] − g₂/V,
 
-whose last part is the same for all words and is taken off in the end. A tile of rows and words in which no
-word is right and every p_w is below e^−28 is looked at once and then left out, here and on the way back:
-float32 does not see the sum of tens of thousands of them. Nothing is added atomically, so that the same
-numbers always give the same bits.
+whose last part is the same for all words and is subtracted at the end. A tile of rows and words without a
+right word in which every p_w is below e^−28 is skipped, here and in the backward pass: float32 does not
+resolve even the sum of tens of thousands of them. Nothing is added atomically, so the same numbers always
+give the same bits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from noise2text.acceleration.triton_generation import column_sums
 __all__ = ["nll_and_mean"]
 
 NEGLIGIBLE = 28.0
-"""By how much the likeliest has to outscore a word that is left out."""
+"""A word is skipped if its logit is lower than the largest by more than this."""
 
 LOG2E = tl.constexpr(1.4426950408889634)
 
@@ -66,8 +66,8 @@ def _vocabulary_nll_kernel(  # type: ignore[no-untyped-def]
         states.to(tl.float32) * _load_vectors(table, token, is_token, dim, block_d).to(tl.float32), axis=1
     )
     target_logit += tl.load(shifts + token, mask=is_token, other=0.0)
-    # The right word is likely the likeliest: what it scores shows from the start what is negligible. It is
-    # taken a little lower, so that the maximum is a product of the loop, which the way back computes again.
+    # The right word is probably the most likely one, so its logit shows from the start what is negligible. We
+    # start a little below it, so that the maximum is a product of the loop, as in the backward pass.
     running_max = tl.where(is_token, target_logit - 1.0, -float("inf"))
     total = tl.zeros((block_n,), tl.float32)
     weighted_rows = tl.zeros((block_n, block_d), tl.float32)
@@ -76,7 +76,7 @@ def _vocabulary_nll_kernel(  # type: ignore[no-untyped-def]
         word = start + tl.arange(0, block_v)
         weights = _load_vectors(table, word, word < vocabulary, dim, block_d)
         logits = tl.dot(states, tl.trans(weights), input_precision="ieee") + shift[None, :]
-        shift = tl.load(shifts + word + block_v)  # of the next block: nobody fetches it ahead otherwise
+        shift = tl.load(shifts + word + block_v)  # of the next block, which the compiler would not prefetch
         highest = tl.max(logits, axis=1)
         here = (token >= start) & (token < start + block_v)
         above = tl.where(here, 0.0, tl.where(there, highest - running_max, -float("inf")))
@@ -107,7 +107,9 @@ def _vocabulary_nll_kernel(  # type: ignore[no-untyped-def]
     if needs_grad:
         tl.store(log_sum_exp + row, log_sum, mask=there)
         expected = weighted_rows / total[:, None]
-        again = tl.load(tokens + row, mask=is_token, other=0)  # or its places take registers through the loop
+        again = tl.load(
+            tokens + row, mask=is_token, other=0
+        )  # loaded again, to free registers during the loop
         wanted = _load_vectors(table, again, is_token, dim, block_d).to(tl.float32)
         place = row.to(tl.int64)[:, None] * dim + channel[None, :]
         inside = there[:, None] & (channel < dim)[None, :]
@@ -122,7 +124,7 @@ def _vocabulary_backward_kernel(  # type: ignore[no-untyped-def]
     parts: tl.constexpr, pieces: tl.constexpr, dim: tl.constexpr,
     block_d: tl.constexpr, block_n: tl.constexpr, block_v: tl.constexpr,
 ):  # fmt: skip
-    # A tile of the way forward is seen in parts of its rows, and by a program for each piece of its words.
+    # A tile of the forward pass is split into parts of its rows, and pieces of its words, one program each.
     block = tl.program_id(0)
     word = block * block_v + tl.arange(0, block_v)
     known = word < vocabulary
@@ -158,7 +160,7 @@ def _vocabulary_backward_kernel(  # type: ignore[no-untyped-def]
 
 @dataclass(frozen=True)
 class _Tiles:
-    """How many rows and words are multiplied at once, and by how much of a multiprocessor."""
+    """How many rows and words a tile has, and how many warps and pipeline stages compute it."""
 
     rows: int
     words: int
@@ -168,16 +170,16 @@ class _Tiles:
 
 @dataclass(frozen=True)
 class _TilePlan:
-    """The tiles of each kernel; those of the way back divide those of the way forward."""
+    """The tiles of each kernel; those of the backward pass divide those of the forward pass."""
 
     training: _Tiles
-    evaluation: _Tiles  # forward where nothing is learned
+    evaluation: _Tiles  # forward without gradients
     backward_tiles: _Tiles
 
 
 @functools.cache
 def _tile_plan(channels: int, device: torch.device) -> _TilePlan:
-    """The tiles for so many channels, a power of two; the compiler keeps all of their sums in registers."""
+    """The tiles for this many channels, a power of two; their sums have to fit into registers."""
     if device.type != "cuda":
         return _TilePlan(_Tiles(32, 32, 4, 1), _Tiles(32, 32, 4, 1), _Tiles(16, 16, 4, 1))
     if torch.cuda.get_device_capability(device)[0] not in (9, 10):  # less shared memory
@@ -190,7 +192,7 @@ def _tile_plan(channels: int, device: torch.device) -> _TilePlan:
 
 @dataclass(frozen=True)
 class _Operands:
-    """The factors of a product over the vocabulary, in the type that is multiplied."""
+    """The factors of the product over the vocabulary, in the dtype of the product."""
 
     x: Tensor  # (N, D)
     table: Tensor  # (V, D)
@@ -199,7 +201,7 @@ class _Operands:
 
     @property
     def channels(self) -> int:
-        """D, rounded up to what a tile can have."""
+        """D, rounded up to a size that a tile can have."""
         return max(16, int(triton.next_power_of_2(self.x.shape[1])))
 
     @property
@@ -211,33 +213,33 @@ class _Operands:
         return triton.cdiv(len(self.x), tiles.rows), triton.cdiv(len(self.table), tiles.words)
 
     def shifts(self, tiles: _Tiles) -> Tensor:
-        """The bias, or zeros, and −∞ for words that are none, a block of them more than there are."""
+        """The bias, or zeros, and −∞ beyond the vocabulary, up to one block more than there are."""
         words = len(self.table)
         bias = self.x.new_zeros(words, dtype=torch.float32) if self.bias is None else self.bias
         return pad(bias, (0, (self.blocks(tiles)[1] + 1) * tiles.words - words), value=-torch.inf)
 
     def options(self, tiles: _Tiles) -> dict[str, int]:
-        """What a kernel is compiled for."""
+        """The compile-time options of a kernel."""
         sizes = {"block_d": self.channels, "block_n": tiles.rows, "block_v": tiles.words}
         return sizes | {"dim": self.x.shape[1], "num_warps": tiles.warps, "num_stages": tiles.stages}
 
 
 @dataclass(frozen=True)
 class _Saved:
-    """What the way back needs of the way forward."""
+    """What the backward pass needs of the forward pass."""
 
     log_sum_exp: Tensor  # (N,), log Σ exp
-    grad_x_nll: Tensor  # (N, D), the gradient for x of the surprise at the right token
-    grad_x_mean: Tensor  # (N, D), and of the mean surprise
-    visited: Tensor  # (blocks of words, blocks of rows), which of the tiles matter
+    grad_x_nll: Tensor  # (N, D), the gradient of nll for x
+    grad_x_mean: Tensor  # (N, D), the gradient of the mean for x
+    visited: Tensor  # (blocks of words, blocks of rows), which of the tiles are not skipped
 
 
 def nll_and_mean(
     x: Tensor, weight: Tensor, bias: Tensor | None, *, tokens: Tensor, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """The surprise at the tokens (N,) and its mean over the vocabulary, of x (N, D) · weightᵀ (V, D) + bias.
+    """−log p at the tokens (N,) and its mean over the vocabulary, of logits x (N, D) · weightᵀ (V, D) + bias.
 
-    Factors are rounded to the dtype, sums are in float32, gradients come in the types of what was given.
+    Factors are rounded to the dtype, sums are in float32, gradients have the dtypes of the arguments.
     """
     assert weight.numel() < 2**31
     saved = [tensor for tensor in (x, weight, bias) if tensor is not None and tensor.requires_grad]
@@ -308,7 +310,7 @@ class _NllAndMean(torch.autograd.Function):
         assert saved is not None
         ctx.operands, ctx.saved = operands, saved
         ctx.types = x.dtype, weight.dtype, None if bias is None else bias.dtype
-        ctx.set_materialize_grads(False)  # where nobody asks for the mean, there is less to do
+        ctx.set_materialize_grads(False)  # there is less to do if the mean is not used
         return nll_out, mean
 
     @staticmethod

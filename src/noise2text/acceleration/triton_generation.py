@@ -1,9 +1,10 @@
 """GPU kernels in Triton, which comes with torch's CUDA builds; imported only where they run.
 
-Adding a residual and normalising is bound by memory: as one kernel it moves half of what two do. Attention
-to few keys fits into one tile: there is no pass over blocks of them, heads are read where they lie, and
-padding is read as it is. Columns are summed in two stages, blocks of rows and then their sums, always in the
-same order, so that the same numbers give the same bits; and on the way, where they are laid side by side.
+`add_norm` adds a residual and normalises. That is memory-bound, and one kernel moves half as much as two.
+`attend` is attention to few keys, which fit into one tile: there is no loop over blocks of keys, heads are
+read in place, and padding is read as it is. `column_sums` sums blocks of rows and then their sums, always in
+the same order, so that the same numbers give the same bits; `concat_with_column_sums` does so while it
+concatenates.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from torch import Tensor
 __all__ = ["add_norm", "attend", "column_sums", "concat_with_column_sums", "split_rows"]
 
 SUM_ROWS, SUM_TILES, SUM_COLUMNS = 64, 4, 128
-"""Rows that are summed at once, how many times in a row, and of how many columns: enough to be read while
-others are awaited."""
+"""A program sums tiles of this many rows, this many tiles, and this many columns: enough loads to hide the
+latency of each."""
 
 FEW_ROWS = 1024
 LAST_SUM_ROWS, LAST_SUM_COLUMNS = 256, 16
-"""So few rows are summed in one go, of fewer columns at once, so that there are programs enough."""
+"""This few rows are summed by one program, over fewer columns, so that there are enough programs."""
 
 CONCAT_TILE = {"rows": 16, "columns": 256, "warps": 4, "shares": 256}
-"""The tile of what is laid side by side, and about how many programs share its rows."""
+"""The tile of a concatenation, and about how many programs share its rows."""
 
 
 @triton.jit
@@ -35,9 +36,8 @@ def _add_norm_kernel(x, y, weight, bias, out, width, others, eps, block: tl.cons
     inside = column < width
     a = tl.load(x + row + column, mask=inside, other=0.0)
     b = tl.load(y + other + column, mask=inside, other=0.0)
-    total = (
-        (a.to(tl.float32) + b.to(tl.float32)).to(a.dtype).to(tl.float32)
-    )  # rounded, as a sum alone would be
+    rounded_sum = (a.to(tl.float32) + b.to(tl.float32)).to(a.dtype)  # as a separate addition would round
+    total = rounded_sum.to(tl.float32)
     centred = tl.where(inside, total - tl.sum(total, axis=0) / width, 0.0)
     scale = tl.rsqrt(tl.sum(centred * centred, axis=0) / width + eps)
     gain = tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
@@ -46,7 +46,7 @@ def _add_norm_kernel(x, y, weight, bias, out, width, others, eps, block: tl.cons
 
 
 def add_norm(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    """LayerNorm(x + y) over the last dimension; y may be the same for all of the first."""
+    """LayerNorm(x + y) over the last dimension; y may lack the first dimension of x."""
     x, y = x.contiguous(), y.contiguous()
     out, width = torch.empty_like(x), x.shape[-1]
     rows, others = (tensor.numel() // width for tensor in (x, y))
@@ -64,25 +64,27 @@ def _attention_kernel(  # type: ignore[no-untyped-def]
     row, head = (tl.program_id(0) // heads).to(tl.int64), tl.program_id(0) % heads
     at = tl.program_id(1) * block_q + tl.arange(0, block_q)
     other, channel = tl.arange(0, block_k), tl.arange(0, dim)
-    asked, there = (at < queries)[:, None], other < keys
-    ours = tl.load(q + row * q_row + head * q_head + at[:, None] * q_place + channel, mask=asked, other=0.0)
+    is_query, is_key = (at < queries)[:, None], other < keys
+    ours = tl.load(
+        q + row * q_row + head * q_head + at[:, None] * q_place + channel, mask=is_query, other=0.0
+    )
     theirs = tl.load(
-        k + row * k_row + head * k_head + other[:, None] * k_place + channel, mask=there[:, None], other=0.0
+        k + row * k_row + head * k_head + other[:, None] * k_place + channel, mask=is_key[:, None], other=0.0
     )
     values = tl.load(
-        v + row * v_row + head * v_head + other[:, None] * v_place + channel, mask=there[:, None], other=0.0
+        v + row * v_row + head * v_head + other[:, None] * v_place + channel, mask=is_key[:, None], other=0.0
     )
-    seen = tl.load(hidden + row * hidden_row + other, mask=there, other=1) == 0
-    scores = tl.where(seen[None, :], tl.dot(ours, tl.trans(theirs)) * scale, -1e30)
-    raised = tl.exp(scores - tl.max(scores, axis=1)[:, None])
-    programs = raised / tl.sum(raised, axis=1)[:, None]
-    result = tl.dot(programs.to(values.dtype), values)
+    visible = tl.load(hidden + row * hidden_row + other, mask=is_key, other=1) == 0
+    scores = tl.where(visible[None, :], tl.dot(ours, tl.trans(theirs)) * scale, -1e30)
+    exponentials = tl.exp(scores - tl.max(scores, axis=1)[:, None])
+    weights = exponentials / tl.sum(exponentials, axis=1)[:, None]
+    result = tl.dot(weights.to(values.dtype), values)
     place = out + row * out_row + at[:, None] * out_place + head * dim + channel
-    tl.store(place, result.to(ours.dtype), mask=asked)
+    tl.store(place, result.to(ours.dtype), mask=is_query)
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor) -> Tensor:
-    """softmax(q·kᵀ / √d)·v for heads (B, H, L, d), as (B, L, H·d); bytes (B, 1, 1, S) hide keys."""
+    """softmax(q·kᵀ / √d)·v for heads (B, H, L, d), as (B, L, H·d); non-zero bytes (B, 1, 1, S) hide keys."""
     rows, heads, queries, dim = q.shape
     keys = k.shape[2]
     assert {x.stride(-1) for x in (q, k, v, hidden)} == {1}
@@ -175,6 +177,6 @@ def concat_with_column_sums(one: Tensor, two: Tensor, three: Tensor) -> tuple[Te
 
 
 def split_rows(rows: int, tile: int, programs: int) -> tuple[int, int]:
-    """How many tiles of rows each program takes, and how many programs that makes, about so many."""
+    """How many tiles of rows each program takes, and the number of programs, at most `programs`."""
     tiles_per_program = triton.cdiv(triton.cdiv(rows, tile), programs)
     return tiles_per_program, triton.cdiv(rows, tiles_per_program * tile)

@@ -1,12 +1,12 @@
-"""LayerNorm(x + dropout(y + b)), of states x and a product y with its bias; in Triton.
+"""LayerNorm(x + dropout(y + b)), of states x and a product y with its bias b; in Triton.
 
-With n the normalised sum, g the gradient and γ the norm's weight, the way back is one pass over the rows,
+With n the normalised sum, g the gradient and γ the norm's weight, the backward pass reads the rows once:
 
-    ∂x = (γg − mean(γg) − n·mean(γg·n)) / σ,    ∂y = ∂x where dropout kept y, enlarged, else 0,
+    ∂x = (γg − mean(γg) − n·mean(γg·n)) / σ,    ∂y = ∂x / (1 − dropout rate) where dropout kept y, else 0.
 
-which also adds up Σ g·n, Σ g and Σ ∂y, the gradients of γ, of the norm's bias and of b: each program its
-share of the rows, then `kernels.column_sums` the shares, always in the same order. Nothing is kept but x, y
-and two numbers a row; what dropout keeps is the hash of `fused.kept`, computed again.
+It also sums Σ g·n, Σ g and Σ ∂y, the gradients of γ, of the norm's bias and of b: each program sums its share
+of the rows, then `column_sums` sums the shares, always in the same order. Only x, y and two numbers per row
+are saved; the dropout mask, the hash of `fused_functions.dropout_mask`, is computed again.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = ["Dropout", "add_norm"]
 
 FORWARD = {"numbers": 1024, "warps": 4, "shares": 8192}
 BACKWARD = {"numbers": 4096, "warps": 8, "shares": 264}
-"""The numbers that are taken at once, in whole rows, and about how many programs share the rows: on the way
-back few enough for sums that are quickly added up."""
+"""How many numbers a tile of whole rows has, and about how many programs share the rows: few in the backward
+pass, so that their sums are quickly added up."""
 
 
 @triton.jit
 def _dropout_mask(row, column, width, first, second, keep_threshold):  # type: ignore[no-untyped-def]
-    """`fused.kept`, of some rows and columns."""
+    """`fused_functions.dropout_mask` of some rows and columns."""
     bits = (row[:, None] * width + column[None, :] + first).to(tl.uint32, bitcast=True)
     bits = (bits ^ (bits >> 16)) * 0x7FEB352D ^ second.to(tl.uint32, bitcast=True)
     bits = (bits ^ (bits >> 15)) * 0x846CA68B
@@ -82,7 +82,7 @@ def _add_norm_kernel(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _load_rows(gradient, x, y, means, scales, row, column, width, end):  # type: ignore[no-untyped-def]
-    """What the way back reads of some rows; 0 from the end on."""
+    """The gradient, x, y, means and scales of some rows; 0 beyond the last one."""
     there = row < end
     inside = there[:, None] & (column < width)[None, :]
     place = row.to(tl.int64)[:, None] * width + column[None, :]
@@ -113,7 +113,7 @@ def _add_norm_backward_kernel(  # type: ignore[no-untyped-def]
     )
     for _ in range(tiles_per_program):
         g, a, b, mean, scale = next_g.to(tl.float32), next_a, next_b, next_mean[:, None], next_scale[:, None]
-        # The next rows are on their way while these are computed.
+        # Load the next rows while these are computed.
         next_g, next_a, next_b, next_mean, next_scale = _load_rows(
             gradient, x, y, means, scales, row + block_n, column, width, end
         )
@@ -146,10 +146,10 @@ def _add_norm_backward_kernel(  # type: ignore[no-untyped-def]
 
 @dataclass(frozen=True)
 class Dropout:
-    """How much is dropped, and the two seeds (int32, on the device) of what `fused.kept` keeps."""
+    """The dropout rate, and the two seeds (int32, on the device) of `fused_functions.dropout_mask`."""
 
     dropout_rate: float
-    seeds: Tensor | None  # none where nothing is dropped
+    seeds: Tensor | None  # none if the rate is 0
 
     @property
     def keep_threshold(self) -> int:
@@ -172,7 +172,7 @@ def add_norm(
     dropout: Dropout,
     dtype: torch.dtype,
 ) -> Tensor:
-    """LayerNorm(x + dropout(y + shift)) over the last dimension, as the dtype; the shift (W,) is a bias."""
+    """LayerNorm(x + dropout(y + input_bias)) over the last dimension W, in the dtype; the bias is (W,)."""
     assert x.shape == y.shape
     with torch.cuda.device_of(x):
         out: Tensor = _AddNorm.apply(x, y, input_bias, weight, bias, eps, dropout, dtype)
@@ -211,7 +211,7 @@ class _AddNorm(torch.autograd.Function):
         dropout, width = ctx.dropout, x.shape[-1]
         rows, (tile, options) = len(means), _tile(width, BACKWARD)
         grad_x = torch.empty_like(x)
-        same = dropout.seeds is None and x.dtype == y.dtype  # what x is told, y is told, too
+        same = dropout.seeds is None and x.dtype == y.dtype  # then the gradients of x and y are equal
         grad_y = None if same else torch.empty_like(y)
         tiles_per_program, programs = split_rows(rows, tile, BACKWARD["shares"])
         sums = torch.empty(
@@ -234,7 +234,7 @@ class _AddNorm(torch.autograd.Function):
 
 
 def _tile(width: int, sizes: Mapping[str, int]) -> tuple[int, dict[str, int]]:
-    """How many rows of the width a tile has, and what its kernel is compiled for."""
+    """How many rows of this width a tile has, and the compile-time options of its kernel."""
     block = triton.next_power_of_2(width)
     rows = max(1, sizes["numbers"] // block)
     return rows, {"block_n": rows, "block_w": block, "num_warps": sizes["warps"]}

@@ -48,7 +48,7 @@ class AutoregressiveNetwork(nn.Module, ABC):
     def step(
         self, tokens: Tensor, position: Tensor, cache: Any, encoded: EncoderOutput, *, cache_length: int
     ) -> Tensor:
-        """The logits (B, K, V) after the tokens (B, K) at this position (1,), which is below `cache_length`."""
+        """The logits (B, K, V) after the tokens (B, K) at this position (1,), below `cache_length`."""
 
     @abstractmethod
     def reorder(self, cache: Any, parents: Tensor) -> None:

@@ -20,7 +20,7 @@ class LengthPredictor(nn.Module):
     """p(n | x) over the offsets −max_offset … max_offset from the source's length."""
 
     def __init__(self, model_dim: int, *, max_length: int, source: int = 0, max_offset: int = 128) -> None:
-        """`max_length` is the longest target, `source` the longest source: any offset between them is a class."""
+        """`max_length` is the longest target, `source` the longest source; all their offsets are classes."""
         super().__init__()
         self.max_length, self.max_offset = max_length, max(max_offset, source, max_length)
         self.output_projection = nn.Linear(model_dim, 2 * self.max_offset + 1, bias=False)
@@ -28,8 +28,8 @@ class LengthPredictor(nn.Module):
 
     def log_probs(self, encoded: EncoderOutput) -> Tensor:
         """log p of every offset, (B, 2·max_offset + 1)."""
-        seen = ~encoded.padding[..., None]
-        pooled = (encoded.states * seen).sum(1) / seen.sum(1)
+        visible = ~encoded.padding[..., None]
+        pooled = (encoded.states * visible).sum(1) / visible.sum(1)
         return self.output_projection(pooled).float().log_softmax(-1)
 
     def nll(self, encoded: EncoderOutput, padding: Tensor) -> Tensor:

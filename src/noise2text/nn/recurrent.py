@@ -111,8 +111,8 @@ class GRU(AutoregressiveNetwork):
 
     def _initial_state(self, encoded: EncoderOutput) -> Tensor:
         """The states (layers, B, W) that the decoder starts from."""
-        seen = ~encoded.padding[..., None]
-        mean = (encoded.states * seen).sum(1) / seen.sum(1)
+        visible = ~encoded.padding[..., None]
+        mean = (encoded.states * visible).sum(1) / visible.sum(1)
         layer_states: Sequence[Tensor] = torch.tanh(self.bridge(mean)).chunk(self.num_layers, dim=-1)
         return torch.stack(list(layer_states))
 
