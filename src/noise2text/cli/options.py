@@ -25,7 +25,7 @@ __all__ = [
 COMMAND_GROUPS: dict[str, tuple[str, ...]] = {
     "Train, generate, evaluate": ("train", "generate", "evaluate", "compare", "demo"),
     "Data": ("data", "prepare", "distill", "synth"),
-    "Models": ("recipes", "settings", "inspect", "bench", "export"),
+    "Models": ("recipes", "config", "inspect", "bench", "export", "convert", "check-recipe"),
     "More ways to train and generate": ("train-classifier", "sample", "rescale"),
     "Research": ("analyse", "experiment", "report", "published"),
 }

@@ -1,0 +1,34 @@
+"""`noise2text check-recipe`: check the laws that every recipe keeps."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from noise2text.cli.options import app
+
+__all__ = ["check_recipe"]
+
+
+@app.command(name="check-recipe")
+def check_recipe(recipe: Annotated[str, typer.Argument(help="A recipe's name.")]) -> None:
+    """Check a recipe, also of another package: training, resuming, generating, saving.
+
+    It takes about a minute on a CPU, and exits with 1 if a law is broken.
+    """
+    import tempfile
+    from pathlib import Path
+
+    from noise2text.commands.check_recipe import check_recipe as run
+    from noise2text.models.registry import find_recipe
+
+    found, broken = find_recipe(recipe), 0
+    with tempfile.TemporaryDirectory() as folder:
+        for result in run(found, Path(folder)):
+            broken += bool(result.problem)
+            print(f"{'FAILED' if result.problem else 'ok':<7} {result.law}", flush=True)
+            if result.problem:
+                print(f"        {result.problem}", flush=True)
+    if broken:
+        raise typer.Exit(1)
