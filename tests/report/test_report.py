@@ -138,7 +138,7 @@ def test_a_model_without_its_run_has_all_but_the_curves(
     without = [name for name in SECTIONS if name not in kept]
     report([model], out=out, pairs=str(dates / "valid.jsonl"), without=without, config=FEW)
     assert f"{model} has no metrics.jsonl: give the folder of a training run." in out.read_text()
-    with pytest.raises(Problem, match=r"does not say what it was validated on: give pairs with --pairs\.$"):
+    with pytest.raises(Problem, match=r"does not record its validation pairs: give pairs with --pairs\.$"):
         report([model], out=out, config=FEW)
 
 
@@ -148,7 +148,7 @@ def test_mistakes_are_told_in_a_sentence_before_any_work(
     run, out = runs["difformer"], tmp_path / "report.html"
     empty, pairs = tmp_path / "empty", str(dates / "valid.jsonl")
     empty.mkdir()
-    with pytest.raises(Problem, match=r"^There is nothing to report on: name the folder of a run\.$"):
+    with pytest.raises(Problem, match=r"^There is nothing to report on: give the folder of a run\.$"):
         report([], out=out)
     with pytest.raises(Problem, match=r"^There is no folder .*nowhere; check the name\.$"):
         report([tmp_path / "nowhere"], out=out)
@@ -156,11 +156,11 @@ def test_mistakes_are_told_in_a_sentence_before_any_work(
         report([run, empty], out=out, pairs=pairs)
     with pytest.raises(Problem, match=r"^A report has no section 'case'; did you mean cases\?$"):
         report([run], out=out, without=["case"])
-    with pytest.raises(Problem, match=r"is a folder; --out names a file"):
+    with pytest.raises(Problem, match=r"is a folder; --out must be a file"):
         report([run], out=tmp_path)
-    with pytest.raises(Problem, match=r"^A run is named twice: name each folder once\.$"):
+    with pytest.raises(Problem, match=r"^A run is given twice: give each folder once\.$"):
         report([run, run], out=out, config=FEW)
-    with pytest.raises(Problem, match=r"--sentences of at least 1, not 0\.$"):
+    with pytest.raises(Problem, match=r"--sentences must be at least 1, not 0\.$"):
         ReportConfig(sentences=0)
     assert not out.exists()
 
@@ -170,9 +170,9 @@ def test_runs_of_different_or_lost_pairs_ask_for_some(runs: dict[str, Path], tmp
     shutil.copytree(runs["copy"], run)
     facts = json.loads((run / "run.json").read_text())
     (run / "run.json").write_text(json.dumps(facts | {"valid": "gone.jsonl"}))
-    with pytest.raises(Problem, match=r"validation pairs of .*, gone.jsonl, are no file here: give others"):
+    with pytest.raises(Problem, match=r"validation pairs of .*, gone.jsonl, do not exist here: give others"):
         report([run], out=tmp_path / "report.html")
-    with pytest.raises(Problem, match=r"validated on different pairs, .* and gone.jsonl: say which"):
+    with pytest.raises(Problem, match=r"different validation pairs, .* and gone.jsonl: choose"):
         report([runs["copy"], run], out=tmp_path / "report.html")
 
 

@@ -1,1 +1,1 @@
-"""Report: everything that is known of some runs on one page, which needs nothing but itself."""
+"""Report: a self-contained HTML page about runs."""

@@ -1,8 +1,8 @@
-"""Where a run is at its worst and at its best: sentences by their own chrF, with all that it chose from.
+"""The worst and the best sentences of a run by chrF, with their candidates.
 
     chrF of a sentence: the corpus formula on its counts alone (sacrebleu's sentence_chrf)
 
-Equal scores are in the order of the input. A text that is its source is flagged as a copy.
+Equal scores keep the order of the input. A text that equals its source is flagged as a copy.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from noise2text.report.report_data import ReportData, ReportedRun
 
 __all__ = ["cases", "sentence_chrf", "worst_and_best"]
 
-SHOWN = 5  # of the worst, and of the best
-MOST_CANDIDATES = 8  # different ones, of one sentence
+SHOWN = 5  # worst and best sentences each
+MAX_CANDIDATES = 8  # different ones per sentence
 
 
 def sentence_chrf(texts: list[str], references: References) -> tuple[list[float], str]:
-    """The chrF of each sentence, in percent, and how it was made."""
+    """The chrF of each sentence, in percent, and the signature."""
     found = chrf.statistics(texts, references)
     return [float(score) for score in found.formula(found.rows)], f"{found.signature}|of each sentence"
 
 
 def worst_and_best(values: list[float], count: int) -> tuple[list[int], list[int]]:
-    """The places of the lowest values, lowest first, and of the highest; no place is in both.
+    """The indices of the lowest values, lowest first, and of the highest; no index is in both.
 
-    What is as high as any is not among the lowest, even where fewer are left than were asked for.
+    The maximum is never among the lowest, even if fewer than `count` are left.
     """
     numbers = np.array(values)
     rising = [index for index in np.argsort(numbers, kind="stable").tolist() if values[index] < max(values)]
@@ -43,8 +43,8 @@ def worst_and_best(values: list[float], count: int) -> tuple[list[int], list[int
 def cases(data: ReportData) -> Section:
     """The worst and the best sentences of each run."""
     about = (
-        f"Of {data.describe_count()} those of the lowest and the highest chrF. "
-        "A number after a candidate says how often it was written."
+        f"The lowest and the highest chrF of {data.describe_count()}. "
+        "A number after a candidate says how often it was generated."
     )
     shown = [_worst_and_best(each, data) for each in data.runs]
     return Section("cases", "Worst and best", join_html(note(about), *shown))
@@ -53,7 +53,7 @@ def cases(data: ReportData) -> Section:
 def _worst_and_best(run: ReportedRun, data: ReportData) -> Html:
     values, signature = sentence_chrf(run.output.texts, data.references)
     worst, best = worst_and_best(values, SHOWN)
-    parts = [] if worst else [note(f"No sentence of {run.name} is worse than another.")]
+    parts = [] if worst else [note(f"All sentences of {run.name} have the same chrF.")]
     for title, indices in (("worst", worst), ("best", best)):
         if indices:
             shown = (_case(run, data, index, values[index]) for index in indices)
@@ -82,18 +82,18 @@ def _case(run: ReportedRun, data: ReportData, index: int, value: float) -> Html:
 
 
 def _flag_copy(own: str, source: str) -> Html:
-    """The text, flagged if it is its source."""
+    """The text, flagged if it equals its source."""
     if own.strip() != source.strip():
         return text(own)
     return join_html(text(own), " ", element("span", "copy of the source", class_="flag"))
 
 
 def _candidates(candidates: list[str], source: str) -> Html:
-    """The different ones, the most frequent first, and how often each was written."""
+    """The different candidates, the most frequent first, with their counts."""
     counted = Counter(candidates).most_common()
     shown = [
         element("div", _flag_copy(each, source), f" ×{times}" if times > 1 else "")
-        for each, times in counted[:MOST_CANDIDATES]
+        for each, times in counted[:MAX_CANDIDATES]
     ]
-    left = len(counted) - MOST_CANDIDATES
+    left = len(counted) - MAX_CANDIDATES
     return join_html(*shown, note(f"and {left} more") if left > 0 else "")

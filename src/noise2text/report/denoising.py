@@ -1,4 +1,4 @@
-"""How the first texts emerge from noise, step by step, run beside run."""
+"""The denoising of the first texts, step by step, for each run."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ SHOWN_STEPS = 6
 
 
 def denoising(data: ReportData) -> Section:
-    """The source and the reference of each of the first sentences, and each run's way to its text."""
+    """The source, the reference and the steps of each run, for the first sentences."""
     pairs = data.pairs[:TRACED_SENTENCES]
     outputs = {each.name: each.output for each in data.runs}
     signature = f"seed:{data.config.seed}|shown_steps:{SHOWN_STEPS}|time:1 is noise, 0 is text"
     found = trace_table(pairs, outputs, shown_steps=SHOWN_STEPS, signature=signature)
     about = (
-        "At each time (1 is noise, 0 is text) the canvas, read as the nearest tokens, and what the model "
-        "makes of it; for systems that write from left to right both are what was written so far."
+        "At each time (1 is noise, 0 is text): the canvas, rounded to the nearest tokens, and the model's "
+        "estimate of the text. For autoregressive models both are the tokens so far."
     )
     shown = [_sentence(list(rows)) for _, rows in groupby(found.rows, key=lambda row: row["sentence"])]
     paper_figure = element(
         "p", f"After {found.paper_figure}. ", element("code", found.signature), class_="quiet"
     )
-    return Section("traces", "How texts emerge", join_html(note(about), *shown, paper_figure))
+    return Section("traces", "Denoising", join_html(note(about), *shown, paper_figure))
 
 
 def _sentence(rows: list[ResultRow]) -> Html:
@@ -41,12 +41,12 @@ def _sentence(rows: list[ResultRow]) -> Html:
 
 
 def _steps_table(name: str, rows: Iterable[ResultRow]) -> Html:
-    """The steps, and in the last row what was chosen."""
+    """The steps, and in the last row the selected text."""
     lines: list[list[object]] = []
     for row in rows:
         if row["time"] is None:
-            lines.append(["chosen", "", element("b", text(str(row["text"])))])
+            lines.append(["selected", "", element("b", text(str(row["text"])))])
         else:
             lines.append([f"{row['time']:.2f}", text(str(row["noisy"])), text(str(row["text"]))])
-    steps = table(["time", "canvas", "estimate"], lines, label=f"The way of {name}")
+    steps = table(["time", "canvas", "estimate"], lines, label=f"The steps of {name}")
     return element("div", element("p", element("b", name)), steps)

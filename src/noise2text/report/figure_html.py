@@ -1,7 +1,7 @@
-"""Findings as figures of a page: the picture is part of the page, its numbers stand under it.
+"""Findings as figures of an HTML page: the inline SVG, and its numbers below.
 
-matplotlib's SVG files name their parts alike and tell whence they come. Set into a page, names need a prefix,
-and what a browser does not draw is taken out. The paper of the picture becomes the page's.
+In matplotlib's SVG files ids repeat and there is metadata. Inside a page, ids need a prefix, and what a
+browser does not draw is removed. The background becomes transparent.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from noise2text.report.html import Html, details, element, html, join_html, note
 
 __all__ = ["figure", "figures", "inline"]
 
-OPEN_ROWS = 12  # of a table that stands alone and is open at once
-MOST_ROWS = 100  # of a table under a picture; longer ones are for files
+OPEN_ROWS = 12  # a longer table without a figure is folded
+MAX_ROWS = 100  # a longer table is left out
 
 
 def inline(svg: str, *, prefix: str, label: str) -> Html:
-    """An SVG file as an element of a page, whose ids begin with the prefix; the label is its name."""
+    """An SVG file as an HTML element whose ids start with the prefix; the label is its accessible name."""
     drawn = svg[svg.index("<svg") :]
     drawn = re.sub(r"<metadata>.*?</metadata>|<style[^>]*>.*?</style>|<!--.*?-->", "", drawn, flags=re.DOTALL)
     drawn = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", drawn, count=2)
@@ -30,7 +30,7 @@ def inline(svg: str, *, prefix: str, label: str) -> Html:
 
 
 def figure(finding: Finding, *, prefix: str) -> Html:
-    """The picture, what it shows and how it was made; without a picture, the table."""
+    """The figure with its title and signature; without a figure, the table."""
     svg = to_svg(finding)
     paper_figure = f" After {finding.paper_figure}." if finding.paper_figure else ""
     caption = element(
@@ -44,7 +44,7 @@ def figure(finding: Finding, *, prefix: str) -> Html:
 
 
 def figures(findings: Sequence[Finding], *, prefix: str) -> Html:
-    """The figures side by side where there is room; each has ids of its own."""
+    """The figures, side by side if there is room, each with ids of its own."""
     numbered = enumerate(findings, start=1)
     shown = (figure(each, prefix=f"{prefix}-{number}") for number, each in numbered)
     return element("div", *shown, class_="figures")
@@ -52,8 +52,8 @@ def figures(findings: Sequence[Finding], *, prefix: str) -> Html:
 
 def _below(finding: Finding) -> Html:
     count = len(finding.rows)
-    if count > MOST_ROWS:
-        return note(f"Its {count:,} rows are too many for this page; noise2text analyse writes them as CSV.")
+    if count > MAX_ROWS:
+        return note(f"The {count:,} rows are too many for this page; noise2text analyse writes them as CSV.")
     return details(f"The numbers ({count} rows)", _numbers(finding))
 
 

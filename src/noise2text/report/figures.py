@@ -1,7 +1,7 @@
-"""The figures of the papers for the runs of a page: each for those runs that it can be made for.
+"""The figures of the papers for the runs of a report, each for the runs that it applies to.
 
-Which runs a figure suits is asked before anything is run. What still cannot be made for all of them together
-is made for each alone, and a run that has no such figure is named, with the reason, in one line.
+Whether a figure applies to a run is checked first. If it still fails for all of them together, it is made for
+each run alone; a line names each run without the figure, and the reason.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from noise2text.report.report_data import SAMPLES_PER_SOURCE, ReportData, Report
 __all__ = ["FIGURES", "Figure"]
 
 COUNTS = (1, 2, 5)  # candidates drawn
-POINTS = 20  # of a walk or a schedule
+POINTS = 20  # of a curve over steps or times
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A section of findings: calling it makes it."""
+    """A section of findings; call it to make it."""
 
     name: str
     title: str
-    why_not: str  # what a run lacks that it does not suit
+    why_not: str  # the reason for a run that it does not apply to
     applies_to: Callable[[ReportedRun], bool]
     analyse: Callable[[ReportData], list[Finding]]
 
     def __call__(self, data: ReportData) -> Section:
-        """The findings, and a line for each run that they are not about."""
+        """The findings, and one line per run without them."""
         applicable = [each for each in data.runs if self.applies_to(each)]
         others = {each.name: f"{self.why_not}." for each in data.runs if not self.applies_to(each)}
         found, refused = self._analyse(data, applicable)
@@ -47,7 +47,7 @@ class Figure:
     def _analyse(
         self, data: ReportData, applicable: Sequence[ReportedRun]
     ) -> tuple[list[Finding], dict[str, str]]:
-        """The findings on the runs together, else on each alone, and why some have none."""
+        """The findings for the runs together, else for each alone, and the reasons why some have none."""
         if not applicable:
             return [], {}
         try:
@@ -126,7 +126,7 @@ def _embeddings(data: ReportData) -> list[Finding]:
 
 def _degeneration(data: ReportData) -> list[Finding]:
     found = ANALYSES["degeneration"](data.inputs(cells=POINTS))
-    return [each for each in found if each.name != "rescaled"]  # the same for every run
+    return [each for each in found if each.name != "rescaled"]  # which is the same for every run
 
 
 NO_DIFFUSION = "it is not a diffusion model"
@@ -135,7 +135,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure("diversity", "Quality and diversity", "", _always, _diversity),
     Figure("sampling", "From noise to text", "it generates without steps", _has_steps, _sampling),
     Figure("from-noise", "From pure noise", NO_DIFFUSION, _is_diffusion, _from_noise),
-    Figure("candidates", "Candidates", "it draws no candidates", _has_candidates, _candidates),
+    Figure("candidates", "Candidates", "it has no candidates", _has_candidates, _candidates),
     Figure("positions", "Times and positions", NO_DIFFUSION, _is_diffusion, _positions),
     Figure("embeddings", "Embeddings", NO_DIFFUSION, _is_diffusion, _embeddings),
     Figure("degeneration", "Degeneration", NO_DIFFUSION, _is_diffusion, _degeneration),

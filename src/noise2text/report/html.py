@@ -1,8 +1,7 @@
-"""Markup that cannot be broken by what it shows.
+"""HTML elements that are safe for any content.
 
-Whatever is set into a page is escaped unless it is Html, and only the functions here make Html. Texts of
-corpora and models find their own direction (dir="auto"), so that right-to-left ones are read as such. Wide
-tables scroll within the page.
+Everything is escaped unless it is Html, and only the functions here make Html. Texts of corpora and models
+have dir="auto", so that right-to-left texts are shown correctly. Wide tables scroll inside the page.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ __all__ = ["Html", "Section", "details", "element", "html", "join_html", "note",
 
 
 class Html(str):
-    """A string that is markup already."""
+    """A string that is HTML and needs no escaping."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page: its anchor, its heading and what stands below it."""
+    """A section of a page: its anchor, heading and body."""
 
     name: str
     title: str
@@ -28,31 +27,31 @@ class Section:
 
 
 CONTROLS = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"} | {0x7F: 0x2421}
-"""Control characters, which a page must not hold, and the characters that picture them."""
+"""Control characters, which HTML must not contain, and the visible characters for them."""
 
 
 def html(value: object) -> Html:
-    """The value as markup: escaped, unless it is markup."""
+    """The value as HTML, escaped unless it is Html already."""
     if isinstance(value, Html):
         return value
-    plain = str(value).encode("utf-8", "replace").decode("utf-8")  # a file's name may hold half a character
+    plain = str(value).encode("utf-8", "replace").decode("utf-8")  # a file name may contain a lone surrogate
     return Html(escape(plain.translate(CONTROLS)))
 
 
 def join_html(*parts: object) -> Html:
-    """All parts after each other."""
+    """The parts, one after another."""
     return Html("".join(map(html, parts)))
 
 
 def element(tag: str, *children: object, **attributes: object) -> Html:
-    """An element; class_="n" and aria_label="…" are the attributes class and aria-label, none is left out."""
+    """An element; class_="n" and aria_label="…" become class and aria-label, None leaves an attribute out."""
     named = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items()}
     shown = "".join(f' {key}="{html(value)}"' for key, value in named.items() if value is not None)
     return Html(f"<{tag}{shown}>{join_html(*children)}</{tag}>")
 
 
 def text(value: str) -> Html:
-    """A text of a corpus or a model; an empty one is said to be empty, and blanks alone can be seen."""
+    """A text of a corpus or a model; an empty text and blanks are made visible."""
     if not value:
         return element("i", "empty", class_="quiet")
     value = value if value.strip() else "␣" * len(value)
@@ -60,17 +59,17 @@ def text(value: str) -> Html:
 
 
 def note(line: object) -> Html:
-    """A line about the page itself."""
+    """A line of explanation."""
     return element("p", line, class_="quiet")
 
 
 def details(summary: object, *body: object) -> Html:
-    """What is shown when its summary is clicked on; no script is needed."""
+    """Content that opens by a click on its summary, without a script."""
     return element("details", element("summary", summary), *body)
 
 
 def table(head: Sequence[object], rows: Iterable[Sequence[object]], *, label: str) -> Html:
-    """A table that scrolls within the page; the first column names its rows."""
+    """A table that scrolls inside the page; the first column has the row headers."""
     header = element("tr", *(element("th", each, scope="col") for each in head))
     body = [element("tr", _heading(row[0]), *map(_cell, row[1:])) for row in rows]
     whole = element("table", element("thead", header), element("tbody", *body))

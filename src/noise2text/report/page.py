@@ -1,4 +1,4 @@
-"""A page of sections that needs nothing but itself: no script, font, picture or style is fetched."""
+"""A self-contained page of sections: no script, font, image or style is fetched."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["page"]
 
 
 def page(title: str, lead: Html, sections: Sequence[Section]) -> str:
-    """The whole page; the same bytes for the same sections."""
+    """The HTML of the page; the same bytes for the same sections."""
     links = [element("li", element("a", each.title, href=f"#{each.name}")) for each in sections]
     bodies = [
         element("section", element("h2", each.title, id=each.name), each.body, "\n") for each in sections

@@ -1,9 +1,9 @@
-"""The report: sections over the evidence, in the order in which one reads them.
+"""The report: an HTML page of sections about runs.
 
-    folders → gather (generate once) → sections → page
+    folders → collect_report_data (generate once) → sections → page
 
-A section is a function from the evidence to a Section, or to none where there is nothing to say. Each can be
-left out by its name.
+A section is a function from the data to a Section, or to None if it does not apply. Each can be left out by
+its name.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SECTIONS: Mapping[str, Callable[[ReportData], Section | None]] = {
     "traces": denoising,
     "cases": cases,
 }
-"""What a page is made of, by name."""
+"""The sections in order, by name."""
 
 
 def report(
@@ -77,24 +77,24 @@ def report(
 
 
 def _counter(display: Display, total: int) -> Callable[[str], None]:
-    """What is called whenever one of so many things is done."""
+    """A function that reports that one of `total` steps is done."""
     display.start(total)
     numbers = count(1)
     return lambda summary: display.progress(next(numbers), summary)
 
 
 def _check(folders: Sequence[Path], out: Path, without: Collection[str]) -> None:
-    """Refuse mistakes before they cost any time."""
+    """Raise a Problem about the arguments before any work."""
     if not folders:
-        raise Problem("There is nothing to report on: name the folder of a run.")
+        raise Problem("There is nothing to report on: give the folder of a run.")
     for folder in folders:
-        if not os.path.isdir(folder):  # false, too, where one may not look
+        if not os.path.isdir(folder):  # also false without permission
             raise Problem(f"There is no folder {folder}; check the name.")
     for name in without:
         if name not in SECTIONS:
             raise Problem(f"A report has no section {name!r}; {suggest(name, SECTIONS)}")
     if out.is_dir():
-        raise Problem(f"{out} is a folder; --out names a file, such as {out / 'report.html'}.")
+        raise Problem(f"{out} is a folder; --out must be a file, such as {out / 'report.html'}.")
     if find_spec("matplotlib") is None:
         raise Problem("A report needs the package matplotlib: install noise2text[report].")
 

@@ -1,9 +1,9 @@
-"""What a page is made of, gathered once: the runs, what they wrote to the same sources, and the references.
+"""The data of a report, collected once: the runs, their texts for the same sources, and the references.
 
-Each run answers all sources with its own settings; the first few answers are traced, for their denoising.
-Then each writes a few lone texts, without candidates, to fewer sources from several seeds: what the figures
-of walks and diversity are about. Noise belongs to a text's place and not to its batch, so answers that were
-asked for in several parts are those that would have been given at once.
+Each run generates texts for all sources with its own settings; the first few are traced, to show denoising.
+Then each generates texts with a single candidate for fewer sources from several seeds, for the figures of
+sampling and diversity. Noise depends on the index of a text and not on its batch, so generating in several
+parts gives the same texts.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ __all__ = [
     "first_pairs",
 ]
 
-TRACED_SENTENCES = 3  # sentences whose denoising is shown
-FIGURE_SENTENCES = 50  # sentences of the figures that run models
-SAMPLES_PER_SOURCE = 3  # lone texts a source (DiffuSeq, table 1)
+TRACED_SENTENCES = 3  # whose denoising is shown
+FIGURE_SENTENCES = 50  # for the figures that generate texts
+SAMPLES_PER_SOURCE = 3  # texts with a single candidate (DiffuSeq, table 1)
 SINGLE_CANDIDATE = {"noise_beam": 1, "length_beam": 1}
 
 
 @dataclass(frozen=True)
 class ReportConfig:
-    """What is the same for all runs of a page."""
+    """The options of a report."""
 
     sentences: int = 200
     seed: int = 0
@@ -57,28 +57,28 @@ class ReportConfig:
     def __post_init__(self) -> None:
         for name in ("sentences", "batch"):
             if getattr(self, name) < 1:
-                raise Problem(f"A report needs --{name} of at least 1, not {getattr(self, name)}.")
+                raise Problem(f"--{name} must be at least 1, not {getattr(self, name)}.")
 
 
 @dataclass(frozen=True)
 class ReportedRun:
-    """A run on the page: what is known of it, and what it wrote."""
+    """A run in the report: its facts, its model and its texts."""
 
     name: str
     folder: Path
     inspection: Mapping[str, Mapping[str, Any]]  # model, settings and generation, as `inspect` shows them
-    model: Model  # which was made to write a lone text, for the figures
-    output: GenerationOutput  # to all sources, by its own settings; the first few are traced
-    samples: Sequence[GenerationOutput]  # lone texts to the first sources, traced; a seed each
+    model: Model  # set to a single candidate, for the figures
+    output: GenerationOutput  # for all sources, with its own settings; the first few are traced
+    samples: Sequence[GenerationOutput]  # with a single candidate for the first sources, traced; one per seed
 
 
 @dataclass(frozen=True)
 class ReportData:
-    """All that sections are made of."""
+    """The data of all sections."""
 
     runs: Sequence[ReportedRun]
     pairs: Sequence[Pair]
-    file: str  # the pairs' name
+    file: str  # the name of the file of pairs
     config: ReportConfig
 
     @property
@@ -91,7 +91,7 @@ class ReportData:
 
     @property
     def figure_pairs(self) -> Sequence[Pair]:
-        """The pairs of the figures that run models."""
+        """The pairs for the figures that generate texts."""
         return self.pairs[:FIGURE_SENTENCES]
 
     @property
@@ -100,19 +100,19 @@ class ReportData:
 
     @property
     def texts(self) -> dict[str, list[str]]:
-        """What each run chose."""
+        """The selected texts of each run."""
         return {each.name: each.output.texts for each in self.runs}
 
     def describe_count(self) -> str:
-        """How many sentences there are, in words."""
+        """The number of sentences in words."""
         return "1 sentence" if len(self.pairs) == 1 else f"{len(self.pairs):,} sentences"
 
     def restrict_to(self, runs: Sequence[ReportedRun]) -> ReportData:
-        """The same of some of the runs."""
+        """The data of some of the runs."""
         return dataclasses.replace(self, runs=runs)
 
     def inputs(self, **options: Any) -> Inputs:
-        """The runs and the pairs as an analysis takes them."""
+        """The runs and the pairs as inputs of an analysis."""
         return Inputs(
             models=[each.folder for each in self.runs],
             outputs=self.texts,
@@ -124,16 +124,16 @@ class ReportData:
 
 
 def find_validation_pairs(folders: Sequence[Path]) -> str:
-    """The file of pairs that the runs were validated on."""
+    """The file of the validation pairs of the runs."""
     found = {str(folder): _validation_pairs(folder) for folder in folders}
     if len(set(found.values())) > 1:
         names = " and ".join(sorted(set(found.values())))
-        raise Problem(f"The runs were validated on different pairs, {names}: say which with --pairs.")
+        raise Problem(f"The runs have different validation pairs, {names}: choose pairs with --pairs.")
     folder, file = next(iter(found.items()))
     missing = [part for part in split_corpus_path(file) if not Path(part).is_file()]
     if missing:
         raise Problem(
-            f"The validation pairs of {folder}, {file}, are no file here: give others with --pairs."
+            f"The validation pairs of {folder}, {file}, do not exist here: give others with --pairs."
         )
     return file
 
@@ -142,16 +142,16 @@ def _validation_pairs(folder: Path) -> str:
     try:
         return str(json.loads((folder / "run.json").read_text(encoding="utf-8"))["valid"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Problem(f"{folder} does not say what it was validated on: give pairs with --pairs.") from error
+        raise Problem(f"{folder} does not record its validation pairs: give pairs with --pairs.") from error
 
 
 def first_pairs(file: str, count: int) -> list[Pair]:
-    """So many pairs of a file, from the first; all if there are no more."""
+    """At most `count` pairs of a file, from the first."""
     return list(islice(read_pairs(file), count))
 
 
 def count_progress_steps(sentences: int, config: ReportConfig) -> int:
-    """How often `collect_report_data` tells of each run."""
+    """How often `collect_report_data` calls `advance` per run."""
     return len(_windows(sentences, config.batch)) + 1
 
 
@@ -163,14 +163,13 @@ def collect_report_data(
     config: ReportConfig,
     advance: Callable[[str], None],
 ) -> ReportData:
-    """The evidence on these runs; `advance` is called whenever a part of it is there."""
+    """The data of these runs; `advance` is called after each part."""
     folders_by_name = Inputs(models=folders).folders_by_name()
     if len(folders_by_name) < len(folders):
-        raise Problem("A run is named twice: name each folder once.")
+        raise Problem("A run is given twice: give each folder once.")
     try:
-        inspection = {
-            name: inspect_model(folder) for name, folder in folders_by_name.items()
-        }  # a bad folder costs no time
+        # All folders are read first, so that a bad one costs no time.
+        inspection = {name: inspect_model(folder) for name, folder in folders_by_name.items()}
     except OSError as error:
         raise Problem(f"{error.filename} cannot be read: {error.strerror}.") from error
     runs = [
@@ -189,7 +188,7 @@ def _collect_run(
     advance: Callable[[str], None],
 ) -> ReportedRun:
     model = load(folder, device=config.device)
-    output = _generate(model, [pair.src for pair in pairs], config, lambda: advance(f"{name} writes"))
+    output = _generate(model, [pair.src for pair in pairs], config, lambda: advance(f"{name} generates"))
     model.generation_config = apply_overrides(
         model.generation_config, known_settings(model, **SINGLE_CANDIDATE), origin=name
     )
@@ -201,19 +200,19 @@ def _collect_run(
         batch=config.batch,
         trace=True,
     )
-    advance(f"{name} writes")
+    advance(f"{name} generates")
     return ReportedRun(name, folder, inspection, model, output, samples)
 
 
 def _generate(
     model: Model, sources: Sequence[str], config: ReportConfig, advance: Callable[[], None]
 ) -> GenerationOutput:
-    """The answers to all sources, the first few traced."""
+    """The texts for all sources, the first few traced."""
     whole = GenerationOutput()
     for indices in _windows(len(sources), config.batch):
-        some = [sources[index] for index in indices]
+        window = [sources[index] for index in indices]
         is_traced = indices.start < TRACED_SENTENCES
-        part = model.generate(some, seed=config.seed, batch=config.batch, indices=indices, trace=is_traced)
+        part = model.generate(window, seed=config.seed, batch=config.batch, indices=indices, trace=is_traced)
         whole.texts += part.texts
         whole.candidates += part.candidates
         whole.scores += part.scores
@@ -224,6 +223,6 @@ def _generate(
 
 
 def _windows(count: int, batch: int) -> list[range]:
-    """The places of the traced sentences, then those of some batches at a time."""
+    """The indices of the traced sentences, then those of four batches at a time."""
     starts = [0, *range(min(TRACED_SENTENCES, count), count, 4 * batch), count]
     return [range(start, end) for start, end in pairwise(starts) if start < end]

@@ -1,7 +1,7 @@
-"""How good the texts are: every score of every run with its interval and signature, and tests between runs.
+"""The scores of every run with intervals and signatures, and significance tests between runs.
 
-The runs answered the same sources once, with one seed and their own settings. Diversity is that of lone
-texts from several seeds. The first run is what the others are tested against (paired bootstrap).
+The runs generated texts for the same sources with one seed and their own settings. Diversity is measured on
+texts with a single candidate from several seeds. The first run is the baseline of the paired bootstrap.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ __all__ = ["differences", "scores"]
 
 
 def scores(data: ReportData) -> Section:
-    """A table of all numbers, a column a run, and the signatures of all of them."""
+    """A table of all scores, one column per run, and their signatures."""
     found = {each.name: {line.name: line for line in _evaluate_run(each, data)} for each in data.runs}
     names = list(dict.fromkeys(name for own in found.values() for name in own))
     rows = [[name, *(_cell(own.get(name)) for own in found.values())] for name in names]
     count, figure_pairs = len(data.pairs), len(data.figure_pairs)
     about = (
-        f"{data.describe_count()} of {data.file}, seed {data.config.seed}, each run by its own settings. "
-        "In brackets the interval of 95 % by bootstrap. Diversity (from dist-1 on) is that of "
-        f"{SAMPLES_PER_SOURCE} lone texts a source, from as many seeds, for the first {figure_pairs} sources."
+        f"{data.describe_count()} of {data.file}, seed {data.config.seed}, each run with its own settings. "
+        "95 % bootstrap intervals are in brackets. Diversity (from dist-1 on) is measured on "
+        f"{SAMPLES_PER_SOURCE} texts per source, from as many seeds, for the first {figure_pairs} sources."
     )
     body = join_html(
         note(about),
         table(["", *found], rows, label="Scores"),
-        details("How each number was made", _signatures(names, found)),
+        details("Signatures", _signatures(names, found)),
         *(note(_truncation_note(each, count)) for each in data.runs if each.output.truncated),
     )
     return Section("scores", "Scores", body)
@@ -60,7 +60,7 @@ def _cell(line: ScoreRow | None) -> object:
 
 
 def _signatures(names: Sequence[str], found: Mapping[str, Mapping[str, ScoreRow]]) -> Html:
-    """Each number's signature, once if all runs share it."""
+    """The signature of each score, once if all runs share it."""
     rows = []
     for name in names:
         own = {run: scored[name].signature for run, scored in found.items() if name in scored}
@@ -71,11 +71,11 @@ def _signatures(names: Sequence[str], found: Mapping[str, Mapping[str, ScoreRow]
 
 
 def _truncation_note(run: ReportedRun, count: int) -> str:
-    return f"{run.name} read only the beginning of {run.output.truncated} of {count:,} sources: too long."
+    return f"{run.name} truncated {run.output.truncated} of {count:,} sources, which were too long."
 
 
 def differences(data: ReportData) -> Section | None:
-    """Each run against the first; none of a single run."""
+    """Each run tested against the first; None for a single run."""
     if len(data.runs) == 1:
         return None
     tests = paired_bootstrap(data.texts, data.references)
@@ -87,7 +87,7 @@ def differences(data: ReportData) -> Section | None:
     ]
     signatures = dict.fromkeys(f"{own.metric}|{own.signature}" for all in tests.values() for own in all)
     body = join_html(
-        note("Paired bootstrap; a star marks p < 0.05, not corrected for several comparisons."),
+        note("Paired bootstrap; a star marks p < 0.05, not corrected for multiple comparisons."),
         table(["run", "metric", "score", "difference", "p"], rows, label=f"Differences to {first}"),
         *(element("p", element("code", each)) for each in signatures),
     )

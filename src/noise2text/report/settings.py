@@ -1,4 +1,4 @@
-"""What was run: each run's model, settings and generation side by side, with what differs marked."""
+"""The settings of each run side by side, with differences marked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["settings"]
 
 
 def settings(data: ReportData) -> Section:
-    """The facts of each model, and all settings of training and generation."""
+    """The facts about each model, and all settings of training and generation."""
     names = [each.name for each in data.runs]
     facts = [
         _facts(each.inspection["model"], fingerprint_model(each.folder), str(each.folder))
@@ -23,10 +23,10 @@ def settings(data: ReportData) -> Section:
     generated = [each.inspection["generation"] for each in data.runs]
     body = join_html(
         _settings_table("The models", names, facts, marked=False),
-        details("Settings of training", _settings_table("Settings of training", names, trained)),
-        details("Settings of generation", _settings_table("Settings of generation", names, generated)),
+        details("Training settings", _settings_table("Training settings", names, trained)),
+        details("Generation settings", _settings_table("Generation settings", names, generated)),
     )
-    return Section("settings", "What was run", body)
+    return Section("settings", "Runs", body)
 
 
 def _facts(model: Mapping[str, Any], fingerprint: str, folder: str) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def _facts(model: Mapping[str, Any], fingerprint: str, folder: str) -> dict[str,
 def _settings_table(
     title: str, names: Sequence[str], columns: Sequence[Mapping[str, Any]], *, marked: bool = True
 ) -> Html:
-    """A row for each setting that some run has; a row in which runs differ is shaded where `marked`."""
+    """One row per setting that some run has; with `marked`, rows in which runs differ are bold."""
     rows = []
     for key in dict.fromkeys(key for column in columns for key in column):
         values = [_shown(column[key]) if key in column else "–" for column in columns]

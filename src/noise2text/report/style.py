@@ -1,4 +1,4 @@
-"""How a page looks: light or dark as the reader's system is, on paper and on a phone, without any file."""
+"""The style sheet of a page: light or dark as the system, for screens, phones and paper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How training went: the curves of all runs, those that one looks at first in front."""
+"""The training curves of all runs, the most important ones first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEADING = ("loss", "valid_loss", "valid_bleu", "valid_exact", "nll-padding")
 
 
 def training(data: ReportData) -> Section:
-    """The curves of the runs that have any; a run without says why."""
+    """The curves of the runs that have any, and for the others the reason."""
     missing = {each.name: _why_no_curves(each.folder) for each in data.runs}
     with_curves = data.restrict_to([each for each in data.runs if missing[each.name] is None])
     notes = [note(line) for line in missing.values() if line is not None]
@@ -26,7 +26,7 @@ def training(data: ReportData) -> Section:
 
 
 def _why_no_curves(folder: Path) -> str | None:
-    """Why a run has no curves; none if it has."""
+    """Why a run has no curves; None if it has."""
     try:
         read_metrics(folder)
     except Problem as problem:
