@@ -16,7 +16,6 @@ import dataclasses
 import json
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +31,6 @@ from noise2text.diffusion.losses import MseLoss, NllLoss, scored_positions
 from noise2text.recipes.diffuseq import PRESETS, build, objective
 from noise2text.training.loop import train_steps
 from noise2text.training.lr_schedules import cosine
-from noise2text.training.step_runner import EagerStep
 
 PAIRS, TESTED, WINDOW, SEED = 20_000, 50, 100, 0
 
@@ -69,9 +67,9 @@ def run(
     aim = objective(config, model)
     text = spoken(tokenizer.pad)
     aim.terms |= {
-        "nll": NllLoss(scored_positions),
-        "text": NllLoss(text),
-        "vlb": MseLoss(text if trial.text_only else scored_positions),
+        "nll": NllLoss(weight=None),
+        "text": NllLoss("text", None, positions=text),
+        "vlb": MseLoss(positions=text if trial.text_only else scored_positions),
     }
     sources, targets = (
         tokenizer.encode([getattr(p, side) for p in splits["train"]]) for side in ("src", "trg")
@@ -98,7 +96,6 @@ def run(
         lr_schedule=cosine(config.warmup, steps),
         clip_norm=config.clip_norm,
         seed=SEED,
-        step_runner=EagerStep(nullcontext),
     )
     for report in reports:
         sums = {name: value + float(report.means[name]) for name, value in sums.items()}

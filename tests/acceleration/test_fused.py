@@ -15,7 +15,7 @@ from torch.nn.functional import linear
 
 from noise2text.acceleration import fused_functions as fused
 from noise2text.core.random import gaussian_noise, make_key
-from noise2text.diffusion.losses import compute_token_nll
+from noise2text.diffusion.losses import token_nll
 from noise2text.nn.embeddings import ComputedLogits, ProjectedLogits
 
 VOCABULARY, DIM = 77, 5  # no multiple of 8
@@ -46,7 +46,7 @@ def test_an_aligned_product_surprises_as_the_plain_one_and_has_its_gradients(bia
         given = [scores.states, scores.weight, *([scores.bias] if scores.bias is not None else [])]
         return [at, mean, *(tensor.grad for tensor in given if tensor.grad is not None)]
 
-    found, expected = learned(fused.token_nll), learned(compute_token_nll)
+    found, expected = learned(fused.token_nll), learned(token_nll)
     assert len(found) == len(expected) == (5 if bias else 4)
     for mine, theirs in zip(found, expected, strict=True):
         assert mine.shape == theirs.shape

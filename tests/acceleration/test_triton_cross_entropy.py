@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, linear
 
 from noise2text.acceleration import fused_functions as fused
-from noise2text.diffusion.losses import compute_token_nll
+from noise2text.diffusion.losses import token_nll
 from noise2text.nn.embeddings import ProjectedLogits
 
 GPU = torch.cuda.is_available()
@@ -232,7 +232,7 @@ def test_few_rows_and_wide_ones_are_spelled_as_before() -> None:
         scores = ProjectedLogits(x, weight, bias)
         with torch.autocast("cuda", torch.bfloat16):
             assert not fused._fits_vocabulary_kernel(scores)
-            found, expected = fused.token_nll(scores, tokens), compute_token_nll(scores, tokens)
+            found, expected = fused.token_nll(scores, tokens), token_nll(scores, tokens)
         for mine, theirs in zip(found, expected, strict=True):
             torch.testing.assert_close(mine, theirs, atol=0.2, rtol=0.05)
 

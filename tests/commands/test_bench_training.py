@@ -17,18 +17,15 @@ from noise2text.data.tokenizer import Tokenizer
 from noise2text.models.folder import save
 from noise2text.models.registry import find_recipe
 
-from ..conftest import SMALL, Make
+from ..conftest import SMALL, Make, shrunk
 
 
 @pytest.mark.parametrize("self_conditioning", [0.5, 1.0])
 def test_a_pace_says_how_fast_whole_steps_are_and_what_they_are_made_of(
     tokenizer: Tokenizer, self_conditioning: float
 ) -> None:
-    import dataclasses
-
     recipe = find_recipe("difformer")
-    changes = SMALL | {"noise_factor": 2.0, "self_conditioning": self_conditioning}
-    config = dataclasses.replace(recipe.preset("tiny"), **changes)
+    config = shrunk(recipe.preset("tiny"), noise_factor=2.0, self_conditioning=self_conditioning)
     (one,) = measure_accelerations(
         recipe, config, tokenizer, device=torch.device("cpu"), length=6, rows=4, steps=2
     )
@@ -41,12 +38,8 @@ def test_a_pace_says_how_fast_whole_steps_are_and_what_they_are_made_of(
 
 
 def test_a_pace_can_say_what_the_device_did(tokenizer: Tokenizer) -> None:
-    import dataclasses
-
     recipe = find_recipe("diffuseq")
-    config = dataclasses.replace(
-        recipe.preset("tiny"), **{name: SMALL[name] for name in ("model_dim", "ffn_dim")}
-    )
+    config = recipe.preset("tiny").replace({name: SMALL[name] for name in ("model_dim", "ffn_dim")})
     (one,) = measure_accelerations(
         recipe, config, tokenizer, device=torch.device("cpu"), length=6, rows=4, steps=1, kernels=True
     )
@@ -68,9 +61,7 @@ def test_what_takes_its_corpus_in_at_once_has_no_pace(tokenizer: Tokenizer, tmp_
 
 
 def test_the_command_times_the_training_of_a_model_like_this_one(tmp_path: Path, small: Make) -> None:
-    import dataclasses
-
-    config = dataclasses.replace(find_recipe("difformer").preset("tiny"), **(SMALL | {"noise_factor": 2.0}))
+    config = shrunk(find_recipe("difformer").preset("tiny"), noise_factor=2.0)
     save(tmp_path / "model", small(), recipe="difformer", config=config)
     wanted = ["bench", str(tmp_path / "model"), "--train", "--rows", "4", "--length", "6", "--device", "cpu"]
     result = CliRunner().invoke(app, [*wanted, "--json"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from noise2text.models.gpvae import JITTER, Latents, covariance, gaussian_kl
 from noise2text.models.registry import find_recipe
 from noise2text.recipes.gpvae import GPVAEModel
 from noise2text.training.loop import train_steps
-from noise2text.training.step_runner import EagerStep
 
 from ..conftest import shrunk
 
@@ -138,7 +136,6 @@ def overfitted(tokenizer: Tokenizer) -> GPVAEModel:
         lr_schedule=lambda step: 1.0,
         clip_norm=1.0,
         seed=0,
-        step_runner=EagerStep(nullcontext),
     ):
         pass
     return model.eval()

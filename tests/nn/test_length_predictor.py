@@ -92,7 +92,7 @@ def test_the_loss_is_the_surprise_at_the_right_offset_clipped_to_the_reach() -> 
     encoded = EncoderOutput(torch.randn(2, 3, 4), canvas.source.padding, torch.empty(0), torch.empty(0))
     nothing = torch.empty(0)
     trace = LossInputs(canvas, nothing, nothing, Estimate(nothing, nothing), encoded, None, None)  # type: ignore[arg-type]
-    term = LengthLoss(predictor)
+    term = LengthLoss(lengths=predictor)
     expected = -predictor.log_probs(encoded)[[0, 1], [1, 4]]  # offsets −1 and 8, clipped to 2
     assert torch.allclose(term.value(trace)[:, 0], expected)
     assert term.mask(canvas).tolist() == [[True], [True]]

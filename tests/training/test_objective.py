@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from noise2text.core.config import apply_overrides
 from noise2text.core.random import make_key
 from noise2text.data.ragged import RaggedRows
 from noise2text.models import LengthPredictingModel
@@ -17,7 +18,6 @@ from noise2text.nn.denoiser import NoiseLevel
 from noise2text.training.loop import evaluate_loss, train_steps
 from noise2text.training.lr_schedules import constant
 from noise2text.training.objective import DiffusionObjective
-from noise2text.training.step_runner import EagerStep
 
 from ..conftest import SMALL, Make
 
@@ -27,14 +27,14 @@ TARGETS = [[20, 21, 22], [23, 24, 25, 26, 27], [28]]
 
 def objective_of(model: LengthPredictingModel, **changes: Any) -> DiffusionObjective:
     recipe = find_recipe("difformer")
-    config = dataclasses.replace(recipe.preset("tiny"), **(SMALL | {"noise_factor": 2.0} | changes))
+    config = apply_overrides(recipe.preset("tiny"), SMALL | {"noise_factor": 2.0} | changes, origin="a test")
     objective: DiffusionObjective = recipe.objective(config, model)
     return objective
 
 
 def test_the_denoiser_sees_signal_plus_rescaled_noise(small: Make) -> None:
-    model = small()
-    objective = objective_of(model, noise_factor=3.0)
+    model = small(noise_factor=3.0)
+    objective = objective_of(model)
     canvas = model.layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
     draws = objective.draw(canvas, make_key(0, torch.arange(3)), make_key(0))
     seen: list[torch.Tensor] = []
@@ -51,7 +51,7 @@ def test_what_is_trained_has_gradients_even_if_it_is_watched_first(small: Make) 
     canvas = model.layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
     draws = objective.draw(canvas, make_key(0, torch.arange(3)), make_key(0))
     before = objective(canvas, draws)
-    objective.terms = dict(reversed(objective.terms.items()))  # now `nll` looks at the surprises first
+    objective.terms = dict(reversed(objective.terms.items()))  # now `nll` comes first
     after = objective(canvas, draws)
     assert list(after) == list(reversed(before))
     assert all(after[name].values.requires_grad for name in objective.weights)
@@ -138,7 +138,8 @@ def canvas_of_one(small: Make) -> Any:
 @pytest.mark.parametrize("losses", ["vlb", "vlb+rounding", "vlb+anchor", "anchor", "vlb+anchor+rounding"])
 def test_any_combination_of_losses_is_an_objective(small: Make, losses: str) -> None:
     model = small()
-    objective = objective_of(model, losses=losses, length_loss_weight=0.1)
+    weights = {f"{name}_weight": float(name in losses.split("+")) for name in ("vlb", "anchor", "rounding")}
+    objective = objective_of(model, **weights, length_loss_weight=0.1)
     scores = evaluate_loss(
         objective,
         [model.layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))],
@@ -170,7 +171,6 @@ def test_micro_batches_give_the_gradient_of_the_whole_batch(small: Make) -> None
             lr_schedule=constant(0, 1),
             clip_norm=0,
             seed=0,
-            step_runner=EagerStep(nullcontext),
         )
         list(steps)
         return dict(model.named_parameters())

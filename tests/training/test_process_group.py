@@ -24,6 +24,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from noise2text.commands.train import train
+from noise2text.core.config import has_setting
 from noise2text.core.errors import Problem
 from noise2text.data.batching import BatchPlan
 from noise2text.models.registry import find_recipe
@@ -58,10 +59,8 @@ FOREIGN: dict[str, dict[str, Any]] = {"pretrained-causal": {"steps": 2, "validat
 
 def train_arguments(recipe: str, dates: Path, out: Path, **more: Any) -> dict[str, Any]:
     """What `train` is called with."""
-    known = find_recipe(recipe).preset("tiny").__dict__
-    changes = {
-        name: value for name, value in (COMMON | (CASES | FOREIGN)[recipe]).items() if name in known
-    } | more
+    tiny, wanted = find_recipe(recipe).preset("tiny"), COMMON | (CASES | FOREIGN)[recipe]
+    changes = {name: value for name, value in wanted.items() if has_setting(tiny, name)} | more
     files = {name: str(dates / f"{name}.jsonl") for name in ("train", "valid")}
     return {"recipe": recipe, "out": out, "preset": "tiny", "device": "cpu", "changes": changes, **files}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from noise2text.core.config import has_setting
 from noise2text.core.random import make_key
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
@@ -21,7 +22,9 @@ KEYS = make_key(0, torch.arange(len(SOURCES)))
 
 def make(name: str, tokenizer: Tokenizer, rate: float):  # type: ignore[no-untyped-def]
     """The system, its plain objective, and the objective that drops sources."""
-    config = shrunk(find_recipe(name).preset("tiny"), source_dropout=0.0, guidance_weight=0.0, dropout=0.0)
+    tiny = find_recipe(name).preset("tiny")
+    off = [name for name in ("source_dropout", "guidance_weight", "dropout") if has_setting(tiny, name)]
+    config = shrunk(tiny, **dict.fromkeys(off, 0.0))
     torch.manual_seed(0)
     model = find_recipe(name).build(config, tokenizer)
     for parameter in model.denoiser.parameters():  # untrained weights hardly look at the source

@@ -34,14 +34,15 @@ from noise2text.models import Model
 from noise2text.models.folder import load_config
 from noise2text.models.registry import Recipe
 from noise2text.models.shipped import find_model_folder
-from noise2text.training.loop import train_steps
+from noise2text.training.loop import Autocast, GraphedPass, train_steps
 from noise2text.training.objective import DiffusionObjective, Objective
 from noise2text.training.optimizer import build_adamw
-from noise2text.training.step_runner import EagerStep, GraphedStep, MicroBatch, StepOutput, StepRunner, fuse
 
 __all__ = ["TrainingSpeed", "measure_accelerations", "measure_training", "training_report"]
 
-WARMUP_STEPS = 6  # steps that do not count, among them both falls of the coin of self-conditioning
+WARMUP_STEPS = 6  # steps that are not timed, with and without self-conditioning
+
+_Batches = Callable[[int], Sequence[Canvas]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,7 +155,7 @@ def measure_training(
     steps: int,
     kernels: bool = False,
 ) -> TrainingSpeed:
-    """How fast a recipe's steps are, accelerated so."""
+    """How fast a recipe's training steps are with one acceleration."""
     torch.manual_seed(config.run.seed)
     model: Model = recipe.build(config, tokenizer).to(device)
     objective = recipe.objective(config, model)
@@ -162,37 +163,54 @@ def measure_training(
         torch.cuda.reset_peak_memory_stats(device)
     batches = _random_batches(model, rows, length, device)
     precision = model.resolve_precision(config.run.precision)
-    eager = EagerStep(partial(autocast, precision, device))
-    flops = _count_flops(eager, objective, batches(0)[0])
-    if acceleration == "compiled":
-        fuse(objective)
-    step_runner: StepRunner = eager if acceleration == "none" else GraphedStep(eager)
-    run_steps = _TimedTraining(objective, build_adamw(model, config.optim, device), device)
-    first_step = run_steps(batches, step_runner, 1)
-    run_steps(batches, step_runner, WARMUP_STEPS - 1)
-    step_seconds = run_steps(batches, step_runner, steps) / steps
+    cast = partial(autocast, precision, device)
+    flops = _count_flops(objective, batches(0)[0], cast)
+    optimizer = build_adamw(model, config.optim, device)
+    training = _TimedTraining(
+        objective, optimizer, device, cast, _accelerate(acceleration, objective, optimizer, cast)
+    )
+    first_step = training.run(batches, 1)
+    training.run(batches, WARMUP_STEPS - 1)
+    step_seconds = training.run(batches, steps) / steps
     return TrainingSpeed(
         acceleration,
         rows,
         length,
         first_step,
         step_seconds,
-        _time_parts(run_steps, batches, step_runner, device),
+        training.time_parts(batches),
         flops / step_seconds / measure_peak_flops(device, find_dtype(precision, device)),
         torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else 0.0,
-        _time_kernels(run_steps, batches, step_runner, device) if kernels else {},
+        training.time_kernels(batches) if kernels else {},
     )
 
 
+def _accelerate(
+    acceleration: str, objective: Objective, optimizer: torch.optim.Optimizer, cast: Autocast
+) -> GraphedPass | None:
+    if acceleration == "none":
+        return None
+    from noise2text.acceleration.fused import fuse
+    from noise2text.acceleration.graphed_training import GraphedBackward
+
+    if acceleration == "compiled":
+        fuse(objective)
+    return GraphedBackward(optimizer.param_groups[0]["params"], cast)
+
+
+@dataclasses.dataclass
 class _TimedTraining:
-    """Goes on training from call to call; answers with the seconds that so many steps took."""
+    """Trains on from call to call and measures the time."""
 
-    def __init__(self, objective: Objective, optimizer: torch.optim.Optimizer, device: torch.device) -> None:
-        self.objective, self.optimizer, self.device, self.steps_done = objective, optimizer, device, 0
+    objective: Objective
+    optimizer: torch.optim.Optimizer
+    device: torch.device
+    autocast: Autocast
+    graphed: GraphedPass | None
+    steps_done: int = 0
 
-    def __call__(
-        self, batches: Callable[[int], Sequence[Canvas]], step_runner: StepRunner, steps: int
-    ) -> float:
+    def run(self, batches: _Batches, steps: int) -> float:
+        """The seconds that this many steps took."""
         start = time.perf_counter()
         for _ in train_steps(
             self.objective,
@@ -204,19 +222,52 @@ class _TimedTraining:
             lr_schedule=lambda step: 1.0,
             clip_norm=1.0,
             seed=0,
-            step_runner=step_runner,
-            is_logged=lambda step: False,  # as are all but few steps of a run
+            autocast=self.autocast,
+            graphed=self.graphed,
+            is_logged=lambda step: False,  # as most steps of a run
         ):
             pass
         self.steps_done += steps
-        _synchronize(self.device)
+        self._synchronize()
         return time.perf_counter() - start
 
+    def time_parts(self, batches: _Batches, steps: int = 5) -> dict[str, float]:
+        """The mean seconds of making a batch, of its pass with the gradient's norm, and of the update."""
+        times: dict[str, list[float]] = {"batch": [], "pass": []}
+        start = 0.0
 
-def _random_batches(
-    model: Model, rows: int, length: int, device: torch.device
-) -> Callable[[int], Sequence[Canvas]]:
-    """Batches of random tokens, put together on the host as those of a corpus are."""
+        def lap(part: str) -> None:
+            nonlocal start
+            self._synchronize()
+            times[part].append(time.perf_counter() - start)
+            start = time.perf_counter()
+
+        def timed_batches(step: int) -> Sequence[Canvas]:
+            nonlocal start
+            self._synchronize()
+            start = time.perf_counter()
+            canvases = batches(step)
+            lap("batch")
+            return canvases
+
+        hook = self.optimizer.register_step_pre_hook(lambda *arguments: lap("pass"))
+        step_seconds = self.run(timed_batches, steps) / steps
+        hook.remove()
+        parts = {name: statistics.fmean(values) for name, values in times.items()}
+        return parts | {"update": max(0.0, step_seconds - sum(parts.values()))}
+
+    def time_kernels(self, batches: _Batches, steps: int = 5) -> dict[str, float]:
+        """The seconds that each kernel takes of a step."""
+        seconds_by_kernel = profile_kernels(lambda: self.run(batches, steps), self.device)
+        return {name: seconds / steps for name, seconds in seconds_by_kernel.items()}
+
+    def _synchronize(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+
+def _random_batches(model: Model, rows: int, length: int, device: torch.device) -> _Batches:
+    """Batches of random tokens, assembled on the host as those of a corpus are."""
     rng = np.random.default_rng(0)
     ordinary_tokens = [
         token for token in range(len(model.tokenizer)) if token not in model.tokenizer.special_tokens
@@ -231,24 +282,25 @@ def _random_batches(
     return batches
 
 
-def _count_flops(eager: EagerStep, objective: Objective, canvas: Canvas) -> float:
-    """How many operations the products of one pass take, forward and backward, without a guess."""
+def _count_flops(objective: Objective, canvas: Canvas, cast: Autocast) -> float:
+    """The floating-point operations of the products of one pass, forward and backward."""
     from torch.utils.flop_counter import FlopCounterMode
 
     objective.train()
     objective.log_terms(False)
     keys = torch.arange(len(canvas.tokens), device=canvas.tokens.device)
-    micro_batch = MicroBatch(canvas, keys, torch.tensor(0), objective.counts(canvas))
     with _without_self_conditioning(objective), FlopCounterMode(display=False) as counter:
-        eager(objective, micro_batch)
-    for parameter in objective.parameters():
-        parameter.grad = None
+        draws = objective.draw(canvas, keys, torch.tensor(0))
+        with cast():
+            losses = objective(canvas, draws)
+        objective.loss(objective.means(losses, objective.counts(canvas))).backward()
+    objective.zero_grad()
     return float(counter.get_total_flops())
 
 
 @contextmanager
 def _without_self_conditioning(objective: Objective) -> Iterator[None]:
-    """Within, no pass has a guess: the counter cannot follow what has no gradients."""
+    """Within, no pass is self-conditioned: the counter does not see operations without gradients."""
     diffusion_objectives = [part for part in objective.modules() if isinstance(part, DiffusionObjective)]
     before = [part.self_conditioning for part in diffusion_objectives]
     for part in diffusion_objectives:
@@ -258,45 +310,3 @@ def _without_self_conditioning(objective: Objective) -> Iterator[None]:
     finally:
         for part, rate in zip(diffusion_objectives, before, strict=True):
             part.self_conditioning = rate
-
-
-def _time_parts(
-    run_steps: _TimedTraining, batches: Any, step_runner: StepRunner, device: torch.device, steps: int = 5
-) -> dict[str, float]:
-    """The mean seconds of putting a batch together, of its pass, and of the update."""
-    times: dict[str, list[float]] = {"batch": [], "pass": []}
-
-    def time_call(name: str, work: Callable[[], Any]) -> Any:
-        _synchronize(device)
-        start = time.perf_counter()
-        done = work()
-        _synchronize(device)
-        times[name].append(time.perf_counter() - start)
-        return done
-
-    class TimedRunner:
-        def clear_gradients(self, parameters: Any) -> None:
-            step_runner.clear_gradients(parameters)
-
-        def __call__(self, objective: Objective, batch: MicroBatch) -> StepOutput:
-            output: StepOutput = time_call("pass", lambda: step_runner(objective, batch))
-            return output
-
-    step_seconds = (
-        run_steps(lambda step: time_call("batch", lambda: batches(step)), TimedRunner(), steps) / steps
-    )
-    parts = {name: statistics.fmean(values) for name, values in times.items()}
-    return parts | {"update": max(0.0, step_seconds - sum(parts.values()))}
-
-
-def _time_kernels(
-    run_steps: _TimedTraining, batches: Any, step_runner: StepRunner, device: torch.device, steps: int = 5
-) -> dict[str, float]:
-    """The seconds that each kernel takes of a step."""
-    seconds_by_kernel = profile_kernels(lambda: run_steps(batches, step_runner, steps), device)
-    return {name: seconds / steps for name, seconds in seconds_by_kernel.items()}
-
-
-def _synchronize(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

@@ -42,12 +42,11 @@ from noise2text.models.folder import load, save
 from noise2text.models.registry import Recipe, find_recipe
 from noise2text.training import checkpoint
 from noise2text.training.averaging import Ema
-from noise2text.training.distributed import DistributedStep, distribute
-from noise2text.training.loop import StepReport, train_steps
+from noise2text.training.distributed import distribute
+from noise2text.training.loop import GraphedPass, StepReport, train_steps
 from noise2text.training.lr_schedules import LR_SCHEDULES
 from noise2text.training.optimizer import build_adamw
 from noise2text.training.process_group import ProcessGroup
-from noise2text.training.step_runner import EagerStep, GraphedStep, StepRunner, fuse
 
 __all__ = ["train"]
 
@@ -183,8 +182,9 @@ class TrainingRun:
                 lr_schedule=LR_SCHEDULES[self.config.optim.lr_schedule](self.config.optim.warmup, last),
                 clip_norm=self.config.optim.clip_norm,
                 seed=self.config.run.seed,
-                step_runner=self._step_runner(),
+                autocast=self._autocast,
                 parallel=self.parallel,
+                graphed=self._accelerate(),
                 is_logged=self._is_logged,
             )
             for report in reports:
@@ -325,22 +325,26 @@ class TrainingRun:
             row += len(batch.pairs)
         return canvases
 
-    def _step_runner(self) -> StepRunner:
-        """How a micro-batch is passed: on a GPU recorded and, for what is worth compiling, fused.
+    def _accelerate(self) -> GraphedPass | None:
+        """The CUDA graphs of a run on a GPU, whose operations are fused where that is worth compiling.
 
-        What several processes do is not recorded: they talk to each other in between.
+        Several processes communicate within a pass, so they have no graphs.
         """
-        single_process, acceleration = self.group.is_single_process, self.config.run.acceleration
-        eager = (
-            EagerStep(self._autocast) if single_process else DistributedStep(self._autocast, self.parallel)
-        )
+        acceleration = self.config.run.acceleration
         if acceleration == "none" or self.device.type != "cuda" or not self.objective.graph_capturable:
-            return eager
-        if acceleration == "compiled" or (
-            acceleration == "auto" and _count_parameters(self.model) >= MIN_PARAMETERS_TO_COMPILE
-        ):
+            return None
+        try:
+            from noise2text.acceleration.fused import fuse
+            from noise2text.acceleration.graphed_training import GraphedBackward
+        except ImportError:
+            return None
+        is_large = _count_parameters(self.model) >= MIN_PARAMETERS_TO_COMPILE
+        if acceleration == "compiled" or (acceleration == "auto" and is_large):
             fuse(self.objective)
-        return GraphedStep(eager) if single_process else eager
+        if not self.group.is_single_process:
+            return None
+        trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        return GraphedBackward(trained, self._autocast)
 
     def _autocast(self) -> AbstractContextManager[Any]:
         return autocast(self.model.resolve_precision(self.config.run.precision), self.device)

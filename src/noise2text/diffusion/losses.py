@@ -1,22 +1,26 @@
-"""The terms of the objective, each a value a position or a sentence, never reduced here.
+"""The terms of the objective: one value per position or per sentence, not yet reduced.
 
-    vlb       ‖ẑ₀ − z₀‖² / d                 (Difformer, eq. 1; the mean over channels; weighed if wished)
+    vlb       ‖ẑ₀ − z₀‖² / d                 (Difformer, eq. 1; the mean over channels)
     anchor    −log p(y | ẑ₀), label-smoothed  (Difformer, eq. 2)
     rounding  −log p(y | z₀)                  (Diffusion-LM)
     prior     ‖α(1)·z₀‖² / d                  (Diffusion-LM)
-    nll       −log p(y | ẑ₀)                  (watched, not trained on)
+    nll       −log p(y | ẑ₀)                  (logged, not trained on)
     length    −log p(n | x)                   (Difformer, section 3.3)
 
-Any combination is an objective. A term says first what it counts (`mask`), so that the loop can divide by
-the counts of a whole step, over all micro-batches and processes.
+Any combination is an objective, and a recipe lists its terms:
+
+    terms=[MseLoss(), AnchorLoss(smoothing=0.1), LengthLoss(weight=0.1, lengths=…), NllLoss(weight=None)]
+
+The mask of a term does not depend on the model, so that the training loop can divide by the counts of a whole
+step, over all micro-batches and processes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -28,7 +32,6 @@ from noise2text.nn.length_predictor import LengthPredictor
 
 __all__ = [
     "AnchorLoss",
-    "HasTokenNll",
     "LengthLoss",
     "LossInputs",
     "LossTerm",
@@ -38,7 +41,7 @@ __all__ = [
     "RoundingLoss",
     "TokenLoss",
     "TokenNllFunction",
-    "compute_token_nll",
+    "TokenPrediction",
     "label_smoothed_nll",
     "scored_positions",
     "token_nll",
@@ -48,88 +51,17 @@ __all__ = [
 
 
 TokenNllFunction = Callable[[LazyLogits, Tensor], tuple[Tensor, Tensor]]
-"""How surprises at tokens come from scores: see `compute_token_nll`."""
+"""The signature of `token_nll`; acceleration has faster functions of the same kind."""
 
 
-def token_nll(logits: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """−log p at the tokens, and the mean of −log p over the whole vocabulary, given p's logits (…, V)."""
-    log_probs = logits.float().log_softmax(-1)
+def token_nll(logits: LazyLogits, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """−log p at the tokens, and the mean of −log p over the vocabulary; both have the shape of the tokens."""
+    log_probs = logits.logits().float().log_softmax(-1)  # (…, V)
     return -_gather_tokens(log_probs, tokens), -log_probs.mean(-1)
 
 
-def compute_token_nll(scores: LazyLogits, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """The surprise at the tokens, and its mean over the whole vocabulary, of the tokens' shape."""
-    return token_nll(scores.logits(), tokens)
-
-
-@dataclass(frozen=True)
-class LossInputs:
-    """Everything that one pass of the denoiser over a training canvas left behind."""
-
-    canvas: Canvas
-    z0: Tensor  # (B, L, D)
-    target: Tensor  # (B, L, D), what the estimate is to be
-    estimate: Estimate
-    encoded: EncoderOutput
-    denoiser: Denoiser
-    level: NoiseLevel
-    compute_token_nll: TokenNllFunction = compute_token_nll
-
-    @cached_property
-    def token_nll(self) -> tuple[Tensor, Tensor]:
-        """The surprise after rounding ẑ₀ at the right tokens, and its mean over the vocabulary, (B, L)."""
-        return self.compute_token_nll(self.denoiser.lazy_logits(self.estimate), self.canvas.tokens)
-
-
-@dataclass(frozen=True)
-class TokenLoss:
-    """Values and which of them count."""
-
-    values: Tensor  # (B, L) or (B, 1)
-    mask: Tensor  # the same shape
-
-    def total(self) -> Tensor:
-        """The sum of what counts."""
-        return torch.where(self.mask, self.values, 0).sum()
-
-
-class HasTokenNll(Protocol):
-    """Anything that is surprised, more or less, at each token of a canvas."""
-
-    @property
-    def token_nll(self) -> tuple[Tensor, Tensor]: ...
-
-
-class LossTerm(Protocol):
-    """One part of the objective."""
-
-    def mask(self, canvas: Canvas) -> Tensor:
-        """What the term counts."""
-
-    def value(self, inputs: LossInputs) -> Tensor:
-        """The loss at each place, of the mask's shape."""
-
-
-def scored_positions(canvas: Canvas) -> Tensor:
-    """What the layout scores."""
-    return canvas.scored
-
-
-def visible_positions(canvas: Canvas) -> Tensor:
-    """All positions that the networks see, given ones too."""
-    return ~canvas.padding
-
-
-@dataclass(frozen=True)
-class _PositionLoss:
-    positions: Callable[[Canvas], Tensor] = scored_positions
-
-    def mask(self, canvas: Canvas) -> Tensor:
-        return self.positions(canvas)
-
-
 def label_smoothed_nll(log_probs: Tensor, tokens: Tensor, smoothing: float) -> Tensor:
-    """The surprise at the right tokens, a share of it spread over the whole vocabulary."""
+    """−log p at the tokens, of which the share `smoothing` is spread over the whole vocabulary."""
     spread = -log_probs.mean(-1)
     return smoothing * spread - (1 - smoothing) * _gather_tokens(log_probs, tokens)
 
@@ -138,18 +70,103 @@ def _gather_tokens(log_probs: Tensor, tokens: Tensor) -> Tensor:
     return log_probs.gather(-1, tokens[..., None])[..., 0]
 
 
+class TokenPrediction(Protocol):
+    """What the terms over the vocabulary read, of a diffusion or an autoregressive model."""
+
+    @property
+    def canvas(self) -> Canvas: ...
+
+    @property
+    def logits(self) -> LazyLogits: ...
+
+    @property
+    def token_nll(self) -> TokenNllFunction: ...
+
+
+@dataclass(frozen=True)
+class LossInputs:
+    """Everything that one pass of the denoiser over a training canvas computed.
+
+    Pass `functools.cache(token_nll)` where several terms share one pass over the vocabulary.
+    """
+
+    canvas: Canvas
+    z0: Tensor  # (B, L, D)
+    target: Tensor  # (B, L, D), what ẑ₀ is compared with
+    estimate: Estimate
+    encoded: EncoderOutput
+    denoiser: Denoiser
+    level: NoiseLevel
+    token_nll: TokenNllFunction = token_nll
+
+    @cached_property
+    def logits(self) -> LazyLogits:
+        """The logits that round ẑ₀ to tokens."""
+        return self.denoiser.lazy_logits(self.estimate)
+
+
+class TokenLoss(NamedTuple):
+    """The values of a term and a mask of those that count; a tuple, so that DDP and FSDP find the tensors."""
+
+    values: Tensor  # (B, L) or (B, 1)
+    mask: Tensor  # the same shape
+
+    def total(self) -> Tensor:
+        """The sum of the values that count."""
+        return torch.where(self.mask, self.values, 0).sum()
+
+    def detach(self) -> TokenLoss:
+        """The same without gradients."""
+        return TokenLoss(self.values.detach(), self.mask)
+
+
+def scored_positions(canvas: Canvas) -> Tensor:
+    """The positions that the layout scores."""
+    return canvas.scored
+
+
+def visible_positions(canvas: Canvas) -> Tensor:
+    """All positions that the networks see, given ones included."""
+    return ~canvas.padding
+
+
+@dataclass(frozen=True)
+class LossTerm:
+    """A named, weighted part of an objective.
+
+    A term of weight None is logged and not trained on. It is computed at logged steps, and with
+    `always_computed` at every step. An objective that computes a term itself lists a plain LossTerm.
+    """
+
+    name: str
+    weight: float | None = 1.0
+    _: KW_ONLY
+    always_computed: bool = False
+    positions: Callable[[Canvas], Tensor] = scored_positions
+
+    def mask(self, canvas: Canvas) -> Tensor:
+        """True for every value that counts, (B, L) or (B, 1)."""
+        return self.positions(canvas)
+
+    def value(self, inputs: LossInputs) -> Tensor:
+        """The loss at each position, of the mask's shape."""
+        raise NotImplementedError(f"The objective computes {self.name} itself.")
+
+
 def uniform_weight(level: NoiseLevel) -> Tensor:
     """1 at every level."""
     return torch.ones_like(level.alpha)
 
 
 @dataclass(frozen=True)
-class MseLoss(_PositionLoss):
-    """The squared error of the clean estimate; its target moves with the embeddings.
+class MseLoss(LossTerm):
+    """The squared error of ẑ₀; the gradient also moves its target, the embeddings.
 
     `weighting` gives a factor for each level: the signal-to-noise ratio makes it the squared error of ε.
     """
 
+    name: str = "vlb"
+    _: KW_ONLY
     weighting: Callable[[NoiseLevel], Tensor] = uniform_weight
 
     def value(self, inputs: LossInputs) -> Tensor:
@@ -158,49 +175,57 @@ class MseLoss(_PositionLoss):
 
 
 @dataclass(frozen=True)
-class NllLoss(_PositionLoss):
-    """The surprise at the right token after rounding ẑ₀."""
+class NllLoss(LossTerm):
+    """−log p of the right token after rounding ẑ₀."""
 
-    def value(self, inputs: HasTokenNll) -> Tensor:
-        return inputs.token_nll[0]
+    name: str = "nll"
+
+    def value(self, inputs: TokenPrediction) -> Tensor:
+        return inputs.token_nll(inputs.logits, inputs.canvas.tokens)[0]
 
 
 @dataclass(frozen=True)
 class AnchorLoss(NllLoss):
     """The same with label smoothing: a share is spread over the whole vocabulary."""
 
+    name: str = "anchor"
+    _: KW_ONLY
     smoothing: float = 0.1
 
-    def value(self, inputs: HasTokenNll) -> Tensor:
-        at, mean = inputs.token_nll
-        return self.smoothing * mean + (1 - self.smoothing) * at
+    def value(self, inputs: TokenPrediction) -> Tensor:
+        nll, mean = inputs.token_nll(inputs.logits, inputs.canvas.tokens)
+        return self.smoothing * mean + (1 - self.smoothing) * nll
 
 
 @dataclass(frozen=True)
-class RoundingLoss(_PositionLoss):
-    """The surprise at the right token after rounding z₀ itself."""
+class RoundingLoss(LossTerm):
+    """−log p of the right token after rounding z₀ itself."""
+
+    name: str = "rounding"
 
     def value(self, inputs: LossInputs) -> Tensor:
-        return inputs.compute_token_nll(
-            inputs.denoiser.embedding.lazy_logits(inputs.z0), inputs.canvas.tokens
-        )[0]
+        return inputs.token_nll(inputs.denoiser.embedding.lazy_logits(inputs.z0), inputs.canvas.tokens)[0]
 
 
 @dataclass(frozen=True)
-class PriorLoss(_PositionLoss):
+class PriorLoss(LossTerm):
     """The mean square of what is left of z₀ at the last time; `final_alpha` is α there."""
 
+    name: str = "prior"
+    _: KW_ONLY
     final_alpha: float = 0.0
 
     def value(self, inputs: LossInputs) -> Tensor:
         return (self.final_alpha * inputs.z0).square().mean(-1)
 
 
-class LengthLoss:
-    """The surprise at the right length, one value a sentence."""
+@dataclass(frozen=True)
+class LengthLoss(LossTerm):
+    """−log p of the right length, one value per sentence."""
 
-    def __init__(self, lengths: LengthPredictor) -> None:
-        self.lengths = lengths
+    name: str = "length"
+    _: KW_ONLY
+    lengths: LengthPredictor
 
     def mask(self, canvas: Canvas) -> Tensor:
         return torch.ones_like(canvas.padding[:, :1])

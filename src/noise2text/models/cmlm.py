@@ -22,7 +22,7 @@ from noise2text.core.random import make_key, uniform
 from noise2text.data.layouts.base import Canvas, Layout
 from noise2text.data.layouts.template import OPEN_TEMPLATE, Template
 from noise2text.data.ragged import RaggedRows
-from noise2text.diffusion.losses import TokenLoss, label_smoothed_nll
+from noise2text.diffusion.losses import LossTerm, TokenLoss, label_smoothed_nll
 from noise2text.generation.candidates import Candidates, DecodedStep, Decoder, SourceBatch, Stage
 from noise2text.generation.parallel import ProposeLengths
 from noise2text.models.baseline_config import MaskPredictGenerationConfig
@@ -65,7 +65,13 @@ class CmlmObjective(Objective):
         label_smoothing: float,
         length_loss_weight: float,
     ) -> None:
-        super().__init__({}, {"masked": 1.0, "length": length_loss_weight})
+        super().__init__(
+            [
+                LossTerm("masked"),
+                LossTerm("nll", None, always_computed=True),
+                LossTerm("length", length_loss_weight),
+            ]
+        )
         self.transformer, self.lengths, self.mask, self.label_smoothing = (
             transformer,
             lengths,

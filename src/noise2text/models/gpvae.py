@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from noise2text.core.random import gaussian_noise
 from noise2text.data.layouts.base import Canvas, Source
-from noise2text.diffusion.losses import TokenLoss
+from noise2text.diffusion.losses import LossTerm, TokenLoss
 from noise2text.nn.autoregressive import AutoregressiveNetwork
 from noise2text.nn.denoiser import EncoderOutput
 from noise2text.nn.pretrained import EncoderDecoderModel, states_only_output
@@ -161,11 +161,8 @@ class GpvaeObjective(NextTokenObjective):
     def __init__(
         self, network: GpvaeEncoderDecoder, *, bos: int, label_smoothing: float, kl_weight: float
     ) -> None:
-        super().__init__(network, bos=bos, label_smoothing=label_smoothing)
-        self.weights["kl"] = kl_weight
-
-    def counts(self, canvas: Canvas) -> dict[str, Tensor]:
-        return super().counts(canvas) | {"kl": _sentences(canvas).sum()}
+        kl = LossTerm("kl", kl_weight, positions=_sentences)
+        super().__init__(network, bos=bos, label_smoothing=label_smoothing, more_terms=[kl])
 
     def draw(self, canvas: Canvas, keys: Tensor, step_key: Tensor) -> Tensor:  # type: ignore[override]
         """The noise of every context variable."""

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from noise2text.core.random import make_key, uniform
 from noise2text.data.layouts.base import Canvas, Layout
 from noise2text.data.ragged import RaggedRows
-from noise2text.diffusion.losses import TokenLoss, label_smoothed_nll
+from noise2text.diffusion.losses import LossTerm, TokenLoss, label_smoothed_nll
 from noise2text.generation.candidates import Candidates, DecodedStep, Decoder, SourceBatch, Stage, TokenRows
 from noise2text.models.baseline_config import LevenshteinGenerationConfig
 from noise2text.models.cmlm import sample_mask
@@ -118,7 +118,7 @@ class LevenshteinObjective(Objective):
         label_smoothing: float,
         empty_draft_rate: float,
     ) -> None:
-        super().__init__({}, {"open": 1.0, "fill": 1.0, "delete": 1.0})
+        super().__init__([LossTerm("open"), LossTerm("fill"), LossTerm("delete")])
         self.graph_capturable = False  # the oracle counts on the host
         self.policies, self.special_tokens = policies, special_tokens
         self.label_smoothing, self.empty_draft_rate = label_smoothing, empty_draft_rate

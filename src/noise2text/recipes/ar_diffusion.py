@@ -125,13 +125,7 @@ def objective(config: ARDiffusionConfig, model: DiffusionModel) -> DiffusionObje
         model.denoiser,
         model.schedule,
         UniformTimes(config.diffusion.diffusion_steps),
-        terms={
-            "vlb": MseLoss(),
-            "rounding": RoundingLoss(),
-            "prior": PriorLoss(final_alpha=start.final_alpha),
-            "nll": NllLoss(),
-        },
-        weights={"vlb": 1.0, "rounding": 1.0, "prior": 1.0},
+        terms=[MseLoss(), RoundingLoss(), PriorLoss(final_alpha=start.final_alpha), NllLoss(weight=None)],
         self_conditioning=config.diffusion.self_conditioning,
         z0_noise=start.z0_noise,
     )

@@ -151,8 +151,10 @@ def objective(config: CDCDConfig, model: DiffusionModel) -> AdaptiveObjective:
         model.denoiser,
         model.schedule,
         UniformTimes(config.diffusion.diffusion_steps),
-        terms={"nll": NllLoss(), "difficulty": NllLoss(positions=model.layout.non_padding_mask)},
-        weights={"nll": 1.0},
+        terms=[
+            NllLoss(),
+            NllLoss("difficulty", None, always_computed=True, positions=model.layout.non_padding_mask),
+        ],
         self_conditioning=config.diffusion.self_conditioning,
         refit_every=config.diffusion.warp_every,
         refit_start=config.diffusion.warp_every,

@@ -27,7 +27,7 @@ from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig, FolderTokenizerDataConfig
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.losses import AnchorLoss, LengthLoss, LossTerm, MseLoss, NllLoss, RoundingLoss
+from noise2text.diffusion.losses import AnchorLoss, LengthLoss, MseLoss, NllLoss, RoundingLoss
 from noise2text.diffusion.rescaling import find_factor, random_embeddings, rescale_plain, rescale_preserving
 from noise2text.diffusion.schedules import SCHEDULES
 from noise2text.diffusion.time_samplers import UniformTimes
@@ -200,22 +200,22 @@ def objective(config: DifformerConfig, model: LengthPredictingModel) -> Diffusio
     """What the model is trained on: eq. 2, and the length."""
     diffusion = config.diffusion
     assert diffusion.noise_factor is not None, "resolve the config first"
-    terms: dict[str, tuple[LossTerm, float]] = {
-        "vlb": (MseLoss(), diffusion.vlb_weight),
-        "anchor": (AnchorLoss(smoothing=diffusion.label_smoothing), diffusion.anchor_weight),
-        "rounding": (RoundingLoss(), diffusion.rounding_weight),
-    }
-    chosen = {name: each for name, each in terms.items() if each[1]}
+    terms = [
+        MseLoss(weight=diffusion.vlb_weight),
+        AnchorLoss(weight=diffusion.anchor_weight, smoothing=diffusion.label_smoothing),
+        RoundingLoss(weight=diffusion.rounding_weight),
+    ]
     return DiffusionObjective(
         model.denoiser,
         model.training_schedule,
         UniformTimes(diffusion.diffusion_steps),
-        terms={name: term for name, (term, _) in chosen.items()}
-        | {"length": LengthLoss(model.lengths), "nll": NllLoss()},
-        weights={name: weight for name, (_, weight) in chosen.items()}
-        | {"length": diffusion.length_loss_weight},
+        terms=[
+            *(term for term in terms if term.weight),
+            LengthLoss(weight=diffusion.length_loss_weight, lengths=model.lengths),
+            # The anchor loss computes it anyway.
+            NllLoss(weight=None, always_computed=bool(diffusion.anchor_weight)),
+        ],
         self_conditioning=diffusion.self_conditioning,
-        always_computed=["nll"] if "anchor" in chosen else [],  # the anchor loss computes it anyway
     )
 
 

@@ -121,10 +121,6 @@ class JointDiffusionConfig(Config):
         """The schedule with the noise of training."""
         return schedule if self.noise_factor == 1 else Rescaled(schedule, self.noise_factor)
 
-    def loss_weights(self, terms: Mapping[str, Any]) -> dict[str, float]:
-        """The weights of the paper's terms, and of the anchor loss if it has one."""
-        return dict.fromkeys(terms, 1.0) | ({"nll": self.anchor_weight} if self.anchor_weight else {})
-
 
 @dataclass(frozen=True)
 class DiffuSeqDiffusionConfig(JointDiffusionConfig):
@@ -352,18 +348,20 @@ def objective(config: DiffuSeqConfig, model: DiffusionModel) -> Objective:
     positions = LOSS_POSITIONS[diffusion.loss_positions]
     weighting = LOSS_WEIGHTINGS[diffusion.loss_weighting](diffusion.build_parameterization(schedule))
     terms: dict[str, Callable[[Callable[[Canvas], Tensor]], LossTerm]] = {
-        "vlb": lambda counted: MseLoss(counted, weighting=weighting),
-        "rounding": RoundingLoss,
-        "prior": lambda counted: PriorLoss(counted, final_alpha=schedule.final_alpha),
+        "vlb": lambda counted: MseLoss(positions=counted, weighting=weighting),
+        "rounding": lambda counted: RoundingLoss(positions=counted),
+        "prior": lambda counted: PriorLoss(positions=counted, final_alpha=schedule.final_alpha),
     }
-    # A model that writes only padding has a low nll over all positions (thesis, figure 4.3).
-    logged = {"nll": NllLoss(), "nll_text": NllLoss(positions=model.layout.non_padding_mask)}
     plain = ImportanceSampledObjective(
         model.denoiser,
         diffusion.training_schedule(schedule),
         _TIME_SAMPLERS[diffusion.time_sampler](diffusion.diffusion_steps).to(model.device),
-        terms={name: terms[name](counted) for name, counted in positions.items()} | logged,
-        weights=diffusion.loss_weights(positions),
+        terms=[
+            *(terms[name](counted) for name, counted in positions.items()),
+            NllLoss(weight=diffusion.anchor_weight or None),
+            # A model that writes only padding has a low nll over all positions (thesis, figure 4.3).
+            NllLoss("nll_text", None, positions=model.layout.non_padding_mask),
+        ],
         self_conditioning=0.0,
         z0_noise=schedule.z0_noise,
     )

@@ -19,7 +19,7 @@ from noise2text.data.config import DataConfig
 from noise2text.data.layouts.joint import InfillingLayout, JointLayout, PairGenerationLayout
 from noise2text.data.layouts.template import OPEN_TEMPLATE, Template, parse_template
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.losses import LossTerm, MseLoss, NllLoss, PriorLoss, RoundingLoss
+from noise2text.diffusion.losses import MseLoss, NllLoss, PriorLoss, RoundingLoss
 from noise2text.diffusion.schedules import SCHEDULES, AlphaBarSchedule
 from noise2text.diffusion.time_samplers import UniformTimes
 from noise2text.generation.candidates import SourceBatch
@@ -152,17 +152,16 @@ def objective(config: DiffusionLMConfig, model: DiffusionModel) -> DiffusionObje
     """What the model is trained on: error, rounding and prior of the whole canvas."""
     schedule = model.schedule
     assert isinstance(schedule, AlphaBarSchedule)
-    terms: dict[str, LossTerm] = {
-        "vlb": MseLoss(),
-        "rounding": RoundingLoss(),
-        "prior": PriorLoss(final_alpha=schedule.final_alpha),
-    }
     return DiffusionObjective(
         model.denoiser,
         config.diffusion.training_schedule(schedule),
         UniformTimes(config.diffusion.diffusion_steps),
-        terms=terms | {"nll": NllLoss()},
-        weights=config.diffusion.loss_weights(terms),
+        terms=[
+            MseLoss(),
+            RoundingLoss(),
+            PriorLoss(final_alpha=schedule.final_alpha),
+            NllLoss(weight=config.diffusion.anchor_weight or None),
+        ],
         self_conditioning=0.0,
         z0_noise=schedule.z0_noise,
     )

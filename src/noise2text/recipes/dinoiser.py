@@ -154,13 +154,12 @@ def objective(config: DiNoiSerConfig, model: DiNoiSerModel) -> ClippedObjective:
         model.denoiser,
         model.schedule,
         ClippedTimes(schedule, margin=diffusion.noise_clip_margin).to(model.device),
-        terms={
-            "vlb": MseLoss(),
-            "rounding": RoundingLoss(),
-            "length": LengthLoss(model.lengths),
-            "nll": NllLoss(),
-        },
-        weights={"vlb": 1.0, "rounding": 1.0, "length": diffusion.length_loss_weight},
+        terms=[
+            MseLoss(),
+            RoundingLoss(),
+            LengthLoss(weight=diffusion.length_loss_weight, lengths=model.lengths),
+            NllLoss(weight=None),
+        ],
         self_conditioning=diffusion.self_conditioning,
         noise_clip_every=diffusion.noise_clip_every,
     )

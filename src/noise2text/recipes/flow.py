@@ -50,13 +50,12 @@ def objective(config: difformer.DifformerConfig, model: LengthPredictingModel) -
         model.denoiser,
         model.training_schedule,
         UniformTimes(diffusion.diffusion_steps),
-        terms={
-            "velocity": MseLoss(weighting=velocity.weight),
-            "anchor": AnchorLoss(smoothing=diffusion.label_smoothing),
-            "length": LengthLoss(model.lengths),
-            "nll": NllLoss(),
-        },
-        weights={"velocity": diffusion.vlb_weight, "anchor": diffusion.anchor_weight, "length": 0.1},
+        terms=[
+            MseLoss("velocity", diffusion.vlb_weight, weighting=velocity.weight),
+            AnchorLoss(weight=diffusion.anchor_weight, smoothing=diffusion.label_smoothing),
+            LengthLoss(weight=0.1, lengths=model.lengths),
+            NllLoss(weight=None),
+        ],
         self_conditioning=diffusion.self_conditioning,
     )
 

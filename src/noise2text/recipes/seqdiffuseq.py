@@ -152,7 +152,7 @@ class AdaptiveObjective(DiffusionObjective):
     schedule: AdaptiveSchedule
 
     def __init__(self, *parts: Any, refit_every: int, refit_start: int, **more: Any) -> None:
-        super().__init__(*parts, always_computed=["difficulty"], **more)
+        super().__init__(*parts, **more)
         self.refit_every, self.refit_start = refit_every, refit_start
 
     def observed(self, draws: Draws, token_losses: Mapping[str, TokenLoss]) -> tuple[Tensor, Tensor, Tensor]:
@@ -184,13 +184,12 @@ def objective(config: SeqDiffuSeqConfig, model: DiffusionModel) -> AdaptiveObjec
         model.denoiser,
         model.schedule,
         UniformTimes(diffusion.diffusion_steps),
-        terms={
-            "vlb": MseLoss(),
-            "rounding": RoundingLoss(),
-            "prior": PriorLoss(final_alpha=start.final_alpha),
-            "difficulty": MseLoss(positions=model.layout.non_padding_mask),
-        },
-        weights={"vlb": 1.0, "rounding": 1.0, "prior": 1.0},
+        terms=[
+            MseLoss(),
+            RoundingLoss(),
+            PriorLoss(final_alpha=start.final_alpha),
+            MseLoss("difficulty", None, always_computed=True, positions=model.layout.non_padding_mask),
+        ],
         self_conditioning=diffusion.self_conditioning,
         z0_noise=start.z0_noise,
         refit_every=diffusion.refit_every,

@@ -1,9 +1,9 @@
-"""How a model lies over the processes that train it.
+"""How a model is distributed over the processes that train it.
 
-- Alone: on one process.
-- Replicated: whole on each (torch's DistributedDataParallel).
-- Sharded: each process keeps 1/n of every weight, gradient and moment, and a block's weights are whole only
-  while it works (FSDP2, torch's fully_shard).
+- SingleProcess: one process has all of it.
+- DataParallel: every process has all of it (torch's DistributedDataParallel).
+- FullySharded: each process has 1/n of every weight, gradient and moment, and a block's weights are gathered
+  only while it computes (FSDP2, torch's fully_shard).
 
 The latter two average the gradients over the processes.
 """
@@ -23,82 +23,71 @@ from noise2text.diffusion.losses import TokenLoss
 from noise2text.training.averaging import Ema
 from noise2text.training.objective import Objective
 from noise2text.training.process_group import ProcessGroup
-from noise2text.training.step_runner import Autocast, EagerStep
 
-__all__ = ["DataParallel", "DistributedStep", "FullySharded", "SingleProcess", "distribute"]
+__all__ = ["DataParallel", "FullySharded", "SingleProcess", "distribute"]
 
 BuildCopy = Callable[[], tuple[Any, Objective]]
-"""Makes another system of the same shape, and its objective."""
+"""Builds another model of the same shape, and its objective."""
 
 
 class SingleProcess:
-    """One process with all of the model; what the other engines are to the training loop."""
+    """One process with all of the model; the interface of the other two to the training loop."""
 
     def __init__(self, objective: Objective, model: nn.Module, group: ProcessGroup) -> None:
         self.objective, self.model, self.group = objective, model, group
+        self.module: Any = objective  # called with a canvas and its draws, as the objective is
         self.unsharded: tuple[Any, Objective] | None = (model, objective)
 
-    def __call__(self, canvas: Canvas, draws: Any) -> dict[str, TokenLoss]:
-        """The objective's tallies of this process's rows."""
-        token_losses: dict[str, TokenLoss] = self.objective(canvas, draws)
-        return token_losses
-
     def micro_batch(self, *, last: bool) -> AbstractContextManager[None]:
-        """Around a forward and a backward pass; after the last of a step the gradients are those of all."""
+        """The context of a forward and backward pass; the last one of a step averages the gradients."""
         return nullcontext()
 
     def clip_norm(self, parameters: Sequence[Tensor], max_norm: float) -> Tensor:
-        """The norm of the gradient, which is made no larger than `max_norm`."""
+        """The norm of the gradient before it is clipped to `max_norm`."""
         return nn.utils.clip_grad_norm_(parameters, max_norm)
 
     def update(self, step: int) -> None:
-        """Let the objective adapt to what it observed."""
+        """Let the objective adapt to the losses that it observed."""
         self.objective.update(step)
 
     def gather_weights(self, ema: Ema | None = None) -> AbstractContextManager[None]:
-        """Within, `unsharded` is a whole system and its objective, of the averages if given.
+        """Within, `unsharded` is the whole model with its objective, with the averaged weights if given.
 
-        Every process enters; `unsharded` is none for those that have nothing to look at.
+        Every process must enter; `unsharded` is None on all but the main process.
         """
         return ema.average_parameters() if ema else nullcontext()
 
 
 class _ObjectiveModule(nn.Module):
-    """The objective as a module that holds all that is trained: its terms may use parts of the system."""
+    """The objective as a module that owns every trained weight: terms may use other parts of the model."""
 
     def __init__(self, objective: Objective, model: nn.Module) -> None:
         super().__init__()
         self.objective, self.model = objective, model
 
-    def forward(self, canvas: Canvas, draws: Any) -> dict[str, tuple[Tensor, Tensor]]:
-        # Plain tuples: torch looks into them for the tensors whose gradients it waits for.
-        token_losses: dict[str, TokenLoss] = self.objective(canvas, draws)
-        return {name: (loss.values, loss.mask) for name, loss in token_losses.items()}
+    def forward(self, canvas: Canvas, draws: Any) -> dict[str, TokenLoss]:
+        losses: dict[str, TokenLoss] = self.objective(canvas, draws)
+        return losses
 
 
 class DataParallel(SingleProcess):
-    """All of the model on each process."""
+    """Every process has all of the model."""
 
     def __init__(self, objective: Objective, model: nn.Module, group: ProcessGroup) -> None:
         super().__init__(objective, model, group)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # of a newer name, which older torch lacks
-            # What is observed is gathered, so buffers are equal already.
-            self.wrapped = DistributedDataParallel(
-                _ObjectiveModule(objective, model), broadcast_buffers=False
-            )
+            warnings.simplefilter("ignore", FutureWarning)  # about a newer name, which older torch lacks
+            # The observed losses are gathered, so the buffers are equal already.
+            self.module = DistributedDataParallel(_ObjectiveModule(objective, model), broadcast_buffers=False)
         if not group.is_main_process:
             self.unsharded = None
 
-    def __call__(self, canvas: Canvas, draws: Any) -> dict[str, TokenLoss]:
-        return {name: TokenLoss(*pair) for name, pair in self.wrapped(canvas, draws).items()}
-
     def micro_batch(self, *, last: bool) -> AbstractContextManager[None]:
-        return nullcontext() if last else self.wrapped.no_sync()
+        return nullcontext() if last else self.module.no_sync()
 
 
 class FullySharded(SingleProcess):
-    """A part of every weight on each process; the first one has a whole copy beside it, to look at."""
+    """Every process has a shard of each weight; the main process has a whole copy too, for validation."""
 
     def __init__(
         self, objective: Objective, model: nn.Module, group: ProcessGroup, build_copy: BuildCopy
@@ -109,26 +98,23 @@ class FullySharded(SingleProcess):
         super().__init__(objective, model, group)
         self.unsharded = build_copy() if group.is_main_process else None
         mesh = init_device_mesh(next(model.parameters()).device.type, (group.world_size,))
-        wrapped = _ObjectiveModule(objective, model)
-        for block in dict.fromkeys(_find_blocks(wrapped)):  # objective and system share theirs
+        module = _ObjectiveModule(objective, model)
+        for block in dict.fromkeys(_find_blocks(module)):  # the objective and the model share blocks
             fully_shard(block, mesh=mesh)
-        self.wrapped: Any = fully_shard(wrapped, mesh=mesh)
-
-    def __call__(self, canvas: Canvas, draws: Any) -> dict[str, TokenLoss]:
-        return {name: TokenLoss(*pair) for name, pair in self.wrapped(canvas, draws).items()}
+        self.module = fully_shard(module, mesh=mesh)
 
     @contextmanager
     def micro_batch(self, *, last: bool) -> Iterator[None]:
-        self.wrapped.set_requires_gradient_sync(last)
+        self.module.set_requires_gradient_sync(last)
         yield
 
     def clip_norm(self, parameters: Sequence[Tensor], max_norm: float) -> Tensor:
         return _to_full_tensor(super().clip_norm(parameters, max_norm))
 
     def update(self, step: int) -> None:
-        self.wrapped.unshard()  # an objective may look at the embeddings
+        self.module.unshard()  # an objective may read the embeddings
         super().update(step)
-        self.wrapped.reshard()
+        self.module.reshard()
 
     @contextmanager
     def gather_weights(self, ema: Ema | None = None) -> Iterator[None]:
@@ -138,37 +124,24 @@ class FullySharded(SingleProcess):
         yield
 
     def _copy_into_unsharded(self, state: Mapping[str, Tensor], *, index: int) -> None:
-        """Put tensors into the twin's system or objective, one at a time; all processes give their parts."""
+        """Gather tensors one at a time into the whole copy's model (index 0) or objective (index 1)."""
         target = None if self.unsharded is None else self.unsharded[index]
         targets = {} if target is None else _named_tensors(target)
         for name, tensor in state.items():
             value = _to_full_tensor(tensor.detach())
             if name in targets:
-                targets[name].detach().copy_(value)  # not by `data`: who keeps what they made is to notice
-
-
-class DistributedStep(EagerStep):
-    """A pass, operation by operation, through the model that an engine holds."""
-
-    def __init__(self, autocast: Autocast, parallel: SingleProcess) -> None:
-        super().__init__(autocast)
-        self.parallel = parallel
-
-    def forward(self, objective: Objective, canvas: Canvas, draws: Any) -> dict[str, TokenLoss]:
-        return self.parallel(canvas, draws)
+                targets[name].detach().copy_(value)  # not `.data`: caches compare the version of a tensor
 
 
 def distribute(
     objective: Objective, model: nn.Module, group: ProcessGroup, *, sharded: bool, build_copy: BuildCopy
 ) -> SingleProcess:
-    """The engine for this many processes."""
+    """The model, distributed over the processes of the group."""
     if group.is_single_process:
         return SingleProcess(objective, model, group)
-    return (
-        FullySharded(objective, model, group, build_copy)
-        if sharded
-        else DataParallel(objective, model, group)
-    )
+    if sharded:
+        return FullySharded(objective, model, group, build_copy)
+    return DataParallel(objective, model, group)
 
 
 def _named_tensors(module: nn.Module) -> dict[str, Tensor]:
@@ -183,9 +156,9 @@ def _to_full_tensor(tensor: Tensor) -> Tensor:
 
 
 def _find_blocks(module: nn.Module) -> Iterator[nn.Module]:
-    """The repeated parts, such as a transformer's layers: the members of the outermost lists.
+    """The blocks that are gathered one by one, such as a transformer's layers: members of ModuleLists.
 
-    A module that is `shard_whole` has none: it is whole for all of a step.
+    A module with `shard_whole` has none: it is gathered for the whole step.
     """
     if getattr(module, "shard_whole", False):
         return

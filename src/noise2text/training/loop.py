@@ -1,34 +1,51 @@
-"""The training loop: a generator of steps. The caller logs, validates and saves.
+"""The training loop: `train_steps` yields a report after each step, and the caller logs, validates and saves.
 
-Step n is a pure function of the weights, the optimiser's state and n: the data, the noise and the coin of
-self-conditioning come from keys, and dropout's generator is seeded anew each step. So a run that was killed
-and resumed ends where it would have ended. Several processes share the rows of a step (processes.py).
+Step n is a pure function of the weights, the optimiser's state and n: keys decide the data, the noise and
+self-conditioning, and each step seeds the generator of dropout. So a run that was killed and resumed ends
+with the same weights. Several processes share the rows of a step (process_group.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from noise2text.core.random import make_key
 from noise2text.data.layouts.base import Canvas
+from noise2text.diffusion.losses import TokenLoss
 from noise2text.training.distributed import SingleProcess
 from noise2text.training.lr_schedules import LRSchedule
 from noise2text.training.objective import Objective
-from noise2text.training.process_group import ProcessGroup
-from noise2text.training.step_runner import MicroBatch, StepRunner
+from noise2text.training.process_group import ProcessGroup, RowSpan
 
-__all__ = ["StepReport", "evaluate_loss", "train_steps"]
+__all__ = ["Autocast", "GraphedPass", "StepReport", "evaluate_loss", "train_step", "train_steps"]
 
-_TRAINING, _DROPOUT, _VALIDATION = 1, 2, 3  # what a key is for
+_TRAINING, _DROPOUT, _VALIDATION = 1, 2, 3  # the purposes of keys
+
+Autocast = Callable[[], AbstractContextManager[object]]
+"""Makes the context of mixed precision that a forward pass runs in."""
+
+
+class GraphedPass(Protocol):
+    """A forward and backward pass that replays CUDA graphs (acceleration/graphed_training.py)."""
+
+    def zero_grad(self) -> None:
+        """Start a new step: its first micro-batch overwrites the gradients."""
+
+    def __call__(
+        self, objective: Any, canvas: Canvas, keys: Tensor, step_key: Tensor, counts: Mapping[str, Tensor]
+    ) -> tuple[Any, Mapping[str, TokenLoss], Mapping[str, Tensor]]:
+        """Add a micro-batch's gradients; returns its draws, its losses and their means."""
 
 
 @dataclass(frozen=True)
 class StepReport:
-    """What a step did; tensors stay on the device until somebody looks."""
+    """What a step did; the tensors stay on the device until they are read."""
 
     step: int
     loss: Tensor
@@ -49,48 +66,73 @@ def train_steps(
     lr_schedule: LRSchedule,
     clip_norm: float,
     seed: int,
-    step_runner: StepRunner,
+    autocast: Autocast = nullcontext,
     parallel: SingleProcess | None = None,
+    graphed: GraphedPass | None = None,
     is_logged: Callable[[int], bool] = lambda step: True,
 ) -> Iterator[StepReport]:
-    """Train from step `first` to step `last`, both done; `batches` gives a step's micro-batches.
+    """Train from step `first` to step `last`, both included; `batches` gives the micro-batches of a step.
 
-    Of several processes, each feeds its share of the rows; `parallel` holds the model together. The means of
-    a step that nobody has `is_logged` at are without the terms that would be there for looking alone.
+    Each process passes its share of the rows. Terms that are only logged are computed where `is_logged`.
     """
     parallel = parallel or SingleProcess(objective, objective, ProcessGroup())
-    group = parallel.group
-    parameters = [parameter for param_group in optimizer.param_groups for parameter in param_group["params"]]
     for step in range(first, last + 1):
-        objective.train()
         objective.log_terms(is_logged(step))
-        step_runner.clear_gradients(parameters)
-        torch.manual_seed(int(make_key(seed, _DROPOUT, step)) ^ group.rank)
-        canvases = batches(step)
-        spans = group.gather_spans(len(canvas.tokens) for canvas in canvases)
-        counts = group.all_reduce_mean(
-            _count_positions(objective, canvases) | {"tokens": _count_tokens(canvases)}
+        yield train_step(
+            objective,
+            optimizer,
+            batches(step),
+            step=step,
+            lr=peak_lr * lr_schedule(step),
+            clip_norm=clip_norm,
+            seed=seed,
+            autocast=autocast,
+            parallel=parallel,
+            graphed=graphed,
         )
-        num_tokens = group.world_size * counts.pop("tokens")
-        term_means = {name: torch.zeros((), device=count.device) for name, count in counts.items()}
-        row = 0
-        for canvas, span in zip(canvases, spans, strict=True):
-            keys = _row_keys(canvas, seed, _TRAINING, step, first_row=row + span.first_row)
-            row += span.total_rows
-            with parallel.micro_batch(last=span is spans[-1]):
-                micro_batch = MicroBatch(canvas, keys, make_key(seed, _TRAINING, step), counts)
-                output = step_runner(objective, micro_batch)
-            objective.observe(*group.gather(objective.observed(output.draws, output.token_losses), span))
-            term_means = {name: term_means[name] + mean for name, mean in output.means.items()}
-        for param_group in optimizer.param_groups:
-            param_group["lr"] = peak_lr * lr_schedule(step)
-        grad_norm = parallel.clip_norm(parameters, clip_norm if clip_norm > 0 else torch.inf)
-        optimizer.step()
-        parallel.update(step)
-        term_means = group.all_reduce_mean(term_means)
-        yield StepReport(
-            step, objective.loss(term_means), term_means, grad_norm, peak_lr * lr_schedule(step), num_tokens
-        )
+
+
+def train_step(
+    objective: Objective,
+    optimizer: torch.optim.Optimizer,
+    canvases: Sequence[Canvas],
+    *,
+    step: int,
+    lr: float,
+    clip_norm: float,
+    seed: int,
+    autocast: Autocast,
+    parallel: SingleProcess,
+    graphed: GraphedPass | None,
+) -> StepReport:
+    """One update of the weights: canvases → draws → noise → denoiser → terms → loss → backward → update."""
+    group, step_key = parallel.group, make_key(seed, _TRAINING, step)
+    parameters = [parameter for param_group in optimizer.param_groups for parameter in param_group["params"]]
+    objective.train()
+    torch.manual_seed(int(make_key(seed, _DROPOUT, step)) ^ group.rank)
+    counts, num_tokens = _count(objective, canvases, group)
+    term_means = {name: torch.zeros((), device=count.device) for name, count in counts.items()}
+    (graphed or optimizer).zero_grad()
+    for canvas, keys, span, is_last in _micro_batches(canvases, seed, step, group):
+        if graphed is not None:
+            draws, losses, means = graphed(objective, canvas, keys, step_key, counts)
+        else:
+            with parallel.micro_batch(last=is_last):
+                draws = objective.draw(canvas, keys, step_key)
+                with autocast():
+                    losses = parallel.module(canvas, draws)  # noise → denoiser → terms
+                means = objective.means(losses, counts)
+                objective.loss(means).backward()
+        detached = {name: loss.detach() for name, loss in losses.items()}
+        objective.observe(*group.gather(objective.observed(draws, detached), span))
+        term_means = {name: term_means[name] + mean.detach() for name, mean in means.items()}
+    for param_group in optimizer.param_groups:
+        param_group["lr"] = lr
+    grad_norm = parallel.clip_norm(parameters, clip_norm if clip_norm > 0 else torch.inf)
+    optimizer.step()
+    parallel.update(step)
+    term_means = group.all_reduce_mean(term_means)
+    return StepReport(step, objective.loss(term_means), term_means, grad_norm, lr, num_tokens)
 
 
 @torch.no_grad()
@@ -104,22 +146,38 @@ def evaluate_loss(objective: Objective, canvases: Sequence[Canvas], *, seed: int
         keys = _row_keys(canvas, seed, _VALIDATION, 0, first_row=row)
         row += len(keys)
         draws = objective.draw(canvas, keys, make_key(seed, _VALIDATION, number))
-        for name, loss in objective(canvas, draws).items():
-            term_means[name] = term_means[name] + loss.total() / counts[name]
+        for name, mean in objective.means(objective(canvas, draws), counts).items():
+            term_means[name] = term_means[name] + mean
     return {"loss": objective.loss(term_means).item()} | {
         name: total.item() for name, total in term_means.items()
     }
 
 
+def _count(
+    objective: Objective, canvases: Sequence[Canvas], group: ProcessGroup
+) -> tuple[dict[str, Tensor], Tensor]:
+    """How many values of each term count in the step, averaged over the processes; and all its tokens."""
+    tokens = torch.stack([(~c.padding).sum() + (~c.source.padding).sum() for c in canvases]).sum()
+    counts = group.all_reduce_mean(_count_positions(objective, canvases) | {"tokens": tokens})
+    return counts, group.world_size * counts.pop("tokens")
+
+
 def _count_positions(objective: Objective, canvases: Sequence[Canvas]) -> dict[str, Tensor]:
-    """How many places each term counts over all the canvases."""
+    """How many values of each term count on all the canvases."""
     counts = [objective.counts(canvas) for canvas in canvases]
     return {name: torch.stack([count[name] for count in counts]).sum() for name in counts[0]}
 
 
-def _count_tokens(canvases: Sequence[Canvas]) -> Tensor:
-    """How many tokens the networks see."""
-    return torch.stack([(~c.padding).sum() + (~c.source.padding).sum() for c in canvases]).sum()
+def _micro_batches(
+    canvases: Sequence[Canvas], seed: int, step: int, group: ProcessGroup
+) -> Iterator[tuple[Canvas, Tensor, RowSpan, bool]]:
+    """Each canvas, the keys of its rows, their place in the whole batch, and whether it is the last."""
+    spans = group.gather_spans(len(canvas.tokens) for canvas in canvases)
+    row = 0
+    for canvas, span in zip(canvases, spans, strict=True):
+        keys = _row_keys(canvas, seed, _TRAINING, step, first_row=row + span.first_row)
+        row += span.total_rows
+        yield canvas, keys, span, span is spans[-1]
 
 
 def _row_keys(canvas: Canvas, seed: int, purpose: int, step: int, *, first_row: int) -> Tensor:

@@ -1,39 +1,55 @@
-"""Training token by token: −log p(yᵢ | y₁ … yᵢ₋₁, x), label-smoothed, at every place of the target at once.
+"""Autoregressive training: −log p(yᵢ | y₁ … yᵢ₋₁, x), label-smoothed, at all positions of the target at once.
 
-The true past is given at every place (teacher forcing), so nothing is left to chance but dropout.
+Every position sees the true tokens before it (teacher forcing), so dropout is the only random choice.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 
 from torch import Tensor
 
 from noise2text.data.layouts.base import Canvas
-from noise2text.diffusion.losses import AnchorLoss, NllLoss, TokenLoss
+from noise2text.diffusion.losses import AnchorLoss, LossTerm, NllLoss, TokenLoss, TokenNllFunction
 from noise2text.nn.autoregressive import AutoregressiveNetwork, shift_right
 from noise2text.nn.denoiser import EncoderOutput
+from noise2text.nn.embeddings import LazyLogits
 from noise2text.training.objective import Objective
 
 __all__ = ["NextTokenObjective"]
 
 
 @dataclass(frozen=True)
-class _TokenNll:
-    """How surprised a writer is at the tokens of a canvas."""
+class _NextTokens:
+    """What the terms over the vocabulary read."""
 
-    token_nll: tuple[Tensor, Tensor]  # (B, L) each
+    canvas: Canvas
+    logits: LazyLogits  # (B, L, V)
+    token_nll: TokenNllFunction
 
 
 class NextTokenObjective(Objective):
-    """The label-smoothed surprise at each next token; the plain one is watched."""
+    """The label-smoothed −log p of each next token; the plain one is logged."""
 
-    def __init__(self, network: AutoregressiveNetwork, *, bos: int, label_smoothing: float) -> None:
-        label_smoothed, nll = AnchorLoss(smoothing=label_smoothing), NllLoss()
-        super().__init__({"smoothed": label_smoothed, "nll": nll}, {"smoothed": 1.0}, always_computed=["nll"])
+    def __init__(
+        self,
+        network: AutoregressiveNetwork,
+        *,
+        bos: int,
+        label_smoothing: float,
+        more_terms: Iterable[LossTerm] = (),
+    ) -> None:
+        """`more_terms` are terms that a subclass computes itself."""
+        token_terms = (
+            AnchorLoss("smoothed", smoothing=label_smoothing),
+            NllLoss(weight=None, always_computed=True),
+        )
+        super().__init__([*token_terms, *more_terms])
+        self.token_terms = token_terms
         self.network, self.bos = network, bos
         self.graph_capturable = network.graph_capturable
-        self.token_terms = {"smoothed": label_smoothed, "nll": nll}
 
     def draw(self, canvas: Canvas, keys: Tensor, step_key: Tensor) -> None:
         """Nothing."""
@@ -42,10 +58,7 @@ class NextTokenObjective(Objective):
         return self.compute_losses(canvas, self.network.encode(canvas.source))
 
     def compute_losses(self, canvas: Canvas, encoded: EncoderOutput) -> dict[str, TokenLoss]:
-        """The terms of a target that is written with this memory of its source."""
-        lazy_logits = self.network.lazy_logits(shift_right(canvas.tokens, self.bos), encoded)
-        token_nll = _TokenNll(self.token_nll(lazy_logits, canvas.tokens))
-        return {
-            name: TokenLoss(term.value(token_nll), term.mask(canvas))
-            for name, term in self.token_terms.items()
-        }
+        """The terms of the targets, given the encoded sources."""
+        logits = self.network.lazy_logits(shift_right(canvas.tokens, self.bos), encoded)
+        inputs = _NextTokens(canvas, logits, cache(self.token_nll))
+        return {term.name: TokenLoss(term.value(inputs), term.mask(canvas)) for term in self.token_terms}

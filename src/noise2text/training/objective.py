@@ -1,15 +1,19 @@
-"""One training pass: pairs → canvas → noise → denoiser → terms.
+"""The objective of a training step: pairs → canvas → noise → denoiser → terms.
 
-All randomness but dropout is drawn before (`draw`), from keys that name the seed, the step and the row, so
-that neither the order of work nor the number of processes changes it.
+`draw` makes every random choice but dropout before the pass, from keys that name the seed, the step and the
+row. So neither the order of work nor the number of processes changes what is drawn.
+
+    draws = objective.draw(canvas, keys, step_key)
+    losses = objective(canvas, draws)
+    objective.loss(objective.means(losses, objective.counts(canvas))).backward()
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -17,7 +21,7 @@ from torch import Tensor, nn
 
 from noise2text.core.random import NormalSampler, gaussian_noise, make_key, normal, uniform
 from noise2text.data.layouts.base import Canvas
-from noise2text.diffusion.losses import LossInputs, LossTerm, TokenLoss, TokenNllFunction, compute_token_nll
+from noise2text.diffusion.losses import LossInputs, LossTerm, TokenLoss, TokenNllFunction, token_nll
 from noise2text.diffusion.time_samplers import TimeSampler
 from noise2text.nn.denoiser import Denoiser, NoiseLevel
 
@@ -26,104 +30,93 @@ __all__ = ["DiffusionObjective", "Draws", "Objective"]
 
 @dataclass(frozen=True)
 class Draws:
-    """What chance decides for a batch."""
+    """The random choices of a batch."""
 
     t: Tensor  # (B,)
-    weight: Tensor  # (B,), what makes up for the choice of t
+    weight: Tensor  # (B,), the importance weight of t
     noise: Tensor  # (B, L, D)
-    z0_noise: Tensor  # (B, L, D), the noise between embedding and z₀
-    self_conditioned: bool  # whether this step trains with a guess (self-conditioning)
+    z0_noise: Tensor  # (B, L, D), the noise between the embedding and z₀
+    self_conditioned: bool  # whether the denoiser sees its own first estimate
 
 
 class Objective(nn.Module, ABC):
-    """Weighted terms over what a system's forward pass leaves behind; diffusion and baselines alike.
+    """A weighted sum of named terms, for diffusion models and baselines alike.
 
-    What it learns of the losses on the way (`observe`, `update`) is kept in buffers, for the checkpoints.
-    A term without a weight is only watched; of those, training computes the ones that it has to know
-    (`always_computed`: `observed` looks at them, or they come for nothing), and the others where somebody
-    looks (`log_terms`).
+    What an objective learns from the losses (`observe`, `update`) is in buffers, which checkpoints save.
     """
 
-    def __init__(
-        self,
-        terms: Mapping[str, LossTerm],
-        weights: Mapping[str, float],
-        *,
-        always_computed: Collection[str] = (),
-    ) -> None:
+    def __init__(self, terms: Iterable[LossTerm]) -> None:
         super().__init__()
-        self.terms, self.weights, self.always_computed = (
-            dict(terms),
-            dict(weights),
-            frozenset(always_computed),
-        )
-        self.terms_logged = True  # whether somebody looks at what training does
-        self.fused_token_nll: TokenNllFunction = compute_token_nll
+        self.terms = {term.name: term for term in terms}
+        self.terms_logged = True  # whether the next steps are logged
+        self.fused_token_nll: TokenNllFunction = token_nll  # acceleration replaces both functions
         self.fused_normal: NormalSampler = normal
-        self.graph_capturable = True  # whether a pass is the same operations each time, without the host
+        self.graph_capturable = True  # whether every pass runs the same operations, without the host
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weight of each term that is trained on."""
+        return {name: term.weight for name, term in self.terms.items() if term.weight is not None}
 
     @property
     def token_nll(self) -> TokenNllFunction:
-        """How surprises are computed."""
-        return self.fused_token_nll if self.training else compute_token_nll
+        """The function that computes −log p of tokens."""
+        return self.fused_token_nll if self.training else token_nll
 
     @property
     def normal(self) -> NormalSampler:
-        """How noise is computed."""
+        """The function that draws normal noise."""
         return self.fused_normal if self.training else normal
 
     @property
     def skipped_terms(self) -> frozenset[str]:
-        """The terms that are left out now: nothing is learned from them, and nobody looks."""
+        """The terms that are left out now: neither trained on nor logged at this step."""
         if self.terms_logged or not self.training:
             return frozenset()
-        return frozenset(self.terms).difference(self.weights, self.always_computed)
+        unused = (term for term in self.terms.values() if term.weight is None and not term.always_computed)
+        return frozenset(term.name for term in unused)
 
     def log_terms(self, terms_logged: bool) -> None:
-        """Say whether somebody looks at the passes that come next; it changes nothing that is learned."""
+        """Say whether the next steps are logged; this changes nothing that is learned."""
         self.terms_logged = terms_logged
 
     def counts(self, canvas: Canvas) -> dict[str, Tensor]:
-        """How many places each term counts on this canvas."""
+        """How many values of each term count on this canvas."""
         return {name: term.mask(canvas).sum() for name, term in self.terms.items()}
 
     def step_flags(self, step_key: Tensor) -> Hashable:
-        """What chance decides for a whole step: steps for which it falls alike run the same operations."""
+        """The random choices of a whole step; steps with equal flags run the same operations."""
         return None
 
     @abstractmethod
     def draw(self, canvas: Canvas, keys: Tensor, step_key: Tensor) -> Any:
-        """All that chance decides but dropout: for each row by its key, for the step by the step's."""
+        """Every random choice but dropout: for each row by its key, for the step by the step's key."""
 
     @abstractmethod
     def forward(self, canvas: Canvas, draws: Any) -> dict[str, TokenLoss]:
-        """Every term's values for a batch of pairs, but for those that are idle."""
+        """The values of every term for a batch of pairs, without the skipped ones."""
 
-    def observed(self, draws: Any, token_losses: Mapping[str, TokenLoss]) -> tuple[Tensor, ...]:
-        """What `observe` wants to know of a batch, a row a pair, so that rows of all processes are joined."""
-        return ()
-
-    def observe(self, *observed: Tensor) -> None:
-        """Take note of a whole batch's losses."""
-
-    def update(self, step: int) -> None:
-        """Adapt to what was observed, if it is time to; decided by the step's number alone."""
-
-    def values(self, inputs: Any) -> dict[str, Tensor]:
-        """The terms' values; terms without a weight come last and leave nothing behind for gradients."""
-        computed = [name for name in self.terms if name not in self.skipped_terms]
-        trained = {name: self.terms[name].value(inputs) for name in computed if name in self.weights}
-        with torch.no_grad():
-            others = {name: self.terms[name].value(inputs) for name in computed if name not in trained}
-        return {name: (trained | others)[name] for name in computed}
+    def means(self, losses: Mapping[str, TokenLoss], counts: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Each term's sum over this batch, divided by its count over the whole step."""
+        return {name: loss.total() / counts[name] for name, loss in losses.items()}
 
     def loss(self, means: Mapping[str, Tensor]) -> Tensor:
         """The weighted sum of the terms' means."""
         return torch.stack([weight * means[name] for name, weight in self.weights.items()]).sum()
 
+    def observed(self, draws: Any, token_losses: Mapping[str, TokenLoss]) -> tuple[Tensor, ...]:
+        """The tensors that `observe` reads, one row per pair; the rows of all processes are concatenated."""
+        return ()
+
+    def observe(self, *observed: Tensor) -> None:
+        """Record the losses of a whole batch."""
+
+    def update(self, step: int) -> None:
+        """Adapt to what was observed, at steps that depend on the step's number alone."""
+
 
 class DiffusionObjective(Objective):
-    """Noise the target to a random time, estimate it back, count the error."""
+    """Noise the target to a random time, estimate it, and measure the error."""
 
     def __init__(
         self,
@@ -131,23 +124,21 @@ class DiffusionObjective(Objective):
         schedule: nn.Module,
         time_sampler: TimeSampler,
         *,
-        terms: Mapping[str, LossTerm],
-        weights: Mapping[str, float],
+        terms: Iterable[LossTerm],
         self_conditioning: float = 0.5,
         z0_noise: float = 0.0,
-        always_computed: Collection[str] = (),
     ) -> None:
         """`z0_noise` is the standard deviation of z₀ around the embedding, √β₀ in the papers."""
-        super().__init__(terms, weights, always_computed=always_computed)
+        super().__init__(terms)
         self.denoiser, self.schedule, self.time_sampler = denoiser, schedule, time_sampler
         self.self_conditioning, self.z0_noise = self_conditioning, z0_noise
 
     def step_flags(self, step_key: Tensor) -> bool:
-        """Whether this step trains with a guess (self-conditioning)."""
+        """Whether this step trains with self-conditioning."""
         return bool(uniform(step_key) < self.self_conditioning)
 
     def draw(self, canvas: Canvas, keys: Tensor, step_key: Tensor) -> Draws:
-        """The time and the noise of each row, and the coin of self-conditioning."""
+        """The time and the noise of each row, and whether the step is self-conditioned."""
         shape = canvas.tokens.shape[1], self.denoiser.embedding.dim
         draw_gaussian = partial(gaussian_noise, keys, normal_sampler=self.normal)
         t, weight = self.time_sampler(uniform(make_key(keys, 0)))
@@ -173,10 +164,14 @@ class DiffusionObjective(Objective):
             with torch.no_grad():
                 self_condition = constraint.apply(denoiser(z_t, level, encoded, constraint, None).z0)
         estimate = denoiser(z_t, level, encoded, constraint, self_condition)
-        is_first_step = (draws.t <= 1 / self.time_sampler.steps)[
-            :, None, None
-        ]  # there the embedding itself is the target
-        target = torch.where(is_first_step, embeddings, z0)
-        inputs = LossInputs(canvas, z0, target, estimate, encoded, denoiser, level, self.token_nll)
-        values = {name: draws.weight[:, None] * value for name, value in self.values(inputs).items()}
-        return {name: TokenLoss(value, self.terms[name].mask(canvas)) for name, value in values.items()}
+        is_first_step = (draws.t <= 1 / self.time_sampler.steps)[:, None, None]
+        target = torch.where(is_first_step, embeddings, z0)  # the first step goes to the embedding itself
+        inputs = LossInputs(canvas, z0, target, estimate, encoded, denoiser, level, cache(self.token_nll))
+        losses, skipped = {}, self.skipped_terms
+        # Terms that are trained on come first: what they share with the others is computed with gradients.
+        for term in sorted(self.terms.values(), key=lambda term: term.weight is None):
+            if term.name not in skipped:
+                with torch.set_grad_enabled(torch.is_grad_enabled() and term.weight is not None):
+                    values = draws.weight[:, None] * term.value(inputs)
+                losses[term.name] = TokenLoss(values, term.mask(canvas))
+        return {name: losses[name] for name in self.terms if name in losses}

@@ -35,7 +35,7 @@ class SourceDropout(Objective):
     """Another objective that sees some rows without their source."""
 
     def __init__(self, objective: Objective, layout: Layout, rate: float) -> None:
-        super().__init__(objective.terms, objective.weights, always_computed=objective.always_computed)
+        super().__init__(objective.terms.values())
         self.objective, self.layout, self.rate = objective, layout, rate
 
     def log_terms(self, terms_logged: bool) -> None:

@@ -1,9 +1,8 @@
-"""What is only looked at is computed where somebody looks, and changes nothing that is learned."""
+"""Terms that are only logged are computed at logged steps, and change nothing that is learned."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -11,17 +10,16 @@ import torch
 
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.training.loop import evaluate_loss
-from noise2text.training.step_runner import EagerStep
 
-from .stepping import GRAPHABLE_RECIPES, build_small, make_batches, train_small
+from .small_training import GRAPHABLE_RECIPES, build_small, make_batches, train_small
 
 
 @pytest.mark.parametrize("name", GRAPHABLE_RECIPES)
-def test_who_looks_changes_nothing_that_is_learned(name: str, tokenizer: Tokenizer) -> None:
-    """Not a bit of the weights, the times' history or the schedule, with dropout."""
+def test_logging_changes_nothing_that_is_learned(name: str, tokenizer: Tokenizer) -> None:
+    """Not a bit of the weights, of the history of losses or of the schedule, with dropout."""
 
     def train_logged_at(is_logged: Callable[[int], bool]) -> tuple[list[float], dict[str, Any]]:
-        return train_small(name, tokenizer, EagerStep(nullcontext), "cpu", dropout=0.3, is_logged=is_logged)
+        return train_small(name, tokenizer, "cpu", dropout=0.3, is_logged=is_logged)
 
     losses, state = train_logged_at(lambda step: True)
     for is_logged in (lambda step: False, lambda step: step % 3 == 0):
@@ -30,8 +28,8 @@ def test_who_looks_changes_nothing_that_is_learned(name: str, tokenizer: Tokeniz
         assert all(torch.equal(others[key], value) for key, value in state.items())
 
 
-def test_what_is_only_watched_leaves_nothing_for_gradients(tokenizer: Tokenizer) -> None:
-    """DiffuSeq rounds z₀ to learn and ẑ₀ to be looked at: the second is not kept for a backward pass."""
+def test_terms_that_are_only_logged_have_no_gradients(tokenizer: Tokenizer) -> None:
+    """DiffuSeq trains on the rounding of z₀ and logs that of ẑ₀, which needs no backward pass."""
     model, objective = build_small("diffuseq", tokenizer, "cpu")
     canvas = make_batches(model, "cpu")(1)[0]
     token_losses = objective(canvas, objective.draw(canvas, torch.arange(4), torch.tensor(3)))
@@ -42,19 +40,19 @@ def test_what_is_only_watched_leaves_nothing_for_gradients(tokenizer: Tokenizer)
 
 
 @pytest.mark.parametrize(
-    ("name", "left_out"),
+    ("name", "skipped"),
     [
         ("diffuseq", {"nll", "nll_text"}),
         ("diffuseq-guided", {"nll", "nll_text"}),  # one objective within another
         ("dinoiser", {"nll"}),
-        ("difformer", set()),  # the anchor's surprises are there already
+        ("difformer", set()),  # the anchor computes them anyway
         ("seqdiffuseq", set()),  # the schedule follows the difficulty
         ("cdcd", set()),
         ("transformer", set()),
     ],
 )
-def test_where_nobody_looks_only_what_costs_and_teaches_nothing_is_left_out(
-    name: str, left_out: set[str], tokenizer: Tokenizer
+def test_steps_that_are_not_logged_skip_only_terms_that_cost_and_teach_nothing(
+    name: str, skipped: set[str], tokenizer: Tokenizer
 ) -> None:
     model, objective = build_small(name, tokenizer, "cpu")
     canvas = make_batches(model, "cpu")(1)[0]
@@ -67,6 +65,6 @@ def test_where_nobody_looks_only_what_costs_and_teaches_nothing_is_left_out(
     everything = terms()
     assert everything == set(objective.counts(canvas))
     objective.log_terms(False)
-    assert objective.skipped_terms == left_out
-    assert terms() == everything - left_out
-    assert evaluate_loss(objective, [canvas], seed=0) == valid  # validation looks
+    assert objective.skipped_terms == skipped
+    assert terms() == everything - skipped
+    assert evaluate_loss(objective, [canvas], seed=0) == valid  # validation computes all

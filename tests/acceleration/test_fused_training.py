@@ -1,4 +1,4 @@
-"""Fused passes are plain ones: the same gradients, wherever rows lie and whatever is computed at once."""
+"""Fused training has the gradients of eager training."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from noise2text.acceleration.fused import (
     FusedCrossAttention,
     FusedFeedForward,
     FusedSelfAttention,
+    fuse,
 )
+from noise2text.acceleration.graphed_training import GraphedBackward
 from noise2text.acceleration.packing import PackedLayerStack, pack_short_rows
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models import Model
 from noise2text.nn.layers import AddNorm, CrossAttention, FeedForward, LayerStack, SelfAttention
-from noise2text.training import step_runner as passes
-from noise2text.training.step_runner import EagerStep, GraphedStep, MicroBatch
+from noise2text.training.objective import Objective
 
-from .stepping import GRAPHABLE_RECIPES, build_small, train_small
+from ..training.small_training import GRAPHABLE_RECIPES, build_small, train_small
 
 
 def _gradients(
@@ -36,7 +37,7 @@ def _gradients(
     *,
     uneven: float = 0.3,
 ) -> dict[str, torch.Tensor]:
-    """Of one pass; the weights are large and uneven: a row that saw another's tokens would show it."""
+    """The gradients of one pass; large, uneven weights show whether a row saw the tokens of another."""
     rows = [[7 + (row * 5 + place) % 11 for place in range(1 + row)] for row in range(4)]
     model, objective = build_small(name, tokenizer, "cpu")
     objective.train()
@@ -47,9 +48,10 @@ def _gradients(
     canvas = model.layout.make_canvas(
         RaggedRows.from_lists(rows), RaggedRows.from_lists(rows[::-1]), shape=(5, 4)
     )
-    step_runner, keys = EagerStep(autocast), torch.arange(4)
-    step_runner.clear_gradients(list(model.parameters()))
-    step_runner(objective, MicroBatch(canvas, keys, torch.tensor(3), objective.counts(canvas)))
+    draws = objective.draw(canvas, torch.arange(4), torch.tensor(3))
+    with autocast():
+        losses = objective(canvas, draws)
+    objective.loss(objective.means(losses, objective.counts(canvas))).backward()
     return {key: value.grad for key, value in model.named_parameters() if value.grad is not None}
 
 
@@ -95,7 +97,7 @@ def test_fused_passes_have_the_gradients_of_plain_ones(
 ) -> None:
     """Without the compiler, and in float32: all that is fused, in its place."""
     monkeypatch.setattr(fused, "_compile", lambda function: function)
-    found = _gradients(name, tokenizer, lambda model, objective: passes.fuse(objective))
+    found = _gradients(name, tokenizer, lambda model, objective: fuse(objective))
     _assert_same(found, _gradients(name, tokenizer, lambda model, objective: None))
 
 
@@ -109,12 +111,9 @@ def test_fused_passes_round_no_worse_than_plain_ones(
     def rough() -> Any:
         return torch.autocast("cpu", torch.bfloat16, cache_enabled=False)
 
-    def fuse(model: Model, objective: Any) -> None:
-        passes.fuse(objective)
-
     exact = _gradients(name, tokenizer, lambda model, objective: None, uneven=0.0)
     plain = _gradients(name, tokenizer, lambda model, objective: None, rough, uneven=0.0)
-    mine = _gradients(name, tokenizer, fuse, rough, uneven=0.0)
+    mine = _gradients(name, tokenizer, lambda model, objective: fuse(objective), rough, uneven=0.0)
     assert mine.keys() == plain.keys()
     flat = [torch.cat([each[key].double().flatten() for key in exact]) for each in (exact, plain, mine)]
     error, own = (1 - torch.cosine_similarity(flat[0], each, dim=0) for each in flat[1:])
@@ -127,8 +126,15 @@ def test_fused_training_loses_what_plain_training_does(name: str, tokenizer: Tok
     def autocast() -> Any:
         return torch.autocast("cuda", torch.bfloat16, cache_enabled=False)
 
-    losses, _ = train_small(name, tokenizer, GraphedStep(EagerStep(autocast)), "cuda", compiled=True)
-    expected, _ = train_small(name, tokenizer, EagerStep(autocast), "cuda")
+    losses, _ = train_small(
+        name,
+        tokenizer,
+        "cuda",
+        prepare=fuse,
+        graph=lambda parameters: GraphedBackward(parameters, autocast),
+        autocast=autocast,
+    )
+    expected, _ = train_small(name, tokenizer, "cuda", autocast=autocast)
     assert losses == pytest.approx(expected, rel=0.02)
 
 
@@ -150,7 +156,7 @@ def test_what_is_compiled_is_what_it_stands_for(monkeypatch: pytest.MonkeyPatch)
 def test_fusing_reaches_every_residual_and_objective(tokenizer: Tokenizer) -> None:
     model, objective = build_small("diffuseq-guided", tokenizer, "cpu")
     before = copy.copy(objective.token_nll)
-    passes.fuse(objective)
+    fuse(objective)
     for plain, fast in (
         (AddNorm, FusedAddNorm),
         (SelfAttention, FusedSelfAttention),
@@ -159,7 +165,7 @@ def test_fusing_reaches_every_residual_and_objective(tokenizer: Tokenizer) -> No
         (LayerStack, PackedLayerStack),
     ):
         assert all(isinstance(part, fast) for part in model.modules() if isinstance(part, plain))
-    inner = [part for part in objective.modules() if isinstance(part, passes.Objective)]
+    inner = [part for part in objective.modules() if isinstance(part, Objective)]
     assert len(inner) == 2
     assert all(part.train().token_nll is fused.token_nll for part in inner)
     assert all(part.train().normal is fused.normal for part in inner)

@@ -1,0 +1,179 @@
+"""Training with CUDA graphs: a forward and backward pass is recorded once and replayed.
+
+Launching kernels takes most of the host's time. `GraphedBackward` records the pass of the training loop over
+one micro-batch (draws, forward, loss, backward) as a CUDA graph and replays it without the host in between:
+
+    graphed = GraphedBackward(parameters, autocast)
+    graphed.zero_grad()
+    draws, losses, means = graphed(objective, canvas, keys, step_key, counts)
+
+There is one graph for each shape of a canvas, each value of the step's flags and each set of computed terms.
+A graph keeps nothing of a step: all its inputs are copied to fixed places, and the loop seeds dropout at each
+step, so that a run that was stopped and resumed ends with the same weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from noise2text.acceleration.cuda_graphs import CudaGraph, clone_tensors, copy_tensors, shapes_of
+from noise2text.data.layouts.base import Canvas
+from noise2text.diffusion.losses import TokenLoss
+
+__all__ = ["GraphedBackward"]
+
+Output = tuple[Any, dict[str, TokenLoss], dict[str, Tensor]]
+"""The draws of a pass, its losses and their means."""
+
+
+class GraphableObjective(Protocol):
+    """The part of training's `Objective` that a graph records."""
+
+    @property
+    def skipped_terms(self) -> frozenset[str]: ...
+
+    def step_flags(self, step_key: Tensor) -> Hashable: ...
+
+    def draw(self, canvas: Canvas, keys: Tensor, step_key: Tensor) -> Any: ...
+
+    def __call__(self, canvas: Canvas, draws: Any) -> dict[str, TokenLoss]: ...
+
+    def means(self, losses: Mapping[str, TokenLoss], counts: Mapping[str, Tensor]) -> dict[str, Tensor]: ...
+
+    def loss(self, means: Mapping[str, Tensor]) -> Tensor: ...
+
+
+class GraphedBackward:
+    """A forward and backward pass as CUDA graphs, whose gradients keep their places in memory.
+
+    The first micro-batch of a step overwrites the gradients, so that nothing has to be cleared before; the
+    others add to them.
+    """
+
+    def __init__(
+        self, parameters: Sequence[nn.Parameter], autocast: Callable[[], AbstractContextManager[object]]
+    ) -> None:
+        self.parameters, self.autocast = parameters, autocast
+        self.gradient_buffers: dict[nn.Parameter, Tensor] = {}  # in the order in which graphs created them
+        self.is_first_micro_batch = False
+        self.graphs: dict[Hashable, _CapturedPass] = {}
+        self.pool = torch.cuda.graph_pool_handle()  # no two graphs run at once: they share memory
+
+    def zero_grad(self) -> None:
+        """Start a new step: its first micro-batch overwrites the gradients."""
+        self.is_first_micro_batch = True
+
+    def __call__(
+        self,
+        objective: GraphableObjective,
+        canvas: Canvas,
+        keys: Tensor,
+        step_key: Tensor,
+        counts: Mapping[str, Tensor],
+    ) -> Output:
+        """Add a micro-batch's gradients; returns its draws, its losses and their means.
+
+        The next call overwrites what is returned.
+        """
+        is_first, self.is_first_micro_batch = self.is_first_micro_batch, False
+        name = (is_first, objective.step_flags(step_key), objective.skipped_terms, *shapes_of(canvas))
+        if name not in self.graphs:
+            run = self._overwrite_gradients if is_first else self._add_gradients
+            self.graphs[name] = self._capture(run, objective, canvas, keys, step_key, counts)
+        captured = self.graphs[name]
+        new_buffers = list(self.gradient_buffers.values())[captured.known_buffers :] if is_first else []
+        if new_buffers:
+            torch._foreach_zero_(new_buffers)
+        return captured(canvas, keys, counts)
+
+    def _add_gradients(
+        self,
+        objective: GraphableObjective,
+        canvas: Canvas,
+        keys: Tensor,
+        step_key: Tensor,
+        counts: Mapping[str, Tensor],
+    ) -> Output:
+        """The pass of the training loop's `train_step`."""
+        draws = objective.draw(canvas, keys, step_key)
+        with self.autocast():
+            losses = objective(canvas, draws)
+        means = objective.means(losses, counts)
+        objective.loss(means).backward()
+        detached = {name: loss.detach() for name, loss in losses.items()}
+        return draws, detached, {name: mean.detach() for name, mean in means.items()}
+
+    def _overwrite_gradients(self, *inputs: Any) -> Output:
+        """The same pass; its gradients are computed elsewhere and copied over those of the step before."""
+        gradient_buffers = [(parameter, parameter.grad) for parameter in self.parameters]
+        for parameter in self.parameters:
+            parameter.grad = None
+        output = self._add_gradients(*inputs)
+        # In a first trial run the new gradient itself becomes the buffer.
+        known_buffers = [(parameter, buffer) for parameter, buffer in gradient_buffers if buffer is not None]
+        new_gradients = {
+            buffer: parameter.grad for parameter, buffer in known_buffers if parameter.grad is not None
+        }
+        unused = [buffer for _, buffer in known_buffers if buffer not in new_gradients]
+        if new_gradients:
+            torch._foreach_copy_(list(new_gradients), list(new_gradients.values()))
+        if unused:
+            torch._foreach_zero_(unused)
+        for parameter, buffer in known_buffers:
+            parameter.grad = buffer
+        return output
+
+    def _capture(
+        self,
+        run: Callable[..., Output],
+        objective: GraphableObjective,
+        canvas: Canvas,
+        keys: Tensor,
+        step_key: Tensor,
+        counts: Mapping[str, Tensor],
+    ) -> _CapturedPass:
+        """A new graph; its trial runs leave the gradients and the generator of dropout as they were."""
+        before = [(p.grad, p.grad.clone()) for p in self.parameters if p.grad is not None]
+        with torch.random.fork_rng([keys.device] if keys.device.type == "cuda" else []):
+            captured = _CapturedPass(run, self.pool, objective, canvas, keys, step_key, counts)
+        for parameter in self.parameters:
+            if parameter.grad is not None:  # a gradient that the trial runs created keeps its place
+                self.gradient_buffers[parameter] = parameter.grad.zero_()
+        for gradient, value in before:
+            gradient.copy_(value)
+        captured.known_buffers = len(self.gradient_buffers)
+        return captured
+
+
+class _CapturedPass:
+    """One graph with the fixed places of its inputs; `known_buffers` gradients existed when it was made."""
+
+    known_buffers: int
+
+    def __init__(
+        self,
+        run: Callable[..., Output],
+        pool: Any,
+        objective: GraphableObjective,
+        canvas: Canvas,
+        keys: Tensor,
+        step_key: Tensor,
+        counts: Mapping[str, Tensor],
+    ) -> None:
+        self.canvas, self.keys = clone_tensors(canvas), keys.clone()
+        self.counts = {name: count.clone() for name, count in counts.items()}
+        self.graph: CudaGraph[Output] = CudaGraph(
+            lambda: run(objective, self.canvas, self.keys, step_key, self.counts), pool=pool
+        )
+
+    def __call__(self, canvas: Canvas, keys: Tensor, counts: Mapping[str, Tensor]) -> Output:
+        copy_tensors(self.canvas, canvas)
+        self.keys.copy_(keys)
+        for name, count in counts.items():
+            self.counts[name].copy_(count)
+        return self.graph()
