@@ -1,4 +1,4 @@
-"""AR-Diffusion: training and generation know a time of its own for each position."""
+"""AR-Diffusion: in training and generation every position has its own time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from noise2text.core.config import get_setting
 from noise2text.core.errors import Problem
 from noise2text.core.random import make_key
 from noise2text.data.ragged import RaggedRows
@@ -17,7 +18,7 @@ from noise2text.nn.denoiser import NoiseLevel
 from noise2text.recipes.ar_diffusion import PRESETS, ARDiffusionConfig, build, objective
 from noise2text.training.objective import DiffusionObjective
 
-from ..conftest import SMALL
+from ..conftest import shrunk
 
 COLUMNS = ["iwslt14-de-en", "xsum", "cnn-dailymail"]
 RELEASED: dict[str, list[Any]] = {  # typed from the published scripts
@@ -25,31 +26,31 @@ RELEASED: dict[str, list[Any]] = {  # typed from the published scripts
     "ffn_dim": [1024, 2048, 2048],
     "heads": [4, 8, 8],
     "dropout": [0.2] * 3,
-    "steps": [135_000, 80_000, 100_000],
+    "optim.steps": [135_000, 80_000, 100_000],
     "lr": [2e-3, 8e-4, 8e-4],
     "max_target": [89, 49, 179],  # and the end
     "max_source": [256, 512, 512],
     "warmup": [4_000] * 3,
     "ema_decay": [0.9999] * 3,
     "anchor_distance": [2.0] * 3,
-    "generation_steps": [20] * 3,
+    "generation.steps": [20] * 3,
     "noise_beam": [50] * 3,
 }
 
 
 @pytest.mark.parametrize("row", RELEASED)
 def test_presets_are_the_released_scripts(row: str) -> None:
-    assert [getattr(PRESETS[column], row) for column in COLUMNS] == RELEASED[row]
+    assert [get_setting(PRESETS[column], row) for column in COLUMNS] == RELEASED[row]
 
 
 def made(tokenizer: Tokenizer, **changes: Any) -> tuple[DiffusionModel, DiffusionObjective]:
-    config = dataclasses.replace(PRESETS["tiny"], **(SMALL | changes))
+    config = shrunk(PRESETS["tiny"], **changes)
     torch.manual_seed(0)
     model = build(config, tokenizer)
     return model, objective(config, model)
 
 
-def test_training_noises_the_right_more_and_tells_the_network_so(tokenizer: Tokenizer) -> None:
+def test_training_noises_the_right_more_and_the_network_is_given_its_timesteps(tokenizer: Tokenizer) -> None:
     model, trained = made(tokenizer)
     canvas = model.layout.make_canvas(
         RaggedRows.from_lists([[8, 9]] * 8), RaggedRows.from_lists([[20, 21, 22]] * 8)
@@ -80,7 +81,7 @@ def test_generation_settles_the_left_before_the_right(tokenizer: Tokenizer) -> N
     assert halfway[0] < halfway[-1]
 
 
-@pytest.mark.parametrize("guessed", [False, True])
+@pytest.mark.parametrize("self_conditioned", [False, True])
 def test_every_parameter_learns(tokenizer: Tokenizer, self_conditioned: bool) -> None:
     model, trained = made(tokenizer)
     canvas = model.layout.make_canvas(
@@ -97,4 +98,4 @@ def test_every_parameter_learns(tokenizer: Tokenizer, self_conditioned: bool) ->
 
 def test_an_anchor_within_the_canvas_is_refused() -> None:
     with pytest.raises(Problem, match="anchor"):
-        dataclasses.replace(ARDiffusionConfig(), anchor_distance=0.5)
+        ARDiffusionConfig().replace(anchor_distance=0.5)

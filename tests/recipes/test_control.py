@@ -11,7 +11,7 @@ import torch
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models import Model
-from noise2text.models.registry import find_recipe, recipes
+from noise2text.models.registry import find_recipe, list_recipes
 
 from ..conftest import lively, shrunk
 from .test_recipes import known_to
@@ -27,7 +27,7 @@ def build_model(name: str, tokenizer: Tokenizer) -> Model:
     return lively(model)
 
 
-WRITERS = [name for name, recipe in recipes().items() if recipe.fit is None]
+WRITERS = [name for name, recipe in list_recipes().items() if recipe.fit is None]
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -67,12 +67,12 @@ def test_what_finds_the_end_itself_takes_no_suffix_and_no_length(name: str, toke
         model.generate(TEXTS, length=5, steps=2)
 
 
-HOW: dict[str, Any] = {"steps": 3, "stop_early": 0}
+FAST: dict[str, Any] = {"steps": 3, "stop_early": 0}
 
 
-def texts_of(model: Model, **how: Any) -> list[str]:
+def texts_of(model: Model, **options: Any) -> list[str]:
     """All that was written for the texts: candidates and every traced step."""
-    made = model.generate(TEXTS, trace=True, **(known_to(model, **HOW) | how))
+    made = model.generate(TEXTS, trace=True, **(known_to(model, **FAST) | options))
     candidates = [text for row in made.candidates for text in row]
     return candidates + [stop.text for trace in made.traces for stop in trace]
 
@@ -88,7 +88,7 @@ def texts_of(model: Model, **how: Any) -> list[str]:
         ("19___{2}-___", r"19.{2}-.*"),
     ],
 )
-def test_a_template_holds_at_every_step_and_nothing_is_written_beside_it(
+def test_a_template_is_kept_at_every_step_and_nothing_is_written_beside_it(
     name: str, template: str, pattern: str, tokenizer: Tokenizer
 ) -> None:
     model = build_model(name, tokenizer)
@@ -112,7 +112,7 @@ def test_open_gaps_share_the_length(name: str, tokenizer: Tokenizer) -> None:
 def test_a_prefix_is_a_template_with_an_open_end(name: str, tokenizer: Tokenizer) -> None:
     model = build_model(name, tokenizer)
     prefixed, templated = (
-        model.generate(TEXTS, **(known_to(model, **HOW) | given))
+        model.generate(TEXTS, **(known_to(model, **FAST) | given))
         for given in ({"prefix": "19"}, {"template": "19___"})
     )
     assert prefixed.candidates == templated.candidates
@@ -121,9 +121,11 @@ def test_a_prefix_is_a_template_with_an_open_end(name: str, tokenizer: Tokenizer
 
 def test_a_prefix_beyond_the_expected_lengths_still_has_several(tokenizer: Tokenizer) -> None:
     """13 of 16 tokens are given where mostly fewer were expected."""
-    how: dict[str, Any] = HOW | {"length_beam": 5}
+    options: dict[str, Any] = FAST | {"length_beam": 5}
     (texts,) = (
-        build_model("difformer", tokenizer).generate(["12. mai"], prefix="1957-04-07-19", **how).candidates
+        build_model("difformer", tokenizer)
+        .generate(["12. mai"], prefix="1957-04-07-19", **options)
+        .candidates
     )
     assert {len(text) for text in texts} == {14, 15, 16}
 
@@ -136,7 +138,8 @@ def test_a_suffix_is_a_template_with_an_open_beginning(name: str, tokenizer: Tok
         ({"prefix": "19", "suffix": "-07"}, "19___-07"),
     ):
         apart, templated = (
-            model.generate(TEXTS, **(known_to(model, **HOW) | how)) for how in (parts, {"template": template})
+            model.generate(TEXTS, **(known_to(model, **FAST) | options))
+            for options in (parts, {"template": template})
         )
         assert apart.scores == templated.scores
         assert apart.candidates == templated.candidates
@@ -147,27 +150,27 @@ def test_what_finds_the_end_itself_wants_the_width_of_gaps_before_given_text(
     name: str, tokenizer: Tokenizer
 ) -> None:
     with pytest.raises(Problem, match=r"only the last gap of a template may be open.*___\{3\}"):
-        build_model(name, tokenizer).generate(TEXTS, template="___-04-___", **HOW)
+        build_model(name, tokenizer).generate(TEXTS, template="___-04-___", **FAST)
 
 
 @pytest.mark.parametrize("template", ["___-07", "19___{2}"])
 def test_word_by_word_takes_no_other_template(template: str, tokenizer: Tokenizer) -> None:
     with pytest.raises(Problem, match="takes a prefix, but no suffix"):
-        build_model("word-by-word", tokenizer).generate(TEXTS, template=template, **HOW)
+        build_model("word-by-word", tokenizer).generate(TEXTS, template=template, **FAST)
 
 
 def test_an_impossible_template_is_refused(tokenizer: Tokenizer) -> None:
     model = build_model("difformer", tokenizer)
     for config, said in (
         ({"template": "1957"}, "has no gap"),
-        ({"template": "19___", "prefix": "19"}, "without a prefix"),
+        ({"template": "19___", "prefix": "19"}, "without prefix and suffix"),
         ({"template": "___{17}"}, "needs 17 tokens, but there is room for 16"),
         ({"template": "1" * 16 + "___"}, "nothing to write"),
         ({"prefix": "%"}, "character that this model's vocabulary lacks"),
         ({"strategy": "word-by-word"}, "strategy is one of parallel, token-by-token"),
     ):
         with pytest.raises(Problem, match=said):
-            model.generate(TEXTS, **(known_to(model, **HOW) | config))
+            model.generate(TEXTS, **(known_to(model, **FAST) | config))
 
 
 @pytest.mark.parametrize("name", ["cmlm", "levenshtein"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from noise2text.models.folder import save
 from noise2text.models.init_embeddings import load_embeddings
 from noise2text.models.registry import find_recipe
 
-from ..conftest import SMALL, Make
+from ..conftest import SMALL, Make, shrunk
 
 
 def table_of(model: LengthPredictingModel) -> torch.Tensor:
@@ -31,7 +30,7 @@ def table_of(model: LengthPredictingModel) -> torch.Tensor:
 
 def trained(dates: Path, out: Path, **changes: Any) -> LengthPredictingModel:
     files: dict[str, Any] = {split: str(dates / f"{split}.jsonl") for split in ("train", "valid")}
-    config = SMALL | {"noise_factor": 2.0, "steps": 3} | changes
+    config = SMALL | {"noise_factor": 2.0, "optim.steps": 3} | changes
     model = train("difformer", out=out, preset="tiny", changes=config, device="cpu", **files)
     assert isinstance(model, LengthPredictingModel)
     return model
@@ -59,7 +58,7 @@ def test_a_resumed_run_has_its_own_embeddings_and_needs_no_others(dates: Path, t
     shutil.rmtree(tmp_path / "first")
     files: dict[str, Any] = {split: str(dates / f"{split}.jsonl") for split in ("train", "valid")}
     after = train(
-        "difformer", out=tmp_path / "second", changes={"steps": 5}, resume=True, device="cpu", **files
+        "difformer", out=tmp_path / "second", changes={"optim.steps": 5}, resume=True, device="cpu", **files
     )
     assert torch.equal(table_of(after), table_of(before))  # type: ignore[arg-type]
 
@@ -83,7 +82,7 @@ def test_a_table_of_numpy_is_placed_with_unit_mean_square(small: Make, tmp_path:
 def test_embeddings_on_a_sphere_stay_on_one(small: Make, tokenizer: Tokenizer, tmp_path: Path) -> None:
     """The table of such a model has rows of any length: only their directions count."""
     recipe = find_recipe("dinoiser")
-    config = dataclasses.replace(recipe.preset("tiny"), **SMALL)
+    config = shrunk(recipe.preset("tiny"))
     theirs = recipe.build(config, tokenizer)
     theirs.denoiser.embedding.weight.data *= torch.linspace(0.5, 2, len(tokenizer))[:, None]
     save(tmp_path / "sphere", theirs, recipe="dinoiser", config=config)
@@ -102,10 +101,10 @@ def test_embeddings_that_do_not_fit_are_named(small: Make, tokenizer: Tokenizer,
     other = small()
     other.tokenizer = learn_characters(["another alphabet 012"])
     recipe = find_recipe("difformer")
-    config = dataclasses.replace(recipe.preset("tiny"), **SMALL)
+    config = shrunk(recipe.preset("tiny"))
     save(tmp_path / "model", other, recipe="difformer", config=config)
     for name, said in [
-        ("narrow.npy", "set embedding"),
+        ("narrow.npy", "set embedding_dim"),
         ("zero.npy", "all 0"),
         ("text.npy", "array of numbers"),
         ("broken.npy", "cannot be read"),
@@ -122,19 +121,19 @@ def test_any_embedding_dimension_builds_and_generates(small: Make, dim: int) -> 
     assert len(made.texts) == 1
 
 
-def test_the_noise_can_be_rescaled_on_the_way_down(small: Make) -> None:
+def test_the_noise_of_sampling_can_be_rescaled(small: Make) -> None:
     model = small()
     assert model.build_sampling_schedule(model.generation_config) is model.schedule
-    build_sampling_schedule = model.build_sampling_schedule(
+    schedule = model.build_sampling_schedule(
         apply_overrides(model.generation_config, {"sampling_noise_factor": 4}, origin="test")
     )
-    assert isinstance(build_sampling_schedule, Rescaled)
+    assert isinstance(schedule, Rescaled)
     t = torch.tensor([0.3, 1.0])
-    assert torch.equal(build_sampling_schedule(t, 2).sigma, 4 * model.schedule(t, 2).sigma)
+    assert torch.equal(schedule(t, 2).sigma, 4 * model.schedule(t, 2).sigma)
     seen: list[torch.Tensor] = []
     model.denoiser.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
     for factor in (1, 4):
         model.generate(["12. mai 2001"], steps=2, stop_early=0, sampling_noise_factor=factor)
     assert torch.allclose(seen[2], 4 * seen[0]), "the first canvas is noise, four times as large"
-    with pytest.raises(Problem, match="factor"):
+    with pytest.raises(Problem, match="sampling_noise_factor"):
         model.generate(["12. mai 2001"], sampling_noise_factor=0)

@@ -13,13 +13,15 @@ from safetensors.torch import load_file
 
 from noise2text.commands.display import SilentDisplay
 from noise2text.commands.train import train
+from noise2text.core.config import get_setting
 from noise2text.core.errors import Problem
 from noise2text.core.random import make_key
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.loss_aware_times import LossAwareTimes
-from noise2text.diffusion.sampler import sample, strided_times
-from noise2text.diffusion.schedules import SqrtSchedule, z0_noise_and_final_alpha
+from noise2text.diffusion.sampler import SampledStep, sample
+from noise2text.diffusion.schedules import SqrtSchedule
+from noise2text.diffusion.solvers import strided_times
 from noise2text.models import DiffusionModel
 from noise2text.models.registry import find_recipe
 from noise2text.nn.denoiser import ClampedDenoiser
@@ -37,10 +39,10 @@ SECTION_4_1: dict[str, list[Any]] = {  # typed from the paper, and from the rele
     "embedding_dim": [128] * 4,
     "diffusion_steps": [2000] * 4,
     "schedule": ["sqrt"] * 4,
-    "generation_steps": [2000] * 4,
+    "generation.steps": [2000] * 4,
     "noise_beam": [10] * 4,
     "clamp": [True] * 4,
-    "steps": [50_000, 40_000, 80_000, 140_000],
+    "optim.steps": [50_000, 40_000, 80_000, 140_000],
     "lr": [1e-4] * 4,
     "weight_decay": [0.0] * 4,
     "clip_norm": [0.0] * 4,
@@ -60,7 +62,7 @@ CHANGES = {name: value for name, value in SMALL.items() if not name.endswith("co
 
 
 def config(**changes: Any) -> DiffuSeqConfig:
-    return dataclasses.replace(PRESETS["tiny"], **(CHANGES | {"max_source": 8, "max_target": 6} | changes))
+    return PRESETS["tiny"].replace(CHANGES | {"max_source": 8, "max_target": 6} | changes)
 
 
 def make(tokenizer: Tokenizer, **changes: Any) -> tuple[DiffusionModel, DiffusionObjective]:
@@ -75,7 +77,7 @@ def batch(model: DiffusionModel) -> Any:
 
 @pytest.mark.parametrize("row", SECTION_4_1)
 def test_presets_are_section_4_1(row: str) -> None:
-    assert [getattr(PRESETS[column], row) for column in COLUMNS] == SECTION_4_1[row]
+    assert [get_setting(PRESETS[column], row) for column in COLUMNS] == SECTION_4_1[row]
 
 
 @pytest.mark.parametrize("column", COLUMNS)
@@ -84,16 +86,17 @@ def test_a_canvas_has_128_positions_and_a_step_2048_pairs(column: str, tokenizer
     with torch.device("meta"):
         model = find_recipe("diffuseq").build(preset, tokenizer)
     assert model.layout.width == 128
-    assert preset.accumulate * (preset.max_tokens // max(preset.max_source, preset.max_target)) == 2048
-    assert preset.max_tokens // max(preset.max_source, preset.max_target) == 64  # a micro-batch
+    micro_batch = preset.optim.max_tokens // max(preset.data.max_source, preset.data.max_target)
+    assert micro_batch == 64
+    assert preset.optim.accumulate * micro_batch == 2048
 
 
-def test_the_blur_is_the_published_one() -> None:
+def test_the_noise_of_z0_is_the_published_one() -> None:
     """β₀ = 0.01464 and √β₀ = 0.1210 for the square-root schedule of 2,000 steps."""
-    z0_noise, final_alpha = z0_noise_and_final_alpha(SqrtSchedule(2000), 2000)
-    assert z0_noise == pytest.approx(0.1210, abs=5e-5)
-    assert z0_noise**2 == pytest.approx(0.01464, abs=5e-6)
-    assert 0 < final_alpha < 1e-3
+    schedule = SqrtSchedule(2000)
+    assert schedule.z0_noise == pytest.approx(0.1210, abs=5e-5)
+    assert schedule.z0_noise**2 == pytest.approx(0.01464, abs=5e-6)
+    assert 0 < schedule.final_alpha < 1e-3
 
 
 def test_in_training_the_source_is_not_noised_and_the_target_is(tokenizer: Tokenizer) -> None:
@@ -104,14 +107,14 @@ def test_in_training_the_source_is_not_noised_and_the_target_is(tokenizer: Token
     model.denoiser.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
     objective(canvas, draws)
     z0 = model.denoiser.embedding.embed(canvas.tokens) + objective.z0_noise * draws.z0_noise
-    assert len(seen) == 1  # there is no guess
+    assert len(seen) == 1  # there is no self-conditioning
     assert torch.equal(seen[0][canvas.frozen], z0[canvas.frozen])
     level = model.schedule(draws.t, canvas.tokens.shape[1])
     noisy = (level.alpha * z0 + level.sigma * draws.noise).float()
     assert torch.allclose(seen[0][~canvas.frozen], noisy[~canvas.frozen], atol=1e-5)
 
 
-def test_aligned_targets_begin_at_one_place_whatever_their_sources(tokenizer: Tokenizer) -> None:
+def test_aligned_targets_begin_at_one_position_whatever_their_sources(tokenizer: Tokenizer) -> None:
     """That of the longest source, so that the n-th words of both sides are always equally far apart."""
     model = make(tokenizer, align_targets=True)[0]
     canvas = batch(model)
@@ -125,9 +128,9 @@ def test_aligned_targets_begin_at_one_place_whatever_their_sources(tokenizer: To
 
 
 @pytest.mark.parametrize("recipe", ["word-by-word", "diffuseq-decoupled"])
-def test_what_has_no_place_for_filled_up_sources_says_so(recipe: str) -> None:
-    with pytest.raises(Problem, match=f"aligned is not for {recipe}"):
-        dataclasses.replace(find_recipe(recipe).presets["tiny"], align_targets=True)
+def test_recipes_that_cannot_align_targets_say_so(recipe: str) -> None:
+    with pytest.raises(Problem, match=f"align_targets is not for {recipe}"):
+        find_recipe(recipe).preset("tiny").replace(align_targets=True)
 
 
 @pytest.mark.parametrize("clamp", [False, True])
@@ -140,38 +143,30 @@ def test_in_sampling_the_source_stays_at_its_embedding_at_every_step(
     denoiser = ClampedDenoiser(model.denoiser) if clamp else model.denoiser
     constraint, times = denoiser.constrain(canvas), strided_times(5, num_timesteps=200)
     given = model.denoiser.embedding.embed(canvas.tokens)[canvas.frozen]
+    encoded, keys, steps = denoiser.encode(source), make_key(0, torch.arange(6)), list[SampledStep]()
     with torch.no_grad():
-        states = list(
-            sample(
-                denoiser,
-                model.schedule,
-                denoiser.encode(source),
-                constraint,
-                make_key(0, torch.arange(6)),
-                times,
-            )
-        )
-    assert len(states) == 5
-    for state in states:
-        assert torch.equal(state.z[canvas.frozen], given)
-        assert torch.equal(state.estimate.z0[canvas.frozen], given)
+        sample(denoiser, model.schedule, encoded, constraint, keys, times, on_step=steps.append)
+    assert len(steps) == 5
+    for step in steps:
+        assert torch.equal(step.z[canvas.frozen], given)
+        assert torch.equal(step.estimate.z0[canvas.frozen], given)
         if clamp:  # the anchoring function also rounds
-            nearest = model.denoiser.embedding.nearest(state.estimate.z0)
-            assert torch.equal(model.denoiser.embedding.embed(nearest), state.estimate.z0)
+            nearest = model.denoiser.embedding.nearest(step.estimate.z0)
+            assert torch.equal(model.denoiser.embedding.embed(nearest), step.estimate.z0)
 
 
 def test_a_candidate_depends_neither_on_the_batch_nor_on_the_beam(tokenizer: Tokenizer) -> None:
     model = make(tokenizer)[0]
     texts = ["7 april", "12. mai", "3 june"]
-    how: dict[str, Any] = {"steps": 4, "noise_beam": 3, "clamp": False}
-    together, apart = (model.generate(texts, batch=size, **how) for size in (3, 1))
+    options: dict[str, Any] = {"steps": 4, "noise_beam": 3, "clamp": False}
+    together, apart = (model.generate(texts, batch=size, **options) for size in (3, 1))
     assert together.candidates == apart.candidates
     assert [len(candidates) for candidates in together.candidates] == [3] * 3
-    alone = model.generate(texts, **(how | {"noise_beam": 1}))
+    alone = model.generate(texts, **(options | {"noise_beam": 1}))
     assert [row[0] for row in alone.candidates] == [row[0] for row in together.candidates]
 
 
-def test_coverages_count_what_they_say(tokenizer: Tokenizer) -> None:
+def test_loss_positions_count_what_they_say(tokenizer: Tokenizer) -> None:
     """Canvases of 8 + 6 + 3 positions; the sources with their marks take 6, 4 and 5 of them."""
     whole, target = [17, 17, 17], [11, 13, 12]
     expected = {
@@ -191,7 +186,7 @@ def test_coverages_count_what_they_say(tokenizer: Tokenizer) -> None:
             assert torch.equal(token_losses[term].mask, where)
 
 
-def test_the_surprise_is_watched_with_and_without_padding(tokenizer: Tokenizer) -> None:
+def test_the_nll_is_logged_with_and_without_padding(tokenizer: Tokenizer) -> None:
     """Each target has its tokens and an end; neither nll is trained on."""
     model, objective = make(tokenizer)
     canvas = batch(model)
@@ -216,7 +211,7 @@ def test_the_noise_factor_multiplies_the_noise_of_training_alone(tokenizer: Toke
 @pytest.mark.parametrize(
     "name", ["diffuseq", "diffuseq-guided", "diffuseq-kernel", "diffusion-lm", "word-by-word"]
 )
-def test_the_anchor_adds_the_surprise_at_the_estimate_to_the_loss(name: str, tokenizer: Tokenizer) -> None:
+def test_the_anchor_adds_the_nll_of_the_estimate_to_the_loss(name: str, tokenizer: Tokenizer) -> None:
     recipe = find_recipe(name)
     torch.manual_seed(0)
     chosen = shrunk(recipe.preset("tiny"), layers=2)
@@ -224,7 +219,7 @@ def test_the_anchor_adds_the_surprise_at_the_estimate_to_the_loss(name: str, tok
     canvas = batch(model)
     losses = []
     for anchor_weight in (0.0, 0.5):
-        objective = recipe.objective(dataclasses.replace(chosen, anchor_weight=anchor_weight), model).eval()
+        objective = recipe.objective(chosen.replace(anchor_weight=anchor_weight), model).eval()
         token_losses = objective(canvas, objective.draw(canvas, make_key(0, torch.arange(3)), make_key(0)))
         means = {
             term: token_loss.total() / token_loss.mask.sum() for term, token_loss in token_losses.items()
@@ -240,7 +235,7 @@ def test_weights_start_as_berts_and_embeddings_at_unit_variance(tokenizer: Token
     assert model.denoiser.embedding.vectors.std().item() == pytest.approx(1, rel=0.05)
 
 
-@pytest.mark.parametrize("coverage", LOSS_POSITIONS)
+@pytest.mark.parametrize("loss_positions", LOSS_POSITIONS)
 def test_every_parameter_gets_a_gradient(tokenizer: Tokenizer, loss_positions: str) -> None:
     model, objective = make(tokenizer, loss_positions=loss_positions)
     canvas = batch(model)
@@ -251,7 +246,7 @@ def test_every_parameter_gets_a_gradient(tokenizer: Tokenizer, loss_positions: s
         assert parameter.grad.abs().sum() > 0, name
 
 
-def test_times_are_told_the_unweighted_error_of_each_row(tokenizer: Tokenizer) -> None:
+def test_the_time_sampler_observes_the_unweighted_error_of_each_row(tokenizer: Tokenizer) -> None:
     model, objective = make(tokenizer, diffusion_steps=10)
     canvas = batch(model)
     draws = objective.draw(canvas, make_key(0, torch.arange(3)), make_key(0))
@@ -277,7 +272,13 @@ class Trap(SilentDisplay):
 
 def test_what_the_times_observed_survives_a_killed_run(dates: Path, tmp_path: Path) -> None:
     files: dict[str, Any] = {name: str(dates / f"{name}.jsonl") for name in ("train", "valid")}
-    more = {"steps": 8, "save_every": 4, "validate_every": 8, "diffusion_steps": 2, "generation_steps": 2}
+    more = {
+        "optim.steps": 8,
+        "save_every": 4,
+        "validate_every": 8,
+        "diffusion_steps": 2,
+        "generation.steps": 2,
+    }
 
     def run(out: str, **how: Any) -> None:
         train(
@@ -298,7 +299,7 @@ def test_what_the_times_observed_survives_a_killed_run(dates: Path, tmp_path: Pa
         load_file(tmp_path / out / "checkpoint-00000008" / "training.safetensors")
         for out in ("whole", "killed")
     )
-    assert whole["observed.times.counts"].min() >= 10  # so the times were drawn by their losses
+    assert whole["observed.time_sampler.counts"].min() >= 10  # so the times were drawn by their losses
     assert whole.keys() == killed.keys()
     assert all(torch.equal(whole[name], killed[name]) for name in whole)
 
@@ -325,7 +326,7 @@ def test_equation_8_is_equation_9_on_two_words() -> None:
                 equation_9[final] += nine
     assert torch.allclose(equation_8, equation_9, rtol=1e-12)
     assert equation_8.sum().item() == pytest.approx(1)
-    chain = start @ round_[steps]  # both are a walk from words to words (iter-NAR)
+    chain = start @ round_[steps]  # both are a chain from words to words (iter-NAR)
     for t in range(steps - 1, -1, -1):
         chain = chain @ (embed[t] @ round_[t])
     assert torch.allclose(chain, equation_9, rtol=1e-12)
@@ -336,14 +337,14 @@ def test_equation_8_is_equation_9_on_two_words() -> None:
     [
         ({"heads": 5}, "heads"),
         ({"schedule": "square"}, "schedule"),
-        ({"loss_positions": "equation-3"}, "coverage"),
-        ({"time_sampler": "often"}, "times"),
+        ({"loss_positions": "equation-3"}, "loss_positions"),
+        ({"time_sampler": "often"}, "time_sampler"),
         ({"layers": 0}, "layers"),
         ({"dropout": -0.1}, "dropout"),
-        ({"noise_factor": 0.0}, "factor"),
-        ({"anchor_weight": -1.0}, "anchor"),
+        ({"noise_factor": 0.0}, "noise_factor"),
+        ({"anchor_weight": -1.0}, "anchor_weight"),
     ],
 )
 def test_impossible_settings_are_named(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(Problem, match=named):
-        dataclasses.replace(DiffuSeqConfig(), **changes)
+        DiffuSeqConfig().replace(changes)

@@ -1,8 +1,7 @@
-"""DiffuSeq whose source is embedded by another model: fixed, and held in training and in generation."""
+"""DiffuSeq whose source has another model's embeddings, which never change."""
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -20,44 +19,44 @@ from noise2text.nn.decoupled_joint import SeparateSourceTransformer
 from noise2text.recipes.diffuseq_decoupled import PRESETS, RECIPE, build
 
 SHAPE: dict[str, Any] = {"model_dim": 16, "ffn_dim": 32, "heads": 2}
-STEPS: dict[str, Any] = {"steps": 3, "validation_sentences": 2, "max_tokens": 256}
+STEPS: dict[str, Any] = {"optim.steps": 3, "validation_sentences": 2, "max_tokens": 256}
 
 
 def made(tokenizer: Tokenizer) -> tuple[DiffusionModel, SeparateSourceTransformer]:
     torch.manual_seed(0)
-    system = build(dataclasses.replace(PRESETS["tiny"], **SHAPE, layers=1, embedding_dim=6), tokenizer)
-    assert isinstance(system.denoiser, SeparateSourceTransformer)
-    return system, system.denoiser
+    model = build(PRESETS["tiny"].replace(SHAPE, layers=1, embedding_dim=6), tokenizer)
+    assert isinstance(model.denoiser, SeparateSourceTransformer)
+    return model, model.denoiser
 
 
-def test_the_source_is_held_in_its_own_embeddings_and_the_target_in_the_learned(tokenizer: Tokenizer) -> None:
-    system, denoiser = made(tokenizer)
-    canvas = system.layout.make_canvas(
+def test_the_source_has_its_own_embeddings_and_the_target_the_learned_ones(tokenizer: Tokenizer) -> None:
+    model, denoiser = made(tokenizer)
+    canvas = model.layout.make_canvas(
         RaggedRows.from_lists([[8, 9, 10], [12, 13]]), RaggedRows.from_lists([[20, 21], [23, 24, 25]])
     )
     given = denoiser.constrain(canvas).given
     for row in range(2):
-        for place, token in enumerate(canvas.tokens[row]):
-            table = denoiser.source_embedding if canvas.frozen[row, place] else denoiser.embedding
-            assert torch.equal(given[row, place], table.embed(token))
+        for position, token in enumerate(canvas.tokens[row]):
+            table = denoiser.source_embedding if canvas.frozen[row, position] else denoiser.embedding
+            assert torch.equal(given[row, position], table.embed(token))
 
 
 def test_given_words_of_the_target_are_not_of_the_source(tokenizer: Tokenizer) -> None:
-    system, _ = made(tokenizer)
-    made_texts = system.generate(["7 may 2001"], prefix="20", steps=2)
+    model, _ = made(tokenizer)
+    made_texts = model.generate(["7 may 2001"], prefix="20", steps=2)
     assert made_texts.texts[0].startswith("20")
 
 
 def test_all_learns_but_the_sources_embeddings(tokenizer: Tokenizer) -> None:
-    system, _ = made(tokenizer)
-    objective = RECIPE.objective(PRESETS["tiny"], system)
-    canvas = system.layout.make_canvas(
+    model, _ = made(tokenizer)
+    objective = RECIPE.objective(PRESETS["tiny"], model)
+    canvas = model.layout.make_canvas(
         RaggedRows.from_lists([[8, 9, 10], [12, 13]]), RaggedRows.from_lists([[20, 21], [23, 24, 25]])
     )
     token_losses = objective(canvas, objective.draw(canvas, make_key(0, torch.arange(2)), make_key(0)))
     objective.loss({name: token_loss.total() for name, token_loss in token_losses.items()}).backward()
-    without = [name for name, parameter in system.named_parameters() if parameter.grad is None]
-    assert without == ["denoiser.foreign.table"]
+    without = [name for name, parameter in model.named_parameters() if parameter.grad is None]
+    assert without == ["denoiser.source_embedding.weight"]
 
 
 def test_a_transformers_embeddings_are_taken_and_kept(dates: Path, tmp_path: Path) -> None:
@@ -65,7 +64,7 @@ def test_a_transformers_embeddings_are_taken_and_kept(dates: Path, tmp_path: Pat
     same = {"preset": "tiny", "device": "cpu", **files}
     teacher = SHAPE | STEPS | {"lowercase": True}
     train("transformer", out=tmp_path / "teacher", changes=teacher, **same)
-    own = SHAPE | STEPS | {"layers": 1, "generation_steps": 2, "embeddings_from": str(tmp_path / "teacher")}
+    own = SHAPE | STEPS | {"layers": 1, "generation.steps": 2, "embeddings_from": str(tmp_path / "teacher")}
     train("diffuseq-decoupled", out=tmp_path / "model", changes=own, **same)
     teacher_model, model = (load(tmp_path / name, device="cpu") for name in ("teacher", "model"))
     assert isinstance(teacher_model, AutoregressiveModel)
@@ -73,5 +72,5 @@ def test_a_transformers_embeddings_are_taken_and_kept(dates: Path, tmp_path: Pat
     assert isinstance(model.denoiser, SeparateSourceTransformer)
     ratio = model.denoiser.source_embedding.weight / teacher_model.network.embedding.weight
     assert torch.allclose(ratio, ratio.mean().expand_as(ratio), rtol=1e-4), "one factor for all"
-    with pytest.raises(Problem, match="set embedding"):
+    with pytest.raises(Problem, match="set embedding_dim"):
         train("diffuseq-decoupled", out=tmp_path / "other", changes=own | {"embedding_dim": 8}, **same)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import torch
 
 from noise2text.core.random import make_key
@@ -12,20 +10,21 @@ from noise2text.data.tokenizer import Tokenizer
 from noise2text.models import DiffusionModel
 from noise2text.models.registry import find_recipe
 from noise2text.nn.vocabulary_head import InterpolatingTransformer
-from noise2text.recipes.diffuseq_kernel import PRESETS, build, objective
+from noise2text.recipes.diffuseq_kernel import PRESETS, RECIPE, build
 
 
 def made(tokenizer: Tokenizer) -> DiffusionModel:
     torch.manual_seed(0)
-    small = dataclasses.replace(PRESETS["tiny"], model_dim=16, ffn_dim=32, heads=2, layers=1, embedding_dim=6)
+    small = PRESETS["tiny"].replace(model_dim=16, ffn_dim=32, heads=2, layers=1, embedding_dim=6)
     return build(small, tokenizer)
 
 
 def test_the_preset_is_the_thesiss() -> None:
     config = PRESETS["covost-de-en"]
-    assert (config.model_dim, config.ffn_dim, config.heads, config.layers) == (512, 1024, 4, 6)
-    assert config.max_tokens // config.max_source * config.accumulate == 128
-    assert config.diffusion_steps == 2000
+    shape = config.model
+    assert (shape.model_dim, shape.ffn_dim, shape.heads, shape.layers) == (512, 1024, 4, 6)
+    assert config.optim.max_tokens // config.data.max_source * config.optim.accumulate == 128
+    assert config.diffusion.diffusion_steps == 2000
 
 
 def test_it_is_trained_and_sampled_as_diffuseq_is(tokenizer: Tokenizer) -> None:
@@ -34,7 +33,7 @@ def test_it_is_trained_and_sampled_as_diffuseq_is(tokenizer: Tokenizer) -> None:
     assert type(model.layout) is type(plain.layout)
     assert type(model.schedule) is type(plain.schedule)
     assert model.generation_config.clamp == plain.generation_config.clamp
-    trained = objective(PRESETS["tiny"], model)
+    trained = RECIPE.objective(PRESETS["tiny"], model)
     assert set(trained.weights) == {"vlb", "rounding", "prior"}
     assert trained.denoiser is model.denoiser
 
@@ -42,7 +41,7 @@ def test_it_is_trained_and_sampled_as_diffuseq_is(tokenizer: Tokenizer) -> None:
 def test_every_estimate_is_a_mean_of_embeddings_and_every_parameter_learns(tokenizer: Tokenizer) -> None:
     model = made(tokenizer)
     assert isinstance(model.denoiser, InterpolatingTransformer)
-    trained = objective(PRESETS["tiny"], model)
+    trained = RECIPE.objective(PRESETS["tiny"], model)
     canvas = model.layout.make_canvas(
         RaggedRows.from_lists([[8, 9, 10], [12, 13]]), RaggedRows.from_lists([[20, 21], [23, 24, 25]])
     )

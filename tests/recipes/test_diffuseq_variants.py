@@ -1,4 +1,4 @@
-"""Each variant is DiffuSeq but for its own part; with none of the parts it is DiffuSeq."""
+"""The parts of the thesis: other outputs, a schedule by position, and training for guidance."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ from noise2text.diffusion.parameterization import (
 from noise2text.diffusion.position_sigmoid import PositionSigmoid
 from noise2text.models import DiffusionModel
 from noise2text.models.registry import find_recipe
-from noise2text.recipes import diffuseq
-from noise2text.recipes.diffuseq_variants import VariantConfig, build, objective
+from noise2text.recipes.diffuseq import PRESETS, DiffuSeqConfig, build, objective
 from noise2text.training.source_dropout import SourceDropout
 
 from ..conftest import SMALL
@@ -38,14 +37,10 @@ CHANGES = {name: value for name, value in SMALL.items() if not name.endswith("co
     "max_source": 8,
     "max_target": 6,
 }
-TINY = {
-    field.name: getattr(diffuseq.PRESETS["tiny"], field.name)
-    for field in dataclasses.fields(diffuseq.DiffuSeqConfig)
-}
 
 
-def config(**changes: Any) -> VariantConfig:
-    return VariantConfig(**(TINY | CHANGES | changes))
+def config(**changes: Any) -> DiffuSeqConfig:
+    return PRESETS["tiny"].replace(CHANGES | changes)
 
 
 def make(tokenizer: Tokenizer, **changes: Any) -> tuple[DiffusionModel, Any]:
@@ -60,67 +55,53 @@ def losses(model: DiffusionModel, trained: Any) -> dict[str, torch.Tensor]:
     return {name: token_loss.total() for name, token_loss in token_losses.items()}
 
 
-def test_without_a_variant_it_is_diffuseq(tokenizer: Tokenizer) -> None:
-    model, trained = make(tokenizer)
-    plain_settings = dataclasses.replace(diffuseq.PRESETS["tiny"], **CHANGES)
-    torch.manual_seed(0)
-    plain = diffuseq.build(plain_settings, tokenizer)
-    assert plain.state_dict().keys() == model.state_dict().keys()
-    expected = losses(plain, diffuseq.objective(plain_settings, plain))
-    made = losses(model, trained)
-    assert made.keys() == expected.keys()
-    assert all(torch.equal(made[name], expected[name]) for name in made)
-    texts = ["7 april", "12. mai"]
-    assert model.generate(texts, steps=4).texts == plain.generate(texts, steps=4).texts
-
-
 def test_a_variant_can_be_aligned(tokenizer: Tokenizer) -> None:
     assert isinstance(make(tokenizer, align_targets=True)[0].layout, AlignedJointLayout)
     assert not isinstance(make(tokenizer)[0].layout, AlignedJointLayout)
 
 
 @pytest.mark.parametrize(
-    ("parameterization", "head"), [("epsilon", PredictNoise), ("score", PredictScore), ("mean", PredictMean)]
+    ("parameterization", "kind"), [("epsilon", PredictNoise), ("score", PredictScore), ("mean", PredictMean)]
 )
-def test_an_output_is_read_weighed_and_kept_from_the_end(
-    parameterization: str, head: type, tokenizer: Tokenizer
+def test_an_output_is_converted_weighted_and_kept_from_the_end(
+    parameterization: str, kind: type, tokenizer: Tokenizer
 ) -> None:
     model, trained = make(tokenizer, parameterization=parameterization)
     assert isinstance(model.denoiser, ParameterizedDenoiser)
-    assert isinstance(model.denoiser.parameterization, head)
+    assert isinstance(model.denoiser.parameterization, kind)
     end = model.schedule(torch.ones(1, dtype=torch.float64), 1)
     assert (end.alpha**2).item() == pytest.approx(0.0 if parameterization == "mean" else 0.01, abs=1e-9)
     canvas = model.layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
     draws = trained.draw(canvas, KEYS, make_key(0))
     level = model.schedule(draws.t, canvas.tokens.shape[1])
-    weighed = trained(canvas, draws)["vlb"].values
+    weighted = trained(canvas, draws)["vlb"].values
     plain = make(tokenizer, parameterization=parameterization, loss_weighting="z0")[1](canvas, draws)[
         "vlb"
     ].values
     factor = model.denoiser.parameterization.weight(level)[..., 0].float()
-    assert torch.allclose(weighed, factor * plain, rtol=1e-4)
+    assert torch.allclose(weighted, factor * plain, rtol=1e-4)
 
 
-@pytest.mark.parametrize("predict", ["epsilon", "score"])
-def test_a_skip_adds_what_is_mostly_the_answer(parameterization: str, tokenizer: Tokenizer) -> None:
-    """Of the same weights, the answer with a skip is the one without, and z over F or over F² beside it."""
-    systems = [
-        make(tokenizer, parameterization=parameterization, noise_factor=4.0, residual_output=residual_output)[
-            0
-        ]
-        for residual_output in (False, True)
+@pytest.mark.parametrize("parameterization", ["epsilon", "score"])
+def test_a_residual_network_leaves_out_what_noise_alone_says(
+    parameterization: str, tokenizer: Tokenizer
+) -> None:
+    """With the same weights, its output is the plain one less z over F, or plus z over F² for the score."""
+    models = [
+        make(tokenizer, parameterization=name, noise_factor=4.0)[0]
+        for name in (parameterization, f"residual-{parameterization}")
     ]
-    plain, skipped = (model.denoiser for model in systems)
+    plain, residual = (model.denoiser for model in models)
     assert isinstance(plain, ParameterizedDenoiser)
-    assert isinstance(skipped, ParameterizedDenoiser)
-    level = systems[0].schedule(torch.tensor([0.7], dtype=torch.float64), 1)
+    assert isinstance(residual, ParameterizedDenoiser)
+    level = models[0].schedule(torch.tensor([0.7], dtype=torch.float64), 1)
     output, z = torch.randn(2, 1, 3, 16, dtype=torch.float64)
-    alone = 1 / 4 if parameterization == "epsilon" else -1 / 16
-    expected = plain.parameterization.to_z0(output + alone * z, z, level)
-    assert torch.allclose(skipped.parameterization.to_z0(output, z, level), expected)
+    share = 1 / 4 if parameterization == "epsilon" else -1 / 16
+    expected = plain.parameterization.to_z0(output + share * z, z, level)
+    assert torch.allclose(residual.parameterization.to_z0(output, z, level), expected)
 
 
-def test_the_score_can_be_weighed_as_the_noise(tokenizer: Tokenizer) -> None:
+def test_the_score_can_be_weighted_as_the_noise(tokenizer: Tokenizer) -> None:
     """Score matching's own loss times σ² is the loss of ε."""
     model, trained = make(tokenizer, parameterization="score")
     canvas = model.layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
@@ -136,11 +117,12 @@ def test_the_score_can_be_weighed_as_the_noise(tokenizer: Tokenizer) -> None:
         {"parameterization": "epsilon"},
         {"parameterization": "score"},
         {"parameterization": "mean"},
-        {"parameterization": "epsilon", "noise_factor": 4.0, "residual_output": True},
-        {"position_schedule": "staggered"},
+        {"parameterization": "residual-epsilon", "noise_factor": 4.0},
+        {"parameterization": "velocity"},
+        {"schedule": "position-sigmoid"},
         {"source_dropout": 0.5},
         {
-            "position_schedule": "staggered",
+            "schedule": "position-sigmoid",
             "parameterization": "score",
             "source_dropout": 0.5,
         },  # the thesis's fifth model
@@ -156,24 +138,24 @@ def test_every_parameter_gets_a_gradient(changes: dict[str, Any], tokenizer: Tok
     assert len(model.generate(["7 april"], steps=3).texts) == 1
 
 
-def test_staggered_noise_has_fixed_places(tokenizer: Tokenizer) -> None:
-    model, trained = make(tokenizer, position_schedule="staggered")
+def test_a_schedule_by_position_has_aligned_targets(tokenizer: Tokenizer) -> None:
+    model, trained = make(tokenizer, schedule="position-sigmoid")
     assert trained.z0_noise == pytest.approx(0.02**0.5)
     assert isinstance(model.layout, AlignedJointLayout)
     assert isinstance(model.schedule, PositionSigmoid)
     assert model.schedule.target_start == model.layout.target_start
     canvas = model.layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
     assert model.schedule.positions == canvas.scored[0].sum()
-    floored = make(tokenizer, position_schedule="staggered", parameterization="epsilon")[0].schedule
+    floored = make(tokenizer, schedule="position-sigmoid", parameterization="epsilon")[0].schedule
     assert isinstance(floored, SignalFloor)
     assert isinstance(floored.schedule, PositionSigmoid)
 
 
-@pytest.mark.parametrize("order", ["together", "staggered"])
-def test_the_prior_knows_what_a_floor_leaves(position_schedule: str, tokenizer: Tokenizer) -> None:
-    prior = make(tokenizer, position_schedule=position_schedule, min_alpha_bar=0.05)[1].terms["prior"]
+@pytest.mark.parametrize("schedule", ["sqrt", "position-sigmoid"])
+def test_the_prior_knows_what_a_floor_leaves(schedule: str, tokenizer: Tokenizer) -> None:
+    prior = make(tokenizer, schedule=schedule, min_alpha_bar=0.05)[1].terms["prior"]
     assert prior.final_alpha == pytest.approx(0.05**0.5, rel=1e-4)
-    assert make(tokenizer, position_schedule=position_schedule)[1].terms["prior"].final_alpha < 0.01
+    assert make(tokenizer, schedule=schedule)[1].terms["prior"].final_alpha < 0.01
 
 
 def test_the_mean_is_not_rounded_unless_it_is_asked_for(tokenizer: Tokenizer) -> None:
@@ -181,8 +163,8 @@ def test_the_mean_is_not_rounded_unless_it_is_asked_for(tokenizer: Tokenizer) ->
     mean, plain = (
         make(tokenizer, parameterization=parameterization)[0] for parameterization in ("mean", "score")
     )
-    assert [mean.precision(name) for name in asked] == ["float32", *asked[1:]]
-    assert [plain.precision(name) for name in asked] == [*asked]
+    assert [mean.resolve_precision(name) for name in asked] == ["float32", *asked[1:]]
+    assert [plain.resolve_precision(name) for name in asked] == [*asked]
 
 
 def test_guidance_is_trained_for_and_refused_elsewhere(tokenizer: Tokenizer) -> None:
@@ -193,63 +175,45 @@ def test_guidance_is_trained_for_and_refused_elsewhere(tokenizer: Tokenizer) -> 
     assert isinstance(
         model.wrap_denoiser(dataclasses.replace(model.generation_config, clamp=False)), ClassifierFreeDenoiser
     )
-    with pytest.raises(Problem, match="no setting 'guidance'"):
+    with pytest.raises(Problem, match="guidance_weight"):
         make(tokenizer)[0].generate(["7 april"], guidance_weight=0.5)
 
 
 @pytest.mark.parametrize(
     ("name", "part"),
     [
-        (
-            "diffuseq-epsilon",
-            {"parameterization": "epsilon", "position_schedule": "together", "source_dropout": 0.0},
-        ),
-        (
-            "diffuseq-score",
-            {"parameterization": "score", "position_schedule": "together", "source_dropout": 0.0},
-        ),
-        (
-            "diffuseq-mean",
-            {"parameterization": "mean", "position_schedule": "together", "source_dropout": 0.0},
-        ),
-        (
-            "diffuseq-guided",
-            {"parameterization": "z0", "position_schedule": "together", "source_dropout": 0.1},
-        ),
-        (
-            "diffuseq-staggered",
-            {"parameterization": "z0", "position_schedule": "staggered", "source_dropout": 0.5},
-        ),
+        ("diffuseq-epsilon", {"parameterization": "epsilon"}),
+        ("diffuseq-score", {"parameterization": "score"}),
+        ("diffuseq-mean", {"parameterization": "mean"}),
+        ("diffuseq-guided", {"source_dropout": 0.1, "guidance_weight": 0.5}),
+        ("diffuseq-staggered", {"schedule": "position-sigmoid", "source_dropout": 0.5}),
     ],
 )
 def test_the_preset_of_the_thesis_is_diffuseq_s_but_for_its_part(name: str, part: dict[str, Any]) -> None:
-    preset, plain = find_recipe(name).preset("covost-de-en"), diffuseq.PRESETS["covost-de-en"]
-    assert {field: getattr(preset, field) for field in part} == part
-    assert all(getattr(preset, field) == getattr(plain, field) for field in TINY)
+    preset, plain = find_recipe(name).preset("covost-de-en"), PRESETS["covost-de-en"]
+    assert preset == plain.replace(part)
+    assert preset != plain
 
 
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"parameterization": "velocity"}, "predict"),
-        ({"loss_weighting": "heavy"}, "weigh"),
-        ({"position_schedule": "left"}, "order"),
-        ({"source_dropout": 1.5}, "unconditional"),
-        ({"source_dropout": 0.5, "guidance_weight": -2.0}, "guidance"),
-        ({"guidance_weight": 0.5}, "unconditional above 0"),
-        ({"parameterization": "epsilon", "min_alpha_bar": 0.0}, "least_signal"),
-        ({"min_alpha_bar": 1.0}, "least_signal"),
-        ({"parameterization": "mean", "position_schedule": "staggered"}, "parameterization=mean"),
+        ({"parameterization": "speed"}, "parameterization"),
+        ({"loss_weighting": "heavy"}, "loss_weighting"),
+        ({"schedule": "left"}, "schedule"),
+        ({"source_dropout": 1.5}, "source_dropout"),
+        ({"source_dropout": 0.5, "guidance_weight": -2.0}, "guidance_weight"),
+        ({"guidance_weight": 0.5}, "source_dropout above 0"),
+        ({"parameterization": "epsilon", "min_alpha_bar": 0.0}, "min_alpha_bar"),
+        ({"min_alpha_bar": 1.0}, "min_alpha_bar"),
+        ({"parameterization": "mean", "schedule": "position-sigmoid"}, "parameterization=mean"),
         ({"parameterization": "mean", "min_alpha_bar": 0.01}, "parameterization=mean"),
         ({"parameterization": "mean", "noise_factor": 2.0}, "parameterization=mean"),
         (
             {"parameterization": "mean", "precision": "bfloat16"},
             "parameterization=mean takes no precision=bfloat16",
         ),
-        ({"parameterization": "mean", "diffusion_steps": 12_000}, "fewer diffusion_steps than 12,000"),
-        ({"position_schedule": "staggered", "schedule": "cosine"}, "schedule is not for order=staggered"),
-        ({"residual_output": True}, "skip is for predict=epsilon"),
-        ({"parameterization": "mean", "residual_output": True}, "skip is for predict=epsilon"),
+        ({"parameterization": "mean", "diffusion_steps": 12_000}, "only so many diffusion_steps"),
     ],
 )
 def test_impossible_settings_are_named(changes: dict[str, Any], named: str) -> None:

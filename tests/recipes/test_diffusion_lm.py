@@ -1,4 +1,4 @@
-"""Diffusion-LM learns whole pairs with nothing given; the source is held in sampling alone."""
+"""Diffusion-LM learns whole pairs with nothing given; the source is given in sampling alone."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 import torch
 
+from noise2text.core.config import get_setting
 from noise2text.core.errors import Problem
 from noise2text.core.random import make_key
 from noise2text.data.layouts.joint import PairGenerationLayout
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.sampler import sample, strided_times
+from noise2text.diffusion.sampler import SampledStep, sample
+from noise2text.diffusion.solvers import strided_times
 from noise2text.diffusion.time_samplers import UniformTimes
 from noise2text.models.registry import find_recipe
 from noise2text.recipes.diffusion_lm import PRESETS, PairDiffusionModel
@@ -26,11 +28,11 @@ SOURCES, TARGETS = [[8, 9, 10, 11], [12, 13]], [[20, 21, 22], [23, 24, 25, 26, 2
 THESIS_4_1_2 = {  # typed from its list, and from table 4.4
     "embedding_dim": 256,
     "diffusion_steps": 4000,
-    "generation_steps": 4000,
+    "generation.steps": 4000,
     "schedule": "sqrt",
     "clip_norm": 0.0,
     "clamp": True,
-    "steps": 600_000,
+    "optim.steps": 600_000,
     "vocabulary": 30_000,
     "model_dim": 768,
     "layers": 12,
@@ -41,21 +43,22 @@ THESIS_4_1_2 = {  # typed from its list, and from table 4.4
 def make(tokenizer: Tokenizer) -> tuple[PairDiffusionModel, DiffusionObjective]:
     torch.manual_seed(0)
     small: dict[str, Any] = {"model_dim": 32, "ffn_dim": 64, "heads": 2, "layers": 2, "embedding_dim": 8}
-    config = dataclasses.replace(PRESETS["tiny"], max_source=8, max_target=6, **small)
+    config = PRESETS["tiny"].replace(small, max_source=8, max_target=6)
     model = find_recipe("diffusion-lm").build(config, tokenizer)
     return model, find_recipe("diffusion-lm").objective(config, model)
 
 
 @pytest.mark.parametrize("row", THESIS_4_1_2)
 def test_the_preset_is_the_thesis(row: str) -> None:
-    assert getattr(PRESETS["covost-de-en"], row) == THESIS_4_1_2[row]
+    assert get_setting(PRESETS["covost-de-en"], row) == THESIS_4_1_2[row]
 
 
 def test_a_canvas_has_64_positions_and_a_step_128_pairs(tokenizer: Tokenizer) -> None:
     preset = PRESETS["covost-de-en"]
     with torch.device("meta"):
         assert find_recipe("diffusion-lm").build(preset, tokenizer).layout.width == 64
-    assert preset.accumulate * (preset.max_tokens // max(preset.max_source, preset.max_target)) == 128
+    micro_batch = preset.optim.max_tokens // max(preset.data.max_source, preset.data.max_target)
+    assert preset.optim.accumulate * micro_batch == 128
 
 
 def test_in_training_the_whole_canvas_is_noised_and_counted(tokenizer: Tokenizer) -> None:
@@ -77,17 +80,12 @@ def test_in_sampling_the_source_is_filled_in_at_every_step(tokenizer: Tokenizer)
     source = model.layout.make_source(RaggedRows.from_lists(SOURCES))
     canvas = model.layout.make_prompt(source, torch.ones(2, 1), width=0)
     constraint, times = model.denoiser.constrain(canvas), strided_times(4, num_timesteps=200)
+    encoded, keys, steps = model.denoiser.encode(source), make_key(torch.arange(2)), list[SampledStep]()
     with torch.no_grad():
-        for state in sample(
-            model.denoiser,
-            model.schedule,
-            model.denoiser.encode(source),
-            constraint,
-            make_key(torch.arange(2)),
-            times,
-        ):
-            assert canvas.frozen.sum(1).tolist() == [6, 4]
-            assert torch.equal(state.z[canvas.frozen], constraint.given[canvas.frozen])
+        sample(model.denoiser, model.schedule, encoded, constraint, keys, times, on_step=steps.append)
+    assert canvas.frozen.sum(1).tolist() == [6, 4]
+    assert len(steps) == 4
+    assert all(torch.equal(step.z[canvas.frozen], constraint.given[canvas.frozen]) for step in steps)
 
 
 # Pairs without a source, and infilling of any part
@@ -129,7 +127,7 @@ def test_any_part_of_a_pair_can_be_filled_in(
         assert all(re.fullmatch(patterns[0], src + trg) for src, trg in made)
 
 
-def test_what_is_given_of_a_pair_holds_at_every_step(tokenizer: Tokenizer) -> None:
+def test_what_is_given_of_a_pair_stays_at_every_step(tokenizer: Tokenizer) -> None:
     model = make(tokenizer)[0].eval()
     layout = PairGenerationLayout(
         **{f.name: getattr(model.layout, f.name) for f in dataclasses.fields(PairGenerationLayout)}
@@ -139,15 +137,18 @@ def test_what_is_given_of_a_pair_holds_at_every_step(tokenizer: Tokenizer) -> No
     assert blank.frozen.sum(1).tolist() == [1] * 4
     canvas = layout.apply_template(blank, given)
     (want,) = tokenizer.encode(["7 19-"])
-    constraint = canvas.tokens[0, canvas.frozen[0]].tolist()
-    assert constraint[:6] == [tokenizer.bos, *want[:2], tokenizer.sep, *want[2:4]]
-    assert constraint[6:8] == [want[4], tokenizer.eos]
+    frozen = canvas.tokens[0, canvas.frozen[0]].tolist()
+    assert frozen[:6] == [tokenizer.bos, *want[:2], tokenizer.sep, *want[2:4]]
+    assert frozen[6:8] == [want[4], tokenizer.eos]
     assert (~canvas.frozen).sum(1).tolist() == [5] * 4
-    parts = model.denoiser.constrain(canvas), make_key(torch.arange(4)), strided_times(4, num_timesteps=200)
+    constraint, encoded = model.denoiser.constrain(canvas), model.denoiser.encode(canvas.source)
+    keys, times, steps = make_key(torch.arange(4)), strided_times(4, num_timesteps=200), list[SampledStep]()
     with torch.no_grad():
-        for state in sample(model.denoiser, model.schedule, model.denoiser.encode(canvas.source), *parts):
-            assert torch.equal(state.z[canvas.frozen], parts[0].given[canvas.frozen])
-            assert torch.equal(state.estimate.z0[canvas.frozen], parts[0].given[canvas.frozen])
+        sample(model.denoiser, model.schedule, encoded, constraint, keys, times, on_step=steps.append)
+    assert len(steps) == 4
+    for step in steps:
+        assert torch.equal(step.z[canvas.frozen], constraint.given[canvas.frozen])
+        assert torch.equal(step.estimate.z0[canvas.frozen], constraint.given[canvas.frozen])
 
 
 def test_a_pair_is_read_up_to_its_end() -> None:

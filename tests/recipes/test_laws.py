@@ -1,4 +1,4 @@
-"""What holds for every diffusion system: what is given stays given, and padding changes nothing."""
+"""Laws of every diffusion model: given tokens never change, and padding changes nothing."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from noise2text.data.layouts.base import Canvas
 from noise2text.data.layouts.template import Template
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.sampler import sample, strided_times
+from noise2text.diffusion.sampler import SampledStep, sample
+from noise2text.diffusion.solvers import strided_times
 from noise2text.models import DiffusionModel
-from noise2text.models.registry import find_recipe, recipes
+from noise2text.models.registry import find_recipe, list_recipes
 from noise2text.nn.decoupled_joint import SeparateSourceTransformer
 from noise2text.training.objective import DiffusionObjective
 from noise2text.training.source_dropout import SourceDropout
@@ -27,7 +28,7 @@ TARGETS = [[20, 21, 22], [23, 24, 25, 26, 27], [28, 29]]
 
 
 def made(name: str, tokenizer: Tokenizer) -> tuple[DiffusionModel, DiffusionObjective] | None:
-    """A small untrained system and its objective, if it is a diffusion."""
+    """A small untrained model and its objective, if it is a diffusion."""
     recipe = find_recipe(name)
     config = shrunk(recipe.preset("tiny"))
     torch.manual_seed(0)
@@ -41,7 +42,7 @@ def made(name: str, tokenizer: Tokenizer) -> tuple[DiffusionModel, DiffusionObje
 
 
 def embedded(model: DiffusionModel, canvas: Canvas) -> torch.Tensor:
-    """Every token's embedding; where the source has its own, they hold up to the separator."""
+    """Every token's embedding; where the source has its own, they end with the separator."""
     own, tokens = model.denoiser.embedding.embed(canvas.tokens), canvas.tokens
     if not isinstance(model.denoiser, SeparateSourceTransformer):
         return own
@@ -50,8 +51,8 @@ def embedded(model: DiffusionModel, canvas: Canvas) -> torch.Tensor:
     return torch.where(source[..., None], model.denoiser.source_embedding.embed(tokens), own)
 
 
-@pytest.mark.parametrize("guessed", [False, True])
-@pytest.mark.parametrize("name", recipes())
+@pytest.mark.parametrize("self_conditioned", [False, True])
+@pytest.mark.parametrize("name", list_recipes())
 def test_in_training_what_is_frozen_is_not_noised(
     name: str, self_conditioned: bool, tokenizer: Tokenizer
 ) -> None:
@@ -75,7 +76,7 @@ def test_in_training_what_is_frozen_is_not_noised(
         assert not torch.isclose(z_t[~canvas.frozen], z0[~canvas.frozen], atol=1e-4).all(-1).any()
 
 
-@pytest.mark.parametrize("name", recipes())
+@pytest.mark.parametrize("name", list_recipes())
 def test_in_sampling_what_is_given_is_its_embedding_at_every_step(name: str, tokenizer: Tokenizer) -> None:
     parts = made(name, tokenizer)
     if parts is None:
@@ -88,24 +89,18 @@ def test_in_sampling_what_is_given_is_its_embedding_at_every_step(name: str, tok
     assert (canvas.frozen & ~empty.frozen).sum(1).tolist() == [2] * 6
     denoiser = model.wrap_denoiser(model.generation_config)
     constraint, keys = denoiser.constrain(canvas), make_key(0, torch.arange(6))
-    given, steps = embedded(model, canvas)[canvas.frozen], 0
+    given, steps = embedded(model, canvas)[canvas.frozen], list[SampledStep]()
+    schedule = model.build_sampling_schedule(model.generation_config)
     with torch.no_grad():
         times = strided_times(5, num_timesteps=model.schedule.steps)
-        for state in sample(
-            denoiser,
-            model.build_sampling_schedule(model.generation_config),
-            denoiser.encode(source),
-            constraint,
-            keys,
-            times,
-        ):
-            assert torch.equal(state.z[canvas.frozen], given)
-            assert torch.equal(state.estimate.z0[canvas.frozen], given)
-            steps += 1
-    assert steps == 5
+        sample(denoiser, schedule, denoiser.encode(source), constraint, keys, times, on_step=steps.append)
+    assert len(steps) == 5
+    for step in steps:
+        assert torch.equal(step.z[canvas.frozen], given)
+        assert torch.equal(step.estimate.z0[canvas.frozen], given)
 
 
-@pytest.mark.parametrize("name", recipes())
+@pytest.mark.parametrize("name", list_recipes())
 def test_padding_changes_no_term_of_the_loss(name: str, tokenizer: Tokenizer) -> None:
     """A canvas that is always full has no padding to change: what it fills up with are tokens."""
     parts = made(name, tokenizer)
@@ -126,24 +121,24 @@ def test_padding_changes_no_term_of_the_loss(name: str, tokenizer: Tokenizer) ->
         assert torch.allclose(value, wide[term], rtol=1e-5), term
 
 
-@pytest.mark.parametrize("name", recipes())
+@pytest.mark.parametrize("name", list_recipes())
 def test_padding_changes_no_text(name: str, tokenizer: Tokenizer) -> None:
     """A short text beside a long one, and alone."""
     parts = made(name, tokenizer)
     if parts is None:
         return
     model, _ = parts
-    how: dict[str, Any] = {"steps": 3, "stop_early": 0, "seed": 1, "clamp": False}
+    options: dict[str, Any] = {"steps": 3, "stop_early": 0, "seed": 1, "clamp": False}
     texts = ["mai", "sunday, 7 april 1957, in the evening"]
-    together = model.generate(texts, batch=2, **how)
-    alone = model.generate(texts[:1], **how)
+    together = model.generate(texts, batch=2, **options)
+    alone = model.generate(texts[:1], **options)
     assert together.candidates[0] == alone.candidates[0]
     assert together.scores[0] == pytest.approx(alone.scores[0], abs=1e-4)
 
 
-@pytest.mark.parametrize("name", recipes())
+@pytest.mark.parametrize("name", list_recipes())
 def test_generation_can_have_more_noise(name: str, tokenizer: Tokenizer) -> None:
-    """The first canvas is noise, `factor` times as large."""
+    """The first canvas is noise, multiplied by `sampling_noise_factor`."""
     parts = made(name, tokenizer)
     if parts is None:
         return
@@ -156,6 +151,6 @@ def test_generation_can_have_more_noise(name: str, tokenizer: Tokenizer) -> None
         model.generate(
             ["7 april 1957"], steps=2, stop_early=0, clamp=False, seed=1, sampling_noise_factor=factor
         )
-        first.append(seen[0][0, -1])  # the last place of a canvas is never given
+        first.append(seen[0][0, -1])  # the last position of a canvas is never given
     assert torch.allclose(first[1], 4 * first[0])
     assert first[0].abs().max() > 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,13 @@ import torch
 
 from noise2text import load
 from noise2text.commands.train import train
-from noise2text.core.config import apply_overrides
+from noise2text.core.config import describe, has_setting
 from noise2text.core.errors import Problem
 from noise2text.data.batching import BatchPlan
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models import Model
 from noise2text.models.folder import save
-from noise2text.models.registry import find_recipe, recipes
+from noise2text.models.registry import find_recipe, list_recipes
 from noise2text.training.optimizer import build_adamw
 
 from ..conftest import SMALL, shrunk
@@ -29,18 +28,19 @@ FEW: dict[str, Any] = {"steps": 3, "stop_early": 0, "iterations": 3}
 
 
 def known_to(model: Model, **settings: Any) -> dict[str, Any]:
-    """Those of the generation settings that the system's family has."""
+    """Those of the generation settings that the model's family has."""
     return {name: value for name, value in settings.items() if hasattr(model.generation_config, name)}
 
 
-@pytest.mark.parametrize("name", recipes())
+@pytest.mark.parametrize("name", list_recipes())
 def test_every_recipe_trains_generates_and_survives_its_folder(
     name: str, dates: Path, tmp_path: Path
 ) -> None:
     files: dict[str, Any] = {split: str(dates / f"{split}.jsonl") for split in ("train", "valid")}
-    known = {field.name for field in dataclasses.fields(find_recipe(name).preset("tiny"))}
-    wanted = SMALL | {"steps": 2, "log_every": 1}
-    changes = {key: value for key, value in wanted.items() if key in known}
+    wanted = SMALL | {"optim.steps": 2, "log_every": 1}
+    changes = {
+        key: value for key, value in wanted.items() if has_setting(find_recipe(name).preset("tiny"), key)
+    }
     model = train(name, out=tmp_path / "run", preset="tiny", changes=changes, device="cpu", **files)
     fast = known_to(model, **FEW)
     made = model.generate(TEXTS, seed=1, **fast)
@@ -51,15 +51,15 @@ def test_every_recipe_trains_generates_and_survives_its_folder(
     assert all(record["loss"] > 0 for record in losses if "loss" in record)
 
 
-@pytest.mark.parametrize("name", [name for name, recipe in recipes().items() if recipe.fit is None])
+@pytest.mark.parametrize("name", [name for name, recipe in list_recipes().items() if recipe.fit is None])
 def test_what_is_generated_between_training_steps_is_free_of_dropout(name: str, tokenizer: Tokenizer) -> None:
     recipe = find_recipe(name)
-    settings = recipe.resolve(shrunk(recipe.preset("tiny"), dropout=0.9), tokenizer)
+    config = recipe.resolve(shrunk(recipe.preset("tiny"), dropout=0.9), tokenizer)
     torch.manual_seed(0)
-    model: Model = recipe.build(settings, tokenizer)
+    model: Model = recipe.build(config, tokenizer)
     fast = known_to(model, **FEW)
     first = model.generate(TEXTS, **fast)
-    recipe.objective(settings, model).train()  # as each step of the training loop does
+    recipe.objective(config, model).train()  # as each step of the training loop does
     again = model.generate(TEXTS, **fast)
     assert again.candidates == first.candidates
     assert again.scores == first.scores
@@ -72,37 +72,36 @@ def out_of_range(value: Any) -> list[Any]:
     return [0, -1] if type(value) is int else [-1.0, float("nan")] if type(value) is float else []
 
 
-@pytest.mark.parametrize("name", [name for name, recipe in recipes().items() if recipe.fit is None])
+@pytest.mark.parametrize("name", [name for name, recipe in list_recipes().items() if recipe.fit is None])
 def test_a_number_out_of_range_is_refused_before_a_model_is_made(name: str, tokenizer: Tokenizer) -> None:
     """Or it is none; but neither torch nor numpy is the one to refuse it, in words of their own."""
     recipe = find_recipe(name)
     plain = recipe.preset("tiny")
-    given = [
-        (field.name, bad)
-        for field in dataclasses.fields(plain)
-        for bad in out_of_range(getattr(plain, field.name))
-    ]
-    for field, bad in given:
+    given = [(name, bad) for name, value, _ in describe(plain) for bad in out_of_range(value)]
+    assert len(given) > 20
+    for setting, bad in given:
         try:
-            settings = apply_overrides(plain, {field: bad}, origin="test")
+            config = plain.replace({setting: bad})
         except Problem:
             continue
         with torch.device("meta"):
-            model: Model = recipe.build(settings, tokenizer)
-        build_adamw(model, settings, torch.device("cpu"))
-        BatchPlan(np.array([[3, 4]]), max_tokens=settings.max_tokens, seed=settings.seed).epoch_batches(0)
+            model: Model = recipe.build(config, tokenizer)
+        build_adamw(model, config.optim, torch.device("cpu"))
+        BatchPlan(np.array([[3, 4]]), max_tokens=config.optim.max_tokens, seed=config.run.seed).epoch_batches(
+            0
+        )
 
 
-@pytest.mark.parametrize("name", recipes())
+@pytest.mark.parametrize("name", list_recipes())
 def test_every_preset_of_every_recipe_builds_and_names_its_fields(name: str, tokenizer: Tokenizer) -> None:
     recipe = find_recipe(name)
     for preset in recipe.presets:
-        settings = recipe.preset(preset)
+        config = recipe.preset(preset)
         with torch.device("meta"):
-            model: Model = recipe.build(settings, tokenizer)
+            model: Model = recipe.build(config, tokenizer)
         learns_by_steps = recipe.fit is None
         assert learns_by_steps == (sum(parameter.numel() for parameter in model.parameters()) > 0)
-        assert all(field.metadata["help"] for field in dataclasses.fields(settings))
+        assert all(help for _, _, help in describe(config))
     assert recipe.default_preset in recipe.presets
     assert "tiny" in recipe.presets
 
@@ -118,22 +117,22 @@ def test_every_preset_of_every_recipe_builds_and_names_its_fields(name: str, tok
 )
 def test_presets_have_the_vocabularies_of_the_papers(name: str, vocabularies: dict[str, int]) -> None:
     for preset, size in vocabularies.items():
-        settings = find_recipe(name).preset(preset)
-        assert (settings.tokenizer, settings.vocabulary) == ("bpe", size)
+        data = find_recipe(name).preset(preset).data
+        assert (data.tokenizer, data.vocabulary) == ("bpe", size)
 
 
 def test_a_mistyped_recipe_or_preset_is_named() -> None:
     with pytest.raises(Problem, match="did you mean difformer"):
         find_recipe("diformer")
-    with pytest.raises(Problem, match="'tinny'; it has"):
+    with pytest.raises(Problem, match="'tinny'; did you mean tiny"):
         find_recipe("difformer").preset("tinny")
 
 
 @pytest.fixture
 def folder(tmp_path: Path, tokenizer: Tokenizer) -> Path:
     recipe = find_recipe("difformer")
-    settings = dataclasses.replace(recipe.preset("tiny"), **(SMALL | {"noise_factor": 2.0}))
-    save(tmp_path / "model", recipe.build(settings, tokenizer), recipe="difformer", config=settings)
+    config = shrunk(recipe.preset("tiny"))
+    save(tmp_path / "model", recipe.build(config, tokenizer), recipe="difformer", config=config)
     return tmp_path / "model"
 
 
@@ -148,8 +147,8 @@ def test_a_model_folder_is_four_files_and_nothing_that_runs(folder: Path) -> Non
 def test_a_missing_truncated_or_foreign_file_is_named(folder: Path, file: str) -> None:
     path = folder / file
     whole = path.read_bytes()
-    source_embedding = b'{"a": 1}' if file.endswith("json") else b"\x08\0\0\0\0\0\0\0{}      "
-    for content in (whole[: len(whole) // 2], b"", b"\x80\x04not a model", b"[]", source_embedding):
+    foreign = b'{"a": 1}' if file.endswith("json") else b"\x08\0\0\0\0\0\0\0{}      "
+    for content in (whole[: len(whole) // 2], b"", b"\x80\x04not a model", b"[]", foreign):
         path.write_bytes(content)
         with pytest.raises(Problem, match=file):
             load(folder, device="cpu")
@@ -165,7 +164,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_weights_of_another_shape_are_refused(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
-    config["settings"]["width"] = 64
+    config["config"]["model"]["model_dim"] = 64
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(Problem, match=r"model\.safetensors does not fit"):
         load(folder, device="cpu")

@@ -25,13 +25,13 @@ CHANGES: dict[str, Any] = SMALL | {
     "max_tokens": 400,
     "warmup": 25,
     "lr": 5e-3,
-    "steps": 200,
+    "optim.steps": 200,
     "refit_bin_size": 100,
     "refit_min_count": 100,
     "validate_every": 200,
     "save_every": 200,
     "validation_sentences": 2,
-    "generation_steps": 2,
+    "generation.steps": 2,
     "log_every": 200,
 }
 
