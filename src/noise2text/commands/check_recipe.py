@@ -51,7 +51,9 @@ class Workspace:
         wanted = {name: value for name, value in short.items() if name in known} | dict(changes or {})
         return cls(folder, wanted)
 
-    def train(self, recipe: Recipe, name: str, *, resume: bool = False, **changes: Any) -> Model:
+    def train(
+        self, recipe: Recipe, name: str, changes: Mapping[str, Any] | None = None, *, resume: bool = False
+    ) -> Model:
         """The recipe's model after a few steps, trained in a folder of this name."""
         return train(
             recipe.name,
@@ -59,7 +61,7 @@ class Workspace:
             valid=str(self.folder / "valid.jsonl"),
             out=self.folder / name,
             preset=_small_preset(recipe),
-            changes={**self.changes, **changes},
+            changes={**self.changes, **(changes or {})},
             device="cpu",
             resume=resume,
         )
@@ -121,9 +123,9 @@ def a_resumed_run_equals_an_uninterrupted_one(recipe: Recipe, workspace: Workspa
     if recipe.fit is not None:
         return  # fitted at once: there is nothing to resume
     constant = {"optim.lr_schedule": "constant"}  # other schedules depend on the number of steps
-    workspace.train(recipe, "whole", **constant)
-    workspace.train(recipe, "resumed", **constant, **{"optim.steps": 2})
-    workspace.train(recipe, "resumed", resume=True, **constant, **{"optim.steps": 4})
+    workspace.train(recipe, "whole", constant)
+    workspace.train(recipe, "resumed", constant | {"optim.steps": "2"})
+    workspace.train(recipe, "resumed", constant | {"optim.steps": "4"}, resume=True)
     whole, resumed = (_last_weights(workspace.folder / name) for name in ("whole", "resumed"))
     assert all(torch.equal(whole[name], resumed[name]) for name in whole), "a resumed run ends elsewhere"
 

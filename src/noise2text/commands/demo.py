@@ -36,7 +36,7 @@ SETTINGS: dict[str, Any] = {
     "max_source": 48,
     "max_target": 16,
     "dropout": 0.0,
-    "steps": 1_000,
+    "optim.steps": 1_000,
     "max_tokens": 2_048,
     "lr": 2e-3,
     "warmup": 200,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from torch import nn
+
 from noise2text.core.errors import Problem
 from noise2text.diffusion.rescaling import find_factor, random_embeddings, rescale_plain, rescale_preserving
 from noise2text.diffusion.schedules import SCHEDULES
@@ -28,7 +30,8 @@ def find_noise_factor(
     if model_folder is None:
         if vocab < 2 or dim < 1:
             raise Problem(f"At least 2 embeddings of 1 dimension are needed, not {vocab} of {dim}.")
-        noise_schedule, embeddings = SCHEDULES[schedule](), random_embeddings(vocab, dim, seed=seed)
+        noise_schedule: nn.Module = SCHEDULES[schedule]()
+        embeddings = random_embeddings(vocab, dim, seed=seed)
     else:
         engine = load_engine(model_folder)
         model = load(model_folder, device="cpu", precision=engine.precision if engine else "float32")

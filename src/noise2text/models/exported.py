@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import platform
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
-from noise2text.acceleration.int8 import has_fast_int8
-from noise2text.acceleration.onnx_runtime import OnnxDenoiser, OnnxRuntimeConfig
 from noise2text.core.errors import Problem
 from noise2text.models import DiffusionModel, Model
 from noise2text.nn.denoiser import Denoiser, DenoiserWrapper
+
+if TYPE_CHECKING:
+    from noise2text.acceleration.onnx_runtime import OnnxRuntimeConfig
 
 __all__ = ["check_device", "find_network", "load_onnx_network", "replace_network"]
 
@@ -49,7 +51,9 @@ def replace_network(model: Model, network: Denoiser) -> None:
 
 
 def load_onnx_network(model: Model, folder: Path, engine: OnnxRuntimeConfig) -> None:
-    """Put the sessions of a folder into the place of the system's network."""
+    """Put the ONNX sessions of a folder in the place of the model's network."""
+    from noise2text.acceleration.onnx_runtime import OnnxDenoiser
+
     replace_network(model, OnnxDenoiser.open(find_network(model).embedding, folder, engine))
 
 
@@ -57,6 +61,8 @@ def check_device(
     engine: OnnxRuntimeConfig, *, device: str | torch.device | None, precision: str
 ) -> torch.device:
     """The CPU, if an exported model can run as it is asked to."""
+    from noise2text.acceleration.int8 import has_fast_int8
+
     place = torch.device(device or "cpu")
     if place.type != "cpu":
         raise Problem(f"An exported model runs on a CPU, not on {place}; use the model that it was made of.")

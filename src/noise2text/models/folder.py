@@ -8,14 +8,13 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from noise2text.acceleration.onnx_runtime import OnnxRuntimeConfig
 from noise2text.core.config import apply_overrides, to_dict
 from noise2text.core.devices import find_device, find_dtype
 from noise2text.core.errors import Problem
@@ -27,6 +26,9 @@ from noise2text.models.model import Model
 from noise2text.models.registry import Recipe, find_recipe
 from noise2text.models.shipped import find_model_folder, list_shipped_models
 from noise2text.training.checkpoint import find_checkpoint
+
+if TYPE_CHECKING:
+    from noise2text.acceleration.onnx_runtime import OnnxRuntimeConfig
 
 __all__ = ["load", "load_config", "load_engine", "save"]
 
@@ -81,7 +83,11 @@ def load_engine(folder: Path) -> OnnxRuntimeConfig | None:
     """What runs the network of an exported model; none if the folder's weights do."""
     path = find_model_folder(folder) / "config.json"
     value = _read_json(path).get("engine")
-    return None if value is None else OnnxRuntimeConfig.of(value, path)
+    if value is None:
+        return None
+    from noise2text.acceleration.onnx_runtime import OnnxRuntimeConfig
+
+    return OnnxRuntimeConfig.of(value, path)
 
 
 def load_config(folder: Path) -> tuple[Recipe, Any]:

@@ -7,7 +7,7 @@ pick, and answers in the order of the input.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
@@ -21,9 +21,10 @@ from noise2text.core.devices import find_dtype
 from noise2text.core.errors import Problem
 from noise2text.data.layouts.base import Layout
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.candidates import Candidates, Decoder, SourceBatch, Stage
+from noise2text.generation.candidates import Candidates, Decoder, SourceBatch
 from noise2text.generation.runner import EAGER, Runner
 from noise2text.generation.selection import MBR, BestScore, Candidate, Selector
+from noise2text.models.accelerate import is_quantized, make_graph_runner, prepare_for_inference, run_stages
 
 __all__ = [
     "SELECTORS",
@@ -94,13 +95,11 @@ class Model(nn.Module, ABC):
     def move_to(self, device: torch.device, precision: str) -> Self:
         """This system on the device, with weights of the precision; what became int8 stays so."""
         precision = self.resolve_precision(precision)
-        from noise2text.acceleration.int8 import Int8Linear, quantize_if_asked
-
-        if device.type != "cpu" and any(isinstance(module, Int8Linear) for module in self.modules()):
+        if device.type != "cpu" and is_quantized(self):
             raise Problem(f"This model was rounded to int8 for a CPU; load it again for {device}.")
-        own = self.to(device, dtype=find_dtype(precision, device))
-        quantize_if_asked(own.quantizable_module, precision, device)
-        return own
+        moved = self.to(device, dtype=find_dtype(precision, device))
+        prepare_for_inference(moved, moved.quantizable_module, precision, device)
+        return moved
 
     def ensure_eval(self) -> None:
         """Leave training in all parts: an objective puts those that it trains into it, but not the system."""
@@ -120,9 +119,7 @@ class Model(nn.Module, ABC):
         if self.device.type != "cuda" or torch.is_autocast_enabled() or not self.use_cuda_graphs:
             return EAGER
         if self._cuda_graphs is None:
-            from noise2text.acceleration.cuda_graphs import GraphCache
-
-            self._cuda_graphs = GraphCache()
+            self._cuda_graphs = make_graph_runner()
         return self._cuda_graphs
 
     def generate(
@@ -163,22 +160,12 @@ class Model(nn.Module, ABC):
         )
         with device_guard(self.device):
             stages = self.build_decoder(config).stages(seed=seed, trace=trace)
-            for each, decoded in zip(chosen, self._run_stages(batches, stages), strict=True):
+            for each, decoded in zip(chosen, run_stages(batches, stages, self.device), strict=True):
                 candidates = self._decode_texts(decoded, [texts[i] for i in each])
                 best = selector.select_all(candidates)
                 for i, sentence, own, best_index in zip(each, decoded, candidates, best, strict=True):
                     self._store(output, i, sentence, own, best_index)
         return output
-
-    def _run_stages(self, batches: Iterable[SourceBatch], stages: Sequence[Stage]) -> Iterable[Any]:
-        """What the last stage returns for every batch; on a GPU the host goes on while the device works."""
-        if self.device.type == "cuda":
-            from noise2text.acceleration.overlap import overlap
-
-            return overlap(batches, stages)
-        for stage in stages:
-            batches = map(stage, batches)
-        return batches
 
     def generate_pairs(
         self,

@@ -88,7 +88,7 @@ def register(recipe: Recipe) -> Recipe:
     return recipe
 
 
-def recipes() -> Mapping[str, Recipe]:
+def list_recipes() -> Mapping[str, Recipe]:
     """All recipes by their names: this package's, then those of other packages."""
     _import_recipes()
     return dict(_REGISTERED)
@@ -96,7 +96,7 @@ def recipes() -> Mapping[str, Recipe]:
 
 def find_recipe(name: str) -> Recipe:
     """The recipe of this name."""
-    known = recipes()
+    known = list_recipes()
     if name not in known:
         raise Problem(f"There is no recipe {name!r}; {suggest(name, known)}")
     return known[name]

@@ -1,0 +1,64 @@
+"""The few lines by which models call `noise2text.acceleration`; without that folder they do nothing.
+
+Every function falls back to plain PyTorch when the folder cannot be imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from noise2text.core.errors import Problem
+from noise2text.generation.candidates import Stage
+from noise2text.generation.runner import EAGER, Runner
+
+__all__ = ["is_quantized", "make_graph_runner", "prepare_for_inference", "run_stages"]
+
+
+def prepare_for_inference(
+    model: nn.Module, quantizable: nn.Module | None, precision: str, device: torch.device
+) -> None:
+    """Let a GPU use the Triton kernels, and a CPU int8 layers where the precision asks for them."""
+    try:
+        from noise2text.acceleration.inference import accelerate_for_inference
+        from noise2text.acceleration.int8 import quantize_if_asked
+    except ImportError as error:
+        if precision == "int8":
+            raise Problem(
+                "The precision int8 needs noise2text.acceleration, which is missing here."
+            ) from error
+        return
+    if device.type == "cuda":
+        accelerate_for_inference(model)
+    quantize_if_asked(quantizable, precision, device)
+
+
+def is_quantized(model: nn.Module) -> bool:
+    """Whether some of the model's layers were rounded to int8."""
+    return any(getattr(module, "weight_scale", None) is not None for module in model.modules())
+
+
+def make_graph_runner() -> Runner:
+    """A runner that records the steps of generation as CUDA graphs and replays them."""
+    try:
+        from noise2text.acceleration.cuda_graphs import GraphCache
+    except ImportError:
+        return EAGER
+    return GraphCache()
+
+
+def run_stages(batches: Iterable[Any], stages: Sequence[Stage], device: torch.device) -> Iterable[Any]:
+    """What the last stage returns for every batch; on a GPU the host goes on while the device works."""
+    if device.type == "cuda":
+        try:
+            from noise2text.acceleration.overlap import overlap
+        except ImportError:
+            pass
+        else:
+            return overlap(batches, stages)
+    for stage in stages:
+        batches = map(stage, batches)
+    return batches

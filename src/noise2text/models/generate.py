@@ -1,0 +1,41 @@
+"""Generation in one call: a model by its folder or name, texts in, texts out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from noise2text.models.folder import load
+from noise2text.models.model import GenerationOutput, Model
+
+__all__ = ["generate"]
+
+
+def generate(
+    model: str | Path | Model,
+    texts: Sequence[str],
+    *,
+    device: str | torch.device | None = None,
+    precision: str = "auto",
+    **options: Any,
+) -> GenerationOutput:
+    """The texts that a model writes for texts, their candidates and scores.
+
+    Args:
+        model: a loaded model, the folder of one, or the name of a shipped one. Load it yourself with
+            `noise2text.load` to use it more than once.
+        texts: one source per text to write.
+        device, precision: as for `noise2text.load`; a loaded model stays where it is.
+        options: those of `Model.generate`: `seed`, `batch`, `trace`, and every generation setting of the model
+            by its name, such as `steps`, `length_beam` or `select`.
+
+    >>> from noise2text import generate
+    >>> generate("de-en", ["Wo ist der Bahnhof?"], device="cpu", precision="float32").texts
+    ['Where is the train station?']
+    """
+    if not isinstance(model, Model):
+        model = load(model, device=device, precision=precision)
+    return model.generate(texts, **options)
