@@ -6,19 +6,19 @@
     mean      ẑ₀ = (μ̂ − a·z) / b,              μ = a·z + b·z₀           (thesis, eq. 2.5b, 2.11a)
     velocity  ẑ₀ = (z − σ·v̂) / (α + σ),        v = ε − z₀               (rectified flow; Liu et al., 2023)
 
-μ is the mean of DDPM's posterior one step of 1/T down. Every one of them is linear, ẑ₀ = p·z + q·output, so the
-squared error of the output is that of ẑ₀ divided by q²: α²/σ² (the signal-to-noise ratio) for ε, α²/σ⁴ for the
-score, b² for μ, (1 + α/σ)² for the velocity.
+μ is the mean of DDPM's posterior one step of 1/T down. Every one of them is linear, ẑ₀ = p·z + q·output, so
+the squared error of the output is that of ẑ₀ divided by q²: α²/σ² (the signal-to-noise ratio) for ε, α²/σ⁴
+for the score, b² for μ, (1 + α/σ)² for the velocity.
 
 ε and the score divide by α, which is 0 at the end of most schedules: an error there comes back σ/α times as
-large. `min_alpha_bar` is the smallest ᾱ that they can work with; `SignalFloor` keeps a schedule above it. The mean
-needs levels that fall: where a step changes nothing, b = 0.
+large. `min_alpha_bar` is the smallest ᾱ that they can work with; `SignalFloor` keeps a schedule above it.
+The mean needs levels that fall: where a step changes nothing, b = 0.
 
-With noise that training multiplies by F (Difformer), a network learns to answer for z = α·z₀ + F·σ·ε. Its output
-is read with that σ in generation too, where the noise may be another.
+With noise that training multiplies by F (Difformer), a network learns to answer for z = α·z₀ + F·σ·ε. Its
+output is read with that σ in generation too, where the noise may be another.
 
-Near the end ε is almost z, and the network has to find a small rest. `ResidualOutput` adds z to the output, so
-that the rest is all that the network has to find.
+Near the end ε is almost z, and the network has to find a small rest. `ResidualOutput` adds z to the output,
+so that the rest is all that the network has to find.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Parameterization(nn.Module, ABC):
         """Refuse a schedule or a training that this parameterization cannot work with."""
         if cls.min_alpha_bar and not getattr(schedule, "min_alpha_bar", 0.0):
             raise Problem(
-                "The setting min_alpha_bar must be above 0 for this parameterization, which divides by its root."
+                "The setting min_alpha_bar must be above 0 for this parameterization: it divides by its root."
             )
 
 
@@ -166,8 +166,8 @@ class PredictMean(Parameterization):
             )
         if precision == "bfloat16":
             raise Problem(
-                "The setting parameterization=mean takes no precision=bfloat16: z0 is a small part of the next "
-                "mean, and rounding errors come back as large as z0."
+                "The setting parameterization=mean takes no precision=bfloat16: z0 is a small part of the "
+                "next mean, and rounding errors come back as large as z0."
             )
 
 

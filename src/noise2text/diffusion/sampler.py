@@ -2,8 +2,8 @@
 
     z ← constraint(w_z·z + w_z₀·ẑ₀ + w_prev·ẑ₀′ + w_ε·ε),    ẑ₀′ ← ẑ₀,    ẑ₀ ← constraint(denoiser(z, ẑ₀))
 
-The denoiser's previous estimate is its self-conditioning input. Every step has its own noise ε, drawn from the
-key of its row and the step's number, so that a text does not depend on the batch.
+The denoiser's previous estimate is its self-conditioning input. Every step has its own noise ε, drawn from
+the key of its row and the step's number, so that a text does not depend on the batch.
 
 `acceleration/cuda_graphs.py` records `step` as a CUDA graph and offers a `sample` of the same signature.
 """
@@ -136,7 +136,7 @@ def initial_state(constraint: Constraint) -> SamplerState:
 
 
 def _step_noise(keys: Tensor, like: Tensor, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """The number (1,) and the noise (B, L, D) of every step; small noise is drawn for several steps at once."""
+    """The number (1,) and the noise (B, L, D) of every step, drawn for several steps at once if small."""
     steps_per_draw = max(1, NOISE_BUFFER // max(1, like.numel()))
     for numbers in torch.arange(steps, device=keys.device).split(steps_per_draw):
         noises = gaussian_noise(keys, numbers[:, None], *like.shape[1:])  # (K, B, L, D)

@@ -1,8 +1,8 @@
 """Noise schedules: how noisy the canvas is at each time, z_t = α(t)·z₀ + σ(t)·ε.
 
-Time runs from 0 (clean) to 1 (noise). A schedule gives α and σ independently of each other; nothing assumes that
-α² + σ² = 1. The schedules of the papers do have that property: they are curves ᾱ(t) = α(t)² with ᾱ(0) = 1
-(`AlphaBarSchedule`). The papers' T steps are the times 1/T, 2/T, …, 1, and T is only a resolution.
+Time runs from 0 (clean) to 1 (noise). A schedule gives α and σ independently of each other; nothing assumes
+that α² + σ² = 1. The schedules of the papers do have that property: they are curves ᾱ(t) = α(t)² with ᾱ(0)
+= 1 (`AlphaBarSchedule`). The papers' T steps are the times 1/T, 2/T, …, 1, and T is only a resolution.
 
 - sqrt    ᾱ ∝ 1 − √(t + s), s = 10⁻⁴                 (Diffusion-LM; Li et al., 2022)
 - linear  −log ᾱ = 0.1·t + 9.95·t²                     (DDPM's β from 10⁻⁴ to 0.02 at T = 1000)

@@ -3,12 +3,12 @@
     z_s = α_s·ẑ₀ + σ_s·(√(1 − c²)·ε̂ + c·ε),    ε̂ = (z_t − α_t·ẑ₀) / σ_t,    ρ = (α_t σ_s / α_s σ_t)²
 
 `Ddim(eta)` draws the share c² = η²(1 − ρ) of the noise anew. With eta = 1 this is ancestral sampling: DDPM's
-posterior q(z_s | z_t, ẑ₀) for neighbouring steps, its respaced form for strided ones (Difformer, section 3.3).
-With eta = 0 it is deterministic, and for rectified flow (α = 1 − t, σ = t) it is Euler's method.
+posterior q(z_s | z_t, ẑ₀) for neighbouring steps, its respaced form for strided ones (Difformer, section
+3.3). With eta = 0 it is deterministic, and for rectified flow (α = 1 − t, σ = t) it is Euler's method.
 `PriorSampling` draws z_s from q(z_s | ẑ₀), c² = 1, at some steps (SeqDiffuSeq, appendix E).
 
-A solver of order 2 is the multistep DPM-Solver++ 2M (Lu et al., 2022). It puts ẑ₀ + (h / 2h′)·(ẑ₀ − ẑ₀′) in the
-place of ẑ₀, where ẑ₀′ is the previous estimate and h, h′ are the last two steps in log α/σ.
+A solver of order 2 is the multistep DPM-Solver++ 2M (Lu et al., 2022). It puts ẑ₀ + (h / 2h′)·(ẑ₀ − ẑ₀′) in
+the place of ẑ₀, where ẑ₀′ is the previous estimate and h, h′ are the last two steps in log α/σ.
 
 All of these are one linear step with other coefficients. They are computed in float64 before the loop
 (`StepTable`), so that a step needs only its number, and can be recorded once as a CUDA graph and replayed.

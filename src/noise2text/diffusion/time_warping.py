@@ -1,7 +1,7 @@
 """Time warping (CDCD, Dieleman et al., 2022): noise levels are visited as often as the loss rises there.
 
-The noise σ̃ against a signal of 1 runs from σ̃_min to σ̃_max. With the cross-entropy L(σ̃) as the unnormalised
-distribution function of the levels, uniform u ∈ [0, 1] becomes the level
+The noise σ̃ against a signal of 1 runs from σ̃_min to σ̃_max. With the cross-entropy L(σ̃) as the
+unnormalised distribution function of the levels, uniform u ∈ [0, 1] becomes the level
 
     σ̃ = L⁻¹(L_min + u · (L_max − L_min)),
 

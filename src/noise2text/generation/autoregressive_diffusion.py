@@ -2,10 +2,10 @@
 
     t ← ε;   until the end:  sample with source and t given,  t ← t ⊕ the first part of what was written
 
-A part of the canvas that was written once is given from then on and never changes; the canvas keeps its shape.
-A row has ended when nothing on it is left to write, and decoding ends with the last row (algorithm 8 of the thesis
-goes on until the canvas is full). Every round of sampling has its own noise; the first has that of parallel
-decoding.
+A part of the canvas that was written once is given from then on and never changes; the canvas keeps its
+shape. A row has ended when nothing on it is left to write, and decoding ends with the last row (algorithm 8
+of the thesis goes on until the canvas is full). Every round of sampling has its own noise; the first has
+that of parallel decoding.
 
 - `TokenByTokenDecoder` keeps one token per round (algorithm 8). Any diffusion model can be decoded like this.
 - `WordByWordDecoder` keeps one word per round, with models that were trained on `NextWordLayout`.

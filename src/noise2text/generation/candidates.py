@@ -21,7 +21,7 @@ TokenRows = list[list[int]]
 
 @dataclass(frozen=True)
 class SourceBatch:
-    """Tokenized sources that are decoded together, and their indices in the whole input, which key the noise."""
+    """Tokenized sources that are decoded together; their indices in the whole input key the noise."""
 
     rows: Sequence[Sequence[int]]
     indices: Sequence[int]
@@ -30,7 +30,7 @@ class SourceBatch:
         return len(self.rows)
 
     def to_tensors(self, layout: Layout, runner: Runner, max_source: int) -> tuple[Source, Tensor]:
-        """The sources and the indices (B,); the runner may fill the batch up by repeating the last sentence."""
+        """The sources and the indices (B,); a runner may fill the batch up with its last sentence."""
         missing = runner.pad_batch(len(self.rows)) - len(self.rows)
         rows = [*self.rows, *[self.rows[-1]] * missing]
         indices = [*self.indices, *[self.indices[-1]] * missing]

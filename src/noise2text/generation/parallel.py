@@ -4,8 +4,8 @@ All candidates of all sentences of a batch are denoised together and share their
 
     sources → encode → propose lengths → empty canvases → sample → round to tokens → candidates
 
-The host waits for the device twice: for the lengths, and for the tokens. `stages` are the three parts between,
-for a caller that works on several batches at once (`acceleration/overlap.py`).
+The host waits for the device twice: for the lengths, and for the tokens. `stages` are the three parts
+between, for a caller that works on several batches at once (`acceleration/overlap.py`).
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class ParallelDecoder(Decoder):
     likelihood_scorer: DenoisingLikelihood | None = None  # scores the texts instead of the last step
 
     def stages(self, *, seed: int, trace: bool = False) -> list[Stage]:
-        """Propose lengths, denoise, collect: each waits for the device at its start and leaves it with work."""
+        """Propose lengths, denoise, collect: each waits for the device first and leaves it with work."""
         propose = partial(self._propose, seed=seed, trace=trace)
         return [torch.inference_mode()(stage) for stage in (propose, self._denoise, self._collect)]
 

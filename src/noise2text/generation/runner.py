@@ -1,7 +1,7 @@
 """How a decoder runs its network: operation by operation, or as something faster of the same interface.
 
-`EagerRunner` runs everywhere. On a GPU a model uses `acceleration.cuda_graphs.GraphCache`, which records the same
-functions once for each shape and replays them.
+`EagerRunner` runs everywhere. On a GPU a model uses `acceleration.cuda_graphs.GraphCache`, which records
+the same functions once for each shape and replays them.
 """
 
 from __future__ import annotations

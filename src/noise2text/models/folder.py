@@ -108,8 +108,8 @@ def load_config(folder: Path) -> tuple[Recipe, Any]:
     contents = _read_json(path)
     if contents.get("format") == 1:
         raise Problem(
-            f"The model in {folder} was written by an older version: `noise2text convert {folder} NEW` writes "
-            f"it in today's format."
+            f"The model in {folder} was written by an older version: `noise2text convert {folder} NEW` "
+            f"writes it in today's format."
         )
     if contents.get("format") != FORMAT or not isinstance(contents.get("config"), dict):
         raise Problem(

@@ -29,7 +29,8 @@ def generate(
             `noise2text.load` to use it more than once.
         texts: one source per text to write.
         device, precision: as for `noise2text.load`; a loaded model stays where it is.
-        options: those of `Model.generate`: `seed`, `batch`, `trace`, and every generation setting of the model
+        options: those of `Model.generate`: `seed`, `batch`, `trace`, and every generation setting of the
+        model
             by its name, such as `steps`, `length_beam` or `select`.
 
     >>> from noise2text import generate

@@ -1,8 +1,8 @@
 """The registry of recipes: what a recipe is, and how it is found by its name.
 
-A recipe lives in this package (`noise2text.recipes`), in another package that names it as an entry point of the
-group `noise2text.recipes`, or anywhere in a program that calls `noise2text.register(recipe)`. Wherever it lives, it
-works in every command and in `load`.
+A recipe lives in this package (`noise2text.recipes`), in another package that names it as an entry point of
+the group `noise2text.recipes`, or anywhere in a program that calls `noise2text.register(recipe)`. Wherever
+it lives, it works in every command and in `load`.
 
     [project.entry-points."noise2text.recipes"]     # in the other package's pyproject.toml
     mine = "my_package.recipe:RECIPE"
@@ -22,7 +22,7 @@ from noise2text.core.errors import Problem, suggest
 from noise2text.data.token_store import TokenStore
 from noise2text.data.tokenizer import Tokenizer
 
-__all__ = ["Fit", "Recipe", "find_recipe", "keep_config", "keep_random_weights", "recipes", "register"]
+__all__ = ["Fit", "Recipe", "find_recipe", "keep_config", "keep_random_weights", "list_recipes", "register"]
 
 Fit = Callable[[Any, Tokenizer, TokenStore], tuple[Any, Any]]
 """From config, tokenizer and training pairs to the config that the corpus completed, and the model."""
@@ -104,7 +104,7 @@ def find_recipe(name: str) -> Recipe:
 
 @functools.cache
 def _import_recipes() -> None:
-    """Register the recipes of this package and of the entry points; a broken entry point is only warned of."""
+    """Register the recipes of this package and of entry points; a broken entry point is only warned of."""
     importlib.import_module("noise2text.recipes")
     for entry in entry_points(group="noise2text.recipes"):
         try:

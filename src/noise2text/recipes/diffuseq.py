@@ -3,11 +3,12 @@
     noise2text train diffuseq --train pairs.jsonl --valid pairs.jsonl --out runs/mine --preset qqp
 
 Joint layout + encoder-only transformer + sqrt schedule + loss-aware times; vlb + rounding of z₀ + prior.
-In generation the source is given at each step (anchoring) and every estimate is moved to the nearest embedding
-(rounding, `clamp`). The canvas is always full, and the padding that the model writes decides the length.
+In generation the source is given at each step (anchoring) and every estimate is moved to the nearest
+embedding (rounding, `clamp`). The canvas is always full, and the padding that the model writes decides the
+length.
 
-The variants of a thesis on translation (`diffuseq_variants.py`) are this recipe with another part: what the network
-predicts (`parameterization`), the schedule, or training without some sources (`source_dropout`).
+The variants of a thesis on translation (`diffuseq_variants.py`) are this recipe with another part: what the
+network predicts (`parameterization`), the schedule, or training without some sources (`source_dropout`).
 """
 
 from __future__ import annotations
@@ -341,7 +342,7 @@ def build_model(
 
 
 def objective(config: DiffuSeqConfig, model: DiffusionModel) -> Objective:
-    """What the model is trained on: eq. 2, with the times of eq. 3; for guidance, some pairs without source."""
+    """What the model is trained on: eq. 2 at the times of eq. 3; for guidance, some pairs without source."""
     assert isinstance(model.layout, JointLayout)
     assert isinstance(model.schedule, AlphaBarSchedule)
     diffusion, schedule = config.diffusion, model.schedule

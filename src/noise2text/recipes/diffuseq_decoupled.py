@@ -4,8 +4,8 @@
         --set embeddings_from=runs/transformer
 
 DiffuSeq's layout, schedule, times and sampling; only the target's embeddings are learned, and all terms count
-the target alone. The paper takes those of a small BERT; any model of the same tokens and dimension will do, such as
-a Transformer (`model_dim` is its dimension).
+the target alone. The paper takes those of a small BERT; any model of the same tokens and dimension will do,
+such as a Transformer (`model_dim` is its dimension).
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     noise2text train diffuseq-kernel --train pairs.jsonl --valid pairs.jsonl --out runs/mine
 
 DiffuSeq's layout, schedule, times, terms and sampling; only the network's head differs: a softmax over the
-vocabulary times the embeddings. The transformer has the shape of fairseq's transformer_iwslt_de_en, and batches
-are small, without accumulation (4.2.2).
+vocabulary times the embeddings. The transformer has the shape of fairseq's transformer_iwslt_de_en, and
+batches are small, without accumulation (4.2.2).
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     noise2text train diffuseq-epsilon --train pairs.jsonl --valid pairs.jsonl --out runs/mine
 
-Each is DiffuSeq with other settings of one part: what the network predicts (2.1.4), in which order the positions are
-noised (3.2.5), and whether it also learns to write without a source, so that generation can be guided (2.1.6).
-`--set` combines them.
+Each is DiffuSeq with other settings of one part: what the network predicts (2.1.4), in which order the
+positions are noised (3.2.5), and whether it also learns to write without a source, so that generation can
+be guided (2.1.6). `--set` combines them.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
     noise2text train flow --train pairs.jsonl --valid pairs.jsonl --out runs/mine --preset tiny
 
-z_t = (1 − t)·z₀ + t·F·ε. The network predicts the velocity v = ε − z₀; the loss is its squared error, Difformer's
-anchor loss and the length. Generation is Euler's method (`eta` 0), or multistep (`solver` multistep).
+z_t = (1 − t)·z₀ + t·F·ε. The network predicts the velocity v = ε − z₀; the loss is its squared error,
+Difformer's anchor loss and the length. Generation is Euler's method (`eta` 0), or multistep (`solver`
+multistep).
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     noise2text train word-by-word --train pairs.jsonl --valid pairs.jsonl --out runs/mine
 
-NextWord layout + DiffuSeq's network, schedule and terms, at uniform times. Training draws one word of each target;
-generation writes word after word, each by a round of sampling. `max_word_tokens` keeps padding from filling most of
-what is learned, which is how the thesis's model came to write nothing else.
+NextWord layout + DiffuSeq's network, schedule and terms, at uniform times. Training draws one word of each
+target; generation writes word after word, each by a round of sampling. `max_word_tokens` keeps padding from
+filling most of what is learned, which is how the thesis's model came to write nothing else.
 """
 
 from __future__ import annotations
