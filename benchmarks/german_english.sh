@@ -5,11 +5,11 @@
 #
 # DATA holds tatoeba/ and multi30k/ as `noise2text data` writes them (train.jsonl, valid.jsonl); further folders with
 # a valid.jsonl, named in ELSEWHERE, are translated, too. Stop it and start it again as you like: it goes on where it
-# was. MORE is added to every training command: MORE="--set steps=20" tries it, in an OUT of its own and with few pairs.
+# was. MORE is added to every training command: MORE="--set optim.steps=20" tries it, in an OUT of its own and with few pairs.
 set -euo pipefail
 DATA=$1 OUT=$2 PYTHON=${PYTHON:-python}
 N="$PYTHON -m noise2text" HERE=$(dirname "$0")
-SHAPE="width=512 ffn=2048 heads=8 encoder_layers=6 decoder_layers=6 max_source=64"
+SHAPE="model_dim=512 ffn_dim=2048 heads=8 encoder_layers=6 decoder_layers=6 max_source=64"
 mkdir -p "$OUT"
 
 train() { # RECIPE FOLDER CORPUS SETTING...
@@ -24,16 +24,16 @@ train() { # RECIPE FOLDER CORPUS SETTING...
 both=$OUT/both.jsonl
 whole() { [ -e "$1" ] || { cat "${@:2}" > "$1.draft" && mv "$1.draft" "$1"; }; }
 whole "$both" "$DATA/tatoeba/train.jsonl" "$DATA/multi30k/train.jsonl"
-train transformer teacher "$both" $SHAPE max_target=64 tokenizer=bpe vocabulary=10000 dropout=0.2 tokens=32768 warmup=800 \
-  learning_rate=7e-4 clip=1.0 decay=cosine steps=2300 validate_every=2300 validation_sentences=300
+train transformer teacher "$both" $SHAPE max_target=64 tokenizer=bpe vocabulary=10000 dropout=0.2 max_tokens=32768 warmup=800 \
+  lr=7e-4 clip_norm=1.0 lr_schedule=cosine optim.steps=2300 validate_every=2300 validation_sentences=300
 [ -e "$OUT/distilled.jsonl" ] || $N distill "$OUT/teacher" --input "$both" --output "$OUT/distilled.jsonl" --beam 5 --batch 512
 whole "$OUT/mixed.jsonl" "$both" "$OUT/distilled.jsonl"
 START="tokenizer=folder from_folder=$OUT/teacher"
-train difformer student "$OUT/mixed.jsonl" $SHAPE $START max_target=64 dropout=0.3 tokens=16384 warmup=500 learning_rate=7e-4 \
-  decay=cosine steps=18000 validate_every=3000 validation_sentences=2000
-train seqdiffuseq seqdiffuseq "$OUT/mixed.jsonl" $SHAPE $START max_target=47 embedding=64 dropout=0.2 tokens=16384 warmup=400 \
-  learning_rate=5e-4 clip=1.0 ema=0.999 decay=cosine refit_first=1500 refit_every=1000 steps=6500 validate_every=6500 \
-  validation_sentences=300 generation_steps=50
+train difformer student "$OUT/mixed.jsonl" $SHAPE $START max_target=64 dropout=0.3 max_tokens=16384 warmup=500 lr=7e-4 \
+  lr_schedule=cosine optim.steps=18000 validate_every=3000 validation_sentences=2000
+train seqdiffuseq seqdiffuseq "$OUT/mixed.jsonl" $SHAPE $START max_target=47 embedding_dim=64 dropout=0.2 max_tokens=16384 warmup=400 \
+  lr=5e-4 clip_norm=1.0 ema_decay=0.999 lr_schedule=cosine refit_start=1500 refit_every=1000 optim.steps=6500 validate_every=6500 \
+  validation_sentences=300 generation.steps=50
 
 few="steps=5 stop_early=0 eta=0 solver=multistep"
 for set in tatoeba multi30k ${ELSEWHERE:-}; do
@@ -45,14 +45,14 @@ for set in tatoeba multi30k ${ELSEWHERE:-}; do
 one length_beam=1 noise_beam=1
 mbr
 mbr-few $few
-mbr-4 factor=4
-weighed select=weighed
-weighed-few select=weighed $few
-weighed-2 factor=2 select=weighed
-weighed-2-few factor=2 select=weighed $few
-weighed-4 factor=4 select=weighed
-weighed-4-few factor=4 select=weighed $few
-weighed-21 factor=4 select=weighed length_beam=7 noise_beam=3
+mbr-4 sampling_noise_factor=4
+weighed select=weighted-mbr
+weighed-few select=weighted-mbr $few
+weighed-2 sampling_noise_factor=2 select=weighted-mbr
+weighed-2-few sampling_noise_factor=2 select=weighted-mbr $few
+weighed-4 sampling_noise_factor=4 select=weighted-mbr
+weighed-4-few sampling_noise_factor=4 select=weighted-mbr $few
+weighed-21 sampling_noise_factor=4 select=weighted-mbr length_beam=7 noise_beam=3
 teacher select=teacher
 WAYS
   echo "$set: SeqDiffuSeq"
@@ -60,5 +60,5 @@ WAYS
     $PYTHON "$HERE/ways.py" "$OUT/seqdiffuseq" "$pairs" "$texts" --against "$texts/beam.jsonl"
 done
 $PYTHON "$HERE/latency.py" "$OUT/student" "$OUT/teacher" "$DATA/tatoeba/valid.jsonl" --way "" --way "$few" \
-  --way "select=weighed" --way "select=weighed $few" --way "factor=4 select=weighed $few" \
+  --way "select=weighted-mbr" --way "select=weighted-mbr $few" --way "sampling_noise_factor=4 select=weighted-mbr $few" \
   --way "length_beam=1 noise_beam=1 steps=2 stop_early=0" --way "length_beam=1 noise_beam=1 steps=1 stop_early=0"

@@ -5,11 +5,11 @@
 #
 # DATA holds qqp/train.jsonl and qqp/valid.jsonl, as `noise2text data qqp` writes them. Each pair is learned in both
 # directions. Stop it and start it again as you like: it goes on where it was. MORE is added to every training command:
-# MORE="--set steps=20" tries it, in an OUT of its own and with a DATA of a few hundred pairs, since all are distilled.
+# MORE="--set optim.steps=20" tries it, in an OUT of its own and with a DATA of a few hundred pairs, since all are distilled.
 set -euo pipefail
 DATA=$1 OUT=$2 PYTHON=${PYTHON:-python}
 N="$PYTHON -m noise2text" HERE=$(dirname "$0")
-SHAPE="width=384 ffn=1536 heads=6 encoder_layers=4 decoder_layers=4 max_source=40"
+SHAPE="model_dim=384 ffn_dim=1536 heads=6 encoder_layers=4 decoder_layers=4 max_source=40"
 mkdir -p "$OUT"
 
 [ -e "$OUT/pairs.jsonl" ] || $PYTHON - "$DATA/qqp" "$OUT" << 'CODE'
@@ -47,19 +47,19 @@ train() { # RECIPE PRESET FOLDER CORPUS SETTING...
 }
 
 pairs=$OUT/pairs.jsonl WORDS="tokenizer=bpe vocabulary=8000" START="tokenizer=folder from_folder=$OUT/teacher"
-train transformer iwslt14-de-en teacher "$pairs" $SHAPE $WORDS max_target=40 dropout=0.3 tokens=16384 warmup=800 learning_rate=7e-4 \
-  decay=cosine steps=5000 validate_every=5000
+train transformer iwslt14-de-en teacher "$pairs" $SHAPE $WORDS max_target=40 dropout=0.3 max_tokens=16384 warmup=800 lr=7e-4 \
+  lr_schedule=cosine optim.steps=5000 validate_every=5000
 [ -e "$OUT/distilled.jsonl" ] || $N distill "$OUT/teacher" --input "$pairs" --output "$OUT/distilled.jsonl" --beam 5 --batch 512
 [ -e "$OUT/mixed.jsonl" ] || { cat "$pairs" "$OUT/distilled.jsonl" > "$OUT/mixed.draft" && mv "$OUT/mixed.draft" "$OUT/mixed.jsonl"; }
 for corpus in mixed pairs; do
-  train difformer iwslt14-de-en "difformer-$corpus" "$OUT/$corpus.jsonl" $SHAPE $START max_target=40 dropout=0.2 tokens=16384 warmup=500 \
-    learning_rate=8e-4 decay=cosine steps=18000 validate_every=6000
+  train difformer iwslt14-de-en "difformer-$corpus" "$OUT/$corpus.jsonl" $SHAPE $START max_target=40 dropout=0.2 max_tokens=16384 warmup=500 \
+    lr=8e-4 lr_schedule=cosine optim.steps=18000 validate_every=6000
 done
-train seqdiffuseq qqp seqdiffuseq "$pairs" $SHAPE $START max_target=39 embedding=64 dropout=0.1 tokens=16384 warmup=400 learning_rate=5e-4 \
-  clip=1.0 ema=0.999 decay=cosine refit_first=2000 refit_every=1500 steps=6000 validate_every=6000 generation_steps=50
-train diffuseq qqp diffuseq "$pairs" $WORDS max_source=40 max_target=40 width=384 ffn=1536 heads=6 layers=6 accumulate=1 embedding=64 \
-  factor=4 anchor=1 aligned=true clamp=false dropout=0.1 tokens=16384 warmup=500 learning_rate=1e-3 clip=1.0 decay=cosine ema=0.999 \
-  steps=20000 validate_every=20000 generation_steps=20
+train seqdiffuseq qqp seqdiffuseq "$pairs" $SHAPE $START max_target=39 embedding_dim=64 dropout=0.1 max_tokens=16384 warmup=400 lr=5e-4 \
+  clip_norm=1.0 ema_decay=0.999 lr_schedule=cosine refit_start=2000 refit_every=1500 optim.steps=6000 validate_every=6000 generation.steps=50
+train diffuseq qqp diffuseq "$pairs" $WORDS max_source=40 max_target=40 model_dim=384 ffn_dim=1536 heads=6 layers=6 accumulate=1 embedding_dim=64 \
+  noise_factor=4 anchor_weight=1 align_targets=true clamp=false dropout=0.1 max_tokens=16384 warmup=500 lr=1e-3 clip_norm=1.0 lr_schedule=cosine ema_decay=0.999 \
+  optim.steps=20000 validate_every=20000 generation.steps=20
 
 ways() { $PYTHON "$HERE/ways.py" "$OUT/$1" "$OUT/valid.jsonl" "$OUT/texts" "${@:2}"; }
 printf 'beam beam=5\nbeam-10 beam=10\nsamples samples=10 select=mbr\n' | ways teacher
@@ -68,12 +68,12 @@ for corpus in mixed pairs; do
 $corpus-one length_beam=1 noise_beam=1
 $corpus-mbr
 $corpus-mbr-new copies=no
-$corpus-mbr-2 factor=2
-$corpus-mbr-4 factor=4
-$corpus-weighed select=weighed
-$corpus-weighed-2-new factor=2 select=weighed copies=no
-$corpus-weighed-21 factor=2 select=weighed length_beam=7 noise_beam=3
-$corpus-teacher factor=2 select=teacher
+$corpus-mbr-2 sampling_noise_factor=2
+$corpus-mbr-4 sampling_noise_factor=4
+$corpus-weighed select=weighted-mbr
+$corpus-weighed-2-new sampling_noise_factor=2 select=weighted-mbr copies=no
+$corpus-weighed-21 sampling_noise_factor=2 select=weighted-mbr length_beam=7 noise_beam=3
+$corpus-teacher sampling_noise_factor=2 select=teacher
 WAYS
 done
 for name in seqdiffuseq diffuseq; do
