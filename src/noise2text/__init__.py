@@ -1,8 +1,11 @@
-"""Noise to text: embedding-space diffusion models for sequence-to-sequence generation.
+"""noise2text: embedding-space diffusion models for sequence-to-sequence text generation.
 
-import noise2text
-model = noise2text.load("runs/demo")
-model.generate(["sunday, 7 april 1957"], steps=20, length_beam=5, noise_beam=2, seed=0).texts
+    >>> import noise2text
+    >>> model = noise2text.load("de-en", device="cpu", precision="float32")
+    >>> model.generate(["Ich habe zwei Brüder."]).texts
+    ['I have two brothers.']
+
+What this module lists is the public API; everything else may change between versions (CONTRIBUTING.md).
 """
 
 from __future__ import annotations
@@ -10,20 +13,124 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from noise2text.commands.train import train
-    from noise2text.models.folder import load
-
-__all__ = ["Problem", "__version__", "load", "train"]
-
 from noise2text.core.errors import Problem
 from noise2text.core.version import __version__
 
-_PLACES = {"load": "noise2text.models.folder", "train": "noise2text.commands.train"}
+if TYPE_CHECKING:
+    from noise2text.commands.train import train
+    from noise2text.core.config import Config, option, section
+    from noise2text.data.config import DataConfig
+    from noise2text.data.layouts.base import Layout
+    from noise2text.data.tokenizer import Tokenizer
+    from noise2text.diffusion.losses import LossTerm
+    from noise2text.diffusion.parameterization import Parameterization
+    from noise2text.diffusion.schedules import Schedule
+    from noise2text.diffusion.solvers import Solver
+    from noise2text.diffusion.time_samplers import TimeSampler
+    from noise2text.generation.candidates import Decoder
+    from noise2text.generation.config import (
+        AutoregressiveGenerationConfig,
+        DiffusionGenerationConfig,
+        LengthPredictingGenerationConfig,
+    )
+    from noise2text.generation.selection import Selector
+    from noise2text.metrics.evaluate import evaluate
+    from noise2text.models.autoregressive import AutoregressiveModel
+    from noise2text.models.base import GenerationOutput, Model
+    from noise2text.models.diffusion import DiffusionModel, LengthPredictingModel
+    from noise2text.models.folder import load, save
+    from noise2text.models.generate import generate
+    from noise2text.models.registry import Recipe, list_recipes, register
+    from noise2text.nn.config import EncoderDecoderConfig, JointTransformerConfig
+    from noise2text.nn.denoiser import Denoiser
+    from noise2text.training.config import OptimConfig, RunConfig
+    from noise2text.training.objective import Objective
+
+_MODULES = {
+    "AutoregressiveGenerationConfig": "generation.config",
+    "AutoregressiveModel": "models.autoregressive",
+    "Config": "core.config",
+    "DataConfig": "data.config",
+    "Decoder": "generation.candidates",
+    "Denoiser": "nn.denoiser",
+    "DiffusionGenerationConfig": "generation.config",
+    "DiffusionModel": "models.diffusion",
+    "EncoderDecoderConfig": "nn.config",
+    "GenerationOutput": "models.base",
+    "JointTransformerConfig": "nn.config",
+    "Layout": "data.layouts.base",
+    "LengthPredictingGenerationConfig": "generation.config",
+    "LengthPredictingModel": "models.diffusion",
+    "LossTerm": "diffusion.losses",
+    "Model": "models.base",
+    "Objective": "training.objective",
+    "OptimConfig": "training.config",
+    "Parameterization": "diffusion.parameterization",
+    "Recipe": "models.registry",
+    "RunConfig": "training.config",
+    "Schedule": "diffusion.schedules",
+    "Selector": "generation.selection",
+    "Solver": "diffusion.solvers",
+    "TimeSampler": "diffusion.time_samplers",
+    "Tokenizer": "data.tokenizer",
+    "evaluate": "metrics.evaluate",
+    "generate": "models.generate",
+    "list_recipes": "models.registry",
+    "load": "models.folder",
+    "option": "core.config",
+    "register": "models.registry",
+    "save": "models.folder",
+    "section": "core.config",
+    "train": "commands.train",
+}
+"""Where each public name is defined; it is imported when it is first used, because most need torch."""
+
+__all__ = [  # noqa: RUF022, in the order in which a newcomer needs them
+    "Problem",
+    "__version__",
+    "load",
+    "generate",
+    "train",
+    "evaluate",
+    "save",
+    "list_recipes",
+    "register",
+    "Recipe",
+    "Model",
+    "DiffusionModel",
+    "LengthPredictingModel",
+    "AutoregressiveModel",
+    "GenerationOutput",
+    "Config",
+    "option",
+    "section",
+    "DataConfig",
+    "EncoderDecoderConfig",
+    "JointTransformerConfig",
+    "OptimConfig",
+    "RunConfig",
+    "DiffusionGenerationConfig",
+    "LengthPredictingGenerationConfig",
+    "AutoregressiveGenerationConfig",
+    "Tokenizer",
+    "Layout",
+    "Denoiser",
+    "Schedule",
+    "Parameterization",
+    "TimeSampler",
+    "LossTerm",
+    "Objective",
+    "Solver",
+    "Decoder",
+    "Selector",
+]
 
 
 def __getattr__(name: str) -> Any:
-    """What needs torch is imported when it is first used."""
-    if name not in _PLACES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'noise2text' has no attribute {name!r}")
-    return getattr(import_module(_PLACES[name]), name)
+    return getattr(import_module(f"noise2text.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

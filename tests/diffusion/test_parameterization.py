@@ -9,7 +9,6 @@ from torch.distributions import MultivariateNormal
 
 from noise2text.core.random import make_key
 from noise2text.data.layouts.base import Canvas, Source
-from noise2text.diffusion.bounds import mean_weight, noise_weight, posterior, z0_weight
 from noise2text.diffusion.losses import LossInputs, MseLoss
 from noise2text.diffusion.parameterization import (
     PARAMETERIZATIONS,
@@ -28,6 +27,7 @@ from noise2text.diffusion.position_sigmoid import PositionSigmoid
 from noise2text.diffusion.sampler import SampledStep, sample
 from noise2text.diffusion.schedules import SCHEDULES, Rescaled, SqrtSchedule
 from noise2text.diffusion.solvers import strided_times
+from noise2text.diffusion.variational_bound import mean_weight, noise_weight, posterior, z0_weight
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
 from noise2text.nn.embeddings import TokenEmbedding
 

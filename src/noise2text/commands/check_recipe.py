@@ -24,8 +24,8 @@ from noise2text.core.config import apply_overrides, describe, has_setting, read_
 from noise2text.core.files import write_text_file
 from noise2text.data.dates import write_dates
 from noise2text.data.tokenizer import Tokenizer, learn_characters
+from noise2text.models.base import Model
 from noise2text.models.folder import load
-from noise2text.models.model import Model
 from noise2text.models.registry import Recipe
 
 __all__ = ["LAWS", "Law", "Result", "Workspace", "check_recipe"]

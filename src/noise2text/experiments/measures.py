@@ -12,7 +12,7 @@ from noise2text.diffusion.anisotropy import anisotropy
 from noise2text.metrics.diversity import div_4
 from noise2text.metrics.evaluate import Score, bleu, exact_match
 from noise2text.models import DiffusionModel, Model
-from noise2text.models.model import GenerationOutput
+from noise2text.models.base import GenerationOutput
 
 __all__ = ["MEASURES", "Measure", "measure_model", "measure_texts"]
 

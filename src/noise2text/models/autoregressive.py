@@ -16,7 +16,7 @@ from noise2text.generation.config import AutoregressiveGenerationConfig
 from noise2text.generation.likelihood import autoregressive_log_likelihood, batched_log_likelihoods
 from noise2text.generation.search import SearchLimits
 from noise2text.generation.selection import Selector
-from noise2text.models.model import SELECTORS, Model, require_lists
+from noise2text.models.base import SELECTORS, Model, require_lists
 from noise2text.nn.autoregressive import AutoregressiveNetwork
 
 __all__ = ["AutoregressiveModel"]

@@ -28,7 +28,7 @@ from noise2text.generation.likelihood import batched_log_likelihoods
 from noise2text.generation.parallel import ParallelDecoder
 from noise2text.generation.selection import Selector
 from noise2text.generation.weighted_mbr import WeightedMBR
-from noise2text.models.model import SELECTORS, Model, build_mbr, device_guard, require_lists
+from noise2text.models.base import SELECTORS, Model, build_mbr, device_guard, require_lists
 from noise2text.nn.denoiser import ClampedDenoiser, Denoiser, EncoderOutput
 from noise2text.nn.length_predictor import LENGTH_PROPOSALS, LengthPredictor
 from noise2text.training.classifier import load_classifier

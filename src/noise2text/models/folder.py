@@ -20,10 +20,10 @@ from noise2text.core.devices import find_device, find_dtype
 from noise2text.core.errors import Problem
 from noise2text.core.files import write_atomically
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.models.base import Model
 from noise2text.models.convert import FORMAT, describe_config
 from noise2text.models.exported import check_device, load_onnx_network
-from noise2text.models.model import Model
-from noise2text.models.registry import Recipe, find_recipe
+from noise2text.models.registry import Recipe, list_recipes
 from noise2text.models.shipped import find_model_folder, list_shipped_models
 from noise2text.training.checkpoint import find_checkpoint
 
@@ -36,7 +36,26 @@ __all__ = ["load", "load_config", "load_engine", "save"]
 def save(
     folder: Path, model: Model, *, recipe: str, config: Any, engine: OnnxRuntimeConfig | None = None
 ) -> None:
-    """Write a model folder; each file is put in its place whole. An engine's graphs are already there."""
+    """Write a model to a folder, from which `load` reads it.
+
+    Args:
+        folder: the folder to write; each file in it is replaced at once.
+        model: the model.
+        recipe: the name of the recipe that built it.
+        config: the config that it was built with.
+        engine: what runs the network of an exported model; its graphs are already in the folder.
+
+    >>> import tempfile, noise2text
+    >>> from pathlib import Path
+    >>> from noise2text.data.tokenizer import learn_characters
+    >>> recipe = noise2text.list_recipes()["difformer"]
+    >>> config = recipe.preset("tiny").replace(noise_factor=2.0)
+    >>> model = recipe.build(config, learn_characters(["0123456789 abcdefghijklmnopqrstuvwxyz"]))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     noise2text.save(Path(folder), model, recipe="difformer", config=config)
+    ...     sorted(path.name for path in Path(folder).iterdir())
+    ['config.json', 'generation_config.json', 'model.safetensors', 'tokenizer.json']
+    """
     folder.mkdir(parents=True, exist_ok=True)
     contents = describe_config(recipe, config, len(model.tokenizer))
     if engine is not None:
@@ -52,13 +71,23 @@ def save(
 
 
 def load(folder: str | Path, *, device: str | torch.device | None = None, precision: str = "auto") -> Model:
-    """The trained system in a model folder, or the shipped one of this name, ready to generate.
+    """The trained model in a folder, or the shipped one of this name, ready to generate.
 
-    It goes to the GPU when there is one; `precision` is float32, bfloat16, int8, or auto: bfloat16 on a GPU,
-    on a CPU int8 where that is faster and later steps mend its errors, else float32. An exported model runs
-    on the CPU, in the precision that it was exported in.
+    Args:
+        folder: a model folder, which is also the folder of a training run, or the name of a shipped model.
+        device: cpu, cuda or cuda:1; by default a GPU if there is one. An exported model runs on the CPU.
+        precision: float32, bfloat16, int8, or auto: bfloat16 on a GPU; on a CPU int8 where that is faster and
+            later sampling steps correct its errors, else float32. An exported model has its own.
+
+    Returns:
+        A `Model` of the recipe that the folder names.
+
+    >>> import noise2text
+    >>> model = noise2text.load("de-en", device="cpu", precision="float32")
+    >>> model.generate(["Ich habe zwei Brüder."]).texts
+    ['I have two brothers.']
     """
-    find_dtype(precision, find_device(device))  # a mistake is told before anything is read
+    find_dtype(precision, find_device(device))  # refuse a mistake before anything is read
     folder = find_model_folder(folder)
     recipe, config = load_config(folder)
     engine = load_engine(folder)
@@ -91,7 +120,7 @@ def load_engine(folder: Path) -> OnnxRuntimeConfig | None:
 
 
 def load_config(folder: Path) -> tuple[Recipe, Any]:
-    """The recipe and the settings that a model folder was made with."""
+    """The recipe and the config of the model in a folder."""
     folder = find_model_folder(folder)
     if not folder.is_dir():
         names = ", ".join(list_shipped_models())
@@ -115,7 +144,13 @@ def load_config(folder: Path) -> tuple[Recipe, Any]:
         raise Problem(
             f"{path} is not a noise2text configuration of format {FORMAT}; was it made by another program?"
         )
-    recipe = find_recipe(str(contents.get("recipe")))
+    name = str(contents.get("recipe"))
+    recipe = list_recipes().get(name)
+    if recipe is None:
+        raise Problem(
+            f"The model in {folder} needs the recipe {name!r}, which is unknown here: install the package "
+            f"that has it, or call noise2text.register first."
+        )
     config = apply_overrides(recipe.preset(), contents["config"], origin=str(path))
     generation = folder / "generation_config.json"
     return recipe, dataclasses.replace(
@@ -125,7 +160,7 @@ def load_config(folder: Path) -> tuple[Recipe, Any]:
 
 
 def _weights(model: Model) -> dict[str, Tensor]:
-    """The tensors of a system, each under its first name only: parts may share one."""
+    """The tensors of a model, each under its first name only: parts may share one."""
     tensor_names = {name for name, _ in model.named_parameters()} | {
         name for name, _ in model.named_buffers()
     }

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from noise2text.models.base import GenerationOutput, Model
 from noise2text.models.folder import load
-from noise2text.models.model import GenerationOutput, Model
 
 __all__ = ["generate"]
 
@@ -22,16 +22,18 @@ def generate(
     precision: str = "auto",
     **options: Any,
 ) -> GenerationOutput:
-    """The texts that a model writes for texts, their candidates and scores.
+    """The text that a model generates for each text, with all candidates and their scores.
 
     Args:
-        model: a loaded model, the folder of one, or the name of a shipped one. Load it yourself with
-            `noise2text.load` to use it more than once.
-        texts: one source per text to write.
+        model: a loaded model, the folder of one, or the name of a shipped one. To use a model more than once,
+            load it with `noise2text.load`.
+        texts: the sources, such as the sentences to translate.
         device, precision: as for `noise2text.load`; a loaded model stays where it is.
         options: those of `Model.generate`: `seed`, `batch`, `trace`, and every generation setting of the
-        model
-            by its name, such as `steps`, `length_beam` or `select`.
+            model by its name, such as `steps`, `length_beam` or `select`.
+
+    Returns:
+        A `GenerationOutput`, in the order of the texts.
 
     >>> from noise2text import generate
     >>> generate("de-en", ["Wo ist der Bahnhof?"], device="cpu", precision="float32").texts

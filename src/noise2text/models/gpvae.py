@@ -24,7 +24,7 @@ from noise2text.data.layouts.base import Canvas, Source
 from noise2text.diffusion.losses import LossTerm, TokenLoss
 from noise2text.nn.autoregressive import AutoregressiveNetwork
 from noise2text.nn.denoiser import EncoderOutput
-from noise2text.nn.pretrained import EncoderDecoderModel, states_only_output
+from noise2text.nn.huggingface import EncoderDecoderModel, states_only_output
 from noise2text.training.next_token import NextTokenObjective
 
 __all__ = ["GpvaeEncoderDecoder", "GpvaeObjective", "Latents", "SampledGpvae", "covariance", "gaussian_kl"]

@@ -45,16 +45,25 @@ def _reject_training(config: Any, model: Any) -> Any:
 class Recipe:
     """A system by its name: where it is described, its presets, and how to build and train it.
 
-    RECIPE = Recipe(
-        name="mine",
-        paper="My paper (2027)",
-        section="3",
-        summary="One line for `noise2text recipes`.",
-        presets={"tiny": MyConfig()},      # a composed config: data, model, diffusion, optim, generation, run
-        default_preset="tiny",
-        build=build,                       # (config, tokenizer) → Model
-        objective=objective,               # (config, model) → Objective
-    )
+    Fields:
+        name: what `noise2text train NAME` calls it.
+        paper, section: where it is described.
+        summary: one line for `noise2text recipes`.
+        presets: configs by name. A config is composed of the sections `data`, `model`, `diffusion`, `optim`,
+            `generation` and `run`. `noise2text check-recipe NAME` takes the preset `tiny` if there is one.
+        default_preset: the preset that stands for the paper.
+        build: a function of config and tokenizer that returns the untrained `Model`.
+        objective: a function of config and model that returns the `Objective` of training.
+        resolve: a function of config and tokenizer that fills in the settings that depend on the vocabulary.
+        initialize: a function of config and model that sets the weights that training starts from.
+        fit: for a model that is fitted to its corpus at once, instead of `objective`.
+
+    >>> import dataclasses, noise2text
+    >>> difformer = noise2text.list_recipes()["difformer"]
+    >>> wide = difformer.preset("tiny").replace(model_dim=256)
+    >>> mine = dataclasses.replace(difformer, name="wide", presets={"tiny": wide}, default_preset="tiny")
+    >>> mine.preset().model.model_dim
+    256
     """
 
     name: str
@@ -77,20 +86,43 @@ class Recipe:
         return self.presets[name]
 
 
+ENTRY_POINTS = "noise2text.recipes"
+"""The group of entry points that packages with recipes use."""
+
 _REGISTERED: dict[str, Recipe] = {}
 
 
 def register(recipe: Recipe) -> Recipe:
-    """Make a recipe known to every command and to `load`; another one of the same name is refused."""
+    """Make a recipe known to every command and to `load` in this program, and return it.
+
+    A second recipe of the same name is a `Problem`. A package names its recipe as an entry point instead
+    (examples/my_recipe), so that it is known in every program.
+
+    >>> import dataclasses, noise2text
+    >>> difformer = noise2text.list_recipes()["difformer"]
+    >>> mine = noise2text.register(dataclasses.replace(difformer, name="mine"))
+    >>> noise2text.list_recipes()["mine"] is mine
+    True
+    """
+    _import_own_recipes()
     known = _REGISTERED.setdefault(recipe.name, recipe)
     if known is not recipe:
         raise Problem(f"There is already a recipe {recipe.name!r}; give the new one another name.")
     return recipe
 
 
-def list_recipes() -> Mapping[str, Recipe]:
-    """All recipes by their names: this package's, then those of other packages."""
-    _import_recipes()
+def list_recipes() -> dict[str, Recipe]:
+    """All recipes by their names: this package's, those of other packages, and registered ones.
+
+    >>> import noise2text
+    >>> recipes = noise2text.list_recipes()
+    >>> recipes["difformer"].paper
+    'Difformer (Gao et al., 2024)'
+    >>> recipes["difformer"].preset("tiny").optim.steps
+    3000
+    """
+    _import_own_recipes()
+    _import_entry_points()
     return dict(_REGISTERED)
 
 
@@ -102,13 +134,24 @@ def find_recipe(name: str) -> Recipe:
     return known[name]
 
 
-@functools.cache
-def _import_recipes() -> None:
-    """Register the recipes of this package and of entry points; a broken entry point is only warned of."""
+def _import_own_recipes() -> None:
+    """Register the recipes of this package, which come first, so that no other takes their names."""
     importlib.import_module("noise2text.recipes")
-    for entry in entry_points(group="noise2text.recipes"):
+
+
+@functools.cache
+def _import_entry_points() -> None:
+    """Register the recipes of other packages; a broken one only gives a warning."""
+    for entry in entry_points(group=ENTRY_POINTS):
         try:
-            register(entry.load())
+            register(_check_recipe(entry.load()))
         except Exception as error:  # whatever another package does wrong
-            package = entry.dist.name if entry.dist else "another package"
-            warnings.warn(f"The recipe {entry.name} of {package} cannot be used: {error}", stacklevel=2)
+            package = f"the package {entry.dist.name}" if entry.dist else "another package"
+            reason = str(error) if isinstance(error, Problem) else f"{type(error).__name__}: {error}"
+            warnings.warn(f"The recipe {entry.name} of {package} cannot be used: {reason}", stacklevel=3)
+
+
+def _check_recipe(value: object) -> Recipe:
+    if not isinstance(value, Recipe):
+        raise Problem(f"its entry point is a {type(value).__name__}, not a noise2text.Recipe.")
+    return value

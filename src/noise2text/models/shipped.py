@@ -1,7 +1,7 @@
 """Models that come with the package, by their names: `noise2text.load("de-en")`.
 
 Each is a model folder like any other, with a model card (README.md) that says what it was trained on, what it
-can and cannot do, and its scores. A folder of the same name where one works comes first.
+can and cannot do, and its scores. A folder of the same name in the working directory takes precedence.
 """
 
 from __future__ import annotations

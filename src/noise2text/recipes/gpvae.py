@@ -24,8 +24,7 @@ from noise2text.generation.candidates import Candidates, DecodedStep, Decoder, S
 from noise2text.models import AutoregressiveModel
 from noise2text.models.baseline_config import GpvaeGenerationConfig, LabelSmoothingOptimConfig
 from noise2text.models.gpvae import GpvaeEncoderDecoder, GpvaeObjective, SampledGpvae
-from noise2text.models.registry import Recipe
-from noise2text.models.transformers_folder import (
+from noise2text.models.huggingface import (
     SEQ2SEQ_FAMILY,
     Seq2SeqConfig,
     Seq2SeqModelConfig,
@@ -33,6 +32,7 @@ from noise2text.models.transformers_folder import (
     load_pretrained_weights,
     resolve_architecture,
 )
+from noise2text.models.registry import Recipe
 from noise2text.nn.autoregressive import AutoregressiveNetwork
 from noise2text.recipes.pretrained import TINY, disable_cuda_graphs, shared_arguments
 

@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 from noise2text.data.layouts.marked_source import MarkedSourceLayout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models import AutoregressiveModel
-from noise2text.models.registry import Recipe
-from noise2text.models.transformers_folder import (
+from noise2text.models.huggingface import (
     CAUSAL_FAMILY,
     SEQ2SEQ_FAMILY,
     CausalConfig,
@@ -28,6 +27,7 @@ from noise2text.models.transformers_folder import (
     load_pretrained_weights,
     resolve_architecture,
 )
+from noise2text.models.registry import Recipe
 from noise2text.training.next_token import NextTokenObjective
 
 __all__ = ["RECIPES", "TINY", "disable_cuda_graphs", "objective", "shared_arguments"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from nltk.util import ngrams
 
 from noise2text.data.ragged import RaggedRows
-from noise2text.models.nearest_neighbours import ORDER, NgramIndex
+from noise2text.models.ngram_index import ORDER, NgramIndex
 
 ROW = st.lists(st.integers(0, 4), min_size=1, max_size=8)
 

@@ -29,7 +29,7 @@ from noise2text.data.config import FolderTokenizerDataConfig
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.generation.config import AutoregressiveGenerationConfig
 from noise2text.models.baseline_config import LabelSmoothingOptimConfig
-from noise2text.nn.pretrained import (
+from noise2text.nn.huggingface import (
     DecoderOnlyModel,
     EncoderDecoderModel,
     import_transformers,

@@ -5,8 +5,14 @@ import torch
 from torch import Tensor
 from torch.distributions import Independent, MultivariateNormal, Normal, kl_divergence
 
-from noise2text.diffusion.bounds import gaussian_kl, mean_weight, noise_weight, posterior, z0_weight
 from noise2text.diffusion.schedules import SCHEDULES
+from noise2text.diffusion.variational_bound import (
+    gaussian_kl,
+    mean_weight,
+    noise_weight,
+    posterior,
+    z0_weight,
+)
 
 
 def numbers(*shape: int, seed: int = 0) -> Tensor:

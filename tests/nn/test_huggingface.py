@@ -14,8 +14,8 @@ from noise2text.data.layouts.base import Canvas
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models import AutoregressiveModel
+from noise2text.models.huggingface import PretrainedConfig
 from noise2text.models.registry import find_recipe
-from noise2text.models.transformers_folder import PretrainedConfig
 from noise2text.nn.autoregressive import AutoregressiveNetwork, shift_right
 
 from ..folders import FAMILIES, SEQ2SEQ_FAMILIES, write_model_folder
@@ -75,10 +75,10 @@ def test_the_loss_is_the_librarys_and_counts_the_targets_alone(family: str, tmp_
     config, system = started(family, tmp_path)
     canvas = canvas_of(system)
     objective = find_recipe(recipe_of(family)).objective(config, system)
-    tally = objective(canvas, None)["nll"]
+    token_loss = objective(canvas, None)["nll"]
     lengths = torch.tensor([len(target) + 1 for target in TARGETS])
-    assert torch.equal(tally.mask.sum(1), lengths)
-    ours = torch.where(tally.mask, tally.values, 0).sum(1) / lengths
+    assert torch.equal(token_loss.mask.sum(1), lengths)
+    ours = torch.where(token_loss.mask, token_loss.values, 0).sum(1) / lengths
     theirs = [library_loss(family, system, *pair).detach() for pair in zip(TEXTS, TARGETS, strict=True)]
     torch.testing.assert_close(ours.detach(), torch.stack(theirs), rtol=1e-4, atol=1e-4)
     scores = system.likelihood(TEXTS, TARGETS, per_token=True)
@@ -195,7 +195,7 @@ def test_the_frame_is_the_tokenizers(family: str, tmp_path: Path) -> None:
 def test_without_the_library_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    from noise2text.nn.pretrained import import_transformers
+    from noise2text.nn.huggingface import import_transformers
 
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(Problem, match=r"install noise2text\[pretrained\]"):

@@ -4,7 +4,7 @@
 
 The score of a model that only memorizes. The model is the corpus: the tokens of both sides and their lengths
 are the tensors of model.safetensors, two bytes per token where the vocabulary allows. The similarity of two
-sources is how many n-grams of tokens they share (`models/nearest_neighbours.py`).
+sources is how many n-grams of tokens they share (`models/ngram_index.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from noise2text.generation.candidates import Candidates, Decoder, Stage
 from noise2text.generation.selection import BestScore, Selector
 from noise2text.models import Model
 from noise2text.models.baseline_config import NearestGenerationConfig
-from noise2text.models.nearest_neighbours import NgramIndex
+from noise2text.models.ngram_index import NgramIndex
 from noise2text.models.registry import Recipe
 from noise2text.training.config import ValidationConfig
 
