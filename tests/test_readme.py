@@ -10,7 +10,7 @@ import pytest
 
 import noise2text
 from noise2text.commands.train import train
-from noise2text.models.registry import recipes
+from noise2text.models.registry import list_recipes
 
 from .conftest import SMALL
 
@@ -56,7 +56,7 @@ def test_the_python_of_the_readme_runs(dates: Path, tmp_path: Path, monkeypatch:
 
 
 def test_the_readme_lists_every_system() -> None:
-    for name in recipes():
+    for name in list_recipes():
         assert f"`{name}`" in README
 
 

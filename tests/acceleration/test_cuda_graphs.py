@@ -26,7 +26,7 @@ from noise2text.diffusion.schedules import SCHEDULES
 from noise2text.diffusion.solvers import ANCESTRAL, Ddim, Solver, StepTable, build_step_table, strided_times
 from noise2text.generation.runner import EAGER, Runner
 from noise2text.models import LengthPredictingModel
-from noise2text.models.registry import find_recipe, recipes
+from noise2text.models.registry import find_recipe, list_recipes
 from noise2text.nn.denoiser import ClampedDenoiser, Estimate
 
 from ..conftest import Make
@@ -307,7 +307,7 @@ def test_a_step_table_is_built_anew_after_the_weights_were_changed_in_place(
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("name", [name for name, recipe in recipes().items() if recipe.fit is None])
+@pytest.mark.parametrize("name", [name for name, recipe in list_recipes().items() if recipe.fit is None])
 def test_a_gpu_writes_the_same_texts_with_and_without_recording(name: str, tokenizer: Tokenizer) -> None:
     recipe = find_recipe(name)
     torch.manual_seed(0)

@@ -22,7 +22,7 @@ from noise2text.diffusion.sampler import Guide
 from noise2text.generation.config import DiffusionGenerationConfig
 from noise2text.models import DiffusionModel, Model
 from noise2text.models.folder import load, save
-from noise2text.models.registry import find_recipe, recipes
+from noise2text.models.registry import find_recipe, list_recipes
 from noise2text.training.classifier import fingerprint_embeddings, load_classifier
 
 from ..conftest import lively, shrunk
@@ -59,7 +59,7 @@ def build_model(folder: Path) -> Model:
     return load(folder, device="cpu")
 
 
-@pytest.mark.parametrize("name", recipes())
+@pytest.mark.parametrize("name", list_recipes())
 def test_every_diffusion_can_be_steered_and_off_is_the_plain_model_to_the_bit(
     name: str, make: Callable[..., Made], tokenizer: Tokenizer
 ) -> None:

@@ -14,14 +14,14 @@ from noise2text.data.layouts.base import Canvas
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models import Model
-from noise2text.models.registry import find_recipe, recipes
+from noise2text.models.registry import find_recipe, list_recipes
 from noise2text.training.loop import Autocast, GraphedPass, train_steps
 
 from ..conftest import SMALL
 
 GRAPHABLE_RECIPES = [
     name
-    for name, recipe in recipes().items()
+    for name, recipe in list_recipes().items()
     if recipe.fit is None and not name.startswith("pretrained") and name not in ("gpvae", "levenshtein")
 ]
 """Recipes whose training steps CUDA graphs can record."""

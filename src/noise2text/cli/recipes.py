@@ -12,7 +12,7 @@ __all__ = ["recipes"]
 @app.command()
 def recipes(as_json: JsonOption = False) -> None:
     """List the recipes, their papers and their presets."""
-    from noise2text.models.registry import recipes
+    from noise2text.models.registry import list_recipes
 
     rows = [
         {
@@ -22,7 +22,7 @@ def recipes(as_json: JsonOption = False) -> None:
             "summary": r.summary,
             "presets": list(r.presets),
         }
-        for r in recipes().values()
+        for r in list_recipes().values()
     ]
     if as_json:
         print(json.dumps(rows, indent=2, ensure_ascii=False))

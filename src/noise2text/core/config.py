@@ -105,22 +105,72 @@ REMARKS: dict[str, str] = {
 
 
 def option(default: Any, help: str) -> Any:
-    """A field with its default and one line of help."""
+    """A field of a `Config` with its default and one line of help.
+
+    Args:
+        default: the value of the setting where nobody changes it.
+        help: what the setting does; `noise2text config` prints it beside the value.
+
+    Returns:
+        A dataclass field.
+
+    >>> from dataclasses import dataclass
+    >>> from noise2text import Config, option
+    >>> @dataclass(frozen=True)
+    ... class BeamConfig(Config):
+    ...     beam: int = option(5, "hypotheses of the beam search")
+    >>> BeamConfig()
+    BeamConfig(beam=5)
+    """
     return dataclasses.field(default=default, metadata={"help": help})
 
 
 def section(default: S, help: str = "") -> S:
-    """A field that holds a section: `optim: OptimConfig = section(OptimConfig(lr=1e-3))`."""
+    """A field of a `Config` that holds a section, which is again a `Config`.
+
+    Args:
+        default: the section with the defaults of this config.
+        help: what the section is about; `noise2text config` prints it above the section.
+
+    Returns:
+        A dataclass field.
+
+    >>> from dataclasses import dataclass
+    >>> from noise2text import Config, OptimConfig, section
+    >>> @dataclass(frozen=True)
+    ... class MyConfig(Config):
+    ...     optim: OptimConfig = section(OptimConfig(lr=1e-3), "the optimizer")
+    >>> MyConfig().optim.lr
+    0.001
+    """
     field: Any = dataclasses.field(default=default, metadata={"help": help})
     return field
 
 
 @dataclass(frozen=True)
 class Config:
-    """The base class of configurations and their sections."""
+    """The base class of configs and their sections: frozen dataclasses whose fields are settings.
+
+    A setting is an `option`, a group of settings is a `section`. A config never changes; `replace` returns a
+    new one, and validates it. `noise2text config RECIPE` prints all settings of a recipe with their help.
+
+    >>> from dataclasses import dataclass
+    >>> from noise2text import Config, OptimConfig, option, section
+    >>> @dataclass(frozen=True)
+    ... class MyConfig(Config):
+    ...     layers: int = option(6, "layers of the network")
+    ...     optim: OptimConfig = section(OptimConfig(lr=1e-3), "the optimizer")
+    >>> MyConfig().replace({"optim.steps": 3000}, layers=2).optim.steps
+    3000
+    """
 
     def replace(self, changes: Mapping[str, Any] | None = None, /, **settings: Any) -> Self:
-        """The config with some settings changed: `config.replace({"optim.steps": 3000}, lr=1e-3)`."""
+        """The config with some settings changed: `config.replace({"optim.steps": 3000}, lr=1e-3)`.
+
+        Args:
+            changes: values by full name (`optim.steps`), or by short name where only one setting has it.
+            settings: values by short name.
+        """
         return apply_overrides(self, {**(changes or {}), **settings}, origin=type(self).__name__)
 
 

@@ -11,7 +11,18 @@ __all__ = ["Problem", "Stopped", "find_closest", "suggest"]
 
 
 class Problem(Exception):
-    """A mistake in the input, the settings or the files, described in one sentence."""
+    """A mistake in the input, the settings or the files, described in one sentence.
+
+    Every function of the package raises it for what its user can fix. The command line prints the sentence
+    without a traceback and exits with 1.
+
+    >>> import noise2text
+    >>> try:
+    ...     noise2text.list_recipes()["difformer"].preset("huge")
+    ... except noise2text.Problem as problem:
+    ...     print(str(problem).split(";")[0])
+    difformer has no preset 'huge'
+    """
 
 
 class Stopped(Exception):

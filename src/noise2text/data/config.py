@@ -12,7 +12,14 @@ __all__ = ["DataConfig", "FolderTokenizerDataConfig"]
 
 @dataclass(frozen=True)
 class DataConfig(Config):
-    """The tokenizer and the longest texts."""
+    """The section `data` of a recipe's config: the tokenizer and the longest texts.
+
+    Its fields are settings; `noise2text config difformer` prints them with their help.
+
+    >>> from noise2text import DataConfig
+    >>> DataConfig(tokenizer="characters", max_source=48).max_target
+    128
+    """
 
     tokenizer: str = option("bpe", "bpe (learned), characters (learned) or wordpiece (from vocabulary_file)")
     vocabulary: int = option(10_000, "number of tokens of a learned BPE")

@@ -32,7 +32,22 @@ GPT2_SPECIAL_TOKEN = "<|endoftext|>"  # its only one; T5, BART and Marian have <
 
 
 class Tokenizer:
-    """Texts to token ids and back; the ids of the special tokens are attributes."""
+    """Texts to token ids and back; the ids of the special tokens are attributes (`pad`, `bos`, `eos`, …).
+
+    Every model has one, as `model.tokenizer`; `Tokenizer.load` reads the tokenizer.json of a model folder or
+    of a Hugging Face model. `encode` takes a list of texts and returns a list of token ids for each of them,
+    without special tokens; `decode` is its inverse.
+
+    Args:
+        backend: a tokenizer of Hugging Face's `tokenizers`.
+
+    >>> from noise2text.data.tokenizer import learn_characters
+    >>> tokenizer = learn_characters(["7 may 1957"])
+    >>> tokenizer.decode(tokenizer.encode(["7 may", "19"]))
+    ['7 may', '19']
+    >>> tokenizer.pad, len(tokenizer)
+    (0, 14)
+    """
 
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
         backend.encode_special_tokens = True  # "[EOS]" in a text is 5 characters; tokenizer.json lacks this

@@ -31,7 +31,16 @@ __all__ = [
 
 @dataclass(frozen=True)
 class DiffusionGenerationConfig(Config):
-    """Sampling steps, candidates and the selection among them."""
+    """The section `generation` of diffusion recipes: sampling steps, candidates and the selection among them.
+
+    Its fields are settings; `noise2text config diffuseq` prints them with their help. `Model.generate` and
+    `noise2text generate` take each of them by name.
+
+    >>> from noise2text import DiffusionGenerationConfig
+    >>> config = DiffusionGenerationConfig(steps=20, noise_beam=5, eta=0.0)
+    >>> config.build_solver(seed=0)
+    Solver(stochasticity=Ddim(eta=0.0), order=1)
+    """
 
     steps: int = option(2000, "evenly spaced times from noise to text")
     stop_early: int = option(0, "number of last steps that are left out")
@@ -111,7 +120,16 @@ _CHOICES = {
 
 @dataclass(frozen=True)
 class LengthPredictingGenerationConfig(DiffusionGenerationConfig):
-    """Diffusion with predicted lengths; the defaults are Difformer's."""
+    """The section `generation` of diffusion recipes that predict lengths; the defaults are Difformer's.
+
+    It has the settings of `DiffusionGenerationConfig` and those of the length beam; `noise2text config
+    difformer` prints them with their help.
+
+    >>> from noise2text import LengthPredictingGenerationConfig
+    >>> config = LengthPredictingGenerationConfig(length_beam=7, noise_beam=3, select="score")
+    >>> config.length_beam * config.noise_beam  # candidates per sentence
+    21
+    """
 
     steps: int = option(20, "evenly spaced times from noise to text")
     stop_early: int = option(5, "number of last steps that are left out")
@@ -167,7 +185,15 @@ class PriorSamplingGenerationConfig(DiffusionGenerationConfig):
 
 @dataclass(frozen=True)
 class AutoregressiveGenerationConfig(Config):
-    """Beam search or sampling, and the selection; the defaults are Difformer's table 3 with b = 5."""
+    """The section `generation` of autoregressive recipes: beam search or sampling, and the selection.
+
+    Its fields are settings, with those of Difformer's table 3 (b = 5) as defaults; `noise2text config
+    transformer` prints them with their help.
+
+    >>> from noise2text import AutoregressiveGenerationConfig
+    >>> AutoregressiveGenerationConfig(samples=10, top_p=0.9).select
+    'score'
+    """
 
     beam: int = option(5, "hypotheses of the beam search; 1 is greedy")
     length_penalty: float = option(1.0, "power of the length by which a score's log-probability is divided")

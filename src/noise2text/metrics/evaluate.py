@@ -87,11 +87,24 @@ def evaluate(
 ) -> dict[str, Any]:
     """Every metric with its signature, the lengths and, with sources, the scores of copying them.
 
-    The result is JSON: {"bleu": {"score", "signature"}, "chrf": …, "exact_match": …,
-    "lengths": {"characters": {"hypothesis", "reference", "ratio"}, "words": …}, "sentences"}, and with
-    sources "copy_source" (the same metrics of the sources), "copied" (the share of texts equal to theirs) and
-    "copying" (BLEU against the source, iBLEU; under "references" how much these copy). With bootstrap
-    resamples every score has an "interval" {"low", "high", "signature"}.
+    Args:
+        hypotheses: the generated texts.
+        references: one or more right answers for each of them.
+        sources: what they were generated from, to measure copying.
+        metrics: `noise2text.metrics.evaluate.find_metrics("bleu,ter")` finds others by name.
+        n_resamples: bootstrap resamples for a confidence interval of each score; 0 for none.
+
+    Returns:
+        JSON: {"bleu": {"score", "signature"}, "chrf": …, "exact_match": …, "lengths": {"characters":
+        {"hypothesis", "reference", "ratio"}, "words": …}, "sentences"}. With sources also "copy_source" (the
+        same metrics of the sources), "copied" (the share of texts equal to theirs) and "copying" (BLEU against
+        the source, iBLEU; under "references" how much these copy). With bootstrap resamples every score has an
+        "interval" {"low", "high", "signature"}.
+
+    >>> import noise2text
+    >>> result = noise2text.evaluate(["2001-05-12", "1957-04-08"], [["2001-05-12"], ["1957-04-07"]])
+    >>> result["exact_match"]["score"]
+    50.0
     """
     _check_counts(hypotheses=hypotheses, references=references)
     _check_references(references)

@@ -26,7 +26,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class EncoderDecoderConfig(Config):
-    """A transformer with an encoder for the source and a decoder for the target."""
+    """The section `model` of recipes with an encoder for the source and a decoder for the target.
+
+    Its fields are settings; `noise2text config difformer` prints them with their help.
+
+    >>> from noise2text import EncoderDecoderConfig
+    >>> EncoderDecoderConfig(model_dim=128, heads=4).replace(encoder_layers=2, decoder_layers=2).ffn_dim
+    1024
+    """
 
     model_dim: int = option(512, "d_model, dimension of the transformer's states")
     embedding_dim: int = option(128, "d_emb, dimension of the diffusion")
@@ -51,7 +58,15 @@ class EncoderDecoderFromTeacherConfig(EncoderDecoderConfig):
 
 @dataclass(frozen=True)
 class JointTransformerConfig(Config):
-    """One transformer over source and target; the defaults are DiffuSeq's."""
+    """The section `model` of recipes with one transformer over source and target.
+
+    Its fields are settings, with DiffuSeq's values as defaults; `noise2text config diffuseq` prints them with
+    their help.
+
+    >>> from noise2text import JointTransformerConfig
+    >>> JointTransformerConfig(layers=2).model_dim
+    768
+    """
 
     model_dim: int = option(768, "dimension of the transformer's states")
     embedding_dim: int = option(128, "d, dimension of the diffusion")

@@ -13,7 +13,14 @@ __all__ = ["OptimConfig", "RunConfig", "ValidationConfig"]
 
 @dataclass(frozen=True)
 class OptimConfig(Config):
-    """AdamW, its learning rate, its batches and averages of the weights."""
+    """The section `optim` of a recipe's config: AdamW, its learning rate, batches and averages of weights.
+
+    Its fields are settings; `noise2text config difformer` prints them with their help.
+
+    >>> from noise2text import OptimConfig
+    >>> OptimConfig(steps=3_000, lr=1.5e-3, lr_schedule="cosine").warmup
+    10000
+    """
 
     steps: int = option(300_000, "number of updates")
     max_tokens: int = option(8_192, "padded tokens of the longer side in a batch, over all processes")
@@ -49,7 +56,14 @@ class ValidationConfig(Config):
 
 @dataclass(frozen=True)
 class RunConfig(ValidationConfig):
-    """The seed, the hardware, and what is logged, validated and saved when."""
+    """The section `run` of a recipe's config: the seed, the hardware, and when to log, validate and save.
+
+    Its fields are settings; `noise2text config difformer` prints them with their help.
+
+    >>> from noise2text import RunConfig
+    >>> RunConfig(seed=1).validate_every
+    5000
+    """
 
     seed: int = option(0, "seed of the initial weights, data order, noise and dropout")
     precision: str = option("auto", "float32, bfloat16, or auto: bfloat16 on a GPU")
