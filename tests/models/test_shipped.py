@@ -53,8 +53,8 @@ def test_its_card_names_the_data_the_licence_and_the_scores() -> None:
     card = (find_model_folder("de-en") / "README.md").read_text(encoding="utf-8")
     for needed in ("Tatoeba", "CC BY 2.0 FR", "BLEU", "cannot"):
         assert needed in card
-    config = json.loads((find_model_folder("de-en") / "config.json").read_text())["settings"]
-    assert f"{config['steps']:,} steps" in card
+    config = json.loads((find_model_folder("de-en") / "config.json").read_text())["config"]
+    assert f"{config['optim']['steps']:,} steps" in card
 
 
 def test_a_folder_of_the_same_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def test_a_folder_of_the_same_name_comes_first(tmp_path: Path, monkeypatch: pyte
     assert find_model_folder("de-en") == Path("de-en")
 
 
-def test_an_unknown_name_is_told_what_there_is() -> None:
+def test_an_unknown_name_is_answered_with_what_there_is() -> None:
     assert list_shipped_models() == ["de-en"]
     with pytest.raises(Problem, match="comes with the package: de-en"):
         load_config(Path("de-fr"))
