@@ -139,7 +139,7 @@ def test_fused_training_loses_what_plain_training_does(name: str, tokenizer: Tok
 
 
 def test_what_is_compiled_is_what_it_stands_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The functions themselves, without the compiler: a residual and its norm, and two surprises."""
+    """The functions themselves, without the compiler: add and norm, and the token nll."""
     monkeypatch.setattr(fused, "_compile", lambda function: function)
     torch.manual_seed(0)
     x, y = torch.randn(2, 3, 8, requires_grad=True), torch.randn(2, 3, 8, requires_grad=True)

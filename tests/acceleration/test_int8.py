@@ -1,8 +1,7 @@
-"""Layers in int8 say nearly what they said, row by row, and cost nothing where they are not asked for."""
+"""Int8 layers are nearly exact, row by row, and are used only where they were asked for."""
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from torch import nn
 
 from noise2text import load
 from noise2text.acceleration.int8 import Int8Linear, has_fast_int8, quantize_linears
+from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
@@ -25,7 +25,7 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_a_rounded_layer_answers_within_its_rounding(bias: bool) -> None:
+def test_an_int8_layer_is_exact_up_to_rounding(bias: bool) -> None:
     torch.manual_seed(0)
     linear = nn.Linear(96, 40, bias=bias)
     x = torch.randn(3, 7, 96) * torch.logspace(-3, 3, 7)[:, None]
@@ -39,7 +39,7 @@ def test_a_rounded_layer_answers_within_its_rounding(bias: bool) -> None:
     assert (rounded - exact).norm() / (exact - shift).norm() < 0.02
 
 
-def test_whole_numbers_within_127_are_exact() -> None:
+def test_integers_up_to_127_are_exact() -> None:
     torch.manual_seed(0)
     linear = nn.Linear(64, 32)
     with torch.no_grad():
@@ -62,21 +62,21 @@ def test_a_row_depends_on_no_other_and_zero_stays_zero() -> None:
     assert not together[4].any()
 
 
-def test_only_layers_that_are_large_enough_are_rounded() -> None:
+def test_only_large_layers_are_quantized() -> None:
     module = nn.Sequential(nn.Linear(8, 8), nn.Sequential(nn.ReLU(), nn.Linear(16, 8)), nn.Embedding(64, 64))
     assert quantize_linears(module, min_weights=100) == 1
     assert [type(each) for each in (module[0], module[1][1])] == [nn.Linear, Int8Linear]  # type: ignore[index]
 
 
-def test_a_system_in_int8_writes_the_same_texts_in_any_batch(small: Make) -> None:
+def test_an_int8_model_generates_the_same_texts_in_any_batch(small: Make) -> None:
     model = small().move_to(CPU, "int8")
     kinds = {type(each) for each in model.denoiser.modules()}
     assert Int8Linear in kinds
     assert nn.Linear not in kinds
-    how: dict[str, Any] = {"steps": 5, "stop_early": 0}
-    together = model.generate(TEXTS, batch=3, **how)
-    assert model.generate(TEXTS, batch=1, **how).texts == together.texts
-    assert model.generate(TEXTS, batch=2, **how).candidates == together.candidates
+    options: dict[str, Any] = {"steps": 5, "stop_early": 0}
+    together = model.generate(TEXTS, batch=3, **options)
+    assert model.generate(TEXTS, batch=1, **options).texts == together.texts
+    assert model.generate(TEXTS, batch=2, **options).candidates == together.candidates
 
 
 def test_int8_estimates_are_near_those_of_float32(small: Make) -> None:
@@ -87,14 +87,16 @@ def test_int8_estimates_are_near_those_of_float32(small: Make) -> None:
     assert (a - b).norm() / a.norm() < 0.03
 
 
-def test_auto_leaves_small_layers_and_other_systems_alone(small: Make, tokenizer: Tokenizer) -> None:
+def test_auto_leaves_small_layers_and_other_models_alone(small: Make, tokenizer: Tokenizer) -> None:
     assert not any(isinstance(each, Int8Linear) for each in small().move_to(CPU, "auto").modules())
     large = small(model_dim=256, ffn_dim=256).move_to(CPU, "auto")
     assert any(isinstance(each, Int8Linear) for each in large.denoiser.modules()) == has_fast_int8()
     assert not any(isinstance(each, Int8Linear) for each in large.lengths.modules())
 
 
-def test_int8_is_refused_where_nothing_mends_it(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_int8_is_refused_for_models_that_do_not_correct_its_errors(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
     recipe = find_recipe("copy")
     config = recipe.preset("tiny")
     save(tmp_path, recipe.build(config, tokenizer), recipe="copy", config=config)
@@ -105,14 +107,14 @@ def test_int8_is_refused_where_nothing_mends_it(tokenizer: Tokenizer, tmp_path: 
 
 def test_a_model_folder_can_be_loaded_in_int8(tokenizer: Tokenizer, tmp_path: Path) -> None:
     recipe = find_recipe("difformer")
-    config = dataclasses.replace(recipe.preset("tiny"), **(SMALL | {"noise_factor": 2.0}))
+    config = apply_overrides(recipe.preset("tiny"), SMALL | {"noise_factor": 2.0}, origin="a test")
     save(tmp_path, recipe.build(config, tokenizer), recipe="difformer", config=config)
     model = load(tmp_path, device="cpu", precision="int8")
     assert len(model.generate(TEXTS, steps=2, stop_early=0).texts) == 3
     assert any(isinstance(each, Int8Linear) for each in model.modules())
 
 
-def test_what_was_rounded_for_a_cpu_goes_nowhere_else(small: Make) -> None:
+def test_an_int8_model_stays_on_the_cpu(small: Make) -> None:
     model = small()
     quantize_linears(model, min_weights=1)
     with pytest.raises(Problem, match="rounded to int8 for a CPU; load it again for meta"):

@@ -1,4 +1,4 @@
-"""What onnxruntime does in one go is what torch does in many."""
+"""One operator of onnxruntime is what torch computes by many."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..conftest import Make
 
 
 def session(module: nn.Module, **inputs: tuple[Tensor, dict[int, str]]) -> OnnxSession:
-    return OnnxSession(export_onnx(OnnxGraph(module.eval(), inputs, ("made",))))
+    return OnnxSession(export_onnx(OnnxGraph(module.eval(), inputs, ("output",))))
 
 
 def kinds(graph: bytes) -> Counter[str]:
@@ -28,7 +28,7 @@ def kinds(graph: bytes) -> Counter[str]:
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_an_8_bit_layer_is_torchs_row_by_row(bias: bool) -> None:
+def test_an_int8_layer_is_torchs_row_by_row(bias: bool) -> None:
     torch.manual_seed(0)
     layer = Int8Linear(nn.Linear(96, 40, bias=bias))
     x = torch.randn(3, 7, 96) * torch.logspace(-3, 3, 7)[:, None]
@@ -37,14 +37,14 @@ def test_an_8_bit_layer_is_torchs_row_by_row(bias: bool) -> None:
     engine = session(layer, x=(torch.zeros(2, 5, 96), {0: "rows", 1: "length"}))
     if not has_fast_int8():  # sums of 8-bit products are not exact here, and exported models are refused
         return
-    (made,) = engine({"x": x})
+    (output,) = engine({"x": x})
     # A number halfway between two whole ones may be rounded to either: one count of one weight more or less.
     count = x.abs().amax(-1, keepdim=True) / 127 * (layer.weight.abs().amax(0) * layer.weight_scale)
-    assert ((made - expected).abs() <= count + 1e-5).all()
-    assert (made - expected).norm() < 1e-4 * expected.norm()
-    assert torch.equal(made[1, 4], layer.bias)
+    assert ((output - expected).abs() <= count + 1e-5).all()
+    assert (output - expected).norm() < 1e-4 * expected.norm()
+    assert torch.equal(output[1, 4], layer.bias)
     (alone,) = engine({"x": x[2:, 3:4]})
-    torch.testing.assert_close(alone, made[2:, 3:4], rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(alone, output[2:, 3:4], rtol=1e-6, atol=1e-6)
 
 
 class Attending(nn.Module):
@@ -80,8 +80,8 @@ def test_attention_is_torchs_at_any_size() -> None:
         torch.testing.assert_close(engine(given)[0], expected, atol=1e-4, rtol=1e-4)
 
 
-def test_hidden_keys_are_not_seen_however_unlike_the_others_are() -> None:
-    """The engine's own −10,000 would let them win where the others score less."""
+def test_hidden_keys_change_nothing_however_large_they_are() -> None:
+    """With the engine's default of −10,000, hidden keys would win where the others score less."""
     torch.manual_seed(0)
     module, given = Attending(), attended(1, 3, 2)
     given["hidden"] = torch.tensor([[False, True]])
@@ -93,12 +93,12 @@ def test_hidden_keys_are_not_seen_however_unlike_the_others_are() -> None:
         torch.testing.assert_close(engine(given)[0], module(**given), atol=1e-3, rtol=1e-3)
 
 
-def test_a_step_has_one_product_a_layer_and_one_node_for_attention(small: Make) -> None:
+def test_a_step_has_one_product_per_layer_and_one_node_per_attention(small: Make) -> None:
     model: Any = small().move_to(torch.device("cpu"), "int8")
     layers = sum(isinstance(each, Int8Linear) for each in model.denoiser.modules())
     found = onnx_graphs(model.denoiser, timestep_per_position=False)
     both = kinds(export_onnx(found["encode"])) + kinds(export_onnx(found["step"]))
-    # P′ multiplies once for z and the guess, so that no layer of the network is called twice.
+    # P′ projects z and the self-condition at once, so no layer of the network is called twice.
     assert both["MatMulIntegerToFloat"] == layers
     assert both["QuantizeLinear"] == layers
     assert both["MatMul"] == both["Softmax"] == both["Round"] == 0

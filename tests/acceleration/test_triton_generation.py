@@ -48,7 +48,7 @@ def test_attention_is_torchs(rows: int, heads: int, queries: int, keys: int, dim
 
 
 @on_a_gpu
-def test_adding_and_normalising_is_torchs() -> None:
+def test_add_and_norm_is_torchs() -> None:
     from noise2text.acceleration.triton_generation import add_norm
 
     torch.manual_seed(0)
@@ -78,7 +78,7 @@ def test_columns_are_summed_as_in_float64(rows: int, width: int, precision: torc
 
 @pytest.mark.parametrize("precision", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize(("rows", "width"), [(1, 8), (70, 5), (601, 130), (3000, 320)])
-def test_what_is_laid_side_by_side_is_there_and_summed(rows: int, width: int, precision: torch.dtype) -> None:
+def test_concatenated_matrices_are_there_and_summed(rows: int, width: int, precision: torch.dtype) -> None:
     from noise2text.acceleration.triton_generation import concat_with_column_sums
 
     torch.manual_seed(0)

@@ -21,7 +21,7 @@ def test_a_causal_mask_hides_what_comes_later() -> None:
     assert torch.equal(torch.isneginf(mask), torch.ones(3, 3, dtype=torch.bool).triu(1))
 
 
-def test_what_is_hidden_changes_nothing() -> None:
+def test_hidden_keys_change_nothing() -> None:
     torch.manual_seed(0)
     queries, keys, values = (split_heads(torch.randn(2, 5, 12), 2) for _ in range(3))
     mask = padding_mask(PADDING, queries)
@@ -32,7 +32,7 @@ def test_what_is_hidden_changes_nothing() -> None:
     assert before.shape == (2, 5, 12)
 
 
-def test_what_is_added_has_the_type_that_attention_computes_in() -> None:
+def test_a_mask_has_the_dtype_in_which_attention_computes() -> None:
     for dtype in (torch.float32, torch.bfloat16):
         mask = additive_mask(PADDING, torch.zeros(1, dtype=dtype))
         assert mask.dtype == dtype

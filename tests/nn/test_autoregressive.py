@@ -1,4 +1,4 @@
-"""Writers: what is written step by step is what is seen at once, and nobody looks ahead."""
+"""Autoregressive networks: step by step is the same as all at once, and no token depends on later ones."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ def transformer() -> AutoregressiveNetwork:
     network = Transformer(
         TokenEmbedding(VOCABULARY, 16), dropout=0.1, source_positions=9, target_positions=LENGTH, **shape
     )
-    return _lively(network)
+    return _with_large_weights(network)
 
 
 def gru() -> AutoregressiveNetwork:
     torch.manual_seed(0)
-    return _lively(GRU(TokenEmbedding(VOCABULARY, 16), model_dim=12, layers=2, dropout=0.1))
+    return _with_large_weights(GRU(TokenEmbedding(VOCABULARY, 16), model_dim=12, layers=2, dropout=0.1))
 
 
-def _lively(network: AutoregressiveNetwork) -> AutoregressiveNetwork:
+def _with_large_weights(network: AutoregressiveNetwork) -> AutoregressiveNetwork:
     """Weights large enough that every part of the past matters."""
     for parameter in network.parameters():
         nn.init.normal_(parameter, std=0.4)
     return network.eval()
 
 
-WRITERS = pytest.mark.parametrize("make", [transformer, gru])
+NETWORKS = pytest.mark.parametrize("make", [transformer, gru])
 Make = Callable[[], AutoregressiveNetwork]
 
 
@@ -63,7 +63,7 @@ def stepwise(
     return torch.stack(scores, dim=2)
 
 
-@WRITERS
+@NETWORKS
 @torch.no_grad()
 def test_cached_and_uncached_scores_agree(make: Make) -> None:
     network, given = make(), source()
@@ -76,7 +76,7 @@ def test_cached_and_uncached_scores_agree(make: Make) -> None:
     )
 
 
-@WRITERS
+@NETWORKS
 @torch.no_grad()
 def test_a_reordered_hypothesis_has_its_parents_past(make: Make) -> None:
     network, given = make(), source()
@@ -94,9 +94,9 @@ def test_a_reordered_hypothesis_has_its_parents_past(make: Make) -> None:
         torch.testing.assert_close(scores[:, k], network(tokens[:, k], encoded)[:, -1], rtol=1e-4, atol=1e-5)
 
 
-@WRITERS
+@NETWORKS
 @torch.no_grad()
-def test_nobody_looks_ahead_and_everybody_looks_back(make: Make) -> None:
+def test_logits_depend_on_all_earlier_tokens_and_on_no_later_one(make: Make) -> None:
     network, given = make(), source()
     tokens = torch.randint(0, VOCABULARY, (2, LENGTH))
     changed = tokens.clone()
@@ -107,7 +107,7 @@ def test_nobody_looks_ahead_and_everybody_looks_back(make: Make) -> None:
     assert ((before - after)[:, 3:].abs().amax(-1) > 1e-6).all()
 
 
-@WRITERS
+@NETWORKS
 @torch.no_grad()
 def test_padding_of_the_source_changes_nothing(make: Make) -> None:
     network = make()
@@ -118,7 +118,7 @@ def test_padding_of_the_source_changes_nothing(make: Make) -> None:
     torch.testing.assert_close(tight[1:], alone, rtol=1e-4, atol=1e-5)
 
 
-@WRITERS
+@NETWORKS
 def test_every_parameter_gets_a_gradient(make: Make) -> None:
     network = make().train()
     network(torch.randint(0, VOCABULARY, (2, LENGTH)), network.encode(source())).square().sum().backward()
@@ -148,7 +148,7 @@ def test_neighbouring_positions_differ_and_are_as_large_as_embeddings() -> None:
     assert 0.4 < size < 0.6
 
 
-def test_what_is_read_is_what_was_written_before() -> None:
+def test_the_decoder_reads_the_target_shifted_right() -> None:
     assert shift_right(torch.tensor([[5, 6, 3], [7, 3, 0]]), 2).tolist() == [[2, 5, 6], [2, 7, 3]]
 
 

@@ -22,13 +22,13 @@ VOCABULARY, WIDTH, FFN, HEADS, LAYERS, BOS = 23, 32, 128, 4, 3, 1
 SHAPE = {"ffn_dim": FFN, "heads": HEADS, "encoder_layers": LAYERS, "decoder_layers": LAYERS}
 
 
-def made() -> Transformer:
+def build() -> Transformer:
     torch.manual_seed(0)
     embedding = TokenEmbedding(VOCABULARY, WIDTH)
     return Transformer(embedding, dropout=0.0, source_positions=9, target_positions=8, **SHAPE)
 
 
-class Torchs(nn.Module):
+class TorchTransformer(nn.Module):
     """torch's encoder-decoder between embeddings and a tied projection, as its tutorials have it."""
 
     def __init__(self, network: Transformer) -> None:
@@ -41,12 +41,12 @@ class Torchs(nn.Module):
         self.body.encoder.norm = self.body.decoder.norm = (
             None  # Vaswani et al. have none after the last layer
         )
-        self.body.load_state_dict(in_torchs_words(dict(network.named_parameters())))
+        self.body.load_state_dict(with_torchs_names(dict(network.named_parameters())))
 
     def forward(self, tokens: Tensor, source: Source) -> Tensor:
         read, written = (
-            embedding(words, self.table) * WIDTH**0.5 + places[: words.shape[1]]
-            for words, places in zip((source.tokens, tokens), self.indices, strict=True)
+            embedding(words, self.table) * WIDTH**0.5 + positions[: words.shape[1]]
+            for words, positions in zip((source.tokens, tokens), self.indices, strict=True)
         )
         ahead = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).triu(1)
         hidden = {"src_key_padding_mask": source.padding, "memory_key_padding_mask": source.padding}
@@ -68,7 +68,7 @@ DECODER = READS | {
 }
 
 
-def in_torchs_words(ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def with_torchs_names(ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Our tensors, whether weights or gradients, under torch's names."""
     names: dict[str, str] = {}
     for layer in range(LAYERS):
@@ -95,26 +95,26 @@ def canvas() -> Canvas:
 
 
 @pytest.mark.parametrize("pack_tokens", [0, 18], ids=["apart", "side by side"])
-def test_scores_losses_and_gradients_are_those_of_torchs_transformer(pack_tokens: int) -> None:
-    network, given = made(), canvas()
+def test_logits_losses_and_gradients_are_those_of_torchs_transformer(pack_tokens: int) -> None:
+    network, given = build(), canvas()
     if pack_tokens:
         pack_short_rows(network, tokens=pack_tokens)
-    oracle = Torchs(network).train()
+    oracle = TorchTransformer(network).train()
     objective = NextTokenObjective(network, bos=BOS, label_smoothing=0.1).train()
     read = torch.cat([torch.full((4, 1), BOS), given.tokens[:, :-1]], dim=1)
     expected = oracle(read, given.source)
     scores = network(read, network.encode(given.source))
     torch.testing.assert_close(scores[given.scored], expected[given.scored], rtol=1e-4, atol=1e-5)
 
-    tally = objective(given, None)["smoothed"]
-    loss = tally.total() / tally.mask.sum()
+    token_loss = objective(given, None)["smoothed"]
+    loss = token_loss.total() / token_loss.mask.sum()
     targets = given.tokens.masked_fill(given.padding, -100)
     theirs = cross_entropy(expected.transpose(1, 2), targets, label_smoothing=0.1, ignore_index=-100)
     torch.testing.assert_close(loss, theirs)
     ours = torch.autograd.grad(loss, list(network.parameters()))
     gradients = dict(zip(dict(network.named_parameters()), ours, strict=True))
     theirs.backward()
-    body = in_torchs_words(gradients)
+    body = with_torchs_names(gradients)
     for name, parameter in oracle.body.named_parameters():
         assert parameter.grad is not None
         torch.testing.assert_close(body[name], parameter.grad, rtol=1e-4, atol=1e-6, msg=name)
@@ -124,12 +124,12 @@ def test_scores_losses_and_gradients_are_those_of_torchs_transformer(pack_tokens
         torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-4, atol=1e-6, msg=name)
 
 
-def test_layers_start_as_large_as_torchs_and_their_answers_smaller_by_their_depth() -> None:
-    """What asks and is asked is torch's; values and all that is made of them are smaller."""
+def test_initial_weights_are_torchs_and_those_of_outputs_smaller_by_the_depth() -> None:
+    """Queries and keys start as torch's; values and all outputs start smaller."""
     torchs = nn.Transformer(WIDTH, HEADS, LAYERS, LAYERS, FFN, batch_first=True)
     less = LAYERS**-0.5
     factors: tuple[float, ...]
-    for name, ours in in_torchs_words(dict(made().named_parameters())).items():
+    for name, ours in with_torchs_names(dict(build().named_parameters())).items():
         theirs = torchs.get_parameter(name)
         if name.endswith("in_proj_weight"):
             factors = (1.0, 1.0, less * 2**0.5)  # torch starts the three squares as one matrix
@@ -152,8 +152,8 @@ def test_gradients_reach_the_first_layers_of_deep_stacks() -> None:
         TokenEmbedding(100, 64), dropout=0.0, source_positions=9, target_positions=9, **shape
     )
     tokens, source = torch.randint(100, (2, 32, 9))
-    seen = Source(source, torch.zeros_like(source, dtype=torch.bool))
-    loss = cross_entropy(network(tokens, network.encode(seen)).flatten(0, 1), source.flatten())
+    source_input = Source(source, torch.zeros_like(source, dtype=torch.bool))
+    loss = cross_entropy(network(tokens, network.encode(source_input)).flatten(0, 1), source.flatten())
     for stack in (network.encoder.layers, network.layers):
         layers = [torch.autograd.grad(loss, list(layer.parameters()), retain_graph=True) for layer in stack]
         norms = [nn.utils.get_total_norm(gradients) for gradients in layers]

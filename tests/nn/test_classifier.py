@@ -14,7 +14,7 @@ def classifier() -> Classifier:
     return Classifier(4, 3, max_positions=6, model_dim=8, ffn_dim=16, heads=2, layers=2, dropout=0.1).eval()
 
 
-def test_the_place_of_the_text_and_what_is_around_it_change_nothing(classifier: Classifier) -> None:
+def test_the_position_of_the_text_and_the_rest_of_the_canvas_change_nothing(classifier: Classifier) -> None:
     text, timestep = torch.randn(2, 3, 4), torch.tensor([[0.2], [0.7]])
     alone = classifier(text, timestep, torch.ones(2, 3, dtype=torch.bool))
     canvas, text_mask = torch.randn(2, 9, 4), torch.zeros(2, 9, dtype=torch.bool)
@@ -24,14 +24,14 @@ def test_the_place_of_the_text_and_what_is_around_it_change_nothing(classifier: 
     assert not torch.allclose(classifier(canvas, timestep, text_mask), alone, atol=1e-3)
 
 
-def test_only_its_room_is_read(classifier: Classifier) -> None:
+def test_only_max_positions_are_read(classifier: Classifier) -> None:
     z, timestep, text_mask = torch.randn(1, 9, 4), torch.tensor([[0.5]]), torch.ones(1, 9, dtype=torch.bool)
     before = classifier(z, timestep, text_mask)
     z[:, 6:] = 7
     assert torch.equal(classifier(z, timestep, text_mask), before)
 
 
-def test_the_time_may_be_of_the_row_or_of_each_position(classifier: Classifier) -> None:
+def test_a_timestep_may_be_one_per_row_or_one_per_position(classifier: Classifier) -> None:
     z, text_mask = torch.randn(2, 5, 4), torch.ones(2, 5, dtype=torch.bool)
     timestep = torch.tensor([[0.2], [0.7]])
     whole = classifier(z, timestep, text_mask)

@@ -42,10 +42,10 @@ def test_padding_and_batch_change_nothing(small: Make, self_conditioned: bool) -
             if self_conditioned
             else None
         )
-        made = denoiser(
+        output = denoiser(
             z, level(len(rows)), denoiser.encode(canvas.source), denoiser.constrain(canvas), self_condition
         )
-        return [made.z0[j, : len(TARGETS[i])] for j, i in enumerate(rows)]
+        return [output.z0[j, : len(TARGETS[i])] for j, i in enumerate(rows)]
 
     with torch.no_grad():
         together = estimate([0, 1], (12, 9))
@@ -66,7 +66,7 @@ def test_candidates_of_a_sentence_see_its_source_only(small: Make) -> None:
     assert torch.allclose(shared, apart, atol=1e-5)
 
 
-def test_the_source_and_the_guess_matter(small: Make) -> None:
+def test_the_source_and_the_self_condition_matter(small: Make) -> None:
     model = small()
     denoiser, layout = model.denoiser, model.layout
     canvas = layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
@@ -94,7 +94,7 @@ def test_bfloat16_weights_give_float32_estimates(small: Make) -> None:
 
 
 @pytest.mark.parametrize("name", ["difformer", "diffuseq", "ar-diffusion"])
-def test_what_a_path_makes_of_its_clocks_is_what_the_network_would(name: str, tokenizer: Tokenizer) -> None:
+def test_the_step_tables_time_embeddings_are_the_networks(name: str, tokenizer: Tokenizer) -> None:
     recipe = find_recipe(name)
     torch.manual_seed(0)
     model = recipe.build(recipe.resolve(recipe.preset("tiny"), tokenizer), tokenizer).eval()
@@ -107,10 +107,12 @@ def test_what_a_path_makes_of_its_clocks_is_what_the_network_would(name: str, to
         step_table = build_step_table(denoiser, model.schedule, times, ANCESTRAL, length=shape[1], device=cpu)
         assert (step_table.time_embedding is None) == (
             step_table.table.shape[2] > 1
-        )  # where each position has its own clock
+        )  # if each position has its own timestep
         z, encoded = gaussian_noise(make_key(0, torch.arange(2)), 0, *shape[1:]), denoiser.encode(source)
         for number in torch.arange(4).split(1):
-            told = step_table.row(number).level
-            plain = replace(told, time_embedding=None)
-            first, second = (denoiser(z, each, encoded, constraint, None).z0 for each in (told, plain))
+            level_of_step = step_table.row(number).level
+            plain = replace(level_of_step, time_embedding=None)
+            first, second = (
+                denoiser(z, each, encoded, constraint, None).z0 for each in (level_of_step, plain)
+            )
             assert torch.allclose(first, second, atol=1e-5)

@@ -46,9 +46,9 @@ def estimate(
     rows = len(z)
     source = Source(torch.zeros(rows, 2, dtype=torch.long), torch.zeros(rows, 2, dtype=torch.bool))
     with torch.no_grad():
-        made = network(z, level(rows, timestep), network.encode(source), given, None)
-    assert made.z0.shape == z.shape
-    return made.z0
+        output = network(z, level(rows, timestep), network.encode(source), given, None)
+    assert output.z0.shape == z.shape
+    return output.z0
 
 
 def noise(rows: int) -> torch.Tensor:
@@ -73,22 +73,22 @@ def test_what_is_marked_as_padding_is_hidden() -> None:
     assert torch.allclose(before, after, atol=1e-6)
 
 
-def test_a_full_canvas_needs_no_mask_and_learns_the_same() -> None:
-    def learned(full: bool) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+def test_a_full_canvas_needs_no_mask_and_has_the_same_gradients() -> None:
+    def outputs_and_gradients(full: bool) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         network, z = make(full=full).train(), noise(2)
         assert (network.layers.self_attention_mask(constraint(2).padding, z) is None) == full
         source = Source(torch.zeros(2, 2, dtype=torch.long), torch.zeros(2, 2, dtype=torch.bool))
-        made = network(z, level(2), network.encode(source), constraint(2), None).z0
-        made.square().sum().backward()
-        return made, {name: each.grad for name, each in network.named_parameters() if each.grad is not None}
+        output = network(z, level(2), network.encode(source), constraint(2), None).z0
+        output.square().sum().backward()
+        return output, {name: each.grad for name, each in network.named_parameters() if each.grad is not None}
 
-    (made, gradients), (expected, others) = learned(True), learned(False)
-    assert torch.allclose(made, expected, atol=1e-6)
+    (output, gradients), (expected, others) = outputs_and_gradients(True), outputs_and_gradients(False)
+    assert torch.allclose(output, expected, atol=1e-6)
     assert gradients.keys() == others.keys()
     assert all(torch.allclose(gradients[name], others[name], atol=1e-4) for name in others)
 
 
-def test_the_given_is_seen_whatever_stands_in_its_place() -> None:
+def test_frozen_positions_are_the_given_ones_whatever_z_is() -> None:
     network, z = make(), noise(1)
     changed = z.clone()
     changed[0, :3] += 5

@@ -1,4 +1,4 @@
-"""The transformer's layers are torch's own post-norm ones; the clock becomes cosines and sines."""
+"""The transformer's layers are torch's own post-norm ones; timesteps become cosines and sines."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_decoder_layer_is_torchs_post_norm_one() -> None:
     )
     copy_feed_forward(ours.feed_forward, oracle.linear1, oracle.linear2)
     x, encoded = torch.randn(2, 4, 8), torch.randn(2, 5, 8)
-    seen = [
+    keys_and_values = [
         split_heads(encoded @ weight.T + bias, 2)
         for weight, bias in (
             (keys, cross_attention.in_proj_bias[8:16]),
@@ -68,10 +68,12 @@ def test_a_decoder_layer_is_torchs_post_norm_one() -> None:
     ]
     everything = torch.ones(1, 1, 1, 4, dtype=torch.bool)
     expected = oracle(x, encoded, memory_key_padding_mask=PADDING)
-    assert torch.allclose(ours(x, everything, *seen, padding_mask(PADDING, x)), expected, atol=1e-5)
+    assert torch.allclose(
+        ours(x, everything, *keys_and_values, padding_mask(PADDING, x)), expected, atol=1e-5
+    )
 
 
-def test_the_clock_is_a_thousandfold_cosines_first_then_a_network_of_two_layers() -> None:
+def test_a_time_embedding_is_cosines_then_sines_then_two_layers() -> None:
     torch.manual_seed(0)
     time = TimeEmbedding(6)
     first, second = (module for module in time.mlp if isinstance(module, nn.Linear))

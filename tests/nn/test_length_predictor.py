@@ -14,7 +14,7 @@ from noise2text.nn.denoiser import EncoderOutput, Estimate
 from noise2text.nn.length_predictor import LengthPredictor, neighboring_lengths, top_lengths
 
 
-def memory_of(lengths: list[int], width: int = 4) -> EncoderOutput:
+def encoder_output(lengths: list[int], width: int = 4) -> EncoderOutput:
     padding = torch.arange(max(lengths)) >= torch.tensor(lengths)[:, None]
     torch.manual_seed(0)
     return EncoderOutput(
@@ -31,21 +31,21 @@ def constant_predictor(scores: torch.Tensor, *, max_length: int) -> LengthPredic
     return lengths
 
 
-def test_top_takes_the_likeliest_lengths() -> None:
+def test_top_takes_the_most_likely_lengths() -> None:
     predictor = constant_predictor(torch.tensor([0.0, 5.0, 1.0, 4.0, 2.0]), max_length=20)
-    lengths, scores = predictor.propose(memory_of([7, 3]), 3, top_lengths)
+    lengths, scores = predictor.propose(encoder_output([7, 3]), 3, top_lengths)
     assert lengths.tolist() == [[6, 8, 9], [2, 4, 5]]
     assert (scores[:, :-1] >= scores[:, 1:]).all()
 
 
-def test_around_takes_the_likeliest_and_its_neighbours() -> None:
+def test_around_takes_the_most_likely_length_and_its_neighbours() -> None:
     predictor = constant_predictor(torch.tensor([0.0, 1.0, 5.0, 1.0, 2.0]), max_length=20)
-    assert predictor.propose(memory_of([7]), 3, neighboring_lengths)[0].tolist() == [[6, 7, 8]]
+    assert predictor.propose(encoder_output([7]), 3, neighboring_lengths)[0].tolist() == [[6, 7, 8]]
 
 
-def test_around_stays_within_what_is_possible_and_takes_nothing_twice() -> None:
+def test_around_takes_only_possible_lengths_and_none_twice() -> None:
     predictor = constant_predictor(torch.tensor([0.0, 0.0, 5.0, 0.0, 0.0]), max_length=8)
-    lengths, scores = predictor.propose(memory_of([1, 4, 8, 7]), 5, neighboring_lengths)
+    lengths, scores = predictor.propose(encoder_output([1, 4, 8, 7]), 5, neighboring_lengths)
     assert lengths.tolist() == [[1, 2, 3, 4, 5], [2, 3, 4, 5, 6], [4, 5, 6, 7, 8], [4, 5, 6, 7, 8]]
     assert scores.isfinite().all()
 
@@ -53,16 +53,16 @@ def test_around_stays_within_what_is_possible_and_takes_nothing_twice() -> None:
 def test_no_length_is_below_one_or_beyond_the_longest() -> None:
     predictor = constant_predictor(torch.tensor([9.0, 8.0, 1.0, 7.0, 6.0]), max_length=3)
     for choose in (top_lengths, neighboring_lengths):
-        lengths, _ = predictor.propose(memory_of([2, 1, 3]), 4, choose)
+        lengths, _ = predictor.propose(encoder_output([2, 1, 3]), 4, choose)
         assert lengths.min() >= 1
         assert lengths.max() <= 3
-    assert predictor.propose(memory_of([2]), 1, top_lengths)[0].tolist() == [[1]]
+    assert predictor.propose(encoder_output([2]), 1, top_lengths)[0].tolist() == [[1]]
 
 
 def test_every_length_can_be_proposed_for_the_longest_source() -> None:
     torch.manual_seed(1)
     lengths, scores = LengthPredictor(4, max_length=5, source=400).propose(
-        memory_of([400, 2]), 5, top_lengths
+        encoder_output([400, 2]), 5, top_lengths
     )
     assert lengths.sort(1).values.tolist() == [[1, 2, 3, 4, 5]] * 2
     assert scores.isfinite().all()
@@ -70,7 +70,7 @@ def test_every_length_can_be_proposed_for_the_longest_source() -> None:
 
 @pytest.mark.parametrize("choose", [top_lengths, neighboring_lengths])
 def test_every_length_can_be_proposed_for_the_shortest_source(choose: Any) -> None:
-    lengths, scores = LengthPredictor(4, max_length=300).propose(memory_of([5, 1]), 300, choose)
+    lengths, scores = LengthPredictor(4, max_length=300).propose(encoder_output([5, 1]), 300, choose)
     assert lengths.sort(1).values.tolist() == [list(range(1, 301))] * 2
     assert scores.isfinite().all()
 
@@ -78,13 +78,13 @@ def test_every_length_can_be_proposed_for_the_shortest_source(choose: Any) -> No
 def test_padding_does_not_change_the_lengths() -> None:
     torch.manual_seed(1)
     predictor = LengthPredictor(4, max_length=50)
-    whole = memory_of([5, 2])
+    whole = encoder_output([5, 2])
     alone = EncoderOutput(whole.states[1:, :2], whole.padding[1:, :2], whole.keys, whole.values)
     together = predictor.log_probs(whole)[1]
     assert torch.allclose(predictor.log_probs(alone)[0], together, atol=1e-6)
 
 
-def test_the_loss_is_the_surprise_at_the_right_offset_clipped_to_the_reach() -> None:
+def test_the_loss_is_the_nll_of_the_true_offset_clipped_to_the_largest() -> None:
     predictor = LengthPredictor(4, max_length=2, max_offset=2)
     canvas = SplitLayout(0).make_canvas(
         RaggedRows.from_lists([[1, 1, 1], [1]]), RaggedRows.from_lists([[1, 1], [1] * 9])
@@ -100,6 +100,6 @@ def test_the_loss_is_the_surprise_at_the_right_offset_clipped_to_the_reach() -> 
 
 def test_a_beam_wider_than_the_longest_length_tries_each_length_once() -> None:
     predictor = LengthPredictor(4, max_length=3, max_offset=16)
-    lengths, scores = predictor.propose(memory_of([2, 5]), 7, top_lengths)
+    lengths, scores = predictor.propose(encoder_output([2, 5]), 7, top_lengths)
     assert [sorted(row) for row in lengths.tolist()] == [[1, 2, 3], [1, 2, 3]]
     assert scores.isfinite().all()

@@ -25,14 +25,14 @@ def test_embedding_a_token_is_its_row_and_rounding_gives_it_back() -> None:
     assert torch.equal(embedding.logits(embedding.embed(tokens)).argmax(-1), tokens)
 
 
-def test_the_likeliest_token_is_the_nearest() -> None:
+def test_the_most_likely_token_is_the_nearest() -> None:
     embedding, x = sphere(), 3 * torch.randn(200, 8)
     nearest = torch.cdist(x, embedding.vectors).argmin(-1)
     assert torch.equal(embedding.logits(x).argmax(-1), nearest)
     assert torch.equal(embedding.nearest(x), nearest)
 
 
-def test_training_can_only_turn_an_embedding() -> None:
+def test_training_can_only_rotate_an_embedding() -> None:
     """The gradient is at right angles to each row: its length has no say."""
     embedding = sphere()
     (embedding.vectors * torch.randn(30, 8)).sum().backward()

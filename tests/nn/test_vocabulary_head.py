@@ -51,7 +51,7 @@ def test_certainty_is_the_embedding_itself() -> None:
     assert torch.allclose(head(torch.eye(5)), embedding.vectors, rtol=0, atol=1e-6)
 
 
-def test_the_interpolating_network_writes_what_its_head_scores() -> None:
+def test_the_interpolating_network_generates_by_the_logits_of_its_head() -> None:
     torch.manual_seed(0)
     network = InterpolatingEncoderDecoder(
         SphericalEmbedding(9, 4),
