@@ -1,4 +1,4 @@
-"""The public API is what noise2text/__init__.py lists: documented, with examples that run, and loaded lazily."""
+"""The public API, which noise2text/__init__.py lists: documented, with examples that run, loaded lazily."""
 
 from __future__ import annotations
 

@@ -70,7 +70,37 @@ def train(
     device: str | None = None,
     display: Display | None = None,
 ) -> Model:
-    """Train a recipe on pairs and return the best model; what `noise2text train` does."""
+    """Train a recipe on pairs of texts and return the best model, as `noise2text train` does.
+
+    Args:
+        recipe: its name, such as difformer.
+        train: the training pairs: a file (docs/your_own_data.md lists the formats), or a folder that
+            `noise2text prepare` wrote.
+        valid: the same for the pairs that pick the best model.
+        out: the folder of the run, which is also the model folder.
+        preset: one of the recipe's presets; by default that of its paper.
+        config: a YAML file of settings, such as `noise2text config` prints.
+        changes: settings by name, such as `{"optim.steps": 3000, "lr": 1e-3}`; they come last.
+        resume: continue from the newest checkpoint in `out`.
+        skip_bad: skip lines that are no pairs, instead of refusing the file.
+        device: cpu, cuda or cuda:1; by default a GPU if there is one.
+        display: where progress is shown; by default nowhere.
+
+    Returns:
+        The `Model` in `out`, ready to generate.
+
+    >>> import tempfile, noise2text
+    >>> from pathlib import Path
+    >>> from noise2text.data.dates import write_dates
+    >>> short = {"optim.steps": 2, "tokenizer": "characters", "noise_factor": 2.0, "validation_sentences": 2}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_dates(Path(folder), pairs=100, seed=0)
+    ...     files = {name: f"{folder}/{name}.jsonl" for name in ("train", "valid")}
+    ...     where = {"out": f"{folder}/run", "device": "cpu"}
+    ...     model = noise2text.train("difformer", **files, **where, preset="tiny", changes=short)
+    >>> len(model.generate(["7 april 1957"]).texts)
+    1
+    """
     if train == valid == "-":
         raise Problem("Standard input can be the training pairs or the validation pairs, not both.")
     group = ProcessGroup.from_environment()

@@ -11,8 +11,8 @@ Any combination is an objective, and a recipe lists its terms:
 
     terms=[MseLoss(), AnchorLoss(smoothing=0.1), LengthLoss(weight=0.1, lengths=…), NllLoss(weight=None)]
 
-The mask of a term does not depend on the model, so that the training loop can divide by the counts of a whole
-step, over all micro-batches and processes.
+The mask of a term does not depend on the model. The training loop can therefore divide by the counts of a
+whole step, over all micro-batches and processes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
 
 
 TokenNllFunction = Callable[[LazyLogits, Tensor], tuple[Tensor, Tensor]]
-"""The signature of `token_nll`; acceleration has faster functions of the same kind."""
+"""The signature of `token_nll`; `acceleration/` has faster functions of the same signature."""
 
 
 def token_nll(logits: LazyLogits, tokens: Tensor) -> tuple[Tensor, Tensor]:
@@ -61,7 +61,7 @@ def token_nll(logits: LazyLogits, tokens: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def label_smoothed_nll(log_probs: Tensor, tokens: Tensor, smoothing: float) -> Tensor:
-    """−log p at the tokens, of which the share `smoothing` is spread over the whole vocabulary."""
+    """−log p at the tokens, with the share `smoothing` of the target spread over the whole vocabulary."""
     spread = -log_probs.mean(-1)
     return smoothing * spread - (1 - smoothing) * _gather_tokens(log_probs, tokens)
 
@@ -71,7 +71,7 @@ def _gather_tokens(log_probs: Tensor, tokens: Tensor) -> Tensor:
 
 
 class TokenPrediction(Protocol):
-    """What the terms over the vocabulary read, of a diffusion or an autoregressive model."""
+    """The inputs of the terms over the vocabulary, from a diffusion model or an autoregressive one."""
 
     @property
     def canvas(self) -> Canvas: ...
@@ -85,7 +85,7 @@ class TokenPrediction(Protocol):
 
 @dataclass(frozen=True)
 class LossInputs:
-    """Everything that one pass of the denoiser over a training canvas computed.
+    """What one pass of the denoiser over a training canvas computed: the inputs of all terms.
 
     Pass `functools.cache(token_nll)` where several terms share one pass over the vocabulary.
     """
@@ -106,7 +106,7 @@ class LossInputs:
 
 
 class TokenLoss(NamedTuple):
-    """The values of a term and a mask of those that count; a tuple, so that DDP and FSDP find the tensors."""
+    """The values of a term and the mask of those that count; a tuple, in which DDP and FSDP find tensors."""
 
     values: Tensor  # (B, L) or (B, 1)
     mask: Tensor  # the same shape
@@ -126,7 +126,7 @@ def scored_positions(canvas: Canvas) -> Tensor:
 
 
 def visible_positions(canvas: Canvas) -> Tensor:
-    """All positions that the networks see, given ones included."""
+    """All positions except padding, the given ones included."""
     return ~canvas.padding
 
 
@@ -134,8 +134,23 @@ def visible_positions(canvas: Canvas) -> Tensor:
 class LossTerm:
     """A named, weighted part of an objective.
 
-    A term of weight None is logged and not trained on. It is computed at logged steps, and with
-    `always_computed` at every step. An objective that computes a term itself lists a plain LossTerm.
+    Fields:
+        name: what the logs call it.
+        weight: its weight in the loss; a term of weight None is logged and not trained on.
+        always_computed: whether a term of weight None is computed at every step, not only at logged ones.
+        positions: a function of a canvas that returns a mask of the positions that count.
+
+    A term defines `value`. An objective that computes a term itself lists a plain LossTerm.
+
+    >>> from dataclasses import dataclass
+    >>> from noise2text import LossTerm
+    >>> @dataclass(frozen=True)
+    ... class AbsoluteError(LossTerm):
+    ...     name: str = "absolute"
+    ...     def value(self, inputs):
+    ...         return (inputs.estimate.z0 - inputs.target).abs().mean(-1)  # (B, L)
+    >>> AbsoluteError(weight=0.5).name
+    'absolute'
     """
 
     name: str
@@ -160,9 +175,10 @@ def uniform_weight(level: NoiseLevel) -> Tensor:
 
 @dataclass(frozen=True)
 class MseLoss(LossTerm):
-    """The squared error of ẑ₀; the gradient also moves its target, the embeddings.
+    """The squared error of ẑ₀; its gradient also moves the target, the embeddings.
 
-    `weighting` gives a factor for each level: the signal-to-noise ratio makes it the squared error of ε.
+    `weighting` gives a factor for each noise level: with the signal-to-noise ratio, the loss is the squared
+    error of ε.
     """
 
     name: str = "vlb"
@@ -186,7 +202,7 @@ class NllLoss(LossTerm):
 
 @dataclass(frozen=True)
 class AnchorLoss(NllLoss):
-    """The same with label smoothing: a share is spread over the whole vocabulary."""
+    """−log p of the right token after rounding ẑ₀, with label smoothing."""
 
     name: str = "anchor"
     _: KW_ONLY
@@ -209,7 +225,7 @@ class RoundingLoss(LossTerm):
 
 @dataclass(frozen=True)
 class PriorLoss(LossTerm):
-    """The mean square of what is left of z₀ at the last time; `final_alpha` is α there."""
+    """The mean square of the signal that is left of z₀ at time 1; `final_alpha` is α(1)."""
 
     name: str = "prior"
     _: KW_ONLY

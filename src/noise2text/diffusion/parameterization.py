@@ -50,7 +50,23 @@ __all__ = [
 
 
 class Parameterization(nn.Module, ABC):
-    """How ẑ₀ follows from a network's output: ẑ₀ = p·z + q·output."""
+    """How ẑ₀ follows from a network's output: ẑ₀ = p·z + q·output.
+
+    Args:
+        schedule: the noise schedule.
+        noise_factor: what training multiplies its noise by.
+
+    >>> import torch
+    >>> from noise2text import Parameterization
+    >>> from noise2text.diffusion.schedules import CosineSchedule
+    >>> class PredictV(Parameterization):  # v = α·ε − σ·z₀ (Salimans and Ho, 2022), where α² + σ² = 1
+    ...     def coefficients_at(self, level):
+    ...         return level.alpha, -self.sigma(level)
+    >>> level = CosineSchedule()(torch.tensor([0.5]), length=1)
+    >>> z0, z, predict_v = torch.ones(1, 1, 2), torch.zeros(1, 1, 2), PredictV(CosineSchedule())
+    >>> predict_v.to_z0(predict_v.target(z0, z, level), z, level)
+    tensor([[[1., 1.]]])
+    """
 
     min_alpha_bar = 0.0  # the smallest ᾱ that it can work with
 

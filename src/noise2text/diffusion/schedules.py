@@ -42,7 +42,25 @@ __all__ = [
 
 
 class Schedule(nn.Module, ABC):
-    """α(t) and σ(t) at a resolution of T steps; the network is given the timestep t − 1/T (index over T)."""
+    """α(t) and σ(t) at a resolution of T steps; the network reads the timestep t − 1/T (index over T).
+
+    A schedule whose α² + σ² is 1 extends `AlphaBarSchedule` and needs only the curve ᾱ(t).
+
+    Args:
+        steps: T, the resolution of time in training.
+
+    >>> import torch
+    >>> from noise2text import Schedule
+    >>> from noise2text.nn.denoiser import NoiseLevel
+    >>> class RectifiedFlow(Schedule):  # α = 1 − t and σ = t
+    ...     def forward(self, t, length):
+    ...         sigma = t.double()[:, None, None]
+    ...         return NoiseLevel(1 - sigma, sigma, self.timestep(t[:, None]))
+    ...     def sigma_at(self, alpha):
+    ...         return 1 - alpha
+    >>> RectifiedFlow(steps=1000)(torch.tensor([0.25]), length=8).alpha.item()
+    0.75
+    """
 
     def __init__(self, steps: int = 2000) -> None:
         super().__init__()
@@ -92,7 +110,7 @@ class AlphaBarSchedule(Schedule):
 
 
 class SqrtSchedule(AlphaBarSchedule):
-    """Diffusion-LM's square-root schedule; the closed form is negative at t = 1, where it is held at 0."""
+    """Diffusion-LM's square-root schedule; the closed form is negative at t = 1, where ᾱ is set to 0."""
 
     offset = 1e-4
 
@@ -149,7 +167,7 @@ class VariancePreserving(nn.Module):
 def schedule_betas(schedule: AlphaBarSchedule, steps: int) -> Tensor:
     """The papers' β₁ … β_T: 1 − ᾱ(i/T)/ᾱ((i−1)/T), at most 0.999, in float64."""
     alpha_bar = schedule.alpha_bar(torch.linspace(0, 1, steps + 1, dtype=torch.float64))
-    kept = (alpha_bar[1:] / alpha_bar[:-1]).nan_to_num(0)  # of nothing, nothing
+    kept = (alpha_bar[1:] / alpha_bar[:-1]).nan_to_num(0)  # 0/0 is 0
     return (1 - kept).clamp(max=0.999)
 
 

@@ -109,7 +109,23 @@ class StepTable:
 
 @dataclass(frozen=True)
 class Solver:
-    """How steps are made. Solvers of equal values are equal, and their step tables can be shared."""
+    """How sampling steps are computed. Solvers of equal values are equal and can share their step tables.
+
+    Fields:
+        stochasticity: a function of ρ that returns the share of the noise that each step draws anew.
+        order: 1, or 2 for the multistep solver.
+
+    >>> import torch
+    >>> from noise2text import Solver
+    >>> from noise2text.diffusion.schedules import CosineSchedule
+    >>> from noise2text.diffusion.solvers import strided_times
+    >>> def in_the_first_half(rho):  # ancestral first, then deterministic
+    ...     is_early = torch.arange(len(rho)) < len(rho) / 2
+    ...     return torch.where(is_early[:, None, None], 1 - rho, 0)
+    >>> levels = CosineSchedule()(strided_times(5, num_timesteps=2000), length=1)
+    >>> Solver(in_the_first_half).steps(levels)[1:, -1, 0] > 0  # whether a step draws noise
+    tensor([ True,  True, False, False])
+    """
 
     stochasticity: Stochasticity = Ddim()
     order: int = 1  # 1, or 2 for the multistep solver

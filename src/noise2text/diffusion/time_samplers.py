@@ -1,4 +1,4 @@
-"""Which time a training pair is noised to, and the weight that makes up for the choice."""
+"""Time samplers: the time of each training pair, and the weight that keeps the loss unbiased."""
 
 from __future__ import annotations
 
@@ -11,7 +11,20 @@ __all__ = ["TimeSampler", "UniformTimes"]
 
 
 class TimeSampler(nn.Module, ABC):
-    """A distribution over the T times 1/T, 2/T, …, 1; what it learns is kept in buffers."""
+    """The distribution over the times 1/T, 2/T, …, 1 that training draws from; what it learns is in buffers.
+
+    Args:
+        steps: T, the resolution of time in training.
+
+    >>> import torch
+    >>> from noise2text import TimeSampler
+    >>> class EarlyTimes(TimeSampler):  # t = u², so that small times are more frequent
+    ...     def forward(self, u):
+    ...         t = (torch.floor(u**2 * self.steps) + 1) / self.steps
+    ...         return t, 1 / (self.steps * (t.sqrt() - (t - 1 / self.steps).sqrt()))  # 1 / (T · p(t))
+    >>> EarlyTimes(steps=4)(torch.tensor([0.1, 0.6]))
+    (tensor([0.2500, 0.5000]), tensor([0.5000, 1.2071]))
+    """
 
     def __init__(self, steps: int) -> None:
         super().__init__()
@@ -19,10 +32,10 @@ class TimeSampler(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        """The time at the quantile u ∈ [0, 1) and its weight 1 / (T · p(t)): the mean stays unbiased."""
+        """The time at the quantile u ∈ [0, 1), and its weight 1 / (T · p(t)): the mean stays unbiased."""
 
     def observe(self, t: Tensor, losses: Tensor) -> None:
-        """Take note of the losses (B,) of rows at the times t."""
+        """Adapt to the losses (B,) of rows at the times t; by default do nothing."""
 
 
 class UniformTimes(TimeSampler):

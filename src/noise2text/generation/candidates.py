@@ -64,6 +64,14 @@ class Decoder(ABC):
 
     The first stage takes a `SourceBatch`, each one takes what the stage before returned, and the last one
     returns a list of `Candidates`, one per sentence.
+
+    >>> from noise2text import Decoder
+    >>> from noise2text.generation.candidates import Candidates, SourceBatch
+    >>> class CopyDecoder(Decoder):
+    ...     def stages(self, *, seed, trace=False):
+    ...         return [lambda batch: [Candidates([list(row)], [0.0], []) for row in batch.rows]]
+    >>> CopyDecoder().decode(SourceBatch(rows=[[5, 6]], indices=[0]), seed=0)
+    [Candidates(tokens=[[5, 6]], scores=[0.0], steps=[])]
     """
 
     @abstractmethod

@@ -43,7 +43,20 @@ class Candidate:
 
 
 class Selector(Protocol):
-    """A rule that chooses among a sentence's candidates and can say how."""
+    """A rule that selects one of a sentence's candidates; its signature says which rule.
+
+    `Model.generate` takes one as `selector`. It is a protocol: any class with these methods is a selector.
+
+    >>> from noise2text.generation.selection import Candidate
+    >>> class Shortest:
+    ...     signature = "shortest"
+    ...     def __call__(self, candidates):
+    ...         return min(range(len(candidates)), key=lambda i: len(candidates[i].text))
+    ...     def select_all(self, sentences):
+    ...         return [self(candidates) for candidates in sentences]
+    >>> Shortest()([Candidate("a longer text", (5, 6, 7), 0.0), Candidate("a text", (5, 7), 0.0)])
+    1
+    """
 
     @property
     def signature(self) -> str:

@@ -97,9 +97,9 @@ def evaluate(
     Returns:
         JSON: {"bleu": {"score", "signature"}, "chrf": …, "exact_match": …, "lengths": {"characters":
         {"hypothesis", "reference", "ratio"}, "words": …}, "sentences"}. With sources also "copy_source" (the
-        same metrics of the sources), "copied" (the share of texts equal to theirs) and "copying" (BLEU against
-        the source, iBLEU; under "references" how much these copy). With bootstrap resamples every score has an
-        "interval" {"low", "high", "signature"}.
+        same metrics of the sources), "copied" (the share of texts equal to theirs) and "copying" (BLEU
+        against the source, iBLEU; under "references" how much these copy). With bootstrap resamples every
+        score has an "interval" {"low", "high", "signature"}.
 
     >>> import noise2text
     >>> result = noise2text.evaluate(["2001-05-12", "1957-04-08"], [["2001-05-12"], ["1957-04-07"]])

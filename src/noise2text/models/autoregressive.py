@@ -23,7 +23,24 @@ __all__ = ["AutoregressiveModel"]
 
 
 class AutoregressiveModel(Model):
-    """A model that writes from left to right; it can also say how likely a given text is."""
+    """A model that generates from left to right, and computes the likelihood of given texts.
+
+    Args:
+        tokenizer: texts to tokens and back.
+        network: the network that predicts the next token.
+        generation_config: the defaults of `generate`.
+        max_source, max_target: the longest texts in tokens.
+        layout: how a source becomes tokens; by default it is its tokens alone.
+
+    >>> import noise2text
+    >>> from noise2text.data.tokenizer import learn_characters
+    >>> recipe = noise2text.list_recipes()["transformer"]
+    >>> tokenizer = learn_characters(["0123456789 abcdefghijklmnopqrstuvwxyz"])
+    >>> model = recipe.build(recipe.preset("tiny"), tokenizer)
+    >>> (text,) = model.generate(["7 april 1957"], beam=2, length=10).texts
+    >>> len(text)
+    10
+    """
 
     def __init__(
         self,

@@ -48,7 +48,25 @@ class TraceStep:
 
 @dataclass
 class GenerationOutput:
-    """What came out, in the order of the input."""
+    """The texts that a model generated, in the order of the input.
+
+    Fields:
+        texts: the selected text of each input.
+        candidates: all candidates of each input.
+        scores: the score of each candidate, for most models the mean log-probability of its tokens.
+        traces: the steps to each text, with `trace=True`.
+        truncated: the number of inputs that were too long for the model and were truncated.
+
+    >>> import noise2text
+    >>> model = noise2text.load("de-en", device="cpu", precision="float32")
+    >>> output = model.generate(["Ich habe zwei Brüder.", ""], length_beam=3, noise_beam=2, trace=True)
+    >>> output.texts
+    ['I have two brothers.', '']
+    >>> [len(candidates) for candidates in output.candidates]
+    [6, 0]
+    >>> output.traces[0][-1].text
+    'I have two brothers.'
+    """
 
     texts: list[str] = field(default_factory=list)
     candidates: list[list[str]] = field(default_factory=list)
@@ -66,7 +84,24 @@ class GenerationOutput:
 
 
 class Model(nn.Module, ABC):
-    """A trained model with its tokenizer and its way to generate."""
+    """A model that turns texts into texts; `noise2text.load` and `noise2text.train` return one.
+
+    A recipe's model is a `DiffusionModel`, a `LengthPredictingModel`, an `AutoregressiveModel`, or a subclass
+    that builds a decoder and a selector of its own for a generation config.
+
+    Attributes:
+        tokenizer: the `Tokenizer` of its texts.
+        layout: how pairs lie on its canvas, a `Layout`.
+        generation_config: the settings that `generate` takes by name, with this model's defaults.
+        max_source: the longest source in tokens; longer ones are truncated.
+
+    >>> import noise2text
+    >>> model = noise2text.load("de-en", device="cpu", precision="float32")
+    >>> model.generate(["Wo ist der Bahnhof?"], steps=10, select="score", seed=1).texts
+    ['Where is the train station?']
+    >>> model.generation_config.length_beam
+    5
+    """
 
     tokenizer: Tokenizer
     layout: Layout
@@ -133,11 +168,16 @@ class Model(nn.Module, ABC):
         selector: Selector | None = None,
         **overrides: Any,
     ) -> GenerationOutput:
-        """A text for each text; `settings` change this system's generation settings by name.
+        """A text for each text, with its candidates and scores.
 
-        The noise of a text depends on the seed and its place in the input (its index, unless `indices` says
-        otherwise), not on the batch. An empty text, or one of spaces, gives an empty text. A `selector` takes
-        the place of the one that the settings name.
+        Args:
+            texts: the sources; an empty one, or one of spaces, gives an empty text.
+            seed: decides the noise, together with the index of a text in the input.
+            batch: sentences per batch; it does not change the texts.
+            indices: other indices for the noise, one per text.
+            trace: whether to return the text at every step.
+            selector: selects among the candidates, in place of the one that the generation config names.
+            overrides: generation settings by name, such as `steps=10`.
         """
         require_lists("generate", texts)
         if batch < 1:

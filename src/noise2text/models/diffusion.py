@@ -37,7 +37,26 @@ __all__ = ["DiffusionModel", "LengthPredictingModel"]
 
 
 class DiffusionModel(Model):
-    """An embedding-space diffusion model; the canvas is always full."""
+    """An embedding-space diffusion model whose canvas always has the full length.
+
+    Args:
+        tokenizer: texts to tokens and back.
+        layout: how pairs lie on the canvas.
+        denoiser: the network.
+        schedule: the noise schedule of generation.
+        generation_config: the defaults of `generate`.
+        max_source, max_target: the longest texts in tokens.
+        writable_specials: the special tokens that are part of a target, such as its end.
+        source_dropout: the share of training pairs without a source, for classifier-free guidance.
+
+    >>> import noise2text
+    >>> from noise2text.data.tokenizer import learn_characters
+    >>> recipe = noise2text.list_recipes()["diffuseq"]
+    >>> tokenizer = learn_characters(["0123456789 abcdefghijklmnopqrstuvwxyz"])
+    >>> model = recipe.build(recipe.preset("tiny"), tokenizer)
+    >>> isinstance(model, noise2text.DiffusionModel), isinstance(model.schedule, noise2text.Schedule)
+    (True, True)
+    """
 
     def __init__(
         self,
@@ -154,7 +173,23 @@ class DiffusionModel(Model):
 
 
 class LengthPredictingModel(DiffusionModel):
-    """A diffusion model that predicts the length of the target first."""
+    """A diffusion model that predicts the length of the target first, as Difformer does.
+
+    Args:
+        tokenizer: texts to tokens and back.
+        lengths: the network that predicts the length.
+        generation_config: the defaults of `generate`.
+        training_schedule: the noise schedule of training, if it is not that of generation.
+        parts: the other arguments of `DiffusionModel`.
+
+    >>> import noise2text
+    >>> model = noise2text.load("de-en", device="cpu", precision="float32")
+    >>> good, bad = model.likelihood(["Guten Morgen."] * 2, ["Good morning.", "Two brothers."])
+    >>> good > bad
+    True
+    >>> model.generate(["Guten Morgen."], length=4).texts
+    ['Good morning.']
+    """
 
     def __init__(
         self,

@@ -82,7 +82,24 @@ def rows_per_chunk(estimate: Estimate, vocabulary: int) -> int:
 
 
 class Denoiser(nn.Module, ABC):
-    """Estimates z₀; it encodes the source once and reads the canvas at each step."""
+    """A network that estimates z₀: it encodes the source once, and reads the noisy canvas at each step.
+
+    A denoiser has an `embedding`, encodes sources (`encode`) and returns an `Estimate` (`forward`). One that
+    extends another is a `DenoiserWrapper`.
+
+    >>> import torch
+    >>> from noise2text import Denoiser
+    >>> from noise2text.nn.denoiser import Estimate, NoiseLevel
+    >>> class WienerFilter(Denoiser):  # the best linear estimate for embeddings of unit variance
+    ...     def encode(self, source):
+    ...         return None  # it does not read the source
+    ...     def forward(self, z, level, encoded, constraint, self_condition):
+    ...         z0 = z * level.alpha / (level.alpha**2 + level.sigma**2)
+    ...         return Estimate(z0, hidden=z0)
+    >>> level = NoiseLevel(torch.tensor([[[0.6]]]), torch.tensor([[[0.8]]]), timestep=torch.tensor([[0.5]]))
+    >>> WienerFilter()(torch.ones(1, 1, 2), level, None, None, None).z0
+    tensor([[[0.6000, 0.6000]]])
+    """
 
     embedding: TokenEmbedding
 

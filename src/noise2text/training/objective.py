@@ -43,6 +43,29 @@ class Objective(nn.Module, ABC):
     """A weighted sum of named terms, for diffusion models and baselines alike.
 
     What an objective learns from the losses (`observe`, `update`) is in buffers, which checkpoints save.
+    Most recipes need no subclass of their own: a `DiffusionObjective` takes any terms.
+
+    Args:
+        terms: the terms of the loss.
+
+    >>> import torch
+    >>> from noise2text import LossTerm, Objective
+    >>> from noise2text.data.layouts.split import SplitLayout
+    >>> from noise2text.data.ragged import RaggedRows
+    >>> from noise2text.diffusion.losses import TokenLoss
+    >>> class Unigrams(Objective):  # learns how frequent each of four tokens is
+    ...     def __init__(self):
+    ...         super().__init__([LossTerm("nll")])
+    ...         self.logits = torch.nn.Parameter(torch.zeros(4))
+    ...     def draw(self, canvas, keys, step_key):
+    ...         return None  # nothing is random
+    ...     def forward(self, canvas, draws):
+    ...         return {"nll": TokenLoss(-self.logits.log_softmax(0)[canvas.tokens], canvas.scored)}
+    >>> rows, unigrams = RaggedRows.from_lists([[1, 2, 3]]), Unigrams()
+    >>> canvas = SplitLayout(pad=0).make_canvas(rows, rows)
+    >>> loss = unigrams.loss(unigrams.means(unigrams(canvas, None), unigrams.counts(canvas)))
+    >>> round(loss.item(), 4)  # log 4
+    1.3863
     """
 
     def __init__(self, terms: Iterable[LossTerm]) -> None:

@@ -56,7 +56,29 @@ _CANVAS_TENSORS = ("tokens", "frozen", "padding", "scored")
 
 @dataclass(frozen=True)
 class Layout(ABC):
-    """How pairs are arranged on a canvas, and how texts are read off it."""
+    """How pairs are arranged on a canvas, and how texts are read off it.
+
+    A layout makes the canvas of training pairs (`make_canvas`) and an empty canvas for generation
+    (`make_prompt`), and returns the target tokens of a filled canvas (`extract_targets`). A new one often
+    extends another.
+
+    Fields:
+        pad: the token that fills rows up to one width.
+
+    >>> from noise2text import Layout
+    >>> from noise2text.data.layouts.split import SplitLayout
+    >>> from noise2text.data.ragged import RaggedRows
+    >>> class RightToLeft(SplitLayout):
+    ...     def make_canvas(self, sources, targets, *, shape=(0, 0)):
+    ...         reversed_targets = RaggedRows.from_lists([row[::-1] for row in targets])
+    ...         return super().make_canvas(sources, reversed_targets, shape=shape)
+    ...     def extract_targets(self, canvas, tokens):
+    ...         return [row[::-1] for row in super().extract_targets(canvas, tokens)]
+    >>> layout, pairs = RightToLeft(pad=0), RaggedRows.from_lists([[5, 6, 7]])
+    >>> canvas = layout.make_canvas(pairs, pairs)
+    >>> canvas.tokens, layout.extract_targets(canvas, canvas.tokens)
+    (tensor([[7, 6, 5]]), [[5, 6, 7]])
+    """
 
     pad: int
 
