@@ -120,5 +120,5 @@ def test_a_guided_denoiser_refuses_what_another_has_encoded(tokenizer: Tokenizer
     guided = ClassifierFreeDenoiser(plain, model.layout, 1.0)
     level: NoiseLevel = model.schedule(torch.tensor([0.5]), canvas.tokens.shape[1])
     z = torch.zeros(6, canvas.tokens.shape[1], plain.embedding.dim)
-    with pytest.raises(TypeError, match="its own read and hold"):
+    with pytest.raises(TypeError, match="its own encode and constrain methods"):
         guided(z, level, plain.encode(canvas.source), plain.constrain(canvas), None)

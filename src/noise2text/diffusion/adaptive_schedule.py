@@ -1,16 +1,16 @@
-"""The adaptive token-level schedule: denoising becomes harder on a line (SeqDiffuSeq, section 4.3).
+"""The adaptive token-level schedule: the loss of each position rises linearly in time (SeqDiffuSeq, 4.3).
 
-Each position i has its own ᾱⁱ(t). While training, the losses Lⁱ are averaged over bins of K steps. A refit
-(algorithm 1) reads from them the map M: L ↦ ᾱ (eq. 7, piecewise linear) and takes for the T times
+Each position i has its own ᾱⁱ(t). During training, the losses Lⁱ are averaged over bins of K timesteps. A
+refit (algorithm 1) estimates from them the map M: L ↦ ᾱ (eq. 7, piecewise linear) and sets, for the T times,
 
     ᾱⁱ_new(t) = M(L),   L evenly spaced from the smallest loss to the largest.
 
-The mean losses are noisy, and M must rise. Neighbouring bins whose losses do not rise are therefore pooled
-(isotonic regression by pool-adjacent-violators; Ayer et al., 1955): a pool has the mean of its losses and the
-mean of its ᾱ, and is one knot of M. The losses go on along the line of the last two knots at both ends, to
-the times 1/T and 1, whose ᾱ therefore stay. So ᾱⁱ falls strictly after any refit, and z at time 1 is pure
-noise. Raising Lₛ to the largest loss before it would do as well with many losses, but with few it follows
-the noise: one loss that is too large by chance flattens all that come after it.
+The mean losses are noisy, but L must increase with t. Neighbouring bins whose losses do not increase are
+therefore pooled (isotonic regression by pool-adjacent-violators; Ayer et al., 1955): a pool has the mean of
+its losses and the mean of its ᾱ, and is one knot of M. At both ends the losses are extrapolated linearly from
+the last two knots to the times 1/T and 1, where ᾱ does not change. So ᾱⁱ decreases strictly after any refit,
+and z at time 1 is pure noise. A running maximum of the losses would do as well with many losses, but with few
+it follows the noise: one loss that is too large by chance flattens all later ones.
 """
 
 from __future__ import annotations
@@ -29,19 +29,21 @@ from noise2text.nn.denoiser import NoiseLevel
 
 __all__ = ["AdaptiveSchedule"]
 
-MIN_RISE = 1e-5  # the least difference of two neighbouring knots' losses
+MIN_RISE = 1e-5  # the smallest difference between the losses of neighbouring knots
 
 
 class AdaptiveSchedule(AlphaBarSchedule):
-    """A table of ᾱ, a row a time and a column a position, that is refitted to the losses it observes."""
+    """A table of ᾱ, one row per time and one column per position, refitted to the losses that it observes."""
 
     def __init__(
         self, start: AlphaBarSchedule, positions: int, *, bin_size: int = 20, min_count: int = 100
     ) -> None:
-        """Begins as `start` everywhere; `bin_size` is K, `min_count` the losses that a bin needs before a refit."""
+        """At first `start` at all positions; `bin_size` is K, a refit needs `min_count` losses per bin."""
         super().__init__(start.steps)
         if start.steps % bin_size or start.steps < 2 * bin_size:
-            raise ValueError(f"{start.steps} steps are not two or more whole bins of {bin_size}")
+            raise ValueError(
+                f"{start.steps} timesteps are not two or more whole bins of {bin_size}: change either number."
+            )
         self.bin_size, self.min_count = bin_size, min_count
         curve = start.alpha_bar(torch.linspace(0, 1, self.steps + 1, dtype=torch.float64))
         bins = self.steps // bin_size
@@ -54,20 +56,20 @@ class AdaptiveSchedule(AlphaBarSchedule):
     counts: Tensor
 
     def alpha_bar(self, t: Tensor) -> Tensor:
-        """ᾱ at the times t (B,), a column a position, on straight lines between the table's rows."""
+        """ᾱ (B, positions) at the times t (B,), interpolated linearly between the rows of the table."""
         row = (t.double() * self.steps).clamp(0, self.steps)
         before = row.floor().clamp(max=self.steps - 1).long()
         return torch.lerp(self.alpha_bars[before], self.alpha_bars[before + 1], (row - before)[:, None])
 
     def forward(self, t: Tensor, length: int) -> NoiseLevel:
-        """The level of each row at its time t (B,), for each of the first `length` positions."""
+        """The noise level of each row at its time t (B,), for each of the first `length` positions."""
         return self.level(self.alpha_bar(t)[:, :length], t[:, None])
 
     @torch.no_grad()
     def observe(self, t: Tensor, losses: Tensor, mask: Tensor) -> None:
-        """Take note of the losses (B, L) of rows at the times t, where the mask is true."""
+        """Add the losses (B, L) of rows at the times t to their bins, where the mask is true."""
         bins = ((t * self.steps).round().long() - 1).clamp(min=0) // self.bin_size
-        # A matrix product, not scattered additions: on a GPU their order, and so their sum, would vary.
+        # A matrix product, not scatter_add: on a GPU the order of its additions, and so the sum, would vary.
         member = one_hot(bins, len(self.loss_sums)).double().T  # (bins, B)
         length = losses.shape[1]
         self.loss_sums[:, :length] += member @ torch.where(mask, losses, 0).double()
@@ -75,7 +77,7 @@ class AdaptiveSchedule(AlphaBarSchedule):
 
     @torch.no_grad()
     def refit(self) -> Tensor:
-        """Adapt the positions that have seen enough, which are returned, and forget their losses."""
+        """The mask of the positions that were refitted: those with enough losses, which are then dropped."""
         ready = (self.counts >= self.min_count).all(0)  # (positions,)
         alpha_bars, loss_sums, counts = (
             each.cpu().numpy() for each in (self.alpha_bars, self.loss_sums, self.counts)
@@ -94,7 +96,7 @@ class AdaptiveSchedule(AlphaBarSchedule):
         self.counts.zero_()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        """Moves with the model, but keeps its precision: in bfloat16 the table's rows would coincide."""
+        """Move with the model but keep float64: in bfloat16 neighbouring rows of the table would be equal."""
         before = dict(self.named_buffers(recurse=False))
         super()._apply(fn, recurse)
         for name, buffer in before.items():
@@ -105,7 +107,7 @@ class AdaptiveSchedule(AlphaBarSchedule):
 
 
 def _linearize_losses(curve: np.ndarray, loss_sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """ᾱ at the times 1/T … 1 with which the losses of the bins are a line; `curve` where they never rise."""
+    """ᾱ at the times 1/T … 1 that makes the losses of the bins linear; `curve` if they never rise."""
     pools = _pool_violators(loss_sums, counts)
     if len(pools) == 1:
         return curve
@@ -113,7 +115,7 @@ def _linearize_losses(curve: np.ndarray, loss_sums: np.ndarray, counts: np.ndarr
     x = np.array([pool.mean for pool in pools])
     y = np.array([levels[pool.first : pool.end].mean() for pool in pools])
     middle = np.array([(pool.first + pool.end) / 2 for pool in pools])
-    slope = np.diff(x) / np.diff(middle)  # by the bin
+    slope = np.diff(x) / np.diff(middle)  # per bin
     low = x[0] - slope[0] * middle[0]
     high = x[-1] + slope[-1] * (len(loss_sums) - middle[-1])
     knots, values = np.concatenate([[low], x, [high]]), np.concatenate([curve[:1], y, curve[-1:]])
@@ -138,10 +140,10 @@ class _PooledBins:
 
 
 def _pool_violators(loss_sums: np.ndarray, counts: np.ndarray) -> list[_PooledBins]:
-    """The bins, those pooled whose mean losses do not rise by RISE from one to the next."""
+    """The bins in order; neighbours whose mean losses do not rise by MIN_RISE are pooled."""
     pools: list[_PooledBins] = []
-    for place, (total, count) in enumerate(zip(loss_sums, counts, strict=True)):
-        pools.append(_PooledBins(place, place + 1, float(total), float(count)))
+    for index, (total, count) in enumerate(zip(loss_sums, counts, strict=True)):
+        pools.append(_PooledBins(index, index + 1, float(total), float(count)))
         while len(pools) > 1 and pools[-1].mean < pools[-2].mean + MIN_RISE:
             last = pools.pop()
             pools[-1] += last

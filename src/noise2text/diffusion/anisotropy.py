@@ -2,8 +2,8 @@
 
     ANI = 1/(V(V−1)) · Σ_i Σ_{j≠i} cos(e_i, e_j)
 
-With unit vectors u_i the double sum is ‖Σ u_i‖² − Σ ‖u_i‖², so that O(V·d) operations give it exactly. It is
-1 for a table of equal words, about 0 for random ones, and never below −1/(V−1).
+With unit vectors u_i the double sum is ‖Σ u_i‖² − Σ ‖u_i‖², which takes O(V·d) operations. ANI is 1 for equal
+embeddings, about 0 for random ones, and never below −1/(V−1).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ __all__ = ["anisotropy"]
 
 
 def anisotropy(embeddings: Tensor) -> float:
-    """ANI of the table (V, d), in float64; a row of zeros counts as a word at a right angle to all others."""
+    """ANI of the table (V, d), in float64; a row of zeros counts as orthogonal to all others."""
     if embeddings.ndim != 2 or len(embeddings) < 2:
         raise Problem(
-            f"The embeddings have the shape {tuple(embeddings.shape)}, but anisotropy compares the rows of a "
-            "table of two or more words."
+            f"The embeddings have the shape {tuple(embeddings.shape)}: give a matrix with one row for each "
+            "of two or more words."
         )
     table = embeddings.detach().double()
     norms = table.norm(dim=1, keepdim=True)

@@ -2,8 +2,9 @@
 
     L = E_{t ~ p}[L_t / (T·p_t)],    p_t ∝ √E[L_t²]
 
-The expectation is over the last ten losses of each time. Until every time has ten, and for a small share
-after that, times are uniform. In evaluation they always are, so that validation losses can be compared.
+The expectation is over the last ten losses of each time. Times are uniform until every time has ten losses,
+and for a small share of the draws after that. They are always uniform in evaluation, so that validation
+losses can be compared.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ["LossAwareTimes"]
 
 
 class LossAwareTimes(TimeSampler):
-    """Each time as often as its losses are large; what was observed is in buffers."""
+    """Each time with a probability proportional to the root mean square of its last losses."""
 
     def __init__(self, steps: int, *, history: int = 10, uniform: float = 0.001) -> None:
         super().__init__(steps)
@@ -25,7 +26,7 @@ class LossAwareTimes(TimeSampler):
         self.register_buffer("losses", torch.zeros(steps, history))
         self.register_buffer("counts", torch.zeros(steps, dtype=torch.long))
 
-    losses: Tensor  # (T, history), the last ones of each time, the oldest overwritten first
+    losses: Tensor  # (T, history), the last losses of each time in a ring buffer
     counts: Tensor  # (T,), how many losses each time has had
 
     def probabilities(self) -> Tensor:
@@ -47,10 +48,10 @@ class LossAwareTimes(TimeSampler):
         history = self.losses.shape[1]
         index, order = ((t * self.steps).round().long() - 1).sort(stable=True)
         here = torch.zeros_like(self.counts).index_add_(0, index, torch.ones_like(index))
-        places = torch.arange(len(index), device=index.device)
-        rank = places - (here.cumsum(0) - here)[index]
-        # Where a batch has more losses of a time than are kept, all that share a slot write the last one.
-        newest = places + (here[index] - 1 - rank) // history * history
+        rows = torch.arange(len(index), device=index.device)
+        rank = rows - (here.cumsum(0) - here)[index]
+        # If a batch has more losses of one time than are kept, all that share a slot write the last of them.
+        newest = rows + (here[index] - 1 - rank) // history * history
         slot = (self.counts[index] + rank) % history
         self.losses[index, slot] = losses[order[newest]].to(self.losses.dtype)
         self.counts += here

@@ -1,12 +1,13 @@
-"""Noise that is large enough to matter (DiNoiSer, Ye et al., 2023).
+"""Noise clipping and exaggerated noise levels (DiNoiSer, Ye et al., 2023).
 
-Training: where the noise is small beside the way to the next embedding, any network reads the token off
-the canvas and learns nothing of the source. So no training time has less noise for its signal than
+Training: where the noise is small compared with the distance between embeddings, any network reads the token
+off the canvas and learns nothing about the source. So no training time has a noise-to-signal ratio below
 
     σ²/α² = δ²/d + margin,    δ² the mean over the tokens of the squared distance to their nearest neighbour,
 
-found anew as the embeddings move. Generation: a network that is told of much noise trusts the source more
-than the canvas; so it is told a time near 1 all the way down, while the canvas follows the true one.
+computed again as the embeddings move. Generation: a network trusts the source more than the canvas where the
+timestep says that there is much noise. So its timestep stays near 1 at all steps, while the canvas follows
+the true noise level.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from noise2text.nn.denoiser import NoiseLevel
 
 __all__ = ["ClippedTimes", "ExaggeratedNoise", "QuadraticSchedule", "neighbour_distance"]
 
-BLOCK = 2**24  # about how many distances are held at once
+BLOCK = 2**24  # about how many distances are computed at once
 
 
 class QuadraticSchedule(AlphaBarSchedule):
-    """σ(t) = t: the time is the noise's standard deviation, and ᾱ = 1 − t²."""
+    """σ(t) = t: the time is the standard deviation of the noise, and ᾱ = 1 − t²."""
 
     def alpha_bar(self, t: Tensor) -> Tensor:
         return 1 - t.square()
 
 
 class ClippedTimes(TimeSampler):
-    """Uniform over the times whose noise-to-signal ratio is at least the clip's; the clip is in a buffer."""
+    """Uniform over the times from `first_timestep` on, below which there is too little noise."""
 
     def __init__(self, schedule: AlphaBarSchedule, *, margin: float = 0.0) -> None:
         super().__init__(schedule.steps)
@@ -41,25 +42,24 @@ class ClippedTimes(TimeSampler):
         self.register_buffer("first_timestep", torch.ones((), dtype=torch.long))
 
     ratios: Tensor
-    first_timestep: Tensor  # the number of the first time that is drawn, from 1
+    first_timestep: Tensor  # the first of 1 … T that is drawn
 
     def forward(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        """The time at the quantile u among those that are left, and weight 1: the others are given up."""
+        """The time at the quantile u among those that are left, and weight 1: the others are dropped."""
         left = self.steps - self.first_timestep + 1
-        return (self.first_timestep + torch.floor(u * left)) / self.steps, torch.ones_like(
-            u, dtype=torch.float
-        )
+        times = (self.first_timestep + torch.floor(u * left)) / self.steps
+        return times, torch.ones_like(u, dtype=torch.float)
 
     @torch.no_grad()
     def clip(self, embeddings: Tensor) -> None:
-        """Move the clip to where these embeddings (V, d) want it; the last time is always left."""
+        """Set `first_timestep` for these embeddings (V, d); time 1 is never clipped."""
         wanted = neighbour_distance(embeddings) / embeddings.shape[1] + self.margin
         first = torch.searchsorted(self.ratios, wanted.to(self.ratios).reshape(1))[0] + 1
         self.first_timestep.copy_(first.clamp(max=self.steps))
 
 
 class ExaggeratedNoise(nn.Module):
-    """Another schedule, of which the network is told times from `least` to 1 instead of 0 to 1."""
+    """Another schedule, but the timestep that the network is given runs from `min_timestep` to 1."""
 
     def __init__(self, schedule: nn.Module, min_timestep: float) -> None:
         super().__init__()
@@ -67,9 +67,8 @@ class ExaggeratedNoise(nn.Module):
 
     def forward(self, t: Tensor, length: int) -> NoiseLevel:
         level: NoiseLevel = self.schedule(t, length)
-        return NoiseLevel(
-            level.alpha, level.sigma, self.min_timestep + (1 - self.min_timestep) * level.timestep
-        )
+        timestep = self.min_timestep + (1 - self.min_timestep) * level.timestep
+        return NoiseLevel(level.alpha, level.sigma, timestep)
 
 
 def neighbour_distance(embeddings: Tensor) -> Tensor:
@@ -77,8 +76,8 @@ def neighbour_distance(embeddings: Tensor) -> Tensor:
     rows = embeddings.double()
     norms = rows.square().sum(1)
     nearest = []
-    for places in torch.arange(len(rows), device=rows.device).split(max(1, BLOCK // len(rows))):
-        distances = norms[places, None] + norms - 2 * rows[places] @ rows.T
-        distances[torch.arange(len(places), device=rows.device), places] = torch.inf
+    for block in torch.arange(len(rows), device=rows.device).split(max(1, BLOCK // len(rows))):
+        distances = norms[block, None] + norms - 2 * rows[block] @ rows.T
+        distances[torch.arange(len(block), device=rows.device), block] = torch.inf  # to itself
         nearest.append(distances.min(1).values.clamp(min=0))
     return torch.cat(nearest).mean()

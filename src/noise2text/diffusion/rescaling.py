@@ -1,17 +1,18 @@
-"""How much noise training needs: the degeneration score and the factor F that brings it down (Difformer).
+"""How much noise training needs: the degeneration score and the factor F that lowers it (Difformer).
 
-The degenerated model reads each position alone and answers with the nearest embedding (definition 1, as the
-nearest-neighbour classifier of appendix D). Its accuracy at time t is the score there (definition 2):
+The degenerated model sees one position at a time and answers with the nearest embedding (definition 1, as the
+nearest-neighbour classifier of appendix D). Its accuracy at time t is the score at t (definition 2):
 
     DGS_t = P(argmin_j ‖z_t − e_j‖ = e),   z_t = α(t)·e + σ(t)·ε,   DGS = ∫₀¹ DGS_t dt.
 
-Algorithm 2 draws words e and noises ε. Word j, its rival, is nearer to z_t when (z_t − e)·(e_j − e) exceeds
+Algorithm 2 draws words e and noises ε. A rival, word j, is nearer to z_t when (z_t − e)·(e_j − e) exceeds
 ‖e_j − e‖²/2, and since z_t − e = σ·ε − (1 − α)·e, that is
 
     (1 − α)·u_j + σ·v_j > 1,   u_j = −e·(e_j − e) / (‖e_j − e‖²/2),   v_j = ε·(e_j − e) / (‖e_j − e‖²/2).
 
-Only α and σ depend on the time, the schedule and F. The same (u, v) therefore serve them all (common random
-numbers: the score is smooth in F), and of V rivals only the log V or so matter that no other exceeds in both.
+Only α and σ depend on the time, the schedule and F, so all of these share the same (u, v) (common random
+numbers: the score is smooth in F). Of the V rivals, only those matter that no other exceeds in both u and v,
+about log V of them.
 
 Algorithm 1 takes the first F of 1, 1 + ΔF, 1 + 2ΔF, … whose score is at most DGS_MAX.
 """
@@ -39,13 +40,13 @@ __all__ = [
     "rescale_preserving",
 ]
 
-LARGEST = 1000.0  # the factor at which a search gives up; the paper's largest is 41
-BLOCK = 2**21  # about how many numbers an intermediate tensor holds
+LARGEST = 1000.0  # the factor at which a search gives up; the largest of the paper is 41
+BLOCK = 2**21  # about how many numbers an intermediate tensor has
 
 
 @dataclass(frozen=True)
 class NoiseFactorSearch:
-    """A rescaling factor, the degeneration score that it gives, and the score without it."""
+    """A rescaling factor, its degeneration score, and the score without rescaling."""
 
     factor: float
     dgs: float
@@ -74,8 +75,8 @@ def degeneration_scores(
 ) -> Tensor:
     """DGS_t at the midpoints of equal cells of (0, 1), shape (cells,); its mean is DGS.
 
-    The embeddings (V, d) are those that the noise is added to; of equal ones, each is a right answer for the
-    others. All times see the same `samples` words and noises.
+    The noise is added to the embeddings (V, d). Words with equal embeddings count as right answers for each
+    other. All times use the same `samples` words and noises.
     """
     return nearest_neighbour_accuracy(schedule, sample_rivals(embeddings, samples, seed=seed), cells=cells)
 
@@ -91,9 +92,9 @@ def brute_force(score_of_factor: Callable[[float], float], target: float, *, int
 def binary_search(
     score_of_factor: Callable[[float], float], target: float, *, interval: float = 0.5
 ) -> float:
-    """What brute force returns where the score falls with the factor, found by doubling and then halving."""
+    """The factor of `brute_force`, found by doubling and halving; the score must fall with the factor."""
     last = last_grid_index(target, interval)
-    low, high = -1, 0  # places on the grid: low misses the target, high is to meet it
+    low, high = -1, 0  # grid indices: low misses the target, high may reach it
     while score_of_factor(1 + high * interval) > target:
         if high == last:
             raise unreachable_target(target)
@@ -119,7 +120,7 @@ def find_factor(
     samples: int = 2000,
     seed: int = 0,
 ) -> NoiseFactorSearch:
-    """The smallest factor on the grid that brings the score down to the target, with the scores."""
+    """The smallest factor on the grid whose score is at most the target, with the scores."""
     rivals = sample_rivals(embeddings, samples, seed=seed)
 
     @cache
@@ -135,7 +136,7 @@ def find_factor(
 
 
 def last_grid_index(target: float, interval: float) -> int:
-    """The place of the largest factor on the grid, once the target and the interval make sense."""
+    """The grid index of the largest factor, after checking the target and the interval."""
     if not 0 < target < 1:
         raise Problem(f"The target degeneration score is {target:g}: give a number between 0 and 1.")
     if not 0 < interval < LARGEST:
@@ -144,22 +145,22 @@ def last_grid_index(target: float, interval: float) -> int:
 
 
 def unreachable_target(target: float) -> Problem:
-    """The problem of a target below what any factor gives."""
+    """The error of a target that no factor reaches."""
     return Problem(
         f"No rescaling factor up to {LARGEST:g} brings the degeneration score down to {target:g}: choose a "
-        "higher target (guessing alone scores about one over the number of words)."
+        "higher target (chance alone scores about one over the number of words)."
     )
 
 
 def sample_rivals(embeddings: Tensor, samples: int, *, seed: int) -> list[Tensor]:
-    """The (u, v) of the rivals of `samples` noised words, in blocks (2, S, K)."""
+    """The (u, v) of the rivals of `samples` noised words, as blocks of shape (2, S, K)."""
     if embeddings.ndim != 2 or len(embeddings) < 2 or not embeddings.isfinite().all():
         raise Problem(
             f"The embeddings have the shape {tuple(embeddings.shape)}, but must be a table of finite numbers "
             "with a row for each of two or more words."
         )
     words, row_of = embeddings.detach().float().unique(dim=0, return_inverse=True)
-    generator = torch.Generator().manual_seed(2 * seed + 1)  # never the stream of random_embeddings
+    generator = torch.Generator().manual_seed(2 * seed + 1)  # another stream than random_embeddings
     rounds = -(-samples // len(row_of))  # every word equally often, as in algorithm 2
     drawn = torch.cat([torch.randperm(len(row_of), generator=generator) for _ in range(rounds)])[:samples]
     noise = torch.randn(samples, words.shape[1], generator=generator).to(words)
@@ -172,19 +173,19 @@ def sample_rivals(embeddings: Tensor, samples: int, *, seed: int) -> list[Tensor
 
 
 def noise_margins(words: Tensor, rows: Tensor, noise: Tensor) -> Tensor:
-    """The (u, v) of all words as rivals of the noised words in these rows: (2, S, V)."""
+    """The (u, v) of all words as rivals of the noised words with these row numbers: (2, S, V)."""
     squares = words.square().sum(1)  # (V,)
     with_word, with_noise = words[rows] @ words.T, noise @ words.T  # (S, V)
     half = (squares + squares[rows, None]) / 2 - with_word  # ‖e_j − e‖²/2
     own = rows[:, None]
     u, v = with_word.gather(1, own) - with_word, with_noise - with_noise.gather(1, own)
-    return torch.stack([u, v]) / half.clamp(min=1e-12)  # the right word's own 0/0 is 0: it is no rival
+    return torch.stack([u, v]) / half.clamp(min=1e-12)  # 0/0 of the right word is 0: it is no rival
 
 
 def keep_undominated(rivals: Tensor) -> Tensor:
     """The rivals (2, S, V) that no other one exceeds in both u and v: (2, S, K).
 
-    K is the most that a row has; rows with fewer are filled with exceeded ones, which change nothing.
+    K is the largest count of a row; rows with fewer are filled up with dominated ones, which change nothing.
     """
     rivals = rivals.gather(2, rivals[0].argsort(1, descending=True).expand(2, -1, -1))
     undominated = rivals[1] == rivals[1].cummax(1).values  # (S, V)
@@ -193,7 +194,7 @@ def keep_undominated(rivals: Tensor) -> Tensor:
 
 
 def nearest_neighbour_accuracy(schedule: nn.Module, rivals: list[Tensor], *, cells: int) -> Tensor:
-    """The share of the noised words that have no nearer rival, at the midpoint of each cell: (cells,)."""
+    """The share of the noised words without a nearer rival, at the midpoint of each cell: (cells,)."""
     t = (torch.arange(cells, dtype=torch.float64, device=rivals[0].device) + 0.5) / cells
     level = schedule(t, 1)
     levels = torch.stack([1 - level.alpha.flatten(), level.sigma.flatten()], dim=1).float()  # (C, 2)

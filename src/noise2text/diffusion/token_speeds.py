@@ -1,12 +1,12 @@
-"""Positions that move through time at different speeds, the left ones first (AR-Diffusion, Wu et al., 2023).
+"""Positions that are denoised at different speeds, the left ones first (AR-Diffusion, Wu et al., 2023).
 
 A sentence of N positions has the time s ∈ [0, N + T] in steps. A line goes from its start point
 
     (n_s, t_s) = (max(N − s, 0), max(s − N, 0))    to the anchor    (n_e, t_e) = (2·N, T),
 
-and a position's own time is the line's height there, f(n, s) = t_s + (t_e − t_s)·(n − n_s)/(n_e − n_s),
-between 0 and T. So at s = N + T all positions are noise, at s = 0 all are clean, and in between a position
-never has more noise than one to its right. Here s/(N + T) is the time t ∈ [0, 1].
+and the time of position n is the height of the line at n, f(n, s) = t_s + (t_e − t_s)·(n − n_s)/(n_e − n_s),
+clipped to [0, T]. So at s = N + T all positions are noise, at s = 0 all are clean, and in between a position
+never has more noise than one to its right. Here t = s/(N + T) ∈ [0, 1].
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ __all__ = ["TokenSpeeds"]
 
 
 class TokenSpeeds(AlphaBarSchedule):
-    """Another schedule, at a time of its own for each of `positions` positions."""
+    """Another schedule, evaluated at a separate time for each of `positions` positions."""
 
     def __init__(self, schedule: AlphaBarSchedule, positions: int, *, anchor_distance: float = 2.0) -> None:
-        """The anchor lies `anchor_distance` · N positions to the right; the farther, the more equal the speeds."""
+        """The anchor is at position `anchor_distance` · N; the larger it is, the more equal the speeds."""
         super().__init__(schedule.steps)
         self.schedule, self.positions, self.anchor_distance = schedule, positions, anchor_distance
 
     def position_times(self, t: Tensor) -> Tensor:
-        """Each position's own time (B, N) when the sentence's is t (B,).
+        """The time of each position (B, N) when the time of the sentence is t (B,).
 
-        Until the sentence's last step none falls below the schedule's first, 1/T: there the step would divide
-        by a noise of 0.
+        No position's time falls below 1/T before the last step of the sentence, since a sampling step divides
+        by the noise there.
         """
         count, steps = self.positions, self.steps
         time = t.double()[:, None] * (count + steps)  # s
         start, height = (count - time).clamp(min=0), (time - count).clamp(min=0) / steps
-        places = torch.arange(count, dtype=torch.float64, device=t.device)
+        indices = torch.arange(count, dtype=torch.float64, device=t.device)
         slope = (1 - height) / (self.anchor_distance * count - start)
         first_step_time = t.double()[:, None].clamp(max=1 / steps)
-        return torch.maximum(height + slope * (places - start), first_step_time).clamp(max=1)
+        return torch.maximum(height + slope * (indices - start), first_step_time).clamp(max=1)
 
     def alpha_bar(self, t: Tensor) -> Tensor:
-        """ᾱ at the times t (B,), a column a position."""
+        """ᾱ (B, N) at the times t (B,) of the sentences."""
         return self.schedule.alpha_bar(self.position_times(t))
 
     def forward(self, t: Tensor, length: int) -> NoiseLevel:
-        """The level of each row at its time t (B,), for each of the first `length` positions."""
+        """The noise level of each row at its time t (B,), for each of the first `length` positions."""
         position_times = self.position_times(t)[:, :length]
         return self.level(self.schedule.alpha_bar(position_times), position_times)

@@ -1,19 +1,19 @@
-"""The variational bound, term by term: one KL divergence in three disguises.
+"""The terms of the variational bound: one KL divergence, written for the mean, z₀ and ε.
 
 With α_t = ᾱ_t/ᾱ_{t−1}, the posterior of DDPM (thesis, eq. 2.5b) is
 
     q(z_{t−1} | z_t, z₀) = N((√α_t·(1 − ᾱ_{t−1})·z_t + √ᾱ_{t−1}·(1 − α_t)·z₀) / (1 − ᾱ_t),  β̃_t·I),
     β̃_t = (1 − α_t)(1 − ᾱ_{t−1}) / (1 − ᾱ_t) ≤ 1 − ᾱ_{t−1}.
 
-A model with the same variance and an estimate in place of the mean, of z₀ or of ε differs from it by
+A model with the same variance and an estimate of the mean, of z₀ or of ε has the divergence
 
     KL = w_μ·‖μ̂ − μ‖² = w_z·‖ẑ₀ − z₀‖² = w_ε·‖ε̂ − ε‖²,
     w_μ = 1 / 2β̃_t                                                          (eq. 2.7)
     w_z = ᾱ_{t−1}(1 − α_t) / 2(1 − ᾱ_{t−1})(1 − ᾱ_t) = (SNR_{t−1} − SNR_t)/2    (eq. 2.11c)
     w_ε = (1 − α_t) / 2(1 − ᾱ_{t−1})α_t = w_z / SNR_t                        (eq. 2.12c)
 
-for t ≥ 2. At t = 1, where ᾱ₀ = 1, the posterior is a point and the weights are infinite: the bound has
-−log p(z₀ | z₁) there instead.
+for t ≥ 2. At t = 1, where ᾱ₀ = 1, the posterior is a point and the weights are infinite; the term of the
+bound is −log p(z₀ | z₁) instead.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ def posterior(
 ) -> tuple[Tensor, Tensor]:
     """The mean and the variance of z_{t−1} given z_t and z₀."""
     alpha, beta = alpha_and_beta(alpha_bar, previous_alpha_bar)
-    z_t_weight = alpha.sqrt() * (1 - previous_alpha_bar) / (1 - alpha_bar)
-    on_z0 = previous_alpha_bar.sqrt() * beta / (1 - alpha_bar)
-    return z_t_weight * z_t + on_z0 * z0, beta * (1 - previous_alpha_bar) / (1 - alpha_bar)
+    z_t_factor = alpha.sqrt() * (1 - previous_alpha_bar) / (1 - alpha_bar)
+    z0_factor = previous_alpha_bar.sqrt() * beta / (1 - alpha_bar)
+    return z_t_factor * z_t + z0_factor * z0, beta * (1 - previous_alpha_bar) / (1 - alpha_bar)
 
 
 def mean_weight(alpha_bar: Tensor, previous_alpha_bar: Tensor) -> Tensor:
-    """What turns ‖μ̂ − μ‖² into the KL divergence of step t."""
+    """w_μ, the factor of ‖μ̂ − μ‖² in the KL divergence of step t."""
     _, beta = alpha_and_beta(alpha_bar, previous_alpha_bar)
     return (1 - alpha_bar) / (2 * (1 - previous_alpha_bar) * beta)
 
 
 def z0_weight(alpha_bar: Tensor, previous_alpha_bar: Tensor) -> Tensor:
-    """What turns ‖ẑ₀ − z₀‖² into the KL divergence of step t."""
+    """w_z, the factor of ‖ẑ₀ − z₀‖² in the KL divergence of step t."""
     return (previous_alpha_bar - alpha_bar) / (2 * (1 - previous_alpha_bar) * (1 - alpha_bar))
 
 
 def noise_weight(alpha_bar: Tensor, previous_alpha_bar: Tensor) -> Tensor:
-    """What turns ‖ε̂ − ε‖² into the KL divergence of step t."""
+    """w_ε, the factor of ‖ε̂ − ε‖² in the KL divergence of step t."""
     alpha, beta = alpha_and_beta(alpha_bar, previous_alpha_bar)
     return beta / (2 * (1 - previous_alpha_bar) * alpha)
 
