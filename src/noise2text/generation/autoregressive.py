@@ -1,8 +1,8 @@
-"""From left to right: a writer scores the next token, a search chooses, until every sentence is done.
+"""Autoregressive decoding: a network scores the next token and a search chooses, until every sentence ends.
 
-The source is read once a sentence, its hypotheses share it. A step has fixed shapes and stays on the
-device; the part of the past that it looks at grows in blocks, and the host asks only every few steps
-whether all is over.
+Each source is encoded once, for all of its hypotheses. A step has fixed shapes and stays on the device. The
+part of the KV cache that attention reads grows in blocks, and the host checks only every few steps whether
+the search is finished.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from noise2text.nn.denoiser import EncoderOutput
 
 __all__ = ["AutoregressiveDecoder", "DecodingState"]
 
-CACHE_BLOCK = 16  # positions by which the visible past grows
-END_CHECK_INTERVAL = {"cpu": 1}  # steps between two looks at whether all is over, where a look costs nothing
-DEFAULT_END_CHECK_INTERVAL = 8
+CACHE_BLOCK = 16  # positions by which the part of the cache that is read grows
+END_CHECK_INTERVAL = {"cpu": 1}  # steps between checks for the end, where a check costs nothing
+DEFAULT_END_CHECK_INTERVAL = 8  # elsewhere
 
 
 class DecodingState:
-    """What is written of a batch: the writer's notebook, the last tokens and where they stand."""
+    """The state of a batch that is being decoded: the KV cache, the last tokens and their position."""
 
     def __init__(
         self, network: AutoregressiveNetwork, encoded: EncoderOutput, *, search: Search, length: int
@@ -47,13 +47,12 @@ class DecodingState:
         self.network, self.encoded, self.search, self.length = network, encoded, search, length
         device = encoded.padding.device
         self.cache = network.empty_cache(encoded, search.hypotheses, length=length)
-        self.tokens = torch.zeros(
-            len(encoded.padding), search.hypotheses, dtype=torch.long, device=device
-        )  # (B, K)
+        shape = len(encoded.padding), search.hypotheses
+        self.tokens = torch.zeros(shape, dtype=torch.long, device=device)  # (B, K)
         self.position = torch.zeros(1, dtype=torch.long, device=device)
 
     def run(self, prompt: Sequence[int]) -> None:
-        """Go on from the given tokens until the search is over; there is at least one."""
+        """Continue from the given tokens, at least one, until the search is finished."""
         for position, token in enumerate(prompt[:-1]):
             self.tokens.fill_(token)
             self.next_logits(cache_length=self._round_up_to_block(position))
@@ -65,14 +64,14 @@ class DecodingState:
                 break
 
     def advance(self, *, cache_length: int) -> None:
-        """One token more for each hypothesis; it does the same work each time, without asking the host."""
+        """Add one token to each hypothesis, with the same operations each time and without the host."""
         tokens, parents = self.search.step(self.next_logits(cache_length=cache_length))
         self.tokens.copy_(tokens)
         if parents is not None:
             self.network.reorder(self.cache, parents)
 
     def next_logits(self, *, cache_length: int) -> Tensor:
-        """The scores (B, K, V) of what follows the last tokens, which are noted."""
+        """The logits (B, K, V) of the next tokens; the last tokens are added to the cache."""
         logits = self.network.step(
             self.tokens, self.position, self.cache, self.encoded, cache_length=cache_length
         )
@@ -97,12 +96,12 @@ class AutoregressiveDecoder(Decoder):
     runner: Runner = EAGER
 
     def stages(self, *, seed: int, trace: bool = False) -> list[Stage]:
-        """All at once: the search asks the device after every few tokens whether it is finished."""
+        """A single stage: the search waits for the device every few tokens anyway."""
         return [partial(self._search, seed=seed, trace=trace)]
 
     @torch.inference_mode()
     def _search(self, batch: SourceBatch, *, seed: int, trace: bool) -> list[Candidates]:
-        """The hypotheses of each sentence, best or first drawn first."""
+        """The hypotheses of each sentence, best or first sampled first."""
         device = self.limits.forbidden.device
         source, indices = batch.to_tensors(self.layout, self.runner, self.max_source)
         limits = self._remaining_limits(self.config, len(self.prefix))
@@ -123,12 +122,12 @@ class AutoregressiveDecoder(Decoder):
         return decoded[: len(batch)]
 
     def _remaining_limits(self, config: AutoregressiveGenerationConfig, prefix_length: int) -> SearchLimits:
-        """The rules for what is left to write after so many given tokens."""
+        """The limits for the tokens after a prefix of this length."""
         limits = self.limits
         if config.length is not None:
             if config.length > limits.max_length:
                 raise Problem(
-                    f"The length must be at most {limits.max_length}, this model's longest, not "
+                    f"The length must be at most {limits.max_length}, the maximum of this model, not "
                     f"{config.length}."
                 )
             limits = replace(limits, max_length=config.length, min_length=config.length)
@@ -143,7 +142,7 @@ class AutoregressiveDecoder(Decoder):
         )
 
     def _make_candidates(self, rows: TokenRows, scores: list[float], *, trace: bool) -> Candidates:
-        """A sentence's candidates; a step of the trace shows what had been written of each."""
+        """The candidates of a sentence; each step of the trace has one more token of every candidate."""
         ended = [(row, score) for row, score in zip(rows, scores, strict=True) if score > -torch.inf]
         texts = [[*self.prefix, *row[: row.index(self.limits.eos)]] for row, _ in ended]
         max_length = max(map(len, texts))

@@ -1,12 +1,13 @@
 """Beam search, and diverse beam search.
 
-Beam: of all ways to go on, the K likeliest do. A way that ends and is among the K best goes to the ended
-ones, of which the K with the best scores are kept; a sentence is done once K have ended. With K = 1 this
-is greedy search; with K as wide as the tree it is exhaustive.
+Beam search: of all extensions of the hypotheses by one token, the K likeliest are kept. An extension that
+ends the text and is among the K best becomes a finished hypothesis. The K finished hypotheses with the best
+scores are kept, and a sentence is finished once K have ended. K = 1 is greedy search; with K as wide as the
+tree the search is exhaustive.
 
-Diverse beam (Vijayakumar et al., 2016, algorithm 1 with the Hamming distance): G beams of K / G go on one
-after the other, and what an earlier beam has just written costs the later ones λ for each time that it
-was written. The penalty decides what is chosen at a step; it is no part of a score.
+Diverse beam search (Vijayakumar et al., 2016, algorithm 1 with the Hamming distance): G beams of K / G take
+each step one after the other. Each time an earlier beam has chosen a token at this step, the token costs the
+later beams λ. The penalty affects only the choice, not the score.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["BeamSearch", "DiverseBeamSearch"]
 
 
 class BeamSearch(Search):
-    """The K likeliest hypotheses, token by token."""
+    """The K likeliest hypotheses, extended token by token."""
 
     def __init__(
         self,
@@ -35,14 +36,14 @@ class BeamSearch(Search):
         shape = (sentences, hypotheses)
         self.num_written = torch.zeros(1, dtype=torch.long, device=device)
         self.scores = torch.full(shape, -torch.inf, device=device)
-        self.scores[:, 0] = 0.0  # all begin the same: one goes on in K ways
+        self.scores[:, 0] = 0.0  # all hypotheses start equal, so only the first is extended
         self.written = torch.full((*shape, limits.max_length + 1), limits.pad, device=device)
         self.finished = torch.full_like(self.written, limits.pad)
         self.finished_scores = torch.full(shape, -torch.inf, device=device)
         self.num_finished = torch.zeros(sentences, dtype=torch.long, device=device)
 
     def step(self, logits: Tensor, penalty: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The next tokens and their parents; a token's `penalty` (B, V) counts in this choice only."""
+        """The next tokens and their parents; the `penalty` (B, V) of tokens affects this choice only."""
         ranks, scores, tokens, parents = self._expand(logits, penalty)  # (B, 2·K), best first
         ending = tokens == self.limits.eos
         self._collect_finished(ending, scores, parents)
@@ -55,7 +56,7 @@ class BeamSearch(Search):
         return tokens, parents
 
     def _expand(self, logits: Tensor, penalty: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The 2·K best ways to go on: rank, score, token and parent; at most K of them end."""
+        """The 2·K best extensions: rank, score, token and parent; at most K of them end."""
         logits, normaliser = mask_forbidden(logits, self.limits, self.num_written)
         end = logits[..., self.limits.eos, None]
         ranked = logits if penalty is None else logits - penalty[:, None]
@@ -74,19 +75,18 @@ class BeamSearch(Search):
         return best.values, scores, tokens, parents
 
     def _collect_finished(self, ending: Tensor, scores: Tensor, parents: Tensor) -> None:
-        """Keep what ends here among the K best ways, unless the sentence is done."""
+        """Add the extensions that end and are among the K best, unless the sentence is finished."""
         best = slice(self.hypotheses)
         ending = (
             ending[:, best] & (self.num_finished < self.hypotheses)[:, None] & (scores[:, best] > -torch.inf)
         )
         scores = scores[:, best] / (self.num_written + 1) ** self.length_penalty
-        here = _gather_rows(self.written, parents[:, best])
-        end = torch.full_like(here[..., :1], self.limits.eos)
-        everything = torch.cat([self.finished, here.index_copy_(2, self.num_written, end)], dim=1)
-        kept = torch.cat([self.finished_scores, scores.masked_fill(~ending, -torch.inf)], dim=1).topk(
-            self.hypotheses
-        )
-        self.finished.copy_(_gather_rows(everything, kept.indices))
+        written = _gather_rows(self.written, parents[:, best])
+        end = torch.full_like(written[..., :1], self.limits.eos)
+        finished = torch.cat([self.finished, written.index_copy_(2, self.num_written, end)], dim=1)
+        finished_scores = torch.cat([self.finished_scores, scores.masked_fill(~ending, -torch.inf)], dim=1)
+        kept = finished_scores.topk(self.hypotheses)
+        self.finished.copy_(_gather_rows(finished, kept.indices))
         self.finished_scores.copy_(kept.values)
         self.num_finished.add_(ending.sum(1))
 
@@ -98,7 +98,7 @@ class BeamSearch(Search):
 
 
 class DiverseBeamSearch(Search):
-    """Several beams, each kept away from what the earlier ones write at the same step."""
+    """Several beams; each is penalised for the tokens that the earlier ones choose at the same step."""
 
     def __init__(self, beams: list[BeamSearch], *, diversity: float) -> None:
         self.beams, self.diversity = beams, diversity
@@ -130,5 +130,5 @@ class DiverseBeamSearch(Search):
 
 
 def _gather_rows(table: Tensor, indices: Tensor) -> Tensor:
-    """The rows (B, N, L) of a table (B, K, L) at these places (B, N)."""
+    """The rows (B, N, L) of a table (B, K, L) at these indices (B, N)."""
     return table.gather(1, indices[..., None].expand(-1, -1, table.shape[-1]))

@@ -56,7 +56,7 @@ class DiffusionGenerationConfig(Config):
     suffix: str = option("", "text that every output ends with, where the length is known beforehand")
     template: str = option("", "fixed text with ___ or ___{3} (tokens) where the model fills in")
     strategy: str = option("parallel", "parallel (all tokens at once) or token-by-token")
-    self_pair: bool = option(True, "MBR compares a candidate with itself, too, as its equation says")
+    self_pair: bool = option(True, "MBR compares a candidate with itself, too, as in its equation")
     guide: str = option("", "folder of the classifier for classifier guidance; empty for none")
     guide_class: str = option("", "class that the classifier guides to")
     guide_steps: int = option(3, "Adagrad steps on the classifier's gradient after each sampling step")
@@ -206,7 +206,7 @@ class AutoregressiveGenerationConfig(Config):
     select: str = option("score", "how to select: score (see length_penalty) or mbr")
     utility: str = option("bleu", "what MBR compares by: bleu, bleu-nltk4, chrf or unigram")
     candidate_is: str = option("hypothesis", "in MBR's comparisons the candidate is hypothesis or reference")
-    self_pair: bool = option(True, "MBR compares a candidate with itself, too, as its equation says")
+    self_pair: bool = option(True, "MBR compares a candidate with itself, too, as in its equation")
     prefix: str = option("", "text that every output begins with")
     length: int | None = option(None, "exact number of tokens of every output; none lets the model end")
 

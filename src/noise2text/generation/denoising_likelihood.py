@@ -1,11 +1,11 @@
-"""How likely a diffusion model itself finds a given text: how well it reads the text through noise.
+"""Denoising likelihood: how well a diffusion model recovers a given text from noise, in one pass.
 
     ℓ(y | x) = Σ_i log p(y_i | z_t, x) + log p(|y| | x),     z_t = α_t·z₀(y) + σ_t·ε
 
-A diffusion model has no likelihood that one pass computes, only bounds that take many. This stands in for
-one: at a time t at which words are half hidden, p(y_i | z_t, x) comes from the source and from what is seen
-of the other words. The noise is that of training, and ε is the same for all texts, position by position, so
-that what sets candidates apart is what they say. It is one step more after a walk, and recorded like one.
+The likelihood of a diffusion model takes many passes to compute, and then only as a bound. This stands in
+for it: at a time t when the words are half hidden, p(y_i | z_t, x) depends on the source and on what is
+visible of the other words. The noise level is that of training, and ε at a position is the same for all
+texts, so that candidates differ only in their words. It costs as much as one more sampling step.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from noise2text.nn.denoiser import Denoiser, EncoderOutput, Estimate, NoiseLevel
 __all__ = ["NOISE_TIME", "DenoisingLikelihood"]
 
 NOISE_TIME = 0.8
-"""t: when a text is looked at. Looks at several times are hardly better (docs/difformer.md)."""
+"""t, the noise level of the text. Averages over several times are hardly better (docs/difformer.md)."""
 
 
 @dataclass(frozen=True)
 class DenoisingLikelihood:
-    """A denoiser as a judge of given texts."""
+    """Scores given texts with a denoiser."""
 
     denoiser: Denoiser
     schedule: nn.Module  # that of training
@@ -36,7 +36,7 @@ class DenoisingLikelihood:
 
     @torch.inference_mode()
     def __call__(self, encoded: EncoderOutput, canvas: Canvas) -> Tensor:
-        """Σ_i log p(y_i | z_t, x) of every row of a canvas of texts, (B·C,); the memory has B rows."""
+        """Σ_i log p(y_i | z_t, x) of every row of a canvas of texts, (B·C,); `encoded` has B rows."""
         name = ("denoising likelihood", self.denoiser, self.schedule)
         return self.runner.run(name, self._log_likelihood, (encoded, canvas))[0]
 
@@ -45,9 +45,8 @@ class DenoisingLikelihood:
         constraint = self.denoiser.constrain(canvas)
         level = self._noise_level(constraint.given)
         z = level.alpha * constraint.given + level.sigma * _noise(constraint.given)
-        token_log_probs = self._token_log_probs(
-            self.denoiser(z, level, encoded, constraint, None), canvas.tokens
-        )  # (B·C, L)
+        estimate = self.denoiser(z, level, encoded, constraint, None)
+        token_log_probs = self._token_log_probs(estimate, canvas.tokens)  # (B·C, L)
         return (torch.where(canvas.scored, token_log_probs, 0.0).sum(1),)
 
     def _token_log_probs(self, estimate: Estimate, tokens: Tensor) -> Tensor:
@@ -60,12 +59,12 @@ class DenoisingLikelihood:
         return torch.cat(found)
 
     def _noise_level(self, like: Tensor) -> NoiseLevel:
-        """How noisy the texts are looked at; made where they are, so that it can be recorded."""
+        """The noise level of the texts, computed on their device, so that a CUDA graph can contain it."""
         time = torch.full((1,), NOISE_TIME, dtype=torch.float64, device=like.device)
         level: NoiseLevel = self.schedule(time, like.shape[1])
         return NoiseLevel(*(part.to(like) for part in (level.alpha, level.sigma, level.timestep)))
 
 
 def _noise(like: Tensor) -> Tensor:
-    """The noise of every text, (1, L, D)."""
+    """The noise that all texts share, (1, L, D)."""
     return gaussian_noise(make_key(torch.zeros(1, dtype=torch.long, device=like.device)), 0, *like.shape[1:])

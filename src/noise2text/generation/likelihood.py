@@ -1,9 +1,9 @@
-"""Selection by likelihood: the candidate that another model finds likeliest (Difformer's released code).
+"""Selection by likelihood: the candidate that a teacher model finds likeliest (Difformer's released code).
 
     s* = argmax_{s ∈ C} log p_teacher(s | x) / |s|        (mean, the default)
     s* = argmax_{s ∈ C} log p_teacher(s | x)              (sum, which favours short texts)
 
-|s| counts the teacher's tokens and the end.
+|s| is the number of the teacher's tokens, the end included.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ __all__ = [
 ]
 
 ScorePairs = Callable[[Canvas], Tensor]
-"""What a model makes of given pairs of source and target: a value a pair, (B,)."""
+"""From given pairs of source and target to one value per pair, (B,)."""
 
 
 class HasLikelihood(Protocol):
-    """A model that can say how likely a given text is."""
+    """A model that can compute the likelihood of a given text."""
 
     def likelihood(
         self, texts: Sequence[str], targets: Sequence[str], *, per_token: bool = False
     ) -> list[float]:
-        """log p(target | text) of each pair, or its mean over the target's tokens."""
+        """log p(target | text) of each pair, or its mean over the tokens of the target."""
 
 
 def batched_log_likelihoods(
@@ -55,16 +55,17 @@ def batched_log_likelihoods(
     batch: int,
     device: torch.device,
 ) -> list[float]:
-    """log p of each target, in batches of like lengths; −∞ for what cannot be written.
+    """log p of each target; −∞ for a target that the model cannot generate.
 
-    That is a target below the shortest or above the longest, and all but nothing in answer to nothing.
+    Those are targets that are too short or too long, and non-empty targets of empty sources. Pairs of similar
+    lengths are scored together.
     """
     if batch < 1:
-        raise Problem(f"The batch must hold at least 1 pair, not {batch}.")
+        raise Problem(f"The setting batch must be at least 1 pair, not {batch}.")
     result = [-math.inf if source or target else 0.0 for source, target in zip(sources, targets, strict=True)]
     order = [i for i, target in enumerate(targets) if sources[i] and min_length <= len(target) <= max_length]
     order.sort(key=lambda i: (len(targets[i]), len(sources[i])))
-    found = []  # on the device, which is not waited for until it has been asked everything
+    found = []  # stays on the device, which is waited for only once
     for start in range(0, len(order), batch):
         chosen = order[start : start + batch]
         pairs = (RaggedRows.from_lists([rows[i] for i in chosen]) for rows in (sources, targets))
@@ -78,17 +79,17 @@ def batched_log_likelihoods(
 def autoregressive_log_likelihood(
     network: AutoregressiveNetwork, canvas: Canvas, *, bos: int, per_token: bool
 ) -> Tensor:
-    """log p of each row's target and its end, (B,), or its mean a token."""
+    """log p (B,) of the target and its end in each row, or the mean per token."""
     logits = network(shift_right(canvas.tokens, bos), network.encode(canvas.source)).float()
-    picked = logits.gather(-1, canvas.tokens[..., None])[..., 0] - logits.logsumexp(-1)  # (B, L)
-    total = torch.where(canvas.scored, picked, 0.0).sum(1)
+    log_probs = logits.gather(-1, canvas.tokens[..., None])[..., 0] - logits.logsumexp(-1)  # (B, L)
+    total = torch.where(canvas.scored, log_probs, 0.0).sum(1)
     return total / canvas.scored.sum(1) if per_token else total
 
 
 def require_reduction(reduction: str) -> None:
-    """Refuse what is no way to take a likelihood."""
+    """Raise a Problem unless the reduction is mean or sum."""
     if reduction not in ("mean", "sum"):
-        raise Problem(f"A likelihood is taken by mean or by sum, not by {reduction!r}.")
+        raise Problem(f"The likelihood is a mean or a sum over tokens: give mean or sum, not {reduction!r}.")
 
 
 @dataclass(frozen=True)
@@ -103,15 +104,15 @@ class LikelihoodSelector:
 
     @property
     def signature(self) -> str:
-        """The rule and what it divides by."""
+        """The rule and its reduction."""
         return f"teacher|likelihood:{self.reduction}"
 
     def __call__(self, candidates: Sequence[Candidate]) -> int:
-        """The place of the candidate with the highest likelihood."""
+        """The index of the candidate with the highest likelihood."""
         return self.select_all([candidates])[0]
 
     def select_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
-        """The place of each sentence's likeliest candidate; equal texts are scored once."""
+        """The index of the likeliest candidate of each sentence."""
         values = _score_candidates(self.teacher, sentences, per_token=self.reduction == "mean")
         return [scores.index(max(scores)) for scores in values]
 
@@ -119,7 +120,7 @@ class LikelihoodSelector:
 def _score_candidates(
     teacher: HasLikelihood, sentences: Sequence[Sequence[Candidate]], *, per_token: bool
 ) -> list[list[float]]:
-    """What the teacher says of every candidate; it is asked once about equal ones."""
+    """The likelihood of every candidate; equal ones are scored once."""
     pairs = {(each.source, each.text): 0.0 for candidates in sentences for each in candidates}
     sources, texts = zip(*pairs, strict=True) if pairs else ((), ())
     pairs.update(zip(pairs, teacher.likelihood(sources, texts, per_token=per_token), strict=True))

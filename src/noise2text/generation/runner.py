@@ -51,7 +51,7 @@ class Runner(Protocol):
         """The state of autoregressive decoding that `make` returns for encoded sources."""
 
     def pad_batch(self, sentences: int) -> int:
-        """How many rows a batch of so many sentences is filled up to."""
+        """How many rows a batch of this many sentences is filled up to."""
 
     def pad_length(self, length: int, max_length: int) -> int:
         """How many positions rows of this length are filled up to."""

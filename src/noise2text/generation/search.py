@@ -1,13 +1,13 @@
-"""Which token comes next: a search keeps K hypotheses a sentence and chooses how each goes on.
+"""Search: keeps K hypotheses per sentence and chooses the next token of each.
 
-Its state is tensors of fixed size, changed in place, and it never asks the host: together with a writer's
-step, one choice can be captured and replayed. A hypothesis ends with [EOS], which counts as a token of
-it; where there is no room left, the end is all that may come. The score of a hypothesis is
+The state of a search is tensors of fixed size that are changed in place, and a step never waits for the
+device. So one step of the network and of the search can be recorded as a CUDA graph. A hypothesis ends with
+[EOS], which counts as one of its tokens; at the maximal length [EOS] must come next. Its score is
 
     log p(y | x) / |y|^a
 
-with a the length penalty (Wu et al., 2016, without their constants; 0 is none, 1 the mean of the
-tokens'). What may not be written is passed over, but keeps its probability: a score is the model's own.
+with a the length penalty (Wu et al., 2016, without their constants; 0 is none, 1 is the mean over the
+tokens). Forbidden tokens are never chosen but keep their probability: scores are those of the model.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ __all__ = ["Search", "SearchLimits", "mask_forbidden"]
 
 @dataclass(frozen=True)
 class SearchLimits:
-    """What may be written."""
+    """Which tokens and how many of them a hypothesis may have."""
 
     eos: int
     pad: int
-    forbidden: Tensor  # the tokens that are never written
-    max_length: int  # tokens before the end
+    forbidden: Tensor  # tokens that are never chosen
+    max_length: int  # in tokens, without [EOS]
     min_length: int = 0
 
 
 class Search(ABC):
-    """K hypotheses of each of B sentences on their way to their ends."""
+    """A search over K unfinished hypotheses for each of B sentences."""
 
     hypotheses: int  # K
-    num_written: Tensor  # (1,), how many tokens each has
+    num_written: Tensor  # (1,), how many tokens each hypothesis has
 
     def rewind(self) -> None:
         """Count again from the first token."""
@@ -44,22 +44,22 @@ class Search(ABC):
 
     @abstractmethod
     def step(self, logits: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The next token of each hypothesis, and whose past it has: none where everyone keeps their own.
+        """The next token of each hypothesis and the hypothesis that it extends: None if each extends itself.
 
-        Both are (B, K); the logits (B, K, V) may be written over.
+        Both are (B, K). The logits (B, K, V) may be overwritten.
         """
 
     @abstractmethod
     def is_finished(self) -> Tensor:
-        """Whether nothing that is still to come can change the result; one boolean tensor."""
+        """Whether no further step can change the result, as one boolean tensor."""
 
     @abstractmethod
     def get_hypotheses(self) -> tuple[Tensor, Tensor]:
-        """The ended hypotheses (B, K, L), best or first drawn first, and their scores (B, K); −∞ is none."""
+        """The finished hypotheses (B, K, L), best or first sampled first, and scores (B, K); −∞ is none."""
 
 
 def mask_forbidden(logits: Tensor, limits: SearchLimits, num_written: Tensor) -> tuple[Tensor, Tensor]:
-    """The logits without what is forbidden after `num_written` tokens, and their normaliser (B, K, 1)."""
+    """The logits with −∞ for what is forbidden after `num_written` tokens, and their normaliser (B, K, 1)."""
     logits = logits.float()
     normaliser = logits.logsumexp(-1, keepdim=True)
     logits.index_fill_(-1, limits.forbidden, -torch.inf)

@@ -1,13 +1,13 @@
-"""Which of a sentence's candidates is given out: the safest one (MBR), or the likeliest.
+"""Selection among the candidates of a sentence: the one of minimum Bayes risk (MBR), or the likeliest.
 
-Minimum Bayes risk (SeqDiffuSeq, eq. 27; Diffusion-LM) takes from the candidates C the one that the
-others agree with most, the risk r being minus a utility u:
+Minimum Bayes risk (SeqDiffuSeq, eq. 27; Diffusion-LM) selects the candidate of C that agrees most with the
+others. The risk r is minus a utility u:
 
     s* = argmin_{s ∈ C} 1/|C| · Σ_{s′ ∈ C} r(s, s′),     r(s, s′) = −u(s, s′)
 
-The sum runs over all of C, the candidate itself included. BLEU and its kin are not symmetric, so u's
-direction matters: here, as in eq. 27 and DiffuSeq, the candidate s is the hypothesis and s′ the reference;
-Difformer's code has them the other way round. The signature names all of it.
+The sum is over all of C, the candidate itself included. BLEU and similar utilities are not symmetric, so the
+direction of u matters: here, as in eq. 27 and DiffuSeq, the candidate s is the hypothesis and s′ the
+reference; Difformer's code has them the other way round. The signature states all of this.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ __all__ = ["MBR", "BestScore", "Candidate", "Selector", "WithoutCopies"]
 
 @dataclass(frozen=True)
 class Candidate:
-    """One finished text of a sentence; its score is the mean token log-probability plus the length's.
+    """One text for a sentence. Its score is the mean log-probability of the tokens, plus that of the length.
 
-    Where candidates are weighed, it is their judge's: the mean of all of these.
+    With weighted MBR the score is the denoising likelihood per token, the length's log-probability included.
     """
 
     text: str
     tokens: tuple[int, ...]
     score: float
-    source: str = ""  # what the text is an answer to, for those that judge it by that
+    source: str = ""  # the input text, for selectors that need it
 
 
 class Selector(Protocol):
@@ -60,29 +60,29 @@ class Selector(Protocol):
 
     @property
     def signature(self) -> str:
-        """The rule and everything that changes its choice."""
+        """The rule and all settings that change its choice."""
         ...
 
     def __call__(self, candidates: Sequence[Candidate]) -> int:
-        """The place of the chosen candidate."""
+        """The index of the selected candidate."""
         ...
 
     def select_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
-        """The place of each sentence's chosen candidate: the same, and faster than one by one."""
+        """The index of the selected candidate of each sentence; faster than one call per sentence."""
         ...
 
 
-# Sums this close to the highest, as a share of it, are decided by the definition; arrays err by some 1e-14.
+# Sums within this share of the highest are computed again exactly; the error of the arrays is about 1e-14.
 _TIE_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
 class MBR:
-    """The candidate with the least mean risk among all candidates (eq. 27); of equals, the first."""
+    """The candidate of least mean risk (eq. 27); of equals, the first."""
 
     utility: str = "bleu"
     candidate_is: str = "hypothesis"  # "reference" in Difformer's released code
-    self_pair: bool = True  # eq. 27 sums over all of C; False leaves the candidate's pair with itself out
+    self_pair: bool = True  # eq. 27 sums over all of C; False leaves out the pair of a candidate with itself
 
     def __post_init__(self) -> None:
         _require(self.utility, UTILITIES, "utility")
@@ -90,19 +90,19 @@ class MBR:
 
     @property
     def signature(self) -> str:
-        """The utility, its direction, the self-pair and the utility's own definition."""
+        """The utility, its direction, whether self-pairs count, and the definition of the utility."""
         own = "yes" if self.self_pair else "no"
         definition = UTILITIES[self.utility].signature
         return f"mbr|u:{self.utility}|candidate:{self.candidate_is}|self:{own}|{definition}"
 
     def __call__(self, candidates: Sequence[Candidate]) -> int:
-        """The place of the candidate with the highest summed utility, which is the one of least mean risk."""
+        """The index of the candidate with the highest summed utility, that is, the least mean risk."""
         return self.select_all([candidates])[0]
 
     def select_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
-        """The same for each sentence, all pairs of many sentences being compared at once."""
+        """The index of that candidate for each sentence; all pairs of many sentences are compared at once."""
         if not all(sentences):
-            raise ValueError("a sentence has no candidates to choose from")
+            raise ValueError("A sentence has no candidates: give at least one to select from.")
         texts = [[candidate.text for candidate in candidates] for candidates in sentences]
         text_counts = [Counter(each) for each in texts]
         chosen = [0] * len(texts)
@@ -118,7 +118,7 @@ class MBR:
         return chosen
 
     def _rows(self, utility_matrices: UtilityMatrices, text_counts: Sequence[Counter[str]]) -> list[int]:
-        """Each sentence's row with the highest sum, a column counting as often as its text has copies."""
+        """The row with the highest sum for each sentence; a column counts once per copy of its text."""
         width = utility_matrices.values.shape[1]
         real = np.arange(width) < utility_matrices.sizes[:, None]  # (S, C)
         weights = np.zeros((len(text_counts), 1, width))
@@ -142,47 +142,47 @@ def _exact_sum(
 
 @dataclass(frozen=True)
 class BestScore:
-    """The candidate that the model itself scores highest; of equals, the first."""
+    """The candidate with the highest score; of equals, the first."""
 
     @property
     def signature(self) -> str:
-        """The rule's name."""
+        """The name of the rule."""
         return "score"
 
     def __call__(self, candidates: Sequence[Candidate]) -> int:
-        """The place of the candidate with the highest score."""
+        """The index of the candidate with the highest score."""
         scores = [candidate.score for candidate in candidates]
         return scores.index(max(scores))
 
     def select_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
-        """The place of each sentence's candidate with the highest score."""
+        """The index of the candidate with the highest score for each sentence."""
         return [self(candidates) for candidates in sentences]
 
 
 @dataclass(frozen=True)
 class WithoutCopies:
-    """Another selector that is not shown copies of the source, unless there is nothing else to show."""
+    """Another selector, for the candidates that do not copy the source; for all, if all are copies."""
 
     selector: Selector
 
     @property
     def signature(self) -> str:
-        """The other's, and what it is not shown."""
+        """The signature of the other selector, marked with `novel`."""
         return f"novel|{self.selector.signature}"
 
     def __call__(self, candidates: Sequence[Candidate]) -> int:
-        """The place of the chosen candidate among all of them."""
+        """The index of the selected candidate among all of them."""
         return self.select_all([candidates])[0]
 
     def select_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
-        """The place of each sentence's chosen candidate."""
+        """The index of the selected candidate of each sentence."""
         indices = [_find_non_copies(candidates) or list(range(len(candidates))) for candidates in sentences]
         remaining = [[each[i] for i in own] for each, own in zip(sentences, indices, strict=True)]
         return [own[at] for own, at in zip(indices, self.selector.select_all(remaining), strict=True)]
 
 
 def _find_non_copies(candidates: Sequence[Candidate]) -> list[int]:
-    """The places of those that say something else than their source; case and spaces are not else."""
+    """The indices of the candidates that differ from their source by more than case and spaces."""
     return [i for i, each in enumerate(candidates) if _normalize(each.text) != _normalize(each.source)]
 
 
@@ -192,4 +192,4 @@ def _normalize(text: str) -> list[str]:
 
 def _require(name: str, known: Collection[str], setting: str) -> None:
     if name not in known:
-        raise Problem(f"{setting} {name!r} is unknown: choose one of {', '.join(known)}")
+        raise Problem(f"The {setting} {name!r} is unknown: choose one of {', '.join(known)}.")

@@ -1,9 +1,9 @@
-"""Hypotheses that go on alone: greedy search, and texts that are drawn from softmax(logits / temperature).
+"""Independent hypotheses: greedy search, and sampling from softmax(logits / temperature).
 
-Top-k leaves the k likeliest tokens (Fan et al., 2018), top-p the fewest whose probabilities reach p
-(Holtzman et al., 2020); both leave the rest's proportions alone. A number in [0, 1) a token, from the key
-of the text and the position, picks by the cumulated probabilities: the text depends on neither the batch
-nor the other samples.
+Top-k keeps the k likeliest tokens (Fan et al., 2018), top-p the fewest whose probabilities reach p (Holtzman
+et al., 2020); the proportions of the kept tokens do not change. Each token is drawn by inverting the
+cumulative distribution at a number in [0, 1), which depends on the key of the text and the position. So a
+text depends neither on the batch nor on the other samples.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["GreedySearch", "Sampling"]
 
 
 class _IndependentSearch(Search):
-    """Hypotheses that go on by themselves, each until it writes its end."""
+    """Hypotheses that do not compete; each is extended until it ends."""
 
     def __init__(
         self, shape: tuple[int, int], *, limits: SearchLimits, length_penalty: float, device: torch.device
@@ -56,7 +56,7 @@ class _IndependentSearch(Search):
 
 
 class GreedySearch(_IndependentSearch):
-    """One text a sentence, always on with the likeliest token: a beam of 1 with less to do."""
+    """One text per sentence, extended by the likeliest token: a beam of 1 with less work."""
 
     def __init__(
         self, sentences: int, *, limits: SearchLimits, length_penalty: float, device: torch.device
@@ -68,7 +68,7 @@ class GreedySearch(_IndependentSearch):
 
 
 class Sampling(_IndependentSearch):
-    """As many texts a sentence as there are keys (B, K) for it, drawn one token after the other."""
+    """K texts per sentence, one for each of its keys (B, K), sampled token by token."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Sampling(_IndependentSearch):
         top_p: float = 1.0,
         length_penalty: float = 1.0,
     ) -> None:
-        """`top_k` = 0 leaves all tokens."""
+        """`top_k` = 0 keeps all tokens."""
         shape = (keys.shape[0], keys.shape[1])
         super().__init__(shape, limits=limits, length_penalty=length_penalty, device=keys.device)
         self.keys, self.temperature, self.top_k, self.top_p = keys, temperature, top_k, top_p

@@ -1,9 +1,9 @@
-"""MBR in which every candidate counts by how likely it is, a token, instead of by 1:
+"""MBR in which every candidate is weighted by its likelihood per token:
 
     s* = argmax_{s ∈ C} Σ_{s′ ∈ C} p(s′ | x)^(1/|s′|) · u(s, s′)
 
-A candidate's score is the logarithm of what it counts. By the whole text's likelihood one candidate would
-decide alone: judges are surer than they are right.
+The score of a candidate is the logarithm of its weight. With the likelihood of the whole text, one candidate
+would have nearly all of the weight: models are overconfident.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ __all__ = ["WeightedMBR"]
 
 @dataclass(frozen=True)
 class WeightedMBR:
-    """The candidate with the highest expected utility, each counting by its score; of equals, the first."""
+    """The candidate with the highest expected utility, weighted by the scores; of equals, the first."""
 
     mbr: MBR = field(default_factory=MBR)
-    score_name: str = "score"  # what the signature calls the scores
+    score_name: str = "score"  # the name of the scores in the signature
 
     @property
     def signature(self) -> str:
-        """The rule, whose scores they are, and MBR's own signature."""
+        """The rule, the name of the scores, and the signature of MBR."""
         return f"weighted-mbr|by:{self.score_name}|likelihood:mean|{self.mbr.signature}"
 
     def __call__(self, candidates: Sequence[Candidate]) -> int:
-        """The place of the candidate with the highest expected utility."""
+        """The index of the candidate with the highest expected utility."""
         return self.select_all([candidates])[0]
 
     def select_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
-        """The same for each sentence, all pairs of many sentences being compared at once."""
+        """The index of that candidate for each sentence; all pairs of many sentences are compared at once."""
         chosen = [0] * len(sentences)
         texts = [list(dict.fromkeys(each.text for each in candidates)) for candidates in sentences]
         undecided = [at for at, different in enumerate(texts) if len(different) > 1]
@@ -53,18 +53,18 @@ class WeightedMBR:
     def _best(
         self, candidates: Sequence[Candidate], texts: Sequence[str], matrix: NDArray[np.float64]
     ) -> int:
-        """The place of the best candidate, given the utilities of the different texts."""
+        """The index of the best candidate, given the utilities of the different texts."""
         scores = np.array([each.score for each in candidates])
         highest = scores.max()
-        counts = np.exp(scores - highest) if np.isfinite(highest) else np.ones(len(scores))
-        shares: dict[str, float] = defaultdict(float)
-        for each, count in zip(candidates, counts.tolist(), strict=True):
-            shares[each.text] += count
+        weights = np.exp(scores - highest) if np.isfinite(highest) else np.ones(len(scores))
+        text_weights: dict[str, float] = defaultdict(float)
+        for each, weight in zip(candidates, weights.tolist(), strict=True):
+            text_weights[each.text] += weight
         rows = {text: row for row, text in enumerate(texts)}
         indices = np.array([rows[each.text] for each in candidates])
-        sums = (matrix @ [shares[text] for text in texts])[indices]
+        sums = (matrix @ [text_weights[text] for text in texts])[indices]
         if not self.mbr.self_pair:
-            sums = sums - matrix.diagonal()[indices] * counts
+            sums = sums - matrix.diagonal()[indices] * weights
         return int(sums.argmax())
 
 
