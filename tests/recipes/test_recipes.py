@@ -1,4 +1,4 @@
-"""One test for every recipe: it trains, generates, is saved and loaded, and says the same again."""
+"""Presets, settings and folders of recipes; the laws of training and generation are in test_check_recipe.py."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from noise2text import load
-from noise2text.commands.train import train
-from noise2text.core.config import describe, has_setting
+from noise2text.core.config import describe
 from noise2text.core.errors import Problem
 from noise2text.data.batching import BatchPlan
 from noise2text.data.tokenizer import Tokenizer
@@ -21,7 +20,7 @@ from noise2text.models.folder import save
 from noise2text.models.registry import find_recipe, list_recipes
 from noise2text.training.optimizer import build_adamw
 
-from ..conftest import SMALL, shrunk
+from ..conftest import shrunk
 
 TEXTS = ["sunday, 7 april 1957", "12. mai 2001"]
 FEW: dict[str, Any] = {"steps": 3, "stop_early": 0, "iterations": 3}
@@ -30,25 +29,6 @@ FEW: dict[str, Any] = {"steps": 3, "stop_early": 0, "iterations": 3}
 def known_to(model: Model, **settings: Any) -> dict[str, Any]:
     """Those of the generation settings that the model's family has."""
     return {name: value for name, value in settings.items() if hasattr(model.generation_config, name)}
-
-
-@pytest.mark.parametrize("name", list_recipes())
-def test_every_recipe_trains_generates_and_survives_its_folder(
-    name: str, dates: Path, tmp_path: Path
-) -> None:
-    files: dict[str, Any] = {split: str(dates / f"{split}.jsonl") for split in ("train", "valid")}
-    wanted = SMALL | {"optim.steps": 2, "log_every": 1}
-    changes = {
-        key: value for key, value in wanted.items() if has_setting(find_recipe(name).preset("tiny"), key)
-    }
-    model = train(name, out=tmp_path / "run", preset="tiny", changes=changes, device="cpu", **files)
-    fast = known_to(model, **FEW)
-    made = model.generate(TEXTS, seed=1, **fast)
-    again = load(tmp_path / "run", device="cpu").generate(TEXTS, seed=1, **fast)
-    assert made.texts == again.texts
-    assert made.scores == again.scores
-    losses = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert all(record["loss"] > 0 for record in losses if "loss" in record)
 
 
 @pytest.mark.parametrize("name", [name for name, recipe in list_recipes().items() if recipe.fit is None])
