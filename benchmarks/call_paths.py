@@ -1,21 +1,21 @@
-"""How many functions, in how many files, a reader of Difformer meets, and how deep the mathematics lies.
+"""Count the functions and files on Difformer's main paths, and how deep the mathematics lies.
 
-    python benchmarks/call_paths.py [--list]
+    python benchmarks/call_paths.py [--list | --files]
 
-Three things are run with Difformer's tiny preset on a CPU, and watched:
+Difformer's tiny preset is run on a CPU in three ways:
 
-- training, from a JSON Lines file of pairs to the first gradient: `noise2text.train`, until the optimiser is
+- training, from a JSON Lines file of pairs to the first gradient: `noise2text.train` until the optimizer is
   about to take its first step;
-- generation, from a sentence to text: `generate` of a model that is loaded;
-- the command `noise2text generate`, from which the depth is counted.
+- generation, from a sentence to text: `generate` of a loaded model;
+- the command `noise2text generate`, from which the depth of generation is counted.
 
-Counted are the package's functions that are called, each once, however often it is called or resumed;
-comprehensions, generator expressions, lambdas, and the bodies of modules and classes are no functions here.
-The modules of the package are imported before. A depth is the number of the package's functions on the stack,
-both ends counted: from the command to the denoiser's forward, and from the training loop to the cross entropy
-over the vocabulary. None of these is known by its name: the command is what typer calls, the denoiser is the
-module that is called most often of those that no other module calls, and the loop is the innermost function
-that waits both for the cross entropy and for the optimiser.
+The functions of the package that are called are counted, each once, however often it is called or resumed.
+Comprehensions, generator expressions, lambdas, and the bodies of modules and classes are not counted. All
+modules of the package are imported first. A depth is the number of the package's functions on the stack,
+both ends included: from the command to the denoiser's forward, and from the training loop to the
+cross-entropy over the vocabulary. No function is found by its name: the command is what typer calls, the
+denoiser is the module that is called most often among those that no other module calls, and the loop is the
+innermost function that is on the stack both at the cross-entropy and at the optimizer's step.
 """
 
 from __future__ import annotations
@@ -50,24 +50,24 @@ import noise2text
 PACKAGE = Path(noise2text.__file__).resolve().parent
 NO_FUNCTIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>"}
 SENTENCE = "7 april 1957"
-CROSS_ENTROPIES = {"aten::_log_softmax", "aten::logsumexp"}  # what all ways to write it come down to
+CROSS_ENTROPIES = {"aten::_log_softmax", "aten::logsumexp"}  # one of these is in every cross-entropy
 
 
-def place_of(code: CodeType) -> str | None:
-    """Where in the package a function is, by its file; none for what is no function of the package."""
+def find_file(code: CodeType) -> str | None:
+    """The file in the package that a function is in; None for anything else."""
     if code.co_name in NO_FUNCTIONS or not code.co_flags & inspect.CO_OPTIMIZED:
         return None
     path = Path(code.co_filename)
     return path.relative_to(PACKAGE).as_posix() if path.is_relative_to(PACKAGE) else None
 
 
-def named(code: CodeType) -> str:
-    """A function for people."""
-    return f"{place_of(code)}:{code.co_firstlineno} {code.co_qualname}"
+def describe(code: CodeType) -> str:
+    """File, line and name of a function."""
+    return f"{find_file(code)}:{code.co_firstlineno} {code.co_qualname}"
 
 
-class Called:
-    """The package's functions in the order of their first calls, while it watches."""
+class CallRecorder:
+    """Records the package's functions in the order of their first calls."""
 
     def __init__(self) -> None:
         self.functions: dict[CodeType, None] = {}
@@ -77,15 +77,17 @@ class Called:
         code = frame.f_code
         if event == "call" and code not in self._known:
             self._known.add(code)
-            if place_of(code) is not None:
+            if find_file(code) is not None:
                 self.functions[code] = None
 
     def stop(self) -> None:
+        """End the recording."""
         sys.setprofile(None)
         threading.setprofile(None)
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
+    def recording(self) -> Iterator[None]:
+        """Within, calls are recorded."""
         threading.setprofile(self)
         sys.setprofile(self)
         try:
@@ -93,14 +95,13 @@ class Called:
         finally:
             self.stop()
 
-    def line(self) -> str:
-        """The numbers."""
-        files = {place_of(code) for code in self.functions}
-        return f"{len(self.functions)} functions in {len(files)} files"
+    def count_by_file(self) -> Counter[str]:
+        """How many functions were called in each file."""
+        return Counter(str(find_file(code)) for code in self.functions)
 
 
-def stack() -> list[FrameType]:
-    """All frames, the outermost first, but for the one that asks."""
+def get_stack() -> list[FrameType]:
+    """All frames above the caller, the outermost first."""
     frames, frame = [], sys._getframe(1)
     while (above := frame.f_back) is not None:
         frames.append(above)
@@ -108,20 +109,20 @@ def stack() -> list[FrameType]:
     return frames[::-1]
 
 
-def ours(frames: Sequence[FrameType]) -> list[FrameType]:
-    """Those of the package's functions."""
-    return [frame for frame in frames if place_of(frame.f_code) is not None]
+def keep_package_frames(frames: Sequence[FrameType]) -> list[FrameType]:
+    """The frames of the package's functions."""
+    return [frame for frame in frames if find_file(frame.f_code) is not None]
 
 
 class Reached(Exception):
-    """The run is where it was wanted."""
+    """The run has come as far as it should."""
 
 
 @contextmanager
 def until_first_step(act: Callable[[], None]) -> Iterator[None]:
-    """Within, a run ends where the optimiser would take its first step, after the act."""
+    """Within, a run calls `act` and ends where the optimizer would take its first step."""
 
-    def hook(optimiser: Any, arguments: Any, keywords: Any) -> None:
+    def hook(optimizer: Any, arguments: Any, keywords: Any) -> None:
         act()
         raise Reached
 
@@ -135,10 +136,10 @@ def until_first_step(act: Callable[[], None]) -> Iterator[None]:
     raise RuntimeError("The run ended without a step.")
 
 
-class CrossEntropies(TorchDispatchMode):
-    """Notes the package's frames at the first cross entropy over the vocabulary.
+class CrossEntropyFinder(TorchDispatchMode):
+    """Keeps the package's frames at the first cross-entropy over the vocabulary.
 
-    How large that is, which tells it from other softmaxes, is asked when one comes: the run learns it.
+    Its size tells it from other softmaxes; it is asked for late, because the run learns the vocabulary.
     """
 
     def __init__(self, vocabulary: Callable[[], int]) -> None:
@@ -148,12 +149,12 @@ class CrossEntropies(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.name().partition(".")[0]
         if not self.frames and name in CROSS_ENTROPIES and args[0].shape[-1] == self.vocabulary():
-            self.frames = ours(stack())
+            self.frames = keep_package_frames(get_stack())
         return func(*args, **(kwargs or {}))
 
 
-class Modules:
-    """Counts the calls of modules that no other module calls, and keeps the frames of each one's first."""
+class ModuleCalls:
+    """Counts the calls of modules that no other module calls, and keeps the frames of their first calls."""
 
     def __init__(self) -> None:
         self.calls: Counter[nn.Module] = Counter()
@@ -161,16 +162,19 @@ class Modules:
         self._open: list[nn.Module] = []
 
     def enter(self, module: nn.Module, arguments: Any) -> None:
+        """Hook before a module's forward."""
         if not self._open:
             self.calls[module] += 1
-            self.frames.setdefault(module, stack())
+            self.frames.setdefault(module, get_stack())
         self._open.append(module)
 
     def leave(self, module: nn.Module, arguments: Any, result: Any) -> None:
+        """Hook after a module's forward."""
         self._open.pop()
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
+    def recording(self) -> Iterator[None]:
+        """Within, calls are recorded."""
         handles = register_module_forward_pre_hook(self.enter), register_module_forward_hook(self.leave)
         try:
             yield
@@ -178,12 +182,12 @@ class Modules:
             for handle in handles:
                 handle.remove()
 
-    def deepest(self) -> list[CodeType]:
+    def path_to_denoiser(self) -> list[CodeType]:
         """The package's functions from the command to the forward of the module that is called most often."""
         ((module, _),) = self.calls.most_common(1)
         frames = self.frames[module]
         parsing = [i for i, frame in enumerate(frames) if _package(frame) in ("typer", "click")]
-        codes = [frame.f_code for frame in ours(frames[max(parsing, default=-1) + 1 :])]
+        codes = [frame.f_code for frame in keep_package_frames(frames[max(parsing, default=-1) + 1 :])]
         return [*codes, inspect.unwrap(type(module).forward).__code__]
 
 
@@ -192,7 +196,7 @@ def _package(frame: FrameType) -> str:
 
 
 def import_all() -> None:
-    """Import every module that there is; what needs something that is not installed is left out."""
+    """Import every module of the package, except those that need something that is not installed."""
     for module in pkgutil.walk_packages([str(PACKAGE)], "noise2text."):
         if not module.name.endswith("__main__"):
             try:
@@ -202,7 +206,7 @@ def import_all() -> None:
 
 
 def write_pairs(path: Path, count: int = 200) -> None:
-    """A small corpus of dates."""
+    """Write a small corpus of dates."""
     days = ((1900 + i, 1 + i % 12, 1 + i % 28) for i in range(count))
     rows = (
         {"src": f"{day} {month_name[month].lower()} {year}", "trg": f"{year}-{month:02}-{day:02}"}
@@ -211,61 +215,63 @@ def write_pairs(path: Path, count: int = 200) -> None:
     path.write_text("".join(json.dumps(each) + "\n" for each in rows), "utf-8")
 
 
-def train(pairs: Path, out: Path, **changes: Any) -> Any:
-    """A run of Difformer's tiny preset."""
+def train(pairs: Path, out: Path, changes: dict[str, Any] | None = None) -> Any:
+    """The model of a run of Difformer's tiny preset."""
     return noise2text.train(
         "difformer", train=str(pairs), valid=str(pairs), out=out, preset="tiny", changes=changes, device="cpu"
     )
 
 
-def training_calls(pairs: Path, out: Path) -> Called:
-    """What is called from the file to the first gradient."""
-    called = Called()
-    with until_first_step(called.stop), called.watching():
+def record_training(pairs: Path, out: Path) -> CallRecorder:
+    """The functions from the file of pairs to the first gradient."""
+    calls = CallRecorder()
+    with until_first_step(calls.stop), calls.recording():
         train(pairs, out)
-    return called
+    return calls
 
 
-def training_depth(pairs: Path, out: Path) -> list[CodeType]:
-    """The functions from the training loop to the cross entropy."""
+def find_loss_path(pairs: Path, out: Path) -> list[CodeType]:
+    """The functions from the training loop to the cross-entropy."""
     stepping: list[FrameType] = []
-    entropies = CrossEntropies(lambda: len(json.loads(vocabulary.read_text("utf-8"))["model"]["vocab"]))
+    entropies = CrossEntropyFinder(lambda: len(json.loads(vocabulary.read_text("utf-8"))["model"]["vocab"]))
     vocabulary = out / "data" / "tokenizer.json"
-    with until_first_step(lambda: stepping.extend(ours(stack()))), entropies:
+    with until_first_step(lambda: stepping.extend(keep_package_frames(get_stack()))), entropies:
         train(pairs, out)
     if not entropies.frames:
-        raise RuntimeError("There was no cross entropy over the vocabulary before the first step.")
+        raise RuntimeError("There was no cross-entropy over the vocabulary before the first step.")
     loop = max(i for i, frame in enumerate(entropies.frames) if frame in stepping)
     return [frame.f_code for frame in entropies.frames[loop:]]
 
 
-def generation_calls(model: Any) -> Called:
-    """What is called from a sentence to its text."""
-    called = Called()
-    with called.watching():
+def record_generation(model: Any) -> CallRecorder:
+    """The functions from a sentence to its text."""
+    calls = CallRecorder()
+    with calls.recording():
         model.generate([SENTENCE])
-    return called
+    return calls
 
 
-def generation_depth(folder: Path, sentences: Path) -> list[CodeType]:
+def find_denoiser_path(folder: Path, sentences: Path) -> list[CodeType]:
     """The functions from the command to the denoiser's forward."""
-    modules = Modules()
+    modules = ModuleCalls()
     words = ["noise2text", "generate", str(folder), "--input", str(sentences), "--device", "cpu"]
     quiet = redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO())
-    with mock.patch.object(sys, "argv", words), quiet[0], quiet[1], modules.watching():
+    with mock.patch.object(sys, "argv", words), quiet[0], quiet[1], modules.recording():
         try:
             runpy.run_module("noise2text", run_name="__main__")
         except SystemExit as end:
             if end.code:
                 raise RuntimeError("The command failed.") from end
-    return modules.deepest()
+    return modules.path_to_denoiser()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--list", action="store_true", help="all functions, in the order of first calls")
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--list", action="store_true", help="list all functions, in the order of first calls")
+    shown.add_argument("--files", action="store_true", help="list all files with their number of functions")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     import_all()
@@ -273,22 +279,25 @@ def main() -> None:
         pairs, sentences, run = (Path(folder) / name for name in ("pairs.jsonl", "sentences.txt", "run"))
         write_pairs(pairs)
         sentences.write_text(f"{SENTENCE}\n", "utf-8")
-        training = training_calls(pairs, Path(folder) / "calls")
-        loss = training_depth(pairs, Path(folder) / "depth")
-        model = train(pairs, run, steps=1)
-        generation = generation_calls(model)
-        network = generation_depth(run, sentences)
-    for name, called in (("training", training), ("generation", generation)):
-        print(f"{name}: {called.line()}")
-        for code in called.functions if arguments.list else ():
-            print(f"  {named(code)}")
+        training = record_training(pairs, Path(folder) / "calls")
+        loss = find_loss_path(pairs, Path(folder) / "depth")
+        model = train(pairs, run, {"optim.steps": 1})
+        generation = record_generation(model)
+        network = find_denoiser_path(run, sentences)
+    for name, calls in (("training", training), ("generation", generation)):
+        by_file = calls.count_by_file()
+        print(f"{name}: {len(calls.functions)} functions in {len(by_file)} files")
+        for file, count in by_file.most_common() if arguments.files else ():
+            print(f"  {count:>3} {file}")
+        for code in calls.functions if arguments.list else ():
+            print(f"  {describe(code)}")
     for name, codes in (
         ("the command to the denoiser's forward", network),
-        ("the training loop to the cross entropy", loss),
+        ("the training loop to the cross-entropy", loss),
     ):
         print(f"depth from {name}: {len(codes)}")
         for number, code in enumerate(codes, 1):
-            print(f"  {number:>2} {named(code)}")
+            print(f"  {number:>2} {describe(code)}")
 
 
 if __name__ == "__main__":
