@@ -68,6 +68,12 @@ def small(tokenizer: Tokenizer) -> Make:
     return make
 
 
+def small_changes(recipe: str, changes: dict[str, Any]) -> dict[str, Any]:
+    """Those changes of SMALL that a recipe has, with further changes."""
+    config = find_recipe(recipe).preset("tiny")
+    return {name: value for name, value in SMALL.items() if has_setting(config, name)} | changes
+
+
 def shrunk(config: Any, **changes: Any) -> Any:
     """A recipe's config made small, then changed; a noise factor that would have to be found first is 2."""
     wanted = {name: value for name, value in SMALL.items() if has_setting(config, name)}

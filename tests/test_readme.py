@@ -48,7 +48,7 @@ def test_the_python_of_the_readme_runs(dates: Path, tmp_path: Path, monkeypatch:
         valid=files[1],
         out="runs/demo",
         preset="tiny",
-        changes=SMALL | {"steps": 2},
+        changes=SMALL | {"optim.steps": 2},
         device="cpu",
     )
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)

@@ -6,7 +6,6 @@ common with the references that no score is trivially 0.
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from noise2text.models import Model
 from noise2text.models.folder import save
 from noise2text.models.registry import find_recipe
 
-from ..conftest import SMALL, lively
+from ..conftest import lively, shrunk
 
 PAIRS = [
     Pair("?!=;?!==", "?!=!;=?"),
@@ -32,10 +31,7 @@ TOKENIZER = learn_characters(["?!=;"])  # to sacrebleu each of them is a word
 
 def settings_for(name: str, **changes: Any) -> Any:
     """The tiny settings of a recipe, made smaller."""
-    settings = find_recipe(name).preset("tiny")
-    fields = {field.name for field in dataclasses.fields(settings)}
-    wanted = SMALL | {"noise_factor": 2.0} | changes
-    return dataclasses.replace(settings, **{key: value for key, value in wanted.items() if key in fields})
+    return shrunk(find_recipe(name).preset("tiny"), **changes)
 
 
 def tiny(name: str, **changes: Any) -> Model:

@@ -70,7 +70,7 @@ def test_tokens_can_be_named_and_unknown_ones_are_refused() -> None:
 def test_a_run_logs_its_anisotropy_at_each_validation(dates: Path, tmp_path: Path) -> None:
     files: dict[str, Any] = {split: str(dates / f"{split}.jsonl") for split in ("train", "valid")}
     changes = SMALL | {
-        "steps": 4,
+        "optim.steps": 4,
         "validate_every": 2,
         "save_every": 2,
         "average_best": 2,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from noise2text.models import GenerationOutput, TraceStep
 from noise2text.models.folder import load, save
 from noise2text.models.registry import find_recipe
 
-from ..conftest import SMALL
+from ..conftest import small_changes
 
 STEPS = [TraceStep(1 - place / 5, f"z{place}", f"x{place}") for place in range(5)]
 PAIRS = [Pair("7 april 1957", "1957-04-07"), Pair("8 may 1999", "1999-05-08")]
@@ -55,12 +54,9 @@ def test_a_table_by_hand() -> None:
 
 def keep(name: str, folder: Path, tokenizer: Tokenizer) -> Path:
     """A small untrained model's folder."""
-    settings = find_recipe(name).preset("tiny")
-    known = {field.name for field in dataclasses.fields(settings)}
-    changes = {setting: value for setting, value in SMALL.items() if setting in known}
-    settings = dataclasses.replace(settings, **changes)
+    config = find_recipe(name).preset("tiny").replace(small_changes(name, {}))
     torch.manual_seed(0)
-    save(folder, find_recipe(name).build(settings, tokenizer), recipe=name, config=settings)
+    save(folder, find_recipe(name).build(config, tokenizer), recipe=name, config=config)
     return folder
 
 

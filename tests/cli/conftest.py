@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import sys
 from collections.abc import Callable
@@ -13,7 +12,7 @@ import pytest
 
 from noise2text.cli import main
 
-from ..conftest import SMALL
+from ..conftest import SMALL, small_changes
 
 
 class Outcome:
@@ -39,7 +38,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     return call
 
 
-SETS = [f"--set={name}={value}" for name, value in (SMALL | {"steps": 3, "save_every": 2}).items()]
+SETS = [f"--set={name}={value}" for name, value in (SMALL | {"optim.steps": 3, "save_every": 2}).items()]
 
 
 @pytest.fixture(scope="session")
@@ -48,7 +47,7 @@ def model(dates: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from noise2text import train
 
     out = tmp_path_factory.mktemp("models") / "run"
-    changes = SMALL | {"steps": 3, "save_every": 2}
+    changes = SMALL | {"optim.steps": 3, "save_every": 2}
     files: dict[str, Any] = {name: str(dates / f"{name}.jsonl") for name in ("train", "valid")}
     train("difformer", out=out, preset="tiny", changes=changes, device="cpu", **files)
     return out
@@ -58,11 +57,9 @@ def model(dates: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def teacher(dates: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An autoregressive model that was trained for three steps."""
     from noise2text import train
-    from noise2text.models.registry import find_recipe
 
     out = tmp_path_factory.mktemp("models") / "teacher"
-    known = {field.name for field in dataclasses.fields(find_recipe("transformer").preset("tiny"))}
-    changes = {name: value for name, value in SMALL.items() if name in known} | {"steps": 3}
+    changes = small_changes("transformer", {"optim.steps": 3})
     files: dict[str, Any] = {name: str(dates / f"{name}.jsonl") for name in ("train", "valid")}
     train("transformer", out=out, preset="tiny", changes=changes, device="cpu", **files)
     return out

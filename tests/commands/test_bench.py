@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from ..conftest import SMALL, Make
 @pytest.fixture
 def folder(tokenizer: Tokenizer, tmp_path: Path) -> Path:
     recipe = find_recipe("difformer")
-    config = dataclasses.replace(recipe.preset("tiny"), **(SMALL | {"noise_factor": 2.0}))
+    config = recipe.preset("tiny").replace(SMALL, noise_factor=2.0)
     save(tmp_path, recipe.build(config, tokenizer), recipe="difformer", config=config)
     return tmp_path
 

@@ -16,7 +16,7 @@ from noise2text.commands.train import train
 from noise2text.core.errors import Problem
 from noise2text.models import Model
 
-from ..conftest import SMALL
+from ..conftest import small_changes
 
 FEW = "few:\n  model: {}\n  steps: 2\n  stop_early: 0\n  length_beam: 1\n  noise_beam: 3\n"
 
@@ -36,10 +36,9 @@ def models(dates: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
     """A Difformer and a Transformer of two training steps, and copying."""
     folder = tmp_path_factory.mktemp("models")
     files: dict[str, Any] = {name: str(dates / f"{name}.jsonl") for name in ("train", "valid")}
-    few = SMALL | {"steps": 2}
-    train("difformer", out=folder / "difformer", preset="tiny", changes=few, device="cpu", **files)
-    del few["embedding_dim"]
-    train("transformer", out=folder / "transformer", preset="tiny", changes=few, device="cpu", **files)
+    for name in ("difformer", "transformer"):
+        few = small_changes(name, {"optim.steps": 2})
+        train(name, out=folder / name, preset="tiny", changes=few, device="cpu", **files)
     train("copy", out=folder / "copy", preset="tiny", device="cpu", **files)
     return {name: folder / name for name in ("difformer", "transformer", "copy")}
 

@@ -19,7 +19,7 @@ from noise2text.core.errors import Problem, Stopped
 from noise2text.data.corpus import read_pairs
 from noise2text.models import Model
 
-from ..conftest import SMALL
+from ..conftest import SMALL, small_changes
 from ..teams import open_store, rank_environment
 
 OVERRIDES: dict[str, Any] = {"beam": 2}
@@ -30,7 +30,7 @@ def teacher(dates: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Transformer of a few training steps, which writes something."""
     out = tmp_path_factory.mktemp("teachers") / "teacher"
     files: dict[str, Any] = {name: str(dates / f"{name}.jsonl") for name in ("train", "valid")}
-    changes = {name: value for name, value in SMALL.items() if name != "embedding_dim"} | {"steps": 30}
+    changes = small_changes("transformer", {"optim.steps": 30})
     train("transformer", out=out, preset="tiny", changes=changes, device="cpu", **files)
     return out
 
@@ -80,7 +80,7 @@ def test_training_takes_the_result(
         valid=str(dates / "valid.jsonl"),
         out=tmp_path / "student",
         preset="tiny",
-        changes=SMALL | {"steps": 1},
+        changes=SMALL | {"optim.steps": 1},
         device="cpu",
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 import sys
@@ -18,6 +17,7 @@ from noise2text.acceleration.onnx_runtime import OnnxDenoiser
 from noise2text.commands.bench import bench, bench_report
 from noise2text.commands.export import check_export, export, require_export_folder
 from noise2text.commands.inspect import inspect_model
+from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem
 from noise2text.data.layouts.base import Source
 from noise2text.data.tokenizer import learn_characters
@@ -27,7 +27,7 @@ from noise2text.models.folder import load_engine, save
 from noise2text.models.registry import find_recipe
 from noise2text.nn.denoiser import EncoderOutput, NoiseLevel
 
-from ..conftest import SMALL, lively
+from ..conftest import lively, small_changes
 
 TEXTS = ["sunday, 7 april 1957", "12. mai 2001", "x", "1 june 1999, a long way to write a date"]
 OVERRIDES: dict[str, Any] = {"steps": 3, "stop_early": 0, "seed": 3}
@@ -38,12 +38,10 @@ def trained(name: str, folder: Path, **changes: Any) -> Path:
     tokenizer = learn_characters(["abcdefghijklmnopqrstuvwxyz áéíóúäöüûç,.-0123456789"])
     recipe = find_recipe(name)
     tiny = recipe.preset("tiny")
-    known = {field.name for field in dataclasses.fields(tiny)}
-    chosen = {key: value for key, value in (SMALL | changes).items() if key in known}
-    settings = recipe.resolve(dataclasses.replace(tiny, **chosen), tokenizer)
+    config = recipe.resolve(apply_overrides(tiny, small_changes(name, changes), origin="test"), tokenizer)
     torch.manual_seed(0)
-    system: Model = lively(recipe.build(settings, tokenizer))
-    save(folder, system, recipe=name, config=settings)
+    system: Model = lively(recipe.build(config, tokenizer))
+    save(folder, system, recipe=name, config=config)
     return folder
 
 

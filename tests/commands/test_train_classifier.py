@@ -222,7 +222,7 @@ def test_the_class_rate_rises_under_guidance_and_the_source_still_holds(tmp_path
     files: dict[str, Any] = {name: str(tmp_path / "days" / f"{name}.jsonl") for name in ("train", "valid")}
     small = {
         "max_source": 4,
-        "steps": 250,
+        "optim.steps": 250,
         "max_tokens": 320,
         "layers": 2,
         "model_dim": 64,

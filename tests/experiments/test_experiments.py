@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import noise2text
-from noise2text.core.config import apply_overrides
+from noise2text.core.config import apply_overrides, has_setting
 from noise2text.core.errors import Problem
 from noise2text.experiments import EXPERIMENTS, corpus_files, find_experiment
 from noise2text.experiments.experiment import ModelSpec, TrainedSetting
@@ -18,7 +18,7 @@ from noise2text.experiments.measures import MEASURES
 from noise2text.models.registry import find_recipe
 
 MICRO: dict[str, Any] = {
-    "steps": 2,
+    "optim.steps": 2,
     "model_dim": 16,
     "ffn_dim": 16,
     "heads": 2,
@@ -28,8 +28,8 @@ MICRO: dict[str, Any] = {
     "max_tokens": 128,
     "warmup": 1,
     "validation_sentences": 1,
-    "generation_steps": 2,
-    "generation_stop_early": 0,
+    "generation.steps": 2,
+    "generation.stop_early": 0,
     "iterations": 1,
     "beam": 1,
 }
@@ -70,14 +70,14 @@ def test_every_setting_of_a_study_exists(name: str, scale: str) -> None:
     for arm in experiment.arms:
         config = known_to(name, scale, arm.model)
         for value in arm.generation_settings(scale).values():
-            assert not isinstance(value, TrainedSetting) or hasattr(config, value.setting)
+            assert not isinstance(value, TrainedSetting) or has_setting(config, value.setting)
         if arm.model.embeddings:
-            assert hasattr(config, "embeddings_from")
+            assert has_setting(config, "embeddings_from")
             given = known_to(name, scale, arm.model.embeddings)
-            assert given.model_dim == config.embedding_dim
+            assert given.model.model_dim == config.model.embedding_dim
             same = ["tokenizer", "lowercase", "normalise"]
-            same += ["vocabulary"] if config.tokenizer == "bpe" else []
-            assert [getattr(given, each) for each in same] == [getattr(config, each) for each in same]
+            same += ["vocabulary"] if config.data.tokenizer == "bpe" else []
+            assert all(getattr(given.data, each) == getattr(config.data, each) for each in same)
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,9 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_study_runs_to_its_table(name: str, micro: Path) -> None:
     experiment = EXPERIMENTS[name]
-    known = {field for model in experiment.models() for field in vars(known_to(name, "tiny", model))}
-    changes = {field: value for field, value in MICRO.items() if field in known}
+    configs = [known_to(name, "tiny", model) for model in experiment.models()]
+    known = [setting for setting in MICRO if any(has_setting(config, setting) for config in configs)]
+    changes = {setting: MICRO[setting] for setting in known}
     found = run_experiment(experiment, micro, changes=changes, sentences=2, device="cpu")
     assert [row["arm"] for row in found["rows"]] == [arm.name for arm in experiment.arms]
     for row in found["rows"]:

@@ -12,6 +12,7 @@ from noise2text.diffusion.anisotropy import anisotropy
 from noise2text.experiments.measures import MEASURES, measure_model, measure_texts
 from noise2text.metrics.evaluate import bleu
 from noise2text.models.base import GenerationOutput
+from noise2text.models.registry import find_recipe
 
 from ..conftest import Make
 
@@ -41,13 +42,8 @@ def test_texts_first_candidates_lengths_and_speed(small: Make) -> None:
 
 def test_a_model_is_measured_by_its_embeddings_and_its_factor(small: Make) -> None:
     model = small()
-
-    class Settings:
-        noise_factor = 2.5
-
-    numbers = measure_model(
-        model, Settings(), [Pair("x", "2001"), Pair("y", "1002")], {"training_seconds": 3.0}
-    )
+    config = find_recipe("difformer").preset("tiny").replace(noise_factor=2.5)
+    numbers = measure_model(model, config, [Pair("x", "2001"), Pair("y", "1002")], {"training_seconds": 3.0})
     table = model.denoiser.embedding.vectors
     digits = [row[0] for row in model.tokenizer.encode(["0", "1", "2"])]
     cosines = [torch.cosine_similarity(table[a], table[b], dim=0) for a, b in combinations(digits, 2)]
@@ -57,4 +53,6 @@ def test_a_model_is_measured_by_its_embeddings_and_its_factor(small: Make) -> No
         "target_anisotropy": pytest.approx(torch.stack(cosines).mean().item(), abs=1e-5),
         "noise_factor": 2.5,
     }
-    assert set(measure_model(model, object(), [Pair("x", "1")], {})) == {"anisotropy"}
+    assert set(measure_model(model, find_recipe("copy").preset("tiny"), [Pair("x", "1")], {})) == {
+        "anisotropy"
+    }

@@ -78,5 +78,5 @@ def test_a_figure_without_numbers_has_no_ranks() -> None:
     found = tabulate(Experiment(**(vars(EXPERIMENT) | {"arms": arms})), RECORDS, scale="tiny")
     assert found["agreement"] == []
     page = to_markdown(found)
-    assert "no numbers to rank by" in page
+    assert "no numbers to rank" in page
     assert "rank" not in page.splitlines()[4]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from noise2text.commands.train import train
+from noise2text.core.config import has_setting
 from noise2text.models.registry import find_recipe
 from noise2text.report.report import report
 from noise2text.report.report_data import ReportConfig
@@ -16,8 +16,8 @@ from noise2text.report.report_data import ReportConfig
 from ..conftest import SMALL
 
 FEW_STEPS: dict[str, Any] = {
-    "generation_steps": 6,
-    "generation_stop_early": 0,
+    "generation.steps": 6,
+    "generation.stop_early": 0,
     "noise_beam": 2,
     "length_beam": 2,
 }
@@ -25,9 +25,9 @@ FEW_STEPS: dict[str, Any] = {
 
 def train_small(recipe: str, dates: Path, out: Path) -> Path:
     """A run of a few steps."""
-    known = {field.name for field in dataclasses.fields(find_recipe(recipe).preset("tiny"))}
-    wanted = SMALL | FEW_STEPS | {"steps": 4, "validate_every": 2}
-    changes = {name: value for name, value in wanted.items() if name in known}
+    config = find_recipe(recipe).preset("tiny")
+    wanted = SMALL | FEW_STEPS | {"optim.steps": 4, "validate_every": 2}
+    changes = {name: value for name, value in wanted.items() if has_setting(config, name)}
     files = {name: str(dates / f"{name}.jsonl") for name in ("train", "valid")}
     train(recipe, **files, out=out, preset="tiny", changes=changes, device="cpu")  # type: ignore[arg-type]
     return out

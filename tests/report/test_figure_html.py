@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from noise2text.analysis.finding import Finding, plot_lines, to_svg
-from noise2text.report.figure_html import MOST_ROWS, figure, figures, inline
+from noise2text.report.figure_html import MAX_ROWS, figure, figures, inline
 
 from .parsed import Parsed
 
@@ -51,7 +51,7 @@ def test_a_figure_has_a_caption_a_name_and_its_numbers() -> None:
 
 
 def test_a_long_table_is_left_to_files_and_a_finding_without_a_picture_is_a_table() -> None:
-    assert f"{MOST_ROWS + 1} rows are too many" in figure(finding(MOST_ROWS + 1), prefix="p")
+    assert f"{MAX_ROWS + 1} rows are too many" in figure(finding(MAX_ROWS + 1), prefix="p")
     plain = Finding("plain", "t", "", [{"x": 1}], "s")
     parsed = Parsed(figure(plain, prefix="p"))
     assert parsed.all("svg") == []

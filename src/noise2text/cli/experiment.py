@@ -47,7 +47,7 @@ def experiment(
 
     It trains and evaluates all arms and writes one table; the same command continues where it stopped.
 
-    --set changes a training setting in all models that have it, e.g. --set steps=1000.
+    --set changes a training setting in all models that have it, e.g. --set optim.steps=1000.
     """
     from noise2text.experiments import EXPERIMENTS, find_experiment
 

@@ -27,7 +27,7 @@ _PEERS = Experiment(
     claim="with equally many candidates Difformer is best on both; distilled data are easier.",
     metric_note="sacrebleu on WMT14 En-De; those of other systems are taken from their papers.",
     presets=dict.fromkeys(("difformer", "dinoiser", "cdcd", "seqdiffuseq", "transformer"), "wmt14-en-de"),
-    tiny={"seqdiffuseq": {"steps": 600, "refit_every": 200, "refit_start": 200}},
+    tiny={"seqdiffuseq": {"optim.steps": 600, "refit_every": 200, "refit_start": 200}},
     arms=(
         _candidates_arm("CDCD", ModelSpec("cdcd"), {"noise_beam": 1}, beam=1, bleu=19.30),
         _candidates_arm("CDCD", ModelSpec("cdcd"), {"noise_beam": 10}, beam=10, bleu=19.70),
@@ -87,7 +87,7 @@ def _difformer_arm(steps: int, tiny: int, *, speed: float, bleu: float) -> Arm:
 
 
 def _diffuseq_arm(steps: int, tiny: int, *, speed: float, bleu: float) -> Arm:
-    model = ModelSpec("diffuseq", {"vocabulary": 10_000, "normalise": False}, {"steps": 1_400})
+    model = ModelSpec("diffuseq", {"vocabulary": 10_000, "normalise": False}, {"optim.steps": 1_400})
     generation_changes = {"steps": steps, "noise_beam": 10}
     return _timed_arm(
         f"DiffuSeq, K = {steps}", model, generation_changes, {"steps": tiny}, speed=speed, bleu=bleu
@@ -108,7 +108,7 @@ _STEPS = Experiment(
         **dict.fromkeys(("difformer", "cmlm", "seqdiffuseq", "transformer"), "iwslt14-de-en"),
         "diffuseq": "covost-de-en",
     },
-    tiny={"seqdiffuseq": {"steps": 600, "refit_every": 200, "refit_start": 200}},
+    tiny={"seqdiffuseq": {"optim.steps": 600, "refit_every": 200, "refit_start": 200}},
     batch=1,
     sentences=50,
     arms=(

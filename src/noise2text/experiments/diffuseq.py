@@ -21,8 +21,8 @@ _CANDIDATES = Experiment(
     measures=("bleu", "bleu_one_candidate", "div_4", "exact"),
     presets={"diffuseq": "qqp", "transformer": "qqp"},
     tiny={
-        "diffuseq": {"steps": 1_400, "validate_every": 1_400, "generation_steps": 20},
-        "transformer": {"steps": 300},
+        "diffuseq": {"optim.steps": 1_400, "validate_every": 1_400, "generation.steps": 20},
+        "transformer": {"optim.steps": 300},
     },
     sentences=250,
     arms=(
@@ -49,7 +49,10 @@ _EMBEDDINGS = Experiment(
     measures=("bleu", "exact", "div_4"),
     presets={"diffuseq": "quasar-t", "diffuseq-decoupled": "quasar-t", "transformer": "qt"},
     tiny={
-        **{name: {"steps": 1_400, "validate_every": 1_400} for name in ("diffuseq", "diffuseq-decoupled")},
+        **{
+            name: {"optim.steps": 1_400, "validate_every": 1_400}
+            for name in ("diffuseq", "diffuseq-decoupled")
+        },
         "transformer": {"lowercase": True},
     },
     sentences=250,

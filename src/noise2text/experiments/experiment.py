@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from noise2text.core.config import apply_overrides
+from noise2text.core.config import apply_overrides, describe
 from noise2text.core.errors import Problem
 from noise2text.models.registry import find_recipe
 
@@ -42,7 +42,7 @@ TINY_PRESET_CHANGES: Mapping[str, Changes] = {
         "ffn_dim": 256,
         "dropout": 0.0,
         "max_tokens": 1_024,
-        "steps": 600,
+        "optim.steps": 600,
         "lr": 2e-3,
         "warmup": 100,
         "log_every": 50,
@@ -53,7 +53,7 @@ TINY_PRESET_CHANGES: Mapping[str, Changes] = {
     },
     "transformer": {"validate_every": 600},
     "levenshtein": {"validate_every": 900},
-    "cmlm": {"steps": 750, "validate_every": 750},
+    "cmlm": {"optim.steps": 750, "validate_every": 750},
 }
 """The changes to the recipes' presets at the tiny scale, for all experiments."""
 
@@ -139,9 +139,8 @@ class Experiment:
             else {}
         )
         merged |= {**model.changes, **(model.tiny if scale == "tiny" else {})}
-        known = vars(find_recipe(model.recipe).preset(self.preset(model, scale)))
-        overridable = set(known) - set(model.changes)
-        return merged | {name: value for name, value in overrides.items() if name in overridable}
+        config = find_recipe(model.recipe).preset(self.preset(model, scale))
+        return merged | _applicable(overrides, config, model)
 
     def validate(self, scale: str, overrides: Changes) -> None:
         """Raise a Problem, before anything is trained, if a setting is unknown or has a bad value."""
@@ -149,16 +148,33 @@ class Experiment:
             raise Problem(f"The scale must be {' or '.join(SCALES)}, not {scale!r}.")
         used: set[str] = set()
         for model in self.models():
-            merged = self.changes(model, scale, overrides)
             config = find_recipe(model.recipe).preset(self.preset(model, scale))
-            apply_overrides(config, merged, origin=f"experiment {self.name}")
-            used |= {name for name in overrides if merged.get(name) == overrides[name]}
+            origin = f"experiment {self.name}"
+            for name, value in overrides.items():
+                if len(_full_names(config, name)) > 1:
+                    apply_overrides(config, {name: value}, origin=origin)  # raises: the name is ambiguous
+                if _applicable({name: value}, config, model):
+                    used.add(name)
+            apply_overrides(config, self.changes(model, scale, overrides), origin=origin)
         for name in overrides:
             if name not in used:
                 raise Problem(
                     f"No model of the experiment {self.name} has the setting {name!r}, or it is what they "
                     f"differ in: leave it out."
                 )
+
+
+def _applicable(overrides: Changes, config: Any, model: ModelSpec) -> dict[str, Any]:
+    """Those overrides, by full name, that the config has and that the model does not set itself."""
+    own = {full for name in model.changes for full in _full_names(config, name)}
+    named = {full: value for name, value in overrides.items() for full in _full_names(config, name)}
+    return {full: value for full, value in named.items() if full not in own}
+
+
+def _full_names(config: Any, name: str) -> list[str]:
+    """The full names of the settings that a full or short name may mean."""
+    names = [full for full, _, _ in describe(config)]
+    return [name] if name in names else [full for full in names if full.endswith(f".{name}")]
 
 
 def fingerprint(value: Any) -> str:

@@ -10,7 +10,7 @@ PAPER = "SeqDiffuSeq (Yuan et al., 2022)"
 FIXED_SCHEDULE: Changes = {"refit_every": 0}  # the sqrt schedule
 NO_SELF_CONDITIONING: Changes = {"self_conditioning": 0.0}
 SHORT_TRAINING: Changes = {
-    "steps": 500,
+    "optim.steps": 500,
     "validate_every": 500,
     "refit_every": 150,
     "refit_start": 150,
@@ -49,8 +49,8 @@ _SPEED = Experiment(
     measures=("decoding_seconds", "sentences_per_second"),
     presets={"diffuseq": "qqp", "seqdiffuseq": "qqp"},
     tiny={
-        "diffuseq": {"layers": 4, "ffn_dim": 512, "steps": 50, "validate_every": 50},
-        "seqdiffuseq": {"steps": 50, "validate_every": 50},
+        "diffuseq": {"layers": 4, "ffn_dim": 512, "optim.steps": 50, "validate_every": 50},
+        "seqdiffuseq": {"optim.steps": 50, "validate_every": 50},
     },
     batch=50,
     sentences=50,

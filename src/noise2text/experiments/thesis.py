@@ -13,7 +13,7 @@ MODELS = {
     "DiffuSeq, token by token": ModelSpec("diffuseq"),
     "DiffuSeq, distilled": ModelSpec("diffuseq", teacher=ModelSpec("transformer")),
     "Transformer": ModelSpec("transformer"),
-    "Levenshtein Transformer": ModelSpec("levenshtein", {"vocabulary": 30_000}, {"steps": 900}),
+    "Levenshtein Transformer": ModelSpec("levenshtein", {"vocabulary": 30_000}, {"optim.steps": 900}),
 }
 GENERATION_CHANGES: dict[str, Changes] = {"DiffuSeq, token by token": {"strategy": "token-by-token"}}
 TINY_GENERATION: dict[str, Changes] = {
@@ -29,7 +29,7 @@ PRESETS = {
     "levenshtein": "iwslt14-de-en",
 }
 TINY_TRAINING: dict[str, Changes] = {
-    name: {"steps": 1_400, "validate_every": 1_400, "generation_steps": 20}
+    name: {"optim.steps": 1_400, "validate_every": 1_400, "generation.steps": 20}
     for name in ("diffusion-lm", "diffuseq")
 }
 
