@@ -117,5 +117,5 @@ def test_a_model_folder_can_be_loaded_in_int8(tokenizer: Tokenizer, tmp_path: Pa
 def test_an_int8_model_stays_on_the_cpu(small: Make) -> None:
     model = small()
     quantize_linears(model, min_weights=1)
-    with pytest.raises(Problem, match="rounded to int8 for a CPU; load it again for meta"):
+    with pytest.raises(Problem, match="quantized to int8 for a CPU: load it again for meta"):
         model.move_to(torch.device("meta"), "auto")

@@ -185,5 +185,5 @@ def test_pairs_that_cannot_be_are_refused(tokenizer: Tokenizer) -> None:
         with pytest.raises(Problem, match=said):
             model.generate_pairs(2, steps=2, **config)
     plain = find_recipe("diffuseq").build(find_recipe("diffuseq").preset("tiny"), tokenizer)
-    with pytest.raises(Problem, match="writes targets, not sources"):
+    with pytest.raises(Problem, match="generates targets, not sources"):
         plain.generate_pairs(2)

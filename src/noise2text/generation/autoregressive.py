@@ -127,8 +127,7 @@ class AutoregressiveDecoder(Decoder):
         if config.length is not None:
             if config.length > limits.max_length:
                 raise Problem(
-                    f"The length must be at most {limits.max_length}, the maximum of this model, not "
-                    f"{config.length}."
+                    f"The length must be at most {limits.max_length} for this model, not {config.length}."
                 )
             limits = replace(limits, max_length=config.length, min_length=config.length)
         if prefix_length >= limits.max_length:

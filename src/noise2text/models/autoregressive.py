@@ -1,4 +1,4 @@
-"""Systems that write from left to right, and say how likely a text is."""
+"""Autoregressive models, which generate from left to right and compute the likelihood of given texts."""
 
 from __future__ import annotations
 
@@ -52,7 +52,6 @@ class AutoregressiveModel(Model):
         max_target: int,
         layout: SplitWithEndLayout | None = None,
     ) -> None:
-        """Without a `layout` a source is its tokens alone."""
         super().__init__()
         self.tokenizer, self.generation_config, self.network = tokenizer, generation_config, network
         self.layout = layout or SplitWithEndLayout(tokenizer.pad, tokenizer.eos)
@@ -65,7 +64,7 @@ class AutoregressiveModel(Model):
     def build_decoder(
         self, config: Any, network: AutoregressiveNetwork | None = None
     ) -> AutoregressiveDecoder:
-        """A search or sampling with this model's network, or with one that is wrapped around it."""
+        """The decoder for this config, with the network of this model or with a wrapper of it."""
         return AutoregressiveDecoder(
             network or self.network,
             self.layout,
@@ -85,8 +84,8 @@ class AutoregressiveModel(Model):
     ) -> list[float]:
         """log p(target | text) of each pair, the end included; or its mean over the tokens and the end.
 
-        A target that this model cannot write has −∞: one that is too long, or any but the empty one
-        to an empty text. A text that is too long is cut, as for `generate`.
+        It is −∞ for a target that this model cannot generate: one that is too long, or a non-empty one for an
+        empty text. A text that is too long is truncated, as by `generate`.
         """
         require_lists("likelihood", texts, targets)
         self.ensure_eval()

@@ -1,7 +1,8 @@
-"""Systems: what every trained model can do, whatever it is made of.
+"""`Model`, the base class of all models: it turns texts into texts.
 
-A system turns texts into texts. It packs them by length, decodes each batch into drafts, lets a selector
-pick, and answers in the order of the input.
+    texts → tokens → batches of similar lengths → decoder → candidates → selector → texts
+
+The output has the order of the input.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class TraceStep:
-    """A stop on the way to a text: the time, the noisy canvas and the clean estimate as text."""
+    """One step of generating a text: the time, and the noisy canvas and the clean estimate as text."""
 
     time: float
     noisy: str
@@ -71,12 +72,12 @@ class GenerationOutput:
     texts: list[str] = field(default_factory=list)
     candidates: list[list[str]] = field(default_factory=list)
     scores: list[list[float]] = field(default_factory=list)
-    traces: list[list[TraceStep]] = field(default_factory=list)  # the steps to each text, if asked for
-    truncated: int = 0  # how many inputs were too long and were cut
+    traces: list[list[TraceStep]] = field(default_factory=list)
+    truncated: int = 0
 
     @classmethod
     def empty(cls, count: int, *, truncated: int = 0) -> Self:
-        """Empty texts, to be filled in any order."""
+        """Output for `count` inputs, with empty texts that are filled in later."""
         candidates: list[list[str]] = [[] for _ in range(count)]
         scores: list[list[float]] = [[] for _ in range(count)]
         traces: list[list[TraceStep]] = [[] for _ in range(count)]
@@ -105,52 +106,52 @@ class Model(nn.Module, ABC):
 
     tokenizer: Tokenizer
     layout: Layout
-    generation_config: Any  # the generation settings of this family, a frozen dataclass
+    generation_config: Any  # a frozen dataclass, one class per family of models
     max_source: int
 
     def __init__(self) -> None:
         super().__init__()
-        self.use_cuda_graphs = True  # whether a GPU records the steps of generation and replays them
+        self.use_cuda_graphs = True  # whether generation uses CUDA graphs on a GPU
         self._cuda_graphs: Runner | None = None
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are, or what else it keeps; the CPU if there is nothing."""
+        """The device of the weights and buffers; the CPU if there are none."""
         return next(chain(self.parameters(), self.buffers()), torch.empty(0)).device
 
     @property
     def quantizable_module(self) -> nn.Module | None:
-        """The part whose small errors its own later steps mend; none if there is no such part."""
+        """The part that may become int8, since its later steps correct small errors; None without one."""
         return None
 
     def resolve_precision(self, requested_precision: str) -> str:
-        """What is asked for, but float32 for `auto` where rounding would spoil this system's answers."""
+        """The requested precision, but float32 for `auto` where rounding would change the texts."""
         return requested_precision
 
     def move_to(self, device: torch.device, precision: str) -> Self:
-        """This system on the device, with weights of the precision; what became int8 stays so."""
+        """This model on the device, with weights of this precision; int8 layers stay int8."""
         precision = self.resolve_precision(precision)
         if device.type != "cpu" and is_quantized(self):
-            raise Problem(f"This model was rounded to int8 for a CPU; load it again for {device}.")
+            raise Problem(f"This model was quantized to int8 for a CPU: load it again for {device}.")
         moved = self.to(device, dtype=find_dtype(precision, device))
         prepare_for_inference(moved, moved.quantizable_module, precision, device)
         return moved
 
     def ensure_eval(self) -> None:
-        """Leave training in all parts: an objective puts those that it trains into it, but not the system."""
+        """Switch all parts to evaluation: an objective puts those that it trains into training mode."""
         if self.training or any(part.training for part in self.children()):
             self.eval()
 
     @abstractmethod
     def build_decoder(self, config: Any) -> Decoder:
-        """What turns sources into candidates, as the generation config says."""
+        """The decoder that turns sources into candidates, for this generation config."""
 
     @abstractmethod
     def selector(self, generation_config: Any) -> Selector:
-        """What picks one of a sentence's candidates."""
+        """The selector that selects one of the candidates of a sentence, for this generation config."""
 
     def runner(self) -> Runner:
-        """How decoders run: by recorded steps on a GPU; under autocast the weights may move between calls."""
+        """How decoders run: with CUDA graphs on a GPU, except under autocast, where weights may move."""
         if self.device.type != "cuda" or torch.is_autocast_enabled() or not self.use_cuda_graphs:
             return EAGER
         if self._cuda_graphs is None:
@@ -181,9 +182,9 @@ class Model(nn.Module, ABC):
         """
         require_lists("generate", texts)
         if batch < 1:
-            raise Problem(f"The batch must hold at least 1 sentence, not {batch}.")
+            raise Problem(f"The argument batch must be at least 1 sentence, not {batch}.")
         if indices is not None and len(indices) != len(texts):
-            raise Problem(f"generate takes a place for each of {len(texts)} texts, not {len(indices)}.")
+            raise Problem(f"Give one index for each of the {len(texts)} texts in indices, not {len(indices)}.")
         self.ensure_eval()
         config = apply_overrides(self.generation_config, overrides, origin="generate")
         indices = range(len(texts)) if indices is None else indices
@@ -217,8 +218,10 @@ class Model(nn.Module, ABC):
         batch: int = 32,
         **overrides: Any,
     ) -> list[tuple[str, str]]:
-        """So many pairs of source and target, both written by the model; templates say what is given."""
-        raise Problem("This system writes targets, not sources; a model of pairs, such as diffusion-lm, can.")
+        """`count` pairs of source and target, both generated by the model; templates fix parts of them."""
+        raise Problem(
+            "This model generates targets, not sources: use a model of pairs, such as diffusion-lm."
+        )
 
     def _decode_texts(self, decoded: Sequence[Candidates], sources: Sequence[str]) -> list[list[Candidate]]:
         texts = iter(self.tokenizer.decode([row for sentence in decoded for row in sentence.tokens]))
@@ -250,21 +253,21 @@ class Model(nn.Module, ABC):
 
 
 def device_guard(device: torch.device) -> AbstractContextManager[Any]:
-    """Within, events, streams and kernels are this device's, also where it is not the first GPU."""
+    """A context in which events, streams and kernels are those of this device, not of the first GPU."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def require_lists(name: str, *lists: Sequence[str]) -> None:
-    """Refuse lists that do not pair up, and a text in place of a list: it would be taken for its letters."""
+    """Raise a Problem for lists of unequal lengths, and for a text in place of a list of texts."""
     if any(isinstance(texts, str) for texts in lists):
-        raise Problem(f"{name} takes a list of texts; put the one text into a list.")
+        raise Problem(f"{name} takes a list of texts: put the one text into a list.")
     if len(set(map(len, lists))) > 1:
         counts = " and ".join(str(len(texts)) for texts in lists)
-        raise Problem(f"{name} takes lists that pair up, not {counts} texts.")
+        raise Problem(f"{name} takes lists of equal lengths, not of {counts} texts.")
 
 
 def build_mbr(generation_config: Any) -> MBR:
-    """Minimum Bayes risk, as the settings have it."""
+    """The MBR selector of a generation config."""
     return MBR(
         utility=generation_config.utility,
         candidate_is=generation_config.candidate_is,

@@ -1,12 +1,13 @@
 """The conditional masked language model and mask-predict (Ghazvininejad et al., EMNLP 2019).
 
-Training hides k ~ Uniform{1, …, n} of the n target tokens and learns to predict them from the rest and the
-source. Generation starts with all of them hidden. At iteration t = 0, …, T − 1
+Training masks k ~ Uniform{1, …, n} of the n target tokens and predicts them from the others and the source.
+Generation starts with all tokens masked. At iteration t = 0, …, T − 1
 
-    y_i = argmax_w p(y_i = w | x, y_seen),   s_i = log p(y_i)        for the masked i; the others keep both
+    y_i = argmax_w p(y_i = w | x, y_unmasked),   s_i = log p(y_i)    for the masked i; the others keep both
     masked ← the ⌊n (T − t − 1) / T⌋ positions with the lowest s
 
-so that one iteration is parallel decoding. Among the candidate lengths the best mean of s wins.
+so that one iteration is parallel decoding. Of the candidates of all lengths, the one with the highest mean of
+s is selected.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def select_lowest(values: Tensor, counts: Tensor) -> Tensor:
 
 
 def sample_mask(canvas: Canvas, keys: Tensor, *, min_hidden: int = 1) -> Tensor:
-    """Which scored tokens (B, L) are hidden: as many as the key says, the least to n alike."""
+    """The mask (B, L) of the hidden tokens: k ~ Uniform{min_hidden, …, n} of the n scored ones."""
     count = min_hidden + (uniform(make_key(keys, 0)) * (canvas.scored.sum(1) + 1 - min_hidden)).long()
     positions = torch.arange(canvas.tokens.shape[1], device=keys.device)
     order = uniform(make_key(keys[:, None], 1, positions)).masked_fill(~canvas.scored, torch.inf)
@@ -54,7 +55,7 @@ def sample_mask(canvas: Canvas, keys: Tensor, *, min_hidden: int = 1) -> Tensor:
 
 
 class CmlmObjective(Objective):
-    """Hide some of the target, predict it back; and predict the length."""
+    """The loss of predicting masked target tokens, and the length."""
 
     def __init__(
         self,
@@ -72,15 +73,11 @@ class CmlmObjective(Objective):
                 LossTerm("length", length_loss_weight),
             ]
         )
-        self.transformer, self.lengths, self.mask, self.label_smoothing = (
-            transformer,
-            lengths,
-            mask,
-            label_smoothing,
-        )
+        self.transformer, self.lengths = transformer, lengths
+        self.mask, self.label_smoothing = mask, label_smoothing
 
     def counts(self, canvas: Canvas) -> dict[str, Tensor]:
-        """All target tokens, however many are hidden: the loop divides before anything is drawn."""
+        """All target tokens, masked or not: the training loop needs the counts before the masks are drawn."""
         tokens, rows = canvas.scored.sum(), canvas.scored.any(1).sum()
         return {"masked": tokens, "nll": tokens, "length": rows}
 
@@ -92,7 +89,7 @@ class CmlmObjective(Objective):
         states = self.transformer(torch.where(draws, self.mask, canvas.tokens), canvas.padding, encoded)
         log_probs = self.transformer.log_probs(states)
         n = canvas.scored.sum(1, keepdim=True)
-        weight = 2 * n / (n + 1)  # n over the (n + 1) / 2 tokens that are hidden on average
+        weight = 2 * n / (n + 1)  # n over the (n + 1) / 2 tokens that are masked on average
         token_nll = label_smoothed_nll(log_probs, canvas.tokens, 0.0)
         smoothed_nll = label_smoothed_nll(log_probs, canvas.tokens, self.label_smoothing)
         length = self.lengths.nll(encoded, canvas.padding)
@@ -105,7 +102,7 @@ class CmlmObjective(Objective):
 
 @dataclass(frozen=True)
 class MaskPredictStep:
-    """One iteration: what was masked, and the tokens and log-probabilities after it."""
+    """One iteration: the mask before it, and the tokens and their log-probabilities after it."""
 
     masked: Tensor  # (B, L)
     tokens: Tensor  # (B, L)
@@ -115,7 +112,7 @@ class MaskPredictStep:
 def mask_predict(
     predict: Callable[[Tensor], Tensor], tokens: Tensor, writable: Tensor, *, mask: int, iterations: int
 ) -> Iterator[MaskPredictStep]:
-    """The stages of the writable positions (B, L); `predict` gives log p (B, L, V) of a masked draft."""
+    """The iterations over the writable positions (B, L); `predict` gives log p (B, L, V) of masked texts."""
     n = writable.sum(1)
     masked, scores = writable, torch.zeros_like(tokens, dtype=torch.float)
     for t in range(1, iterations + 1):
@@ -135,7 +132,7 @@ class MaskPredictDecoder(Decoder):
     config: MaskPredictGenerationConfig
     propose_lengths: ProposeLengths
     mask: int
-    forbidden: Tensor  # (V,), True for tokens that are never written
+    forbidden: Tensor  # (V,), True for tokens that are never generated
     template: Template = OPEN_TEMPLATE
 
     def stages(self, *, seed: int, trace: bool = False) -> list[Stage]:
@@ -160,17 +157,17 @@ class MaskPredictDecoder(Decoder):
             )
 
         steps = []
-        stages = mask_predict(
+        iterations = mask_predict(
             predict, canvas.tokens, writable, mask=self.mask, iterations=self.config.iterations
         )
-        for number, stage in enumerate(stages):
+        for number, step in enumerate(iterations):
             if trace:
-                seen = torch.where(stage.masked, self.mask, stage.tokens)
-                rows = self._group_by_sentence(canvas, seen), self._group_by_sentence(canvas, stage.tokens)
+                masked = torch.where(step.masked, self.mask, step.tokens)
+                rows = self._group_by_sentence(canvas, masked), self._group_by_sentence(canvas, step.tokens)
                 steps.append((1 - number / self.config.iterations, *rows))
-        scores = (stage.scores * writable).sum(1) / writable.sum(1)
+        scores = (step.scores * writable).sum(1) / writable.sum(1)
         decoded = zip(
-            self._group_by_sentence(canvas, stage.tokens), scores.view(lengths.shape).tolist(), strict=True
+            self._group_by_sentence(canvas, step.tokens), scores.view(lengths.shape).tolist(), strict=True
         )
         return [
             Candidates(rows, scored, [DecodedStep(time, noisy[i], clean[i]) for time, noisy, clean in steps])
@@ -178,7 +175,7 @@ class MaskPredictDecoder(Decoder):
         ]
 
     def _group_by_sentence(self, canvas: Canvas, tokens: Tensor) -> list[list[list[int]]]:
-        """The rows of each sentence's candidates."""
+        """The token rows of each sentence's candidates."""
         rows, sentences = self.layout.extract_targets(canvas, tokens), len(canvas.source.tokens)
         size = len(rows) // sentences
         return [rows[i * size : (i + 1) * size] for i in range(sentences)]

@@ -1,4 +1,4 @@
-"""Diffusion systems: a denoiser, a schedule, a layout, and the strategy that the settings name."""
+"""Diffusion models: a denoiser, a schedule and a layout, and the decoder that the config names."""
 
 from __future__ import annotations
 
@@ -71,7 +71,6 @@ class DiffusionModel(Model):
         writable_specials: Iterable[int] = (),
         source_dropout: float = 0.0,
     ) -> None:
-        """`written` are the special tokens that are part of a target, such as its end."""
         super().__init__()
         self.tokenizer, self.layout, self.generation_config = tokenizer, layout, generation_config
         self.max_source, self.max_target = max_source, max_target
@@ -101,12 +100,12 @@ class DiffusionModel(Model):
         return self.propose_single_length(encoded, self.max_target)
 
     def propose_single_length(self, encoded: EncoderOutput, length: int) -> tuple[Tensor, Tensor]:
-        """One length for every sentence, held for certain; on the host, which need not wait for it."""
+        """One length for every sentence, with log-probability 0; on the host, which need not wait for it."""
         lengths = torch.full((len(encoded.padding), 1), length)
         return lengths, torch.zeros_like(lengths, dtype=torch.float)
 
     def build_decoder(self, config: Any) -> ParallelDecoder:
-        """The decoder that the strategy names, with this model's parts."""
+        """The decoder of `config.strategy`, with the parts of this model."""
         template = make_template(config, self.tokenizer, self.max_output_length(config))
         return _DECODERS[config.strategy](
             denoiser=self.wrap_denoiser(config),
@@ -126,23 +125,23 @@ class DiffusionModel(Model):
         )
 
     def likelihood_scorer(self, config: Any) -> DenoisingLikelihood | None:
-        """What scores the candidates, if not the walk that wrote them."""
+        """The likelihood that scores the candidates; None for the log-probabilities of the last step."""
         return None
 
     def wrap_denoiser(self, config: Any) -> Denoiser:
-        """The denoiser with what the settings wrap around it."""
+        """The denoiser with the wrappers that the config asks for."""
         denoiser = self.denoiser
         if config.guidance_weight:
             if not self.source_dropout:
                 raise Problem(
-                    "Guidance needs a model that also learned to write without a source: train one with the "
+                    "Guidance needs a model that was also trained without sources: train one with the "
                     "setting source_dropout above 0, or leave guidance_weight at 0."
                 )
             denoiser = ClassifierFreeDenoiser(denoiser, self.layout, config.guidance_weight)
         return ClampedDenoiser(denoiser) if config.clamp else denoiser
 
     def classifier_guidance(self, config: DiffusionGenerationConfig) -> ClassifierGuidance | None:
-        """The classifier that the settings name, and where it steers to."""
+        """Guidance to `config.guide_class` by the classifier in `config.guide`; None without one."""
         if not config.guide:
             return None
         folder = Path(config.guide)
@@ -160,12 +159,12 @@ class DiffusionModel(Model):
         )
 
     def build_sampling_schedule(self, config: Any) -> nn.Module:
-        """The schedule that generation goes down by."""
+        """The noise schedule of generation."""
         factor = config.sampling_noise_factor
         return self.schedule if factor == 1 else Rescaled(self.schedule, factor)
 
     def max_output_length(self, config: Any) -> int:
-        """The longest target that can be written."""
+        """The longest target that can be generated, in tokens."""
         return self.max_target
 
     def selector(self, config: Any) -> Selector:
@@ -200,16 +199,16 @@ class LengthPredictingModel(DiffusionModel):
         training_schedule: nn.Module | None = None,
         **parts: Any,
     ) -> None:
-        """`training` is the schedule that the denoiser learned from, if not that of generation."""
         super().__init__(tokenizer, generation_config=generation_config, **parts)
         self.lengths, self.training_schedule = lengths, training_schedule or self.schedule
 
     def likelihood(
         self, texts: Sequence[str], targets: Sequence[str], *, per_token: bool = False, batch: int = 64
     ) -> list[float]:
-        """How likely each target is, as this model reads it through noise; or the mean over its tokens.
+        """The denoising likelihood of each target, or its mean over the tokens.
 
-        A target that this model cannot write has −∞. A text that is too long is cut, as for `generate`.
+        It is −∞ for a target that this model cannot generate. A text that is too long is truncated, as by
+        `generate`.
         """
         require_lists("likelihood", texts, targets)
         self.ensure_eval()
@@ -225,13 +224,13 @@ class LengthPredictingModel(DiffusionModel):
                 batch=batch,
                 device=self.device,
             )
-        return (
-            [value / max(1, len(row)) for value, row in zip(found, rows, strict=True)] if per_token else found
-        )
+        if not per_token:
+            return found
+        return [value / max(1, len(row)) for value, row in zip(found, rows, strict=True)]
 
     @torch.inference_mode()
     def _log_likelihood(self, canvas: Canvas) -> Tensor:
-        """How likely the target of each row is, (B,)."""
+        """The denoising likelihood of the target of each row, (B,)."""
         encoded = self.denoiser.encode(canvas.source)
         tokens = DenoisingLikelihood(self.denoiser, self.training_schedule)(encoded, canvas)
         return tokens - self.lengths.nll(encoded, canvas.padding)[:, 0]
@@ -259,24 +258,20 @@ class LengthPredictingModel(DiffusionModel):
             return self._propose_likely_lengths(encoded, config)
         if config.length > self.max_target:
             raise Problem(
-                f"The length must be at most {self.max_target}, this model's longest, not {config.length}."
+                f"The length must be at most {self.max_target} for this model, not {config.length}."
             )
         return self.propose_single_length(encoded, config.length)
 
     def _propose_likely_lengths(
         self, encoded: EncoderOutput, config: LengthPredictingGenerationConfig
     ) -> tuple[Tensor, Tensor]:
-        """The lengths that the model thinks likely."""
+        """The lengths that the length predictor finds likely, and their log-probabilities."""
 
         def likely(encoded: EncoderOutput) -> tuple[Tensor, Tensor]:
             return self.lengths.propose(encoded, config.length_beam, LENGTH_PROPOSALS[config.lengths])
 
-        name = (
-            "lengths",
-            self.lengths.output_projection.weight.data_ptr(),
-            config.length_beam,
-            config.lengths,
-        )
+        weights = self.lengths.output_projection.weight.data_ptr()
+        name = ("lengths", weights, config.length_beam, config.lengths)
         return self.runner().run(name, likely, encoded)
 
 

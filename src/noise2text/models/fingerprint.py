@@ -1,4 +1,4 @@
-"""Which model a folder holds: a hash of the files that a model is made of."""
+"""The fingerprint of a model: a hash of the files in its folder that decide what it generates."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from noise2text.models.shipped import find_model_folder
 __all__ = ["fingerprint_model"]
 
 MODEL_FILES = ("config.json", "generation_config.json", "tokenizer.json", "model.safetensors")
-CLASSIFIER_FILES = ("config.json", "model.safetensors")  # what a classifier is made of
+CLASSIFIER_FILES = ("config.json", "model.safetensors")
 
 
 def fingerprint_model(folder: Path, *, classifier: str = "") -> str:
-    """The same for two folders only if their models, steered by a guide if any, would generate the same."""
+    """A hash of the model in a folder, and of the classifier that guides it, if any.
+
+    Folders with the same fingerprint generate the same texts.
+    """
     digest = _hash_files(find_model_folder(folder), MODEL_FILES)
     if classifier:
         digest.update(_hash_files(Path(classifier), CLASSIFIER_FILES).digest())

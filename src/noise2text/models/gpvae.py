@@ -1,6 +1,6 @@
-"""GPVAE (Du et al., 2022): a Gaussian-process prior over what the encoder of a pre-trained model says.
+"""GPVAE (Du et al., 2022): a pre-trained encoder-decoder with random context variables between the two.
 
-Each of the encoder's states hᵢ gets a random context variable zᵢ that is added to it:
+A context variable zᵢ with a Gaussian-process prior is added to each state hᵢ of the encoder:
 
     prior      z ~ GP(m(h), k),      k(hᵢ, hⱼ) = v · exp(−‖hᵢ − hⱼ‖² / 2r²)
     posterior  q(z | h) = N(μ(h), diag σ²(h))
@@ -8,7 +8,7 @@ Each of the encoder's states hᵢ gets a random context variable zᵢ that is ad
     loss       −log p(y | c) + KL(q ‖ prior)
 
 m, μ, log σ² and W are linear; the dimensions of z are independent processes with one kernel. Training has
-s = 1. In generation the scalar s trades quality for diversity: 0 is the posterior's mean.
+s = 1. In generation the scalar s trades quality for diversity: 0 is the mean of the posterior.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from noise2text.training.next_token import NextTokenObjective
 
 __all__ = ["GpvaeEncoderDecoder", "GpvaeObjective", "Latents", "SampledGpvae", "covariance", "gaussian_kl"]
 
-JITTER = 1e-4  # of the variance, on the diagonal, so that equal states have an invertible covariance
+JITTER = 1e-4  # relative to the variance, added to the diagonal: equal states need an invertible covariance
 
 
 def covariance(states: Tensor, padding: Tensor, *, variance: float, scale: float) -> Tensor:
-    """The kernel of every pair of states, (B, S, S), in float32; padding is independent of all, variance 1.
+    """The kernel of all pairs of states, (B, S, S), in float32; padding is independent with variance 1.
 
-    The distances are exact where states are equal: the scale may be far below their rounding errors.
+    The distance of equal states is exactly 0: `scale` may be far below the rounding errors of other methods.
     """
     states = states.float()
     distances = torch.cdist(states, states, compute_mode="donot_use_mm_for_euclid_dist")
@@ -60,7 +60,7 @@ def gaussian_kl(difference: Tensor, variance: Tensor, prior: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Latents:
-    """What the encoder says of the sources, and the posterior and the prior's mean of z there."""
+    """The encoder states of the sources, the posterior of z, and the mean of its prior."""
 
     states: Tensor  # (B, S, W)
     padding: Tensor  # (B, S)
@@ -70,14 +70,14 @@ class Latents:
 
 
 class _DecoderWrapper(AutoregressiveNetwork):
-    """A writer around another that writes for it."""
+    """A network that passes decoding on to the network inside it."""
 
     inner: AutoregressiveNetwork
     graph_capturable = False
 
     def forward(self, tokens: Tensor, encoded: EncoderOutput) -> Tensor:
-        scores: Tensor = self.inner(tokens, encoded)
-        return scores
+        logits: Tensor = self.inner(tokens, encoded)
+        return logits
 
     def empty_cache(self, encoded: EncoderOutput, hypotheses: int, *, length: int) -> Any:
         return self.inner.empty_cache(encoded, hypotheses, length=length)
@@ -92,12 +92,12 @@ class _DecoderWrapper(AutoregressiveNetwork):
 
 
 class GpvaeEncoderDecoder(_DecoderWrapper):
-    """An encoder-decoder between whose parts the context variables stand; plain reading takes their means."""
+    """An encoder-decoder with context variables between the two; `encode` uses their posterior means."""
 
     inner: EncoderDecoderModel
 
     def __init__(self, inner: EncoderDecoderModel, *, variance: float, scale: float, init_std: float) -> None:
-        """`init_std` is the standard deviation of the new layers' first weights."""
+        """`init_std` is the standard deviation of the initial weights of the new layers."""
         super().__init__()
         self.inner, self.variance, self.scale = inner, variance, scale
         self.mean, self.log_variance, self.prior = (
@@ -118,7 +118,7 @@ class GpvaeEncoderDecoder(_DecoderWrapper):
     def add_latents(
         self, latents: Latents, noise: Tensor | float, *, latent_noise_scale: float = 1.0
     ) -> EncoderOutput:
-        """The states with their context variables: the posterior's mean, and noise times its deviation."""
+        """The states plus their context variables, posterior mean + noise · standard deviation."""
         deviation = (0.5 * latents.log_variance).exp()
         z = latents.mean + (latent_noise_scale * noise * deviation).to(latents.mean.dtype)
         return states_only_output(
@@ -126,7 +126,7 @@ class GpvaeEncoderDecoder(_DecoderWrapper):
         )
 
     def kl_to_prior(self, latents: Latents) -> Tensor:
-        """KL of each sentence, (B, 1): the mean over the dimensions of z."""
+        """KL(posterior ‖ prior) of each sentence, (B, 1), as the mean over the dimensions of z."""
         with torch.autocast(latents.states.device.type, enabled=False):
             prior = covariance(latents.states, latents.padding, variance=self.variance, scale=self.scale)
             hidden = latents.padding[..., None]
@@ -139,7 +139,7 @@ class GpvaeEncoderDecoder(_DecoderWrapper):
 
 
 class SampledGpvae(_DecoderWrapper):
-    """A GPVAE that reads each source with the noise of its key (B,), times a scalar."""
+    """A GPVAE whose context variables have the noise of the keys (B,), times a scalar."""
 
     inner: GpvaeEncoderDecoder
 
@@ -154,7 +154,7 @@ class SampledGpvae(_DecoderWrapper):
 
 
 class GpvaeObjective(NextTokenObjective):
-    """The surprise at each next token, and once a sentence how far the posterior is from the process."""
+    """The loss of GPVAE: −log p of each next token, and KL(posterior ‖ prior) once per sentence."""
 
     network: GpvaeEncoderDecoder
 

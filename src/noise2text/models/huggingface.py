@@ -210,9 +210,7 @@ def build_network(family: PretrainedFamily, config: PretrainedConfig, tokenizer:
         f"The {architecture.model_type} of {folder} is no {family.name}; choose the other recipe "
         f"of pre-trained models."
     )
-    if (
-        family is CAUSAL_FAMILY and architecture.is_encoder_decoder
-    ):  # the library would take its decoder alone
+    if family is CAUSAL_FAMILY and architecture.is_encoder_decoder:  # the library would use its decoder alone
         raise wrong_family
     try:
         model = family.models.from_config(architecture, dtype=torch.float32)
@@ -262,7 +260,7 @@ def _parse_architecture(text: str, *, where: str) -> Any:
 
 
 def _check_architecture(architecture: Any, tokenizer: Tokenizer, needed: int) -> None:
-    """Refuse a model that does not fit its tokenizer or the longest pair, before any weight is allocated."""
+    """Raise a Problem, before weights are allocated, if the tokenizer or the longest pair does not fit."""
     size = getattr(architecture, "vocab_size", None)
     if size is None:
         raise Problem(

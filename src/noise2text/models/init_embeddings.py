@@ -50,7 +50,7 @@ def read_embeddings(path: Path, tokenizer: Tokenizer) -> Tensor:
             f"The embeddings {path} cannot be read; give a model folder or a .npy file of an array."
         ) from error
     if not isinstance(table, np.ndarray) or table.ndim != 2 or table.dtype.kind not in "fiu":
-        raise Problem(f"{path} does not hold a two-dimensional array of numbers, one row per token.")
+        raise Problem(f"{path} must be a two-dimensional array of numbers, with one row per token.")
     return torch.from_numpy(table.astype(np.float32))
 
 

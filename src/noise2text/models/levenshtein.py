@@ -1,14 +1,14 @@
 """The Levenshtein Transformer (Gu et al., NeurIPS 2019): a draft is refined by deleting and inserting.
 
-One transformer, three heads over its states h of the draft y, which stands between begin and end:
+One transformer has three heads on its states h of the draft y, which is between a begin and an end token:
 
     π_del(d | i) = softmax(A·h_i)              keep or delete the token y_i
-    π_plh(p | i) = softmax(B·[h_i; h_{i+1}])   how many placeholders to open between y_i and y_{i+1}
+    π_plh(p | i) = softmax(B·[h_i; h_{i+1}])   how many placeholders to insert between y_i and y_{i+1}
     π_tok(t | i) = softmax(E·Q·h_i)            the token of a placeholder
 
-An iteration does the three in turn, each in parallel over all positions. Training imitates the oracle
-(`edits`) on drafts that the policies make for each other: insertion mends the reference after a random number
-of tokens was dropped, deletion mends what the model's own tokens make of the oracle's placeholders.
+An iteration applies the three in turn, each in parallel over all positions. Training imitates the oracle
+(`models/levenshtein_edits.py`). Insertion is trained on references without a random number of their tokens;
+deletion is trained on references in which tokens sampled from the model replace the missing ones.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ class SpecialTokens:
 
 
 class EditPolicies(nn.Module):
-    """The three heads of one editor; each reads the draft anew."""
+    """The three policies: one transformer with three heads, and one pass over the draft for each."""
 
     def __init__(self, transformer: DraftTransformer, *, model_dim: int, max_placeholders: int) -> None:
-        """`max_placeholders` is the largest number of placeholders that a gap can get at once."""
+        """`max_placeholders` is the largest number of placeholders that one gap gets per iteration."""
         super().__init__()
         self.transformer, self.max_placeholders = transformer, max_placeholders
         self.deletion_head = nn.Linear(model_dim, 2, bias=False)
@@ -77,7 +77,7 @@ class EditPolicies(nn.Module):
         return self.deletion_head(self.transformer(tokens, padding, encoded)).float().log_softmax(-1)
 
     def placeholder_log_probs(self, tokens: Tensor, padding: Tensor, encoded: EncoderOutput) -> Tensor:
-        """log p of each number of placeholders in each gap, (B, L − 1, most + 1)."""
+        """log p of each number of placeholders in each gap, (B, L − 1, max_placeholders + 1)."""
         h = self.transformer(tokens, padding, encoded)
         return self.placeholder_head(torch.cat([h[:, :-1], h[:, 1:]], -1)).float().log_softmax(-1)
 
@@ -89,7 +89,7 @@ class EditPolicies(nn.Module):
 
 
 def add_boundary_tokens(canvas: Canvas, special_tokens: SpecialTokens) -> Tensor:
-    """The target between its marks, (B, L + 2)."""
+    """The target between begin and end tokens, (B, L + 2)."""
     n = canvas.scored.sum(1, keepdim=True)
     inner = torch.where(canvas.scored, canvas.tokens, special_tokens.pad)
     row = nn.functional.pad(
@@ -100,14 +100,14 @@ def add_boundary_tokens(canvas: Canvas, special_tokens: SpecialTokens) -> Tensor
 
 @dataclass(frozen=True)
 class EditDraws:
-    """What chance decides for a batch: the tokens dropped, and the quantiles of those put in their place."""
+    """The random draws of a batch: which tokens are dropped, and the quantiles of those that replace them."""
 
     dropped: Tensor  # (B, L + 2)
     quantiles: Tensor  # (B, L + 2)
 
 
 class LevenshteinObjective(Objective):
-    """Imitate the oracle in deleting, opening gaps and filling them; each a sum over the row's places."""
+    """The loss of imitating the oracle in deleting, opening gaps and filling them, each summed over a row."""
 
     def __init__(
         self,
@@ -127,12 +127,12 @@ class LevenshteinObjective(Objective):
     forbidden: Tensor
 
     def counts(self, canvas: Canvas) -> dict[str, Tensor]:
-        """The target's tokens for each policy, so that their sums, not their means, are weighed."""
+        """The number of target tokens for every policy, so that their sums are added, not their means."""
         return dict.fromkeys(self.weights, canvas.scored.sum())
 
     def draw(self, canvas: Canvas, keys: Tensor, step_key: Tensor) -> EditDraws:
         nothing_left = uniform(make_key(keys, 2)) < self.empty_draft_rate
-        # At times nothing is dropped: insertion has to learn to leave a finished text alone.
+        # Sometimes nothing is dropped: insertion must also learn not to change a finished text.
         dropped = torch.where(nothing_left[:, None], canvas.scored, sample_mask(canvas, keys, min_hidden=0))
         positions = torch.arange(canvas.tokens.shape[1] + 2, device=keys.device)
         return EditDraws(nn.functional.pad(dropped, (1, 1)), uniform(make_key(keys[:, None], 3, positions)))
@@ -169,23 +169,21 @@ class LevenshteinObjective(Objective):
         }
 
     def _sample_tokens(self, log_probs: Tensor, quantiles: Tensor) -> Tensor:
-        """A token at each position, drawn by its quantile; never a special one."""
+        """A token for each position, sampled by its quantile; never a special token."""
         cdf = log_probs.masked_fill(self.forbidden, -torch.inf).softmax(-1).cumsum(-1)
         return (cdf <= quantiles[..., None] * cdf[..., -1:]).sum(-1)
 
 
 @dataclass(frozen=True)
 class DraftBatch:
-    """Drafts between their marks, a row a sentence."""
+    """Drafts between begin and end tokens, one row per sentence."""
 
     tokens: Tensor  # (B, L)
-    scores: Tensor  # (B, L), log p of the tokens that were written
-    given_part: (
-        Tensor  # (B, L), 1 for what every text begins with, 2 for what it ends with, 0 for what is written
-    )
+    scores: Tensor  # (B, L), log p of the generated tokens
+    given_part: Tensor  # (B, L), 1 for the begin token and prefix, 2 for the suffix and end token, else 0
 
     def scatter_to(self, positions: Tensor, tokens: Tensor) -> DraftBatch:
-        """The page with everything at its places on a board of these tokens."""
+        """The drafts with each token moved to its new position in `tokens` (B, W)."""
         return DraftBatch(
             scatter_tokens(self.tokens, positions, tokens),
             scatter_tokens(self.scores, positions, torch.zeros_like(tokens)),
@@ -199,7 +197,7 @@ class LevenshteinDecoder(Decoder):
 
     policies: EditPolicies
     special_tokens: SpecialTokens
-    forbidden: Tensor  # (V,), True for tokens that are never written
+    forbidden: Tensor  # (V,), True for tokens that are never generated
     max_length: int
     layout: Layout
     config: LevenshteinGenerationConfig
@@ -236,7 +234,7 @@ class LevenshteinDecoder(Decoder):
         return [row[1 : length - 1] for row, length in zip(drafts.tokens.tolist(), lengths, strict=True)]
 
     def start_drafts(self, sentences: int) -> DraftBatch:
-        """Drafts of nothing but the given prefix and suffix."""
+        """Drafts that consist of the given prefix and suffix only."""
         row = [self.special_tokens.bos, *self.prefix, *self.suffix, self.special_tokens.eos]
         given_part = [1] * (1 + len(self.prefix)) + [2] * (1 + len(self.suffix))
         tokens, bounds = (
@@ -245,13 +243,13 @@ class LevenshteinDecoder(Decoder):
         return DraftBatch(tokens, torch.zeros_like(tokens, dtype=torch.float), bounds)
 
     def refine(self, drafts: DraftBatch, encoded: EncoderOutput) -> Iterator[tuple[DraftBatch, DraftBatch]]:
-        """The drafts with placeholders, then filled, for each iteration until no row changes.
+        """The drafts with placeholders and the filled drafts of each iteration, until no row changes.
 
-        A row that an iteration does not change is not changed by the next, so rows need not wait or leave.
+        If an iteration does not change a row, later ones do not either: finished rows can stay in the batch.
         """
         for number in range(self.config.iterations):
             before = drafts.tokens
-            left = self.delete_tokens(drafts, encoded) if number else drafts  # nothing is written yet
+            left = self.delete_tokens(drafts, encoded) if number else drafts  # the first draft is given
             opened = self.insert_placeholders(left, encoded, penalty=self.config.penalty)
             drafts = self.fill_placeholders(opened, encoded)
             yield opened, drafts
@@ -259,7 +257,7 @@ class LevenshteinDecoder(Decoder):
                 return
 
     def delete_tokens(self, drafts: DraftBatch, encoded: EncoderOutput) -> DraftBatch:
-        """The page without the tokens that the policy deletes; what is given stays."""
+        """The drafts without the tokens that the policy deletes; given tokens stay."""
         pad = self.special_tokens.pad
         delete_mask = (
             self.policies.deletion_log_probs(drafts.tokens, drafts.tokens == pad, encoded).argmax(-1) == 1
@@ -270,7 +268,7 @@ class LevenshteinDecoder(Decoder):
     def insert_placeholders(
         self, drafts: DraftBatch, encoded: EncoderOutput, *, penalty: float
     ) -> DraftBatch:
-        """The page with placeholders, at most to the longest length, and none within what is given."""
+        """The drafts with placeholders, within the maximal length and not between given tokens."""
         tokens, pad = drafts.tokens, self.special_tokens.pad
         log_p = self.policies.placeholder_log_probs(tokens, tokens == pad, encoded)
         counts = torch.cat([log_p[..., :1] - penalty, log_p[..., 1:]], -1).argmax(-1)
@@ -284,7 +282,7 @@ class LevenshteinDecoder(Decoder):
         return drafts.scatter_to(positions, torch.where(inside, self.special_tokens.placeholder, pad))
 
     def fill_placeholders(self, drafts: DraftBatch, encoded: EncoderOutput) -> DraftBatch:
-        """The page with the likeliest token for each placeholder."""
+        """The drafts with the likeliest token in place of each placeholder."""
         tokens = drafts.tokens
         best = self.policies.token_log_probs(
             tokens, tokens == self.special_tokens.pad, encoded, self.forbidden

@@ -1,14 +1,14 @@
-"""Deletions and insertions, and the fewest of them that turn one row of tokens into another.
+"""Token deletions and insertions, and the fewest of them that turn one row of tokens into another.
 
 A draft y becomes a reference r by deleting all but a longest common subsequence of both, opening gaps for the
 other tokens of r, and filling them (the oracle of the Levenshtein Transformer, Gu et al., 2019; its distance
-knows no substitution). With S[i, j] the length of a longest common subsequence of y[i:] and r[j:],
+has no substitutions). With S[i, j] the length of a longest common subsequence of y[i:] and r[j:],
 
     S[i, j] = max(S[i+1, j], S[i, j+1], S[i+1, j+1] + [y_i = r_j])
 
-`align` takes y's tokens from the left, each to its first match in r if that still allows the longest. So a
-draft is always mended in the same way, though several deletions could have made it. All rows of a batch are
-done at once; the loops run over positions.
+`align` goes through y from the left and matches each token with its first occurrence in r, if a longest
+common subsequence is still possible then. So the edits of a draft are always the same, even where several are
+shortest. All rows of a batch are processed at once; the loops are over positions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def align(draft: Tensor, reference: Tensor, *, pad: int) -> Tensor:
-    """Where in the reference (B, N) each token of the draft (B, M) is kept; −1 where it has to go."""
+    """The position in the reference (B, N) of each token of the draft (B, M); −1 where it is deleted."""
     reference = torch.where(reference == pad, -1, reference)  # padding matches nothing
     longest = _common_subsequence_lengths(draft, reference)  # (M + 1, B, N + 1)
     positions = torch.arange(reference.shape[1], device=draft.device)
@@ -55,26 +55,29 @@ def _common_subsequence_lengths(draft: Tensor, reference: Tensor) -> Tensor:
 
 
 def find_missing(aligned: Tensor, reference: Tensor, *, pad: int) -> Tensor:
-    """True at the tokens (B, N) of the reference that an aligned draft does not have."""
+    """True at the tokens (B, N) of the reference that the aligned draft lacks."""
     width = reference.shape[1]
-    had = torch.zeros_like(torch.nn.functional.pad(reference, (0, 1)), dtype=torch.bool)
-    had.scatter_(1, torch.where(aligned < 0, width, aligned), True)
-    return ~had[:, :width] & (reference != pad)
+    present = torch.zeros_like(torch.nn.functional.pad(reference, (0, 1)), dtype=torch.bool)
+    present.scatter_(1, torch.where(aligned < 0, width, aligned), True)
+    return ~present[:, :width] & (reference != pad)
 
 
 def count_insertions(aligned: Tensor) -> Tensor:
-    """How many tokens each gap (B, M − 1) lacks, in a draft whose tokens are all kept; 0 beside padding."""
+    """How many tokens each gap (B, M − 1) of a draft without deletions lacks; 0 beside padding."""
     return (aligned[:, 1:] - aligned[:, :-1] - 1) * (aligned[:, 1:] >= 0)
 
 
 def positions_after_deletion(tokens: Tensor, delete_mask: Tensor, *, pad: int) -> Tensor:
-    """Where each token (B, L) goes when the doomed ones leave; −1 for these and for padding."""
-    stays = ~delete_mask & (tokens != pad)
-    return torch.where(stays, stays.cumsum(1) - 1, -1)
+    """The new position of each token (B, L) after a deletion; −1 for deleted tokens and padding."""
+    kept = ~delete_mask & (tokens != pad)
+    return torch.where(kept, kept.cumsum(1) - 1, -1)
 
 
 def positions_after_insertion(tokens: Tensor, counts: Tensor, *, pad: int) -> tuple[Tensor, Tensor]:
-    """Where each token (B, L) goes when gaps (B, L − 1) open, −1 for padding; and the new lengths."""
+    """The new position of each token (B, L), −1 for padding, and the new lengths.
+
+    `counts` (B, L − 1) tokens are inserted into the gaps.
+    """
     before = torch.nn.functional.pad(counts.cumsum(1), (1, 0))
     positions = torch.arange(tokens.shape[1], device=tokens.device) + before
     real = tokens != pad
@@ -82,7 +85,7 @@ def positions_after_insertion(tokens: Tensor, counts: Tensor, *, pad: int) -> tu
 
 
 def scatter_tokens(values: Tensor, positions: Tensor, onto: Tensor) -> Tensor:
-    """The board `onto` (B, W) with what stands in the column (B, L) at its places; −1 is nowhere."""
+    """The rows `onto` (B, W) with the values (B, L) written at their positions; −1 is nowhere."""
     width = onto.shape[1]
-    board = torch.nn.functional.pad(onto.to(values.dtype), (0, 1))
-    return board.scatter(1, torch.where(positions < 0, width, positions), values)[:, :width]
+    padded = torch.nn.functional.pad(onto.to(values.dtype), (0, 1))  # the last column takes position −1
+    return padded.scatter(1, torch.where(positions < 0, width, positions), values)[:, :width]

@@ -1,9 +1,10 @@
-"""Which rows of a corpus are nearest to a row: the F-score of their shared n-grams, n = 1 … 4.
+"""An index of token rows by their n-grams, n = 1 … 4; similarity is the F-score of the shared ones.
 
     similarity(q, d) = 2 · Σ_g min(count_q(g), count_d(g)) / (|q| + |d|)
 
-g runs over the n-grams of all orders, |·| counts them. An inverted list a n-gram names the rows that have it,
-so that a query touches only rows that share something with it. An n-gram is known by 64 bits of a hash.
+The sum is over the n-grams g of all orders, and |·| is their number. For each n-gram, an inverted list has
+the rows that contain it, so that a query reads only rows that share something with it. An n-gram is
+identified by a 64-bit hash.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _HASH_SHIFT = np.uint64(29)
 
 
 class NgramIndex:
-    """A searchable corpus of token rows."""
+    """Finds the rows of a corpus that are most similar to a given row."""
 
     def __init__(self, rows: RaggedRows) -> None:
         grams, owners = _grams(rows)
@@ -37,7 +38,7 @@ class NgramIndex:
         self._bounds = np.append(starts, len(self._owners))
 
     def search(self, row: Sequence[int], count: int) -> tuple[np.ndarray, np.ndarray]:
-        """The numbers of the nearest rows, nearest first, and their similarities; of equal ones the first."""
+        """The row numbers of the `count` nearest rows, nearest first, and their similarities."""
         grams, times = np.unique(_grams(RaggedRows.from_lists([row]))[0], return_counts=True)
         found = np.minimum(np.searchsorted(self._grams, grams), len(self._grams) - 1)
         known = self._grams[found] == grams
@@ -51,12 +52,11 @@ class NgramIndex:
 
 
 def _grams(rows: RaggedRows) -> tuple[np.ndarray, np.ndarray]:
-    """A hash for each n-gram of each order, and the row that it is in."""
+    """A hash for each n-gram of each order, and the number of its row."""
     tokens = rows.tokens.astype(np.uint64)
     owners = np.repeat(np.arange(len(rows)), rows.lengths)
-    left = np.repeat(np.cumsum(rows.lengths), rows.lengths) - np.arange(
-        len(tokens)
-    )  # tokens to the row's end
+    ends = np.repeat(np.cumsum(rows.lengths), rows.lengths)
+    left = ends - np.arange(len(tokens))  # tokens up to the end of the row
     hashes, found, gram_owners = np.zeros(len(tokens), dtype=np.uint64), [], []
     for n in range(min(ORDER, len(tokens))):
         size = len(tokens) - n
