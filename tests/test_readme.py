@@ -70,3 +70,18 @@ def test_links_of_the_docs_lead_somewhere() -> None:
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def linked_lines() -> list[tuple[str, str, int]]:
+    """The name, the file and the line of every link into the code, such as [`step`](../src/….py#L85)."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    found = re.findall(r"\[`([\w.]+)`\]\(\.\./(src/[\w/]+\.py)#L(\d+)\)", page)
+    assert len(found) == page.count("#L") > 20
+    return [(name, path, int(line)) for name, path, line in found]
+
+
+@pytest.mark.parametrize(("name", "path", "line"), linked_lines(), ids=lambda value: str(value))
+def test_a_link_into_the_code_leads_to_the_definition_it_names(name: str, path: str, line: int) -> None:
+    lines, definition = (ROOT / path).read_text().splitlines(), name.rpartition(".")[2]
+    places = [i for i, text in enumerate(lines, 1) if re.match(rf"\s*(def|class) {definition}\b", text)]
+    assert line in places, f"docs/architecture.md: {path}#L{line} is not {name}; try {places}"
