@@ -4,9 +4,8 @@
 
 Dates on DiffuSeq's `tiny`, but on a canvas so wide that 80 % of it is padding (87 % in the thesis), and 92 %
 of what follows the separator. Each run is named by its canvas, its pairs a step and what its error counts.
-Printed over the steps: the surprise at the right token after rounding ẑ₀ (nll), over all that follows the
-separator as in the figure, and over the text and its end alone; in the end the share of texts that are empty,
-and that are right.
+It prints the nll of the right token after rounding ẑ₀ over the steps: of all that follows the separator, as
+in the figure, and of the text and its end alone; then the share of texts that are empty, and that are right.
 """
 
 from __future__ import annotations
@@ -52,8 +51,8 @@ TRIALS = {
 }
 
 
-def spoken(pad: int) -> Callable[[Canvas], Tensor]:
-    """What a term counts if it counts the text and its end."""
+def text_positions(pad: int) -> Callable[[Canvas], Tensor]:
+    """The positions of the text and its end, for a term that counts nothing else."""
     return lambda canvas: canvas.scored & (canvas.tokens != pad)
 
 
@@ -62,10 +61,10 @@ def run(
 ) -> dict[str, list[float]]:
     """The curves of a trial, and how its texts turned out."""
     torch.manual_seed(SEED)
-    config = dataclasses.replace(PRESETS["tiny"], max_target=trial.max_target)
+    config = PRESETS["tiny"].replace(max_target=trial.max_target)
     model = build(config, tokenizer)
     aim = objective(config, model)
-    text = spoken(tokenizer.pad)
+    text = text_positions(tokenizer.pad)
     aim.terms |= {
         "nll": NllLoss(weight=None),
         "text": NllLoss("text", None, positions=text),
@@ -88,13 +87,13 @@ def run(
     sums = dict.fromkeys(curves, 0.0)
     reports = train_steps(
         aim,
-        torch.optim.AdamW(model.parameters(), betas=config.betas, weight_decay=0.0),
+        torch.optim.AdamW(model.parameters(), betas=config.optim.betas, weight_decay=0.0),
         batches,
         first=1,
         last=steps,
-        peak_lr=config.lr,
-        lr_schedule=cosine(config.warmup, steps),
-        clip_norm=config.clip_norm,
+        peak_lr=config.optim.lr,
+        lr_schedule=cosine(config.optim.warmup, steps),
+        clip_norm=config.optim.clip_norm,
         seed=SEED,
     )
     for report in reports:

@@ -3,14 +3,13 @@
     python benchmarks/decoding.py [--device cuda] [--batches 1,64,256] [--layers 6] [--width 512]
 
 Both models have random weights, the same width, layers, heads and vocabulary, read 25 tokens and write 25.
-Ours is timed whole: tokenizing, reading, walking, rounding, choosing; the peer from token tensors on. A batch
-of one is timed alone, larger ones in a stream of four.
+Ours is timed whole, from text to text (tokenizing, encoding, sampling, rounding, selecting), the peer from
+token tensors on. A batch of one is timed alone, larger ones in a stream of four.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import random
 
 import torch
@@ -24,17 +23,17 @@ from noise2text.models.registry import find_recipe
 TOKENS = 25
 
 
-def made_up(words: int, *, seed: int) -> list[str]:
+def make_words(words: int, *, seed: int) -> list[str]:
     """So many made-up words."""
     chance = random.Random(seed)
     letters = "abcdefghijklmnopqrstuvwxyz"
     return ["".join(chance.choices(letters, k=chance.randint(2, 7))) for _ in range(words)]
 
 
-def sentences(tokenizer: Tokenizer, count: int) -> list[str]:
+def make_sentences(tokenizer: Tokenizer, count: int) -> list[str]:
     """Texts of exactly 25 tokens."""
     found: list[str] = []
-    words, start = made_up(60 * count + 1000, seed=1), 0
+    words, start = make_words(60 * count + 1000, seed=1), 0
     while len(found) < count:
         for size in range(1, TOKENS + 1):
             text = " ".join(words[start : start + size])
@@ -46,11 +45,10 @@ def sentences(tokenizer: Tokenizer, count: int) -> list[str]:
     return found
 
 
-def ours(tokenizer: Tokenizer, arguments: argparse.Namespace) -> LengthPredictingModel:
+def build_difformer(tokenizer: Tokenizer, arguments: argparse.Namespace) -> LengthPredictingModel:
     """A Difformer with random weights."""
     recipe = find_recipe("difformer")
-    config = dataclasses.replace(
-        recipe.preset("wmt14-en-de"),
+    config = recipe.preset("wmt14-en-de").replace(
         model_dim=arguments.width,
         ffn_dim=4 * arguments.width,
         encoder_layers=arguments.layers,
@@ -90,11 +88,11 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--no-peer", action="store_true")
-    parser.add_argument("--growth", action="store_true")
+    parser.add_argument("--scaling", action="store_true", help="how the time grows with each size")
     arguments = parser.parse_args()
     torch.manual_seed(0)
-    tokenizer = learn_bpe([" ".join(made_up(60_000, seed=0))], size=10_000)
-    model = ours(tokenizer, arguments)
+    tokenizer = learn_bpe([" ".join(make_words(60_000, seed=0))], size=10_000)
+    model = build_difformer(tokenizer, arguments)
     where = torch.cuda.get_device_name() if model.device.type == "cuda" else "CPU"
     print(f"{where}, torch {torch.__version__}, {next(model.parameters()).dtype}, {len(tokenizer)} tokens")
     shape = {
@@ -115,10 +113,10 @@ def main() -> None:
         candidates=arguments.candidates,
         length=TOKENS,
         repeats=arguments.repeats,
-        texts=sentences(tokenizer, 1024 if max(arguments.batches) > 1 else 1),
+        texts=make_sentences(tokenizer, 1024 if max(arguments.batches) > 1 else 1),
     ):
         show(row)
-    if arguments.measure_scaling:
+    if arguments.scaling:
         print({name: round(power, 2) for name, power in measure_scaling(model).items()})
 
 

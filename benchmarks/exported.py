@@ -13,7 +13,6 @@ model of the same shape in bfloat16, which takes its turns too, from token tenso
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 import random
 import statistics
@@ -36,7 +35,7 @@ from noise2text.models.folder import save
 from noise2text.models.registry import find_recipe
 
 TOKENS, TEXTS = 25, 8
-HOW: dict[str, Any] = {"steps": 10, "stop_early": 0, "length": TOKENS, "length_beam": 1, "noise_beam": 1}
+OPTIONS: dict[str, Any] = {"steps": 10, "stop_early": 0, "length": TOKENS, "length_beam": 1, "noise_beam": 1}
 BASE, PEER = "torch, float32", "transformers, bfloat16"
 PRECISE = ("float32", "bfloat16", "int8")
 
@@ -47,8 +46,7 @@ def made(folder: Path, *, width: int, layers: int) -> Path:
     words = (chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(2, 7)) for _ in range(60_000))
     tokenizer = learn_bpe([" ".join(map("".join, words))], size=10_000)
     recipe = find_recipe("difformer")
-    config = dataclasses.replace(
-        recipe.preset("wmt14-en-de"),
+    config = recipe.preset("wmt14-en-de").replace(
         model_dim=width,
         ffn_dim=4 * width,
         encoder_layers=layers,
@@ -76,21 +74,23 @@ def engines(folder: Path, only: str | None) -> dict[str, Model]:
 
 def timed(calls: dict[str, Callable[[], object]], *, rounds: int, threads: int) -> dict[str, list[float]]:
     """The seconds of each call in each round, after two that are not counted."""
-    timestep = time.process_time if threads == 1 else time.perf_counter
+    clock = time.process_time if threads == 1 else time.perf_counter
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for number in range(rounds + 2):
         for name, call in calls.items():
-            begin = timestep()
+            begin = clock()
             call()
             if number > 1:
-                seconds[name].append(timestep() - begin)
+                seconds[name].append(clock() - begin)
     return seconds
 
 
 def same(model: Model, expected: Model) -> str:
-    """How many texts of one system are those of the other."""
+    """How many texts of one model are those of the other."""
     texts = make_random_texts(expected, TEXTS, TOKENS)
-    pairs = zip(model.generate(texts, **HOW).texts, expected.generate(texts, **HOW).texts, strict=True)
+    pairs = zip(
+        model.generate(texts, **OPTIONS).texts, expected.generate(texts, **OPTIONS).texts, strict=True
+    )
     return f"{sum(a == b for a, b in pairs):>4} of {TEXTS} texts the same"
 
 
@@ -116,11 +116,11 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     width, layers = arguments.width, arguments.layers
     with tempfile.TemporaryDirectory() as folder:
-        systems = engines(made(Path(folder) / "model", width=width, layers=layers), arguments.only)
-    base = systems[BASE]
+        models = engines(made(Path(folder) / "model", width=width, layers=layers), arguments.only)
+    base = models[BASE]
     calls: dict[str, Callable[[], object]] = {
-        name: partial(model.generate, make_random_texts(base, 1, TOKENS), **HOW)
-        for name, model in systems.items()
+        name: partial(model.generate, make_random_texts(base, 1, TOKENS), **OPTIONS)
+        for name, model in models.items()
     }
     if arguments.peer:
         shape = {"model_dim": width, "ffn_dim": 4 * width, "heads": 8, "layers": layers, "length": TOKENS}
@@ -131,7 +131,7 @@ def main() -> None:
     spin = os.environ.get("GOMP_SPINCOUNT", "unset")
     print(f"torch {torch.__version__}, {arguments.threads} thread(s), {arguments.rounds} rounds, spin {spin}")
     for name, own in seconds.items():
-        note = same(systems[name], base) if name in systems else ""
+        note = same(models[name], base) if name in models else ""
         print(line(name, own, seconds[PEER if arguments.peer else BASE]), note)
 
 

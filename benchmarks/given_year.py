@@ -4,7 +4,7 @@
     python benchmarks/given_year.py measure MODEL FOLDER/test.jsonl [--steps 20] [--seed 0]
 
 `write` makes a corpus of short dates that can be read in two ways: 05/04/07 is 2005-04-07 or 2007-04-05, and
-only the year tells. `measure` generates each source freely and with the year of its target held, with the
+only the year tells. `measure` generates each source freely and with the year of its target given, with the
 same noise, and counts the exact matches of the rest ("-04-07"). McNemar's exact test asks whether those that
 only one of the two gets right could be split so by chance. It takes any other corpus of ISO dates as well.
 """
@@ -12,7 +12,6 @@ only one of the two gets right could be split so by chance. It takes any other c
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from datetime import date, timedelta
 from itertools import groupby
 from pathlib import Path
@@ -31,12 +30,12 @@ def main() -> None:
     write = commands.add_parser("write")
     write.add_argument("folder", type=Path)
     write.set_defaults(run=write_ambiguous)
-    measured = commands.add_parser("measure")
-    measured.add_argument("model")
-    measured.add_argument("pairs")
-    measured.add_argument("--steps", type=int, default=20)
-    measured.add_argument("--seed", type=int, default=0)
-    measured.set_defaults(run=measure)
+    measuring = commands.add_parser("measure")
+    measuring.add_argument("model")
+    measuring.add_argument("pairs")
+    measuring.add_argument("--steps", type=int, default=20)
+    measuring.add_argument("--seed", type=int, default=0)
+    measuring.set_defaults(run=measure)
     arguments = vars(parser.parse_args())
     arguments.pop("run")(**arguments)
 
@@ -55,12 +54,12 @@ def write_ambiguous(folder: Path) -> None:
 
 def measure(model: str, pairs: str, steps: int, seed: int) -> None:
     """Prints both shares of exact rests and the test's p."""
-    system = noise2text.load(model)
-    system.generation_config = dataclasses.replace(system.generation_config, steps=steps, stop_early=0)
+    loaded = noise2text.load(model)
+    loaded.generation_config = loaded.generation_config.replace(steps=steps, stop_early=0)
     read = list(read_pairs(pairs))
     sources, targets = [pair.src for pair in read], [pair.trg for pair in read]
-    free = system.generate(sources, seed=seed, batch=100).texts
-    given = with_years(system, sources, targets, seed=seed)
+    free = loaded.generate(sources, seed=seed, batch=100).texts
+    given = generate_with_years(loaded, sources, targets, seed=seed)
     right = [
         [text[4:] == target[4:] for text, target in zip(made, targets, strict=True)] for made in (free, given)
     ]
@@ -74,16 +73,16 @@ def measure(model: str, pairs: str, steps: int, seed: int) -> None:
     print(f"only free {only_free}, only given {only_given}: McNemar's exact test, one-sided, p = {p:.2g}")
 
 
-def with_years(system: Model, sources: list[str], targets: list[str], *, seed: int) -> list[str]:
-    """The texts with each target's year held; sources of one year go together, at their own places."""
+def generate_with_years(model: Model, sources: list[str], targets: list[str], *, seed: int) -> list[str]:
+    """The texts with each target's year given; sources of one year go together, with their own indices."""
     made = [""] * len(sources)
-    order = sorted(range(len(sources)), key=lambda place: targets[place][:4])
-    for year, group in groupby(order, key=lambda place: targets[place][:4]):
+    order = sorted(range(len(sources)), key=lambda index: targets[index][:4])
+    for year, group in groupby(order, key=lambda index: targets[index][:4]):
         indices = list(group)
-        chosen = [sources[place] for place in indices]
-        texts = system.generate(chosen, seed=seed, indices=indices, prefix=year).texts
-        for place, text in zip(indices, texts, strict=True):
-            made[place] = text
+        chosen = [sources[index] for index in indices]
+        texts = model.generate(chosen, seed=seed, indices=indices, prefix=year).texts
+        for index, text in zip(indices, texts, strict=True):
+            made[index] = text
     return made
 
 

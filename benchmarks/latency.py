@@ -1,11 +1,12 @@
 """One sentence at a time, from text to text: a diffusion model, its teacher's beam, and transformers' beam.
 
-    python benchmarks/latency.py MODEL TEACHER INPUT [--sentences 60] [--way "steps=5 sampling_noise_factor=4"]...
+    python benchmarks/latency.py MODEL TEACHER INPUT [--sentences 60]
+                                 [--way "steps=5 sampling_noise_factor=4"] …
 
-Each way is settings of generation; without one the model's own are timed. Every sentence is answered once
-before the clock runs, so that its shapes are known. All are compared with transformers' `generate`, which has
-a Marian model of the teacher's shape with random weights, and starts from tokens; it reads and writes as many
-as the teacher writes.
+Each `--way` holds generation settings; without one the model's own are timed. Every sentence is generated
+once before it is timed, so that its shapes are known. All are compared with transformers' `generate` on a
+Marian model of the teacher's shape with random weights, from token tensors, with as many tokens as the
+teacher writes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from noise2text.models import Model
 from noise2text.models.folder import load, load_config
 
 
-def measured(calls: Sequence[Callable[[], object]], device: torch.device) -> tuple[float, float]:
+def measure(calls: Sequence[Callable[[], object]], device: torch.device) -> tuple[float, float]:
     """The median and the ninth decile of the calls' milliseconds, after a round that does not count."""
     times = []
     for call in (*calls, *calls):
@@ -46,9 +47,10 @@ def peer_calls(
 ) -> list[Callable[[], object]]:
     """Transformers' `generate`, which reads and writes as many tokens a sentence as the teacher writes."""
     _, config = load_config(folder)
-    shape = {"model_dim": config.model_dim, "ffn_dim": config.ffn_dim, "heads": config.heads}
+    network = config.model
+    shape = {"model_dim": network.model_dim, "ffn_dim": network.ffn_dim, "heads": network.heads}
     dtype = next(teacher.parameters()).dtype
-    model = build_marian(teacher, layers=config.decoder_layers, length=128, dtype=dtype, **shape)
+    model = build_marian(teacher, layers=network.decoder_layers, length=128, dtype=dtype, **shape)
     written = teacher.tokenizer.encode(teacher.generate(texts, beam=beams).texts)
     return [make_marian_call(model, 1, length=max(2, len(row) + 1), beams=beams) for row in written]
 
@@ -78,7 +80,7 @@ def main() -> None:
     first = 0.0
     print(f"{len(texts)} sentences, one at a time, ms: median, ninth decile, how many times as fast")
     for name, calls in rows.items():
-        median, slow = measured(calls, model.device)
+        median, slow = measure(calls, model.device)
         first = first or median
         print(f"{median:>8.2f} {slow:>8.2f} {first / median:>6.1f}  {name}", flush=True)
 

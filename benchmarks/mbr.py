@@ -39,10 +39,10 @@ def noisy_copies(rng: random.Random, sentences: int, candidates: int, words: int
     frequency = [1 / (rank + 3) for rank in range(VOCABULARY)]
 
     def copy(sentence: list[str]) -> str:
-        coins = [rng.random() for _ in sentence]
+        draws = [rng.random() for _ in sentence]
         others = rng.choices(vocabulary, frequency, k=len(sentence))
-        told = zip(sentence, others, coins, strict=True)
-        return " ".join(other if coin < 0.3 else word for word, other, coin in told if coin > 0.1)
+        words = zip(sentence, others, draws, strict=True)
+        return " ".join(other if draw < 0.3 else word for word, other, draw in words if draw > 0.1)
 
     made = (rng.choices(vocabulary, frequency, k=words) for _ in range(sentences))
     return [[Candidate(copy(sentence), (), 0.0) for _ in range(candidates)] for sentence in made]

@@ -14,7 +14,6 @@ random: the time does not depend on them.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import random
 from dataclasses import dataclass
 from functools import partial
@@ -89,10 +88,10 @@ def learn_words(size: Size) -> Tokenizer:
 
 
 def build(name: str, preset: str, tokenizer: Tokenizer, **changes: Any) -> DiffusionModel:
-    """An untrained system of a recipe."""
+    """An untrained model of a recipe."""
     torch.manual_seed(0)
     recipe = find_recipe(name)
-    model: DiffusionModel = recipe.build(dataclasses.replace(recipe.preset(preset), **changes), tokenizer)
+    model: DiffusionModel = recipe.build(recipe.preset(preset).replace(changes), tokenizer)
     return model.eval()
 
 
@@ -113,8 +112,8 @@ def difformer_rate(model: DiffusionModel, size: Size) -> float:
     """Sentences a second at 15 steps and one candidate."""
     count = BATCHES_PER_CALL * size.difformer_batch
     texts = make_random_texts(model, count, size.tokens)
-    how: dict[str, Any] = {"steps": 15, "stop_early": 0, "noise_beam": 1, "length": size.tokens}
-    call = partial(model.generate, texts, batch=size.difformer_batch, **how)
+    options: dict[str, Any] = {"steps": 15, "stop_early": 0, "noise_beam": 1, "length": size.tokens}
+    call = partial(model.generate, texts, batch=size.difformer_batch, **options)
     return count / measure_seconds(call, model.device, repeats=5)
 
 
@@ -138,7 +137,7 @@ def main() -> None:
     announce(device, tokenizer, arguments.timed_steps)
 
     published = build("diffuseq", "qqp", tokenizer, **size.diffuseq).move_to(device, "float32")
-    published.graphs = None
+    published.use_cuda_graphs = False
     weights = sum(parameter.numel() for parameter in published.parameters()) / 1e6
     slow = cost(published, size, arguments.timed_steps)
     what = f"batch {size.batch}, {weights:.1f}M parameters, float32, eager"

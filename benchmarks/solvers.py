@@ -1,4 +1,4 @@
-"""What a trained model keeps of its quality as its steps get fewer, by three ways down, as a Markdown table.
+"""What a trained model keeps of its quality as its steps get fewer, with three solvers, as a Markdown table.
 
     python benchmarks/solvers.py MODEL TEST.jsonl [--steps 20,10,5,2,1] [--sentences 500] [--device cuda]
 
@@ -32,21 +32,21 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-def timed(model: DiffusionModel, texts: list[str], **how: Any) -> tuple[list[str], float]:
+def timed(model: DiffusionModel, texts: list[str], **options: Any) -> tuple[list[str], float]:
     """The texts written, and the seconds that it took."""
     start = time.perf_counter()
-    written = model.generate(texts, **how).texts
+    written = model.generate(texts, **options).texts
     if model.device.type == "cuda":
         torch.cuda.synchronize(model.device)
     return written, time.perf_counter() - start
 
 
 def measure(
-    model: DiffusionModel, texts: list[str], references: list[tuple[str, ...]], **how: Any
+    model: DiffusionModel, texts: list[str], references: list[tuple[str, ...]], **options: Any
 ) -> tuple[float, float, float]:
     """BLEU, the share of exact texts, and seconds; of days without references, how different and how real."""
-    timed(model, texts[: how["batch"]], **how)
-    written, seconds = timed(model, texts, **how)
+    timed(model, texts[: options["batch"]], **options)
+    written, seconds = timed(model, texts, **options)
     if not references:
         return *judge_days(written, texts), seconds
     return bleu(written, references).score, exact_match(written, references).score, seconds

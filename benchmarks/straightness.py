@@ -3,7 +3,7 @@
     python benchmarks/straightness.py PAIRS MODEL [MODEL …] [--pairs 1000] [--points 40] [--seed 0]
 
 For each model the mean loss of each position of the target (the term that the schedule adapts to) is taken
-at the middles of `points` equal bins of time, with the same pairs, noise and coins of self-conditioning at
+at the middles of `points` equal bins of time, with the same pairs, noise and self-conditioning at
 all of them. Two numbers say how straight it is: R² of the best line, and R² of the line from the first loss
 to the last, which is what a refit aims at. A model with a refitted schedule is measured on its own schedule
 and, with the same weights, on sqrt; it was not trained on the noise of sqrt at those times, so a model that
@@ -27,7 +27,7 @@ from noise2text.diffusion.schedules import SqrtSchedule
 from noise2text.models import DiffusionModel
 from noise2text.models.folder import load, load_config
 
-LEAST_SHARE = 1 / 3
+MIN_SHARE = 1 / 3
 TERM = "difficulty"
 
 
@@ -43,19 +43,19 @@ def chord(losses: np.ndarray) -> float:
 
 
 def curves(
-    model: Path, system: DiffusionModel, pairs: Sequence[Pair], *, points: int, seed: int
+    folder: Path, model: DiffusionModel, pairs: Sequence[Pair], *, points: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The losses (times, positions), and how many pairs have each position."""
-    recipe, config = load_config(model)
-    objective = recipe.objective(config, system)
+    recipe, config = load_config(folder)
+    objective = recipe.objective(config, model)
     times = [(point + 0.5) / points for point in range(points)]
-    sums, counts = position_losses(system, objective, pairs, times=times, seed=seed, term=TERM)
+    sums, counts = position_losses(model, objective, pairs, times=times, seed=seed, term=TERM)
     return (sums / counts.clamp(min=1)).numpy(), counts[0].numpy()
 
 
-def schedules(system: DiffusionModel) -> Iterator[tuple[str, AdaptiveSchedule]]:
+def schedules(model: DiffusionModel) -> Iterator[tuple[str, AdaptiveSchedule]]:
     """The model's own schedule and, if it is another, sqrt."""
-    own = system.schedule
+    own = model.schedule
     assert isinstance(own, AdaptiveSchedule), "Only SeqDiffuSeq has a schedule for each position."
     sqrt = AdaptiveSchedule(SqrtSchedule(own.steps), own.alpha_bars.shape[1], bin_size=own.bin_size).to(
         own.alpha_bars.device
@@ -75,18 +75,18 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     pairs = list(read_pairs(arguments.data))[: arguments.pairs]
-    for model in arguments.models:
-        system = load(model, precision="float32")
-        assert isinstance(system, DiffusionModel)
-        for name, schedule in schedules(system):
-            system.schedule = schedule
-            losses, counts = curves(model, system, pairs, points=arguments.points, seed=arguments.seed)
-            print(f"{model}, {name}")
+    for folder in arguments.models:
+        model = load(folder, precision="float32")
+        assert isinstance(model, DiffusionModel)
+        for name, schedule in schedules(model):
+            model.schedule = schedule
+            losses, counts = curves(folder, model, pairs, points=arguments.points, seed=arguments.seed)
+            print(f"{folder}, {name}")
             print("  position  targets   first    last  R² of the best line  of the chord")
-            for place in np.flatnonzero(counts >= LEAST_SHARE * len(pairs)):
-                own = losses[:, place]
+            for position in np.flatnonzero(counts >= MIN_SHARE * len(pairs)):
+                own = losses[:, position]
                 print(
-                    f"  {place:8d}  {counts[place] / len(pairs):6.0%}  {own[0]:6.3f}  {own[-1]:6.3f}"
+                    f"  {position:8d}  {counts[position] / len(pairs):6.0%}  {own[0]:6.3f}  {own[-1]:6.3f}"
                     f"  {best_line(own):19.4f}  {chord(own):12.4f}",
                     flush=True,
                 )

@@ -1,4 +1,4 @@
-"""Training steps of a published size on this machine: plain, recorded, and recorded with fused kernels.
+"""Training steps of a published size on this machine: plain, as CUDA graphs, and with fused kernels, too.
 
     python benchmarks/training.py [--device cuda] [--recipe difformer] [--preset qqp] [--length 16]
                                   [--rows 2048] [--kernels 20]
@@ -25,7 +25,7 @@ from noise2text.models.registry import find_recipe
 VOCABULARY = 30_522
 
 
-def made_up_tokenizer(words: int) -> Tokenizer:
+def make_tokenizer(words: int) -> Tokenizer:
     """A tokenizer of so many made-up words, special tokens among them."""
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     names = [*specials, *(f"w{number}" for number in range(words - len(specials)))]
@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--kernels", type=int, default=0)
     parser.add_argument("--set", action="append", default=[])
     arguments = parser.parse_args()
-    recipe, tokenizer = find_recipe(arguments.recipe), made_up_tokenizer(arguments.vocabulary)
+    recipe, tokenizer = find_recipe(arguments.recipe), make_tokenizer(arguments.vocabulary)
     wanted = {"tokenizer": "bpe"} | parse_assignments(arguments.set)
     config = recipe.resolve(
         apply_overrides(recipe.preset(arguments.preset), wanted, origin="benchmarks/training.py"), tokenizer

@@ -27,12 +27,12 @@ from noise2text.models.folder import load
 def write(
     model: Model, sources: Sequence[str], way: list[str], path: Path, *, teacher: Path | None, batch: int
 ) -> None:
-    """Write what the model says in this way, a line a source."""
+    """Write the texts of this way, one line per source."""
     overrides = parse_assignments(way)
     copies = overrides.pop("copies", "yes") != "no"
-    judge = teacher if overrides.get("select") == "teacher" else None
+    scorer = teacher if overrides.get("select") == "teacher" else None
     selector = build_selector(
-        model, overrides, judge, reduction="mean", device=str(model.device), precision="auto", copies=copies
+        model, overrides, scorer, reduction="mean", device=str(model.device), precision="auto", copies=copies
     )
     lines = generate_texts(
         model,
