@@ -153,5 +153,5 @@ def _import_entry_points() -> None:
 
 def _check_recipe(value: object) -> Recipe:
     if not isinstance(value, Recipe):
-        raise Problem(f"its entry point is a {type(value).__name__}, not a noise2text.Recipe.")
+        raise Problem(f"its entry point is of type {type(value).__name__}, not noise2text.Recipe.")
     return value

@@ -1,0 +1,187 @@
+"""Recipes outside the package: an installed one works in every command, a broken one harms nobody."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+import noise2text
+from noise2text.models import registry
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "my_recipe"
+SOURCE = "sunday, 7 april 1957"
+SHORT = {
+    "optim.steps": 2,
+    "data.tokenizer": "characters",
+    "model.model_dim": 32,
+    "diffusion.power": 3.0,
+    "run.validation_sentences": 2,
+}
+
+
+def run(*arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """A Python program in a process of its own, to which the packages in the folder `path` are installed."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment |= {"PYTHONPATH": str(path)} if path else {}
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def succeed(*arguments: str, path: Path | None = None) -> str:
+    """What a command of noise2text prints."""
+    ended = run("-m", "noise2text", *arguments, path=path)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which pip installed the example package."""
+    folder = tmp_path_factory.mktemp("installed")
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
+    ended = run("-m", "pip", "install", *options, "--target", str(folder), str(EXAMPLE))
+    assert ended.returncode == 0, ended.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(installed: Path, dates: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a model that the command line trained by the example's recipe."""
+    out = tmp_path_factory.mktemp("runs") / "power"
+    files = ["--train", str(dates / "train.jsonl"), "--valid", str(dates / "valid.jsonl")]
+    changes = [part for name, value in SHORT.items() for part in ("--set", f"{name}={value}")]
+    succeed("train", "power", "--preset", "tiny", *files, "--out", str(out), *changes, path=installed)
+    return out
+
+
+@pytest.mark.long
+def test_an_installed_recipe_is_listed_and_has_a_config(installed: Path) -> None:
+    listed = {row["name"]: row for row in json.loads(succeed("recipes", "--json", path=installed))}
+    assert listed["power"]["presets"] == ["iwslt14-de-en", "tiny"]
+    assert "difformer" in listed
+    config = succeed("config", "power", "--preset", "tiny", "--set", "power=3", path=installed)
+    assert "  power: 3.0  # p of the schedule (1 − t)^p; larger is noisier\n" in config
+
+
+@pytest.mark.long
+def test_an_installed_recipe_trains_generates_and_is_inspected(installed: Path, trained: Path) -> None:
+    source = trained.parent / "source.txt"
+    source.write_text(f"{SOURCE}\n\n")
+    generated = succeed("generate", str(trained), "--input", str(source), "--json", path=installed)
+    assert len(generated.splitlines()) == 2
+    facts = json.loads(succeed("inspect", str(trained), "--json", path=installed))
+    assert "power" in json.dumps(facts)
+    program = f"""if True:
+        import json, noise2text
+        model = noise2text.load({str(trained)!r}, device="cpu")
+        schedule, (text,) = model.schedule, model.generate([{SOURCE!r}]).texts
+        print(json.dumps([type(schedule).__name__, schedule.power, text]))
+    """
+    loaded = run("-c", program, path=installed)
+    text = json.loads(generated.splitlines()[0])["text"]
+    assert json.loads(loaded.stdout) == ["PowerSchedule", 3.0, text]
+
+
+@pytest.mark.long
+def test_the_laws_of_recipes_can_be_checked_for_an_installed_one(installed: Path) -> None:
+    lines = succeed("check-recipe", "power", path=installed).splitlines()
+    assert lines
+    assert all(line.startswith("ok ") for line in lines)
+
+
+@pytest.mark.long
+def test_without_its_package_a_model_says_what_to_install(trained: Path) -> None:
+    ended = run("-m", "noise2text", "inspect", str(trained))
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        f"noise2text: The model in {trained} needs the recipe 'power', which is unknown here: install the "
+        f"package that has it, or call noise2text.register first.\n"
+    )
+
+
+COPYCAT = """
+import dataclasses, noise2text.recipes.difformer as original
+RECIPE = dataclasses.replace(original.RECIPE, summary="another one")
+"""
+
+
+def write_plugin(folder: Path, module: str, program: str) -> None:
+    """An installed package of one module, whose RECIPE is an entry point."""
+    information = folder / f"{module}-1.0.dist-info"
+    information.mkdir()
+    (folder / f"{module}.py").write_text(program)
+    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text(f"[noise2text.recipes]\n{module} = {module}:RECIPE\n")
+
+
+@pytest.mark.long
+def test_broken_packages_only_give_warnings(tmp_path: Path) -> None:
+    write_plugin(tmp_path, "broken", "raise RuntimeError('out of order')")
+    write_plugin(tmp_path, "wrong", "RECIPE = 3")
+    write_plugin(tmp_path, "copycat", COPYCAT)
+    ended = run("-m", "noise2text", "recipes", path=tmp_path)
+    assert ended.returncode == 0
+    assert "difformer" in ended.stdout
+    assert "another one" not in ended.stdout
+    for name, reason in (
+        ("broken", "RuntimeError: out of order"),
+        ("wrong", "its entry point is of type int, not noise2text.Recipe."),
+        ("copycat", "There is already a recipe 'difformer'; give the new one another name."),
+    ):
+        sentence = f"The recipe {name} of the package {name} cannot be used: {reason}\n"
+        assert ended.stderr.count(sentence) == 1
+
+
+@pytest.fixture
+def entry_points(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """A function that makes these objects the entry points; what is registered is forgotten afterwards."""
+    monkeypatch.setattr(registry, "_REGISTERED", registry.list_recipes())
+
+    def install(**values: str) -> None:
+        found = [EntryPoint(name, value, registry.ENTRY_POINTS) for name, value in values.items()]
+        monkeypatch.setattr(registry, "entry_points", lambda group: found if group else [])
+        registry._import_entry_points.cache_clear()
+
+    yield install
+    registry._import_entry_points.cache_clear()
+
+
+def test_a_broken_entry_point_is_one_warning(entry_points: Callable[..., None]) -> None:
+    entry_points(mine="no_such_module:RECIPE")
+    with pytest.warns(UserWarning, match="The recipe mine of another package cannot be used: ModuleNot"):
+        assert "difformer" in noise2text.list_recipes()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "mine" not in noise2text.list_recipes()
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("entry_points")
+def test_a_program_registers_a_recipe_that_trains_and_loads(dates: Path, tmp_path: Path) -> None:
+    difformer = noise2text.list_recipes()["difformer"]
+    mine = noise2text.register(dataclasses.replace(difformer, name="mine"))
+    assert noise2text.register(mine) is mine
+    assert noise2text.list_recipes()["mine"] is mine
+    changes = {name: value for name, value in SHORT.items() if name != "diffusion.power"}
+    files = {name: str(dates / f"{name}.jsonl") for name in ("train", "valid")}
+    noise2text.train(
+        "mine", **files, out=tmp_path, preset="tiny", changes=changes | {"noise_factor": 2.0}, device="cpu"
+    )
+    assert len(noise2text.load(tmp_path, device="cpu").generate([SOURCE]).texts) == 1
+
+
+@pytest.mark.usefixtures("entry_points")
+def test_two_recipes_of_one_name_are_a_problem() -> None:
+    difformer = noise2text.list_recipes()["difformer"]
+    with pytest.raises(noise2text.Problem, match=r"^There is already a recipe 'difformer'; give the new one"):
+        noise2text.register(dataclasses.replace(difformer, paper="Another one"))
+    assert noise2text.list_recipes()["difformer"] is difformer
