@@ -38,6 +38,7 @@ from noise2text.core.signals import defer_signals
 from noise2text.data.batching import FEW_BUCKETS, MANY_BUCKETS, BatchPlan
 from noise2text.data.layouts.base import Canvas
 from noise2text.models import Model
+from noise2text.models.accelerate import prepare_for_inference
 from noise2text.models.folder import load, save
 from noise2text.models.registry import Recipe, find_recipe
 from noise2text.training import checkpoint
@@ -159,6 +160,7 @@ class TrainingRun:
         self.device, self.display, self.group = device, display, group
         torch.manual_seed(config.run.seed)
         self.model: Model = recipe.build(config, data.tokenizer).to(device)
+        prepare_for_inference(self.model, None, "float32", device)  # for the texts of the validation
         self.resume_from = checkpoint.find_checkpoint(out)  # where the run goes on
         self._load_initial_weights()
         self.objective = recipe.objective(config, self.model)
@@ -193,6 +195,7 @@ class TrainingRun:
     def _build_copy(self) -> tuple[Model, Any]:
         """Another system of the same shape, and its objective."""
         model = self.recipe.build(self.config, self.data.tokenizer).to(self.device)
+        prepare_for_inference(model, None, "float32", self.device)
         return model, self.recipe.objective(self.config, model)
 
     def train(self) -> None:
