@@ -14,5 +14,5 @@ def test_inspect_shows_size_settings_and_anisotropy(run: Callable[..., Outcome],
     assert seen["model"]["recipe"] == "difformer"
     assert seen["model"]["parameters"] > 1000
     assert -1 <= seen["model"]["anisotropy"] <= 1
-    assert seen["settings"]["model_dim"] == 32
+    assert seen["settings"]["model.model_dim"] == 32
     assert "anisotropy" in run("inspect", model).out

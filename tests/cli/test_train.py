@@ -82,14 +82,16 @@ def test_a_config_and_assignments_change_settings_and_tensorboard_is_written(
     run: Callable[..., Outcome], dates: Path, tmp_path: Path
 ) -> None:
     config = tmp_path / "c.yaml"
-    config.write_text("dropout: 0.25\nsteps: 50\ntensorboard: true\nprecision: bfloat16\nema_decay: 0.5\n")
+    optim = "optim:\n  steps: 50\n  ema_decay: 0.5\n"
+    config.write_text(f"dropout: 0.25\n{optim}tensorboard: true\nprecision: bfloat16\n")
     done = run(
         *("train", "difformer", "--train", dates / "train.jsonl", "--valid", dates / "valid.jsonl"),
         *("--out", tmp_path / "run", "--preset", "tiny", "--device", "cpu", "--config", config, *SETS),
     )
     assert done.code == 0, done.err
-    settings = json.loads((tmp_path / "run" / "config.json").read_text())["settings"]
-    assert (settings["dropout"], settings["steps"], settings["ema_decay"]) == (0.25, 3, 0.5)
+    settings = json.loads((tmp_path / "run" / "config.json").read_text())["config"]
+    assert settings["model"]["dropout"] == 0.25
+    assert (settings["optim"]["steps"], settings["optim"]["ema_decay"]) == (3, 0.5)
     assert list((tmp_path / "run" / "tensorboard").iterdir())
 
 
@@ -127,7 +129,7 @@ def test_bad_lines_can_be_skipped_and_are_counted(
         "encoder_layers=-1",
         "embedding_dim=0",
         "ffn_dim=0",
-        "generation_steps=0",
+        "generation.steps=0",
         "length_beam=0",
         "noise_beam=0",
         "diffusion_steps=0",
@@ -139,7 +141,7 @@ def test_numbers_without_sense_are_refused_before_anything_is_written(
     files = ["--train", dates / "train.jsonl", "--valid", dates / "valid.jsonl", "--out", tmp_path / "run"]
     done = run("train", "difformer", "--preset", "tiny", *files, *SETS, "--set", value)
     assert done.code == 1
-    assert done.err.startswith(f"noise2text: The setting {value.partition('=')[0]} ")
+    assert done.err.startswith(f"noise2text: The setting {value.partition('=')[0].rpartition('.')[2]} ")
     assert not (tmp_path / "run").exists()
 
 

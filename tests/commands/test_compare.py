@@ -202,7 +202,7 @@ def test_mistakes_are_named_before_anything_is_generated(
     late = f"late:\n  model: {models['difformer']}\n"
     problem(f"{late}  select: teacher\n", "give both --select teacher and --teacher")
     problem(f"{late}  teacher: {model}\n", "give both --select teacher and --teacher")
-    problem(f"{late}  likelihood: sum\n", "The likelihood is a teacher's")
+    problem(f"{late}  likelihood: sum\n", "--likelihood is an option of the teacher")
     problem(f"{late}  select: teacher\n  teacher: {model}\n  likelihood: max\n", "by mean or by sum")
     problem("transformer: 5\n", "settings of transformer must be")
     problem("transformer:\n  model: elsewhere\n", "Two rows are called 'transformer'")

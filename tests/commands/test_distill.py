@@ -214,7 +214,7 @@ def test_mistakes_are_named(teacher: Path, corpus: Path, tmp_path: Path) -> None
             distill(teacher, input=str(corpus), output=tmp_path / name, device="cpu")
     assert not list(tmp_path.glob("*.part-*"))
     output.write_text("mine\n")
-    problem("already there")
+    problem("already exists")
     assert output.read_text() == "mine\n"
 
 

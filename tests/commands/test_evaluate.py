@@ -67,5 +67,5 @@ def test_mistakes_are_named(folder: Path) -> None:
     with pytest.raises(Problem, match="against itself"):
         evaluate_files(EvaluationFiles(hyp, ref, against=hyp))
     (folder / "one.txt").write_text("one\n")
-    with pytest.raises(Problem, match="do not match"):
+    with pytest.raises(Problem, match="do not pair up"):
         evaluate_files(EvaluationFiles(hyp, str(folder / "one.txt")))

@@ -211,7 +211,7 @@ def test_int8_is_refused_where_sums_are_not_exact(
     config = json.loads((copy / "config.json").read_text())
     config["engine"]["precision"] = "int8"
     (copy / "config.json").write_text(json.dumps(config))
-    monkeypatch.setattr("noise2text.models.exported.has_fast_int8", lambda: False)
+    monkeypatch.setattr("noise2text.acceleration.int8.has_fast_int8", lambda: False)
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     with pytest.raises(Problem, match="VNNI"):
         load(copy)
@@ -246,7 +246,7 @@ def test_the_products_of_an_exported_model_are_not_counted(exported: Path) -> No
 
 def test_what_embeds_its_source_by_another_table_is_refused(tmp_path: Path) -> None:
     model = trained("diffuseq-decoupled", tmp_path / "model")
-    with pytest.raises(Problem, match="a table of its own"):
+    with pytest.raises(Problem, match="a second table of embeddings"):
         export(model, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -13,9 +13,10 @@ __all__ = ["check_recipe"]
 
 @app.command(name="check-recipe")
 def check_recipe(recipe: Annotated[str, typer.Argument(help="A recipe's name.")]) -> None:
-    """Check a recipe, also of another package: training, resuming, generating, saving.
+    """Check that a recipe trains, resumes, generates and saves.
 
-    It takes about a minute on a CPU, and exits with 1 if a law is broken.
+    The recipe may come from another package. The check takes about a minute on a CPU, and exits with 1 if a
+    law is broken.
     """
     import tempfile
     from pathlib import Path

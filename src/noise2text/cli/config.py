@@ -17,7 +17,10 @@ def config(
     preset: Annotated[str | None, typer.Option(help="One of its presets.")] = None,
     assignments: SetOption = None,
 ) -> None:
-    """Print a recipe's settings, with what they mean, as a YAML file for `train --config`."""
+    """Print the config of a recipe as commented YAML.
+
+    The output is a file for `train --config`.
+    """
     from noise2text.core.config import apply_overrides, parse_assignments, to_yaml
     from noise2text.models.registry import find_recipe
 

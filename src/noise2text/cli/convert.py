@@ -17,7 +17,10 @@ def convert(
     old: Annotated[Path, typer.Argument(help="The folder of a model or classifier of an older version.")],
     new: Annotated[Path, typer.Argument(help="The folder to write.")],
 ) -> None:
-    """Write an older model folder in today's format; the model stays the same."""
+    """Convert a model folder of an older version.
+
+    The new folder has today's format; the model stays the same.
+    """
     from noise2text.models.convert import convert_folder
 
     convert_folder(old, new)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from noise2text.core.config import to_dict
+from noise2text.core.config import describe
 from noise2text.diffusion.anisotropy import anisotropy
 from noise2text.models import DiffusionModel
 from noise2text.models.folder import load, load_config, load_engine
@@ -14,7 +14,7 @@ __all__ = ["inspect_model"]
 
 
 def inspect_model(folder: Path) -> dict[str, dict[str, Any]]:
-    """The facts by heading; the anisotropy is the mean cosine of two embeddings (Difformer, 3.1)."""
+    """The facts by heading, settings by full name; the anisotropy is the mean cosine of two embeddings."""
     recipe, config = load_config(folder)
     engine = load_engine(folder)
     model = load(folder, device="cpu", precision=engine.precision if engine else "float32")
@@ -32,6 +32,6 @@ def inspect_model(folder: Path) -> dict[str, dict[str, Any]]:
         facts["anisotropy"] = anisotropy(model.denoiser.embedding.vectors.detach())
     return {
         "model": facts,
-        "settings": to_dict(config),
-        "generation": to_dict(model.generation_config),
+        "settings": {name: value for name, value, _ in describe(config)},
+        "generation": {name: value for name, value, _ in describe(model.generation_config)},
     }
