@@ -7,12 +7,15 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 import warnings
 from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 import noise2text
 from noise2text.models import registry
@@ -61,6 +64,15 @@ def trained(installed: Path, dates: Path, tmp_path_factory: pytest.TempPathFacto
     changes = [part for name, value in SHORT.items() for part in ("--set", f"{name}={value}")]
     succeed("train", "power", "--preset", "tiny", *files, "--out", str(out), *changes, path=installed)
     return out
+
+
+def test_the_example_requires_this_minor_version() -> None:
+    """What it imports beside the public names may move in the next one (CONTRIBUTING.md)."""
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
+    (requirement,) = map(Requirement, project["dependencies"])
+    current = Version(noise2text.__version__)
+    assert requirement.specifier.contains(current, prereleases=True)
+    assert not requirement.specifier.contains(f"{current.major}.{current.minor + 1}")
 
 
 @pytest.mark.long
@@ -172,9 +184,14 @@ def test_a_program_registers_a_recipe_that_trains_and_loads(dates: Path, tmp_pat
     assert noise2text.register(mine) is mine
     assert noise2text.list_recipes()["mine"] is mine
     changes = {name: value for name, value in SHORT.items() if name != "diffusion.power"}
-    files = {name: str(dates / f"{name}.jsonl") for name in ("train", "valid")}
     noise2text.train(
-        "mine", **files, out=tmp_path, preset="tiny", changes=changes | {"noise_factor": 2.0}, device="cpu"
+        "mine",
+        train=str(dates / "train.jsonl"),
+        valid=str(dates / "valid.jsonl"),
+        out=tmp_path,
+        preset="tiny",
+        changes=changes | {"noise_factor": 2.0},
+        device="cpu",
     )
     assert len(noise2text.load(tmp_path, device="cpu").generate([SOURCE]).texts) == 1
 
