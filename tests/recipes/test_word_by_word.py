@@ -15,6 +15,7 @@ from noise2text.core.config import describe, get_setting
 from noise2text.core.errors import Problem
 from noise2text.core.random import make_key
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.parameterization import ParameterizedDenoiser
 from noise2text.diffusion.time_samplers import UniformTimes
 from noise2text.models.registry import find_recipe
 from noise2text.recipes import diffuseq, diffuseq_autoregressive
@@ -46,6 +47,14 @@ def test_all_else_is_diffuseqs(tokenizer: Tokenizer) -> None:
     recipe = find_recipe("word-by-word")
     objective = recipe.objective(PRESETS["tiny"], recipe.build(PRESETS["tiny"], tokenizer))
     assert isinstance(objective.time_sampler, UniformTimes)
+
+
+def test_diffuseqs_parts_are_parts_of_it_too(tokenizer: Tokenizer) -> None:
+    config = shrunk(PRESETS["tiny"], parameterization="epsilon", source_dropout=0.3, guidance_weight=0.5)
+    model = find_recipe("word-by-word").build(config, tokenizer)
+    assert isinstance(model.denoiser, ParameterizedDenoiser)
+    assert model.source_dropout == 0.3
+    assert len(model.generate(["7 april"], steps=2).texts) == 1
 
 
 def test_autoregressive_sampling_has_the_same_model_and_another_strategy(tokenizer: Tokenizer) -> None:

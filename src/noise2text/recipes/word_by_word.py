@@ -2,9 +2,9 @@
 
     noise2text train word-by-word --train pairs.jsonl --valid pairs.jsonl --out runs/mine
 
-NextWord layout + DiffuSeq's network, schedule and terms, at uniform times. Training draws one word of each
-target; generation writes word after word, each by a round of sampling. `max_word_tokens` keeps padding from
-filling most of what is learned, which is how the thesis's model came to write nothing else.
+Next-word layout + DiffuSeq's network, schedule and terms, at uniform times. Training draws one word of each
+target; generation adds one word per round of sampling. `max_word_tokens` limits the padding after a word: in
+the thesis most of the canvas is padding, and the model learned to generate nothing else.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = ["PRESETS", "RECIPE", "WordByWordConfig", "WordByWordDiffusionConfig",
 
 @dataclass(frozen=True)
 class WordByWordDiffusionConfig(DiffuSeqDiffusionConfig):
-    """DiffuSeq's, and what a word is."""
+    """DiffuSeq's settings, and what a word is."""
 
     word_boundary: str = option(
-        "spaces", "where a word begins: at white space (spaces), or at what is no letter (signs)"
+        "spaces", "where a word begins: at white space (spaces), or at any character but letters (signs)"
     )
     max_word_tokens: int | None = option(
-        None, "how many positions are seen and written at once; none is the whole canvas"
+        None, "positions for the next word; none is the rest of the canvas"
     )
 
     def __post_init__(self) -> None:
@@ -49,7 +49,7 @@ class WordByWordDiffusionConfig(DiffuSeqDiffusionConfig):
 
 @dataclass(frozen=True)
 class WordByWordConfig(DiffuSeqConfig):
-    """The thesis's section 4.2.2: DiffuSeq's hyperparameters except T."""
+    """Section 4.2.2 of the thesis: DiffuSeq's hyperparameters except T."""
 
     diffusion: WordByWordDiffusionConfig = section(WordByWordDiffusionConfig(), "noise and loss")
     generation: WordByWordGenerationConfig = section(WordByWordGenerationConfig(), "how it generates")
@@ -57,9 +57,9 @@ class WordByWordConfig(DiffuSeqConfig):
 
 def _derive_preset(preset: str) -> WordByWordConfig:
     """DiffuSeq's preset with the settings of algorithms 6 and 9."""
-    theirs = to_dict(diffuseq.PRESETS[preset])
-    del theirs["generation"]["strategy"]
-    return from_dict(WordByWordConfig, theirs, origin=preset).replace(
+    settings = to_dict(diffuseq.PRESETS[preset])
+    del settings["generation"]["strategy"]
+    return from_dict(WordByWordConfig, settings, origin=preset).replace(
         {"generation.steps": 200},
         time_sampler="uniform",
         loss_positions="algorithm-6",
@@ -83,14 +83,18 @@ def build(config: WordByWordConfig, tokenizer: Tokenizer) -> DiffusionModel:
         word_start_tokens=tuple(WORD_START_RULES[diffusion.word_boundary](tokenizer)),
         max_word_tokens=diffusion.max_word_tokens or data.max_source + data.max_target,
     )
-    return diffuseq.build_model(config, tokenizer, layout, diffuseq.build_schedule(config))
+    schedule = diffuseq.build_schedule(config)
+    model = diffuseq.build_model(config, tokenizer, layout, schedule)
+    model.denoiser = diffusion.build_parameterization(schedule).wrap(model.denoiser)
+    model.source_dropout = diffusion.source_dropout
+    return model
 
 
 RECIPE = Recipe(
     name="word-by-word",
-    paper="a thesis on DiffuSeq for translation",
+    paper="Thesis on DiffuSeq for translation",
     section="3.2.2",
-    summary="DiffuSeq trained to write the next word, by one round of sampling for each.",
+    summary="DiffuSeq trained to generate the next word, with one round of sampling per word.",
     presets=PRESETS,
     default_preset="covost-de-en",
     build=build,
