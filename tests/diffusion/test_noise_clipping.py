@@ -12,7 +12,7 @@ from noise2text.diffusion.noise_clipping import (
     QuadraticSchedule,
     neighbour_distance,
 )
-from noise2text.diffusion.schedules import Schedule, SqrtSchedule
+from noise2text.diffusion.schedules import AlphaBarSchedule, SqrtSchedule
 from noise2text.nn.denoiser import NoiseLevel
 
 
@@ -37,7 +37,7 @@ def test_in_the_quadratic_schedule_time_is_the_noises_deviation() -> None:
 
 @pytest.mark.parametrize("schedule", [QuadraticSchedule(2000), SqrtSchedule(2000)])
 @pytest.mark.parametrize("margin", [0.0, 1.0])
-def test_no_training_level_lies_below_the_clip(schedule: Schedule, margin: float) -> None:
+def test_no_training_level_lies_below_the_clip(schedule: AlphaBarSchedule, margin: float) -> None:
     times, rows = ClippedTimes(schedule, margin=margin), embeddings()
     times.clip(rows)
     t, weight = times(torch.linspace(0, 1 - 1e-9, 20_001, dtype=torch.float64))

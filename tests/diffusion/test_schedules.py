@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 from noise2text.diffusion.schedules import (
     SCHEDULES,
+    AlphaBarSchedule,
     CosineSchedule,
     LinearSchedule,
     Rescaled,
-    Schedule,
     SqrtSchedule,
     VariancePreserving,
     schedule_betas,
@@ -30,21 +30,21 @@ def name_of(schedule: nn.Module) -> str:
 
 
 @pytest.mark.parametrize("schedule", ALL, ids=name_of)
-def test_time_zero_is_clean(schedule: Schedule) -> None:
+def test_time_zero_is_clean(schedule: AlphaBarSchedule) -> None:
     level = schedule(torch.zeros(4096), 1)  # many, so that vectorised arithmetic is met too
     assert (level.alpha == 1).all()
     assert (level.sigma == 0).all()
 
 
 @pytest.mark.parametrize("schedule", ALL, ids=name_of)
-def test_time_one_is_almost_only_noise(schedule: Schedule) -> None:
+def test_time_one_is_almost_only_noise(schedule: AlphaBarSchedule) -> None:
     level = schedule(torch.ones(1), 1)
     assert 0 <= level.alpha < 0.01
     assert level.sigma > 0.9999
 
 
 @pytest.mark.parametrize("schedule", ALL, ids=name_of)
-def test_signal_falls_and_noise_rises(schedule: Schedule) -> None:
+def test_signal_falls_and_noise_rises(schedule: AlphaBarSchedule) -> None:
     level = schedule(times(2000), 1)
     assert (level.alpha.flatten().diff() < 0).all()
     assert (level.sigma.flatten().diff() >= 0).all()
@@ -52,7 +52,7 @@ def test_signal_falls_and_noise_rises(schedule: Schedule) -> None:
 
 
 @pytest.mark.parametrize("schedule", ALL, ids=name_of)
-def test_variance_is_preserved_without_rescaling(schedule: Schedule) -> None:
+def test_variance_is_preserved_without_rescaling(schedule: AlphaBarSchedule) -> None:
     level = schedule(times(500), 1)
     torch.testing.assert_close(level.alpha**2 + level.sigma**2, torch.ones_like(level.alpha))
 
@@ -60,7 +60,7 @@ def test_variance_is_preserved_without_rescaling(schedule: Schedule) -> None:
 @pytest.mark.parametrize("factor", FACTORS)
 @pytest.mark.parametrize("schedule", ALL, ids=name_of)
 def test_rescaling_divides_the_signal_to_noise_ratio_by_the_factor_squared(
-    schedule: Schedule, factor: float
+    schedule: AlphaBarSchedule, factor: float
 ) -> None:
     t = times(500)[1:]
     plain = Rescaled(schedule, factor)
@@ -71,7 +71,7 @@ def test_rescaling_divides_the_signal_to_noise_ratio_by_the_factor_squared(
 
 @pytest.mark.parametrize("factor", FACTORS)
 @pytest.mark.parametrize("schedule", ALL, ids=name_of)
-def test_plain_rescaling_keeps_the_signal(schedule: Schedule, factor: float) -> None:
+def test_plain_rescaling_keeps_the_signal(schedule: AlphaBarSchedule, factor: float) -> None:
     level, rescaled = schedule(times(500), 1), Rescaled(schedule, factor)(times(500), 1)
     assert torch.equal(rescaled.alpha, level.alpha)
     assert torch.equal(rescaled.timestep, level.timestep)
@@ -80,7 +80,7 @@ def test_plain_rescaling_keeps_the_signal(schedule: Schedule, factor: float) -> 
 
 @pytest.mark.parametrize("factor", FACTORS)
 @pytest.mark.parametrize("schedule", ALL, ids=name_of)
-def test_preserving_rescaling_is_equation_8(schedule: Schedule, factor: float) -> None:
+def test_preserving_rescaling_is_equation_8(schedule: AlphaBarSchedule, factor: float) -> None:
     t = times(500)
     alpha_bar = schedule.alpha_bar(t)
     level = VariancePreserving(Rescaled(schedule, factor))(t, 1)
@@ -132,7 +132,7 @@ def test_cosine_is_nichol_and_dhariwals(steps: int) -> None:
 
 @pytest.mark.parametrize("steps", [10, 1000, 2000])
 @pytest.mark.parametrize("schedule", ALL, ids=name_of)
-def test_steps_multiply_to_the_curve(schedule: Schedule, steps: int) -> None:
+def test_steps_multiply_to_the_curve(schedule: AlphaBarSchedule, steps: int) -> None:
     beta = schedule_betas(schedule, steps)
     assert ((beta > 0) & (beta <= 0.999)).all()
     free = beta < 0.999
@@ -145,7 +145,7 @@ def test_steps_multiply_to_the_curve(schedule: Schedule, steps: int) -> None:
 
 @pytest.mark.parametrize("steps", [20, 2000])
 @pytest.mark.parametrize("make", SCHEDULES.values(), ids=SCHEDULES)
-def test_network_is_told_the_papers_index(make: type[Schedule], steps: int) -> None:
+def test_the_network_is_given_the_papers_index(make: type[AlphaBarSchedule], steps: int) -> None:
     index = torch.arange(1, steps + 1, dtype=torch.float64)
     timestep = make(steps)(index / steps, 1).timestep
     torch.testing.assert_close(timestep, ((index - 1) / steps)[:, None])
