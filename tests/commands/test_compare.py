@@ -203,7 +203,7 @@ def test_mistakes_are_named_before_anything_is_generated(
     problem(f"{late}  select: teacher\n", "give both --select teacher and --teacher")
     problem(f"{late}  teacher: {model}\n", "give both --select teacher and --teacher")
     problem(f"{late}  likelihood: sum\n", "--likelihood is an option of the teacher")
-    problem(f"{late}  select: teacher\n  teacher: {model}\n  likelihood: max\n", "by mean or by sum")
+    problem(f"{late}  select: teacher\n  teacher: {model}\n  likelihood: max\n", "give mean or sum")
     problem("transformer: 5\n", "settings of transformer must be")
     problem("transformer:\n  model: elsewhere\n", "Two rows are called 'transformer'")
     problem("", "nothing to compare", folders=[])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 from typer.core import TyperGroup
 
@@ -35,7 +34,7 @@ COMMAND_GROUPS: dict[str, tuple[str, ...]] = {
 class _GroupedCommands(TyperGroup):
     """The root command, whose --help lists the commands under headings."""
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = max(map(len, self.commands))
         limit = formatter.width - 6 - width
         for heading, names in COMMAND_GROUPS.items():
