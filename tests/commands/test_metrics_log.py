@@ -1,4 +1,4 @@
-"""Lines of metrics.jsonl: means over the steps since the last, and the last value of what is only watched."""
+"""Lines of metrics.jsonl: means over the steps since the last, and the last value of terms that are only logged."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def runs(dates: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         "warmup",
         "validation_sentences",
     )
-    small = {name: SMALL[name] for name in names} | {"accumulate": 2, "generation_steps": 2}
+    small = {name: SMALL[name] for name in names} | {"accumulate": 2, "generation.steps": 2}
     found = []
     for every in (1, 3):
         found.append(tmp_path_factory.mktemp("logged") / "run")
-        changes = small | dict.fromkeys(("steps", "validate_every", "save_every"), STEPS)
+        changes = small | dict.fromkeys(("optim.steps", "validate_every", "save_every"), STEPS)
         changes["log_every"] = every
         train("diffuseq", out=found[-1], preset="tiny", changes=changes, device="cpu", **files)
     return found

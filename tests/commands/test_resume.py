@@ -25,7 +25,7 @@ from noise2text.training.checkpoint import find_checkpoint
 from ..conftest import SMALL
 
 CHANGES = SMALL | {
-    "steps": 12,
+    "optim.steps": 12,
     "save_every": 4,
     "validate_every": 5,
     "dropout": 0.1,
@@ -116,11 +116,11 @@ def test_of_equally_good_models_the_one_of_the_least_loss_is_kept(
 
 def test_a_checkpoint_from_before_losses_were_kept_goes_on(dates: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    run(dates, out, changes={"steps": 8})
+    run(dates, out, changes={"optim.steps": 8})
     facts = out / "checkpoint-00000008" / "training.json"
     old = json.loads(facts.read_text())
     facts.write_text(json.dumps(old | {"best": [[goodness, step] for goodness, _, step in old["best"]]}))
-    run(dates, out, resume=True, changes={"steps": 12})
+    run(dates, out, resume=True, changes={"optim.steps": 12})
     assert find_checkpoint(out) == out / "checkpoint-00000012"
 
 
@@ -143,7 +143,7 @@ def test_a_run_whose_checkpoints_are_gone_keeps_its_model(dates: Path, tmp_path:
     shutil.rmtree(out / "checkpoint-00000012")
     (out / "thesis.txt").write_text("mine")
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-    for changes in ({}, {"steps": 3}, {"save_every": 1000}):
+    for changes in ({}, {"optim.steps": 3}, {"save_every": 1000}):
         with pytest.raises(Problem, match=r"checkpoints of the run in .* are gone"):
             run(dates, out, resume=True, changes=changes)
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
@@ -191,7 +191,7 @@ def test_a_second_resume_of_a_finished_run_changes_nothing(dates: Path, whole: P
 
 
 def _command(dates: Path, out: Path, *more: str, steps: int = 40) -> list[str]:
-    sets = [f"--set={name}={value}" for name, value in (CHANGES | {"steps": steps}).items()]
+    sets = [f"--set={name}={value}" for name, value in (CHANGES | {"optim.steps": steps}).items()]
     return [
         *(sys.executable, "-m", "noise2text", "train", "difformer", "--preset", "tiny", "--device", "cpu"),
         *("--train", str(dates / "train.jsonl"), "--valid", str(dates / "valid.jsonl"), "--out", str(out)),
@@ -289,12 +289,12 @@ def test_a_folder_with_a_run_is_not_overwritten(dates: Path, whole: Path) -> Non
 
 def test_a_resumed_run_may_train_longer_but_not_otherwise(dates: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    run(dates, out, changes={"steps": 4})
+    run(dates, out, changes={"optim.steps": 4})
     with pytest.raises(Problem, match="model_dim"):
-        run(dates, out, resume=True, changes={"steps": 4, "model_dim": 64})
+        run(dates, out, resume=True, changes={"optim.steps": 4, "model_dim": 64})
     with pytest.raises(Problem, match="with --train"):
         train("difformer", train="other.jsonl", valid=str(dates / "valid.jsonl"), out=out, resume=True)
-    run(dates, out, resume=True, changes={"steps": 8})
+    run(dates, out, resume=True, changes={"optim.steps": 8})
     assert find_checkpoint(out) == out / "checkpoint-00000008"
 
 
@@ -322,7 +322,7 @@ def test_a_refused_run_without_a_step_can_be_started_otherwise(dates: Path, tmp_
     with pytest.raises(Problem, match="holds no pair"):
         train("difformer", train=str(empty), valid=str(dates / "valid.jsonl"), out=out, resume=True)
     assert not out.exists()
-    run(dates, out, resume=True, changes={"steps": 4})
+    run(dates, out, resume=True, changes={"optim.steps": 4})
     with pytest.raises(Problem, match="with --train"):  # nothing of a run with steps is lost
         train("difformer", train=str(empty), valid=str(dates / "valid.jsonl"), out=out, resume=True)
     assert find_checkpoint(out) == out / "checkpoint-00000004"
@@ -330,10 +330,10 @@ def test_a_refused_run_without_a_step_can_be_started_otherwise(dates: Path, tmp_
 
 def test_damaged_files_of_a_run_are_one_sentence_or_left_out(dates: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    run(dates, out, changes={"steps": 4, "log_every": 1})
+    run(dates, out, changes={"optim.steps": 4, "log_every": 1})
     with (out / "metrics.jsonl").open("ab") as file:
         file.write(b"\xff\xfe\n")
-    run(dates, out, resume=True, changes={"steps": 8, "log_every": 1})
+    run(dates, out, resume=True, changes={"optim.steps": 8, "log_every": 1})
     steps = [json.loads(line)["step"] for line in (out / "metrics.jsonl").read_text().splitlines()]
     assert sorted(set(steps)) == list(range(1, 9))
     (out / "run.json").write_text('{"recipe": ')

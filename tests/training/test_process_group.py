@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ from ..conftest import SMALL
 from ..teams import run_processes
 
 COMMON: dict[str, Any] = SMALL | {
-    "steps": 6,
+    "optim.steps": 6,
     "save_every": 6,
     "validate_every": 6,
     "log_every": 1,
@@ -54,13 +54,18 @@ CASES: dict[str, dict[str, Any]] = {
     | {"refit_start": 2, "accumulate": 2},
     "transformer": {},
 }
-FOREIGN: dict[str, dict[str, Any]] = {"pretrained-causal": {"steps": 2, "validate_every": 2, "save_every": 2}}
+FOREIGN: dict[str, dict[str, Any]] = {
+    "pretrained-causal": {"optim.steps": 2, "validate_every": 2, "save_every": 2}
+}
 
 
-def train_arguments(recipe: str, dates: Path, out: Path, **more: Any) -> dict[str, Any]:
-    """What `train` is called with."""
+def train_arguments(
+    recipe: str, dates: Path, out: Path, settings: Mapping[str, Any] | None = None, /, **more: Any
+) -> dict[str, Any]:
+    """The arguments of `train`."""
     tiny, wanted = find_recipe(recipe).preset("tiny"), COMMON | (CASES | FOREIGN)[recipe]
-    changes = {name: value for name, value in wanted.items() if has_setting(tiny, name)} | more
+    changes = {name: value for name, value in wanted.items() if has_setting(tiny, name)}
+    changes |= {**(settings or {}), **more}
     files = {name: str(dates / f"{name}.jsonl") for name in ("train", "valid")}
     return {"recipe": recipe, "out": out, "preset": "tiny", "device": "cpu", "changes": changes, **files}
 
@@ -182,7 +187,7 @@ def test_any_number_of_processes_goes_on(
 ) -> None:
     out, whole = tmp_path / "run", single_run("difformer")
     for (world_size, sharded), steps in ((before, 3), (after, 6)):
-        part = train_arguments("difformer", dates, out, steps=steps, sharded=sharded)
+        part = train_arguments("difformer", dates, out, {"optim.steps": steps}, sharded=sharded)
         assert run_processes(world_size, train, **part, resume=steps > 3) == [0] * world_size
     assert_same(weights(out / "checkpoint-00000006"), weights(whole / "checkpoint-00000006"))
     assert_same(state(out), state(whole))
@@ -209,7 +214,7 @@ def test_a_folder_with_a_run_stops_all_and_stays(single_run: Callable[[str], Pat
 @pytest.mark.long
 def test_torchrun_stops_all_processes_which_go_on_later(dates: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    start = train_arguments("difformer", dates, out, steps=100_000, save_every=2)
+    start = train_arguments("difformer", dates, out, {"optim.steps": 100_000}, save_every=2)
     running = subprocess.Popen(command(start), stderr=subprocess.PIPE, text=True)
     while find_checkpoint(out) is None and running.poll() is None:
         time.sleep(0.05)
@@ -220,7 +225,7 @@ def test_torchrun_stops_all_processes_which_go_on_later(dates: Path, tmp_path: P
     assert kept is not None
     steps = int(kept.name.removeprefix("checkpoint-"))
     assert f"Stopped after step {steps:,}" in said
-    more = command(train_arguments("difformer", dates, out, steps=steps + 1))
+    more = command(train_arguments("difformer", dates, out, {"optim.steps": steps + 1}))
     subprocess.run([*more, "--resume"], check=True, capture_output=True)
     assert find_checkpoint(out) == out / f"checkpoint-{steps + 1:08d}"
     assert weights(out).keys() == weights(kept.with_name(f"checkpoint-{steps + 1:08d}")).keys()
