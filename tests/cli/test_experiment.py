@@ -63,11 +63,11 @@ def test_an_experiment_of_which_nothing_came_has_failed(
 
 
 @pytest.mark.long
-def test_a_tiny_study_learns_the_dates_and_leaves_its_table(
+def test_a_tiny_experiment_learns_the_dates_and_leaves_its_table(
     run: Callable[..., Outcome], tmp_path: Path
 ) -> None:
     """A tenth of the steps, for CI."""
-    short = ["--set=steps=60", "--set=warmup=20", "--set=noise_factor=10"]
+    short = ["--set=optim.steps=60", "--set=warmup=20", "--set=noise_factor=10"]
     command = ["experiment", "difformer-sampling", "--out", tmp_path, "--sentences", 50, *short]
     done = run(*command, "--device", "cpu")
     assert done.code == 0
