@@ -172,14 +172,14 @@ def test_a_pair_is_read_up_to_its_end() -> None:
 def test_pairs_that_cannot_be_are_refused(tokenizer: Tokenizer) -> None:
     model = make(tokenizer)[0]
     cases: tuple[tuple[dict[str, Any], str], ...] = (
-        ({"source": "7 ___", "target": "19___"}, "only where the source's gaps have a width"),
-        ({"target": "1957"}, "only where the source's gaps have a width"),
-        ({"source": "7 mai", "target": "1957"}, "leave some to write"),
-        ({"source": "___{16}"}, "leave some to write"),
+        ({"source": "7 ___", "target": "19___"}, "only if the source's gaps have a width"),
+        ({"target": "1957"}, "only if the source's gaps have a width"),
+        ({"source": "7 mai", "target": "1957"}, "tokens: give fewer"),
+        ({"source": "___{16}"}, "tokens: give fewer"),
         ({"source": "7 mai", "target": "___-07"}, "only the last gap of a template may be open"),
         ({"prefix": "19"}, "no prefix, suffix or template"),
-        ({"guide": "a", "guide_class": "b"}, "cannot steer pairs"),
-        ({"noise_beam": 5}, "nothing for the setting noise_beam to choose"),
+        ({"guide": "a", "guide_class": "b"}, "cannot guide pairs"),
+        ({"noise_beam": 5}, "the setting noise_beam has no effect"),
     )
     for config, said in cases:
         with pytest.raises(Problem, match=said):

@@ -184,7 +184,7 @@ class Model(nn.Module, ABC):
         if batch < 1:
             raise Problem(f"The argument batch must be at least 1 sentence, not {batch}.")
         if indices is not None and len(indices) != len(texts):
-            raise Problem(f"Give one index for each of the {len(texts)} texts in indices, not {len(indices)}.")
+            raise Problem(f"Give one index for each of {len(texts)} texts in indices, not {len(indices)}.")
         self.ensure_eval()
         config = apply_overrides(self.generation_config, overrides, origin="generate")
         indices = range(len(texts)) if indices is None else indices

@@ -1,7 +1,7 @@
 """Recipes: every system of the papers, one file for each system or family.
 
 A file in this folder is a recipe if it defines `RECIPE`, or several if it defines `RECIPES`. Importing this
-room registers them all; `models/registry.py` does so when a recipe is first asked for.
+package registers them all; `models/registry.py` does so when a recipe is first needed.
 """
 
 from __future__ import annotations

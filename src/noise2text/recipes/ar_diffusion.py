@@ -1,9 +1,10 @@
-"""AR-Diffusion (Wu et al., 2023): the left of a sentence is denoised before its right.
+"""AR-Diffusion (Wu et al., 2023): tokens on the left are denoised before those on the right.
 
     noise2text train ar-diffusion --train pairs.jsonl --valid pairs.jsonl --out runs/mine
 
-Filled layout + encoder-decoder + Speeds(Sqrt): each position has its own time, and the network is told it;
-vlb + rounding + prior. Generation goes down in few even steps of the sentence's time (skipping); MBR of many.
+Padded target layout + encoder-decoder + TokenSpeeds(SqrtSchedule): each position has its own time, which is
+the timestep that the network is given; vlb + rounding + prior. Generation takes a few evenly spaced steps of
+the sentence's time (skipping) and selects one of many candidates by MBR.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ __all__ = ["PRESETS", "RECIPE", "ARDiffusionConfig", "build", "objective"]
 
 @dataclass(frozen=True)
 class ARDiffusionDiffusionConfig(Config):
-    """Diffusion-LM's noise, at a time of its own for each position."""
+    """Diffusion-LM's noise, at a separate time for each position."""
 
     diffusion_steps: int = option(2000, "T, the resolution of time in training")
     self_conditioning: float = option(0.0, "share of the updates with self-conditioning; 0 is none")
     anchor_distance: float = option(
-        2.0, "where the speeds' anchor point lies, in lengths of the canvas; farther is more even"
+        2.0, "position of the anchor point, in lengths of the canvas; larger makes the speeds more equal"
     )
 
     def __post_init__(self) -> None:
@@ -119,7 +120,7 @@ def build(config: ARDiffusionConfig, tokenizer: Tokenizer) -> DiffusionModel:
 
 
 def objective(config: ARDiffusionConfig, model: DiffusionModel) -> DiffusionObjective:
-    """What the model is trained on: Diffusion-LM's terms, at a time of its own for each position."""
+    """The training objective: Diffusion-LM's terms, at a separate time for each position."""
     start = SqrtSchedule(config.diffusion.diffusion_steps)
     return DiffusionObjective(
         model.denoiser,
@@ -135,7 +136,7 @@ RECIPE = Recipe(
     name="ar-diffusion",
     paper="AR-Diffusion (Wu et al., 2023)",
     section="3",
-    summary="Positions move through time at different speeds, so that the left is written before the right.",
+    summary="Positions are denoised at different speeds, the left before the right.",
     presets=PRESETS,
     default_preset="iwslt14-de-en",
     build=build,

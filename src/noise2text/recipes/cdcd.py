@@ -2,9 +2,9 @@
 
     noise2text train cdcd --train pairs.jsonl --valid pairs.jsonl --out runs/mine --preset wmt14-en-de
 
-Filled layout + encoder-decoder with self-conditioning and a vocabulary head (score interpolation) +
-embeddings on a sphere + Warped(Exponential); the loss is the cross-entropy of the tokens, which also warps
-time. Generation is Euler's method on the probability flow, in even steps of warped time.
+Padded target layout + encoder-decoder with self-conditioning and a vocabulary head (score interpolation) +
+embeddings on a sphere + WarpedSchedule(ExponentialSchedule); the loss is the cross-entropy of the tokens,
+which also warps time. Generation is Euler's method on the probability flow, in even steps of warped time.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class CDCDDiffusionConfig(Config):
 
     diffusion_steps: int = option(2000, "T, the resolution of time in training")
     self_conditioning: float = option(0.5, "share of the updates with self-conditioning; 0 is none")
-    sigma_min: float = option(1.0, "t_min, the least noise per unit of signal")
-    sigma_max: float = option(300.0, "t_max, the most noise per unit of signal")
-    warp_every: int = option(1_000, "updates between two fits of the time warp; 0 keeps log noise even")
-    warp_bin_size: int = option(20, "how many diffusion steps share a bin of losses")
-    warp_min_count: int = option(50, "losses that each bin needs before time is warped")
+    sigma_min: float = option(1.0, "t_min, smallest ratio of noise to signal")
+    sigma_max: float = option(300.0, "t_max, largest ratio of noise to signal")
+    warp_every: int = option(1_000, "updates between two fits of the time warp; 0 keeps log σ linear in time")
+    warp_bin_size: int = option(20, "diffusion steps that share a bin of losses")
+    warp_min_count: int = option(50, "losses that each bin needs before a fit")
 
     def __post_init__(self) -> None:
         require_fraction(self, "self_conditioning")
@@ -62,7 +62,7 @@ class CDCDDiffusionConfig(Config):
 
 @dataclass(frozen=True)
 class CDCDConfig(Config):
-    """The paper's translation models, as far as docs/cdcd.md says."""
+    """The paper's translation models; docs/cdcd.md says what differs."""
 
     data: DataConfig = section(DataConfig(max_target=63, vocabulary=32_768), "how texts become tokens")
     model: EncoderDecoderConfig = section(
@@ -145,7 +145,7 @@ def build(config: CDCDConfig, tokenizer: Tokenizer) -> DiffusionModel:
 
 
 def objective(config: CDCDConfig, model: DiffusionModel) -> AdaptiveObjective:
-    """What the model is trained on: the cross-entropy of the canvas; that of its text warps time."""
+    """The training objective: the cross-entropy of the canvas; without padding, it also warps time."""
     assert isinstance(model.layout, PaddedTargetLayout)
     return AdaptiveObjective(
         model.denoiser,

@@ -147,9 +147,7 @@ class CMLMModel(Model):
         if length is None:
             return self.lengths.propose(encoded, config.length_beam, top_lengths)
         if length > self.max_target:
-            raise Problem(
-                f"The length must be at most {self.max_target}, this model's longest, not {length}."
-            )
+            raise Problem(f"The length must be at most {self.max_target} for this model, not {length}.")
         lengths = torch.full_like(encoded.padding[:, :1], length, dtype=torch.long)
         return lengths, torch.zeros_like(lengths, dtype=torch.float)
 
@@ -167,7 +165,7 @@ def forbidden_tokens(tokenizer: Tokenizer) -> Tensor:
 def build_draft_transformer(
     config: TransformerModelConfig, tokenizer: Tokenizer, *, source_positions: int, target_positions: int
 ) -> DraftTransformer:
-    """The untrained network of this shape, for sources and targets of so many positions."""
+    """The untrained network of this shape, for sources and targets of these maximal lengths."""
     return DraftTransformer(
         TokenEmbedding(len(tokenizer), config.model_dim),
         model_dim=config.model_dim,

@@ -2,9 +2,9 @@
 
     noise2text train difformer --train pairs.jsonl --valid pairs.jsonl --out runs/mine --preset iwslt14-de-en
 
-Split layout + encoder-decoder with self-conditioning + Rescaled(schedule, F) in training only;
+Split layout + encoder-decoder with self-conditioning + Rescaled(schedule, F), in training only;
 vlb + anchor + 0.1 · length; length beam × noise beam, then selection. F is the smallest factor whose
-degeneration score is at most `max_dgs` for the task's vocabulary and embedding size.
+degeneration score is at most `max_dgs` for the task's vocabulary and embedding dimension.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class DifformerModelConfig(EncoderDecoderFromTeacherConfig):
 
     dropout: float = option(0.3, "dropout")
     embeddings_from: str = option(
-        "", "start from these embeddings: a model folder of the same tokens, or a .npy table (V, d)"
+        "", "start from these embeddings: a model folder with the same tokens, or a .npy array (V, d)"
     )
     freeze_embeddings: bool = option(False, "do not train the embeddings (appendix C.3)")
 
@@ -77,9 +77,9 @@ class DifformerDiffusionConfig(Config):
 
     diffusion_steps: int = option(2000, "T, the resolution of time in training")
     schedule: str = option("sqrt", "sqrt, linear or cosine")
-    max_dgs: float = option(0.15, "degeneration score that the noise factor must bring the schedule to")
+    max_dgs: float = option(0.15, "largest degeneration score (DGS) that the noise factor may leave")
     noise_factor: float | None = option(
-        None, "F, multiplies the noise of training; none finds it by max_dgs; 1 is no rescaling"
+        None, "F, factor of the noise in training; none finds it by max_dgs; 1 is no rescaling"
     )
     variance_preserving: bool = option(False, "rescale by eq. 8 instead of eq. 3")
     self_conditioning: float = option(0.5, "share of the updates with self-conditioning; 0 is none")
@@ -97,7 +97,7 @@ class DifformerDiffusionConfig(Config):
         if not (self.vlb_weight or self.anchor_weight):
             raise Problem(
                 "One of the settings vlb_weight and anchor_weight must be above 0: the rounding loss alone "
-                "teaches the denoiser nothing."
+                "does not train the denoiser."
             )
         if self.noise_factor is not None and not self.noise_factor > 0:
             raise Problem(f"The setting noise_factor must be above 0, not {self.noise_factor}.")
@@ -105,7 +105,7 @@ class DifformerDiffusionConfig(Config):
 
 @dataclass(frozen=True)
 class DifformerConfig(Config):
-    """Table 21's rows; the defaults are its IWSLT14 column."""
+    """The settings of table 21; the defaults are its IWSLT14 column."""
 
     data: DataConfig = section(FolderTokenizerDataConfig(), "how texts become tokens")
     model: DifformerModelConfig = section(DifformerModelConfig(), "the encoder-decoder")
@@ -145,13 +145,13 @@ PRESETS: dict[str, DifformerConfig] = {
         log_every=100,
         validate_every=1_000,
         save_every=500,
-        length_beam=1,  # where one length is right, MBR over others picks wrong ones (docs/compare.md)
+        length_beam=1,  # where only one length is right, MBR over several picks wrong ones (docs/compare.md)
     ),
 }
 
 
 def resolve(config: DifformerConfig, tokenizer: Tokenizer) -> DifformerConfig:
-    """The config with its noise factor found, for this vocabulary and embedding size."""
+    """The config with the noise factor for this vocabulary and embedding dimension."""
     diffusion = config.diffusion
     if diffusion.noise_factor is not None:
         return config
@@ -190,14 +190,14 @@ def _rescaling(config: DifformerDiffusionConfig) -> Callable[[nn.Module, float],
 
 
 def initialize(config: DifformerConfig, model: LengthPredictingModel) -> None:
-    """Take the embeddings of another model, or a teacher's layers, where the config says so."""
+    """Copy the layers of a teacher or the embeddings of another model, where the config names one."""
     initialize_from_teacher(config, model)
     if config.model.embeddings_from:
         load_embeddings(model.denoiser.embedding, model.tokenizer, Path(config.model.embeddings_from))
 
 
 def objective(config: DifformerConfig, model: LengthPredictingModel) -> DiffusionObjective:
-    """What the model is trained on: eq. 2, and the length."""
+    """The training objective: eq. 2, and the length."""
     diffusion = config.diffusion
     assert diffusion.noise_factor is not None, "resolve the config first"
     terms = [

@@ -3,9 +3,9 @@
     noise2text train diffuseq --train pairs.jsonl --valid pairs.jsonl --out runs/mine --preset qqp
 
 Joint layout + encoder-only transformer + sqrt schedule + loss-aware times; vlb + rounding of z₀ + prior.
-In generation the source is given at each step (anchoring) and every estimate is moved to the nearest
-embedding (rounding, `clamp`). The canvas is always full, and the padding that the model writes decides the
-length.
+In generation the source is set again at each step (anchoring), and every estimate is moved to the nearest
+embedding (rounding, `clamp`). The canvas always has the full length; the model ends a text by generating
+padding.
 
 The variants of a thesis on translation (`diffuseq_variants.py`) are this recipe with another part: what the
 network predicts (`parameterization`), the schedule, or training without some sources (`source_dropout`).
@@ -83,15 +83,15 @@ LOSS_POSITIONS: dict[str, dict[str, Callable[[Canvas], Tensor]]] = {
     "released": {"vlb": visible_positions, "rounding": visible_positions, "prior": visible_positions},
     "target": {"vlb": scored_positions, "rounding": scored_positions, "prior": scored_positions},
 }
-"""Which positions each term counts: the paper's eq. 2, the thesis's algorithm 6, the released code; the last
-is for a source that is not learned."""
+"""The positions that each term counts: of the paper's eq. 2, the thesis's algorithm 6, the released code; and
+the target alone, for a source whose embeddings are not trained."""
 
 LOSS_WEIGHTINGS: dict[str, Callable[[Parameterization], Callable[[NoiseLevel], Tensor]]] = {
     "output": lambda parameterization: parameterization.weight,
     "noise": lambda parameterization: lambda level: level.snr,
     "z0": lambda parameterization: uniform_weight,
 }
-"""Whose squared error the loss is, by the weight that makes it from the squared error of ẑ₀."""
+"""Whose squared error the loss is: functions from a noise level to the weight of the squared error of ẑ₀."""
 
 _TIME_SAMPLERS: dict[str, type[TimeSampler]] = {"loss-aware": LossAwareTimes, "uniform": UniformTimes}
 _POSITION_SIGMOID = "position-sigmoid"
@@ -103,7 +103,7 @@ class JointDiffusionConfig(Config):
 
     diffusion_steps: int = option(2000, "T, the resolution of time in training")
     schedule: str = option("sqrt", "sqrt, linear or cosine")
-    noise_factor: float = option(1.0, "F, multiplies the noise of training (Difformer); 1 as in the paper")
+    noise_factor: float = option(1.0, "F, factor of the noise in training (Difformer); 1 as in the paper")
     anchor_weight: float = option(0.0, "weight of Difformer's anchor loss, −log p(y | ẑ₀); 0 as in the paper")
 
     def __post_init__(self) -> None:
@@ -115,17 +115,17 @@ class JointDiffusionConfig(Config):
 
     @property
     def schedules(self) -> tuple[str, ...]:
-        """The schedules that this recipe knows."""
+        """The names of the schedules that the recipe takes."""
         return tuple(SCHEDULES)
 
     def training_schedule(self, schedule: AlphaBarSchedule) -> nn.Module:
-        """The schedule with the noise of training."""
+        """The schedule of training, with its noise multiplied by the factor."""
         return schedule if self.noise_factor == 1 else Rescaled(schedule, self.noise_factor)
 
 
 @dataclass(frozen=True)
 class DiffuSeqDiffusionConfig(JointDiffusionConfig):
-    """Section 3, the released code where it is silent, and the parts of the thesis."""
+    """Section 3, or the released code where the paper does not say, and the variants of the thesis."""
 
     schedule: str = option(
         "sqrt", "sqrt, linear, cosine, or position-sigmoid (the last token is noised first; always aligned)"
@@ -166,18 +166,18 @@ class DiffuSeqDiffusionConfig(JointDiffusionConfig):
 
     @property
     def signal_floor(self) -> float:
-        """The smallest ᾱ that the schedule keeps."""
+        """The smallest ᾱ of the schedule."""
         default = PARAMETERIZATIONS[self.parameterization].min_alpha_bar
         return default if self.min_alpha_bar is None else self.min_alpha_bar
 
     def build_parameterization(self, schedule: AlphaBarSchedule) -> Parameterization:
-        """What the network's output means."""
+        """The parameterization of the network's output."""
         return PARAMETERIZATIONS[self.parameterization](schedule, noise_factor=self.noise_factor)
 
 
 @dataclass(frozen=True)
 class DiffuSeqConfig(Config):
-    """Section 4.1, and the released code where it is silent; the defaults are those of paraphrase (QQP)."""
+    """Section 4.1, or the released code where the paper does not say; the defaults are those of QQP."""
 
     data: DataConfig = section(
         DataConfig(vocabulary=30_522, lowercase=True, max_source=63, max_target=62), "how texts become tokens"
@@ -209,11 +209,14 @@ class DiffuSeqConfig(Config):
             build_schedule(self), noise_factor=self.diffusion.noise_factor, precision=self.run.precision
         )
         if self.generation.guidance_weight and not self.diffusion.source_dropout:
-            raise Problem("The setting guidance_weight needs source_dropout above 0: both ways are learned.")
+            raise Problem(
+                "The setting guidance_weight needs a model that is also trained without sources: set "
+                "source_dropout above 0."
+            )
 
 
 def build_schedule(config: DiffuSeqConfig) -> AlphaBarSchedule:
-    """The schedule, kept above the smallest ᾱ."""
+    """The noise schedule, with ᾱ at least `signal_floor`."""
     diffusion, data = config.diffusion, config.data
     if diffusion.schedule == _POSITION_SIGMOID:
         schedule: AlphaBarSchedule = PositionSigmoid(
@@ -269,12 +272,12 @@ PRESETS: dict[str, DiffuSeqConfig] = {
 
 
 class ImportanceSampledObjective(DiffusionObjective):
-    """Tells its time sampler how large the error of each row was."""
+    """A diffusion objective whose time sampler observes the squared error of each row."""
 
     def observed(self, draws: Draws, token_losses: Mapping[str, TokenLoss]) -> tuple[Tensor, Tensor]:
         error, counted = token_losses["vlb"].values.detach(), token_losses["vlb"].mask
         rows = torch.where(counted, error, 0).sum(1) / counted.sum(1)
-        return draws.t, rows / draws.weight  # the losses are weighted, the history is not
+        return draws.t, rows / draws.weight  # the sampler observes losses without the weight
 
     def observe(self, *observed: Tensor) -> None:
         self.time_sampler.observe(*observed)
@@ -287,7 +290,7 @@ def build_denoiser(
     *,
     full: bool = True,
 ) -> JointTransformer:
-    """The untrained transformer over the canvas, of this class; a full canvas has no padding."""
+    """The untrained transformer over the canvas; with `full` the canvas has no padding."""
     shape = config.model
     return network_class(
         TokenEmbedding(len(tokenizer), shape.embedding_dim, scale=1.0, bias=True),
@@ -342,7 +345,7 @@ def build_model(
 
 
 def objective(config: DiffuSeqConfig, model: DiffusionModel) -> Objective:
-    """What the model is trained on: eq. 2 at the times of eq. 3; for guidance, some pairs without source."""
+    """The training objective: eq. 2 at the times of eq. 3; for guidance, some pairs have no source."""
     assert isinstance(model.layout, JointLayout)
     assert isinstance(model.schedule, AlphaBarSchedule)
     diffusion, schedule = config.diffusion, model.schedule
@@ -360,7 +363,7 @@ def objective(config: DiffuSeqConfig, model: DiffusionModel) -> Objective:
         terms=[
             *(terms[name](counted) for name, counted in positions.items()),
             NllLoss(weight=diffusion.anchor_weight or None),
-            # A model that writes only padding has a low nll over all positions (thesis, figure 4.3).
+            # A model that generates only padding has a low nll over all positions (thesis, figure 4.3).
             NllLoss("nll_text", None, positions=model.layout.non_padding_mask),
         ],
         self_conditioning=0.0,

@@ -2,7 +2,7 @@
 
     noise2text train diffuseq-autoregressive --train pairs.jsonl --valid pairs.jsonl --out runs/mine
 
-Trained like DiffuSeq, to the last bit; generation keeps one token per round of sampling. Any other diffusion
+The training is exactly DiffuSeq's; generation keeps one token per round of sampling. Any other diffusion
 model does the same with `--strategy token-by-token`.
 """
 
@@ -25,7 +25,7 @@ RECIPE = Recipe(
     name="diffuseq-autoregressive",
     paper="a thesis on DiffuSeq for translation",
     section="3.2.1",
-    summary="DiffuSeq, sampled token by token: tokens that were written are given from then on.",
+    summary="DiffuSeq, sampled token by token: each new token is given in the next round.",
     presets=PRESETS,
     default_preset="covost-de-en",
     build=diffuseq.build,

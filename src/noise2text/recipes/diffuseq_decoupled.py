@@ -1,11 +1,11 @@
-"""DiffuSeq without joint training (table 3): the source's embeddings are another model's, and fixed.
+"""DiffuSeq without joint training (table 3): the source has the embeddings of another model, not trained.
 
     noise2text train diffuseq-decoupled --train pairs.jsonl --valid pairs.jsonl --out runs/mine \\
         --set embeddings_from=runs/transformer
 
-DiffuSeq's layout, schedule, times and sampling; only the target's embeddings are learned, and all terms count
-the target alone. The paper takes those of a small BERT; any model of the same tokens and dimension will do,
-such as a Transformer (`model_dim` is its dimension).
+DiffuSeq's layout, schedule, times and sampling; only the embeddings of the target are trained, and all terms
+count the target alone. The paper uses the embeddings of a small BERT; any model with the same tokens and
+dimension will do, such as a Transformer (`model_dim` is its dimension).
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ __all__ = ["PRESETS", "RECIPE", "DecoupledConfig", "DecoupledModelConfig", "buil
 
 @dataclass(frozen=True)
 class DecoupledModelConfig(JointTransformerConfig):
-    """DiffuSeq's transformer, and where the source's embeddings come from."""
+    """DiffuSeq's transformer, and the model whose embeddings the source has."""
 
     embeddings_from: str = option(
-        "", "the source's embeddings: a model folder of the same tokens, or a .npy table (V, d); none: random"
+        "", "source embeddings: a model folder with the same tokens, or a .npy array (V, d); empty: random"
     )
 
 
 @dataclass(frozen=True)
 class DecoupledConfig(DiffuSeqConfig):
-    """DiffuSeq's, with the source's embeddings."""
+    """DiffuSeq's config, with the embeddings of the source."""
 
     model: DecoupledModelConfig = section(DecoupledModelConfig(), "the transformer")
 
@@ -46,7 +46,7 @@ class DecoupledConfig(DiffuSeqConfig):
         super().__post_init__()
         if self.diffusion.align_targets:
             raise Problem(
-                "The setting align_targets is not for diffuseq-decoupled: padding is no word there."
+                "The setting align_targets is not for diffuseq-decoupled, whose source has no padding token."
             )
 
 
@@ -66,7 +66,7 @@ def build(config: DecoupledConfig, tokenizer: Tokenizer) -> DiffusionModel:
 
 
 def initialize(config: DecoupledConfig, model: DiffusionModel) -> None:
-    """Give the source the embeddings of another model, where one is named."""
+    """Load the embeddings of the source, if the config names a model or a file."""
     assert isinstance(model.denoiser, SeparateSourceTransformer)
     if config.model.embeddings_from:
         load_embeddings(model.denoiser.source_embedding, model.tokenizer, Path(config.model.embeddings_from))
@@ -76,7 +76,7 @@ RECIPE = Recipe(
     name="diffuseq-decoupled",
     paper="DiffuSeq (Gong et al., 2023)",
     section="4.3",
-    summary="DiffuSeq whose source has another model's embeddings, which are not trained.",
+    summary="DiffuSeq whose source has the embeddings of another model, which are not trained.",
     presets=PRESETS,
     default_preset="quasar-t",
     build=build,

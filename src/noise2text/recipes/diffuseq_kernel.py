@@ -1,9 +1,9 @@
-"""DiffuSeq with the alternate diffusion kernel (the thesis, 3.2.4): the estimate is a mean of embeddings.
+"""DiffuSeq with the alternate diffusion kernel (thesis, 3.2.4): the estimate is a mean of embeddings.
 
     noise2text train diffuseq-kernel --train pairs.jsonl --valid pairs.jsonl --out runs/mine
 
-DiffuSeq's layout, schedule, times, terms and sampling; only the network's head differs: a softmax over the
-vocabulary times the embeddings. The transformer has the shape of fairseq's transformer_iwslt_de_en, and
+DiffuSeq's layout, schedule, times, terms and sampling; only the output of the network differs: a softmax over
+the vocabulary times the embeddings. The transformer has the shape of fairseq's transformer_iwslt_de_en, and
 batches are small, without accumulation (4.2.2).
 """
 
@@ -35,7 +35,7 @@ def build(config: DiffuSeqConfig, tokenizer: Tokenizer) -> DiffusionModel:
 
 RECIPE = Recipe(
     name="diffuseq-kernel",
-    paper="Thesis on DiffuSeq for translation",
+    paper="a thesis on DiffuSeq for translation",
     section="3.2.4",
     summary="DiffuSeq whose network predicts probabilities; the estimate is their mean embedding.",
     presets=PRESETS,

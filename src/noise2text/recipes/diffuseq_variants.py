@@ -1,10 +1,10 @@
-"""The variants of DiffuSeq of a thesis on machine translation: other outputs, another schedule, guidance.
+"""Variants of DiffuSeq from a thesis on machine translation: other outputs, another schedule, guidance.
 
     noise2text train diffuseq-epsilon --train pairs.jsonl --valid pairs.jsonl --out runs/mine
 
 Each is DiffuSeq with other settings of one part: what the network predicts (2.1.4), in which order the
-positions are noised (3.2.5), and whether it also learns to write without a source, so that generation can
-be guided (2.1.6). `--set` combines them.
+positions are noised (3.2.5), and whether it is also trained without sources, for guidance (2.1.6). `--set`
+combines them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["RECIPES"]
 
 
 def _variant(name: str, section: str, summary: str, variant: dict[str, Any], tiny: dict[str, Any]) -> Recipe:
-    """DiffuSeq's presets for the thesis's data and for dates, varied; `tiny` changes the latter further."""
+    """A recipe with DiffuSeq's presets for the thesis's data and for `tiny`, with the changed settings."""
     presets = diffuseq.PRESETS
     return Recipe(
         name=name,
@@ -47,7 +47,7 @@ RECIPES = (
     _variant(
         "diffuseq-mean",
         "2.1.4",
-        "DiffuSeq that predicts the next step's mean.",
+        "DiffuSeq that predicts the mean of the next step.",
         {"parameterization": "mean"},
         {},
     ),

@@ -2,8 +2,8 @@
 
     noise2text train diffusion-lm --train pairs.jsonl --valid pairs.jsonl --out runs/mine
 
-The canvas, the transformer, the terms and the schedule are DiffuSeq's; but training noises the whole canvas,
-source included, at uniform times (a model of pairs), and only sampling holds the source at each step
+The canvas, the transformer, the terms and the schedule are DiffuSeq's. But training noises the whole canvas,
+source included, at uniform times: this is a model of pairs. Only sampling sets the source again at each step
 (algorithm 7).
 """
 
@@ -38,7 +38,7 @@ __all__ = ["PRESETS", "RECIPE", "DiffusionLMConfig", "PairDiffusionModel", "buil
 
 @dataclass(frozen=True)
 class DiffusionLMConfig(Config):
-    """The thesis's section 4.1.2; what it leaves out is DiffuSeq's."""
+    """Section 4.1.2 of the thesis; what it does not say is as in DiffuSeq."""
 
     data: DataConfig = section(
         DataConfig(vocabulary=30_000, normalise=True, max_source=31, max_target=30), "how texts become tokens"
@@ -66,11 +66,11 @@ PRESETS: dict[str, DiffusionLMConfig] = {
 
 
 SELECTION_SETTINGS = {"noise_beam", "select", "utility", "candidate_is", "self_pair"}
-"""Settings about the choice among candidates."""
+"""Settings of the selection among candidates, of which a pair has only one."""
 
 
 class PairDiffusionModel(DiffusionModel):
-    """A diffusion model of whole pairs: it can write the source, too (Diffusion-LM)."""
+    """A diffusion model of pairs, which can generate the source, too (Diffusion-LM)."""
 
     layout: JointLayout
 
@@ -84,22 +84,22 @@ class PairDiffusionModel(DiffusionModel):
         batch: int = 32,
         **overrides: Any,
     ) -> list[tuple[str, str]]:
-        """So many pairs, each from its own noise; an empty template gives nothing of its text.
+        """`count` pairs, each from its own noise; an empty template gives nothing of its text.
 
-        The places of what is given must be known, so that only the last gap of the pair may be open.
+        The positions of the given tokens must be known, so only the last gap of the pair may be open.
         """
         self.ensure_eval()
         if batch < 1:
-            raise Problem(f"The batch must hold at least 1 pair, not {batch}.")
+            raise Problem(f"The argument batch must be at least 1 pair, not {batch}.")
         for name in sorted(overrides.keys() & SELECTION_SETTINGS):
-            raise Problem(f"Every pair is one candidate: there is nothing for the setting {name} to choose.")
+            raise Problem(f"Every pair has one candidate, so the setting {name} has no effect: leave it out.")
         config = dataclasses.replace(
             apply_overrides(self.generation_config, overrides, origin="sample"), noise_beam=1
         )
         if config.prefix or config.suffix or config.template:
-            raise Problem("Pairs take the templates source and target, no prefix, suffix or template.")
+            raise Problem("Pairs take the templates source and target: set no prefix, suffix or template.")
         if config.guide:
-            raise Problem("A guide has learned from targets alone, so it cannot steer pairs; leave it out.")
+            raise Problem("A classifier is trained on targets alone and cannot guide pairs: leave guide out.")
         given = self._pair(source, target)
         layout = PairGenerationLayout(
             **{f.name: getattr(self.layout, f.name) for f in dataclasses.fields(JointLayout)}
@@ -124,7 +124,7 @@ class PairDiffusionModel(DiffusionModel):
         return list(zip(sources, self.tokenizer.decode([row[cut + 1 :] for row, cut in cuts]), strict=True))
 
     def _pair(self, source: str, target: str) -> Template:
-        """What is given of a pair, as one template over both."""
+        """The given tokens of a pair, as one template over source and target."""
         first, second = (
             parse_template(text, self.tokenizer) if text else OPEN_TEMPLATE for text in (source, target)
         )
@@ -133,11 +133,11 @@ class PairDiffusionModel(DiffusionModel):
         elif first.is_exact:
             given = first.concatenate(self.layout.sep, second)
         else:
-            raise Problem("A target can be given only where the source's gaps have a width, such as ___{3}.")
-        room = self.layout.width - 2  # less the begin and the end
+            raise Problem("A target can be given only if the source's gaps have a width, such as ___{3}.")
+        room = self.layout.width - 2  # without the begin and end tokens
         if not given.gaps or given.min_length > room:
             raise Problem(
-                f"What is given of the pair needs {given.min_length} of {room} places; leave some to write."
+                f"The given parts of the pair take {given.min_length} of {room} tokens: give fewer."
             )
         return given
 
@@ -149,7 +149,7 @@ def build(config: DiffusionLMConfig, tokenizer: Tokenizer) -> DiffusionModel:
 
 
 def objective(config: DiffusionLMConfig, model: DiffusionModel) -> DiffusionObjective:
-    """What the model is trained on: error, rounding and prior of the whole canvas."""
+    """The training objective: squared error, rounding and prior over the whole canvas."""
     schedule = model.schedule
     assert isinstance(schedule, AlphaBarSchedule)
     return DiffusionObjective(
@@ -171,7 +171,7 @@ RECIPE = Recipe(
     name="diffusion-lm",
     paper="Diffusion-LM (Li et al., 2022), for pairs by a thesis on DiffuSeq for translation",
     section="3.1",
-    summary="A model of whole pairs; the source is filled in while sampling.",
+    summary="A model of pairs; sampling sets the source at each step and fills in the target.",
     presets=PRESETS,
     default_preset="covost-de-en",
     build=build,

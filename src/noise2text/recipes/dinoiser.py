@@ -2,9 +2,9 @@
 
     noise2text train dinoiser --train pairs.jsonl --valid pairs.jsonl --out runs/mine --preset iwslt14-de-en
 
-Split layout + encoder-decoder with self-conditioning + embeddings on a sphere + Quadratic schedule with
-Clipped times; vlb + rounding + 0.1 · length. Generation is DDIM with eta 0; the network is told times from
-`min_timestep` to 1, whatever the noise.
+Split layout + encoder-decoder with self-conditioning + embeddings on a sphere + QuadraticSchedule with
+ClippedTimes; vlb + rounding + 0.1 · length. Generation is DDIM with eta 0; the timestep that the network is
+given runs from 1 to `min_timestep` only, while the noise goes down to 0.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ __all__ = [
 
 @dataclass(frozen=True)
 class DinoiserGenerationConfig(LengthPredictingGenerationConfig):
-    """Length prediction, deterministic steps, and what the network is told of them."""
+    """Length prediction, deterministic steps, and exaggerated timesteps for the network."""
 
-    stop_early: int = option(0, "how many of the last steps are left out")
-    noise_beam: int = option(1, "noises tried a length")
-    eta: float = option(0.0, "share of fresh noise a step: 1 is ancestral, 0 is DDIM")
+    stop_early: int = option(0, "number of last steps that are left out")
+    noise_beam: int = option(1, "noises tried per length")
+    eta: float = option(0.0, "share of new noise in each step: 1 is ancestral sampling, 0 is DDIM")
     min_timestep: float = option(
-        0.99, "least time that the network is told, whatever the noise; 0 tells the truth"
+        0.99, "smallest timestep that the network is given, whatever the noise; 0 is the true one"
     )
 
     @property
     def select_choices(self) -> tuple[str, ...]:
-        return ("mbr", "score")  # the time at which texts are looked at may be below any that it learned
+        return ("mbr", "score")  # the time of the denoising likelihood may be clipped in training
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -68,7 +68,7 @@ class DiNoiSerDiffusionConfig(Config):
 
     diffusion_steps: int = option(2000, "T, the resolution of time in training")
     self_conditioning: float = option(0.5, "share of the updates with self-conditioning; 0 is none")
-    noise_clip_margin: float = option(0.0, "added to the noise-to-signal ratio that training is clipped at")
+    noise_clip_margin: float = option(0.0, "added to the smallest noise-to-signal ratio of training")
     noise_clip_every: int = option(100, "updates between two measurements of the embeddings' distances")
     length_loss_weight: float = option(0.1, "weight of the length loss")
 
@@ -104,14 +104,14 @@ PRESETS: dict[str, DiNoiSerConfig] = {
 
 
 class DiNoiSerModel(LengthPredictingModel):
-    """A diffusion model that predicts lengths, and gives its network timesteps of more noise than there is."""
+    """A diffusion model that predicts lengths and gives its network timesteps of more noise than there is."""
 
     def build_sampling_schedule(self, config: Any) -> nn.Module:
         return ExaggeratedNoise(super().build_sampling_schedule(config), config.min_timestep)
 
 
 class ClippedObjective(DiffusionObjective):
-    """A diffusion objective whose times are clipped by where the embeddings are."""
+    """A diffusion objective whose times are clipped by the distances between embeddings."""
 
     time_sampler: ClippedTimes
 
@@ -121,7 +121,7 @@ class ClippedObjective(DiffusionObjective):
         self.time_sampler.clip(self.denoiser.embedding.vectors)
 
     def update(self, step: int) -> None:
-        """Look at the embeddings after every `noise_clip_every` steps."""
+        """Clip the times again after every `noise_clip_every` steps."""
         if step % self.noise_clip_every == 0:
             self.time_sampler.clip(self.denoiser.embedding.vectors)
 
@@ -147,7 +147,7 @@ def build(config: DiNoiSerConfig, tokenizer: Tokenizer) -> DiNoiSerModel:
 
 
 def objective(config: DiNoiSerConfig, model: DiNoiSerModel) -> ClippedObjective:
-    """What the model is trained on: the error of ẑ₀ at clipped noise, the rounding of z₀, and the length."""
+    """The training objective: the error of ẑ₀ at clipped times, the rounding of z₀, and the length."""
     diffusion, schedule = config.diffusion, model.schedule
     assert isinstance(schedule, QuadraticSchedule)
     return ClippedObjective(
@@ -169,7 +169,7 @@ RECIPE = Recipe(
     name="dinoiser",
     paper="DiNoiSer (Ye et al., 2023)",
     section="4",
-    summary="Training noise clipped by the embeddings' distances, and a sampler that exaggerates the noise.",
+    summary="Training noise clipped by the distances between embeddings, exaggerated in generation.",
     presets=PRESETS,
     default_preset="iwslt14-de-en",
     build=build,

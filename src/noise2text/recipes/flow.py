@@ -3,8 +3,8 @@
     noise2text train flow --train pairs.jsonl --valid pairs.jsonl --out runs/mine --preset tiny
 
 z_t = (1 − t)·z₀ + t·F·ε. The network predicts the velocity v = ε − z₀; the loss is its squared error,
-Difformer's anchor loss and the length. Generation is Euler's method (`eta` 0), or multistep (`solver`
-multistep).
+Difformer's anchor loss and the length loss. Generation is Euler's method (`eta` 0), or a second-order method
+(`solver` multistep).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def build(config: difformer.DifformerConfig, tokenizer: Tokenizer) -> LengthPred
 
 
 def objective(config: difformer.DifformerConfig, model: LengthPredictingModel) -> DiffusionObjective:
-    """What the model is trained on: the error of the velocity, the anchor loss and the length."""
+    """The training objective: the squared error of the velocity, the anchor loss and the length."""
     diffusion = config.diffusion
     velocity = PredictVelocity(RectifiedFlow(), noise_factor=diffusion.noise_factor or 1.0)
     return DiffusionObjective(
@@ -65,7 +65,7 @@ RECIPE = Recipe(
     name="flow",
     paper="Rectified flow (Liu et al., 2023), on embeddings",
     section="2",
-    summary="Straight paths from noise to text: the velocity by Difformer's network, Euler's steps.",
+    summary="Straight paths from noise to text: Difformer's network predicts the velocity.",
     presets={name: preset.replace(eta=0.0, stop_early=0) for name, preset in difformer.PRESETS.items()},
     default_preset="iwslt14-de-en",
     resolve=difformer.resolve,

@@ -52,7 +52,7 @@ _LATENT = 1  # separates the keys of this noise from others of the same seed
 
 @dataclass(frozen=True)
 class GPVAEModelConfig(Seq2SeqModelConfig):
-    """T5's base shape, and the released script's kernel, where v is the variance of one dimension of z."""
+    """T5's base shape, and the kernel of the released script, where v is the variance per dimension of z."""
 
     kernel_variance: float = option(1.0, "v, the prior's variance of each dimension of z")
     kernel_length_scale: float = option(
@@ -148,20 +148,21 @@ class GPVAEDecoder(Decoder):
         )
         decoder = AutoregressiveModel.build_decoder(model, self.config, network)
         decoded = decoder.decode(SourceBatch(repeated, indices.tolist()), seed=seed, trace=trace)
-        return [join_candidates(decoded[at : at + noises]) for at in range(0, len(decoded), noises)]
+        return [join_candidates(decoded[i : i + noises]) for i in range(0, len(decoded), noises)]
 
 
 def join_candidates(decoded: Sequence[Candidates]) -> Candidates:
     """The candidates of all searches for one sentence; a search that ends early repeats its last step."""
-    count = max(len(draft.steps) for draft in decoded)
+    count = max(len(each.steps) for each in decoded)
     steps = []
     for number in range(count):
-        now = [draft.steps[min(number, len(draft.steps) - 1)] for draft in decoded]
-        noisy, clean = ([row for step in now for row in getattr(step, name)] for name in ("noisy", "clean"))
+        current = [each.steps[min(number, len(each.steps) - 1)] for each in decoded]
+        noisy = [row for step in current for row in step.noisy]
+        clean = [row for step in current for row in step.clean]
         steps.append(DecodedStep(1 - number / max(1, count - 1), noisy, clean))
     return Candidates(
-        [row for draft in decoded for row in draft.tokens],
-        [score for draft in decoded for score in draft.scores],
+        [row for each in decoded for row in each.tokens],
+        [score for each in decoded for score in each.scores],
         steps,
     )
 

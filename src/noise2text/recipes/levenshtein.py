@@ -52,7 +52,7 @@ __all__ = [
 class LevenshteinModelConfig(TransformerModelConfig):
     """A transformer of the base shape with heads for the edits."""
 
-    max_placeholders: int = option(255, "most placeholders that a gap gets in an iteration")
+    max_placeholders: int = option(255, "largest number of placeholders that a gap gets in an iteration")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -72,8 +72,8 @@ class NearestDecoder(Decoder):
     def _look_up(self, row: Sequence[int]) -> Candidates:
         starts = np.cumsum(self.targets.lengths) - self.targets.lengths
         chosen, scores = self.sources.search(row, self.neighbours)
-        answers = RaggedRows.from_slices(self.targets.tokens, starts[chosen], self.targets.lengths[chosen])
-        return Candidates(list(answers), scores.tolist(), [])
+        targets = RaggedRows.from_slices(self.targets.tokens, starts[chosen], self.targets.lengths[chosen])
+        return Candidates(list(targets), scores.tolist(), [])
 
 
 class NearestModel(Model):
@@ -102,26 +102,26 @@ class NearestModel(Model):
             lengths.copy_(torch.from_numpy(rows.lengths))
 
     @cached_property
-    def _neighbours(self) -> NgramIndex:
-        return NgramIndex(RaggedRows(_numbers(self.source_tokens), _numbers(self.source_lengths)))
+    def _source_index(self) -> NgramIndex:
+        return NgramIndex(RaggedRows(_to_numpy(self.source_tokens), _to_numpy(self.source_lengths)))
 
     @cached_property
     def _targets(self) -> RaggedRows:
-        return RaggedRows(_numbers(self.target_tokens), _numbers(self.target_lengths))
+        return RaggedRows(_to_numpy(self.target_tokens), _to_numpy(self.target_lengths))
 
     def build_decoder(self, config: NearestGenerationConfig) -> NearestDecoder:
-        return NearestDecoder(self._neighbours, self._targets, config.neighbours)
+        return NearestDecoder(self._source_index, self._targets, config.neighbours)
 
     def selector(self, generation_config: NearestGenerationConfig) -> Selector:
         return BestScore()
 
 
-def _numbers(tensor: Tensor) -> np.ndarray:
+def _to_numpy(tensor: Tensor) -> np.ndarray:
     return tensor.cpu().numpy().astype(np.int64)
 
 
 def build(config: NearestConfig, tokenizer: Tokenizer) -> NearestModel:
-    """The model with room for its corpus."""
+    """The model, with zeros in place of its corpus."""
     return NearestModel(config, tokenizer)
 
 

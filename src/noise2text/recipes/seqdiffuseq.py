@@ -2,9 +2,9 @@
 
     noise2text train seqdiffuseq --train pairs.jsonl --valid pairs.jsonl --out runs/mine --preset qqp
 
-Filled layout + encoder-decoder with self-conditioning + Adaptive(Sqrt); vlb + rounding + prior (eq. 6);
-ancestral sampling, at some steps by the prior. The end of the text and what follows it are written on the
-canvas.
+Padded target layout + encoder-decoder with self-conditioning + AdaptiveSchedule(SqrtSchedule);
+vlb + rounding + prior (eq. 6); ancestral sampling, with some steps from the prior. The model also generates
+the end of the text and the padding after it.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class SeqDiffuSeqDiffusionConfig(Config):
     diffusion_steps: int = option(2000, "T, the resolution of time in training")
     self_conditioning: float = option(0.5, "share of the updates with self-conditioning; 0 is none")
     refit_every: int = option(20_000, "updates between two refits of the schedule; 0 keeps it at sqrt")
-    refit_start: int = option(20_000, "the first update at which it may be refitted")
-    refit_bin_size: int = option(20, "K, how many diffusion steps share a bin of losses")
-    refit_min_count: int = option(100, "losses that each bin of a position needs before it is refitted")
+    refit_start: int = option(20_000, "first update with a refit")
+    refit_bin_size: int = option(20, "K, diffusion steps that share a bin of losses")
+    refit_min_count: int = option(100, "losses that each bin of a position needs before a refit")
 
     def __post_init__(self) -> None:
         require_fraction(self, "self_conditioning")
@@ -147,7 +147,7 @@ def build(config: SeqDiffuSeqConfig, tokenizer: Tokenizer) -> DiffusionModel:
 
 
 class AdaptiveObjective(DiffusionObjective):
-    """A diffusion objective whose schedule follows the term `difficulty`, refitted at set steps."""
+    """A diffusion objective whose schedule is refitted to the losses of the term `difficulty`."""
 
     schedule: AdaptiveSchedule
 
@@ -163,21 +163,22 @@ class AdaptiveObjective(DiffusionObjective):
         self.schedule.observe(*observed)
 
     def update(self, step: int) -> None:
-        """Refit after every `refit_every` steps; losses of the periods before the first refit are dropped.
+        """Refit the schedule every `refit_every` steps; before `refit_start`, only drop the losses.
 
-        It comes a step late, so that a model validated or saved at a round step has trained on its schedule.
+        The refit is one step late, so that a model that is validated or saved at a multiple of `refit_every`
+        still has the schedule that it was trained with.
         """
-        done = step - 1
-        if not self.refit_every or done % self.refit_every:
+        previous = step - 1
+        if not self.refit_every or previous % self.refit_every:
             return
-        if done < self.refit_start:
+        if previous < self.refit_start:
             self.schedule.reset()
         else:
             self.schedule.refit()
 
 
 def objective(config: SeqDiffuSeqConfig, model: DiffusionModel) -> AdaptiveObjective:
-    """What the model is trained on: eq. 6; the difficulty of what is not padding moves the schedule only."""
+    """The training objective: eq. 6; `difficulty`, the error outside of padding, only adapts the schedule."""
     assert isinstance(model.layout, PaddedTargetLayout)
     diffusion, start = config.diffusion, SqrtSchedule(config.diffusion.diffusion_steps)
     return AdaptiveObjective(

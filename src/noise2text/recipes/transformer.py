@@ -3,7 +3,8 @@
     noise2text train transformer --train pairs.jsonl --valid pairs.jsonl --out runs/mine --preset wmt14-en-de
 
 Post-norm encoder-decoder over a target with an end token; label-smoothed cross-entropy of each next token;
-beam search. The shapes are those of Difformer's tables 3 and 4 (its table 21) and of the thesis's 4.1.3.
+beam search. The shapes are those of Difformer's tables 3 and 4 (given in its table 21) and of the thesis,
+4.1.3.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def build(config: TransformerConfig, tokenizer: Tokenizer) -> AutoregressiveMode
         decoder_layers=config.model.decoder_layers,
         dropout=config.model.dropout,
         source_positions=config.data.max_source,
-        target_positions=config.data.max_target + 1,  # the decoder's input begins with the begin token
+        target_positions=config.data.max_target + 1,  # with the begin token
     )
     return AutoregressiveModel(
         tokenizer,

@@ -32,9 +32,7 @@ class WordByWordDiffusionConfig(DiffuSeqDiffusionConfig):
     word_boundary: str = option(
         "spaces", "where a word begins: at white space (spaces), or at any character but letters (signs)"
     )
-    max_word_tokens: int | None = option(
-        None, "positions for the next word; none is the rest of the canvas"
-    )
+    max_word_tokens: int | None = option(None, "positions for the next word; none is the rest of the canvas")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -92,7 +90,7 @@ def build(config: WordByWordConfig, tokenizer: Tokenizer) -> DiffusionModel:
 
 RECIPE = Recipe(
     name="word-by-word",
-    paper="Thesis on DiffuSeq for translation",
+    paper="a thesis on DiffuSeq for translation",
     section="3.2.2",
     summary="DiffuSeq trained to generate the next word, with one round of sampling per word.",
     presets=PRESETS,
