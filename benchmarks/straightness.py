@@ -57,9 +57,8 @@ def schedules(model: DiffusionModel) -> Iterator[tuple[str, AdaptiveSchedule]]:
     """The model's own schedule and, if it is another, sqrt."""
     own = model.schedule
     assert isinstance(own, AdaptiveSchedule), "Only SeqDiffuSeq has a schedule for each position."
-    sqrt = AdaptiveSchedule(SqrtSchedule(own.steps), own.alpha_bars.shape[1], bin_size=own.bin_size).to(
-        own.alpha_bars.device
-    )
+    start, positions = SqrtSchedule(own.num_timesteps), own.alpha_bars.shape[1]
+    sqrt = AdaptiveSchedule(start, positions, bin_size=own.bin_size).to(own.alpha_bars.device)
     refitted = not torch.equal(own.alpha_bars, sqrt.alpha_bars)
     yield ("refitted" if refitted else "sqrt"), own
     if refitted:

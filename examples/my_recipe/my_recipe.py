@@ -54,7 +54,7 @@ def build(config: PowerConfig, tokenizer: Tokenizer) -> LengthPredictingModel:
     """The untrained model; `noise2text.load` calls this as well, and then loads the weights."""
     diffusion, model = config.diffusion, difformer.build(config, tokenizer)
     rescale = rescale_preserving if diffusion.variance_preserving else rescale_plain
-    model.schedule = PowerSchedule(diffusion.diffusion_steps, diffusion.power)  # of generation
+    model.schedule = PowerSchedule(diffusion.num_timesteps, diffusion.power)  # of generation
     model.training_schedule = rescale(model.schedule, diffusion.noise_factor)
     return model
 
@@ -73,7 +73,7 @@ def preset(name: str) -> PowerConfig:
 RECIPE = Recipe(
     name="power",
     paper="My paper (2027)",
-    section="3",
+    paper_section="3",
     summary="Difformer with the noise schedule (1 − t)^p.",
     presets={name: preset(name) for name in ("iwslt14-de-en", "tiny")},  # check-recipe trains `tiny`
     default_preset="iwslt14-de-en",

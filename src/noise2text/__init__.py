@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from noise2text.models.autoregressive import AutoregressiveModel
     from noise2text.models.base import GenerationOutput, Model
     from noise2text.models.diffusion import DiffusionModel, LengthPredictingModel
-    from noise2text.models.folder import load, save
-    from noise2text.models.generate import generate
+    from noise2text.models.folder import generate, load, save
     from noise2text.models.registry import Recipe, list_recipes, register
     from noise2text.nn.config import EncoderDecoderConfig, JointTransformerConfig
     from noise2text.nn.denoiser import Denoiser
@@ -74,7 +73,7 @@ _MODULES = {
     "TimeSampler": "diffusion.time_samplers",
     "Tokenizer": "data.tokenizer",
     "evaluate": "metrics.evaluate",
-    "generate": "models.generate",
+    "generate": "models.folder",
     "list_recipes": "models.registry",
     "load": "models.folder",
     "option": "core.config",

@@ -80,7 +80,10 @@ def test_sources_are_measured_as_asked(tmp_path: Path) -> None:
     ("inputs", "words"),
     [
         (Inputs(outputs={"x": GOOD[1:]}, pairs=PAIRS), "x do not match, 7 texts to 8 pairs"),
-        (Inputs(outputs={"x": GOOD}, pairs=PAIRS, options={"unit": "tokens"}), "give the folder of the model"),
+        (
+            Inputs(outputs={"x": GOOD}, pairs=PAIRS, options={"unit": "tokens"}),
+            "give the folder of the model",
+        ),
         (Inputs(outputs={"x": GOOD}, pairs=PAIRS, options={"unit": "miles"}), "unit is one of words"),
         (Inputs(outputs={"x": GOOD}, pairs=PAIRS, options={"buckets": 0}), "buckets must be at least 1"),
         (Inputs(outputs={"x": GOOD}, pairs=PAIRS, options={"confidence": 1}), "confidence must be between"),

@@ -1,4 +1,4 @@
-"""What the steps of a walk are worth, and what a network makes of pure noise."""
+"""Scores during sampling, and from pure noise."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def oracle(texts: list[str]) -> float:
 @pytest.mark.parametrize("name", [*DIFFUSION, "word-by-word"])
 def test_the_last_step_scores_what_generate_scores(name: str) -> None:
     model = tiny(name)
-    how: dict[str, Any] = {"steps": 4, "stop_early": 0}
-    found = score_sampling_steps({name: model}, PAIRS, noises=2, seed=3, settings=how)
-    made = [model.generate(SOURCES, seed=seed, **how).texts for seed in (3, 4)]
+    config: dict[str, Any] = {"steps": 4, "stop_early": 0}
+    found = score_sampling_steps({name: model}, PAIRS, noises=2, seed=3, settings=config)
+    made = [model.generate(SOURCES, seed=seed, **config).texts for seed in (3, 4)]
     assert found.rows[-1]["bleu"] == pytest.approx(fmean(map(oracle, made)))
     assert found.rows[-1]["done"] == 100
     assert len({row["bleu"] for row in found.rows}) > 1  # the steps do differ
 
 
-def test_every_step_is_scored_as_if_the_walk_ended_there() -> None:
+def test_every_step_is_scored_as_if_sampling_ended_there() -> None:
     model = tiny("diffuseq")
     found = score_sampling_steps({"d": model}, PAIRS, noises=1, settings={"steps": 5})
     assert [row["step"] for row in found.rows] == [1, 2, 3, 4, 5]
@@ -62,7 +62,7 @@ def test_the_estimates_of_different_noises_are_compared_with_each_other() -> Non
     assert found.rows[-1]["self_bleu"] == pytest.approx(fmean(overlaps))
 
 
-def test_what_refines_without_noise_has_a_walk_and_what_writes_at_once_has_none() -> None:
+def test_what_refines_without_noise_has_steps_and_what_writes_at_once_has_none() -> None:
     found = score_sampling_steps({"lev": tiny("levenshtein")}, PAIRS, noises=1)
     assert found.rows
     with pytest.raises(Problem, match="parrot generates without steps"):
@@ -70,16 +70,16 @@ def test_what_refines_without_noise_has_a_walk_and_what_writes_at_once_has_none(
 
 
 @pytest.mark.parametrize("name", DIFFUSION)
-def test_the_estimate_from_noise_at_the_last_time_is_a_walk_of_one_step(name: str) -> None:
+def test_the_estimate_from_noise_at_the_last_time_is_sampling_with_one_step(name: str) -> None:
     model = tiny(name)
     found = from_pure_noise({name: model}, PAIRS, points=3, seed=5)
     made = model.generate(SOURCES, seed=5, steps=1, stop_early=0).texts
     assert found.rows[-1]["time"] == 1
     assert found.rows[-1]["bleu"] == pytest.approx(oracle(made))
-    assert found.rows[0]["time"] == pytest.approx(1 / model.schedule.steps)  # type: ignore[union-attr, operator]
+    assert found.rows[0]["time"] == pytest.approx(1 / model.schedule.num_timesteps)  # type: ignore[union-attr, operator]
 
 
-def test_the_network_sees_the_same_pure_noise_whatever_time_it_is_told() -> None:
+def test_the_network_sees_the_same_pure_noise_whatever_timestep_it_is_given() -> None:
     model = tiny("difformer")
     assert isinstance(model, DiffusionModel)
     seen: list[tuple[torch.Tensor, float]] = []
@@ -90,25 +90,25 @@ def test_the_network_sees_the_same_pure_noise_whatever_time_it_is_told() -> None
     handle = model.denoiser.register_forward_hook(look)
     from_pure_noise({"d": model}, PAIRS[:1], points=4)
     handle.remove()
-    num_timesteps = model.schedule.steps
-    told_times = [timestep + 1 / num_timesteps for _, timestep in seen]
-    assert told_times == pytest.approx(
+    num_timesteps = model.schedule.num_timesteps
+    given_times = [timestep + 1 / num_timesteps for _, timestep in seen]
+    assert given_times == pytest.approx(
         [1 / num_timesteps, *torch.linspace(1 / num_timesteps, 1, 4)[1:].tolist()]
     )
     assert all(torch.equal(z, seen[0][0]) for z, _ in seen)
-    assert seen[0][0].std() == pytest.approx(1, abs=0.1)  # σ(1) = 1, whatever t is told
+    assert seen[0][0].std() == pytest.approx(1, abs=0.1)  # σ(1) = 1, whatever t is given
 
 
-def test_no_judge_is_told_a_time() -> None:
+def test_no_likelihood_is_given_a_wrong_timestep() -> None:
     model = tiny("difformer")
-    plain, weighed = (
+    plain, weighted = (
         from_pure_noise({"d": model}, PAIRS, points=3, settings={"select": select}).rows
         for select in ("mbr", "weighted-mbr")
     )
-    assert plain == weighed
+    assert plain == weighted
 
 
-def test_a_system_is_itself_again_after_it_was_told_a_time() -> None:
+def test_a_model_is_restored_after_an_assumed_timestep() -> None:
     model = tiny("seqdiffuseq")
     assert isinstance(model, DiffusionModel)
     before = model.denoiser, model.use_cuda_graphs, model.generate(SOURCES, steps=4).texts
@@ -117,12 +117,12 @@ def test_a_system_is_itself_again_after_it_was_told_a_time() -> None:
     assert (model.denoiser, model.use_cuda_graphs, model.generate(SOURCES, steps=4).texts) == before
 
 
-def test_a_baseline_has_no_time_to_be_told() -> None:
+def test_a_baseline_has_no_timestep() -> None:
     with pytest.raises(Problem, match="needs a diffusion model, and t5 is none"):
         from_pure_noise({"t5": tiny("transformer")}, PAIRS)
 
 
-def test_a_walk_of_samples_that_were_drawn_is_that_of_their_systems_at_some_of_its_steps() -> None:
+def test_samples_drawn_before_score_the_same_at_some_of_the_steps() -> None:
     model = tiny("diffuseq")
     whole = score_sampling_steps({"d": model}, PAIRS, noises=2, settings={"steps": 5})
     drawn = [model.generate(SOURCES, seed=seed, steps=5, trace=True) for seed in (0, 1)]

@@ -132,7 +132,7 @@ def test_bad_lines_can_be_skipped_and_are_counted(
         "generation.steps=0",
         "length_beam=0",
         "noise_beam=0",
-        "diffusion_steps=0",
+        "num_timesteps=0",
     ],
 )
 def test_numbers_without_sense_are_refused_before_anything_is_written(

@@ -1,4 +1,4 @@
-"""Lines of metrics.jsonl: means over the steps since the last, and the last value of terms that are only logged."""
+"""Lines of metrics.jsonl: means over the steps since the last line, and the values of logged terms."""
 
 from __future__ import annotations
 

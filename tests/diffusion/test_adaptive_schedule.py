@@ -23,7 +23,7 @@ class Straight(AlphaBarSchedule):
 
 def observe_all(schedule: AdaptiveSchedule, loss: Callable[[Tensor], Tensor], *, times: int = 1) -> Tensor:
     """Show the schedule the loss of every time, as a function of ᾱ (T, positions); returns them."""
-    t = (torch.arange(schedule.steps, dtype=torch.float64) + 1) / schedule.steps
+    t = (torch.arange(schedule.num_timesteps, dtype=torch.float64) + 1) / schedule.num_timesteps
     losses = loss(schedule.alpha_bar(t))
     for _ in range(times):
         schedule.observe(t, losses, torch.ones_like(losses, dtype=torch.bool))

@@ -81,7 +81,7 @@ def test_the_factors_sum_to_one_so_the_noise_is_combined_alike() -> None:
 @torch.no_grad()
 def test_at_weight_0_every_step_is_the_plain_model_s(name: str, tokenizer: Tokenizer) -> None:
     model = model_of(name, tokenizer)
-    canvas, times = prompt_of(model), strided_times(4, num_timesteps=model.schedule.steps)
+    canvas, times = prompt_of(model), strided_times(4, num_timesteps=model.schedule.num_timesteps)
     keys = make_key(0, torch.arange(6))
     ways: list[list[SampledStep]] = [[], []]
     guided_denoiser = ClassifierFreeDenoiser(model.denoiser, model.layout, 0.0)

@@ -18,14 +18,14 @@ def surprise(alpha_bar: Tensor) -> Tensor:
 
 def linearity(schedule: WarpedSchedule) -> float:
     """R² of the loss against time."""
-    t = (torch.arange(schedule.steps, dtype=torch.float64) + 1) / schedule.steps
+    t = (torch.arange(schedule.num_timesteps, dtype=torch.float64) + 1) / schedule.num_timesteps
     loss = surprise(schedule.alpha_bar(t)[:, 0])
     return float(np.corrcoef(t, loss)[0, 1] ** 2)
 
 
 def show(schedule: WarpedSchedule) -> None:
     """Three positions a row, of which the last is padding with a loss that must not count."""
-    t = (torch.arange(schedule.steps, dtype=torch.float64) + 1) / schedule.steps
+    t = (torch.arange(schedule.num_timesteps, dtype=torch.float64) + 1) / schedule.num_timesteps
     loss = surprise(schedule.alpha_bar(t))  # (T, 1)
     losses = torch.cat([loss - 0.5, loss + 0.5, torch.full_like(loss, 1e9)], 1)
     schedule.observe(t, losses, torch.tensor([True, True, False]).expand(len(t), 3))

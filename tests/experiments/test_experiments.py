@@ -1,4 +1,4 @@
-"""Every study is whole: its settings exist at both scales, and at a micro scale all its arms run."""
+"""Every experiment is complete: its settings exist at both scales, and at a micro scale all its arms run."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def known_to(name: str, scale: str, model: ModelSpec) -> Any:
     return apply_overrides(config, experiment.changes(model, scale, {}), origin="test")
 
 
-def test_every_table_of_the_papers_has_its_study() -> None:
+def test_every_table_of_the_papers_has_its_experiment() -> None:
     for paper, tables in ISSUE.items():
         own = [
             experiment.table.split(" ", 1)[1]
@@ -62,7 +62,7 @@ def test_every_table_of_the_papers_has_its_study() -> None:
 
 @pytest.mark.parametrize("scale", ["tiny", "full"])
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_setting_of_a_study_exists(name: str, scale: str) -> None:
+def test_every_setting_of_an_experiment_exists(name: str, scale: str) -> None:
     experiment = EXPERIMENTS[name]
     experiment.validate(scale, {})
     assert len({arm.name for arm in experiment.arms}) == len(experiment.arms) > 1
@@ -102,7 +102,7 @@ def test_a_model_comes_after_what_it_needs() -> None:
     assert order.index("transformer") < len(order) - 1 - order[::-1].index("diffuseq")
 
 
-def test_the_documentation_names_every_study_with_its_rows_and_models() -> None:
+def test_the_documentation_names_every_experiment_with_its_rows_and_models() -> None:
     page = (Path(noise2text.__file__).parents[2] / "docs" / "experiments.md").read_text()
     for experiment in EXPERIMENTS.values():
         (row,) = (line for line in page.splitlines() if line.startswith(f"| `{experiment.name}` |"))
@@ -121,7 +121,7 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_study_runs_to_its_table(name: str, micro: Path) -> None:
+def test_every_experiment_runs_to_its_table(name: str, micro: Path) -> None:
     experiment = EXPERIMENTS[name]
     configs = [known_to(name, "tiny", model) for model in experiment.models()]
     known = [setting for setting in MICRO if any(has_setting(config, setting) for config in configs)]
@@ -137,7 +137,7 @@ def test_every_study_runs_to_its_table(name: str, micro: Path) -> None:
 
 @pytest.fixture(scope="module")
 def micro(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder whose studies share models, and whose corpus is small."""
+    """A folder whose experiments share models, and whose corpus is small."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(corpus_files, "PAIRS", 60)
         yield tmp_path_factory.mktemp("studies")

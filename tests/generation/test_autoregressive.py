@@ -18,7 +18,7 @@ from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer, learn_characters
 from noise2text.generation.autoregressive import DecodingState
 from noise2text.generation.beam_search import BeamSearch, DiverseBeamSearch
-from noise2text.generation.candidates import Candidates, SourceBatch
+from noise2text.generation.candidates import SentenceCandidates, SourceBatch
 from noise2text.generation.config import AutoregressiveGenerationConfig
 from noise2text.generation.search import Search, SearchLimits
 from noise2text.generation.token_sampling import Sampling
@@ -41,7 +41,9 @@ def build_model(name: str, tokenizer: Tokenizer, **changes: Any) -> Autoregressi
     return model.eval()
 
 
-def decode(model: AutoregressiveModel, rows: list[list[int]] = ROWS, **options: Any) -> list[Candidates]:
+def decode(
+    model: AutoregressiveModel, rows: list[list[int]] = ROWS, **options: Any
+) -> list[SentenceCandidates]:
     indices = options.pop("indices", list(range(len(rows))))
     seed = options.pop("seed", 0)
     decoder = model.build_decoder(AutoregressiveGenerationConfig(**options))

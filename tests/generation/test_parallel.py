@@ -10,7 +10,7 @@ import torch
 
 from noise2text.core.errors import Problem
 from noise2text.data.ragged import RaggedRows
-from noise2text.generation.candidates import Candidates, SourceBatch
+from noise2text.generation.candidates import SentenceCandidates, SourceBatch
 from noise2text.generation.config import LengthPredictingGenerationConfig
 from noise2text.models import LengthPredictingModel
 
@@ -24,7 +24,7 @@ def decode(
     rows: list[list[int]] = ROWS,
     indices: list[int] | None = None,
     **options: Any,
-) -> list[Candidates]:
+) -> list[SentenceCandidates]:
     config = LengthPredictingGenerationConfig(
         **({"steps": 6, "stop_early": 2, "length_beam": 3, "noise_beam": 2} | options)
     )

@@ -66,7 +66,7 @@ def test_every_parameter_learns(tokenizer: Tokenizer, self_conditioned: bool) ->
 
 
 def test_time_is_warped_every_so_many_steps_by_the_losses_of_the_text(tokenizer: Tokenizer) -> None:
-    model, trained = made(tokenizer, warp_every=3, warp_min_count=1, diffusion_steps=40)
+    model, trained = made(tokenizer, warp_every=3, warp_min_count=1, num_timesteps=40)
     schedule = model.schedule
     assert isinstance(schedule, WarpedSchedule)
     assert isinstance(model.denoiser.embedding, SphericalEmbedding)
@@ -84,7 +84,7 @@ def test_the_warp_is_in_the_model_folder(dates: Path, tmp_path: Path) -> None:
     files: dict[str, Any] = {split: str(dates / f"{split}.jsonl") for split in ("train", "valid")}
     learns = {"optim.steps": 20, "lr": 1e-2}  # until its losses rise with the noise
     changes = (
-        SMALL | learns | {"warp_every": 15, "warp_min_count": 1, "warp_bin_size": 4, "diffusion_steps": 40}
+        SMALL | learns | {"warp_every": 15, "warp_min_count": 1, "warp_bin_size": 4, "num_timesteps": 40}
     )
     train("cdcd", out=tmp_path / "run", preset="tiny", changes=changes, device="cpu", **files)
     model = load(tmp_path / "run", device="cpu")
@@ -99,7 +99,7 @@ def test_the_warp_is_in_the_model_folder(dates: Path, tmp_path: Path) -> None:
     [
         ({"sigma_min": 0.0}, "sigma_min"),
         ({"sigma_min": 500.0}, "sigma_min"),
-        ({"diffusion_steps": 1990, "warp_bin_size": 20}, "warp_bin_size"),
+        ({"num_timesteps": 1990, "warp_bin_size": 20}, "warp_bin_size"),
         ({"average_best": 3}, "average_best must be 1"),
         ({"self_conditioning": 2.0}, "self_conditioning"),
     ],

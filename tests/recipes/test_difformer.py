@@ -24,7 +24,7 @@ TABLE_21: dict[str, list[Any]] = {  # typed from the paper, row by row
     "heads": [8, 8, 4, 8, 12, 12, 12],
     "encoder_layers": [6] * 7,
     "decoder_layers": [6] * 7,
-    "diffusion_steps": [2000] * 7,
+    "num_timesteps": [2000] * 7,
     "schedule": ["sqrt"] * 7,
     "max_dgs": [0.15, 0.15, 0.15, 0.15, 0.15, 0.15, 0.20],
     "self_conditioning": [0.5] * 7,

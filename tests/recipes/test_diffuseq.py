@@ -37,7 +37,7 @@ SECTION_4_1: dict[str, list[Any]] = {  # typed from the paper, and from the rele
     "model_dim": [768] * 4,
     "ffn_dim": [3072] * 4,
     "embedding_dim": [128] * 4,
-    "diffusion_steps": [2000] * 4,
+    "num_timesteps": [2000] * 4,
     "schedule": ["sqrt"] * 4,
     "generation.steps": [2000] * 4,
     "noise_beam": [10] * 4,
@@ -247,7 +247,7 @@ def test_every_parameter_gets_a_gradient(tokenizer: Tokenizer, loss_positions: s
 
 
 def test_the_time_sampler_observes_the_unweighted_error_of_each_row(tokenizer: Tokenizer) -> None:
-    model, objective = make(tokenizer, diffusion_steps=10)
+    model, objective = make(tokenizer, num_timesteps=10)
     canvas = batch(model)
     draws = objective.draw(canvas, make_key(0, torch.arange(3)), make_key(0))
     draws = dataclasses.replace(draws, t=torch.tensor([0.2, 0.5, 0.9]), weight=torch.tensor([0.5, 1.0, 4.0]))
@@ -276,7 +276,7 @@ def test_what_the_times_observed_survives_a_killed_run(dates: Path, tmp_path: Pa
         "optim.steps": 8,
         "save_every": 4,
         "validate_every": 8,
-        "diffusion_steps": 2,
+        "num_timesteps": 2,
         "generation.steps": 2,
     }
 

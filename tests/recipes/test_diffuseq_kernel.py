@@ -24,7 +24,7 @@ def test_the_preset_is_the_thesiss() -> None:
     shape = config.model
     assert (shape.model_dim, shape.ffn_dim, shape.heads, shape.layers) == (512, 1024, 4, 6)
     assert config.optim.max_tokens // config.data.max_source * config.optim.accumulate == 128
-    assert config.diffusion.diffusion_steps == 2000
+    assert config.diffusion.num_timesteps == 2000
 
 
 def test_it_is_trained_and_sampled_as_diffuseq_is(tokenizer: Tokenizer) -> None:

@@ -213,7 +213,7 @@ def test_the_preset_of_the_thesis_is_diffuseq_s_but_for_its_part(name: str, part
             {"parameterization": "mean", "precision": "bfloat16"},
             "parameterization=mean takes no precision=bfloat16",
         ),
-        ({"parameterization": "mean", "diffusion_steps": 12_000}, "only so many diffusion_steps"),
+        ({"parameterization": "mean", "num_timesteps": 12_000}, "so few num_timesteps"),
     ],
 )
 def test_impossible_settings_are_named(changes: dict[str, Any], named: str) -> None:

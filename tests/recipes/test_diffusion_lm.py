@@ -27,7 +27,7 @@ from ..conftest import lively
 SOURCES, TARGETS = [[8, 9, 10, 11], [12, 13]], [[20, 21, 22], [23, 24, 25, 26, 27]]
 THESIS_4_1_2 = {  # typed from its list, and from table 4.4
     "embedding_dim": 256,
-    "diffusion_steps": 4000,
+    "num_timesteps": 4000,
     "generation.steps": 4000,
     "schedule": "sqrt",
     "clip_norm": 0.0,

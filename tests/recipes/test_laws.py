@@ -107,7 +107,7 @@ def test_in_sampling_what_is_given_is_its_embedding_at_every_step(name: str, tok
     given, steps = embedded(model, canvas)[canvas.frozen], list[SampledStep]()
     schedule = model.build_sampling_schedule(model.generation_config)
     with torch.no_grad():
-        times = strided_times(5, num_timesteps=model.schedule.steps)
+        times = strided_times(5, num_timesteps=model.schedule.num_timesteps)
         sample(denoiser, schedule, denoiser.encode(source), constraint, keys, times, on_step=steps.append)
     assert len(steps) == 5
     for step in steps:

@@ -1,4 +1,4 @@
-"""Presets, settings and folders of recipes; the laws of training and generation are in test_check_recipe.py."""
+"""Presets, settings and folders of recipes; test_check_recipe.py has the laws of training and generation."""
 
 from __future__ import annotations
 

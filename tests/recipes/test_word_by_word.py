@@ -24,7 +24,7 @@ from noise2text.recipes.word_by_word import PRESETS, WordByWordConfig
 from ..conftest import shrunk
 
 THESIS_4_2_2 = {  # item 1, and algorithm 9; the rest is DiffuSeq's of 4.1.2
-    "diffusion_steps": 200,
+    "num_timesteps": 200,
     "generation.steps": 200,
     "time_sampler": "uniform",
     "loss_positions": "algorithm-6",

@@ -114,7 +114,7 @@ def test_draws_depend_on_keys_alone(small: Make) -> None:
 
 
 def test_times_cover_the_grid_and_the_coin_its_share(small: Make) -> None:
-    objective = objective_of(small(), self_conditioning=0.25, diffusion_steps=10)
+    objective = objective_of(small(), self_conditioning=0.25, num_timesteps=10)
     canvas = small().layout.make_canvas(
         RaggedRows.from_lists(SOURCES[:1] * 4000), RaggedRows.from_lists(TARGETS[:1] * 4000)
     )

@@ -49,8 +49,8 @@ COMMON: dict[str, Any] = SMALL | {
 }
 CASES: dict[str, dict[str, Any]] = {
     "difformer": {"accumulate": 2},
-    "diffuseq": {"layers": 2, "diffusion_steps": 3, "accumulate": 1},
-    "seqdiffuseq": {"diffusion_steps": 8, "refit_bin_size": 2, "refit_min_count": 1, "refit_every": 2}
+    "diffuseq": {"layers": 2, "num_timesteps": 3, "accumulate": 1},
+    "seqdiffuseq": {"num_timesteps": 8, "refit_bin_size": 2, "refit_min_count": 1, "refit_every": 2}
     | {"refit_start": 2, "accumulate": 2},
     "transformer": {},
 }

@@ -284,7 +284,7 @@ class GraphCache:
         guide: Guide = unguided,
         on_step: OnStep | None = None,
     ) -> Estimate:
-        """What `diffusion.sampler.sample` computes, by recorded steps; guided ones need gradients and are not."""
+        """What `diffusion.sampler.sample` computes, by recorded steps; guided steps need gradients."""
         if guide is not unguided:
             return sample(
                 denoiser,

@@ -1,7 +1,7 @@
 """Overlapping batches: the host prepares one batch while the device still works on another.
 
-A decoder that is cut into stages waits for the device only at the start of a stage. While it would wait for one
-batch, another batch's stage has been sent to the device already.
+A decoder that is cut into stages waits for the device only at the start of a stage. While it would wait for
+one batch, another batch's stage has been sent to the device already.
 """
 
 from __future__ import annotations

@@ -149,7 +149,8 @@ def position_losses(
         draws = inner.draw(canvas, make_key(seed, _NOISE, rows), make_key(seed, _STEP_FLAGS, number))
         for row, time in enumerate(times):
             t = torch.full_like(
-                draws.t, max(1, round(time * inner.time_sampler.steps)) / inner.time_sampler.steps
+                draws.t,
+                max(1, round(time * inner.time_sampler.num_timesteps)) / inner.time_sampler.num_timesteps,
             )
             token_loss = inner(canvas, replace(draws, t=t, weight=torch.ones_like(draws.weight)))[term]
             if token_loss.values.shape != position.shape:
@@ -204,7 +205,7 @@ def learned_schedule(model: DiffusionModel, *, name: str = "model", points: int 
         learned = learned[
             :, model.layout.target_start :
         ]  # positions are counted from the start of the target
-    sqrt = SqrtSchedule(model.schedule.steps).alpha_bar(times)
+    sqrt = SqrtSchedule(model.schedule.num_timesteps).alpha_bar(times)
     rows: list[ResultRow] = [
         {
             "time": time,
@@ -228,7 +229,7 @@ def learned_schedule(model: DiffusionModel, *, name: str = "model", points: int 
         title=f"The schedule of {name} at each position",
         paper_figure="SeqDiffuSeq, figure 2, left",
         rows=rows,
-        signature=f"schedule:{type(model.schedule).__name__.lower()}|steps:{model.schedule.steps}",
+        signature=f"schedule:{type(model.schedule).__name__.lower()}|steps:{model.schedule.num_timesteps}",
         draw=draw,
     )
 

@@ -187,7 +187,7 @@ def from_pure_noise(
         # The likelihood of weighted MBR comes from the same network, which would get the wrong timestep, too.
         uses_likelihood = one_step.get("select", model.generation_config.select) == "weighted-mbr"
         changes = one_step | ({"select": "mbr"} if uses_likelihood else {})
-        for time in sorted(strided_times(points, num_timesteps=model.schedule.steps).tolist()):
+        for time in sorted(strided_times(points, num_timesteps=model.schedule.num_timesteps).tolist()):
             with assume_timestep(model, time):
                 [outputs] = draw_samples(model, pairs, seed=seed, batch=batch, settings=changes)
             rows.append({"model": name, "time": time, "bleu": score_samples([outputs.texts], pairs)["bleu"]})

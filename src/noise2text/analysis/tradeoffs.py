@@ -1,6 +1,7 @@
 """Quality against candidates, steps and diversity.
 
-- Candidates (DiffuSeq, figure 3; SeqDiffuSeq, figure 3): all are generated once, and the model's own selector
+- Candidates (DiffuSeq, figure 3; SeqDiffuSeq, figure 3): all are generated once, and the model's
+own selector
   selects from the first 1, 2, 5, … of them. Each noise has its own key, so more candidates never change the
   first ones, and each point is what a run with so many candidates gives.
 - Steps (Difformer, table 8; DiffuSeq, figure 6): the same sources with fewer steps, without early stopping,
@@ -152,7 +153,7 @@ def quality_by_candidates(
         defaults = known_settings(model, length_beam=1, select="mbr")
         chosen = defaults | dict(settings) | {count_setting: max(counts)}
         [output] = draw_samples(model, pairs, seed=seed, batch=batch, settings=chosen)
-        select = model.selector(apply_overrides(model.generation_config, chosen, origin="analyse"))
+        select = model.build_selector(apply_overrides(model.generation_config, chosen, origin="analyse"))
         for count in counts:
             own = _first_candidates(output, pairs, count, of=max(counts))
             rows.append({"model": name, "drawn": count, **_score_selected(select, own, pairs)})

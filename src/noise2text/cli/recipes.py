@@ -18,7 +18,7 @@ def recipes(as_json: JsonOption = False) -> None:
         {
             "name": r.name,
             "paper": r.paper,
-            "section": r.section,
+            "section": r.paper_section,
             "summary": r.summary,
             "presets": list(r.presets),
         }

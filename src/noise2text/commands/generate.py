@@ -64,7 +64,7 @@ def build_selector(
     teacher_selector = _load_teacher(
         overrides, teacher, reduction=reduction, device=device, precision=precision
     )
-    selector = teacher_selector or model.selector(
+    selector = teacher_selector or model.build_selector(
         apply_overrides(model.generation_config, overrides, origin="generate")
     )
     return selector if copies else WithoutCopies(selector)

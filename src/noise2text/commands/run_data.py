@@ -119,9 +119,8 @@ def _require_lengths(tokens: TokenStore, path: str, config: Any) -> TokenStore:
     source, target = tokens.lengths.max(axis=0).tolist()
     if source > config.data.max_source or target > config.data.max_target:
         raise Problem(
-            f"{path} has pairs of up to {source} and {target} tokens, but the settings max_source and "
-            f"max_target are {config.data.max_source} and {config.data.max_target}: raise them, or prepare the "
-            f"corpus with them."
+            f"{path} has pairs of up to {source} and {target} tokens, but max_source and max_target are "
+            f"{config.data.max_source} and {config.data.max_target}: raise them, or prepare the corpus anew."
         )
     return tokens
 

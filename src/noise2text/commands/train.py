@@ -164,7 +164,7 @@ class TrainingRun:
         self.resume_from = checkpoint.find_checkpoint(out)  # where the run goes on
         self._load_initial_weights()
         self.objective = recipe.objective(config, self.model)
-        self.parallel = distribute(
+        self.strategy = distribute(
             self.objective, self.model, group, sharded=config.run.sharded, build_copy=self._build_copy
         )
         self.optimizer = build_adamw(self.model, config.optim, device)
@@ -216,7 +216,7 @@ class TrainingRun:
                 clip_norm=self.config.optim.clip_norm,
                 seed=self.config.run.seed,
                 autocast=self._autocast,
-                parallel=self.parallel,
+                strategy=self.strategy,
                 graphed=self._accelerate(),
                 is_logged=self._is_logged,
             )
@@ -260,10 +260,10 @@ class TrainingRun:
             )
 
     def _validate(self, step: int) -> None:
-        with self.metrics.pause_clock(), self.parallel.gather_weights(self.ema):
-            if self.parallel.unsharded is None:
+        with self.metrics.pause_clock(), self.strategy.gather_weights(self.ema):
+            if self.strategy.unsharded is None:
                 return
-            model, objective = self.parallel.unsharded
+            model, objective = self.strategy.unsharded
             scores = Validator(objective, model, self.data, self.config, autocast=self._autocast)()
             self.metrics.log_validation(step, scores)
             self.display.show_line(
@@ -293,7 +293,7 @@ class TrainingRun:
         self.display.show_line(f"done: the best model ({summary}) is {self.out}")
 
     def _save(self, step: int) -> None:
-        with self.metrics.pause_clock(), self.parallel.gather_weights():
+        with self.metrics.pause_clock(), self.strategy.gather_weights():
             checkpoint.save(
                 self.out,
                 step=step,
@@ -341,8 +341,8 @@ class TrainingRun:
         return int(facts["step"])
 
     def _write_model(self, folder: Path) -> None:
-        assert self.parallel.unsharded is not None, "only the first process writes"
-        save(folder, self.parallel.unsharded[0], recipe=self.recipe.name, config=self.config)
+        assert self.strategy.unsharded is not None, "only the first process writes"
+        save(folder, self.strategy.unsharded[0], recipe=self.recipe.name, config=self.config)
 
     def _batches(self, step: int) -> list[Canvas]:
         """The micro-batches of a step, this process's share of each."""

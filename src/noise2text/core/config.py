@@ -81,7 +81,7 @@ SYNONYMS: dict[str, str] = {
     "max_source": "max_source_length max_src_len",
     "max_target": "max_target_length max_tgt_len max_length max_len seq_len",
     "schedule": "noise_schedule",
-    "diffusion_steps": "timesteps num_timesteps train_timesteps num_train_timesteps",
+    "num_timesteps": "timesteps diffusion_steps train_timesteps num_train_timesteps",
     "self_conditioning": "self_cond",
     "generation.steps": "num_inference_steps inference_steps sampling_steps num_steps",
     "generation_steps": "num_inference_steps inference_steps sampling_steps num_steps",

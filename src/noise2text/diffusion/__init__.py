@@ -1,1 +1,1 @@
-"""The mathematics: schedules, noise, losses and the walk from noise to text."""
+"""The mathematics of diffusion: schedules, parameterizations, losses, samplers and guidance."""

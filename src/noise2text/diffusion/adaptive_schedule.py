@@ -39,14 +39,14 @@ class AdaptiveSchedule(AlphaBarSchedule):
         self, start: AlphaBarSchedule, positions: int, *, bin_size: int = 20, min_count: int = 100
     ) -> None:
         """At first `start` at all positions; `bin_size` is K, a refit needs `min_count` losses per bin."""
-        super().__init__(start.steps)
-        if start.steps % bin_size or start.steps < 2 * bin_size:
+        super().__init__(start.num_timesteps)
+        if start.num_timesteps % bin_size or start.num_timesteps < 2 * bin_size:
             raise ValueError(
-                f"{start.steps} timesteps are not two or more whole bins of {bin_size}: change either number."
+                f"{start.num_timesteps} timesteps are not two or more whole bins of {bin_size}: change one."
             )
         self.bin_size, self.min_count = bin_size, min_count
-        curve = start.alpha_bar(torch.linspace(0, 1, self.steps + 1, dtype=torch.float64))
-        bins = self.steps // bin_size
+        curve = start.alpha_bar(torch.linspace(0, 1, self.num_timesteps + 1, dtype=torch.float64))
+        bins = self.num_timesteps // bin_size
         self.register_buffer("alpha_bars", curve[:, None].repeat(1, positions))  # (T + 1, positions)
         self.register_buffer("loss_sums", torch.zeros(bins, positions, dtype=torch.float64))
         self.register_buffer("counts", torch.zeros(bins, positions, dtype=torch.float64))
@@ -57,8 +57,8 @@ class AdaptiveSchedule(AlphaBarSchedule):
 
     def alpha_bar(self, t: Tensor) -> Tensor:
         """ᾱ (B, positions) at the times t (B,), interpolated linearly between the rows of the table."""
-        row = (t.double() * self.steps).clamp(0, self.steps)
-        before = row.floor().clamp(max=self.steps - 1).long()
+        row = (t.double() * self.num_timesteps).clamp(0, self.num_timesteps)
+        before = row.floor().clamp(max=self.num_timesteps - 1).long()
         return torch.lerp(self.alpha_bars[before], self.alpha_bars[before + 1], (row - before)[:, None])
 
     def forward(self, t: Tensor, length: int) -> NoiseLevel:
@@ -68,7 +68,7 @@ class AdaptiveSchedule(AlphaBarSchedule):
     @torch.no_grad()
     def observe(self, t: Tensor, losses: Tensor, mask: Tensor) -> None:
         """Add the losses (B, L) of rows at the times t to their bins, where the mask is true."""
-        bins = ((t * self.steps).round().long() - 1).clamp(min=0) // self.bin_size
+        bins = ((t * self.num_timesteps).round().long() - 1).clamp(min=0) // self.bin_size
         # A matrix product, not scatter_add: on a GPU the order of its additions, and so the sum, would vary.
         member = one_hot(bins, len(self.loss_sums)).double().T  # (bins, B)
         length = losses.shape[1]

@@ -5,7 +5,7 @@
 The factors sum to 1, so the same equation holds for ε, the score and the mean: each of them is a fixed linear
 combination of z_t and ẑ₀. (The thesis's (1 − γ) and −γ sum to 1 − 2γ.) w = 0 is the plain model, which the
 thesis calls strength 1: w is the strength minus 1. The two branches go through the network in one batch, with
-and without the source, on the canvas or in the encoder.
+and without the source, on the canvas or in the encoder. `training/source_dropout.py` trains a model for it.
 """
 
 from __future__ import annotations

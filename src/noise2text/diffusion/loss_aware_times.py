@@ -20,11 +20,11 @@ __all__ = ["LossAwareTimes"]
 class LossAwareTimes(TimeSampler):
     """Each time with a probability proportional to the root mean square of its last losses."""
 
-    def __init__(self, steps: int, *, history: int = 10, uniform: float = 0.001) -> None:
-        super().__init__(steps)
+    def __init__(self, num_timesteps: int, *, history: int = 10, uniform: float = 0.001) -> None:
+        super().__init__(num_timesteps)
         self.uniform = uniform
-        self.register_buffer("losses", torch.zeros(steps, history))
-        self.register_buffer("counts", torch.zeros(steps, dtype=torch.long))
+        self.register_buffer("losses", torch.zeros(num_timesteps, history))
+        self.register_buffer("counts", torch.zeros(num_timesteps, dtype=torch.long))
 
     losses: Tensor  # (T, history), the last losses of each time in a ring buffer
     counts: Tensor  # (T,), how many losses each time has had
@@ -32,21 +32,21 @@ class LossAwareTimes(TimeSampler):
     def probabilities(self) -> Tensor:
         """p over the T times, in float64."""
         size = self.losses.double().square().mean(1).sqrt()
-        even = torch.full_like(size, 1 / self.steps)
+        even = torch.full_like(size, 1 / self.num_timesteps)
         aware = (1 - self.uniform) * size / size.sum() + self.uniform * even
         return torch.where((self.counts >= self.losses.shape[1]).all(), aware, even)
 
     def forward(self, u: Tensor) -> tuple[Tensor, Tensor]:
         p = self.probabilities()
         if not self.training:
-            p = torch.full_like(p, 1 / self.steps)
-        index = torch.searchsorted(p.cumsum(0), u.double(), right=True).clamp(max=self.steps - 1)
-        return (index + 1).double() / self.steps, (1 / (self.steps * p[index])).float()
+            p = torch.full_like(p, 1 / self.num_timesteps)
+        index = torch.searchsorted(p.cumsum(0), u.double(), right=True).clamp(max=self.num_timesteps - 1)
+        return (index + 1).double() / self.num_timesteps, (1 / (self.num_timesteps * p[index])).float()
 
     @torch.no_grad()
     def observe(self, t: Tensor, losses: Tensor) -> None:
         history = self.losses.shape[1]
-        index, order = ((t * self.steps).round().long() - 1).sort(stable=True)
+        index, order = ((t * self.num_timesteps).round().long() - 1).sort(stable=True)
         here = torch.zeros_like(self.counts).index_add_(0, index, torch.ones_like(index))
         rows = torch.arange(len(index), device=index.device)
         rank = rows - (here.cumsum(0) - here)[index]

@@ -35,9 +35,11 @@ class ClippedTimes(TimeSampler):
     """Uniform over the times from `first_timestep` on, below which there is too little noise."""
 
     def __init__(self, schedule: AlphaBarSchedule, *, margin: float = 0.0) -> None:
-        super().__init__(schedule.steps)
+        super().__init__(schedule.num_timesteps)
         self.margin = margin
-        signal = schedule.alpha_bar(torch.arange(1, self.steps + 1, dtype=torch.float64) / self.steps)
+        signal = schedule.alpha_bar(
+            torch.arange(1, self.num_timesteps + 1, dtype=torch.float64) / self.num_timesteps
+        )
         self.register_buffer("ratios", (1 - signal) / signal, persistent=False)  # (T,), rising
         self.register_buffer("first_timestep", torch.ones((), dtype=torch.long))
 
@@ -46,8 +48,8 @@ class ClippedTimes(TimeSampler):
 
     def forward(self, u: Tensor) -> tuple[Tensor, Tensor]:
         """The time at the quantile u among those that are left, and weight 1: the others are dropped."""
-        left = self.steps - self.first_timestep + 1
-        times = (self.first_timestep + torch.floor(u * left)) / self.steps
+        left = self.num_timesteps - self.first_timestep + 1
+        times = (self.first_timestep + torch.floor(u * left)) / self.num_timesteps
         return times, torch.ones_like(u, dtype=torch.float)
 
     @torch.no_grad()
@@ -55,7 +57,7 @@ class ClippedTimes(TimeSampler):
         """Set `first_timestep` for these embeddings (V, d); time 1 is never clipped."""
         wanted = neighbour_distance(embeddings) / embeddings.shape[1] + self.margin
         first = torch.searchsorted(self.ratios, wanted.to(self.ratios).reshape(1))[0] + 1
-        self.first_timestep.copy_(first.clamp(max=self.steps))
+        self.first_timestep.copy_(first.clamp(max=self.num_timesteps))
 
 
 class ExaggeratedNoise(nn.Module):

@@ -10,15 +10,15 @@
 the squared error of the output is that of ẑ₀ divided by q²: α²/σ² (the signal-to-noise ratio) for ε, α²/σ⁴
 for the score, b² for μ, (1 + α/σ)² for the velocity.
 
-ε and the score divide by α, which is 0 at the end of most schedules: an error there comes back σ/α times as
-large. `min_alpha_bar` is the smallest ᾱ that they can work with; `SignalFloor` keeps a schedule above it.
-The mean needs levels that fall: where a step changes nothing, b = 0.
+ε and the score divide by α, which is 0 at the end of most schedules: an error becomes σ/α times as large
+there. `min_alpha_bar` is the smallest ᾱ that they can work with; `SignalFloor` keeps a schedule above it. The
+mean needs a signal that falls at every step: where a step changes nothing, b = 0.
 
-With noise that training multiplies by F (Difformer), a network learns to answer for z = α·z₀ + F·σ·ε. Its
-output is read with that σ in generation too, where the noise may be another.
+If training multiplies the noise by F (Difformer), the network is trained on z = α·z₀ + F·σ·ε. Its output is
+converted with F·σ in generation, too, where the noise may be different.
 
-Near the end ε is almost z, and the network has to find a small rest. `ResidualOutput` adds z to the output,
-so that the rest is all that the network has to find.
+Near the end ε is almost equal to z, and the network has to predict a small difference. `ResidualOutput` adds
+z to the output, so that the network predicts only this difference.
 """
 
 from __future__ import annotations
@@ -71,7 +71,6 @@ class Parameterization(nn.Module, ABC):
     min_alpha_bar = 0.0  # the smallest ᾱ that it can work with
 
     def __init__(self, schedule: Schedule, *, noise_factor: float = 1.0) -> None:
-        """For a schedule whose noise training multiplies by a factor."""
         super().__init__()
         self.noise_factor, self.sigma_at = noise_factor, schedule.sigma_at
 
@@ -99,7 +98,7 @@ class Parameterization(nn.Module, ABC):
         return (z0 - z_weight * z) / output_weight
 
     def weight(self, level: NoiseLevel) -> Tensor:
-        """What turns the squared error of ẑ₀ into that of the output, (B, 1 or L, 1)."""
+        """1/q², the squared error of the output relative to that of ẑ₀, (B, 1 or L, 1)."""
         return self.coefficients_at(level)[1].square().reciprocal()
 
     def wrap(self, denoiser: Denoiser) -> Denoiser:
@@ -108,7 +107,7 @@ class Parameterization(nn.Module, ABC):
 
     @classmethod
     def validate(cls, schedule: AlphaBarSchedule, *, noise_factor: float, precision: str) -> None:
-        """Refuse a schedule or a training that this parameterization cannot work with."""
+        """Raise a Problem for a schedule, noise factor or precision that this parameterization cannot use."""
         if cls.min_alpha_bar and not getattr(schedule, "min_alpha_bar", 0.0):
             raise Problem(
                 "The setting min_alpha_bar must be above 0 for this parameterization: it divides by its root."
@@ -161,29 +160,33 @@ class PredictMean(Parameterization):
 
     def coefficients_at(self, level: NoiseLevel) -> tuple[Tensor, Tensor]:
         timestep, length = level.timestep[:, 0], level.alpha.shape[1]
-        now, before = (self.schedule(t, length) for t in (timestep + 1 / self.schedule.steps, timestep))
+        now, before = (
+            self.schedule(t, length) for t in (timestep + 1 / self.schedule.num_timesteps, timestep)
+        )
         z_weight, z0_weight, _ = step_coefficients(now, before)
         return -z_weight / z0_weight, 1 / z0_weight
 
     @classmethod
     def validate(cls, schedule: AlphaBarSchedule, *, noise_factor: float, precision: str) -> None:
-        times = torch.arange(1, schedule.steps + 1, dtype=torch.float64) / schedule.steps
+        times = torch.arange(1, schedule.num_timesteps + 1, dtype=torch.float64) / schedule.num_timesteps
         alpha_bar = schedule.alpha_bar(times)
-        if schedule.steps > 1 and not bool((alpha_bar.diff(dim=0) < 0).all() and (alpha_bar[-2] > 0).all()):
+        if schedule.num_timesteps > 1 and not bool(
+            (alpha_bar.diff(dim=0) < 0).all() and (alpha_bar[-2] > 0).all()
+        ):
             raise Problem(
-                "The setting parameterization=mean needs a signal that falls at every step: it takes no "
-                "min_alpha_bar and no schedule=position-sigmoid, and only so many diffusion_steps that some "
-                "signal is left before the last one; where the noise stands still the next mean is z itself."
+                "The setting parameterization=mean needs a signal that falls at every step: set no "
+                "min_alpha_bar, no schedule=position-sigmoid, and so few num_timesteps that some signal is "
+                "left before the last one."
             )
         if noise_factor != 1:
             raise Problem(
-                "The setting parameterization=mean takes no noise_factor: the next mean depends on "
-                "generation's noise, which then is not that of training."
+                "The setting parameterization=mean takes no noise_factor: the mean of the next step depends "
+                "on the noise of generation, which then differs from that of training."
             )
         if precision == "bfloat16":
             raise Problem(
                 "The setting parameterization=mean takes no precision=bfloat16: z0 is a small part of the "
-                "next mean, and rounding errors come back as large as z0."
+                "mean of the next step, and rounding errors would be as large as z0."
             )
 
 
@@ -196,7 +199,7 @@ class PredictVelocity(Parameterization):
 
 
 class ResidualOutput(Parameterization):
-    """Another parameterization whose output the network gives less what it would be for pure noise."""
+    """Another parameterization, of whose output the network predicts the difference from pure noise."""
 
     inner_class: type[Parameterization]
 
@@ -210,13 +213,13 @@ class ResidualOutput(Parameterization):
 
 
 class ResidualNoise(ResidualOutput):
-    """The output is ε less z's share of it."""
+    """The output is ε minus the ε of pure noise."""
 
     inner_class, min_alpha_bar = PredictNoise, PredictNoise.min_alpha_bar
 
 
 class ResidualScore(ResidualOutput):
-    """The output is the score less z's share of it."""
+    """The output is the score minus the score of pure noise."""
 
     inner_class, min_alpha_bar = PredictScore, PredictScore.min_alpha_bar
 
@@ -242,13 +245,13 @@ class ParameterizedDenoiser(DenoiserWrapper):
 
 
 class SignalFloor(AlphaBarSchedule):
-    """Another schedule that keeps a smallest ᾱ: from the time on at which that is reached it stays there.
+    """Another schedule, whose ᾱ does not fall below `min_alpha_bar`.
 
-    Generation still begins with pure noise, as if it began at that time.
+    Generation still begins with pure noise, as if it began at the time when ᾱ reaches that value.
     """
 
     def __init__(self, schedule: AlphaBarSchedule, min_alpha_bar: float) -> None:
-        super().__init__(schedule.steps)
+        super().__init__(schedule.num_timesteps)
         self.schedule, self.min_alpha_bar = schedule, min_alpha_bar
 
     def alpha_bar(self, t: Tensor) -> Tensor:
@@ -260,7 +263,7 @@ class SignalFloor(AlphaBarSchedule):
 
     @property
     def final_alpha(self) -> float:
-        """By the formula of the other schedule, over this one's ᾱ."""
+        """√ᾱ_T by the formula of the other schedule, with the ᾱ of this one."""
         formula: property = type(self.schedule).final_alpha  # type: ignore[assignment]
         alpha: float = formula.__get__(self)
         return alpha

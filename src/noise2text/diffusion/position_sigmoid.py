@@ -30,9 +30,9 @@ _MIN_ALPHA_BAR = 1e-12  # ᾱ where a position is pure noise: above 0, since a s
 class PositionSigmoid(AlphaBarSchedule):
     """One sigmoid per target position, from the right; the positions before it have the first one's level."""
 
-    def __init__(self, steps: int = 2000, *, target_start: int, positions: int) -> None:
+    def __init__(self, num_timesteps: int = 2000, *, target_start: int, positions: int) -> None:
         """The target has `positions` positions, the first of them at `target_start`."""
-        super().__init__(steps)
+        super().__init__(num_timesteps)
         self.target_start, self.positions = target_start, positions
 
     def alpha_bar(self, t: Tensor) -> Tensor:

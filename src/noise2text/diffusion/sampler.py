@@ -2,6 +2,10 @@
 
     z ← constraint(w_z·z + w_z₀·ẑ₀ + w_prev·ẑ₀′ + w_ε·ε),    ẑ₀′ ← ẑ₀,    ẑ₀ ← constraint(denoiser(z, ẑ₀))
 
+A step first moves z to the next noise level, with the estimate before, then asks the denoiser for a new
+estimate there. The first step only draws the initial noise: its other coefficients are 0. Classifier-free
+guidance and clamping are wrappers of the denoiser; classifier guidance is a `Guide`, which moves z.
+
 The denoiser's previous estimate is its self-conditioning input. Every step has its own noise ε, drawn from
 the key of its row and the step's number, so that a text does not depend on the batch.
 
@@ -32,12 +36,12 @@ __all__ = [
     "unguided",
 ]
 
-NOISE_BUFFER = 1 << 16  # numbers of noise that are drawn at once, for as many steps as they last
+NOISE_BUFFER = 1 << 16  # random numbers that are drawn at once, for several steps
 
 
 @dataclass(frozen=True)
 class SamplerState:
-    """Where sampling stands: the noisy canvas, its clean estimate, and the estimate before that."""
+    """The state of sampling: the noisy canvas, its clean estimate, and the previous estimate."""
 
     z: Tensor  # (B, L, D)
     estimate: Estimate
@@ -54,12 +58,12 @@ class SampledStep:
 
 
 OnStep = Callable[[SampledStep], object]
-"""Called after every step, for a trace; the next step may overwrite what it was shown."""
+"""Called after every step, for a trace; the next step may overwrite its tensors."""
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """Where a step is about to go: z ~ N(mean, std²), at the next noise level."""
+    """A proposed z ~ N(mean, std²) at the next noise level, which a guide may change."""
 
     z: Tensor  # (B, L, D)
     mean: Tensor  # (B, L, D)
@@ -67,13 +71,13 @@ class Proposal:
     level: NoiseLevel
 
     def copy(self) -> Proposal:
-        """The same with tensors of its own."""
+        """A copy with its own tensors."""
         level = NoiseLevel(self.level.alpha.clone(), self.level.sigma.clone(), self.level.timestep.clone())
         return Proposal(self.z.clone(), self.mean.clone(), self.std.clone(), level)
 
 
 Guide = Callable[[Proposal], Tensor]
-"""Moves a proposed z elsewhere (classifier guidance)."""
+"""From a proposed z to the z that sampling continues with (classifier guidance)."""
 
 
 def unguided(proposal: Proposal) -> Tensor:
@@ -114,23 +118,23 @@ def step(
     encoded: EncoderOutput,
     constraint: Constraint,
     noise: Tensor,
-    weights: StepCoefficients,
+    coefficients: StepCoefficients,
     state: SamplerState,
     *,
     guide: Guide = unguided,
 ) -> SamplerState:
     """The state after one step, with the step's noise (B, L, D)."""
     z0 = state.estimate.z0
-    mean = torch.addcmul(weights.z_weight * state.z, weights.z0_weight, z0)
-    mean = mean.addcmul(weights.previous_weight, state.previous)
-    proposed = torch.addcmul(mean, weights.noise_weight, noise)
-    z = constraint.apply(guide(Proposal(proposed, mean, weights.noise_weight, weights.level)))
-    estimate = denoiser(z, weights.level, encoded, constraint, z0)
+    mean = torch.addcmul(coefficients.z_weight * state.z, coefficients.z0_weight, z0)
+    mean = mean.addcmul(coefficients.previous_weight, state.previous)
+    proposed = torch.addcmul(mean, coefficients.noise_weight, noise)
+    z = constraint.apply(guide(Proposal(proposed, mean, coefficients.noise_weight, coefficients.level)))
+    estimate = denoiser(z, coefficients.level, encoded, constraint, z0)
     return SamplerState(z, Estimate(constraint.apply(estimate.z0), estimate.hidden), previous=z0)
 
 
 def initial_state(constraint: Constraint) -> SamplerState:
-    """The state before the first step: zeros, each in memory of its own."""
+    """The state before the first step: zeros, in separate tensors."""
     z, z0, previous = (torch.zeros_like(constraint.given, dtype=torch.float) for _ in range(3))
     return SamplerState(z, Estimate(z0, z0), previous)
 

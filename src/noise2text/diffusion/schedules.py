@@ -47,7 +47,7 @@ class Schedule(nn.Module, ABC):
     A schedule whose α² + σ² is 1 extends `AlphaBarSchedule` and needs only the curve ᾱ(t).
 
     Args:
-        steps: T, the resolution of time in training.
+        num_timesteps: T, the resolution of time in training.
 
     >>> import torch
     >>> from noise2text import Schedule
@@ -58,13 +58,13 @@ class Schedule(nn.Module, ABC):
     ...         return NoiseLevel(1 - sigma, sigma, self.timestep(t[:, None]))
     ...     def sigma_at(self, alpha):
     ...         return 1 - alpha
-    >>> RectifiedFlow(steps=1000)(torch.tensor([0.25]), length=8).alpha.item()
+    >>> RectifiedFlow(num_timesteps=1000)(torch.tensor([0.25]), length=8).alpha.item()
     0.75
     """
 
-    def __init__(self, steps: int = 2000) -> None:
+    def __init__(self, num_timesteps: int = 2000) -> None:
         super().__init__()
-        self.steps = steps
+        self.num_timesteps = num_timesteps
 
     @abstractmethod
     def forward(self, t: Tensor, length: int) -> NoiseLevel:
@@ -76,7 +76,7 @@ class Schedule(nn.Module, ABC):
 
     def timestep(self, t: Tensor) -> Tensor:
         """The timestep that the network is given at the time t: that of the step before, at least 0."""
-        return (t - 1 / self.steps).clamp(min=0)
+        return (t - 1 / self.num_timesteps).clamp(min=0)
 
 
 class AlphaBarSchedule(Schedule):
@@ -101,12 +101,12 @@ class AlphaBarSchedule(Schedule):
     @property
     def z0_noise(self) -> float:
         """√β₁, the noise between the embedding and z₀ in the papers."""
-        return float(schedule_betas(self, self.steps)[0].sqrt())
+        return float(schedule_betas(self, self.num_timesteps)[0].sqrt())
 
     @property
     def final_alpha(self) -> float:
         """√ᾱ_T, what is left of z₀ in the end."""
-        return float((1 - schedule_betas(self, self.steps)).prod().sqrt())
+        return float((1 - schedule_betas(self, self.num_timesteps)).prod().sqrt())
 
 
 class SqrtSchedule(AlphaBarSchedule):

@@ -97,7 +97,7 @@ class StepTable:
 
     @property
     def tensors(self) -> list[Tensor]:
-        """The tensors that it holds."""
+        """All tensors of the table."""
         return [self.table] if self.time_embedding is None else [self.table, self.time_embedding]
 
     def row(self, number: Tensor) -> StepCoefficients:

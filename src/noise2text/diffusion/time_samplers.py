@@ -14,21 +14,22 @@ class TimeSampler(nn.Module, ABC):
     """The distribution over the times 1/T, 2/T, …, 1 that training draws from; what it learns is in buffers.
 
     Args:
-        steps: T, the resolution of time in training.
+        num_timesteps: T, the resolution of time in training.
 
     >>> import torch
     >>> from noise2text import TimeSampler
     >>> class EarlyTimes(TimeSampler):  # t = u², so that small times are more frequent
     ...     def forward(self, u):
-    ...         t = (torch.floor(u**2 * self.steps) + 1) / self.steps
-    ...         return t, 1 / (self.steps * (t.sqrt() - (t - 1 / self.steps).sqrt()))  # 1 / (T · p(t))
-    >>> EarlyTimes(steps=4)(torch.tensor([0.1, 0.6]))
+    ...         t = (torch.floor(u**2 * self.num_timesteps) + 1) / self.num_timesteps
+    ...         p = t.sqrt() - (t - 1 / self.num_timesteps).sqrt()
+    ...         return t, 1 / (self.num_timesteps * p)
+    >>> EarlyTimes(4)(torch.tensor([0.1, 0.6]))
     (tensor([0.2500, 0.5000]), tensor([0.5000, 1.2071]))
     """
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, num_timesteps: int) -> None:
         super().__init__()
-        self.steps = steps
+        self.num_timesteps = num_timesteps
 
     @abstractmethod
     def forward(self, u: Tensor) -> tuple[Tensor, Tensor]:
@@ -42,4 +43,6 @@ class UniformTimes(TimeSampler):
     """Each time with the same probability."""
 
     def forward(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        return (torch.floor(u * self.steps) + 1) / self.steps, torch.ones_like(u, dtype=torch.float)
+        return (torch.floor(u * self.num_timesteps) + 1) / self.num_timesteps, torch.ones_like(
+            u, dtype=torch.float
+        )

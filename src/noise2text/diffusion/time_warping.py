@@ -26,8 +26,10 @@ __all__ = ["ExponentialSchedule", "WarpedSchedule"]
 class ExponentialSchedule(AlphaBarSchedule):
     """σ/α rises geometrically from `sigma_min` to `sigma_max`; ᾱ(0) < 1, as there is always some noise."""
 
-    def __init__(self, steps: int = 2000, *, sigma_min: float = 1.0, sigma_max: float = 300.0) -> None:
-        super().__init__(steps)
+    def __init__(
+        self, num_timesteps: int = 2000, *, sigma_min: float = 1.0, sigma_max: float = 300.0
+    ) -> None:
+        super().__init__(num_timesteps)
         self.sigma_min, self.sigma_max = sigma_min, sigma_max
 
     def alpha_bar(self, t: Tensor) -> Tensor:

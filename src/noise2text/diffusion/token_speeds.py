@@ -25,7 +25,7 @@ class TokenSpeeds(AlphaBarSchedule):
 
     def __init__(self, schedule: AlphaBarSchedule, positions: int, *, anchor_distance: float = 2.0) -> None:
         """The anchor is at position `anchor_distance` · N; the larger it is, the more equal the speeds."""
-        super().__init__(schedule.steps)
+        super().__init__(schedule.num_timesteps)
         self.schedule, self.positions, self.anchor_distance = schedule, positions, anchor_distance
 
     def position_times(self, t: Tensor) -> Tensor:
@@ -34,7 +34,7 @@ class TokenSpeeds(AlphaBarSchedule):
         No position's time falls below 1/T before the last step of the sentence, since a sampling step divides
         by the noise there.
         """
-        count, steps = self.positions, self.steps
+        count, steps = self.positions, self.num_timesteps
         time = t.double()[:, None] * (count + steps)  # s
         start, height = (count - time).clamp(min=0), (time - count).clamp(min=0) / steps
         indices = torch.arange(count, dtype=torch.float64, device=t.device)

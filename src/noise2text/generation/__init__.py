@@ -1,1 +1,1 @@
-"""From model to sentence: strategies and selection."""
+"""Generation: decoders, search, and selection among candidates."""

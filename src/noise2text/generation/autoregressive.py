@@ -18,9 +18,9 @@ from noise2text.core.devices import copy_to_device
 from noise2text.core.errors import Problem
 from noise2text.data.layouts.base import Layout
 from noise2text.generation.candidates import (
-    Candidates,
     DecodedStep,
     Decoder,
+    SentenceCandidates,
     SourceBatch,
     Stage,
     TokenRows,
@@ -100,7 +100,7 @@ class AutoregressiveDecoder(Decoder):
         return [partial(self._search, seed=seed, trace=trace)]
 
     @torch.inference_mode()
-    def _search(self, batch: SourceBatch, *, seed: int, trace: bool) -> list[Candidates]:
+    def _search(self, batch: SourceBatch, *, seed: int, trace: bool) -> list[SentenceCandidates]:
         """The hypotheses of each sentence, best or first sampled first."""
         device = self.limits.forbidden.device
         source, indices = batch.to_tensors(self.layout, self.runner, self.max_source)
@@ -140,7 +140,7 @@ class AutoregressiveDecoder(Decoder):
             min_length=max(0, limits.min_length - prefix_length),
         )
 
-    def _make_candidates(self, rows: TokenRows, scores: list[float], *, trace: bool) -> Candidates:
+    def _make_candidates(self, rows: TokenRows, scores: list[float], *, trace: bool) -> SentenceCandidates:
         """The candidates of a sentence; each step of the trace has one more token of every candidate."""
         ended = [(row, score) for row, score in zip(rows, scores, strict=True) if score > -torch.inf]
         texts = [[*self.prefix, *row[: row.index(self.limits.eos)]] for row, _ in ended]
@@ -151,4 +151,4 @@ class AutoregressiveDecoder(Decoder):
             steps.append(
                 DecodedStep(1 - count / max_length if max_length else 0.0, partial_texts, partial_texts)
             )
-        return Candidates(texts, [score for _, score in ended], steps)
+        return SentenceCandidates(texts, [score for _, score in ended], steps)

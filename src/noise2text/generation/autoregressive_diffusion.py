@@ -1,11 +1,10 @@
 """Autoregressive sampling with a diffusion model (thesis on DiffuSeq for translation, 3.2.1 and 3.2.2).
 
-    t ← ε;   until the end:  sample with source and t given,  t ← t ⊕ the first part of what was written
+    t ← ε;   until the end:  sample with source and t given,  t ← t ⊕ the first part of the new tokens
 
-A part of the canvas that was written once is given from then on and never changes; the canvas keeps its
-shape. A row has ended when nothing on it is left to write, and decoding ends with the last row (algorithm 8
-of the thesis goes on until the canvas is full). Every round of sampling has its own noise; the first has
-that of parallel decoding.
+The tokens that one round keeps are given in all later rounds; the canvas keeps its shape. A row has ended
+when it has no open position, and decoding ends with the last row (algorithm 8 of the thesis goes on until the
+canvas is full). Every round of sampling has its own noise; the first has that of parallel decoding.
 
 - `TokenByTokenDecoder` keeps one token per round (algorithm 8). Any diffusion model can be decoded like this.
 - `WordByWordDecoder` keeps one word per round, with models that were trained on `NextWordLayout`.
@@ -22,7 +21,7 @@ from torch import Tensor
 
 from noise2text.data.layouts.base import Canvas
 from noise2text.data.layouts.next_word import NextWordLayout
-from noise2text.generation.parallel import ParallelDecoder, Proposed, Sampled, TracedTokens
+from noise2text.generation.parallel import EncodedBatch, ParallelDecoder, Sampled, TracedTokens
 
 __all__ = ["AutoregressiveDiffusionDecoder", "TokenByTokenDecoder", "WordByWordDecoder", "open_positions"]
 
@@ -33,16 +32,16 @@ class AutoregressiveDiffusionDecoder(ParallelDecoder):
 
     @abstractmethod
     def select_new_tokens(self, canvas: Canvas, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Which written tokens (B·C, L) to keep, at least one per row; and which rows (B·C,) have ended."""
+        """Which new tokens (B·C, L) to keep, at least one per row; and which rows (B·C,) have ended."""
 
     def fix_tokens(self, canvas: Canvas, tokens: Tensor, new: Tensor, ended: Tensor) -> Canvas:
-        """The canvas with the new tokens given, and with nothing left to write on rows that have ended."""
+        """The canvas with the new tokens given, and without open positions in rows that have ended."""
         written = torch.where(new, tokens, canvas.tokens)
         return replace(canvas, tokens=written, frozen=canvas.frozen | new | ended[:, None])
 
-    def _denoise(self, proposed: Proposed) -> Sampled:
-        """Sample until nothing is left to write; a trace has the steps of all rounds, one after another."""
-        prompt = self.make_prompt(proposed)
+    def _denoise(self, encoded_batch: EncodedBatch) -> Sampled:
+        """Sample until no position is open; a trace has the steps of all rounds, one after another."""
+        prompt = self.make_prompt(encoded_batch)
         canvas, number = prompt.device_canvas(), 0
         steps: list[TracedTokens] = []
         total = torch.zeros_like(prompt.length_scores)
@@ -50,16 +49,16 @@ class AutoregressiveDiffusionDecoder(ParallelDecoder):
         while bool(open_positions(canvas).any()):  # the host waits once per round
             estimate = self.runner.sample(
                 *self.sampler_inputs(prompt, canvas, number=number),
-                solver=self.config.build_solver(proposed.seed),
+                solver=self.config.build_solver(encoded_batch.seed),
                 guide=self.guide(canvas),
-                on_step=partial(self._trace_step, canvas, steps) if proposed.trace else None,
+                on_step=partial(self._trace_step, canvas, steps) if encoded_batch.trace else None,
             )
             tokens, scores = self.round_to_tokens(canvas, estimate)  # (B·C, L)
             new, ended = self.select_new_tokens(canvas, tokens)
             total, count = total + (scores * new).sum(1), count + new.sum(1)
             canvas, number = self.fix_tokens(canvas, tokens, new, ended), number + 1
         return self.finish(
-            proposed, prompt, canvas, canvas.tokens, total / count + prompt.length_scores, steps
+            encoded_batch, prompt, canvas, canvas.tokens, total / count + prompt.length_scores, steps
         )
 
 
@@ -77,7 +76,7 @@ class TokenByTokenDecoder(AutoregressiveDiffusionDecoder):
 class WordByWordDecoder(AutoregressiveDiffusionDecoder):
     """Keeps all tokens before the first [PAD] or [EOS].
 
-    A row ends with [EOS], or where nothing stands before [PAD]. So every round adds a token or ends a row.
+    A row ends with [EOS], or when [PAD] comes first. So every round adds a token or ends a row.
     """
 
     layout: NextWordLayout
@@ -94,5 +93,5 @@ class WordByWordDecoder(AutoregressiveDiffusionDecoder):
 
 
 def open_positions(canvas: Canvas) -> Tensor:
-    """Where something is left to write, (B·C, L)."""
+    """The positions (B·C, L) that are neither given nor padding."""
     return ~(canvas.frozen | canvas.padding)

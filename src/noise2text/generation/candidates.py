@@ -14,7 +14,7 @@ from noise2text.data.layouts.base import Layout, Source
 from noise2text.data.ragged import RaggedRows
 from noise2text.generation.runner import Runner
 
-__all__ = ["Candidates", "DecodedStep", "Decoder", "SourceBatch", "Stage", "TokenRows"]
+__all__ = ["DecodedStep", "Decoder", "SentenceCandidates", "SourceBatch", "Stage", "TokenRows"]
 
 TokenRows = list[list[int]]
 
@@ -48,7 +48,7 @@ class DecodedStep:
 
 
 @dataclass(frozen=True)
-class Candidates:
+class SentenceCandidates:
     """A sentence's candidates: tokens and scores, one of each per candidate; and their steps, if traced."""
 
     tokens: TokenRows
@@ -63,25 +63,25 @@ class Decoder(ABC):
     """Turns sources into candidates, in stages; a model builds one for a generation config.
 
     The first stage takes a `SourceBatch`, each one takes what the stage before returned, and the last one
-    returns a list of `Candidates`, one per sentence.
+    returns a list of `SentenceCandidates`, one per sentence.
 
     >>> from noise2text import Decoder
-    >>> from noise2text.generation.candidates import Candidates, SourceBatch
+    >>> from noise2text.generation.candidates import SentenceCandidates, SourceBatch
     >>> class CopyDecoder(Decoder):
     ...     def stages(self, *, seed, trace=False):
-    ...         return [lambda batch: [Candidates([list(row)], [0.0], []) for row in batch.rows]]
+    ...         return [lambda batch: [SentenceCandidates([list(row)], [0.0], []) for row in batch.rows]]
     >>> CopyDecoder().decode(SourceBatch(rows=[[5, 6]], indices=[0]), seed=0)
-    [Candidates(tokens=[[5, 6]], scores=[0.0], steps=[])]
+    [SentenceCandidates(tokens=[[5, 6]], scores=[0.0], steps=[])]
     """
 
     @abstractmethod
     def stages(self, *, seed: int, trace: bool = False) -> Sequence[Stage]:
         """The stages, between which a caller may work on another batch."""
 
-    def decode(self, batch: SourceBatch, *, seed: int, trace: bool = False) -> list[Candidates]:
+    def decode(self, batch: SourceBatch, *, seed: int, trace: bool = False) -> list[SentenceCandidates]:
         """The candidates of each sentence of a batch."""
         value: Any = batch
         for stage in self.stages(seed=seed, trace=trace):
             value = stage(value)
-        decoded: list[Candidates] = value
+        decoded: list[SentenceCandidates] = value
         return decoded

@@ -25,9 +25,9 @@ from noise2text.diffusion.classifier_guidance import ClassifierGuidance
 from noise2text.diffusion.sampler import Guide, SampledStep, unguided
 from noise2text.diffusion.solvers import strided_times
 from noise2text.generation.candidates import (
-    Candidates,
     DecodedStep,
     Decoder,
+    SentenceCandidates,
     SourceBatch,
     Stage,
     TokenRows,
@@ -37,7 +37,7 @@ from noise2text.generation.denoising_likelihood import DenoisingLikelihood
 from noise2text.generation.runner import EAGER, Runner
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, rows_per_chunk
 
-__all__ = ["ParallelDecoder", "Prompt", "ProposeLengths", "Proposed", "Sampled", "TracedTokens"]
+__all__ = ["EncodedBatch", "ParallelDecoder", "Prompt", "ProposeLengths", "Sampled", "TracedTokens"]
 
 ProposeLengths = Callable[[EncoderOutput], tuple[Tensor, Tensor]]
 """The lengths (B, b₁) to try for each sentence, and their log-probabilities."""
@@ -47,7 +47,7 @@ TracedTokens = tuple[float, Tensor, Tensor]
 
 
 @dataclass(frozen=True)
-class Proposed:
+class EncodedBatch:
     """A batch whose lengths are on their way to the host."""
 
     batch: SourceBatch
@@ -110,49 +110,53 @@ class ParallelDecoder(Decoder):
 
     def stages(self, *, seed: int, trace: bool = False) -> list[Stage]:
         """Propose lengths, denoise, collect: each waits for the device first and leaves it with work."""
-        propose = partial(self._propose, seed=seed, trace=trace)
-        return [torch.inference_mode()(stage) for stage in (propose, self._denoise, self._collect)]
+        encode = partial(self._encode, seed=seed, trace=trace)
+        return [torch.inference_mode()(stage) for stage in (encode, self._denoise, self._collect)]
 
-    def _propose(self, batch: SourceBatch, *, seed: int, trace: bool) -> Proposed:
-        """Encode the sources and ask for lengths."""
+    def _encode(self, batch: SourceBatch, *, seed: int, trace: bool) -> EncodedBatch:
+        """Encode the sources and propose lengths."""
         device = self.forbidden.device
         source, indices = batch.to_tensors(self.layout, self.runner, self.max_source)
         device_source = source.to(device)
         encoded = self.runner.encode(self.denoiser, device_source)
         lengths, scores = self.propose_lengths(encoded)
         lengths, wait = _to_host(lengths)
-        return Proposed(batch, source, device_source, indices, encoded, lengths, scores, wait, seed, trace)
+        return EncodedBatch(
+            batch, source, device_source, indices, encoded, lengths, scores, wait, seed, trace
+        )
 
-    def _denoise(self, proposed: Proposed) -> Sampled:
+    def _denoise(self, encoded_batch: EncodedBatch) -> Sampled:
         """Sample from noise to the tokens of every candidate."""
-        prompt = self.make_prompt(proposed)
+        prompt = self.make_prompt(encoded_batch)
         canvas = prompt.device_canvas()
         steps: list[TracedTokens] = []
-        on_step = partial(self._trace_step, canvas, steps) if proposed.trace else None
+        on_step = partial(self._trace_step, canvas, steps) if encoded_batch.trace else None
         estimate = self.runner.sample(
             *self.sampler_inputs(prompt, canvas),
-            solver=self.config.build_solver(proposed.seed),
+            solver=self.config.build_solver(encoded_batch.seed),
             guide=self.guide(canvas),
             on_step=on_step,
         )
         tokens, scores = self.round_to_tokens(canvas, estimate)  # (B·C, L)
         written = ~(canvas.padding | canvas.frozen)
         scores = (scores * written).sum(1) / written.sum(1) + prompt.length_scores
-        return self.finish(proposed, prompt, canvas, tokens, scores, steps)
+        return self.finish(encoded_batch, prompt, canvas, tokens, scores, steps)
 
-    def make_prompt(self, proposed: Proposed) -> Prompt:
+    def make_prompt(self, encoded_batch: EncodedBatch) -> Prompt:
         """The empty canvas, the noise key and the length's score of every candidate."""
-        proposed.wait()
+        encoded_batch.wait()
         noises, device = self.config.noise_beam, self.forbidden.device
-        lengths = self.template.fit_lengths(proposed.lengths, self.max_length)
+        lengths = self.template.fit_lengths(encoded_batch.lengths, self.max_length)
         width = self.runner.pad_length(int(lengths.max()), self.max_length)
         repeated = lengths.repeat_interleave(noises, dim=1)
-        empty = self.layout.make_prompt(proposed.source, repeated, width=width)
-        keys = _noise_keys(proposed.source, lengths, proposed.indices, seed=proposed.seed, noises=noises)
-        scores = proposed.length_scores.repeat_interleave(noises, dim=1).flatten()
+        empty = self.layout.make_prompt(encoded_batch.source, repeated, width=width)
+        keys = _noise_keys(
+            encoded_batch.source, lengths, encoded_batch.indices, seed=encoded_batch.seed, noises=noises
+        )
+        scores = encoded_batch.length_scores.repeat_interleave(noises, dim=1).flatten()
         return Prompt(
-            proposed.encoded,
-            proposed.device_source,
+            encoded_batch.encoded,
+            encoded_batch.device_source,
             self.layout.apply_template(empty, self.template),
             copy_to_device(keys, device),
             copy_to_device(scores, device),
@@ -194,7 +198,7 @@ class ParallelDecoder(Decoder):
 
     def finish(
         self,
-        proposed: Proposed,
+        encoded_batch: EncodedBatch,
         prompt: Prompt,
         canvas: Canvas,
         tokens: Tensor,
@@ -208,9 +212,9 @@ class ParallelDecoder(Decoder):
             likelihood = self.likelihood_scorer(prompt.encoded, written)
             scores = (likelihood + prompt.length_scores) / text.sum(1)  # per token
         (tokens, _), (scores, wait) = _to_host(tokens), _to_host(scores)
-        return Sampled(len(proposed.batch), prompt.canvas, tokens, scores, steps, wait)
+        return Sampled(len(encoded_batch.batch), prompt.canvas, tokens, scores, steps, wait)
 
-    def _collect(self, sampled: Sampled) -> list[Candidates]:
+    def _collect(self, sampled: Sampled) -> list[SentenceCandidates]:
         """The candidates of each sentence, as lists."""
         sampled.wait()
         group = partial(self._group_by_sentence, sampled.canvas)
@@ -218,7 +222,7 @@ class ParallelDecoder(Decoder):
         steps = [(time, group(noisy.cpu()), group(clean.cpu())) for time, noisy, clean in sampled.steps]
         scores = sampled.scores.view(len(rows), -1).tolist()
         return [
-            Candidates(
+            SentenceCandidates(
                 rows[i], scores[i], [DecodedStep(time, noisy[i], clean[i]) for time, noisy, clean in steps]
             )
             for i in range(sampled.sentences)

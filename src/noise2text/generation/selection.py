@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice, repeat
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from noise2text.core.errors import Problem
 from noise2text.metrics.mbr_utilities import DIRECTIONS, UTILITIES, UtilityMatrices
 
-__all__ = ["MBR", "BestScore", "Candidate", "Selector", "WithoutCopies"]
+__all__ = ["MBR", "SELECTORS", "BestScore", "Candidate", "Selector", "WithoutCopies", "build_mbr"]
 
 
 @dataclass(frozen=True)
@@ -193,3 +193,19 @@ def _normalize(text: str) -> list[str]:
 def _require(name: str, known: Collection[str], setting: str) -> None:
     if name not in known:
         raise Problem(f"The {setting} {name!r} is unknown: choose one of {', '.join(known)}.")
+
+
+def build_mbr(generation_config: Any) -> MBR:
+    """The MBR selector of a generation config."""
+    return MBR(
+        utility=generation_config.utility,
+        candidate_is=generation_config.candidate_is,
+        self_pair=generation_config.self_pair,
+    )
+
+
+SELECTORS: dict[str, Callable[[Any], Selector]] = {
+    "mbr": build_mbr,
+    "score": lambda generation_config: BestScore(),
+}
+"""Selectors by the setting `select`."""

@@ -1,4 +1,4 @@
-"""Models: what every trained model can do, whatever it is made of."""
+"""Models: generation and likelihoods of trained models, model folders, and the registry of recipes."""
 
 from noise2text.models.autoregressive import AutoregressiveModel
 from noise2text.models.base import GenerationOutput, Model, TraceStep

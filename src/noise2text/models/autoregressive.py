@@ -15,8 +15,8 @@ from noise2text.generation.autoregressive import AutoregressiveDecoder
 from noise2text.generation.config import AutoregressiveGenerationConfig
 from noise2text.generation.likelihood import autoregressive_log_likelihood, batched_log_likelihoods
 from noise2text.generation.search import SearchLimits
-from noise2text.generation.selection import Selector
-from noise2text.models.base import SELECTORS, Model, require_lists
+from noise2text.generation.selection import SELECTORS, Selector
+from noise2text.models.base import Model, require_lists
 from noise2text.nn.autoregressive import AutoregressiveNetwork
 
 __all__ = ["AutoregressiveModel"]
@@ -76,7 +76,7 @@ class AutoregressiveModel(Model):
             runner=self.runner(),
         )
 
-    def selector(self, generation_config: Any) -> Selector:
+    def build_selector(self, generation_config: Any) -> Selector:
         return SELECTORS[generation_config.select](generation_config)
 
     def likelihood(

@@ -8,7 +8,7 @@ The output has the order of the input.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
@@ -22,17 +22,15 @@ from noise2text.core.devices import find_dtype
 from noise2text.core.errors import Problem
 from noise2text.data.layouts.base import Layout
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.candidates import Candidates, Decoder, SourceBatch
+from noise2text.generation.candidates import Decoder, SentenceCandidates, SourceBatch
 from noise2text.generation.runner import EAGER, Runner
-from noise2text.generation.selection import MBR, BestScore, Candidate, Selector
+from noise2text.generation.selection import Candidate, Selector
 from noise2text.models.accelerate import is_quantized, make_graph_runner, prepare_for_inference, run_stages
 
 __all__ = [
-    "SELECTORS",
     "GenerationOutput",
     "Model",
     "TraceStep",
-    "build_mbr",
     "device_guard",
     "require_lists",
 ]
@@ -147,7 +145,7 @@ class Model(nn.Module, ABC):
         """The decoder that turns sources into candidates, for this generation config."""
 
     @abstractmethod
-    def selector(self, generation_config: Any) -> Selector:
+    def build_selector(self, generation_config: Any) -> Selector:
         """The selector that selects one of the candidates of a sentence, for this generation config."""
 
     def runner(self) -> Runner:
@@ -188,7 +186,7 @@ class Model(nn.Module, ABC):
         self.ensure_eval()
         config = apply_overrides(self.generation_config, overrides, origin="generate")
         indices = range(len(texts)) if indices is None else indices
-        selector = selector or self.selector(config)
+        selector = selector or self.build_selector(config)
         rows = self.tokenizer.encode(texts)
         truncated = sum(len(row) > self.max_source for row in rows)
         output = GenerationOutput.empty(len(texts), truncated=truncated)
@@ -223,7 +221,9 @@ class Model(nn.Module, ABC):
             "This model generates targets, not sources: use a model of pairs, such as diffusion-lm."
         )
 
-    def _decode_texts(self, decoded: Sequence[Candidates], sources: Sequence[str]) -> list[list[Candidate]]:
+    def _decode_texts(
+        self, decoded: Sequence[SentenceCandidates], sources: Sequence[str]
+    ) -> list[list[Candidate]]:
         texts = iter(self.tokenizer.decode([row for sentence in decoded for row in sentence.tokens]))
         return [
             [
@@ -237,7 +237,7 @@ class Model(nn.Module, ABC):
         self,
         result: GenerationOutput,
         i: int,
-        sentence: Candidates,
+        sentence: SentenceCandidates,
         candidates: Sequence[Candidate],
         best: int,
     ) -> None:
@@ -264,19 +264,3 @@ def require_lists(name: str, *lists: Sequence[str]) -> None:
     if len(set(map(len, lists))) > 1:
         counts = " and ".join(str(len(texts)) for texts in lists)
         raise Problem(f"{name} takes lists of equal lengths, not of {counts} texts.")
-
-
-def build_mbr(generation_config: Any) -> MBR:
-    """The MBR selector of a generation config."""
-    return MBR(
-        utility=generation_config.utility,
-        candidate_is=generation_config.candidate_is,
-        self_pair=generation_config.self_pair,
-    )
-
-
-SELECTORS: dict[str, Callable[[Any], Selector]] = {
-    "mbr": build_mbr,
-    "score": lambda generation_config: BestScore(),
-}
-"""Selectors by the setting `select`."""

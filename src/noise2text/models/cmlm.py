@@ -24,7 +24,7 @@ from noise2text.data.layouts.base import Canvas, Layout
 from noise2text.data.layouts.template import OPEN_TEMPLATE, Template
 from noise2text.data.ragged import RaggedRows
 from noise2text.diffusion.losses import LossTerm, TokenLoss, label_smoothed_nll
-from noise2text.generation.candidates import Candidates, DecodedStep, Decoder, SourceBatch, Stage
+from noise2text.generation.candidates import DecodedStep, Decoder, SentenceCandidates, SourceBatch, Stage
 from noise2text.generation.parallel import ProposeLengths
 from noise2text.models.baseline_config import MaskPredictGenerationConfig
 from noise2text.nn.draft_transformer import DraftTransformer
@@ -139,7 +139,7 @@ class MaskPredictDecoder(Decoder):
         return [partial(self._refine, trace=trace)]
 
     @torch.inference_mode()
-    def _refine(self, batch: SourceBatch, *, trace: bool) -> list[Candidates]:
+    def _refine(self, batch: SourceBatch, *, trace: bool) -> list[SentenceCandidates]:
         """The candidates of each sentence, the likeliest length first."""
         source = self.layout.make_source(RaggedRows.from_lists(batch.rows)).to(self.forbidden.device)
         encoded = self.transformer.encode(source)
@@ -170,7 +170,9 @@ class MaskPredictDecoder(Decoder):
             self._group_by_sentence(canvas, step.tokens), scores.view(lengths.shape).tolist(), strict=True
         )
         return [
-            Candidates(rows, scored, [DecodedStep(time, noisy[i], clean[i]) for time, noisy, clean in steps])
+            SentenceCandidates(
+                rows, scored, [DecodedStep(time, noisy[i], clean[i]) for time, noisy, clean in steps]
+            )
             for i, (rows, scored) in enumerate(decoded)
         ]
 

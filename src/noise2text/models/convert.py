@@ -69,6 +69,7 @@ _SETTINGS = {
     "embedding": "embedding_dim",
     "ffn": "ffn_dim",
     "scratch": "from_scratch",
+    "diffusion_steps": "num_timesteps",
     "dgs_max": "max_dgs",
     "factor": "noise_factor",
     "length_factor": "length_loss_weight",
@@ -117,7 +118,7 @@ def convert_folder(old: Path, new: Path) -> None:
     if config.get("format") != 1:
         raise Problem(f"{old / 'config.json'} is not a noise2text configuration that can be converted.")
     if "engine" in config:
-        raise Problem(f"{old} is an exported model: convert the model that it was made of and export that.")
+        raise Problem(f"{old} is an exported model: convert the original model and export that.")
     converted = _convert_classifier(config) if "classifier" in config else _convert_config(old, config)
     try:
         weights = load_file(old / "model.safetensors")
@@ -162,7 +163,7 @@ def _convert_config(folder: Path, config: dict[str, Any]) -> dict[str, dict[str,
     """config.json and generation_config.json of a model."""
     recipe, settings = find_recipe(str(config.get("recipe"))), config.get("settings")
     if not isinstance(settings, dict):
-        raise Problem(f"{folder / 'config.json'} has no settings; was it made by another program?")
+        raise Problem(f"{folder / 'config.json'} has no settings; was it written by another program?")
     converted = recipe.preset()
     generation = {
         _GENERATION.get(name, name): "weighted-mbr" if value == "weighed" else value
@@ -207,5 +208,5 @@ def _read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise Problem(f"{path} cannot be read as JSON ({error}); name the folder of a model.") from error
     if not isinstance(value, dict):
-        raise Problem(f"{path} does not hold a JSON object; was it made by another program?")
+        raise Problem(f"{path} is not a JSON object; was it written by another program?")
     return value

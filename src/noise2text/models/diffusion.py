@@ -26,9 +26,9 @@ from noise2text.generation.config import (
 from noise2text.generation.denoising_likelihood import NOISE_TIME, DenoisingLikelihood
 from noise2text.generation.likelihood import batched_log_likelihoods
 from noise2text.generation.parallel import ParallelDecoder
-from noise2text.generation.selection import Selector
+from noise2text.generation.selection import SELECTORS, Selector, build_mbr
 from noise2text.generation.weighted_mbr import WeightedMBR
-from noise2text.models.base import SELECTORS, Model, build_mbr, device_guard, require_lists
+from noise2text.models.base import Model, device_guard, require_lists
 from noise2text.nn.denoiser import ClampedDenoiser, Denoiser, EncoderOutput
 from noise2text.nn.length_predictor import LENGTH_PROPOSALS, LengthPredictor
 from noise2text.training.classifier import load_classifier
@@ -113,7 +113,7 @@ class DiffusionModel(Model):
             layout=self.layout,
             config=config,
             propose_lengths=partial(self.propose_lengths, config=config, template=template),
-            num_timesteps=self.schedule.steps,
+            num_timesteps=self.schedule.num_timesteps,
             forbidden=self.forbidden,
             special=self.special,
             max_source=self.max_source,
@@ -167,7 +167,7 @@ class DiffusionModel(Model):
         """The longest target that can be generated, in tokens."""
         return self.max_target
 
-    def selector(self, config: Any) -> Selector:
+    def build_selector(self, config: Any) -> Selector:
         return SELECTORS[config.select](config)
 
 
@@ -240,10 +240,10 @@ class LengthPredictingModel(DiffusionModel):
             return None
         return DenoisingLikelihood(self.denoiser, self.training_schedule, self.runner())
 
-    def selector(self, config: LengthPredictingGenerationConfig) -> Selector:
+    def build_selector(self, config: LengthPredictingGenerationConfig) -> Selector:
         score_name = f"own,time:{NOISE_TIME}"
         if config.select != "weighted-mbr":
-            return super().selector(config)
+            return super().build_selector(config)
         return WeightedMBR(build_mbr(config), score_name)
 
     def max_output_length(self, config: LengthPredictingGenerationConfig) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from noise2text.core.devices import find_device, find_dtype
 from noise2text.core.errors import Problem
 from noise2text.core.files import write_atomically
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.models.base import Model
+from noise2text.models.base import GenerationOutput, Model
 from noise2text.models.convert import FORMAT, describe_config
 from noise2text.models.exported import check_device, load_onnx_network
 from noise2text.models.registry import Recipe, list_recipes
@@ -30,7 +31,7 @@ from noise2text.training.checkpoint import find_checkpoint
 if TYPE_CHECKING:
     from noise2text.acceleration.onnx_runtime import OnnxRuntimeConfig
 
-__all__ = ["load", "load_config", "load_engine", "save"]
+__all__ = ["generate", "load", "load_config", "load_engine", "save"]
 
 
 def save(
@@ -99,13 +100,43 @@ def load(folder: str | Path, *, device: str | torch.device | None = None, precis
     if len(tokenizer) != expected:
         raise Problem(
             f"{folder / 'tokenizer.json'} has {len(tokenizer)} tokens, but the model {expected}; "
-            f"were they made by the same run?"
+            f"were they written by the same run?"
         )
     model: Model = recipe.build(config, tokenizer)
     if engine:
         load_onnx_network(model, folder, engine)
     _load_weights(model, folder / "model.safetensors")
     return model.move_to(target_device, "float32" if engine else precision).eval()
+
+
+def generate(
+    model: str | Path | Model,
+    texts: Sequence[str],
+    *,
+    device: str | torch.device | None = None,
+    precision: str = "auto",
+    **options: Any,
+) -> GenerationOutput:
+    """The text that a model generates for each text, with all candidates and their scores.
+
+    Args:
+        model: a loaded model, the folder of one, or the name of a shipped one. To use a model more than once,
+            load it with `noise2text.load`.
+        texts: the sources, such as the sentences to translate.
+        device, precision: as for `noise2text.load`; a loaded model stays where it is.
+        options: those of `Model.generate`: `seed`, `batch`, `trace`, and every generation setting of the
+            model by its name, such as `steps`, `length_beam` or `select`.
+
+    Returns:
+        A `GenerationOutput`, in the order of the texts.
+
+    >>> from noise2text import generate
+    >>> generate("de-en", ["Wo ist der Bahnhof?"], device="cpu", precision="float32").texts
+    ['Where is the train station?']
+    """
+    if not isinstance(model, Model):
+        model = load(model, device=device, precision=precision)
+    return model.generate(texts, **options)
 
 
 def load_engine(folder: Path) -> OnnxRuntimeConfig | None:
@@ -142,7 +173,7 @@ def load_config(folder: Path) -> tuple[Recipe, Any]:
         )
     if contents.get("format") != FORMAT or not isinstance(contents.get("config"), dict):
         raise Problem(
-            f"{path} is not a noise2text configuration of format {FORMAT}; was it made by another program?"
+            f"{path} is not a noise2text configuration of format {FORMAT}; was it written by another program?"
         )
     name = str(contents.get("recipe"))
     recipe = list_recipes().get(name)
@@ -176,7 +207,7 @@ def _load_weights(model: Model, path: Path) -> None:
         raise Problem(f"{path} is not a whole safetensors file ({error}); copy it again.") from error
     wanted = {name: tensor.shape for name, tensor in _weights(model).items()}
     if wanted != {name: tensor.shape for name, tensor in tensors.items()}:
-        raise Problem(f"{path} does not fit its config.json; were they made by the same run?")
+        raise Problem(f"{path} does not fit its config.json; were they written by the same run?")
     model.load_state_dict(tensors, strict=False)
 
 
@@ -192,5 +223,5 @@ def _read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise Problem(f"{path} is not whole JSON ({error}); copy it again.") from error
     if not isinstance(value, dict):
-        raise Problem(f"{path} does not hold a JSON object; was it made by another program?")
+        raise Problem(f"{path} is not a JSON object; was it written by another program?")
     return value

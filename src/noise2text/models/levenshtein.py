@@ -24,7 +24,14 @@ from noise2text.core.random import make_key, uniform
 from noise2text.data.layouts.base import Canvas, Layout
 from noise2text.data.ragged import RaggedRows
 from noise2text.diffusion.losses import LossTerm, TokenLoss, label_smoothed_nll
-from noise2text.generation.candidates import Candidates, DecodedStep, Decoder, SourceBatch, Stage, TokenRows
+from noise2text.generation.candidates import (
+    DecodedStep,
+    Decoder,
+    SentenceCandidates,
+    SourceBatch,
+    Stage,
+    TokenRows,
+)
 from noise2text.models.baseline_config import LevenshteinGenerationConfig
 from noise2text.models.cmlm import sample_mask
 from noise2text.models.levenshtein_edits import (
@@ -208,7 +215,7 @@ class LevenshteinDecoder(Decoder):
         return [partial(self._edit, trace=trace)]
 
     @torch.inference_mode()
-    def _edit(self, batch: SourceBatch, *, trace: bool) -> list[Candidates]:
+    def _edit(self, batch: SourceBatch, *, trace: bool) -> list[SentenceCandidates]:
         """One candidate per sentence: its draft after the last edit."""
         source = self.layout.make_source(RaggedRows.from_lists(batch.rows)).to(self.forbidden.device)
         encoded = self.policies.transformer.encode(source)
@@ -220,7 +227,7 @@ class LevenshteinDecoder(Decoder):
         written = (drafts.given_part == 0) & (drafts.tokens != self.special_tokens.pad)
         scores = (drafts.scores * written).sum(1) / written.sum(1).clamp(min=1)
         return [
-            Candidates(
+            SentenceCandidates(
                 [row], [score], [DecodedStep(time, [noisy[i]], [clean[i]]) for time, noisy, clean in steps]
             )
             for i, (row, score) in enumerate(

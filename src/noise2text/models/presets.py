@@ -1,4 +1,4 @@
-"""What presets have in common."""
+"""Changes that several presets share."""
 
 from __future__ import annotations
 

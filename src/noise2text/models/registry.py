@@ -47,7 +47,7 @@ class Recipe:
 
     Fields:
         name: what `noise2text train NAME` calls it.
-        paper, section: where it is described.
+        paper, paper_section: where it is described.
         summary: one line for `noise2text recipes`.
         presets: configs by name. A config is composed of the sections `data`, `model`, `diffusion`, `optim`,
             `generation` and `run`. `noise2text check-recipe NAME` takes the preset `tiny` if there is one.
@@ -68,7 +68,7 @@ class Recipe:
 
     name: str
     paper: str
-    section: str
+    paper_section: str
     summary: str
     presets: Mapping[str, Any]
     default_preset: str  # the preset that stands for the paper

@@ -1,7 +1,8 @@
 """Recipes: every system of the papers, one file for each system or family.
 
 A file in this folder is a recipe if it defines `RECIPE`, or several if it defines `RECIPES`. Importing this
-package registers them all; `models/registry.py` does so when a recipe is first needed.
+package registers them all; `models/registry.py` does so when a recipe is first needed. A recipe can also
+live in another package, as an entry point of the group `noise2text.recipes` (examples/my_recipe).
 """
 
 from __future__ import annotations

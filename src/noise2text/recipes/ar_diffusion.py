@@ -35,7 +35,7 @@ __all__ = ["PRESETS", "RECIPE", "ARDiffusionConfig", "build", "objective"]
 class ARDiffusionDiffusionConfig(Config):
     """Diffusion-LM's noise, at a separate time for each position."""
 
-    diffusion_steps: int = option(2000, "T, the resolution of time in training")
+    num_timesteps: int = option(2000, "T, the resolution of time in training")
     self_conditioning: float = option(0.0, "share of the updates with self-conditioning; 0 is none")
     anchor_distance: float = option(
         2.0, "position of the anchor point, in lengths of the canvas; larger makes the speeds more equal"
@@ -43,7 +43,7 @@ class ARDiffusionDiffusionConfig(Config):
 
     def __post_init__(self) -> None:
         require_fraction(self, "self_conditioning")
-        require_at_least(self, 1, "diffusion_steps")
+        require_at_least(self, 1, "num_timesteps")
         require_at_least(self, 1.0, "anchor_distance")
 
 
@@ -110,7 +110,7 @@ def build(config: ARDiffusionConfig, tokenizer: Tokenizer) -> DiffusionModel:
             target_positions=canvas,
         ),
         schedule=TokenSpeeds(
-            SqrtSchedule(diffusion.diffusion_steps), canvas, anchor_distance=diffusion.anchor_distance
+            SqrtSchedule(diffusion.num_timesteps), canvas, anchor_distance=diffusion.anchor_distance
         ),
         generation_config=config.generation,
         max_source=data.max_source,
@@ -121,11 +121,11 @@ def build(config: ARDiffusionConfig, tokenizer: Tokenizer) -> DiffusionModel:
 
 def objective(config: ARDiffusionConfig, model: DiffusionModel) -> DiffusionObjective:
     """The training objective: Diffusion-LM's terms, at a separate time for each position."""
-    start = SqrtSchedule(config.diffusion.diffusion_steps)
+    start = SqrtSchedule(config.diffusion.num_timesteps)
     return DiffusionObjective(
         model.denoiser,
         model.schedule,
-        UniformTimes(config.diffusion.diffusion_steps),
+        UniformTimes(config.diffusion.num_timesteps),
         terms=[MseLoss(), RoundingLoss(), PriorLoss(final_alpha=start.final_alpha), NllLoss(weight=None)],
         self_conditioning=config.diffusion.self_conditioning,
         z0_noise=start.z0_noise,
@@ -135,7 +135,7 @@ def objective(config: ARDiffusionConfig, model: DiffusionModel) -> DiffusionObje
 RECIPE = Recipe(
     name="ar-diffusion",
     paper="AR-Diffusion (Wu et al., 2023)",
-    section="3",
+    paper_section="3",
     summary="Positions are denoised at different speeds, the left before the right.",
     presets=PRESETS,
     default_preset="iwslt14-de-en",

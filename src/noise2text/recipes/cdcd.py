@@ -36,7 +36,7 @@ __all__ = ["PRESETS", "RECIPE", "CDCDConfig", "build", "objective"]
 class CDCDDiffusionConfig(Config):
     """Noise levels, and how time is warped by the loss."""
 
-    diffusion_steps: int = option(2000, "T, the resolution of time in training")
+    num_timesteps: int = option(2000, "T, the resolution of time in training")
     self_conditioning: float = option(0.5, "share of the updates with self-conditioning; 0 is none")
     sigma_min: float = option(1.0, "t_min, smallest ratio of noise to signal")
     sigma_max: float = option(300.0, "t_max, largest ratio of noise to signal")
@@ -48,10 +48,10 @@ class CDCDDiffusionConfig(Config):
         require_fraction(self, "self_conditioning")
         require_at_least(self, 0, "warp_every")
         require_at_least(self, 1, "warp_bin_size", "warp_min_count")
-        if self.diffusion_steps % self.warp_bin_size or self.diffusion_steps < 2 * self.warp_bin_size:
+        if self.num_timesteps % self.warp_bin_size or self.num_timesteps < 2 * self.warp_bin_size:
             raise Problem(
-                f"The setting diffusion_steps must be a multiple of warp_bin_size and at least twice it, "
-                f"not {self.diffusion_steps} of {self.warp_bin_size}."
+                f"The setting num_timesteps must be a multiple of warp_bin_size and at least twice it, "
+                f"not {self.num_timesteps} of {self.warp_bin_size}."
             )
         if not 0 < self.sigma_min < self.sigma_max:
             raise Problem(
@@ -124,7 +124,7 @@ def build(config: CDCDConfig, tokenizer: Tokenizer) -> DiffusionModel:
     data, diffusion = config.data, config.diffusion
     canvas = data.max_target + 1  # the target and its end
     start = ExponentialSchedule(
-        diffusion.diffusion_steps, sigma_min=diffusion.sigma_min, sigma_max=diffusion.sigma_max
+        diffusion.num_timesteps, sigma_min=diffusion.sigma_min, sigma_max=diffusion.sigma_max
     )
     return DiffusionModel(
         tokenizer,
@@ -150,7 +150,7 @@ def objective(config: CDCDConfig, model: DiffusionModel) -> AdaptiveObjective:
     return AdaptiveObjective(
         model.denoiser,
         model.schedule,
-        UniformTimes(config.diffusion.diffusion_steps),
+        UniformTimes(config.diffusion.num_timesteps),
         terms=[
             NllLoss(),
             NllLoss("difficulty", None, always_computed=True, positions=model.layout.non_padding_mask),
@@ -164,7 +164,7 @@ def objective(config: CDCDConfig, model: DiffusionModel) -> AdaptiveObjective:
 RECIPE = Recipe(
     name="cdcd",
     paper="CDCD (Dieleman et al., 2022)",
-    section="3",
+    paper_section="3",
     summary="Cross-entropy over the vocabulary, score interpolation, and time warped by the loss.",
     presets=PRESETS,
     default_preset="wmt14-en-de",

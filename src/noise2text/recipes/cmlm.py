@@ -151,7 +151,7 @@ class CMLMModel(Model):
         lengths = torch.full_like(encoded.padding[:, :1], length, dtype=torch.long)
         return lengths, torch.zeros_like(lengths, dtype=torch.float)
 
-    def selector(self, config: MaskPredictGenerationConfig) -> Selector:
+    def build_selector(self, config: MaskPredictGenerationConfig) -> Selector:
         return BestScore()
 
 
@@ -198,7 +198,7 @@ def objective(config: CMLMConfig, model: CMLMModel) -> CmlmObjective:
 RECIPE = Recipe(
     name="cmlm",
     paper="Mask-Predict (Ghazvininejad et al., 2019)",
-    section="2",
+    paper_section="2",
     summary="Conditional masked language model: tokens in parallel, the least certain ones again.",
     presets=PRESETS,
     default_preset="wmt14-en-de",

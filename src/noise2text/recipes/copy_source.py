@@ -14,7 +14,7 @@ from noise2text.core.config import Config, section
 from noise2text.data.config import DataConfig
 from noise2text.data.token_store import TokenStore
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.candidates import Candidates, Decoder, Stage
+from noise2text.generation.candidates import Decoder, SentenceCandidates, Stage
 from noise2text.generation.selection import BestScore, Selector
 from noise2text.models import Model
 from noise2text.models.baseline_config import CopyGenerationConfig
@@ -42,7 +42,7 @@ class CopyDecoder(Decoder):
     """Returns every source as its only candidate."""
 
     def stages(self, *, seed: int, trace: bool = False) -> list[Stage]:
-        return [lambda batch: [Candidates([list(row)], [0.0], []) for row in batch.rows]]
+        return [lambda batch: [SentenceCandidates([list(row)], [0.0], []) for row in batch.rows]]
 
 
 class CopyModel(Model):
@@ -56,7 +56,7 @@ class CopyModel(Model):
     def build_decoder(self, config: CopyGenerationConfig) -> CopyDecoder:
         return CopyDecoder()
 
-    def selector(self, generation_config: CopyGenerationConfig) -> Selector:
+    def build_selector(self, generation_config: CopyGenerationConfig) -> Selector:
         return BestScore()
 
 
@@ -73,7 +73,7 @@ def fit(config: CopyConfig, tokenizer: Tokenizer, pairs: TokenStore) -> tuple[Co
 RECIPE = Recipe(
     name="copy",
     paper="A common baseline",
-    section="–",
+    paper_section="–",
     summary="Returns the source; nothing is learned.",
     presets={"plain": CopyConfig(), "tiny": CopyConfig()},
     default_preset="plain",

@@ -75,7 +75,7 @@ class DifformerModelConfig(EncoderDecoderFromTeacherConfig):
 class DifformerDiffusionConfig(Config):
     """The schedule, its rescaling, and the loss of eq. 2."""
 
-    diffusion_steps: int = option(2000, "T, the resolution of time in training")
+    num_timesteps: int = option(2000, "T, the resolution of time in training")
     schedule: str = option("sqrt", "sqrt, linear or cosine")
     max_dgs: float = option(0.15, "largest degeneration score (DGS) that the noise factor may leave")
     noise_factor: float | None = option(
@@ -91,7 +91,7 @@ class DifformerDiffusionConfig(Config):
 
     def __post_init__(self) -> None:
         require_choice(self, "schedule", SCHEDULES)
-        require_at_least(self, 1, "diffusion_steps")
+        require_at_least(self, 1, "num_timesteps")
         require_at_least(self, 0, "vlb_weight", "anchor_weight", "rounding_weight", "length_loss_weight")
         require_fraction(self, "label_smoothing", "self_conditioning")
         if not (self.vlb_weight or self.anchor_weight):
@@ -150,13 +150,15 @@ PRESETS: dict[str, DifformerConfig] = {
 }
 
 
-def resolve(config: DifformerConfig, tokenizer: Tokenizer) -> DifformerConfig:
-    """The config with the noise factor for this vocabulary and embedding dimension."""
+def resolve(
+    config: DifformerConfig, tokenizer: Tokenizer, *, schedule: nn.Module | None = None
+) -> DifformerConfig:
+    """The config with the noise factor for this vocabulary, embedding dimension and schedule."""
     diffusion = config.diffusion
     if diffusion.noise_factor is not None:
         return config
     found = find_factor(
-        SCHEDULES[diffusion.schedule](diffusion.diffusion_steps),
+        schedule or SCHEDULES[diffusion.schedule](diffusion.num_timesteps),
         random_embeddings(len(tokenizer), config.model.embedding_dim),
         target=diffusion.max_dgs,
         rescale=_rescaling(diffusion),
@@ -169,7 +171,7 @@ def build(config: DifformerConfig, tokenizer: Tokenizer) -> LengthPredictingMode
     data, diffusion = config.data, config.diffusion
     embedding = TokenEmbedding(len(tokenizer), config.model.embedding_dim)
     embedding.weight.requires_grad_(not config.model.freeze_embeddings)
-    schedule = SCHEDULES[diffusion.schedule](diffusion.diffusion_steps)
+    schedule = SCHEDULES[diffusion.schedule](diffusion.num_timesteps)
     return LengthPredictingModel(
         tokenizer,
         layout=SplitLayout(tokenizer.pad),
@@ -208,7 +210,7 @@ def objective(config: DifformerConfig, model: LengthPredictingModel) -> Diffusio
     return DiffusionObjective(
         model.denoiser,
         model.training_schedule,
-        UniformTimes(diffusion.diffusion_steps),
+        UniformTimes(diffusion.num_timesteps),
         terms=[
             *(term for term in terms if term.weight),
             LengthLoss(weight=diffusion.length_loss_weight, lengths=model.lengths),
@@ -222,7 +224,7 @@ def objective(config: DifformerConfig, model: LengthPredictingModel) -> Diffusio
 RECIPE = Recipe(
     name="difformer",
     paper="Difformer (Gao et al., 2024)",
-    section="3",
+    paper_section="3",
     summary="Encoder-decoder diffusion with anchor loss, noise rescaling and length beam.",
     presets=PRESETS,
     default_preset="iwslt14-de-en",

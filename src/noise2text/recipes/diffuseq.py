@@ -101,14 +101,14 @@ _POSITION_SIGMOID = "position-sigmoid"
 class JointDiffusionConfig(Config):
     """Noise and loss of models with source and target on one canvas."""
 
-    diffusion_steps: int = option(2000, "T, the resolution of time in training")
+    num_timesteps: int = option(2000, "T, the resolution of time in training")
     schedule: str = option("sqrt", "sqrt, linear or cosine")
     noise_factor: float = option(1.0, "F, factor of the noise in training (Difformer); 1 as in the paper")
     anchor_weight: float = option(0.0, "weight of Difformer's anchor loss, −log p(y | ẑ₀); 0 as in the paper")
 
     def __post_init__(self) -> None:
         require_choice(self, "schedule", self.schedules)
-        require_at_least(self, 1, "diffusion_steps")
+        require_at_least(self, 1, "num_timesteps")
         require_at_least(self, 0, "anchor_weight")
         if not self.noise_factor > 0:
             raise Problem(f"The setting noise_factor must be above 0, not {self.noise_factor}.")
@@ -220,10 +220,10 @@ def build_schedule(config: DiffuSeqConfig) -> AlphaBarSchedule:
     diffusion, data = config.diffusion, config.data
     if diffusion.schedule == _POSITION_SIGMOID:
         schedule: AlphaBarSchedule = PositionSigmoid(
-            diffusion.diffusion_steps, target_start=data.max_source + 2, positions=data.max_target + 1
+            diffusion.num_timesteps, target_start=data.max_source + 2, positions=data.max_target + 1
         )
     else:
-        schedule = SCHEDULES[diffusion.schedule](diffusion.diffusion_steps)
+        schedule = SCHEDULES[diffusion.schedule](diffusion.num_timesteps)
     return SignalFloor(schedule, diffusion.signal_floor) if diffusion.signal_floor else schedule
 
 
@@ -261,7 +261,7 @@ PRESETS: dict[str, DiffuSeqConfig] = {
         lr_schedule="cosine",
         clip_norm=1.0,
         ema_decay=0.0,
-        diffusion_steps=200,
+        num_timesteps=200,
         noise_beam=1,
         log_every=50,
         validate_every=700,
@@ -359,7 +359,7 @@ def objective(config: DiffuSeqConfig, model: DiffusionModel) -> Objective:
     plain = ImportanceSampledObjective(
         model.denoiser,
         diffusion.training_schedule(schedule),
-        _TIME_SAMPLERS[diffusion.time_sampler](diffusion.diffusion_steps).to(model.device),
+        _TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),
         terms=[
             *(terms[name](counted) for name, counted in positions.items()),
             NllLoss(weight=diffusion.anchor_weight or None),
@@ -376,7 +376,7 @@ def objective(config: DiffuSeqConfig, model: DiffusionModel) -> Objective:
 RECIPE = Recipe(
     name="diffuseq",
     paper="DiffuSeq (Gong et al., 2023)",
-    section="3",
+    paper_section="3",
     summary="One canvas for source and target, of which only the target is noised; loss-aware times.",
     presets=PRESETS,
     default_preset="qqp",

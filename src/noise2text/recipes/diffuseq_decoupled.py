@@ -75,7 +75,7 @@ def initialize(config: DecoupledConfig, model: DiffusionModel) -> None:
 RECIPE = Recipe(
     name="diffuseq-decoupled",
     paper="DiffuSeq (Gong et al., 2023)",
-    section="4.3",
+    paper_section="4.3",
     summary="DiffuSeq whose source has the embeddings of another model, which are not trained.",
     presets=PRESETS,
     default_preset="quasar-t",

@@ -36,7 +36,7 @@ def build(config: DiffuSeqConfig, tokenizer: Tokenizer) -> DiffusionModel:
 RECIPE = Recipe(
     name="diffuseq-kernel",
     paper="a thesis on DiffuSeq for translation",
-    section="3.2.4",
+    paper_section="3.2.4",
     summary="DiffuSeq whose network predicts probabilities; the estimate is their mean embedding.",
     presets=PRESETS,
     default_preset="covost-de-en",

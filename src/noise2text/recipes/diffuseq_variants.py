@@ -17,13 +17,15 @@ from noise2text.recipes import diffuseq
 __all__ = ["RECIPES"]
 
 
-def _variant(name: str, section: str, summary: str, variant: dict[str, Any], tiny: dict[str, Any]) -> Recipe:
+def _variant(
+    name: str, paper_section: str, summary: str, variant: dict[str, Any], tiny: dict[str, Any]
+) -> Recipe:
     """A recipe with DiffuSeq's presets for the thesis's data and for `tiny`, with the changed settings."""
     presets = diffuseq.PRESETS
     return Recipe(
         name=name,
         paper="Classifier-free Diffusion Models for Machine Translation (a thesis)",
-        section=section,
+        paper_section=paper_section,
         summary=summary,
         presets={
             "covost-de-en": presets["covost-de-en"].replace(variant),

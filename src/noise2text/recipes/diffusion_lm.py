@@ -44,7 +44,7 @@ class DiffusionLMConfig(Config):
         DataConfig(vocabulary=30_000, normalise=True, max_source=31, max_target=30), "how texts become tokens"
     )
     model: JointTransformerConfig = section(JointTransformerConfig(embedding_dim=256), "the transformer")
-    diffusion: JointDiffusionConfig = section(JointDiffusionConfig(diffusion_steps=4000), "noise and loss")
+    diffusion: JointDiffusionConfig = section(JointDiffusionConfig(num_timesteps=4000), "noise and loss")
     optim: OptimConfig = section(
         diffuseq.DiffuSeqConfig().optim.replace(steps=600_000, max_tokens=3_968, accumulate=1),
         "the optimizer",
@@ -144,7 +144,7 @@ class PairDiffusionModel(DiffusionModel):
 
 def build(config: DiffusionLMConfig, tokenizer: Tokenizer) -> DiffusionModel:
     """The untrained model."""
-    schedule = SCHEDULES[config.diffusion.schedule](config.diffusion.diffusion_steps)
+    schedule = SCHEDULES[config.diffusion.schedule](config.diffusion.num_timesteps)
     return diffuseq.build_model(config, tokenizer, InfillingLayout, schedule, PairDiffusionModel)
 
 
@@ -155,7 +155,7 @@ def objective(config: DiffusionLMConfig, model: DiffusionModel) -> DiffusionObje
     return DiffusionObjective(
         model.denoiser,
         config.diffusion.training_schedule(schedule),
-        UniformTimes(config.diffusion.diffusion_steps),
+        UniformTimes(config.diffusion.num_timesteps),
         terms=[
             MseLoss(),
             RoundingLoss(),
@@ -170,7 +170,7 @@ def objective(config: DiffusionLMConfig, model: DiffusionModel) -> DiffusionObje
 RECIPE = Recipe(
     name="diffusion-lm",
     paper="Diffusion-LM (Li et al., 2022), for pairs by a thesis on DiffuSeq for translation",
-    section="3.1",
+    paper_section="3.1",
     summary="A model of pairs; sampling sets the source at each step and fills in the target.",
     presets=PRESETS,
     default_preset="covost-de-en",

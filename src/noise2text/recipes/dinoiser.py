@@ -66,7 +66,7 @@ class DinoiserGenerationConfig(LengthPredictingGenerationConfig):
 class DiNoiSerDiffusionConfig(Config):
     """Noise that is clipped from below."""
 
-    diffusion_steps: int = option(2000, "T, the resolution of time in training")
+    num_timesteps: int = option(2000, "T, the resolution of time in training")
     self_conditioning: float = option(0.5, "share of the updates with self-conditioning; 0 is none")
     noise_clip_margin: float = option(0.0, "added to the smallest noise-to-signal ratio of training")
     noise_clip_every: int = option(100, "updates between two measurements of the embeddings' distances")
@@ -75,7 +75,7 @@ class DiNoiSerDiffusionConfig(Config):
     def __post_init__(self) -> None:
         require_fraction(self, "self_conditioning")
         require_at_least(self, 0, "noise_clip_margin", "length_loss_weight")
-        require_at_least(self, 1, "noise_clip_every", "diffusion_steps")
+        require_at_least(self, 1, "noise_clip_every", "num_timesteps")
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def build(config: DiNoiSerConfig, tokenizer: Tokenizer) -> DiNoiSerModel:
             source_positions=data.max_source,
             target_positions=data.max_target,
         ),
-        schedule=QuadraticSchedule(config.diffusion.diffusion_steps),
+        schedule=QuadraticSchedule(config.diffusion.num_timesteps),
         lengths=LengthPredictor(config.model.model_dim, max_length=data.max_target, source=data.max_source),
         generation_config=config.generation,
         max_source=data.max_source,
@@ -168,7 +168,7 @@ def objective(config: DiNoiSerConfig, model: DiNoiSerModel) -> ClippedObjective:
 RECIPE = Recipe(
     name="dinoiser",
     paper="DiNoiSer (Ye et al., 2023)",
-    section="4",
+    paper_section="4",
     summary="Training noise clipped by the distances between embeddings, exaggerated in generation.",
     presets=PRESETS,
     default_preset="iwslt14-de-en",

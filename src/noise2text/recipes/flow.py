@@ -9,6 +9,8 @@ Difformer's anchor loss and the length loss. Generation is Euler's method (`eta`
 
 from __future__ import annotations
 
+from functools import partial
+
 from torch import Tensor
 
 from noise2text.data.tokenizer import Tokenizer
@@ -37,7 +39,7 @@ class RectifiedFlow(Schedule):
 def build(config: difformer.DifformerConfig, tokenizer: Tokenizer) -> LengthPredictingModel:
     """The untrained model: Difformer's, with another schedule and output."""
     model, factor = difformer.build(config, tokenizer), config.diffusion.noise_factor or 1.0
-    model.schedule = RectifiedFlow(config.diffusion.diffusion_steps)
+    model.schedule = RectifiedFlow(config.diffusion.num_timesteps)
     model.training_schedule = Rescaled(model.schedule, factor)
     model.denoiser = PredictVelocity(model.schedule, noise_factor=factor).wrap(model.denoiser)
     return model
@@ -50,11 +52,11 @@ def objective(config: difformer.DifformerConfig, model: LengthPredictingModel) -
     return DiffusionObjective(
         model.denoiser,
         model.training_schedule,
-        UniformTimes(diffusion.diffusion_steps),
+        UniformTimes(diffusion.num_timesteps),
         terms=[
             MseLoss("velocity", diffusion.vlb_weight, weighting=velocity.weight),
             AnchorLoss(weight=diffusion.anchor_weight, smoothing=diffusion.label_smoothing),
-            LengthLoss(weight=0.1, lengths=model.lengths),
+            LengthLoss(weight=diffusion.length_loss_weight, lengths=model.lengths),
             NllLoss(weight=None),
         ],
         self_conditioning=diffusion.self_conditioning,
@@ -64,11 +66,11 @@ def objective(config: difformer.DifformerConfig, model: LengthPredictingModel) -
 RECIPE = Recipe(
     name="flow",
     paper="Rectified flow (Liu et al., 2023), on embeddings",
-    section="2",
+    paper_section="2",
     summary="Straight paths from noise to text: Difformer's network predicts the velocity.",
     presets={name: preset.replace(eta=0.0, stop_early=0) for name, preset in difformer.PRESETS.items()},
     default_preset="iwslt14-de-en",
-    resolve=difformer.resolve,
+    resolve=partial(difformer.resolve, schedule=RectifiedFlow()),
     build=build,
     objective=objective,
     initialize=difformer.initialize,

@@ -20,7 +20,7 @@ from noise2text.core.config import option, require_at_least, section
 from noise2text.core.errors import Problem
 from noise2text.core.random import make_key
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.candidates import Candidates, DecodedStep, Decoder, SourceBatch, Stage
+from noise2text.generation.candidates import DecodedStep, Decoder, SentenceCandidates, SourceBatch, Stage
 from noise2text.models import AutoregressiveModel
 from noise2text.models.baseline_config import GpvaeGenerationConfig, LabelSmoothingOptimConfig
 from noise2text.models.gpvae import GpvaeEncoderDecoder, GpvaeObjective, SampledGpvae
@@ -137,7 +137,7 @@ class GPVAEDecoder(Decoder):
     def stages(self, *, seed: int, trace: bool = False) -> list[Stage]:
         return [partial(self._search, seed=seed, trace=trace)]
 
-    def _search(self, batch: SourceBatch, *, seed: int, trace: bool) -> list[Candidates]:
+    def _search(self, batch: SourceBatch, *, seed: int, trace: bool) -> list[SentenceCandidates]:
         noises, model = self.config.noises, self.model
         repeated = [row for row in batch.rows for _ in range(noises)]
         indices = make_key(torch.tensor(batch.indices)[:, None], torch.arange(noises)).flatten()  # (B·N,)
@@ -151,7 +151,7 @@ class GPVAEDecoder(Decoder):
         return [join_candidates(decoded[i : i + noises]) for i in range(0, len(decoded), noises)]
 
 
-def join_candidates(decoded: Sequence[Candidates]) -> Candidates:
+def join_candidates(decoded: Sequence[SentenceCandidates]) -> SentenceCandidates:
     """The candidates of all searches for one sentence; a search that ends early repeats its last step."""
     count = max(len(each.steps) for each in decoded)
     steps = []
@@ -160,7 +160,7 @@ def join_candidates(decoded: Sequence[Candidates]) -> Candidates:
         noisy = [row for step in current for row in step.noisy]
         clean = [row for step in current for row in step.clean]
         steps.append(DecodedStep(1 - number / max(1, count - 1), noisy, clean))
-    return Candidates(
+    return SentenceCandidates(
         [row for each in decoded for row in each.tokens],
         [score for each in decoded for score in each.scores],
         steps,
@@ -203,7 +203,7 @@ def objective(config: GPVAEConfig, model: GPVAEModel) -> GpvaeObjective:
 RECIPE = Recipe(
     name="gpvae",
     paper="GPVAE (Du et al., 2022), in DiffuSeq",
-    section="D.2",
+    paper_section="D.2",
     summary="A pre-trained encoder-decoder with a Gaussian-process prior over its encoder states.",
     presets=PRESETS,
     default_preset="t5-base",

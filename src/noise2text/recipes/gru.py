@@ -113,7 +113,7 @@ def objective(config: GRUConfig, model: AutoregressiveModel) -> NextTokenObjecti
 RECIPE = Recipe(
     name="gru",
     paper="GRU with attention (Cho et al., 2014), as in DiffuSeq (Gong et al., 2023)",
-    section="4.1",
+    paper_section="4.1",
     summary="The recurrent encoder-decoder with attention; autoregressive.",
     presets=PRESETS,
     default_preset="qqp",

@@ -157,7 +157,7 @@ class LevenshteinModel(Model):
             suffix=suffix,
         )
 
-    def selector(self, generation_config: LevenshteinGenerationConfig) -> Selector:
+    def build_selector(self, generation_config: LevenshteinGenerationConfig) -> Selector:
         return BestScore()
 
 
@@ -180,7 +180,7 @@ def objective(config: LevenshteinConfig, model: LevenshteinModel) -> Levenshtein
 RECIPE = Recipe(
     name="levenshtein",
     paper="Levenshtein Transformer (Gu et al., 2019)",
-    section="3",
+    paper_section="3",
     summary="Refines a draft by deleting tokens, opening gaps and filling them, until nothing changes.",
     presets=PRESETS,
     default_preset="wmt14-en-de",

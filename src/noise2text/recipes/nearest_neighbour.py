@@ -22,7 +22,7 @@ from noise2text.data.config import DataConfig
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.token_store import TokenStore
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.candidates import Candidates, Decoder, Stage
+from noise2text.generation.candidates import Decoder, SentenceCandidates, Stage
 from noise2text.generation.selection import BestScore, Selector
 from noise2text.models import Model
 from noise2text.models.baseline_config import NearestGenerationConfig
@@ -69,11 +69,11 @@ class NearestDecoder(Decoder):
     def stages(self, *, seed: int, trace: bool = False) -> list[Stage]:
         return [lambda batch: [self._look_up(row) for row in batch.rows]]
 
-    def _look_up(self, row: Sequence[int]) -> Candidates:
+    def _look_up(self, row: Sequence[int]) -> SentenceCandidates:
         starts = np.cumsum(self.targets.lengths) - self.targets.lengths
         chosen, scores = self.sources.search(row, self.neighbours)
         targets = RaggedRows.from_slices(self.targets.tokens, starts[chosen], self.targets.lengths[chosen])
-        return Candidates(list(targets), scores.tolist(), [])
+        return SentenceCandidates(list(targets), scores.tolist(), [])
 
 
 class NearestModel(Model):
@@ -112,7 +112,7 @@ class NearestModel(Model):
     def build_decoder(self, config: NearestGenerationConfig) -> NearestDecoder:
         return NearestDecoder(self._source_index, self._targets, config.neighbours)
 
-    def selector(self, generation_config: NearestGenerationConfig) -> Selector:
+    def build_selector(self, generation_config: NearestGenerationConfig) -> Selector:
         return BestScore()
 
 
@@ -139,7 +139,7 @@ def fit(config: NearestConfig, tokenizer: Tokenizer, pairs: TokenStore) -> tuple
 RECIPE = Recipe(
     name="nearest",
     paper="A common baseline",
-    section="–",
+    paper_section="–",
     summary="Returns the target of the most similar training source.",
     presets=PRESETS,
     default_preset="plain",

@@ -102,7 +102,7 @@ RECIPES = (
     Recipe(
         name="pretrained-causal",
         paper="GPT-2 (Radford et al., 2019), in DiffuSeq",
-        section="D.2",
+        paper_section="D.2",
         summary="A causal model of transformers from a local folder, fine-tuned to continue the source.",
         presets={
             "gpt2": _GPT2,
@@ -118,7 +118,7 @@ RECIPES = (
     Recipe(
         name="pretrained-seq2seq",
         paper="T5 (Raffel et al., 2020), BART (Lewis et al., 2020), Marian",
-        section="–",
+        paper_section="–",
         summary="An encoder-decoder of transformers (T5, BART, Marian) from a local folder, fine-tuned.",
         presets={
             "t5-base": _T5,

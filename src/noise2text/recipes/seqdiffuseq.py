@@ -50,7 +50,7 @@ class SeqDiffuSeqModelConfig(EncoderDecoderFromTeacherConfig):
 class SeqDiffuSeqDiffusionConfig(Config):
     """The adaptive schedule of section 4.3."""
 
-    diffusion_steps: int = option(2000, "T, the resolution of time in training")
+    num_timesteps: int = option(2000, "T, the resolution of time in training")
     self_conditioning: float = option(0.5, "share of the updates with self-conditioning; 0 is none")
     refit_every: int = option(20_000, "updates between two refits of the schedule; 0 keeps it at sqrt")
     refit_start: int = option(20_000, "first update with a refit")
@@ -61,10 +61,10 @@ class SeqDiffuSeqDiffusionConfig(Config):
         require_fraction(self, "self_conditioning")
         require_at_least(self, 0, "refit_every", "refit_start")
         require_at_least(self, 1, "refit_bin_size", "refit_min_count")
-        if self.diffusion_steps % self.refit_bin_size or self.diffusion_steps < 2 * self.refit_bin_size:
+        if self.num_timesteps % self.refit_bin_size or self.num_timesteps < 2 * self.refit_bin_size:
             raise Problem(
-                f"The setting diffusion_steps must be a multiple of refit_bin_size and at least twice it, "
-                f"not {self.diffusion_steps} of {self.refit_bin_size}."
+                f"The setting num_timesteps must be a multiple of refit_bin_size and at least twice it, "
+                f"not {self.num_timesteps} of {self.refit_bin_size}."
             )
 
 
@@ -134,7 +134,7 @@ def build(config: SeqDiffuSeqConfig, tokenizer: Tokenizer) -> DiffusionModel:
             target_positions=canvas,
         ),
         schedule=AdaptiveSchedule(
-            SqrtSchedule(diffusion.diffusion_steps),
+            SqrtSchedule(diffusion.num_timesteps),
             canvas,
             bin_size=diffusion.refit_bin_size,
             min_count=diffusion.refit_min_count,
@@ -180,11 +180,11 @@ class AdaptiveObjective(DiffusionObjective):
 def objective(config: SeqDiffuSeqConfig, model: DiffusionModel) -> AdaptiveObjective:
     """The training objective: eq. 6; `difficulty`, the error outside of padding, only adapts the schedule."""
     assert isinstance(model.layout, PaddedTargetLayout)
-    diffusion, start = config.diffusion, SqrtSchedule(config.diffusion.diffusion_steps)
+    diffusion, start = config.diffusion, SqrtSchedule(config.diffusion.num_timesteps)
     return AdaptiveObjective(
         model.denoiser,
         model.schedule,
-        UniformTimes(diffusion.diffusion_steps),
+        UniformTimes(diffusion.num_timesteps),
         terms=[
             MseLoss(),
             RoundingLoss(),
@@ -201,7 +201,7 @@ def objective(config: SeqDiffuSeqConfig, model: DiffusionModel) -> AdaptiveObjec
 RECIPE = Recipe(
     name="seqdiffuseq",
     paper="SeqDiffuSeq (Yuan et al., 2022)",
-    section="4",
+    paper_section="4",
     summary="Encoder-decoder diffusion with a noise schedule that adapts to the losses of each position.",
     presets=PRESETS,
     default_preset="iwslt14-de-en",

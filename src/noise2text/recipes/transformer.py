@@ -106,7 +106,7 @@ def objective(config: TransformerConfig, model: AutoregressiveModel) -> NextToke
 RECIPE = Recipe(
     name="transformer",
     paper="Transformer (Vaswani et al., 2017)",
-    section="3",
+    paper_section="3",
     summary="The autoregressive encoder-decoder that all papers compare with; teacher and reranker.",
     presets=PRESETS,
     default_preset="iwslt14-de-en",

@@ -61,7 +61,7 @@ def _derive_preset(preset: str) -> WordByWordConfig:
         {"generation.steps": 200},
         time_sampler="uniform",
         loss_positions="algorithm-6",
-        diffusion_steps=200,
+        num_timesteps=200,
     )
 
 
@@ -91,7 +91,7 @@ def build(config: WordByWordConfig, tokenizer: Tokenizer) -> DiffusionModel:
 RECIPE = Recipe(
     name="word-by-word",
     paper="a thesis on DiffuSeq for translation",
-    section="3.2.2",
+    paper_section="3.2.2",
     summary="DiffuSeq trained to generate the next word, with one round of sampling per word.",
     presets=PRESETS,
     default_preset="covost-de-en",

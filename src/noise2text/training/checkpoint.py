@@ -1,10 +1,11 @@
-"""Where a run can go on: the state of the optimiser, the averages and the step, beside the weights.
+"""Checkpoints: the state of the optimizer, the averages and the step, beside the weights.
 
 A checkpoint is a folder `checkpoint-00000500`, written under another name and renamed when complete, so that
-a run killed at any point leaves the last good one whole. Tensors are in safetensors, facts in JSON.
+a run killed at any point leaves the last good one whole. Tensors are in safetensors, facts in JSON. There is
+no random state to save: all noise comes from the seed and the step (core/random.py).
 
 One process writes training.safetensors; several write parts of it, in the folder training. Any number of
-processes can go on with either, whether the model lies whole or in shards on them (training/parts.py).
+processes can go on with either, whether the model lies whole or in shards on them (sharded_checkpoint.py).
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def train_steps(
     clip_norm: float,
     seed: int,
     autocast: Autocast = nullcontext,
-    parallel: SingleProcess | None = None,
+    strategy: SingleProcess | None = None,
     graphed: GraphedPass | None = None,
     is_logged: Callable[[int], bool] = lambda step: True,
 ) -> Iterator[StepReport]:
@@ -75,7 +75,7 @@ def train_steps(
 
     Each process passes its share of the rows. Terms that are only logged are computed where `is_logged`.
     """
-    parallel = parallel or SingleProcess(objective, objective, ProcessGroup())
+    strategy = strategy or SingleProcess(objective, objective, ProcessGroup())
     for step in range(first, last + 1):
         objective.log_terms(is_logged(step))
         yield train_step(
@@ -87,7 +87,7 @@ def train_steps(
             clip_norm=clip_norm,
             seed=seed,
             autocast=autocast,
-            parallel=parallel,
+            strategy=strategy,
             graphed=graphed,
         )
 
@@ -102,11 +102,11 @@ def train_step(
     clip_norm: float,
     seed: int,
     autocast: Autocast,
-    parallel: SingleProcess,
+    strategy: SingleProcess,
     graphed: GraphedPass | None,
 ) -> StepReport:
     """One update of the weights: canvases → draws → noise → denoiser → terms → loss → backward → update."""
-    group, step_key = parallel.group, make_key(seed, _TRAINING, step)
+    group, step_key = strategy.group, make_key(seed, _TRAINING, step)
     parameters = [parameter for param_group in optimizer.param_groups for parameter in param_group["params"]]
     objective.train()
     torch.manual_seed(int(make_key(seed, _DROPOUT, step)) ^ group.rank)
@@ -117,10 +117,10 @@ def train_step(
         if graphed is not None:
             draws, losses, means = graphed(objective, canvas, keys, step_key, counts)
         else:
-            with parallel.micro_batch(last=is_last):
+            with strategy.micro_batch(last=is_last):
                 draws = objective.draw(canvas, keys, step_key)
                 with autocast():
-                    losses = parallel.module(canvas, draws)  # noise → denoiser → terms
+                    losses = strategy.module(canvas, draws)  # noise → denoiser → terms
                 means = objective.means(losses, counts)
                 objective.loss(means).backward()
         detached = {name: loss.detach() for name, loss in losses.items()}
@@ -128,9 +128,9 @@ def train_step(
         term_means = {name: term_means[name] + mean.detach() for name, mean in means.items()}
     for param_group in optimizer.param_groups:
         param_group["lr"] = lr
-    grad_norm = parallel.clip_norm(parameters, clip_norm if clip_norm > 0 else torch.inf)
+    grad_norm = strategy.clip_norm(parameters, clip_norm if clip_norm > 0 else torch.inf)
     optimizer.step()
-    parallel.update(step)
+    strategy.update(step)
     term_means = group.all_reduce_mean(term_means)
     return StepReport(step, objective.loss(term_means), term_means, grad_norm, lr, num_tokens)
 

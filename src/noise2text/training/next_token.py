@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from typing import cast
 
 from torch import Tensor
 
@@ -60,5 +61,5 @@ class NextTokenObjective(Objective):
     def compute_losses(self, canvas: Canvas, encoded: EncoderOutput) -> dict[str, TokenLoss]:
         """The terms of the targets, given the encoded sources."""
         logits = self.network.lazy_logits(shift_right(canvas.tokens, self.bos), encoded)
-        inputs = _NextTokens(canvas, logits, cache(self.token_nll))
+        inputs = _NextTokens(canvas, logits, cast(TokenNllFunction, cache(self.token_nll)))
         return {term.name: TokenLoss(term.value(inputs), term.mask(canvas)) for term in self.token_terms}

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -187,9 +187,18 @@ class DiffusionObjective(Objective):
             with torch.no_grad():
                 self_condition = constraint.apply(denoiser(z_t, level, encoded, constraint, None).z0)
         estimate = denoiser(z_t, level, encoded, constraint, self_condition)
-        is_first_step = (draws.t <= 1 / self.time_sampler.steps)[:, None, None]
+        is_first_step = (draws.t <= 1 / self.time_sampler.num_timesteps)[:, None, None]
         target = torch.where(is_first_step, embeddings, z0)  # the first step goes to the embedding itself
-        inputs = LossInputs(canvas, z0, target, estimate, encoded, denoiser, level, cache(self.token_nll))
+        inputs = LossInputs(
+            canvas,
+            z0,
+            target,
+            estimate,
+            encoded,
+            denoiser,
+            level,
+            cast(TokenNllFunction, cache(self.token_nll)),
+        )
         losses, skipped = {}, self.skipped_terms
         # Terms that are trained on come first: what they share with the others is computed with gradients.
         for term in sorted(self.terms.values(), key=lambda term: term.weight is None):

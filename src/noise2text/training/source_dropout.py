@@ -1,7 +1,7 @@
 """Training with and without the source (thesis, algorithm 3): for guidance, one network learns both.
 
 Each row loses its source with probability p, decided by the row's key alone. Validation keeps all sources,
-so that its losses compare with those of any other model.
+so that its losses compare with those of any other model. Sampling: `diffusion/classifier_free_guidance.py`.
 """
 
 from __future__ import annotations
