@@ -264,7 +264,7 @@ def test_what_embeds_its_source_by_another_table_is_refused(tmp_path: Path) -> N
         ("diffuseq-epsilon", {}),
         ("diffuseq-guided", {"guidance_weight": 0.5}),
         ("diffuseq-mean", {}),
-        ("diffuseq-staggered", {"noise_factor": 2.0}),
+        ("diffuseq-staggered", {"sampling_noise_factor": 2.0}),
         ("word-by-word", {}),
         ("diffusion-lm", {}),
     ],
@@ -276,13 +276,13 @@ def test_every_diffusion_recipe_writes_what_torch_writes(
     export(model, tmp_path / "out")
     theirs, ours = pair(model, tmp_path / "out")
     assert isinstance(find_network(ours), OnnxDenoiser)
-    how = {
+    overrides = {
         key: value
         for key, value in OVERRIDES.items()
         if key == "seed" or hasattr(theirs.generation_config, key)
     }
-    expected = theirs.generate(TEXTS, noise_beam=2, **how, **settings)
-    assert ours.generate(TEXTS, noise_beam=2, **how, **settings).candidates == expected.candidates
+    expected = theirs.generate(TEXTS, noise_beam=2, **overrides, **settings)
+    assert ours.generate(TEXTS, noise_beam=2, **overrides, **settings).candidates == expected.candidates
     assert isinstance(ours, DiffusionModel)
     if name == "diffusion-lm":
         assert ours.generate_pairs(2, steps=2) == theirs.generate_pairs(2, steps=2)
