@@ -18,11 +18,11 @@ from torch import distributed
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["noise2text.commands.train", "torch.distributed.checkpoint"])
 
-TIMEOUT = 300.0  # seconds after which members that have not ended say where they are, and are ended
+TIMEOUT = 300.0  # seconds after which processes print their stacks and are killed
 
 
 def run_processes(world_size: int, work: Callable[..., Any], *arguments: Any, **keywords: Any) -> list[int]:
-    """Let as many processes do the same work; returns their exit codes."""
+    """Run the same work in several processes; returns their exit codes."""
     root = str(Path(__file__).resolve().parents[1])
     if root not in sys.path:
         sys.path.insert(0, root)  # so that the processes find this file
@@ -45,14 +45,14 @@ def run_processes(world_size: int, work: Callable[..., Any], *arguments: Any, **
             process.join()
         stack_dumps = [
             dump_file.read_text() for dump_file in filter(Path.exists, dump_files)
-        ]  # empty of those that ended
+        ]  # empty for processes that ended
         assert not any(stack_dumps), "\n".join(stack_dumps)
     return [process.exitcode or 0 for process in processes]
 
 
 @contextmanager
 def open_store(world_size: int) -> Iterator[dict[str, str]]:
-    """What members are told of where they meet: this process keeps the store, as torchrun does.
+    """The environment in which processes find each other: this process keeps the store, as torchrun does.
 
     So its port is never free for somebody else between choosing and using it.
     """
@@ -67,7 +67,7 @@ def open_store(world_size: int) -> Iterator[dict[str, str]]:
 
 
 def rank_environment(rank: int) -> dict[str, str]:
-    """What a member is told of itself."""
+    """The environment of one process."""
     return {"RANK": str(rank), "LOCAL_RANK": str(rank)}
 
 

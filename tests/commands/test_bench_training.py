@@ -1,4 +1,4 @@
-"""Training is timed whole and in parts; what has no steps says so."""
+"""Training is timed as a whole and in parts; baselines without steps say so."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ from ..conftest import SMALL, Make, shrunk
 
 
 @pytest.mark.parametrize("self_conditioning", [0.5, 1.0])
-def test_a_pace_says_how_fast_whole_steps_are_and_what_they_are_made_of(
-    tokenizer: Tokenizer, self_conditioning: float
-) -> None:
+def test_a_speed_has_whole_steps_and_their_parts(tokenizer: Tokenizer, self_conditioning: float) -> None:
     recipe = find_recipe("difformer")
     config = shrunk(recipe.preset("tiny"), noise_factor=2.0, self_conditioning=self_conditioning)
     (one,) = measure_accelerations(
@@ -37,7 +35,7 @@ def test_a_pace_says_how_fast_whole_steps_are_and_what_they_are_made_of(
     assert "1.00 × eager" in one.format_line(one.step_seconds)
 
 
-def test_a_pace_can_say_what_the_device_did(tokenizer: Tokenizer) -> None:
+def test_a_speed_can_have_the_time_of_each_kernel(tokenizer: Tokenizer) -> None:
     recipe = find_recipe("diffuseq")
     config = recipe.preset("tiny").replace({name: SMALL[name] for name in ("model_dim", "ffn_dim")})
     (one,) = measure_accelerations(
@@ -51,7 +49,7 @@ def test_a_pace_can_say_what_the_device_did(tokenizer: Tokenizer) -> None:
     assert "products" in shown[0]
 
 
-def test_what_takes_its_corpus_in_at_once_has_no_pace(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_a_baseline_without_steps_has_no_training_speed(tokenizer: Tokenizer, tmp_path: Path) -> None:
     recipe, copied = find_recipe("copy"), tmp_path / "copied"
     save(copied, recipe.build(recipe.preset(), tokenizer), recipe="copy", config=recipe.preset())
     with pytest.raises(Problem, match="no training steps to time"):

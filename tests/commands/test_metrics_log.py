@@ -1,4 +1,4 @@
-"""Lines of metrics.jsonl: means over the steps since the last line, and the values of logged terms."""
+"""Lines of metrics.jsonl: means since the last line, and the last values of terms that are only logged."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def test_how_often_is_logged_changes_not_a_bit_of_the_weights(runs: list[Path]) 
     assert all(torch.equal(seldom[name], value) for name, value in often.items())
 
 
-def test_what_is_only_watched_is_logged_as_it_is_at_that_step(runs: list[Path]) -> None:
-    """What is trained on, as the mean since the last line."""
+def test_terms_that_are_only_logged_have_the_value_of_that_step(runs: list[Path]) -> None:
+    """Terms that are trained on have the mean since the last line."""
     often, seldom = ([line for line in _lines(out) if "loss" in line] for out in runs)
     assert [line["step"] for line in seldom] == [3, 6, 7]
     for line, since in zip(seldom, (often[:3], often[3:6], often[6:]), strict=True):

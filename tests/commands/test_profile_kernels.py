@@ -1,4 +1,4 @@
-"""Kernels are told by their names, whoever wrote them."""
+"""The name of a kernel shows its kind, whoever wrote it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from noise2text.commands.profile_kernels import OTHERS, classify_kernel, sum_by_
         ("something new", OTHERS),
     ],
 )
-def test_a_name_tells_what_a_kernel_is_for(name: str, expected: str) -> None:
+def test_a_kernel_is_classified_by_its_name(name: str, expected: str) -> None:
     assert classify_kernel(name) == expected
 
 

@@ -299,7 +299,7 @@ def test_a_resumed_run_may_train_longer_but_not_otherwise(dates: Path, tmp_path:
 
 
 class RecordingDisplay(SilentDisplay):
-    """A display that keeps what it was told."""
+    """A display that records its lines."""
 
     def __init__(self) -> None:
         self.said: list[str] = []

@@ -1,4 +1,4 @@
-"""One pass from pairs to terms: the noise is the schedule's, everything learns, the batch can be cut."""
+"""One pass from pairs to terms: the noise follows the schedule, every weight learns, batches can be split."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_denoiser_sees_signal_plus_rescaled_noise(small: Make) -> None:
     assert torch.allclose(seen[0].double(), expected, atol=1e-5)
 
 
-def test_what_is_trained_has_gradients_even_if_it_is_watched_first(small: Make) -> None:
+def test_trained_terms_have_gradients_even_after_logged_ones(small: Make) -> None:
     model = small()
     objective = objective_of(model)
     canvas = model.layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
@@ -78,7 +78,7 @@ def test_every_parameter_gets_a_gradient(
         assert parameter.grad.abs().sum() > 0, name
 
 
-def test_the_guess_is_made_without_gradient_and_changes_the_pass(
+def test_self_conditioning_has_no_gradient_and_changes_the_pass(
     small: Make,
 ) -> None:
     model = small()
@@ -113,7 +113,7 @@ def test_draws_depend_on_keys_alone(small: Make) -> None:
     assert torch.equal(part.noise[:, :5], whole.noise[1:2])
 
 
-def test_times_cover_the_grid_and_the_coin_its_share(small: Make) -> None:
+def test_times_cover_the_grid_and_self_conditioning_its_share(small: Make) -> None:
     objective = objective_of(small(), self_conditioning=0.25, num_timesteps=10)
     canvas = small().layout.make_canvas(
         RaggedRows.from_lists(SOURCES[:1] * 4000), RaggedRows.from_lists(TARGETS[:1] * 4000)

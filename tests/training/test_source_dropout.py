@@ -84,7 +84,7 @@ def test_what_is_observed_reaches_the_times_within(tokenizer: Tokenizer) -> None
     assert any(name.endswith("time_sampler.counts") for name in saved)
 
 
-def test_a_refit_due_within_is_made(tokenizer: Tokenizer) -> None:
+def test_an_update_reaches_the_inner_objective(tokenizer: Tokenizer) -> None:
     updated_steps: list[int] = []
     _, plain, source_dropout = make("difformer", tokenizer, 0.5)
     plain.update = updated_steps.append

@@ -1,4 +1,4 @@
-"""The average of several models of one run, as a model folder of its own."""
+"""The average of several models of one run, as a new model folder."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ __all__ = ["average_models"]
 
 
 def average_models(folders: Sequence[Path], out: Path) -> None:
-    """Write the mean of the folders' weights to `out`, with the first one's other files."""
+    """Write the mean of the folders' weights to `out`, with the other files of the first folder."""
     states = [load_file(folder / "model.safetensors") for folder in folders]
     if len({str({name: value.shape for name, value in state.items()}) for state in states}) != 1:
-        raise Problem(f"{folders[0]} and the others do not have the same shape and cannot be averaged.")
+        raise Problem(
+            f"{folders[0]} and the others differ in shape and cannot be averaged: name models of one run."
+        )
     out.mkdir(parents=True, exist_ok=True)
     for name in ("config.json", "generation_config.json", "tokenizer.json"):
         shutil.copyfile(folders[0] / name, out / name)

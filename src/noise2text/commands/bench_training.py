@@ -1,9 +1,9 @@
-"""How fast a model trains on this machine: whole steps over made-up pairs, plain, recorded and fused.
+"""How fast a model trains on this machine: steps over random pairs, eager, with CUDA graphs, and compiled.
 
-A step is all of it: the batch is put together on the host, sent, passed forward and backward, and the
-weights are updated. Tokens are padded ones of a side; every pair fills its row. The parts of a step are timed
-apart from its speed, since to time a part the host has to wait for it. The share of the peak counts the
-products of one pass without self-conditioning, as torch's flop counter does, against two square matrices in
+A step assembles a batch on the host, sends it, runs forward and backward, and updates the weights. Tokens are
+the padded tokens of one side; every pair fills its row. The parts of a step are timed in other steps than the
+whole, since the host has to wait for each part. The fraction of the peak compares the matrix products of one
+pass without self-conditioning, as torch's flop counter counts them, with a product of two square matrices in
 the same run.
 """
 
@@ -47,37 +47,35 @@ _Batches = Callable[[int], Sequence[Canvas]]
 
 @dataclasses.dataclass(frozen=True)
 class TrainingSpeed:
-    """One way to train, and how fast it was."""
+    """The speed of training with one acceleration."""
 
     acceleration: str
     rows: int
-    length: int  # padded tokens a side
-    first_step: float  # seconds until the first step was done
-    step_seconds: float  # seconds a step, after the first ones
-    parts: Mapping[str, float]  # seconds of a step's parts
-    peak_fraction: float  # of the machine's rate of multiplication
-    memory: float  # at the most, in MiB; of a GPU
-    kernels: Mapping[str, float] = dataclasses.field(
-        default_factory=dict
-    )  # seconds of a step's, if asked for
+    length: int  # padded tokens per side
+    first_step: float  # seconds of the first step
+    step_seconds: float  # seconds per step, after the first ones
+    parts: Mapping[str, float]  # seconds of each part of a step
+    peak_fraction: float  # of the peak rate of matrix products
+    memory: float  # peak memory of the GPU in MiB
+    kernels: Mapping[str, float] = dataclasses.field(default_factory=dict)  # seconds per step, if profiled
 
     @property
     def tokens_per_second(self) -> float:
-        """Padded tokens a side."""
+        """Padded tokens per side and second."""
         return self.rows * self.length / self.step_seconds
 
     @property
     def pairs_per_second(self) -> float:
-        """Pairs."""
+        """Pairs per second."""
         return self.rows / self.step_seconds
 
     def as_json(self) -> dict[str, Any]:
-        """All of it."""
+        """All fields and rates as JSON values."""
         rates = {"tokens_per_second": self.tokens_per_second, "pairs_per_second": self.pairs_per_second}
         return dataclasses.asdict(self) | rates
 
     def format_line(self, eager: float) -> str:
-        """One line for people; `eager` is the seconds of an eager step."""
+        """One line to print; `eager` is the seconds of an eager step."""
         parts = ", ".join(f"{name} {1000 * value:.1f} ms" for name, value in self.parts.items())
         return (
             f"{self.acceleration:<9} {self.tokens_per_second:>9,.0f} tokens/s {self.pairs_per_second:>8,.0f} "
@@ -98,7 +96,7 @@ def measure_accelerations(
     steps: int = 30,
     kernels: bool = False,
 ) -> Iterator[TrainingSpeed]:
-    """The pace of every acceleration that the device has, each from fresh weights; with `kernels`, theirs."""
+    """The speed with every acceleration of the device, each from new weights; `kernels` profiles them."""
     _require_steps(recipe)
     rows = rows or max(1, config.optim.max_tokens // length)
     for acceleration in ("none", "recorded", "compiled") if device.type == "cuda" else ("none",):
@@ -117,15 +115,15 @@ def measure_accelerations(
 
 def _require_steps(recipe: Recipe) -> None:
     if recipe.fit is not None:
-        raise Problem(f"{recipe.name} takes its corpus in at once: it has no training steps to time.")
+        raise Problem(f"{recipe.name} is fitted at once: it has no training steps to time.")
 
 
 def training_report(
     model: str | Path, *, device: str | None, precision: str, length: int, rows: int, as_json: bool
 ) -> Iterator[str]:
-    """The lines that `noise2text bench --train` prints: what training a model like this one would take."""
+    """The lines that `noise2text bench --train` prints: how fast a model like this one trains."""
     if length < 1 or rows < 0:
-        raise Problem(f"A batch has at least 1 token a row and 0 rows, not {length} and {rows}.")
+        raise Problem(f"A batch has at least 1 token per row and 0 rows, not {length} and {rows}.")
     recipe, config = load_config(find_model_folder(model))
     _require_steps(recipe)
     config = apply_overrides(config, {"precision": precision}, origin="bench --train")

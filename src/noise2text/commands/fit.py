@@ -1,4 +1,4 @@
-"""Train what has no steps: take the corpus in, judge, save. There is nothing to resume; it is done again."""
+"""Fit a baseline without training steps to a corpus, validate it and save it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["fit_baseline"]
 def fit_baseline(
     recipe: Recipe, fit: Fit, config: Any, data: TrainingData, out: Path, display: Display
 ) -> None:
-    """Leave the system that the corpus makes, and its validation, in the run's folder."""
+    """Write the fitted model and its validation scores to the run's folder."""
     config, model = fit(config, data.tokenizer, data.train)
     scores = score_generations(model, data.validation_pairs)
     metrics = MetricsLog(out, tensorboard=False)

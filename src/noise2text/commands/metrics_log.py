@@ -1,4 +1,4 @@
-"""The numbers of a run over its steps: metrics.jsonl, one JSON object a line, and TensorBoard if wanted."""
+"""The metrics of a run: metrics.jsonl, with one JSON object per line, and optionally TensorBoard."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["MetricsLog", "SilentMetricsLog"]
 
 
 class MetricsLog:
-    """Sums ticks on the device and writes their means when asked, so that no step waits for the host."""
+    """Sums the reports of steps on the device and writes their means, so that no step waits for the host."""
 
     def __init__(self, run: Path, *, tensorboard: bool) -> None:
         self.path = run / "metrics.jsonl"
@@ -31,12 +31,12 @@ class MetricsLog:
 
     def _reset(self) -> None:
         self._sums: dict[str, Tensor] = {}
-        self._counts: Counter[str] = Counter()  # a term that is there for looking alone is not in every step
+        self._counts: Counter[str] = Counter()  # terms that are only logged are not in every step
         self._lr = 0.0
         self._started = time.monotonic()
 
     def add(self, report: StepReport) -> None:
-        """Take in one step."""
+        """Add the report of a step."""
         values = {
             "loss": report.loss,
             **report.means,
@@ -56,7 +56,7 @@ class MetricsLog:
         return 0 if self._nonfinite_step is None else int(self._nonfinite_step)
 
     def log(self, step: int) -> str:
-        """Write the means over those steps since the last line that have them; returns them in short."""
+        """Write each term's mean over the steps since the last line; returns them as a short text."""
         seconds = time.monotonic() - self._started
         sums = {name: value.item() for name, value in self._sums.items()}
         tokens_per_second = sums.pop("tokens") / max(seconds, 1e-9)
@@ -68,18 +68,18 @@ class MetricsLog:
         return f"{short}  {tokens_per_second:,.0f} tokens/s"
 
     def log_validation(self, step: int, scores: dict[str, float]) -> None:
-        """Write a validation's scores."""
+        """Write the scores of a validation."""
         self._write({"step": step, **{f"valid_{name}": score for name, score in scores.items()}})
 
     @contextmanager
     def pause_clock(self) -> Iterator[None]:
-        """Within, time does not count towards the training's speed."""
+        """Within, time does not count towards the training speed."""
         started = time.monotonic()
         yield
         self._started += time.monotonic() - started
 
     def truncate_after(self, step: int) -> None:
-        """Forget what was written after this step: it will be done again."""
+        """Remove the lines after this step, which a resumed run writes again."""
         if self.path.exists():
             text = self.path.read_text("utf-8", errors="replace")  # a damaged line belongs to no step
             lines = [line for line in text.splitlines() if _step_of_line(line) <= step]
@@ -91,11 +91,11 @@ class MetricsLog:
         if self.summary_writer is not None:
             for name, value in record.items():
                 self.summary_writer.add_scalar(name, value, record["step"])
-            self.summary_writer.flush()  # however the run ends, what it has logged is there
+            self.summary_writer.flush()  # a killed run keeps what it logged
 
 
 class SilentMetricsLog(MetricsLog):
-    """Counts the same and writes nothing: for all processes but the first."""
+    """Computes the same and writes nothing, for all processes but the main one."""
 
     def __init__(self, run: Path) -> None:
         super().__init__(run, tensorboard=False)
@@ -108,7 +108,7 @@ class SilentMetricsLog(MetricsLog):
 
 
 def _step_of_line(line: str) -> float:
-    """The step of a line; a line cut off by a kill belongs to none."""
+    """The step of a line; infinite for a damaged line."""
     try:
         return float(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError):

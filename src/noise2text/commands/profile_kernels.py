@@ -1,8 +1,7 @@
-"""What the device does in a step: the time of every kernel by its name, and of kinds of kernels.
+"""The time that each kernel of the device takes, and each kind of kernel.
 
-A name tells what a kernel is for, whoever wrote it: libraries name theirs after the algorithm, the compiler
-after the operations that it fused, torch after the functor. On a CPU torch's own operations take the place of
-kernels.
+The name of a kernel shows its kind: libraries name kernels after the algorithm, the compiler after the
+operations that it fused, torch after the functor. On a CPU, torch's operations take the place of kernels.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ KERNEL_KINDS = {
     "sums": r"_column_sums|reduce_kernel|aten::(sum|mean)\b|(?<!mix_order_)red_fused|per_fused",
     "copies": r"copy|Copy|Memcpy|Memset|aten::(cat|fill_|zero_)|CatArray|FillFunctor",
 }
-"""Kinds of kernels by what their names contain, the first that fits."""
+"""A regular expression for the names of each kind of kernel; the first match counts."""
 
 OTHERS = "others"
 _PATTERNS = {name: re.compile(pattern) for name, pattern in KERNEL_KINDS.items()}
 
 
 def classify_kernel(kernel: str) -> str:
-    """What a kernel of this name is for."""
+    """The kind of a kernel, by its name."""
     return next((name for name, pattern in _PATTERNS.items() if pattern.search(kernel)), OTHERS)
 
 
 def sum_by_kind(kernels: Mapping[str, float]) -> dict[str, float]:
-    """The seconds of each kind, the longest first."""
+    """The seconds of each kind of kernel, the longest first."""
     sums: Counter[str] = Counter()
     for name, seconds in kernels.items():
         sums[classify_kernel(name)] += seconds  # type: ignore[assignment]
@@ -49,7 +48,7 @@ def sum_by_kind(kernels: Mapping[str, float]) -> dict[str, float]:
 
 
 def profile_kernels(work: Callable[[], Any], device: torch.device) -> dict[str, float]:
-    """The seconds of every kernel while this work was done, the longest first."""
+    """The seconds that each kernel took during the work, the longest first."""
     from torch.profiler import ProfilerActivity, profile
 
     on_gpu = device.type == "cuda"
@@ -60,13 +59,13 @@ def profile_kernels(work: Callable[[], Any], device: torch.device) -> dict[str, 
     seconds_by_kernel = {
         event.key: (event.self_device_time_total if on_gpu else event.self_cpu_time_total) / 1e6
         for event in profiler.key_averages()
-        if not (on_gpu and event.is_user_annotation)  # a stretch of time in which kernels ran
+        if not (on_gpu and event.is_user_annotation)  # a span of time, not a kernel
     }
     return dict(sorted(seconds_by_kernel.items(), key=lambda item: -item[1]))
 
 
 def format_kernels(kernels: Mapping[str, float], limit: int) -> list[str]:
-    """For people: the kinds, and the longest kernels with their kinds."""
+    """Lines to print: the kinds, and the longest kernels with their kinds."""
     kinds = ", ".join(f"{name} {1000 * seconds:.1f} ms" for name, seconds in sum_by_kind(kernels).items())
     longest = list(kernels.items())[:limit]
     return [

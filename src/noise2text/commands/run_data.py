@@ -1,8 +1,8 @@
-"""What a run reads: the tokenizer and the memory-mapped tokens, made from raw files when there are none yet.
+"""The data of a run: the tokenizer and the memory-mapped tokens, prepared from raw files if needed.
 
     FOLDER/tokenizer.json  FOLDER/train/  FOLDER/valid/
 
-`train` makes this folder inside its run; `noise2text prepare` makes it ahead, for several runs.
+`train` writes this folder inside its run; `noise2text prepare` writes it once for several runs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def load_data(
     skip_bad: bool,
     show_line: Callable[[str], None],
 ) -> TrainingData:
-    """The data of a run, prepared into `folder` unless it is there already or was given prepared."""
+    """The data of a run; raw files are prepared into `folder` unless that has been done."""
     train, valid = _spool_stdin(train, folder), _spool_stdin(valid, folder)
     tokenizer = _load_tokenizer(train, folder, config, skip_bad=skip_bad, show_line=show_line)
     return TrainingData(
@@ -66,7 +66,7 @@ def _is_prepared(path: str) -> bool:
 
 
 def _spool_stdin(path: str, folder: Path) -> str:
-    """Standard input as a file, since a corpus is read more than once."""
+    """The path, or a copy of standard input, since a corpus is read more than once."""
     if path != "-":
         return path
     file = folder / "standard-input.jsonl"
@@ -115,7 +115,7 @@ def _prepare_tokens(
 
 
 def _require_lengths(tokens: TokenStore, path: str, config: Any) -> TokenStore:
-    """The tokens, if none of their pairs is longer than the settings allow."""
+    """The tokens; refuses pairs that are longer than the config allows."""
     source, target = tokens.lengths.max(axis=0).tolist()
     if source > config.data.max_source or target > config.data.max_target:
         raise Problem(
@@ -128,7 +128,7 @@ def _require_lengths(tokens: TokenStore, path: str, config: Any) -> TokenStore:
 def _read_validation_pairs(
     path: str, tokens: TokenStore, tokenizer: Tokenizer, count: int, *, skip_bad: bool
 ) -> Iterator[Pair]:
-    """The first validation pairs as text; tokens are decoded where the raw file was not given."""
+    """The first validation pairs as text, decoded from tokens if the data is prepared."""
     if not _is_prepared(path):
         yield from islice(read_pairs(path, skip_bad=skip_bad), count)
         return
@@ -161,7 +161,7 @@ def _load_wordpiece(texts: Iterator[str], config: Any) -> Tokenizer:
 
 
 def _load_from_folder(texts: Iterator[str], config: Any) -> Tokenizer:
-    """The tokenizer of a pre-trained model, which no corpus changes."""
+    """The tokenizer of a trained model; the texts do not change it."""
     folder: str = getattr(config.model, "from_folder", "")
     if not folder:
         raise Problem(

@@ -1,6 +1,6 @@
-"""How a run begins, or goes on: its settings, its files, and the note of both that it leaves in its folder.
+"""Starting or resuming a run: its config, its data, and run.json, which records both.
 
-Of several processes the first one writes and prepares; the others come after it and find all there.
+The main process writes and prepares the files; the other processes wait and then read them.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ CHANGEABLE_ON_RESUME = {
 
 @contextmanager
 def main_process_first(group: ProcessGroup, out: Path) -> Iterator[None]:
-    """Within, the first process is done before the others come: they find what it has written."""
+    """Within, the main process runs first, and the others then find what it has written."""
     if not group.is_main_process:
         if group.any_process(False):
-            raise SystemExit(1)  # the first process says why
+            raise SystemExit(1)  # the main process reports the error
         if not (out / "run.json").exists():
             raise Problem(f"Process {group.rank} does not see {out}: give a folder that all machines share.")
     try:
@@ -61,11 +61,11 @@ def main_process_first(group: ProcessGroup, out: Path) -> Iterator[None]:
 
 
 RUN_FILES = ("run.json", "config.json", "data", "model.safetensors", "metrics.jsonl", "kept", "checkpoint-*")
-"""What a run writes: where some of it is, a new one would take its place."""
+"""What a run writes; a folder with any of these is not overwritten."""
 
 
 def require_no_run(out: Path) -> None:
-    """Refuse a folder that holds a run, or what looks like one."""
+    """Refuse a folder that holds a run or files of one."""
     for name in RUN_FILES:
         for found in out.glob(name):
             raise Problem(
@@ -84,7 +84,7 @@ def prepare_run(
     display: Display,
     group: ProcessGroup,
 ) -> tuple[Any, TrainingData]:
-    """The settings, complete, and the data, prepared; the folder knows what the run is."""
+    """The resolved config and the prepared data; writes run.json."""
     if group.is_main_process:
         _write_run_file(out, recipe.name, config, **files)
     with discard_on_problem(out, group=group):
@@ -99,7 +99,7 @@ def prepare_run(
 
 @contextmanager
 def discard_on_problem(out: Path, *, group: ProcessGroup) -> Iterator[None]:
-    """Within, a problem leaves no trace of a run without a step, so that it can be started otherwise."""
+    """Within, a problem removes a run without a checkpoint, so that it can be started differently."""
     try:
         yield
     except Problem:
@@ -124,20 +124,20 @@ def _change_config(
 
 
 def require_empty(out: Path) -> None:
-    """Refuse a folder with something in it, and what is no folder."""
+    """Refuse a folder that is not empty, or a file."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise Problem(f"{out} is a file or not empty: choose another folder.")
 
 
 def _write_run_file(out: Path, recipe: str, config: Any, *, train: str, valid: str) -> None:
-    """Write down what the run is, for whoever resumes it."""
+    """Write run.json, which --resume reads."""
     out.mkdir(parents=True, exist_ok=True)
     facts = {"recipe": recipe, "settings": to_dict(config), "train": train, "valid": valid}
     _write_facts(out, facts | {"saved": checkpoint.find_checkpoint(out) is not None})
 
 
 def mark_saved(out: Path) -> None:
-    """Write down that the run has a checkpoint: one that has lost it must not begin again unnoticed."""
+    """Record that the run has a checkpoint, so that a run that lost it does not start again unnoticed."""
     facts = json.loads((out / "run.json").read_text("utf-8"))
     if not facts.get("saved"):
         _write_facts(out, facts | {"saved": True})
@@ -148,7 +148,7 @@ def _write_facts(out: Path, facts: dict[str, Any]) -> None:
 
 
 def _discard_run(out: Path) -> None:
-    """Remove the traces of a run whose corpus or settings were refused, so that it can be started again."""
+    """Remove the files of a run whose corpus or config was refused."""
     (out / "run.json").unlink()
     shutil.rmtree(out / "data", ignore_errors=True)
 
@@ -162,7 +162,7 @@ def resume_config(
     changes: Mapping[str, Any] | None,
     files: Mapping[str, str],
 ) -> Any:
-    """The settings of the run in `out`, with those of the explicitly wanted that may change."""
+    """The config of the run in `out`, with the changes that a resumed run may make."""
     path = out / "run.json"
     if not path.exists():
         return wanted  # killed before its first step

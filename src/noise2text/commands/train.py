@@ -52,9 +52,9 @@ from noise2text.training.process_group import ProcessGroup
 __all__ = ["train"]
 
 MIN_PARAMETERS_TO_COMPILE = 10_000_000
-"""Parameters from which a GPU's training is fused without being asked: compiling takes some seconds."""
+"""The number of parameters from which training on a GPU is compiled by default, which takes some seconds."""
 
-_LAYOUT = 4  # what a key is for; the training loop has 1 to 3
+_LAYOUT = 4  # the purpose of a key; the training loop has 1 to 3
 
 
 def train(
@@ -143,7 +143,7 @@ def train(
 
 
 class TrainingRun:
-    """One training run: the parts, and what happens between two steps."""
+    """One training run: its parts, and what happens between two steps."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class TrainingRun:
         torch.manual_seed(config.run.seed)
         self.model: Model = recipe.build(config, data.tokenizer).to(device)
         prepare_for_inference(self.model, None, "float32", device)  # for the texts of the validation
-        self.resume_from = checkpoint.find_checkpoint(out)  # where the run goes on
+        self.resume_from = checkpoint.find_checkpoint(out)  # None for a new run
         self._load_initial_weights()
         self.objective = recipe.objective(config, self.model)
         self.strategy = distribute(
@@ -176,16 +176,16 @@ class TrainingRun:
         self.plan = BatchPlan(
             lengths, max_tokens=config.optim.max_tokens, seed=config.run.seed, shapes=shapes
         )
-        group.slice_rows(self.plan.min_batch_size)  # what is too small is told now, not when its turn comes
+        group.slice_rows(self.plan.min_batch_size)  # refuses a batch that is too small at once
         self.metrics = (
             MetricsLog(out, tensorboard=config.run.tensorboard)
             if group.is_main_process
             else SilentMetricsLog(out)
         )
-        self.best: list[tuple[float, float, int]] = []  # (goodness, loss, step), best first
+        self.best: list[tuple[float, float, int]] = []  # (score, loss, step), best first
 
     def _load_initial_weights(self) -> None:
-        """Give the system the weights of the checkpoint, or those that its recipe starts from."""
+        """Give the model the weights of the checkpoint, or those that its recipe starts from."""
         if self.resume_from is None:
             self.recipe.initialize(self.config, self.model)
         else:
@@ -193,7 +193,7 @@ class TrainingRun:
             self.model.load_state_dict(saved.state_dict())
 
     def _build_copy(self) -> tuple[Model, Any]:
-        """Another system of the same shape, and its objective."""
+        """Another model of the same shape, and its objective."""
         model = self.recipe.build(self.config, self.data.tokenizer).to(self.device)
         prepare_for_inference(model, None, "float32", self.device)
         return model, self.recipe.objective(self.config, model)
@@ -225,7 +225,7 @@ class TrainingRun:
         self._write_final_model()
 
     def _after_step(self, report: StepReport, stop_requested: Callable[[], bool]) -> None:
-        """Average, log, validate, save, stop: whatever is due after this step."""
+        """Average, log, validate, save or stop, whichever is due after this step."""
         config, step = self.config, report.step
         if self.ema:
             self.ema.update()
@@ -245,11 +245,11 @@ class TrainingRun:
             raise Stopped(f"Stopped after step {step:,}; --resume goes on from there.")
 
     def _is_logged(self, step: int) -> bool:
-        """Whether a line is logged after this step."""
+        """Whether this step is logged."""
         return step % self.config.run.log_every == 0 or step == self.config.optim.steps
 
     def _require_finite_loss(self) -> None:
-        """Refuse to go on, or to save, once a loss was not a number."""
+        """Raise a problem if a loss was not a number."""
         bad = self.metrics.first_nonfinite_step()
         if bad:
             newest = checkpoint.find_checkpoint(self.out)
@@ -273,7 +273,7 @@ class TrainingRun:
             if not math.isfinite(score):
                 return
             scored = [*self.best, (score, scores["loss"], step)]
-            # Where all are equally good, such as single words by BLEU, the loss decides.
+            # If scores are equal, as BLEU is for single words, the loss decides.
             self.best = sorted(scored, key=lambda each: (-each[0], each[1], each[2]))[
                 : self.config.optim.average_best
             ]
@@ -283,7 +283,7 @@ class TrainingRun:
                 self._write_model(self._kept_folder(step))
 
     def _write_final_model(self) -> None:
-        """Make the root the average of the best models, where that was asked for."""
+        """Replace the model in the run's folder by the average of the best ones, if the config says so."""
         if not self.group.is_main_process:
             return
         if self.config.optim.average_best > 1 and self.best:
@@ -310,7 +310,7 @@ class TrainingRun:
             self._remove_worse()
 
     def _remove_worse(self) -> None:
-        """Remove models that are no longer to be averaged; not before a checkpoint says so, too."""
+        """Remove models that will not be averaged; only after a checkpoint that does not list them."""
         wanted = set(map(self._kept_folder, self._best_steps()))
         for folder in (self.out / "kept").glob("*"):
             if folder not in wanted:
@@ -324,7 +324,7 @@ class TrainingRun:
         return self.out / "kept" / f"{step:08d}"
 
     def _restore(self) -> int:
-        """Go back to the newest checkpoint; returns its step, 0 without one."""
+        """Load the newest checkpoint; returns its step, 0 without one."""
         if self.resume_from is None:
             self.metrics.truncate_after(0)
             return 0
@@ -345,7 +345,7 @@ class TrainingRun:
         save(folder, self.strategy.unsharded[0], recipe=self.recipe.name, config=self.config)
 
     def _batches(self, step: int) -> list[Canvas]:
-        """The micro-batches of a step, this process's share of each."""
+        """This process's share of each micro-batch of a step."""
         first = (step - 1) * self.config.optim.accumulate
         layout, row, canvases = self.model.layout, 0, []
         for batch in (self.plan.batch(first + i) for i in range(self.config.optim.accumulate)):

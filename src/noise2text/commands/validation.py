@@ -1,4 +1,4 @@
-"""How good a model is on the validation set: by loss, with fixed noise, and by BLEU of what it generates."""
+"""Scores on the validation set: the loss with fixed noise, and BLEU of generated texts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Validator", "score_generations"]
 
 
 def score_generations(model: Model, pairs: Sequence[Pair], *, seed: int = 0) -> dict[str, float]:
-    """BLEU and exact match in percent of what a system makes of the pairs' sources."""
+    """BLEU and exact match, in percent, of the texts that a model generates for the sources."""
     output = model.generate([pair.src for pair in pairs], seed=seed, batch=64)
     references = [pair.references for pair in pairs]
     return {
@@ -33,7 +33,7 @@ def score_generations(model: Model, pairs: Sequence[Pair], *, seed: int = 0) -> 
 
 
 class Validator:
-    """Scores a system on the first `validation_sentences` pairs, the same way each time."""
+    """Scores a model on the first `validation_sentences` pairs, with the same noise each time."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Validator:
             )
 
     def _measure_anisotropy(self) -> dict[str, float]:
-        """The anisotropy of a diffusion model's embeddings; nothing of what has no such space."""
+        """The anisotropy of a diffusion model's embeddings; empty for other models."""
         if not isinstance(self.model, DiffusionModel):
             return {}
         return {"anisotropy": anisotropy(self.model.denoiser.embedding.vectors)}

@@ -1,4 +1,4 @@
-"""Averages of weights: over the steps of a run (EMA), or over some of its checkpoints."""
+"""Averages of weights: over the steps of a run (EMA), or over several of its checkpoints."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Checkpoints: the state of the optimizer, the averages and the step, beside the weights.
+"""Checkpoints: the weights, the state of the optimizer, the averaged weights and the step.
 
 A checkpoint is a folder `checkpoint-00000500`, written under another name and renamed when complete, so that
-a run killed at any point leaves the last good one whole. Tensors are in safetensors, facts in JSON. There is
-no random state to save: all noise comes from the seed and the step (core/random.py).
+a run killed at any point keeps its last good checkpoint. Tensors are in safetensors, all else in JSON. No
+random state is saved: all noise comes from the seed and the step (core/random.py).
 
-One process writes training.safetensors; several write parts of it, in the folder training. Any number of
-processes can go on with either, whether the model lies whole or in shards on them (sharded_checkpoint.py).
+A single process writes training.safetensors; several write shards in the folder training. Any number of
+processes can resume from either, with whole or sharded models (sharded_checkpoint.py).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def save(
 ) -> Path:
     """Write checkpoint `step` and remove the older ones; `write_model` puts the weights into a folder.
 
-    Every process of the team comes here; the first one writes what is not shared.
+    Every process of the group must call this; the main process writes what is not sharded.
     """
     folder, draft = run / f"checkpoint-{step:08d}", run / "checkpoint.draft"
     if group.is_main_process:
@@ -73,7 +73,7 @@ def save(
 
 def _publish(draft: Path, folder: Path) -> None:
     """Make a complete draft the newest checkpoint of its run."""
-    for file in draft.rglob("*"):  # several processes write theirs into a folder of its own
+    for file in draft.rglob("*"):  # several processes write shards into a subfolder
         if file.is_file():
             flush_to_disk(file)
     shutil.rmtree(folder, ignore_errors=True)
@@ -92,7 +92,7 @@ def restore(
     ema: Ema | None,
     group: ProcessGroup = ProcessGroup(),
 ) -> dict[str, Any]:
-    """Put the optimiser and the averages back to a checkpoint's; returns its facts, the step among them."""
+    """Load the optimizer, the averages and the objective's buffers; returns training.json, with the step."""
     try:
         progress: dict[str, Any] = json.loads((folder / "training.json").read_text())
         moments = _read_state(folder, module, _ema_tensors(ema), _objective_buffers(objective), group)
@@ -111,7 +111,7 @@ def _write_state(tensors: dict[str, Tensor], draft: Path, group: ProcessGroup) -
         whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
         write_atomically(draft / "training.safetensors", lambda path: save_file(whole, path))
         return
-    from noise2text.training import sharded_checkpoint as sharded_checkpoint
+    from noise2text.training import sharded_checkpoint
 
     sharded_checkpoint.write_tensors(draft / "training", tensors, group)
 
@@ -123,8 +123,8 @@ def _read_state(
     buffers: dict[str, Tensor],
     group: ProcessGroup,
 ) -> list[dict[str, Tensor]]:
-    """The optimiser's state of each parameter; averages and what was observed are filled."""
-    from noise2text.training import sharded_checkpoint as sharded_checkpoint
+    """The optimizer's state of each parameter; fills the averages and the objective's buffers."""
+    from noise2text.training import sharded_checkpoint
 
     sharded_folder = folder / "training"
     storage = sharded_folder if sharded_folder.is_dir() else folder
@@ -145,7 +145,7 @@ def _read_state(
 
 
 def _allocate(spec: TensorSpec, parameter: nn.Parameter) -> Tensor:
-    """Where a kept tensor is read to: it lies over the processes as its parameter does, if it is as large."""
+    """An empty tensor to read into, sharded as its parameter if it has the same shape."""
     if spec.shape == parameter.shape:
         return torch.empty_like(parameter, dtype=spec.dtype, requires_grad=False)
     return torch.empty(spec.shape, dtype=spec.dtype)
@@ -166,7 +166,7 @@ def _optimizer_tensors(optimizer: torch.optim.Optimizer, module: nn.Module) -> d
 
 
 def _objective_buffers(objective: nn.Module) -> dict[str, Tensor]:
-    """What the objective has learned of its losses: its buffers, and those of its parts."""
+    """The buffers of the objective and its parts: what it learned from the losses."""
     return {f"observed.{name}": buffer for name, buffer in objective.named_buffers()}
 
 

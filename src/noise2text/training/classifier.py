@@ -1,8 +1,8 @@
-"""Teaching a classifier of noisy text, and the folder that it lives in.
+"""Training a classifier of noisy text, and its folder.
 
-It reads what generation will show it: z_t = α(t)·E[w] + σ(t)·ε at uniform times, on the canvas, by the
-schedule and with the clock of one diffusion model, whose embeddings E stay as they are. So a classifier
-belongs to its model; config.json says to which, by a fingerprint of E.
+The classifier reads what it will read during generation: z_t = α(t)·E[w] + σ(t)·ε at uniform times, with the
+layout, the schedule and the fixed embeddings E of one diffusion model. So a classifier belongs to its model;
+config.json holds a fingerprint of E.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ __all__ = [
 ]
 
 FORMAT = 1
-_TRAINING, _DROPOUT, _VALIDATION = 1, 2, 3  # what a key is for
+_TRAINING, _DROPOUT, _VALIDATION = 1, 2, 3  # the purposes of keys
 
 
 @dataclass(frozen=True)
 class ClassifierConfig:
-    """A small transformer and its few minutes of training."""
+    """A small Transformer and its training of a few minutes."""
 
-    model_dim: int = option(128, "of the transformer's states")
+    model_dim: int = option(128, "dimension of the hidden states")
     ffn_dim: int = option(256, "width of the feed-forward networks")
     heads: int = option(4, "attention heads")
     layers: int = option(2, "transformer layers")
     dropout: float = option(0.1, "dropout")
     steps: int = option(1_000, "how many updates to train")
-    batch_size: int = option(64, "texts an update")
+    batch_size: int = option(64, "texts per update")
     lr: float = option(1e-3, "the peak of the learning rate")
     warmup: int = option(100, "steps over which the learning rate rises")
     seed: int = option(0, "decides initial weights, data order, noise and dropout")
@@ -75,7 +75,7 @@ class ClassifierConfig:
 def build_classifier(
     config: ClassifierConfig, embedding: TokenEmbedding, *, classes: int, max_length: int
 ) -> Classifier:
-    """The untrained classifier of texts of `max_length` tokens, each with its end."""
+    """The untrained classifier of texts of up to `max_length` tokens and an end token."""
     return Classifier(
         embedding.dim,
         classes,
@@ -90,7 +90,7 @@ def build_classifier(
 
 @dataclass(frozen=True)
 class ClassifierTrainer:
-    """The parts of a diffusion model that show a classifier noisy text."""
+    """A classifier and the parts of a diffusion model that make noisy texts for it."""
 
     classifier: Classifier
     layout: Layout
@@ -99,7 +99,7 @@ class ClassifierTrainer:
     config: ClassifierConfig
 
     def train_steps(self, texts: Sequence[Sequence[int]], labels: Tensor) -> Iterator[float]:
-        """Train; gives the loss of each step."""
+        """Train, and yield the loss of each step."""
         config, classifier = self.config, self.classifier
         optimizer = torch.optim.AdamW(classifier.parameters(), lr=config.lr, weight_decay=0.0)
         lr_schedule = cosine(config.warmup, config.steps)
@@ -122,7 +122,7 @@ class ClassifierTrainer:
 
     @torch.no_grad()
     def accuracy(self, texts: Sequence[Sequence[int]], labels: Tensor, time: float) -> float:
-        """The share of texts, noised to a time, whose class is told rightly."""
+        """The share of texts, noised to a time, that are classified correctly."""
         self.classifier.eval()
         num_correct = 0
         for start in range(0, len(texts), 256):
@@ -133,7 +133,7 @@ class ClassifierTrainer:
         return num_correct / len(texts)
 
     def noisy_logits(self, texts: Sequence[Sequence[int]], t: Tensor, keys: Tensor) -> Tensor:
-        """What the classifier says of texts noised to the times t (B,), with the noise of their keys."""
+        """The logits of texts noised to the times t (B,), with the noise of their keys; (B, classes)."""
         targets, empty_sources = RaggedRows.from_lists(texts), RaggedRows.from_lists([[]] * len(texts))
         canvas = self.layout.make_canvas(empty_sources, targets)
         text_mask = self.layout.target_mask(canvas)
@@ -147,11 +147,8 @@ class ClassifierTrainer:
         return noisy_logits
 
 
-# The folder
-
-
 def fingerprint_embeddings(embedding: TokenEmbedding) -> str:
-    """A name for the embeddings; the same in float32 and bfloat16."""
+    """A hash of the embeddings; the same in float32 and bfloat16."""
     weight_bits = embedding.weight.detach().to("cpu", torch.bfloat16).contiguous().view(torch.int16)
     return hashlib.sha256(weight_bits.numpy().tobytes()).hexdigest()[:16]
 
@@ -174,7 +171,7 @@ def save_classifier(folder: Path, trainer: ClassifierTrainer, labels: Sequence[s
 
 @torch.inference_mode(False)  # whatever the caller's mode: gradients go through the classifier
 def load_classifier(folder: Path, embedding: TokenEmbedding) -> tuple[Classifier, list[str]]:
-    """The classifier in a folder, beside the model's embeddings, in float32; and its classes' names."""
+    """The classifier in a folder, in float32 on the embeddings' device, and the names of its classes."""
     path = folder / "config.json"
     if not path.exists():
         raise Problem(f"There is no classifier in {folder}; train one with `noise2text train-classifier`.")
@@ -192,7 +189,7 @@ def load_classifier(folder: Path, embedding: TokenEmbedding) -> tuple[Classifier
         ) from error
     if expected_fingerprint != fingerprint_embeddings(embedding):
         raise Problem(
-            f"The classifier in {folder} belongs to another model: it knows other embeddings; "
+            f"The classifier in {folder} belongs to another model: its embeddings differ; "
             f"train one for this model with `noise2text train-classifier`."
         )
     classifier = build_classifier(config, embedding, classes=len(labels), max_length=max_length)

@@ -1,6 +1,6 @@
 """The training loop: `train_steps` yields a report after each step, and the caller logs, validates and saves.
 
-Step n is a pure function of the weights, the optimiser's state and n: keys decide the data, the noise and
+Step n is a pure function of the weights, the optimizer's state and n: keys decide the data, the noise and
 self-conditioning, and each step seeds the generator of dropout. So a run that was killed and resumed ends
 with the same weights. Several processes share the rows of a step (process_group.py).
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import cast
+from typing import Any
 
 from torch import Tensor
 
@@ -61,5 +61,6 @@ class NextTokenObjective(Objective):
     def compute_losses(self, canvas: Canvas, encoded: EncoderOutput) -> dict[str, TokenLoss]:
         """The terms of the targets, given the encoded sources."""
         logits = self.network.lazy_logits(shift_right(canvas.tokens, self.bos), encoded)
-        inputs = _NextTokens(canvas, logits, cast(TokenNllFunction, cache(self.token_nll)))
+        shared_nll: Any = cache(self.token_nll)  # both terms share one pass over the vocabulary
+        inputs = _NextTokens(canvas, logits, shared_nll)
         return {term.name: TokenLoss(term.value(inputs), term.mask(canvas)) for term in self.token_terms}

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -189,16 +189,8 @@ class DiffusionObjective(Objective):
         estimate = denoiser(z_t, level, encoded, constraint, self_condition)
         is_first_step = (draws.t <= 1 / self.time_sampler.num_timesteps)[:, None, None]
         target = torch.where(is_first_step, embeddings, z0)  # the first step goes to the embedding itself
-        inputs = LossInputs(
-            canvas,
-            z0,
-            target,
-            estimate,
-            encoded,
-            denoiser,
-            level,
-            cast(TokenNllFunction, cache(self.token_nll)),
-        )
+        shared_nll: Any = cache(self.token_nll)  # several terms share one pass over the vocabulary
+        inputs = LossInputs(canvas, z0, target, estimate, encoded, denoiser, level, shared_nll)
         losses, skipped = {}, self.skipped_terms
         # Terms that are trained on come first: what they share with the others is computed with gradients.
         for term in sorted(self.terms.values(), key=lambda term: term.weight is None):

@@ -1,4 +1,4 @@
-"""The optimiser of every recipe: AdamW over what is trained, in one kernel where a GPU can."""
+"""The optimizer of every recipe: AdamW, fused into one kernel on a GPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["build_adamw"]
 
 
 def build_adamw(module: nn.Module, config: OptimConfig, device: torch.device) -> torch.optim.AdamW:
-    """AdamW over the module's trained parameters, which are on the device."""
+    """AdamW over the trained parameters of a module, which are on the device."""
     return torch.optim.AdamW(
         [parameter for parameter in module.parameters() if parameter.requires_grad],
         lr=config.lr,

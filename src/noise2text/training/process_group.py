@@ -1,12 +1,13 @@
-"""Several processes that train one model: who this one is, and what they tell each other.
+"""The processes that train one model together: the rank of this one, and their collective operations.
 
 A step is a function of the whole batch. Of its B rows, process r of n has those from ⌊rB/n⌋ to ⌊(r+1)B/n⌋;
-the keys of noise count the rows of the whole. With S_r the sum of its losses and N_r what it counts,
+the keys of the noise number the rows of the whole batch. With S_r the sum of the losses of process r and N_r
+their number,
 
     mean over r of  S_r / (mean over r of N_r)  =  Σ S_r / Σ N_r,
 
 so the mean of the processes' losses, and of their gradients, is that of one process with the whole batch.
-`torchrun` starts the processes and says in the environment which is which; without it there is only one.
+`torchrun` starts the processes and sets their ranks in the environment; without it there is one process.
 """
 
 from __future__ import annotations
@@ -28,39 +29,39 @@ __all__ = ["TIMEOUT", "ProcessGroup", "RowSpan"]
 TIMEOUT = timedelta(days=7)  # how long a process waits for the slowest one
 
 _OPEN_GROUPS: list[object] = []
-"""The groups of this process, until it ends. Else a reducer of torch's could be the last to hold one, freed
-with an error's traceback: it waits for gloo's threads and keeps the interpreter, for which they may wait."""
+"""References to the groups of this process until it ends. Without them, freeing the traceback of an error
+could free a group inside torch, which would wait for gloo's threads while these wait for the interpreter."""
 
 
 @dataclass(frozen=True)
 class RowSpan:
-    """Where the rows of a process lie in the whole batch: how many each process has, in order."""
+    """The place of a process's rows in the whole batch, from the number of rows of every process."""
 
     rank: int
     sizes: tuple[int, ...]
 
     @property
     def first_row(self) -> int:
-        """The place of this process's first row."""
+        """The index of this process's first row."""
         return sum(self.sizes[: self.rank])
 
     @property
     def total_rows(self) -> int:
-        """How many rows all processes have."""
+        """The number of rows of all processes."""
         return sum(self.sizes)
 
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """This process among those that work together; by default it is alone."""
+    """The rank of this process and the number of processes; by default a single process."""
 
     rank: int = 0
     world_size: int = 1
-    local_rank: int = 0  # the rank among the processes of this machine
+    local_rank: int = 0  # the rank on this machine
 
     @classmethod
     def from_environment(cls) -> Self:
-        """This process, as torchrun's environment says."""
+        """The group that torchrun's environment variables describe."""
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
         values = [os.environ.get(name, default) for name, default in zip(names, "010", strict=True)]
         ranks = list(map(int, values)) if all(map(str.isdecimal, values)) else [0, 0, 0]
@@ -82,14 +83,14 @@ class ProcessGroup:
         return self.world_size == 1
 
     def device(self, name: str | None) -> str | None:
-        """A GPU of its own where several processes share a machine."""
+        """The name of this process's device: a GPU of its own if several processes share a machine."""
         if not self.is_single_process and name in (None, "cuda") and torch.cuda.is_available():
             return f"cuda:{self.local_rank}"
         return name
 
     @contextmanager
     def connect(self, device: torch.device | None = None) -> Iterator[None]:
-        """Within, the processes can talk: by NCCL about what is on a GPU, by gloo about all else."""
+        """Within, the processes can communicate: with NCCL for tensors on a GPU, with gloo for all others."""
         if self.is_single_process:
             yield
             return
@@ -104,7 +105,7 @@ class ProcessGroup:
             distributed.destroy_process_group()
 
     def slice_rows(self, rows: int) -> slice:
-        """Which of a batch's rows are this process's."""
+        """The rows of a batch that belong to this process."""
         if rows < self.world_size:
             raise Problem(
                 f"{self.world_size} processes cannot share a batch of {rows} rows: "
@@ -113,7 +114,7 @@ class ProcessGroup:
         return slice(self.rank * rows // self.world_size, (self.rank + 1) * rows // self.world_size)
 
     def gather_spans(self, rows: Iterable[int]) -> list[RowSpan]:
-        """Where this process's rows, so many of each micro-batch, lie in the whole."""
+        """The place of this process's rows in each micro-batch, from their numbers here."""
         own = list(rows)
         if self.is_single_process:
             return [RowSpan(0, (count,)) for count in own]
@@ -121,7 +122,7 @@ class ProcessGroup:
         return [RowSpan(self.rank, tuple(sizes)) for sizes in torch.stack(counts, dim=1).tolist()]
 
     def all_reduce_mean(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Numbers of one type, each averaged over the processes."""
+        """Each value averaged over the processes; all have one dtype."""
         if self.is_single_process:
             return dict(values)
         stacked = torch.stack(list(values.values()))
@@ -129,7 +130,7 @@ class ProcessGroup:
         return dict(zip(values, stacked / self.world_size, strict=True))
 
     def gather(self, tensors: Sequence[Tensor], span: RowSpan) -> list[Tensor]:
-        """Tensors of the rows of all processes, from each one's tensors of its own rows."""
+        """The rows of all processes, concatenated, for each tensor of this process's rows."""
         return (
             list(tensors)
             if self.is_single_process
@@ -138,20 +139,20 @@ class ProcessGroup:
 
     def _gather_rows(self, own: Tensor, span: RowSpan) -> Tensor:
         max_rows = max(span.sizes)
-        sendable = own.to(torch.uint8) if own.dtype == torch.bool else own  # gloo carries no booleans
+        sendable = own.to(torch.uint8) if own.dtype == torch.bool else own  # gloo cannot send booleans
         padded = sendable.new_zeros(max_rows, *own.shape[1:])
         padded[: len(own)] = sendable.detach()
         parts = zip(self._all_gather(padded), span.sizes, strict=True)
         return torch.cat([part[:size] for part, size in parts]).to(own.dtype)
 
     def _all_gather(self, own: Tensor) -> list[Tensor]:
-        """The tensor of each process; all have one of the same shape."""
+        """The tensors of all processes, which have the same shape."""
         gathered = [torch.empty_like(own) for _ in range(self.world_size)]
         distributed.all_gather(gathered, own)
         return gathered
 
     def any_process(self, is_true: bool) -> bool:
-        """Whether it is a fact for any process; all wait for each other."""
+        """Whether this is true on any process; all processes wait for each other."""
         if self.is_single_process:
             return is_true
         flag = torch.tensor(int(is_true))
@@ -159,5 +160,5 @@ class ProcessGroup:
         return bool(flag)
 
     def barrier(self) -> None:
-        """Come back when all processes are here."""
+        """Wait until all processes are here."""
         self.any_process(False)

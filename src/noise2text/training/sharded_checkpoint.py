@@ -1,7 +1,7 @@
-"""Tensors in a folder, written by any number of processes, read by any other (torch.distributed.checkpoint).
+"""Tensors in a folder that any number of processes write and any other number read.
 
-A process writes what it alone has (its shard of a weight) and its share of what all have. The files are
-safetensors whose headers say where in the whole tensor a part belongs, so nothing is pickled.
+With torch.distributed.checkpoint, a process writes its shards and its share of the tensors that all processes
+have. The files are safetensors whose headers give the place of a shard in its tensor; nothing is pickled.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ __all__ = ["TensorSpec", "read_tensors", "tensor_specs", "write_tensors"]
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """The shape and the type of a whole tensor."""
+    """The shape and the dtype of a whole tensor."""
 
     shape: torch.Size
     dtype: torch.dtype
 
 
 def write_tensors(folder: Path, tensors: Mapping[str, Tensor], group: ProcessGroup) -> None:
-    """Write the tensors; every process of the team names the same ones."""
-    network = HuggingFaceStorageWriter(str(folder), save_distributed=True)
+    """Write the tensors; every process of the group must name the same ones."""
+    writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
     with _raise_os_error():
-        save(dict(tensors), storage_writer=network, no_dist=group.is_single_process)
+        save(dict(tensors), storage_writer=writer, no_dist=group.is_single_process)
 
 
 def tensor_specs(folder: Path) -> dict[str, TensorSpec]:
-    """What is in the folder."""
+    """The shape and dtype of every tensor in the folder."""
     found = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
     return {
         name: TensorSpec(metadata.size, metadata.properties.dtype)
@@ -54,7 +54,7 @@ def tensor_specs(folder: Path) -> dict[str, TensorSpec]:
 
 
 def read_tensors(folder: Path, tensors: Mapping[str, Tensor], group: ProcessGroup) -> None:
-    """Fill the tensors, each process what it has of them."""
+    """Fill the tensors from the folder; each process reads its shards."""
     with _raise_os_error():
         load(
             dict(tensors),
@@ -65,7 +65,7 @@ def read_tensors(folder: Path, tensors: Mapping[str, Tensor], group: ProcessGrou
 
 @contextmanager
 def _raise_os_error() -> Iterator[None]:
-    """Within, what goes wrong is an OSError, and nobody is warned that one process is one process."""
+    """Within, failures are OSErrors, and torch does not warn about a single process."""
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="torch.distributed is disabled")

@@ -1,4 +1,4 @@
-"""Training with and without the source (thesis, algorithm 3): for guidance, one network learns both.
+"""Training with and without the source, for classifier-free guidance (thesis, algorithm 3).
 
 Each row loses its source with probability p, decided by the row's key alone. Validation keeps all sources,
 so that its losses compare with those of any other model. Sampling: `diffusion/classifier_free_guidance.py`.
@@ -20,19 +20,19 @@ from noise2text.training.objective import Objective
 
 __all__ = ["SourceDropout", "SourceDropoutDraws"]
 
-_DROP = 3  # what a row's key is for; the objective within has 0, 1 and 2
+_DROP = 3  # the purpose of a key; the inner objective has 0, 1 and 2
 
 
 @dataclass(frozen=True)
 class SourceDropoutDraws:
-    """Which rows lose their source, and what else chance decides."""
+    """Which rows lose their source, and the draws of the inner objective."""
 
     dropped: Tensor  # (B,)
     inner: Any
 
 
 class SourceDropout(Objective):
-    """Another objective that sees some rows without their source."""
+    """Another objective that sees some of its rows without their source."""
 
     def __init__(self, objective: Objective, layout: Layout, rate: float) -> None:
         super().__init__(objective.terms.values())
@@ -67,7 +67,7 @@ class SourceDropout(Objective):
         self.objective.update(step)
 
     def _drop_sources(self, canvas: Canvas, dropped: Tensor) -> Canvas:
-        """The canvas, blank in these rows."""
+        """The canvas without the source in these rows."""
         without_source, dropped_column = self.layout.without_source(canvas), dropped[:, None]
         source = Source(
             torch.where(dropped_column, without_source.source.tokens, canvas.source.tokens),
