@@ -218,7 +218,7 @@ def test_a_floor_keeps_signal_and_changes_nothing_above_it() -> None:
     assert torch.allclose(level.alpha[~above] ** 2, torch.tensor(0.01).double())
     assert torch.allclose(level.alpha**2 + level.sigma**2, torch.ones(()).double())
     assert torch.equal(level.timestep, plain.timestep)
-    assert floored.steps == T
+    assert floored.num_timesteps == T
     start = times[above.flatten()].max()  # the time that docs/diffuseq_variants.md states
     assert SqrtSchedule().alpha_bar(torch.tensor(0.98)).item() == pytest.approx(0.01, abs=2e-4)
     assert start.item() == pytest.approx(0.98)

@@ -43,6 +43,5 @@ class UniformTimes(TimeSampler):
     """Each time with the same probability."""
 
     def forward(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        return (torch.floor(u * self.num_timesteps) + 1) / self.num_timesteps, torch.ones_like(
-            u, dtype=torch.float
-        )
+        times = (torch.floor(u * self.num_timesteps) + 1) / self.num_timesteps
+        return times, torch.ones_like(u, dtype=torch.float)
