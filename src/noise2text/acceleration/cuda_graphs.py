@@ -150,11 +150,15 @@ class _GraphedSampler:
         return gaussian_noise(self.keys, numbers[:, None], *self.constraint.given.shape[1:])
 
     def _run_step(self) -> Tensor:
-        """One step, whose end is put where it began; returns the network's last states."""
+        """One step as in `sample`, written over the state; returns the network's last hidden states."""
         noise = self.draw.output.index_select(0, self.step_index % self.noise_steps)[0]
-        row = self.step_table.row(self.step_index)
+        coefficients = self.step_table.row(self.step_index)
+        z = self.constraint.apply(step(self.state, coefficients, noise).z)
         with sdpa_kernel(_attention_backends(len(self.keys))):
-            state = step(self.denoiser, self.encoded, self.constraint, noise, row, self.state)
+            estimate = self.denoiser(
+                z, coefficients.level, self.encoded, self.constraint, self.state.estimate.z0
+            )
+        state = self.state.advance(z, estimate, self.constraint)
         self.state.previous.copy_(state.previous)  # first: it is the estimate that is now overwritten
         self.state.estimate.z0.copy_(state.estimate.z0)
         self.state.z.copy_(state.z)

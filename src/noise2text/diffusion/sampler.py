@@ -47,6 +47,11 @@ class SamplerState:
     estimate: Estimate
     previous: Tensor  # (B, L, D)
 
+    def advance(self, z: Tensor, estimate: Estimate, constraint: Constraint) -> SamplerState:
+        """The state after a step to z, with its estimate."""
+        estimate = Estimate(constraint.apply(estimate.z0), estimate.hidden)
+        return SamplerState(z, estimate, previous=self.estimate.z0)
+
 
 @dataclass(frozen=True)
 class SampledStep:
@@ -104,33 +109,24 @@ def sample(
     length = constraint.given.shape[1]
     table = build_step_table(denoiser, schedule, times, solver, length=length, device=keys.device)
     state = initial_state(constraint)
-    for (number, noise), time in zip(
-        _step_noise(keys, constraint.given, len(table)), times.tolist(), strict=True
-    ):
-        state = step(denoiser, encoded, constraint, noise, table.row(number), state, guide=guide)
+    step_noise = _step_noise(keys, constraint.given, len(table))
+    for (number, noise), time in zip(step_noise, times.tolist(), strict=True):
+        coefficients = table.row(number)
+        z = constraint.apply(guide(step(state, coefficients, noise)))
+        estimate = denoiser(z, coefficients.level, encoded, constraint, state.estimate.z0)
+        state = state.advance(z, estimate, constraint)
         if on_step is not None:
             on_step(SampledStep(time, state.z, state.estimate))
     return state.estimate
 
 
-def step(
-    denoiser: Denoiser,
-    encoded: EncoderOutput,
-    constraint: Constraint,
-    noise: Tensor,
-    coefficients: StepCoefficients,
-    state: SamplerState,
-    *,
-    guide: Guide = unguided,
-) -> SamplerState:
-    """The state after one step, with the step's noise (B, L, D)."""
+def step(state: SamplerState, coefficients: StepCoefficients, noise: Tensor) -> Proposal:
+    """Where a step with this noise (B, L, D) leads to, before any guidance."""
     z0 = state.estimate.z0
     mean = torch.addcmul(coefficients.z_weight * state.z, coefficients.z0_weight, z0)
     mean = mean.addcmul(coefficients.previous_weight, state.previous)
-    proposed = torch.addcmul(mean, coefficients.noise_weight, noise)
-    z = constraint.apply(guide(Proposal(proposed, mean, coefficients.noise_weight, coefficients.level)))
-    estimate = denoiser(z, coefficients.level, encoded, constraint, z0)
-    return SamplerState(z, Estimate(constraint.apply(estimate.z0), estimate.hidden), previous=z0)
+    z = torch.addcmul(mean, coefficients.noise_weight, noise)
+    return Proposal(z, mean, coefficients.noise_weight, coefficients.level)
 
 
 def initial_state(constraint: Constraint) -> SamplerState:
