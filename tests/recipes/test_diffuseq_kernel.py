@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
+from noise2text.core.errors import Problem
 from noise2text.core.random import make_key
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
@@ -55,3 +57,12 @@ def test_every_estimate_is_a_mean_of_embeddings_and_every_parameter_learns(token
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.abs().sum() > 0, name
+
+
+@pytest.mark.parametrize("name", ["diffuseq-kernel", "diffuseq-decoupled"])
+def test_a_network_that_computes_the_estimate_takes_no_other_parameterization(
+    name: str, tokenizer: Tokenizer
+) -> None:
+    recipe = find_recipe(name)
+    with pytest.raises(Problem, match="must be z0"):
+        recipe.build(recipe.preset("tiny").replace(parameterization="velocity"), tokenizer)

@@ -181,7 +181,7 @@ def apply_overrides(config: S, overrides: Mapping[str, Any], *, origin: str) -> 
     The value of a section is a mapping of the names in it, or a config that takes its place. Where two keys
     name the same setting, the later one wins.
     """
-    return _apply(config, overrides, config, "", origin)
+    return _apply(config, overrides, config, "", origin) if overrides else config
 
 
 def _apply(config: Any, overrides: Mapping[str, Any], root: Any, prefix: str, origin: str) -> Any:

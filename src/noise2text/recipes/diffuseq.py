@@ -75,6 +75,7 @@ __all__ = [
     "build_denoiser",
     "build_model",
     "objective",
+    "require_z0",
 ]
 
 LOSS_POSITIONS: dict[str, dict[str, Callable[[Canvas], Tensor]]] = {
@@ -314,6 +315,13 @@ def build(config: DiffuSeqConfig, tokenizer: Tokenizer) -> DiffusionModel:
     model.denoiser = diffusion.build_parameterization(schedule).wrap(model.denoiser)
     model.source_dropout = diffusion.source_dropout
     return model
+
+
+def require_z0(config: DiffuSeqConfig) -> None:
+    """Refuse other parameterizations, for recipes whose network computes the clean estimate itself."""
+    chosen = config.diffusion.parameterization
+    if chosen != "z0":
+        raise Problem(f"The setting parameterization must be z0 for this recipe, not {chosen}.")
 
 
 def build_model(

@@ -60,6 +60,7 @@ PRESETS: dict[str, DecoupledConfig] = {
 
 def build(config: DecoupledConfig, tokenizer: Tokenizer) -> DiffusionModel:
     """The untrained model: DiffuSeq's, with another denoiser."""
+    diffuseq.require_z0(config)
     model = diffuseq.build(config, tokenizer)
     model.denoiser = diffuseq.build_denoiser(config, tokenizer, SeparateSourceTransformer)
     return model
