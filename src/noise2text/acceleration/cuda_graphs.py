@@ -1,24 +1,30 @@
-"""The denoising step as a CUDA graph: recorded once for each set of shapes, replayed for any number of steps.
+"""Generation by CUDA graphs: a step is recorded once for each set of shapes, then replayed at every step.
 
-A step is about a hundred small kernels, and launching one costs more than running it. Since a step needs
-only its number, and finds its coefficients, its noise and its canvas on the device, the very
-function that runs elsewhere is recorded here; nothing is written twice. Batches and lengths are rounded up to
-few values (`round_up_batch`, `round_up_length`), so that few graphs serve all texts.
+A step is about a hundred small kernels, and launching one costs more than running it. A step needs only its
+number: it finds its coefficients, its noise and its canvas on the device. Batches and lengths are rounded
+up to few values (`round_up_batch`, `round_up_length`), so that few graphs serve all texts. `GraphCache` has
+the interface of `generation.runner.Runner`.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Hashable, Iterator
 from functools import partial
-from itertools import chain
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from noise2text.acceleration.graph_keys import (
+    SourceEncoder,
+    denoiser_key,
+    key_of,
+    schedule_key,
+    time_embedder_version,
+)
+from noise2text.acceleration.tensor_trees import clone_tensors, copy_tensors, shapes_of
 from noise2text.core.random import gaussian_noise
 from noise2text.data.layouts.base import Source
 from noise2text.diffusion.sampler import (
@@ -33,29 +39,16 @@ from noise2text.diffusion.sampler import (
 )
 from noise2text.diffusion.solvers import ANCESTRAL, Solver, StepTable, build_step_table
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate
-from noise2text.nn.embeddings import TokenEmbedding
 
-__all__ = [
-    "CudaGraph",
-    "GraphCache",
-    "clone_tensors",
-    "copy_tensors",
-    "denoiser_key",
-    "round_up_batch",
-    "round_up_length",
-    "schedule_key",
-    "shapes_of",
-]
+__all__ = ["CudaGraph", "GraphCache", "round_up_batch", "round_up_length"]
 
-MAX_GRAPHS = 96  # graphs, and paths, after which the one not used for longest is forgotten
-STEPS_PER_GRAPH = (
-    5  # steps that one graph takes, where so many are asked for: between two graphs a GPU rests a while
-)
+MAX_GRAPHS = 96  # graphs, and step tables; beyond that the least recently used is dropped
+STEPS_PER_GRAPH = 5  # a graph of several steps is faster: between two graphs a GPU is idle for a moment
 NOISE_STEPS = 4 * STEPS_PER_GRAPH  # steps whose noise is drawn at once,
-MAX_NOISE_NUMBERS = 1 << 26  # unless these are more numbers than this
-MAX_STEPS = 2048  # steps that a recorded walk has room for, unless more are asked for
-MANY_ROWS = 64  # rows from which attention takes another kernel
-WARMUP_RUNS = 2  # runs before recording, in which libraries set themselves up
+MAX_NOISE_NUMBERS = 1 << 26  # unless that is more random numbers than this
+MAX_STEPS = 2048  # steps that a recorded step table has room for; longer runs get a graph of their own
+MANY_ROWS = 64  # rows from which attention uses another kernel
+WARMUP_RUNS = 2  # runs before recording, in which libraries initialise themselves
 
 T = TypeVar("T")
 
@@ -71,17 +64,8 @@ def round_up_length(length: int, longest: int) -> int:
     return max(length, min(longest, -(-length // step) * step))
 
 
-class SourceEncoder(Protocol):
-    """What reads a source before it writes: a denoiser, or a writer."""
-
-    embedding: TokenEmbedding
-
-    def encode(self, source: Source) -> EncoderOutput:
-        """What is kept of the sources."""
-
-
 class CudaGraph(Generic[T]):
-    """A function of tensors, recorded; its inputs and its output keep their places in memory."""
+    """A recorded function of tensors; its inputs and its output stay where they are in memory."""
 
     def __init__(self, function: Callable[[], T], *, pool: Any) -> None:
         side_stream = torch.cuda.Stream()
@@ -95,13 +79,13 @@ class CudaGraph(Generic[T]):
             self.output = function()
 
     def __call__(self) -> T:
-        """The output for what the inputs hold now; the next call overwrites it."""
+        """The output for the present contents of the inputs; the next call overwrites it."""
         self.graph.replay()
         return self.output
 
 
 class _GraphedFunction(Generic[T]):
-    """A function of a dataclass of tensors, recorded."""
+    """A recorded function of a tuple or dataclass of tensors."""
 
     def __init__(self, function: Callable[[Any], T], inputs: Any, pool: Any) -> None:
         self.inputs = clone_tensors(inputs)
@@ -109,12 +93,12 @@ class _GraphedFunction(Generic[T]):
 
     def __call__(self, inputs: Any) -> T:
         copy_tensors(self.inputs, inputs)
-        result: T = clone_tensors(self.graph())  # others may be asked before this answer is used
+        result: T = clone_tensors(self.graph())  # another call may come before this output is used
         return result
 
 
 class _GraphedSampler:
-    """A step down, recorded, with all that it looks at; the noise of several steps is drawn at once."""
+    """A recorded sampling step with all that it reads; the noise of several steps is drawn at once."""
 
     def __init__(
         self,
@@ -133,7 +117,7 @@ class _GraphedSampler:
         )
         room = max(MAX_STEPS, len(step_table))
         self.step_table = StepTable(*(part.new_zeros(room, *part.shape[1:]) for part in step_table.tensors))
-        self.loaded_table = self.step_table  # what was put into it
+        self.loaded_table = self.step_table  # the table that was copied there last
         self.step_index = torch.zeros(1, dtype=torch.long, device=keys.device)
         self.state = initial_state(constraint)
         self.noise_steps = max(1, min(NOISE_STEPS, MAX_NOISE_NUMBERS // constraint.given.numel()))
@@ -241,12 +225,12 @@ def _collect_tensors(part: Any) -> Iterator[Tensor]:
 
 
 class GraphCache:
-    """The recorded graphs of a system, by the denoiser and the shapes that they are for."""
+    """The recorded graphs of a model, by network and shapes; a `Runner` for its decoders."""
 
     def __init__(self) -> None:
         self.graphs: OrderedDict[Hashable, Any] = OrderedDict()
         self.step_tables: OrderedDict[Hashable, StepTable] = OrderedDict()
-        self.pools: dict[str, Any] = {}  # graphs of one kind never run at the same time: they share memory
+        self.pools: dict[str, Any] = {}  # graphs of one kind share memory: they never run at the same time
 
     def encode(self, denoiser: SourceEncoder, source: Source) -> EncoderOutput:
         """The encoded sources; recorded where the network has an encoder."""
@@ -258,9 +242,9 @@ class GraphCache:
         return self.run(name, denoiser.encode, source)
 
     def run(self, name: tuple[Hashable, ...], function: Callable[[Any], T], inputs: Any) -> T:
-        """A function's answer to a dataclass of tensors; the name tells what it does with them."""
+        """What a function returns for a tuple or dataclass of tensors; the name says which function it is."""
         recorded: _GraphedFunction[T] = self.get_or_capture(
-            (*map(_key_of, name), *shapes_of(inputs)), lambda pool: _GraphedFunction(function, inputs, pool)
+            (*map(key_of, name), *shapes_of(inputs)), lambda pool: _GraphedFunction(function, inputs, pool)
         )
         return recorded(inputs)
 
@@ -269,7 +253,7 @@ class GraphCache:
     ) -> Any:
         """The state of autoregressive decoding that `make` returns, with its step recorded."""
         recorded: _GraphedDecoding = self.get_or_capture(
-            (*map(_key_of, name), *shapes_of(encoded)),
+            (*map(key_of, name), *shapes_of(encoded)),
             lambda pool: _GraphedDecoding(make(clone_tensors(encoded)), pool),
         )
         recorded.restart(make(encoded))
@@ -333,7 +317,7 @@ class GraphCache:
         name = (
             solver,
             denoiser_key(denoiser),
-            _time_embedder_version(denoiser),
+            time_embedder_version(denoiser),
             tuple(times.tolist()),
             length,
             *schedule_key(schedule),
@@ -353,7 +337,7 @@ class GraphCache:
         return round_up_length(length, max_length)
 
     def get_or_capture(self, name: tuple[Hashable, ...], make: Callable[[Any], Any]) -> Any:
-        """What was recorded under this name, or is made now; names of one kind begin alike."""
+        """What was recorded under this name, or is recorded now; names of one kind begin alike."""
         if name not in self.graphs:
             pool = self.pools.setdefault(str(name[0]), torch.cuda.graph_pool_handle())
             self.graphs[name] = make(pool)
@@ -361,7 +345,7 @@ class GraphCache:
 
 
 def _touch_and_evict(store: OrderedDict[Hashable, T], name: Hashable) -> T:
-    """What is stored under a name; only the last to be asked for are kept."""
+    """What is stored under a name; the least recently used entries are dropped."""
     store.move_to_end(name)
     while len(store) > MAX_GRAPHS:
         store.popitem(last=False)
@@ -369,73 +353,6 @@ def _touch_and_evict(store: OrderedDict[Hashable, T], name: Hashable) -> T:
 
 
 def _attention_backends(rows: int) -> list[SDPBackend]:
-    """The kernels that attention may use: for many short rows one is twice as fast as the usual choice."""
+    """The attention kernels to choose from: for many short rows one is twice as fast as the default."""
     others = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
     return others if rows >= MANY_ROWS else [SDPBackend.CUDNN_ATTENTION, *others]
-
-
-def _key_of(part: Hashable) -> Hashable:
-    """What stands for a part of a name: networks and schedules are told apart by their tensors."""
-    if isinstance(part, nn.Module):
-        return denoiser_key(part) if hasattr(part, "encode") else tuple(schedule_key(part))  # type: ignore[arg-type]
-    return part
-
-
-def denoiser_key(denoiser: SourceEncoder) -> Hashable:
-    """Who reads: the wrappers of a denoiser with their numbers, and the weights at the bottom of them."""
-    inner = getattr(denoiser, "denoiser", None)
-    if isinstance(inner, Denoiser):
-        plain = (item for item in vars(denoiser).items() if isinstance(item[1], int | float | str))
-        return type(denoiser), tuple(plain), denoiser_key(inner)
-    return id(denoiser), denoiser.embedding.weight.data_ptr()
-
-
-def _time_embedder_version(denoiser: Denoiser) -> Hashable:
-    """How often the weights that make a path's ticks were changed: a graph sees it, a kept path does not."""
-    time_embedder = denoiser.time_embedder()
-    return () if time_embedder is None else tuple(map(_version, time_embedder.parameters()))
-
-
-def _version(tensor: Tensor) -> Hashable:
-    """How often a tensor was changed in place; those of inference mode do not count, and say so."""
-    return object() if tensor.is_inference() else tensor._version
-
-
-def schedule_key(schedule: nn.Module) -> Sequence[Hashable]:
-    """Which schedule this is: its numbers, where its tables are and how often these were changed."""
-    own = chain(schedule.parameters(recurse=False), schedule.buffers(recurse=False))
-    tables = [(t.data_ptr(), _version(t)) for t in own]
-    plain = (item for item in vars(schedule).items() if isinstance(item[1], int | float | str))
-    return [
-        type(schedule).__qualname__,
-        *plain,
-        *tables,
-        *chain.from_iterable(map(schedule_key, schedule.children())),
-    ]
-
-
-def _fields(whole: Any) -> Sequence[Any]:
-    """The parts of a tuple or a dataclass, in their order."""
-    return whole if isinstance(whole, tuple) else [getattr(whole, each.name) for each in fields(whole)]
-
-
-def _tensors(parts: Any) -> Iterator[Tensor]:
-    """The tensors of a tuple or a dataclass, and of those within it."""
-    for part in _fields(parts):
-        yield from [part] if isinstance(part, Tensor) else _tensors(part)
-
-
-def shapes_of(parts: Any) -> Sequence[Hashable]:
-    """The shapes and types of a tuple's or a dataclass's tensors."""
-    return [(tensor.shape, tensor.dtype) for tensor in _tensors(parts)]
-
-
-def clone_tensors(parts: Any) -> Any:
-    """The same tuple or dataclass with tensors of its own."""
-    own = [part.clone() if isinstance(part, Tensor) else clone_tensors(part) for part in _fields(parts)]
-    return tuple(own) if isinstance(parts, tuple) else type(parts)(*own)
-
-
-def copy_tensors(parts: Any, others: Any) -> None:
-    """Put the tensors of another tuple or dataclass into the places of this one's."""
-    torch._foreach_copy_(list(_tensors(parts)), list(_tensors(others)))

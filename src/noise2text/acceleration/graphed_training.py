@@ -21,7 +21,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from noise2text.acceleration.cuda_graphs import CudaGraph, clone_tensors, copy_tensors, shapes_of
+from noise2text.acceleration.cuda_graphs import CudaGraph
+from noise2text.acceleration.tensor_trees import clone_tensors, copy_tensors, shapes_of
 from noise2text.data.layouts.base import Canvas
 from noise2text.diffusion.losses import TokenLoss
 
