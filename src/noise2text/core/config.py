@@ -89,6 +89,8 @@ SYNONYMS: dict[str, str] = {
     "beam": "beam_size num_beams",
     "length_beam": "beam beam_size num_beams",
     "noise_beam": "candidates num_candidates num_return_sequences",
+    "noise_factor": "factor noise_scale",
+    "sampling_noise_factor": "factor noise_scale",
     "guidance_weight": "guidance guidance_scale cfg cfg_scale",
     "select": "selection selector rerank",
 }
