@@ -31,8 +31,7 @@ from noise2text.analysis.generation import (
     signature,
 )
 from noise2text.analysis.inputs import Inputs
-from noise2text.core.config import apply_overrides, option, require_at_least
-from noise2text.core.errors import Problem
+from noise2text.core.config import apply_overrides, option, parse_numbers, require_at_least
 from noise2text.data.corpus import Pair
 from noise2text.generation.selection import Candidate, Selector
 from noise2text.models import GenerationOutput, Model
@@ -57,14 +56,8 @@ COUNTS = (1, 2, 5, 10, 20)
 
 
 def _numbers(text: str, what: str) -> tuple[int, ...]:
-    """The positive integers of "1,2,5", in rising order."""
-    try:
-        found = sorted({int(part) for part in text.split(",")})
-    except ValueError as error:
-        raise Problem(f"The setting {what} takes whole numbers separated by commas, not {text!r}.") from error
-    if found[0] < 1:
-        raise Problem(f"The setting {what} takes numbers of at least 1, not {found[0]}.")
-    return tuple(found)
+    """The numbers of "1,2,5", in rising order."""
+    return tuple(sorted(set(parse_numbers(text, f"The setting {what}"))))
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from noise2text.acceleration.int8 import Int8Linear
 from noise2text.acceleration.onnx_runtime import OnnxDenoiser
 from noise2text.commands.huggingface_baseline import build_marian, make_marian_call
+from noise2text.core.config import parse_numbers
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import read_sources
 from noise2text.models import Model
@@ -108,7 +109,7 @@ def bench_report(
     """The lines that `noise2text bench` prints: a table, row by row, or JSON."""
     if peer not in (None, "hf"):
         raise Problem(f"--peer must be hf, not {peer!r}.")
-    sizes = _parse_numbers(batches, "batches")
+    sizes = parse_numbers(batches, "--batches")
     length = min(length, getattr(model, "max_target", length))
     texts = list(read_sources(input)) if input else []
     if input and not texts:
@@ -116,8 +117,8 @@ def bench_report(
     rows = bench(
         model,
         batches=sizes,
-        steps=_parse_numbers(steps, "steps"),
-        candidates=_parse_numbers(candidates, "candidates"),
+        steps=parse_numbers(steps, "--steps"),
+        candidates=parse_numbers(candidates, "--candidates"),
         length=length,
         texts=texts,
     )
@@ -139,16 +140,6 @@ def bench_report(
         )
     for name, power in measure_scaling(model).items():
         yield f"twice the {name}: {2**power:.2f} times the time"
-
-
-def _parse_numbers(text: str, name: str) -> list[int]:
-    try:
-        found = [int(part) for part in text.split(",")]
-    except ValueError:
-        found = []
-    if not found or min(found) < 1:
-        raise Problem(f"--{name} takes whole numbers above 0, separated by commas, not {text!r}.")
-    return found
 
 
 def _shape(folder: Path) -> dict[str, Any]:

@@ -42,6 +42,7 @@ __all__ = [
     "has_setting",
     "option",
     "parse_assignments",
+    "parse_numbers",
     "parse_options",
     "read_config",
     "require_at_least",
@@ -379,6 +380,17 @@ def parse_assignments(assignments: list[str] | None) -> dict[str, str]:
             raise Problem(f"--set takes key=value, not {assignment!r}.")
         overrides[name.strip()] = value.strip()
     return overrides
+
+
+def parse_numbers(text: str, name: str) -> list[int]:
+    """[1, 2, 5] from "1,2,5"; `name` is what the message calls the text."""
+    try:
+        found = [int(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or min(found) < 1:
+        raise Problem(f"{name} takes whole numbers above 0, separated by commas, not {text!r}.")
+    return found
 
 
 def parse_options(arguments: list[str]) -> dict[str, str]:

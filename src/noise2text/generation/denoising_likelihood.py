@@ -44,7 +44,7 @@ class DenoisingLikelihood:
         encoded, canvas = inputs
         constraint = self.denoiser.constrain(canvas)
         level = self._noise_level(constraint.given)
-        z = level.alpha * constraint.given + level.sigma * _noise(constraint.given)
+        z = level.add_noise(constraint.given, _noise(constraint.given))
         estimate = self.denoiser(z, level, encoded, constraint, None)
         token_log_probs = self._token_log_probs(estimate, canvas.tokens)  # (B·C, L)
         return (torch.where(canvas.scored, token_log_probs, 0.0).sum(1),)

@@ -44,6 +44,10 @@ class NoiseLevel:
         """The signal-to-noise ratio α²/σ²."""
         return (self.alpha / self.sigma) ** 2
 
+    def add_noise(self, z0: Tensor, noise: Tensor) -> Tensor:
+        """z_t = α·z₀ + σ·ε, in the precision of z₀ (B, L, D)."""
+        return self.alpha.to(z0.dtype) * z0 + self.sigma.to(z0.dtype) * noise
+
 
 @dataclass(frozen=True)
 class EncoderOutput:

@@ -142,7 +142,7 @@ class ClassifierTrainer:
             embeddings = self.embedding.embed(canvas.tokens.to(device)).float()
             level: NoiseLevel = self.schedule(t.to(device), embeddings.shape[1])
             noise = gaussian_noise(keys.to(device), 0, *embeddings.shape[1:])
-            z = level.alpha.float() * embeddings + level.sigma.float() * noise
+            z = level.add_noise(embeddings, noise)
         noisy_logits: Tensor = self.classifier(z, level.timestep.float(), text_mask.to(device))
         return noisy_logits
 

@@ -180,7 +180,7 @@ class DiffusionObjective(Objective):
         z0 = embeddings + self.z0_noise * draws.z0_noise
         level: NoiseLevel = self.schedule(draws.t, z0.shape[1])
         constraint = replace(constraint, given=z0)
-        z_t = constraint.apply(level.alpha.to(z0.dtype) * z0 + level.sigma.to(z0.dtype) * draws.noise)
+        z_t = constraint.apply(level.add_noise(z0, draws.noise))
         encoded = denoiser.encode(canvas.source)
         self_condition = None
         if draws.self_conditioned:
