@@ -127,8 +127,9 @@ def list_recipes() -> dict[str, Recipe]:
 
 
 def find_recipe(name: str) -> Recipe:
-    """The recipe of this name."""
-    known = list_recipes()
+    """The recipe of this name; other packages are searched only for names that this one does not have."""
+    _import_own_recipes()
+    known = _REGISTERED if name in _REGISTERED else list_recipes()
     if name not in known:
         raise Problem(f"There is no recipe {name!r}; {suggest(name, known)}")
     return known[name]
