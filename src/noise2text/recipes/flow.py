@@ -3,20 +3,18 @@
     noise2text train flow --train pairs.jsonl --valid pairs.jsonl --out runs/mine --preset tiny
 
 z_t = (1 − t)·z₀ + t·F·ε. The network predicts the velocity v = ε − z₀; the loss is its squared error,
-Difformer's anchor loss and the length loss. Generation is Euler's method (`eta` 0), or a second-order method
-(`solver` multistep).
+Difformer's anchor loss and the length loss. Generation is Euler's method, or multistep.
 """
 
 from __future__ import annotations
 
-from functools import partial
-
 from torch import Tensor
 
+from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.losses import AnchorLoss, LengthLoss, MseLoss, NllLoss
 from noise2text.diffusion.parameterization import PredictVelocity
-from noise2text.diffusion.schedules import Rescaled, Schedule
+from noise2text.diffusion.schedules import Schedule
 from noise2text.diffusion.time_samplers import UniformTimes
 from noise2text.models import LengthPredictingModel
 from noise2text.models.registry import Recipe
@@ -26,35 +24,40 @@ from noise2text.training.objective import DiffusionObjective
 
 
 class RectifiedFlow(Schedule):
-    """α = 1 − t and σ = t."""
+    """α = 1 − t and σ = F·t."""
+
+    def __init__(self, num_timesteps: int = 2000, noise_factor: float = 1.0) -> None:
+        super().__init__(num_timesteps)
+        self.noise_factor = noise_factor
 
     def forward(self, t: Tensor, length: int) -> NoiseLevel:
-        sigma = t.double()[:, None, None]
-        return NoiseLevel(1 - sigma, sigma, self.timestep(t[:, None]))
+        time = t.double()[:, None, None]
+        return NoiseLevel(1 - time, self.noise_factor * time, self.timestep(t[:, None]))
 
     def sigma_at(self, alpha: Tensor) -> Tensor:
-        return 1 - alpha
+        return self.noise_factor * (1 - alpha)
 
 
 def build(config: difformer.DifformerConfig, tokenizer: Tokenizer) -> LengthPredictingModel:
     """The untrained model: Difformer's, with another schedule and output."""
-    model, factor = difformer.build(config, tokenizer), config.diffusion.noise_factor or 1.0
-    model.schedule = RectifiedFlow(config.diffusion.num_timesteps)
-    model.training_schedule = Rescaled(model.schedule, factor)
-    model.denoiser = PredictVelocity(model.schedule, noise_factor=factor).wrap(model.denoiser)
+    diffusion = config.diffusion
+    if (diffusion.schedule, diffusion.variance_preserving, diffusion.rounding_weight) != ("sqrt", False, 0):
+        raise Problem("flow has a schedule of its own and takes no variance_preserving or rounding_weight.")
+    model = difformer.build(config, tokenizer)
+    model.schedule = flow = RectifiedFlow(diffusion.num_timesteps, diffusion.noise_factor or 1.0)
+    model.training_schedule, model.denoiser = flow, PredictVelocity(flow).wrap(model.denoiser)
     return model
 
 
 def objective(config: difformer.DifformerConfig, model: LengthPredictingModel) -> DiffusionObjective:
     """The training objective: the squared error of the velocity, the anchor loss and the length."""
     diffusion = config.diffusion
-    velocity = PredictVelocity(RectifiedFlow(), noise_factor=diffusion.noise_factor or 1.0)
     return DiffusionObjective(
         model.denoiser,
-        model.training_schedule,
+        model.schedule,
         UniformTimes(diffusion.num_timesteps),
         terms=[
-            MseLoss("velocity", diffusion.vlb_weight, weighting=velocity.weight),
+            MseLoss("velocity", diffusion.vlb_weight, weighting=PredictVelocity(model.schedule).weight),
             AnchorLoss(weight=diffusion.anchor_weight, smoothing=diffusion.label_smoothing),
             LengthLoss(weight=diffusion.length_loss_weight, lengths=model.lengths),
             NllLoss(weight=None),
@@ -70,7 +73,7 @@ RECIPE = Recipe(
     summary="Straight paths from noise to text: Difformer's network predicts the velocity.",
     presets={name: preset.replace(eta=0.0, stop_early=0) for name, preset in difformer.PRESETS.items()},
     default_preset="iwslt14-de-en",
-    resolve=partial(difformer.resolve, schedule=RectifiedFlow()),
+    resolve=lambda config, tokenizer: difformer.resolve(config, tokenizer, schedule=RectifiedFlow()),
     build=build,
     objective=objective,
     initialize=difformer.initialize,
