@@ -13,7 +13,7 @@ so the mean of the processes' losses, and of their gradients, is that of one pro
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,7 +24,7 @@ from torch import Tensor, distributed
 
 from noise2text.core.errors import Problem
 
-__all__ = ["TIMEOUT", "ProcessGroup", "RowSpan"]
+__all__ = ["TIMEOUT", "ProcessGroup"]
 
 TIMEOUT = timedelta(days=7)  # how long a process waits for the slowest one
 
@@ -34,28 +34,10 @@ could free a group inside torch, which would wait for gloo's threads while these
 
 
 @dataclass(frozen=True)
-class RowSpan:
-    """The place of a process's rows in the whole batch, from the number of rows of every process."""
-
-    rank: int
-    sizes: tuple[int, ...]
-
-    @property
-    def first_row(self) -> int:
-        """The index of this process's first row."""
-        return sum(self.sizes[: self.rank])
-
-    @property
-    def total_rows(self) -> int:
-        """The number of rows of all processes."""
-        return sum(self.sizes)
-
-
-@dataclass(frozen=True)
 class ProcessGroup:
     """The rank of this process and the number of processes; by default a single process."""
 
-    rank: int = 0
+    rank: int = 0  # the process of rank 0 writes the files
     world_size: int = 1
     local_rank: int = 0  # the rank on this machine
 
@@ -72,37 +54,43 @@ class ProcessGroup:
             )
         return cls(*ranks)
 
-    @property
-    def is_main_process(self) -> bool:
-        """Whether this process writes the files."""
-        return self.rank == 0
-
-    @property
-    def is_single_process(self) -> bool:
-        """Whether there are no other processes."""
-        return self.world_size == 1
-
     def device(self, name: str | None) -> str | None:
         """The name of this process's device: a GPU of its own if several processes share a machine."""
-        if not self.is_single_process and name in (None, "cuda") and torch.cuda.is_available():
+        if self.world_size > 1 and name in (None, "cuda") and torch.cuda.is_available():
             return f"cuda:{self.local_rank}"
         return name
 
     @contextmanager
     def connect(self, device: torch.device | None = None) -> Iterator[None]:
-        """Within, the processes can communicate: with NCCL for tensors on a GPU, with gloo for all others."""
-        if self.is_single_process:
+        """Context manager: the processes can communicate, with NCCL for tensors on a GPU, else with gloo."""
+        if self.world_size == 1:
             yield
             return
         on_gpu = device is not None and device.type == "cuda"
         if on_gpu:
             torch.cuda.set_device(device)
-        distributed.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=TIMEOUT)
+        distributed.init_process_group(
+            "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
+            store=self._open_store(),
+            rank=self.rank,
+            world_size=self.world_size,
+            timeout=TIMEOUT,
+        )
         _OPEN_GROUPS.append(distributed.group.WORLD)
         try:
             yield
         finally:
             distributed.destroy_process_group()
+
+    def _open_store(self) -> distributed.Store:
+        """The key-value store in which the processes find each other.
+
+        When torchrun restarts them, the store may still hold the addresses of the processes before, where
+        nobody listens any more. So every attempt has keys of its own.
+        """
+        store, *_ = next(distributed.rendezvous("env://", timeout=TIMEOUT))
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        return distributed.PrefixStore(f"attempt {attempt} of {self.world_size}", store)
 
     def slice_rows(self, rows: int) -> slice:
         """The rows of a batch that belong to this process."""
@@ -113,36 +101,34 @@ class ProcessGroup:
             )
         return slice(self.rank * rows // self.world_size, (self.rank + 1) * rows // self.world_size)
 
-    def gather_spans(self, rows: Iterable[int]) -> list[RowSpan]:
-        """The place of this process's rows in each micro-batch, from their numbers here."""
-        own = list(rows)
-        if self.is_single_process:
-            return [RowSpan(0, (count,)) for count in own]
-        counts = self._all_gather(torch.tensor(own))
-        return [RowSpan(self.rank, tuple(sizes)) for sizes in torch.stack(counts, dim=1).tolist()]
+    def gather_sizes(self, own: Sequence[int]) -> list[list[int]]:
+        """The number of rows of every process in each micro-batch, from those of this process."""
+        sizes: list[list[int]] = torch.stack(self._all_gather(torch.tensor(own)), dim=1).tolist()
+        return sizes
 
     def all_reduce_mean(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Each value averaged over the processes; all have one dtype."""
-        if self.is_single_process:
+        if self.world_size == 1:
             return dict(values)
         stacked = torch.stack(list(values.values()))
         distributed.all_reduce(stacked)
         return dict(zip(values, stacked / self.world_size, strict=True))
 
-    def gather(self, tensors: Sequence[Tensor], span: RowSpan) -> list[Tensor]:
-        """The rows of all processes, concatenated, for each tensor of this process's rows."""
-        return (
-            list(tensors)
-            if self.is_single_process
-            else [self._gather_rows(tensor, span) for tensor in tensors]
-        )
+    def gather(self, tensors: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
+        """The rows of all processes, concatenated, for each tensor of this process's rows.
 
-    def _gather_rows(self, own: Tensor, span: RowSpan) -> Tensor:
-        max_rows = max(span.sizes)
+        `sizes` are the numbers of rows of every process.
+        """
+        if self.world_size == 1:
+            return list(tensors)
+        return [self._gather_rows(tensor, sizes) for tensor in tensors]
+
+    def _gather_rows(self, own: Tensor, sizes: Sequence[int]) -> Tensor:
+        max_rows = max(sizes)
         sendable = own.to(torch.uint8) if own.dtype == torch.bool else own  # gloo cannot send booleans
         padded = sendable.new_zeros(max_rows, *own.shape[1:])
         padded[: len(own)] = sendable.detach()
-        parts = zip(self._all_gather(padded), span.sizes, strict=True)
+        parts = zip(self._all_gather(padded), sizes, strict=True)
         return torch.cat([part[:size] for part, size in parts]).to(own.dtype)
 
     def _all_gather(self, own: Tensor) -> list[Tensor]:
@@ -153,7 +139,7 @@ class ProcessGroup:
 
     def any_process(self, is_true: bool) -> bool:
         """Whether this is true on any process; all processes wait for each other."""
-        if self.is_single_process:
+        if self.world_size == 1:
             return is_true
         flag = torch.tensor(int(is_true))
         distributed.all_reduce(flag, distributed.ReduceOp.MAX)
