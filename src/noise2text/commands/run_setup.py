@@ -7,21 +7,28 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from noise2text.commands.display import Display
 from noise2text.commands.run_data import TrainingData, load_data
-from noise2text.core.config import apply_overrides, describe, read_config, to_dict
+from noise2text.core.config import apply_overrides, describe
+from noise2text.core.config_files import read_config
 from noise2text.core.errors import Problem
+from noise2text.core.files import write_atomically
+from noise2text.data.corpus_paths import fingerprint_corpus, make_absolute
+from noise2text.models.folder import rename_settings
 from noise2text.models.registry import Recipe
 from noise2text.training import checkpoint
 from noise2text.training.process_group import ProcessGroup
 
 __all__ = [
-    "build_config",
+    "change_config",
+    "check_corpora",
+    "discard_damaged_checkpoints",
     "discard_on_problem",
     "main_process_first",
     "mark_saved",
@@ -44,8 +51,8 @@ CHANGEABLE_ON_RESUME = {
 
 @contextmanager
 def main_process_first(group: ProcessGroup, out: Path) -> Iterator[None]:
-    """Within, the main process runs first, and the others then find what it has written."""
-    if not group.is_main_process:
+    """Context manager: the main process runs the block first; the others then read what it has written."""
+    if group.rank != 0:
         if group.any_process(False):
             raise SystemExit(1)  # the main process reports the error
         if not (out / "run.json").exists():
@@ -53,23 +60,31 @@ def main_process_first(group: ProcessGroup, out: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if group.is_main_process:
+        if group.rank == 0:
             group.any_process(True)
         raise
-    if group.is_main_process:
+    if group.rank == 0:
         group.any_process(False)
 
 
-RUN_FILES = ("run.json", "config.json", "data", "model.safetensors", "metrics.jsonl", "kept", "checkpoint-*")
+RUN_FILES = (
+    "run.json",
+    "config.json",
+    "data",
+    "model.safetensors",
+    "metrics.jsonl",
+    "best_models",
+    "checkpoint-*",
+)
 """What a run writes; a folder with any of these is not overwritten."""
 
 
 def require_no_run(out: Path) -> None:
-    """Refuse a folder that holds a run or files of one."""
+    """Refuse a folder that contains a run or parts of one."""
     for name in RUN_FILES:
         for found in out.glob(name):
             raise Problem(
-                f"{out} holds a run already ({found.name}): pass --resume to go on with it, or choose "
+                f"{out} already holds a run ({found.name}): pass --resume to continue it, or choose "
                 f"another folder."
             )
 
@@ -83,44 +98,44 @@ def prepare_run(
     skip_bad: bool,
     display: Display,
     group: ProcessGroup,
+    is_new: bool,
+    fingerprints: Mapping[str, Any],
 ) -> tuple[Any, TrainingData]:
     """The resolved config and the prepared data; writes run.json."""
-    if group.is_main_process:
-        _write_run_file(out, recipe.name, config, **files)
-    with discard_on_problem(out, group=group):
+    run_info: dict[str, Any] = {"recipe": recipe.name, "settings": asdict(config)}
+    run_info |= {name: make_absolute(file) for name, file in files.items()}
+    if group.rank == 0:
+        run_info["corpora"] = dict(fingerprints)
+        _write_run_file(out, run_info)
+    with discard_on_problem(out, is_new=is_new, group=group):
         data = load_data(
             **files, folder=out / "data", config=config, skip_bad=skip_bad, show_line=display.show_line
         )
         config = recipe.resolve(config, data.tokenizer)
-    if group.is_main_process:
-        _write_run_file(out, recipe.name, config, **files)
+    if group.rank == 0:
+        _write_run_file(out, run_info | {"settings": asdict(config)})
     return config, data
 
 
 @contextmanager
-def discard_on_problem(out: Path, *, group: ProcessGroup) -> Iterator[None]:
-    """Within, a problem removes a run without a checkpoint, so that it can be started differently."""
+def discard_on_problem(out: Path, *, is_new: bool, group: ProcessGroup) -> Iterator[None]:
+    """Context manager: a problem removes a run that this process began, so that its folder is free again."""
     try:
         yield
     except Problem:
-        if group.is_main_process and checkpoint.find_checkpoint(out) is None:
-            _discard_run(out)
+        if is_new and group.rank == 0 and checkpoint.find_checkpoint(out) is None:
+            (out / "run.json").unlink(missing_ok=True)
+            shutil.rmtree(out / "data", ignore_errors=True)
         raise
 
 
-def build_config(
-    recipe: Recipe, preset: str | None, config: str | Path | None, changes: Mapping[str, Any] | None
+def change_config(
+    start: Any, config: str | Path | None, changes: Mapping[str, Any] | None, *, recipe: str
 ) -> Any:
-    """The config of a preset, changed by a file and then by assignments."""
-    return _change_config(recipe.preset(preset), recipe, config, changes)
-
-
-def _change_config(
-    start: Any, recipe: Recipe, config: str | Path | None, changes: Mapping[str, Any] | None
-) -> Any:
+    """The config, changed by a file and then by assignments."""
     if config is not None:
         start = apply_overrides(start, read_config(Path(config)), origin=str(config))
-    return apply_overrides(start, changes or {}, origin=f"train {recipe.name}")
+    return apply_overrides(start, changes or {}, origin=f"train {recipe}")
 
 
 def require_empty(out: Path) -> None:
@@ -129,28 +144,17 @@ def require_empty(out: Path) -> None:
         raise Problem(f"{out} is a file or not empty: choose another folder.")
 
 
-def _write_run_file(out: Path, recipe: str, config: Any, *, train: str, valid: str) -> None:
-    """Write run.json, which --resume reads."""
-    out.mkdir(parents=True, exist_ok=True)
-    facts = {"recipe": recipe, "settings": to_dict(config), "train": train, "valid": valid}
-    _write_facts(out, facts | {"saved": checkpoint.find_checkpoint(out) is not None})
+def _write_run_file(out: Path, run_info: Mapping[str, Any]) -> None:
+    """Write run.json, which --resume reads, and whether the run has a checkpoint."""
+    text = json.dumps({**run_info, "saved": checkpoint.find_checkpoint(out) is not None}, indent=2)
+    write_atomically(out / "run.json", lambda path: path.write_text(text))
 
 
 def mark_saved(out: Path) -> None:
     """Record that the run has a checkpoint, so that a run that lost it does not start again unnoticed."""
-    facts = json.loads((out / "run.json").read_text("utf-8"))
-    if not facts.get("saved"):
-        _write_facts(out, facts | {"saved": True})
-
-
-def _write_facts(out: Path, facts: dict[str, Any]) -> None:
-    checkpoint.write_atomically(out / "run.json", lambda path: path.write_text(json.dumps(facts, indent=2)))
-
-
-def _discard_run(out: Path) -> None:
-    """Remove the files of a run whose corpus or config was refused."""
-    (out / "run.json").unlink()
-    shutil.rmtree(out / "data", ignore_errors=True)
+    run_info = json.loads((out / "run.json").read_text("utf-8"))
+    if not run_info.get("saved"):
+        _write_run_file(out, run_info)
 
 
 def resume_config(
@@ -161,37 +165,83 @@ def resume_config(
     config: str | Path | None,
     changes: Mapping[str, Any] | None,
     files: Mapping[str, str],
+    allow_changes: bool = False,
 ) -> Any:
     """The config of the run in `out`, with the changes that a resumed run may make."""
     path = out / "run.json"
     if not path.exists():
         return wanted  # killed before its first step
-    try:
-        facts = json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise Problem(f"{path} is damaged, so the run cannot go on: choose another folder.") from error
-    if facts["recipe"] != recipe.name:
-        raise Problem(f"{out} holds a run of {facts['recipe']}, not of {recipe.name}.")
+    run_info = _read_run_file(out)
+    if run_info["recipe"] != recipe.name:
+        raise Problem(f"{out} holds a run of {run_info['recipe']}, not of {recipe.name}.")
     for name, file in files.items():
-        if facts[name] != file:
+        if make_absolute(str(run_info[name])) != make_absolute(file) and not allow_changes:
             raise Problem(
-                f"The run in {out} was started with --{name} {facts[name]}; resume it with the same."
+                f"The run in {out} was started with --{name} {run_info[name]}; resume it with the same."
             )
-    saved = apply_overrides(recipe.preset(), facts["settings"], origin=str(path))
-    if facts.get("saved") and checkpoint.find_checkpoint(out) is None:
+    saved = apply_overrides(recipe.preset(), rename_settings(run_info["settings"]), origin=str(path))
+    if run_info.get("saved") and checkpoint.find_checkpoint(out) is None:
         raise Problem(
-            f"The checkpoints of the run in {out} are gone, so it cannot go on; its model is there as it "
-            f"was. Train another in another folder."
+            f"The checkpoints of the run in {out} are missing, so it cannot be resumed. "
+            f"Its model is intact. To train again, choose another folder."
         )
-    changed, before = _change_config(saved, recipe, config, changes), dict(_values(saved))
-    for name, value in _values(changed):
-        if value != before[name] and name not in CHANGEABLE_ON_RESUME:
+    changed = change_config(saved, config, changes, recipe=recipe.name)
+    before = {name: value for name, value, _ in describe(saved)}
+    for name, value, _ in describe(changed):
+        if value != before[name] and name not in CHANGEABLE_ON_RESUME and not allow_changes:
             raise Problem(
-                f"The run in {out} has {name} = {before[name]!r}; a resumed run may change only "
-                f"{', '.join(sorted(CHANGEABLE_ON_RESUME))}."
+                f"The run in {out} has {name} = {before[name]!r}, not {value!r}; a resumed run may change "
+                f"only {', '.join(sorted(CHANGEABLE_ON_RESUME))}, unless you pass --allow-changes."
             )
     return changed
 
 
-def _values(config: Any) -> Iterator[tuple[str, Any]]:
-    return ((name, value) for name, value, _ in describe(config))
+def _read_run_file(out: Path) -> dict[str, Any]:
+    """The contents of run.json; a Problem if it is damaged."""
+    path = out / "run.json"
+    try:
+        run_info = json.loads(path.read_text("utf-8"))
+        if not {"recipe", "settings", "train", "valid"} <= run_info.keys():
+            raise ValueError("it lacks a key")
+    except (ValueError, AttributeError) as error:
+        raise Problem(f"{path} is damaged, so the run cannot be resumed: choose another folder.") from error
+    return dict(run_info)
+
+
+def check_corpora(out: Path, files: Mapping[str, str], *, allow_changes: bool) -> dict[str, Any]:
+    """The fingerprints of the corpora; one that has changed since the run began is refused.
+
+    With `allow_changes`, its tokens are removed instead, so that it is prepared again.
+    """
+    recorded = _read_run_file(out).get("corpora") or {} if (out / "run.json").exists() else {}
+    fingerprints = {}
+    for name, file in files.items():
+        before, now = recorded.get(name), fingerprint_corpus(file)
+        fingerprints[name] = now or before
+        if before is None or now is None or before == now:  # a missing file is not needed, or noticed later
+            continue
+        if not allow_changes:
+            raise Problem(
+                f"{file} has changed since the run in {out} began: it had {before['bytes']:,} bytes with the "
+                f"SHA-256 {before['sha256'][:12]}… and now has {now['bytes']:,} with "
+                f"{str(now['sha256'])[:12]}…; restore it, or pass --allow-changes to continue with the "
+                f"changed --{name}."
+            )
+        shutil.rmtree(out / "data" / name, ignore_errors=True)
+    return fingerprints
+
+
+def discard_damaged_checkpoints(out: Path, *, show_line: Callable[[str], None]) -> None:
+    """Leave only the checkpoints that are as they were saved; a Problem if all are damaged."""
+    checkpoints = checkpoint.list_checkpoints(out)
+    damage = {folder: checkpoint.find_damage(folder) for folder in checkpoints}
+    damaged = {folder: file for folder, file in damage.items() if file is not None}
+    if damaged and len(damaged) == len(checkpoints):
+        names = ", ".join(f"{folder.name}/{file}" for folder, file in damaged.items())
+        raise Problem(
+            f"The checkpoints of the run in {out} are damaged ({names} is not as it was saved): copy "
+            f"them again, or train in another folder."
+        )
+    for folder, file in damaged.items():
+        checkpoint.discard(folder)
+        show_line(f"{folder.name} is damaged ({file} is not as it was saved): it is not used")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,13 @@ from noise2text.commands.average_checkpoints import average_models
 from noise2text.commands.display import Display, SilentDisplay
 from noise2text.commands.fit import fit_baseline
 from noise2text.commands.metrics_log import MetricsLog, SilentMetricsLog
+from noise2text.commands.run_card import write_run_card
+from noise2text.commands.run_corpora import Corpora
 from noise2text.commands.run_data import TrainingData
 from noise2text.commands.run_setup import (
-    build_config,
+    change_config,
+    check_corpora,
+    discard_damaged_checkpoints,
     discard_on_problem,
     main_process_first,
     mark_saved,
@@ -33,7 +37,7 @@ from noise2text.commands.validation import Validator
 from noise2text.core.devices import autocast, find_device
 from noise2text.core.errors import Problem, Stopped
 from noise2text.core.locks import lock_folder
-from noise2text.core.random import make_key, uniform
+from noise2text.core.random import KeyPurpose, make_key, uniform
 from noise2text.core.signals import defer_signals
 from noise2text.data.batching import FEW_BUCKETS, MANY_BUCKETS, BatchPlan
 from noise2text.data.layouts.base import Canvas
@@ -43,8 +47,8 @@ from noise2text.models.folder import load, save
 from noise2text.models.registry import Recipe, find_recipe
 from noise2text.training import checkpoint
 from noise2text.training.averaging import Ema
-from noise2text.training.distributed import distribute
-from noise2text.training.loop import GraphedPass, StepReport, train_steps
+from noise2text.training.distributed import SingleProcess, distribute
+from noise2text.training.loop import StepReport, TrainingPass, train_steps
 from noise2text.training.lr_schedules import LR_SCHEDULES
 from noise2text.training.optimizer import build_adamw
 from noise2text.training.process_group import ProcessGroup
@@ -54,19 +58,19 @@ __all__ = ["train"]
 MIN_PARAMETERS_TO_COMPILE = 10_000_000
 """The number of parameters from which training on a GPU is compiled by default, which takes some seconds."""
 
-_LAYOUT = 4  # the purpose of a key; the training loop has 1 to 3
-
 
 def train(
     recipe: str,
     *,
-    train: str,
-    valid: str,
+    train: str | Path | Iterable[Any],
+    valid: str | Path | Iterable[Any] | None = None,
     out: str | Path,
+    fields: tuple[str, str] | None = None,
     preset: str | None = None,
     config: str | Path | None = None,
     changes: Mapping[str, Any] | None = None,
     resume: bool = False,
+    allow_changes: bool = False,
     skip_bad: bool = False,
     device: str | None = None,
     display: Display | None = None,
@@ -75,15 +79,19 @@ def train(
 
     Args:
         recipe: its name, such as difformer.
-        train: the training pairs: a file (docs/your_own_data.md lists the formats), or a folder that
-            `noise2text prepare` wrote.
-        valid: the same for the pairs that pick the best model.
+        train: the training pairs: a file (docs/guides/own_data.md lists the formats), a folder that
+            `noise2text prepare` wrote, or rows: a list of (source, target) or of dicts, a pandas DataFrame or
+            a Hugging Face dataset.
+        valid: the same for the pairs that pick the best model. By default 5 % of the training pairs, at most
+            1,000, are set aside for it, chosen by their sources and the setting `seed`.
         out: the folder of the run, which is also the model folder.
+        fields: the names of source and target in rows that are dicts, if they are not "src" and "trg".
         preset: one of the recipe's presets; by default that of its paper.
         config: a YAML file of settings, such as `noise2text config` prints.
         changes: settings by name, such as `{"optim.steps": 3000, "lr": 1e-3}`; they come last.
-        resume: continue from the newest checkpoint in `out`.
-        skip_bad: skip lines that are no pairs, instead of refusing the file.
+        resume: continue from the newest checkpoint in `out` that is as it was saved.
+        allow_changes: resume although the corpus or a setting is not that of the run.
+        skip_bad: skip lines that are not pairs, instead of refusing the file.
         device: cpu, cuda or cuda:1; by default a GPU if there is one.
         display: where progress is shown; by default nowhere.
 
@@ -91,55 +99,100 @@ def train(
         The `Model` in `out`, ready to generate.
 
     >>> import tempfile, noise2text
-    >>> from pathlib import Path
-    >>> from noise2text.data.dates import write_dates
+    >>> pairs = [(f"{day} april 1957", f"1957-04-{day}") for day in range(10, 31)]
     >>> short = {"optim.steps": 2, "tokenizer": "characters", "noise_factor": 2.0, "validation_sentences": 2}
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_dates(Path(folder), pairs=100, seed=0)
-    ...     files = {name: f"{folder}/{name}.jsonl" for name in ("train", "valid")}
     ...     where = {"out": f"{folder}/run", "device": "cpu"}
-    ...     model = noise2text.train("difformer", **files, **where, preset="tiny", changes=short)
-    >>> len(model.generate(["7 april 1957"]).texts)
+    ...     model = noise2text.train("difformer", train=pairs, **where, preset="tiny", changes=short)
+    >>> len(model.generate(["17 april 1957"]).texts)
     1
     """
-    if train == valid == "-":
-        raise Problem("Standard input can be the training pairs or the validation pairs, not both.")
     group = ProcessGroup.from_environment()
-    out, display = Path(out), (display if group.is_main_process else None) or SilentDisplay()
-    chosen_device = find_device(group.device(device))
+    corpora = Corpora(train, valid, Path(out) / "data" / "pairs", fields)
+    out, display = Path(out), (display if group.rank == 0 else None) or SilentDisplay()
+    chosen_device = find_device(group.device(device) if group.world_size > 1 else device)
     chosen_recipe = find_recipe(recipe)
-    training_config = build_config(chosen_recipe, preset, config, changes)
-    files = {"train": train, "valid": valid}
-    with group.connect(chosen_device), ExitStack() as work:
-        with main_process_first(group, out):
-            if resume and not out.exists():
-                display.show_line(f"There is no run in {out} to go on with: this is a new one.")
-            if group.is_main_process:
-                work.enter_context(lock_folder(out))
-            if resume:
-                training_config = resume_config(
-                    out,
-                    chosen_recipe,
-                    training_config,
-                    config=config,
-                    changes=changes,
-                    files=files,
-                )
-            elif group.is_main_process:
-                require_no_run(out)
-            training_config, data = prepare_run(
-                chosen_recipe, training_config, files, out, skip_bad=skip_bad, display=display, group=group
-            )
+    training_config = change_config(chosen_recipe.preset(preset), config, changes, recipe=recipe)
+    with ExitStack() as work:
+        if group.world_size > 1:
+            work.enter_context(group.connect(chosen_device))
+        training_config, data, is_new = _open_run(
+            work,
+            chosen_recipe,
+            training_config,
+            out,
+            config=config,
+            changes=changes,
+            corpora=corpora,
+            resume=resume,
+            allow_changes=allow_changes,
+            skip_bad=skip_bad,
+            display=display,
+            group=group,
+        )
         if chosen_recipe.fit is None:
-            with discard_on_problem(out, group=group):
+            with discard_on_problem(out, is_new=is_new, group=group):
                 run = TrainingRun(
                     chosen_recipe, training_config, data, out, chosen_device, display, group=group
                 )
             run.train()
-        elif group.is_main_process:
+        elif group.rank == 0:
             fit_baseline(chosen_recipe, chosen_recipe.fit, training_config, data, out, display)
         group.barrier()
         return load(out, device=chosen_device)
+
+
+def _open_run(
+    work: ExitStack,
+    recipe: Recipe,
+    wanted: Any,
+    out: Path,
+    *,
+    config: str | Path | None,
+    changes: Mapping[str, Any] | None,
+    corpora: Corpora,
+    resume: bool,
+    allow_changes: bool,
+    skip_bad: bool,
+    display: Display,
+    group: ProcessGroup,
+) -> tuple[Any, TrainingData, bool]:
+    """The config and the data of a run, and whether it is new; its folder is locked while `work` is open."""
+    with main_process_first(group, out) if group.world_size > 1 else nullcontext():
+        if resume and not out.exists():
+            display.show_line(f"There is no run in {out} to resume; starting a new one.")
+        if group.rank == 0:
+            work.enter_context(lock_folder(out))
+        is_new = not (out / "run.json").exists()
+        if resume:
+            wanted = resume_config(
+                out,
+                recipe,
+                wanted,
+                config=config,
+                changes=changes,
+                files=corpora.files,
+                allow_changes=allow_changes,
+            )
+        elif group.rank == 0:
+            require_no_run(out)
+        fingerprints = {}
+        if group.rank == 0:
+            corpora.write(seed=getattr(wanted.run, "seed", 0), skip_bad=skip_bad, show_line=display.show_line)
+            fingerprints = check_corpora(out, corpora.files, allow_changes=allow_changes)
+            discard_damaged_checkpoints(out, show_line=display.show_line)
+        resolved, data = prepare_run(
+            recipe,
+            wanted,
+            corpora.files,
+            out,
+            skip_bad=skip_bad,
+            display=display,
+            group=group,
+            is_new=is_new,
+            fingerprints=fingerprints,
+        )
+        return resolved, data, is_new
 
 
 class TrainingRun:
@@ -160,13 +213,19 @@ class TrainingRun:
         self.device, self.display, self.group = device, display, group
         torch.manual_seed(config.run.seed)
         self.model: Model = recipe.build(config, data.tokenizer).to(device)
-        prepare_for_inference(self.model, None, "float32", device)  # for the texts of the validation
+        self.num_parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        self._prepare_for_validation(self.model)
         self.resume_from = checkpoint.find_checkpoint(out)  # None for a new run
-        self._load_initial_weights()
+        if self.resume_from is None:
+            recipe.initialize(config, self.model)
+        else:
+            saved = load(self.resume_from, device=device, precision="float32")
+            self.model.load_state_dict(saved.state_dict())
         self.objective = recipe.objective(config, self.model)
-        self.strategy = distribute(
-            self.objective, self.model, group, sharded=config.run.sharded, build_copy=self._build_copy
-        )
+        self.autocast = autocast(self.model.resolve_precision(config.run.precision), device)
+        self.strategy = SingleProcess(self.objective, self.model, group)
+        if group.world_size > 1:
+            self.strategy = distribute(self.strategy, sharded=config.run.sharded, build_copy=self._build_copy)
         self.optimizer = build_adamw(self.model, config.optim, device)
         self.ema = Ema(self.model, config.optim.ema_decay) if config.optim.ema_decay else None
         lengths = data.train.lengths
@@ -176,32 +235,28 @@ class TrainingRun:
         self.plan = BatchPlan(
             lengths, max_tokens=config.optim.max_tokens, seed=config.run.seed, shapes=shapes
         )
-        group.slice_rows(self.plan.min_batch_size)  # refuses a batch that is too small at once
+        group.slice_rows(self.plan.min_batch_size)  # refuses a batch that is too small before training starts
         self.metrics = (
-            MetricsLog(out, tensorboard=config.run.tensorboard)
-            if group.is_main_process
-            else SilentMetricsLog(out)
+            MetricsLog(out, tensorboard=config.run.tensorboard) if group.rank == 0 else SilentMetricsLog(out)
         )
         self.best: list[tuple[float, float, int]] = []  # (score, loss, step), best first
 
-    def _load_initial_weights(self) -> None:
-        """Give the model the weights of the checkpoint, or those that its recipe starts from."""
-        if self.resume_from is None:
-            self.recipe.initialize(self.config, self.model)
-        else:
-            saved = load(self.resume_from, device=self.device, precision="float32")
-            self.model.load_state_dict(saved.state_dict())
+    def _prepare_for_validation(self, model: Model) -> None:
+        """Make a model on a GPU ready to generate the texts of the validation."""
+        if self.device.type == "cuda":
+            prepare_for_inference(model, quantizable=None, precision="float32", device=self.device)
 
     def _build_copy(self) -> tuple[Model, Any]:
         """Another model of the same shape, and its objective."""
         model = self.recipe.build(self.config, self.data.tokenizer).to(self.device)
-        prepare_for_inference(model, None, "float32", self.device)
+        self._prepare_for_validation(model)
         return model, self.recipe.objective(self.config, model)
 
     def train(self) -> None:
         """Train to the last step, from the newest checkpoint if there is one."""
-        first = self._restore() + 1
+        first = 1 if self.resume_from is None else 1 + self._restore(self.resume_from)
         last = self.config.optim.steps
+        self.metrics.truncate_after(first - 1)
         self._describe_run(first)
         self.display.start(last)
         with defer_signals() as stop_requested:
@@ -215,9 +270,9 @@ class TrainingRun:
                 lr_schedule=LR_SCHEDULES[self.config.optim.lr_schedule](self.config.optim.warmup, last),
                 clip_norm=self.config.optim.clip_norm,
                 seed=self.config.run.seed,
-                autocast=self._autocast,
+                autocast=self.autocast,
                 strategy=self.strategy,
-                graphed=self._accelerate(),
+                cuda_graph_pass=self._accelerate() if self.device.type == "cuda" else None,
                 is_logged=self._is_logged,
             )
             for report in reports:
@@ -242,7 +297,7 @@ class TrainingRun:
             self._require_finite_loss()
             self._save(step)
         if is_stopping and not is_last_step:
-            raise Stopped(f"Stopped after step {step:,}; --resume goes on from there.")
+            raise Stopped(f"Stopped after step {step:,}; continue with --resume.")
 
     def _is_logged(self, step: int) -> bool:
         """Whether this step is logged."""
@@ -264,7 +319,7 @@ class TrainingRun:
             if self.strategy.unsharded is None:
                 return
             model, objective = self.strategy.unsharded
-            scores = Validator(objective, model, self.data, self.config, autocast=self._autocast)()
+            scores = Validator(objective, model, self.data, self.config, autocast=self.autocast)()
             self.metrics.log_validation(step, scores)
             self.display.show_line(
                 f"step {step:,}: valid " + "  ".join(f"{name} {score:.3f}" for name, score in scores.items())
@@ -280,17 +335,34 @@ class TrainingRun:
             if self.best[0][-1] == step:
                 self._write_model(self.out)
             if self.config.optim.average_best > 1 and step in self._best_steps():
-                self._write_model(self._kept_folder(step))
+                self._write_model(self._best_model_folder(step))
 
     def _write_final_model(self) -> None:
         """Replace the model in the run's folder by the average of the best ones, if the config says so."""
-        if not self.group.is_main_process:
+        if self.group.rank != 0:
             return
         if self.config.optim.average_best > 1 and self.best:
-            average_models(list(map(self._kept_folder, self._best_steps())), self.out)
+            average_models(list(map(self._best_model_folder, self._best_steps())), self.out)
         score, _, step = self.best[0] if self.best else (math.nan, math.nan, 0)
+        self._write_card(step)
         summary = f"{self.config.run.best_by} {abs(score):.3f} at step {step:,}"
-        self.display.show_line(f"done: the best model ({summary}) is {self.out}")
+        self.display.show_line(f"done: the best model ({summary}) is in {self.out}")
+
+    def _write_card(self, step: int) -> None:
+        """Write the model card, with the scores after this step."""
+        best_by, average = self.config.run.best_by, min(self.config.optim.average_best, len(self.best))
+        training = f"The scores are those of the weights after step {step:,}, which have the best {best_by}."
+        if average > 1:
+            training += f" The model is the average of the best {average} validated weights."
+        write_run_card(
+            self.out,
+            recipe=self.recipe.name,
+            config=self.config,
+            data=self.data,
+            num_parameters=self.num_parameters,
+            step=step,
+            training=training,
+        )
 
     def _save(self, step: int) -> None:
         with self.metrics.pause_clock(), self.strategy.gather_weights():
@@ -302,43 +374,47 @@ class TrainingRun:
                 module=self.model,
                 objective=self.objective,
                 ema=self.ema,
-                progress={"best": self.best},
+                progress={"best": self.best, "unlogged": self.metrics.unlogged},
                 group=self.group,
             )
-        if self.group.is_main_process:
+        if self.group.rank == 0:
             mark_saved(self.out)
-            self._remove_worse()
+            self._remove_unused_models()
 
-    def _remove_worse(self) -> None:
-        """Remove models that will not be averaged; only after a checkpoint that does not list them."""
-        wanted = set(map(self._kept_folder, self._best_steps()))
-        for folder in (self.out / "kept").glob("*"):
+    def _remove_unused_models(self) -> None:
+        """Remove the models that will not be averaged, once no checkpoint lists them any more."""
+        listed = [
+            checkpoint.read_progress(folder)["best"] for folder in checkpoint.list_checkpoints(self.out)
+        ]
+        steps = {int(step) for best in (self.best, *listed) for *_, step in best}
+        wanted = set(map(self._best_model_folder, steps))
+        for folder in (self.out / "best_models").glob("[0-9]" * 8):
             if folder not in wanted:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _best_steps(self) -> list[int]:
         return [step for *_, step in self.best]
 
-    def _kept_folder(self, step: int) -> Path:
+    def _best_model_folder(self, step: int) -> Path:
         """The folder of a model that will be averaged."""
-        return self.out / "kept" / f"{step:08d}"
+        return self.out / "best_models" / f"{step:08d}"
 
-    def _restore(self) -> int:
-        """Load the newest checkpoint; returns its step, 0 without one."""
-        if self.resume_from is None:
-            self.metrics.truncate_after(0)
-            return 0
-        facts = checkpoint.restore(
-            self.resume_from,
+    def _restore(self, folder: Path) -> int:
+        """Load the checkpoint in the folder; returns its step."""
+        progress = checkpoint.restore(
+            folder,
             optimizer=self.optimizer,
             module=self.model,
             objective=self.objective,
             ema=self.ema,
             group=self.group,
         )
-        self.best = [(score, *(loss or [math.inf]), step) for score, *loss, step in facts["best"]]
-        self.metrics.truncate_after(facts["step"])
-        return int(facts["step"])
+        self.best = [(score, *(loss or [math.inf]), step) for score, *loss, step in progress["best"]]
+        self.metrics.unlogged = progress.get("unlogged", {})
+        if self.group.rank == 0:  # remove what a killed process left
+            checkpoint.delete_discarded(self.out)
+            self._remove_unused_models()
+        return int(progress["step"])
 
     def _write_model(self, folder: Path) -> None:
         assert self.strategy.unsharded is not None, "only the first process writes"
@@ -352,53 +428,43 @@ class TrainingRun:
             own_rows = self.group.slice_rows(len(batch.pairs))
             canvas = layout.make_canvas(*self.data.train.get_pairs(batch.pairs[own_rows]), shape=batch.shape)
             keys = make_key(
-                self.config.run.seed, _LAYOUT, step, torch.arange(row, row + len(batch.pairs))[own_rows]
+                self.config.run.seed,
+                KeyPurpose.LAYOUT,
+                step,
+                torch.arange(row, row + len(batch.pairs))[own_rows],
             )
             canvases.append(layout.randomise(canvas, uniform(keys)).to(self.device))
             row += len(batch.pairs)
         return canvases
 
-    def _accelerate(self) -> GraphedPass | None:
+    def _accelerate(self) -> TrainingPass | None:
         """The CUDA graphs of a run on a GPU, whose operations are fused where that is worth compiling.
 
         Several processes communicate within a pass, so they have no graphs.
         """
         acceleration = self.config.run.acceleration
-        if acceleration == "none" or self.device.type != "cuda" or not self.objective.graph_capturable:
+        if acceleration == "none" or not self.objective.graph_capturable:
             return None
         try:
+            from noise2text.acceleration.cuda_graph_training import CudaGraphTrainingPass
             from noise2text.acceleration.fused import fuse
-            from noise2text.acceleration.graphed_training import GraphedBackward
         except ImportError:
             return None
-        is_large = _count_parameters(self.model) >= MIN_PARAMETERS_TO_COMPILE
+        is_large = self.num_parameters >= MIN_PARAMETERS_TO_COMPILE
         if acceleration == "compiled" or (acceleration == "auto" and is_large):
             fuse(self.objective)
-        if not self.group.is_single_process:
+        if self.group.world_size > 1:
             return None
         trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        return GraphedBackward(trained, self._autocast)
-
-    def _autocast(self) -> AbstractContextManager[Any]:
-        return autocast(self.model.resolve_precision(self.config.run.precision), self.device)
+        return CudaGraphTrainingPass(trained, self.autocast)
 
     def _describe_run(self, first: int) -> None:
         shapes = " ".join(f"{source}→{target}" for source, target in self.plan.shapes)
-        parameters = _count_parameters(self.model)
+        several = self.group.world_size > 1
+        devices = f"{self.group.world_size} × {self.device.type}" if several else str(self.device)
         self.display.show_line(
-            f"{self.recipe.name}: {parameters:,} parameters on {self._describe_devices()}, "
+            f"{self.recipe.name}: {self.num_parameters:,} parameters on {devices}, "
             f"{len(self.data.train):,} pairs in {self.plan.batches_per_epoch:,} batches of shapes {shapes}"
         )
         if first > 1:
             self.display.show_line(f"resuming after step {first - 1:,}")
-
-    def _describe_devices(self) -> str:
-        return (
-            str(self.device)
-            if self.group.is_single_process
-            else f"{self.group.world_size} × {self.device.type}"
-        )
-
-
-def _count_parameters(model: Model) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())

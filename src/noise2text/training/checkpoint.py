@@ -2,7 +2,9 @@
 
 A checkpoint is a folder `checkpoint-00000500`, written under another name and renamed when complete, so that
 a run killed at any point keeps its last good checkpoint. Tensors are in safetensors, all else in JSON. No
-random state is saved: all noise comes from the seed and the step (core/random.py).
+random state is saved: all noise comes from the seed and the step (core/random.py). checksums.json holds the
+SHA-256 of every other file. The newest two checkpoints are kept: if the newest is damaged, a run resumes from
+the one before.
 
 A single process writes training.safetensors; several write shards in the folder training. Any number of
 processes can resume from either, with whole or sharded models (sharded_checkpoint.py).
@@ -10,10 +12,13 @@ processes can resume from either, with whole or sharded models (sharded_checkpoi
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,21 +28,83 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from noise2text.core.errors import Problem
-from noise2text.core.files import flush_to_disk, write_atomically
+from noise2text.core.files import explain_write_failures, flush_folder, flush_to_disk, write_atomically
 from noise2text.training.averaging import Ema
 from noise2text.training.process_group import ProcessGroup
 
 if TYPE_CHECKING:
     from noise2text.training.sharded_checkpoint import TensorSpec
 
-__all__ = ["find_checkpoint", "restore", "save"]
+__all__ = [
+    "delete_discarded",
+    "discard",
+    "find_checkpoint",
+    "find_damage",
+    "list_checkpoints",
+    "read_progress",
+    "restore",
+    "save",
+]
 
-_PATTERN = "checkpoint-[0-9]*[0-9]"
+CHECKSUMS_FILE = "checksums.json"
+NUM_KEPT = 2
+"""How many checkpoints a run keeps."""
+
+_NAME = re.compile(r"checkpoint-(\d{8,})")
+_DISCARDED_SUFFIX = ".discarded"
+
+
+def list_checkpoints(run: Path) -> list[Path]:
+    """The complete checkpoints of a run, the newest last; a copy with another name is not one of them."""
+    steps = {path: _NAME.fullmatch(path.name) for path in run.glob("checkpoint-*")}
+    found = [(int(match[1]), path) for path, match in steps.items() if match]
+    return [path for _, path in sorted(found)]
 
 
 def find_checkpoint(run: Path) -> Path | None:
     """The newest complete checkpoint of a run, if there is one."""
-    return max(run.glob(_PATTERN), default=None)
+    return next(reversed(list_checkpoints(run)), None)
+
+
+def find_damage(folder: Path) -> str | None:
+    """The name of a file that is not as the checkpoint was saved; None if all are, or it has no checksums."""
+    file = folder / CHECKSUMS_FILE
+    if not file.exists():
+        return None  # written before there were checksums
+    try:
+        checksums: dict[str, str] = dict(json.loads(file.read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return CHECKSUMS_FILE
+    for name, checksum in checksums.items():
+        try:
+            if _sha256(folder / name) != checksum:
+                return name
+        except OSError:
+            return name
+    return None
+
+
+def discard(folder: Path) -> None:
+    """Rename a checkpoint, so that it is not one of the run's any more; `delete_discarded` deletes it.
+
+    Deleting takes a while, and a process that is killed meanwhile leaves a part: a part must not have the
+    name of a checkpoint.
+    """
+    discarded = folder.with_name(folder.name + _DISCARDED_SUFFIX)
+    shutil.rmtree(discarded, ignore_errors=True)
+    os.rename(folder, discarded)
+
+
+def delete_discarded(run: Path) -> None:
+    """Delete the checkpoints of a run that were discarded, also by a process that was killed."""
+    for folder in run.glob(f"checkpoint-*{_DISCARDED_SUFFIX}"):
+        if _NAME.fullmatch(folder.name.removesuffix(_DISCARDED_SUFFIX)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def save(
@@ -52,35 +119,50 @@ def save(
     progress: dict[str, Any],
     group: ProcessGroup = ProcessGroup(),
 ) -> Path:
-    """Write checkpoint `step` and remove the older ones; `write_model` puts the weights into a folder.
+    """Write checkpoint `step` and keep one before it; `write_model` puts the weights into a folder.
 
     Every process of the group must call this; the main process writes what is not sharded.
     """
     folder, draft = run / f"checkpoint-{step:08d}", run / "checkpoint.draft"
-    if group.is_main_process:
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
-        write_model(draft)
-    group.barrier()
-    buffers = {name: buffer.clone() for name, buffer in _objective_buffers(objective).items()}
-    _write_state(_optimizer_tensors(optimizer, module) | _ema_tensors(ema) | buffers, draft, group)
-    if group.is_main_process:
-        (draft / "training.json").write_text(json.dumps({"step": step, **progress}, indent=2))
-        _publish(draft, folder)
+    with explain_write_failures(folder), _remove_on_failure(draft):
+        if group.rank == 0:
+            shutil.rmtree(draft, ignore_errors=True)
+            draft.mkdir(parents=True)
+            write_model(draft)
+        group.barrier()
+        buffers = {name: buffer.clone() for name, buffer in _objective_buffers(objective).items()}
+        _write_state(_optimizer_tensors(optimizer, module) | _ema_tensors(ema) | buffers, draft, group)
+        if group.rank == 0:
+            (draft / "training.json").write_text(json.dumps({"step": step, **progress}, indent=2))
+            _publish(draft, folder)
     group.barrier()
     return folder
 
 
+@contextmanager
+def _remove_on_failure(draft: Path) -> Iterator[None]:
+    """Context manager: an error, such as a full disk, removes the draft and the space that it takes."""
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+
+
 def _publish(draft: Path, folder: Path) -> None:
     """Make a complete draft the newest checkpoint of its run."""
-    for file in draft.rglob("*"):  # several processes write shards into a subfolder
-        if file.is_file():
-            flush_to_disk(file)
-    shutil.rmtree(folder, ignore_errors=True)
+    files = [path for path in draft.rglob("*") if path.is_file()]  # several processes write into a subfolder
+    checksums = {file.relative_to(draft).as_posix(): _sha256(file) for file in files}
+    (draft / CHECKSUMS_FILE).write_text(json.dumps(checksums, indent=2))
+    for file in (*files, draft / CHECKSUMS_FILE):
+        flush_to_disk(file)
+    if folder.exists():
+        discard(folder)
     os.rename(draft, folder)
-    for old in folder.parent.glob(_PATTERN):
-        if old < folder:
-            shutil.rmtree(old, ignore_errors=True)
+    flush_folder(folder.parent)
+    for old in list_checkpoints(folder.parent)[:-NUM_KEPT]:
+        discard(old)
+    delete_discarded(folder.parent)
 
 
 def restore(
@@ -94,7 +176,7 @@ def restore(
 ) -> dict[str, Any]:
     """Load the optimizer, the averages and the objective's buffers; returns training.json, with the step."""
     try:
-        progress: dict[str, Any] = json.loads((folder / "training.json").read_text())
+        progress = read_progress(folder)
         moments = _read_state(folder, module, _ema_tensors(ema), _objective_buffers(objective), group)
     except (OSError, ValueError, SafetensorError) as error:
         raise Problem(
@@ -106,8 +188,14 @@ def restore(
     return progress
 
 
+def read_progress(folder: Path) -> dict[str, Any]:
+    """The contents of a checkpoint's training.json."""
+    progress: dict[str, Any] = json.loads((folder / "training.json").read_text("utf-8"))
+    return progress
+
+
 def _write_state(tensors: dict[str, Tensor], draft: Path, group: ProcessGroup) -> None:
-    if group.is_single_process:
+    if group.world_size == 1:
         whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
         write_atomically(draft / "training.safetensors", lambda path: save_file(whole, path))
         return
