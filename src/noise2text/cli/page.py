@@ -1,0 +1,61 @@
+"""`noise2text page`: write a page, or an animated picture, of noise becoming text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from noise2text.cli.options import DeviceOption, PrecisionOption, SeedOption, SetOption, app
+from noise2text.cli.output import refuse_overwriting_input
+from noise2text.core.errors import Problem
+
+__all__ = ["page"]
+
+
+@app.command()
+def page(
+    model: Annotated[
+        list[Path], typer.Option(help="A model folder or shipped model; give two to compare them.")
+    ],
+    out: Annotated[
+        Path, typer.Option(help="The file to write: page.html, or picture.svg for the first text.")
+    ],
+    input: Annotated[
+        str | None, typer.Argument(help="One text per line, JSON Lines with src, or - for standard input.")
+    ] = None,
+    text: Annotated[list[str] | None, typer.Option(help="A text; may be repeated.")] = None,
+    assignments: SetOption = None,
+    seed: SeedOption = 0,
+    device: DeviceOption = None,
+    precision: PrecisionOption = "auto",
+) -> None:
+    """Show noise becoming text: one HTML file without a server, or an animated SVG."""
+    from noise2text.core.command_line import parse_assignments
+    from noise2text.core.files import write_text_file
+    from noise2text.data.corpus import read_sources
+    from noise2text.models.folder import load
+    from noise2text.serving.page_data import collect_page_data, name_models
+    from noise2text.serving.page_file import find_page_format
+
+    write_page = find_page_format(out)
+    if (input is None) == (not text):
+        raise Problem("Give a file of texts or --text TEXT, one of the two.")
+    if input is not None:
+        refuse_overwriting_input(out, input)
+    texts = list(text or read_sources(str(input)))
+    loaded = [load(folder, device=device, precision=precision) for folder in model]
+    data = collect_page_data(
+        dict(zip(name_models(model), loaded, strict=True)),
+        texts,
+        seed=seed,
+        overrides=parse_assignments(assignments),
+    )
+    write_text_file(out, write_page(data))
+    print(f"{out} shows {_count(data.inputs, 'text')} by {_count(data.models, 'model')}.")
+
+
+def _count(things: Sequence[object], noun: str) -> str:
+    return f"{len(things)} {noun}" if len(things) == 1 else f"{len(things)} {noun}s"

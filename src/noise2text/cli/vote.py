@@ -1,0 +1,66 @@
+"""`noise2text vote`: let people vote blindly between the texts of two systems."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from noise2text.cli.options import app
+from noise2text.core.errors import Problem
+
+if TYPE_CHECKING:
+    from noise2text.serving.votes import BlindTest, Tally
+
+__all__ = ["vote"]
+
+
+@app.command()
+def vote(
+    a: Annotated[str, typer.Argument(metavar="A", help="The texts of system A, one per line.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="The texts of system B for the same sources.")],
+    src: Annotated[str, typer.Option(help="The sources, one per line.")],
+    votes: Annotated[Path, typer.Option(help="The SQLite file of the votes; it is made if missing.")],
+    export: Annotated[
+        Path | None, typer.Option(help="Write the votes to this file of JSON Lines, and serve nothing.")
+    ] = None,
+    tally: Annotated[bool, typer.Option("--tally", help="Print the tally, and serve nothing.")] = False,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port to listen on.")] = 8000,
+) -> None:
+    """Serve a page on which people vote blindly: first, second or equally good."""
+    from noise2text.core.files import write_text_file
+    from noise2text.data.corpus import read_sources, read_texts
+    from noise2text.serving.votes import BlindTest, Item, VoteBook
+
+    columns = [list(read_sources(src)), read_texts(a), read_texts(b)]
+    if len(set(map(len, columns))) > 1:
+        counts = ", ".join(str(len(column)) for column in columns)
+        raise Problem(f"--src, A and B must have equally many lines, not {counts}.")
+    test = BlindTest([Item(*texts) for texts in zip(*columns, strict=True)], VoteBook(votes))
+    if export is not None:
+        write_text_file(export, test.export_lines())
+    if tally:
+        print(_describe(test.book.tally()))
+    if export is None and not tally:
+        _serve(test, host, port)
+
+
+def _describe(tally: Tally) -> str:
+    counts = f"A {tally.a}, B {tally.b}, equal {tally.equal}"
+    if tally.share is None:
+        return f"{counts}: no vote decides yet."
+    interval = f"95 % interval {tally.low:.1%} to {tally.high:.1%}, Wilson"
+    return f"{counts}: A wins {tally.share:.1%} of the votes that decide ({interval})."
+
+
+def _serve(test: BlindTest, host: str, port: int) -> None:
+    try:
+        import uvicorn
+
+        from noise2text.serving.vote_app import build_vote_app
+    except ModuleNotFoundError as error:
+        raise Problem(f"Voting needs the package {error.name}: pip install 'noise2text[serve]'.") from error
+    print(f"Vote at http://{host}:{port}/ on {len(test.differing)} pairs of texts; Ctrl-C ends it.")
+    uvicorn.run(build_vote_app(test), host=host, port=port, log_level="warning")

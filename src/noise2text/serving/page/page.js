@@ -1,0 +1,132 @@
+"use strict";
+// The page's state and controls. The data are in the page, or come from the service that serves it.
+
+const byId = (id) => document.getElementById(id);
+const data = JSON.parse(byId("data").textContent);
+const isLive = data === null;
+const MILLISECONDS_PER_STEP = 450;
+const state = { models: [], results: [], views: [], step: 0, view: "noise", timer: null };
+
+function lastStep() {
+  return Math.max(0, ...state.results.map((result) => result.steps.length - 1));
+}
+
+// What the address keeps after #, so that a link shows the same.
+function readAddress() {
+  return new URLSearchParams(location.hash.slice(1));
+}
+
+function writeAddress() {
+  const kept = new URLSearchParams({ ...requestFields(), step: state.step + 1, view: state.view });
+  history.replaceState(null, "", `#${kept}`);
+}
+
+function requestFields() {
+  if (!isLive) return { input: Number(byId("input").value) + 1 };
+  const fields = [...document.querySelectorAll("#request [id]")].filter((each) => each.value !== "" && each.id !== "key");
+  return Object.fromEntries(fields.map((each) => [each.id, each.value]));
+}
+
+function draw() {
+  state.views = state.results.map((result, at) => drawResult(state.models[at], result, state.view));
+  byId("results").replaceChildren(...state.views.map((each) => each.section));
+  const slider = byId("step");
+  slider.max = lastStep() + 1;
+  for (const id of ["player", "actions"]) byId(id).hidden = false;
+  moveTo(Math.min(state.step, lastStep()));
+}
+
+function moveTo(step) {
+  state.step = step;
+  for (const each of state.views) each.show(step);
+  byId("step").value = step + 1;
+  const longest = state.results.reduce((one, other) => (other.steps.length > one.steps.length ? other : one));
+  const time = longest.steps[step] ? `, time ${longest.steps[step].time.toFixed(2)}` : "";
+  byId("where").textContent = `${step + 1} of ${lastStep() + 1}${time}`;
+  byId("step").setAttribute("aria-valuetext", byId("where").textContent);
+  if (state.timer === null) settle();
+}
+
+// What is done when the picture stands still: say the text once, and keep the address.
+function settle() {
+  byId("said").textContent = state.results
+    .map((result, at) => `${state.models[at].name}: ${stepText(result)}`).join(". ");
+  writeAddress();
+}
+
+function stepText(result) {
+  const at = Math.min(state.step, result.steps.length - 1);
+  return at < 0 ? result.text : shownTokens(result, at, state.view).join("").trim();
+}
+
+function play() {
+  if (state.timer !== null) return pause();
+  if (state.step >= lastStep()) moveTo(0);
+  byId("play").textContent = "Pause";
+  state.timer = setInterval(() => {
+    if (state.step < lastStep()) moveTo(state.step + 1);
+    if (state.step >= lastStep()) pause();
+  }, MILLISECONDS_PER_STEP);
+}
+
+function pause() {
+  clearInterval(state.timer);
+  state.timer = null;
+  byId("play").textContent = "Play";
+  settle();
+}
+
+function showInput() {
+  pause();
+  state.results = data.inputs[byId("input").value];
+  state.step = lastStep();
+  draw();
+}
+
+function startFromFile() {
+  const asked = readAddress();
+  data.inputs.forEach((results, at) => byId("input").append(new Option(results[0].source, at)));
+  byId("picker").hidden = false;
+  byId("input").value = Math.min(Math.max(1, asked.get("input") || 1), data.inputs.length) - 1;
+  byId("input").addEventListener("change", showInput);
+  state.models = data.models;
+  state.results = data.inputs[byId("input").value];
+  restoreView(asked);
+}
+
+function restoreView(asked) {
+  state.view = asked.get("view") === "estimate" ? "estimate" : "noise";
+  document.querySelector(`input[name=view][value=${state.view}]`).checked = true;
+  const step = Number(asked.get("step") || lastStep() + 1) - 1;
+  state.step = Math.min(Math.max(0, step || 0), lastStep());
+  draw();
+}
+
+function download(name, type, content) {
+  const link = make("a", { href: URL.createObjectURL(new Blob([content], { type })), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+async function copy(text, what) {
+  try {
+    await navigator.clipboard.writeText(text);
+    byId("done").textContent = `${what} copied.`;
+  } catch {
+    byId("done").textContent = `The browser does not allow copying: ${text}`;
+  }
+}
+
+byId("play").addEventListener("click", play);
+byId("step").addEventListener("input", (event) => { pause(); moveTo(event.target.value - 1); });
+for (const radio of document.querySelectorAll("input[name=view]")) {
+  radio.addEventListener("change", () => { state.view = radio.value; draw(); });
+}
+byId("copy").addEventListener("click", () => copy(state.results.map((result) => result.text).join("\n"), "Text"));
+byId("link").addEventListener("click", () => { writeAddress(); copy(location.href, "Link"); });
+byId("svg").addEventListener("click", () =>
+  download("denoising.svg", "image/svg+xml", drawPicture(state.results[0], state.view)));
+byId("json").addEventListener("click", () =>
+  download("result.json", "application/json", JSON.stringify({ models: state.models, results: state.results }, null, 1)));
+
+if (!isLive) startFromFile();

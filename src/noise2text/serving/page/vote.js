@@ -1,0 +1,57 @@
+"use strict";
+// One ballot after another; the address keeps the voter and the place, so that a reload goes on there.
+
+const byId = (id) => document.getElementById(id);
+const asked = new URLSearchParams(location.hash.slice(1));
+const voter = asked.get("voter") || Array.from(crypto.getRandomValues(new Uint32Array(3)), (n) => n.toString(36)).join("");
+let number = Math.max(1, Number(asked.get("ballot")) || 1);
+let total = 0;
+
+async function ask(path, body) {
+  const options = body && { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  const answer = await fetch(path, options);
+  const value = await answer.json();
+  if (!answer.ok) throw new Error(value.error || `The service answered ${answer.status}.`);
+  return value;
+}
+
+async function show() {
+  history.replaceState(null, "", `#${new URLSearchParams({ voter, ballot: number })}`);
+  if (total && number > total) return showEnd();
+  const ballot = await ask(`v1/ballots/${number}?voter=${encodeURIComponent(voter)}`);
+  total = ballot.total;
+  for (const id of ["source", "first", "second"]) byId(id).textContent = ballot[id] || "(empty)";
+  byId("progress").textContent = `${number} of ${total}`;
+  byId("ballot").hidden = false;
+}
+
+async function showEnd() {
+  const tally = await ask("v1/tally");
+  const percent = (share) => `${(100 * share).toFixed(1)} %`;
+  const decided = tally.a + tally.b;
+  const share = decided ? ` A wins ${percent(tally.share)} of the votes that decide (95 % interval ${percent(tally.low)} to ${percent(tally.high)}).` : "";
+  byId("tally").textContent = `All votes so far: ${tally.a} for A, ${tally.b} for B, ${tally.equal} equal.${share}`;
+  byId("ballot").hidden = true;
+  byId("end").hidden = false;
+}
+
+async function vote(preferred) {
+  for (const button of document.querySelectorAll("[data-vote]")) button.disabled = true;
+  try {
+    await ask("v1/votes", { voter, number, preferred });
+    number += 1;
+    byId("error").textContent = "";
+    await show();
+  } catch (error) {
+    byId("error").textContent = error.message;
+  } finally {
+    for (const button of document.querySelectorAll("[data-vote]")) button.disabled = false;
+  }
+}
+
+for (const button of document.querySelectorAll("[data-vote]")) {
+  button.addEventListener("click", () => vote(button.dataset.vote));
+}
+ask(`v1/ballots/1?voter=${encodeURIComponent(voter)}`)
+  .then((ballot) => { total = ballot.total; return show(); })
+  .catch((error) => { byId("error").textContent = error.message; });

@@ -1,0 +1,275 @@
+"""The service over HTTP, with real clients: answers, errors, limits, keys, logs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from noise2text.models import Model
+from noise2text.serving.limits import Limits
+
+from .conftest import TEXTS, Gate, Serve, running
+
+
+@pytest.fixture
+def client(make_service: Serve) -> Iterator[httpx.Client]:
+    with running(make_service()) as (client, _):
+        yield client
+
+
+def generate(client: httpx.Client, **body: Any) -> httpx.Response:
+    return client.post("/v1/generate", json=body)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it never happened")
+
+
+def test_an_answer_has_what_the_model_generates(client: httpx.Client, model: Model) -> None:
+    answer = generate(client, texts=TEXTS, n=4, seed=5, steps=3, prefix="a", trace=True).json()
+    alone = model.generate(TEXTS, seed=5, steps=3, prefix="a", noise_beam=4, trace=True)
+    settings, results = answer["settings"], answer["results"]
+    assert answer["texts"] == alone.texts
+    assert [[each["text"] for each in result["candidates"]] for result in results] == alone.candidates
+    assert [result["chosen"] for result in results] == alone.chosen
+    assert [[step["text"] for step in result["steps"]] for result in results] == [
+        [step.text for step in steps] for steps in alone.traces
+    ]
+    assert (answer["model"], answer["seed"], settings["steps"], settings["eta"]) == ("de-en", 5, 3, 1.0)
+
+
+def test_answers_do_not_depend_on_who_else_asks(make_service: Serve, gate: Gate, model: Model) -> None:
+    """Many clients ask at once, with texts, seeds and settings of their own."""
+    requests = [
+        {"texts": TEXTS[i % 5 : i % 5 + 1 + i % 3], "seed": i % 2, "settings": {"noise_beam": 1 + i % 2}}
+        for i in range(40)
+    ]
+    service = make_service(gate=gate)
+    with running(service) as (client, _), ThreadPoolExecutor(40) as threads, gate:
+        answers = [threads.submit(generate, client, **request) for request in requests]
+        wait_until(lambda: sum(service.pool.num_waiting().values()) > 40)
+        gate.opened.set()
+        for request, answer in zip(requests, answers, strict=True):
+            alone = model.generate(request["texts"], seed=request["seed"], **request["settings"])  # type: ignore[arg-type]
+            value = answer.result().json()
+            assert value["texts"] == alone.texts
+            assert [[each["text"] for each in result["candidates"]] for result in value["results"]] == (
+                alone.candidates
+            )
+    assert len(gate.batches) < len(requests)
+
+
+def test_steps_are_streamed_before_the_result(client: httpx.Client, model: Model) -> None:
+    with client.stream("POST", "/v1/generate/stream", json={"text": TEXTS[0], "steps": 4}) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        events = [event.split("\n") for event in answer.read().decode().strip().split("\n\n")]
+    alone = model.generate([TEXTS[0]], steps=4, trace=True)
+    assert [name for name, _ in events] == ["event: step"] * 4 + ["event: result"]
+    values = [json.loads(data.removeprefix("data: ")) for _, data in events]
+    assert [value["text"] for value in values] == [*(step.text for step in alone.traces[0]), alone.texts[0]]
+
+
+def test_a_problem_in_a_stream_is_an_event(client: httpx.Client) -> None:
+    answer = client.post("/v1/generate/stream", json={"text": "x", "length": 17})
+    assert answer.text.startswith("event: error\ndata: ")
+    assert "at most 16" in answer.text
+
+
+def test_models_and_their_settings_are_listed(client: httpx.Client, model: Model) -> None:
+    (listed,) = client.get("/v1/models").json()
+    assert (listed["name"], listed["recipe"], listed["source"], listed["target"]) == (
+        "de-en",
+        "difformer",
+        "de",
+        "en",
+    )
+    defaults = {each["name"]: each["default"] for each in listed["settings"]}
+    assert defaults["steps"] == model.generation_config.steps
+    assert all(each["help"] for each in listed["settings"])
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "sentence"),
+    [
+        ({"texts": ["a"], "settings": {"stepz": 1}}, 422, "did you mean steps"),
+        ({"texts": ["a"], "settings": {"steps": "many"}}, 422, "a whole number"),
+        ({"texts": ["a"], "stepz": 1}, 422, "stepz"),
+        ({"texts": "a"}, 422, "texts"),
+        ({"texts": []}, 422, "texts"),
+        ({"texts": [1]}, 422, "texts.0"),
+        ({"texts": ["\ud800"]}, 422, "UTF-8"),
+        ({"texts": ["a"], "prefix": "\ud800"}, 422, "UTF-8"),
+        ({}, 422, "texts"),
+        ({"texts": ["a"] * 4}, 422, "1 to 3 texts"),
+        ({"texts": ["a" * 21]}, 422, "21 characters"),
+        ({"texts": ["a"], "n": 9}, 422, "at most 8 candidates"),
+        ({"texts": ["a"], "steps": 13}, 422, "at most 12"),
+        ({"texts": ["a"], "length": 17}, 422, "at most 16"),
+        ({"texts": ["a"], "seed": 2**63}, 422, "seed"),
+        ({"texts": ["a"], "guide": "/etc", "guide_class": "x"}, 422, "no classifier"),
+        ({"texts": ["a"], "settings": {"guide": "/etc", "guide_class": "x"}}, 422, "no classifier"),
+        ({"texts": ["a"], "model": "de-em"}, 404, "did you mean de-en"),
+        ({"texts": ["a"], "template": "x" * 500}, 413, "500 bytes"),
+    ],
+)
+def test_a_mistake_is_one_sentence(make_service: Serve, body: Any, status: int, sentence: str) -> None:
+    limits = Limits(texts=3, characters=20, candidates=8, steps=12, body_bytes=500)
+    with running(make_service(limits=limits)) as (client, _):
+        answer = client.post(
+            "/v1/generate", content=json.dumps(body), headers={"content-type": "application/json"}
+        )
+        assert answer.status_code == status
+        assert list(answer.json()) == ["error"]
+        assert sentence in answer.json()["error"]
+        assert "Traceback" not in answer.text
+
+
+def test_broken_json_and_unknown_pages_are_sentences(client: httpx.Client) -> None:
+    for content in (b"{", b"\xff\xfe"):
+        broken = client.post("/v1/generate", content=content, headers={"content-type": "application/json"})
+        assert (broken.status_code, broken.json()) == (400, {"error": "The body is not valid JSON."})
+    assert client.get("/nowhere").status_code == 404
+    assert client.get("/v1/generate").status_code == 405
+    assert all("error" in client.get(path).json() for path in ("/nowhere", "/v1/generate"))
+
+
+def test_a_body_of_unknown_size_is_limited_too(make_service: Serve) -> None:
+    with running(make_service(limits=Limits(body_bytes=1000))) as (client, _):
+        chunks = (b" " * 100 for _ in range(100))
+        assert client.post("/v1/generate", content=chunks).status_code == 413
+
+
+def test_a_bug_is_an_answer_without_a_stack_trace(
+    make_service: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken:
+        def generate(self, texts: list[str], **options: Any) -> Any:
+            raise KeyError(texts[0])
+
+    service = make_service()
+    service.pool._load_model = lambda folder: Broken()  # type: ignore[assignment, return-value]
+    with running(service) as (client, _), caplog.at_level(logging.INFO, logger="noise2text.serving"):
+        answer = generate(client, texts=["my secret"])
+    assert answer.status_code == 500
+    assert list(answer.json()) == ["error"]
+    assert "KeyError" in caplog.text
+    assert "secret" not in caplog.text + answer.text
+
+
+def test_a_full_queue_answers_503_with_retry_after(make_service: Serve, gate: Gate) -> None:
+    service = make_service(gate=gate, limits=Limits(queue=2))
+    with running(service) as (client, _), ThreadPoolExecutor(2) as threads, gate:
+        running_one = threads.submit(generate, client, texts=["a"])
+        assert gate.entered.acquire(timeout=30)
+        waiting = threads.submit(generate, client, texts=["b", "c"])
+        wait_until(lambda: service.pool.num_waiting() == {"de-en": 2})
+        refused = generate(client, texts=["d"])
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        gate.opened.set()
+        assert [each.result().status_code for each in (running_one, waiting)] == [200, 200]
+
+
+@pytest.mark.parametrize("path", ["/v1/generate", "/v1/generate/stream"])
+def test_a_client_that_goes_away_frees_its_place(make_service: Serve, gate: Gate, path: str) -> None:
+    service = make_service(gate=gate)
+    body = {"text": "gone"} if path.endswith("stream") else {"texts": ["gone"]}
+    with running(service) as (client, _), ThreadPoolExecutor(1) as threads, gate:
+        first = threads.submit(generate, client, texts=["a"])
+        assert gate.entered.acquire(timeout=30)
+        with pytest.raises(httpx.TimeoutException):
+            client.post(path, json=body, timeout=0.3)
+        wait_until(lambda: service.pool.num_waiting() == {"de-en": 0})
+        gate.opened.set()
+        assert first.result().status_code == 200
+    assert gate.batches == [["a"]]
+
+
+def test_a_draining_service_finishes_what_it_accepted_and_refuses_the_rest(
+    make_service: Serve, gate: Gate
+) -> None:
+    service = make_service(gate=gate)
+    with running(service) as (client, server), ThreadPoolExecutor(2) as threads, gate:
+        accepted = [threads.submit(generate, client, texts=["a"])]
+        assert gate.entered.acquire(timeout=30)
+        accepted.append(threads.submit(generate, client, texts=["b"]))
+        wait_until(lambda: service.pool.num_waiting() == {"de-en": 1})
+        assert client.get("/readyz").status_code == 200
+        server.handle_exit(15, None)
+        wait_until(lambda: service.pool.is_closed)
+        assert client.get("/readyz").status_code == 503
+        assert client.get("/healthz").status_code == 200
+        refused = generate(client, texts=["c"])
+        assert (refused.status_code, "retry-after" in refused.headers) == (503, True)
+        gate.opened.set()
+        assert [each.result().status_code for each in accepted] == [200, 200]
+
+
+def test_keys_are_asked_for(make_service: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = make_service()
+    service.keys = type(service.keys)(["key one", "two"])
+    with running(service) as (client, _):
+        for headers in ({}, {"authorization": "Bearer key"}, {"x-api-key": "key"}, {"authorization": "two"}):
+            refused = client.post("/v1/generate", json={"texts": ["a"]}, headers=headers)
+            assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+        for headers in ({"authorization": "Bearer key one"}, {"x-api-key": "two"}):
+            assert client.post("/v1/generate", json={"texts": ["a"]}, headers=headers).status_code == 200
+        assert client.get("/v1/models").status_code == 401
+        assert client.get("/healthz").status_code == 200
+        assert client.post("/translate", data={"q": "a", "source": "de", "target": "en"}).status_code == 403
+
+
+def test_a_client_that_asks_too_often_waits(make_service: Serve) -> None:
+    with running(make_service(rate_limit=2)) as (client, _):
+        answers = [client.get("/v1/models") for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert 1 <= int(answers[-1].headers["retry-after"]) <= 30
+
+
+def test_pages_of_other_origins_are_refused_unless_allowed(make_service: Serve) -> None:
+    asked = {"origin": "https://a.example", "access-control-request-method": "POST"}
+    with running(make_service()) as (client, _):
+        assert "access-control-allow-origin" not in client.options("/v1/generate", headers=asked).headers
+    with running(make_service(), allow_origins=["https://a.example"]) as (client, _):
+        answer = client.options("/v1/generate", headers=asked)
+        assert answer.headers["access-control-allow-origin"] == "https://a.example"
+        other = client.options("/v1/generate", headers={**asked, "origin": "https://b.example"})
+        assert "access-control-allow-origin" not in other.headers
+
+
+@pytest.mark.parametrize("log_texts", [False, True])
+def test_texts_are_logged_only_if_asked_for(
+    make_service: Serve, caplog: pytest.LogCaptureFixture, log_texts: bool
+) -> None:
+    with (
+        running(make_service(log_texts=log_texts)) as (client, _),
+        caplog.at_level(logging.DEBUG),
+    ):
+        client.get("/v1/models?q=secret")
+        client.get("/secret")
+        generate(client, texts=["secret"], settings={"secret": 1})
+        client.post("/translate", data={"q": "secret.", "source": "de", "target": "en"})
+        generate(client, texts=["secret"])
+    lines = [each.getMessage() for each in caplog.records if each.name.startswith(("noise2text", "uvicorn"))]
+    assert sum("/v1/generate 200" in line for line in lines) == 1
+    assert any("secret" in line for line in lines) == log_texts
+
+
+def test_metrics_count_requests_batches_and_waiting_texts(client: httpx.Client) -> None:
+    generate(client, texts=["a", "b"])
+    generate(client, texts=["a"], steps=0)
+    text = client.get("/metrics").text
+    assert 'noise2text_requests_total{route="/v1/generate",status="200"} 1.0' in text
+    assert 'noise2text_requests_total{route="/v1/generate",status="422"} 1.0' in text
+    assert 'noise2text_batch_texts_sum{model="de-en"} 2.0' in text
+    assert 'noise2text_waiting_texts{model="de-en"} 0.0' in text

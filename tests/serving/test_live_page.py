@@ -1,0 +1,130 @@
+"""A real browser uses the page of a service: it types, changes settings, compares two models, and reloads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from noise2text.models import Model
+
+from .browser import WHERE, find_violations, needs_browser, open_browser, open_page
+from .conftest import Serve, running
+
+pytestmark = [pytest.mark.long, needs_browser]
+
+TEXT = "7 april 1957"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with open_browser() as opened:
+        yield opened
+
+
+@pytest.fixture
+def address(make_service: Serve, folder: Path) -> Iterator[str]:
+    """The address of a service with two names for the small model."""
+    with running(make_service(f"one={folder}", f"two={folder}")) as (client, _):
+        yield f"{client.base_url}/"
+
+
+def ask(page: Page, text: str = TEXT, **fields: object) -> None:
+    """Fill the form, send it, and wait for the last step."""
+    page.locator("#text").fill(text)
+    for name, value in fields.items():
+        page.locator(f"#{name}").fill(str(value))
+    page.get_by_role("button", name="Generate").click()
+    expect(page.get_by_role("button", name="Generate")).to_be_enabled()
+    expect(page.locator(".stage").first).to_be_visible()
+    if page.locator("#play").inner_text() == "Pause":
+        page.locator("#play").click()
+    page.get_by_role("slider", name="Step").press("End")
+
+
+def stage(page: Page, at: int = 0) -> str:
+    return "".join(page.locator(".stage").nth(at).locator(".token").all_inner_texts())
+
+
+def shown(text: str) -> str:
+    return text.replace(" ", "␣")  # one token per character: a space is a token of its own
+
+
+@pytest.mark.parametrize(("width", "theme"), [(390, "dark"), (1200, "light")])
+def test_a_text_becomes_a_text_and_all_is_accessible(
+    browser: Browser, address: str, model: Model, width: int, theme: str
+) -> None:
+    with open_page(browser, address, width=width, theme=theme) as page:
+        expect(page.locator("#model option")).to_have_count(2)
+        assert find_violations(page) == []
+        ask(page, steps=3, seed=4)
+        assert stage(page) == shown(model.generate([TEXT], steps=3, seed=4).texts[0])
+        expect(page.locator(WHERE)).to_contain_text("3 of 3")
+        assert find_violations(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_settings_change_what_is_seen(browser: Browser, address: str) -> None:
+    with open_page(browser, address) as page:
+        ask(page, noise_beam=3)
+        assert page.locator(".candidates tbody tr").count() == 3
+        ask(page, noise_beam=2, length=6, template="19___{2}-___")
+        assert stage(page).startswith("19")
+        assert stage(page)[4] == "-"
+        assert page.locator(".candidates tbody tr").count() == 2
+
+
+def test_two_models_answer_the_same_text_and_a_link_shows_it_again(browser: Browser, address: str) -> None:
+    with open_page(browser, address) as page:
+        page.locator("#other").select_option("two")
+        ask(page, seed=7)
+        assert page.locator(".result h2").all_inner_texts() == ["one", "two"]
+        assert stage(page, 0) == stage(page, 1)
+        page.get_by_label("estimate").check()
+        page.get_by_role("slider", name="Step").press("Home")
+        address_with_state, seen = page.url, page.locator("#results").inner_text()
+    with open_page(browser, address_with_state) as page:
+        expect(page.locator(WHERE)).to_contain_text("1 of ")
+        assert page.locator("#results").inner_text() == seen
+        assert page.locator("#seed").input_value() == "7"
+
+
+def test_it_plays_by_itself_unless_the_reader_asked_for_less_motion(browser: Browser, address: str) -> None:
+    with open_page(browser, address) as page:
+        page.locator("#text").fill(TEXT)
+        page.locator("#text").press("Enter")
+        expect(page.locator("#play")).to_have_text("Pause")
+        page.emulate_media(reduced_motion="reduce")
+        page.locator("#text").press("Enter")
+        expect(page.locator("#play")).to_have_text("Play")
+        expect(page.locator(WHERE)).to_contain_text("6 of 6")
+
+
+def test_a_refusal_is_a_sentence_and_the_last_result_stays(browser: Browser, address: str) -> None:
+    with open_page(browser, address, expected_error="422") as page:
+        ask(page, steps=3)
+        before = page.locator("#results").inner_text()
+        page.locator("#steps").fill("100000")
+        page.get_by_role("button", name="Generate").click()
+        expect(page.locator("#error")).to_contain_text("steps")
+        assert page.locator("#results").inner_text() == before
+        assert find_violations(page) == []
+
+
+def test_a_service_with_keys_asks_for_one(
+    browser: Browser, make_service: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = tmp_path / "keys.txt"
+    keys.write_text("a-secret-key-of-the-test\n")
+    with (
+        running(make_service(keys=keys)) as (client, _),
+        open_page(browser, f"{client.base_url}/", expected_error="401") as page,
+    ):
+        key = page.get_by_label("API key")
+        key.fill("a-secret-key-of-the-test")
+        key.press("Tab")
+        expect(page.locator("#model option")).to_have_count(1)
+        ask(page)
+        assert "a-secret-key" not in page.url

@@ -1,0 +1,155 @@
+"""A real browser shows the page: it plays, slides and remembers, on a phone and in the dark, and for all."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from noise2text.models.folder import load
+from noise2text.serving.page_data import PageData, collect_page_data
+from noise2text.serving.page_file import write_html
+from noise2text.serving.result import TextResult
+
+from .browser import WHERE, find_violations, needs_browser, open_browser, open_page
+
+pytestmark = [pytest.mark.long, needs_browser]
+
+STEPS = 5
+TEXTS = ["Wo ist der Bahnhof?", "", "</script><b onclick='x'>Ich habe zwei Brüder.</b>"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with open_browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def data() -> PageData:
+    """Two texts, each by two models; the second model is the first with fewer steps of noise."""
+    model = load("de-en", device="cpu", precision="float32")
+    first = collect_page_data({"de-en": model}, TEXTS, seed=0, overrides={"steps": STEPS})
+    other = collect_page_data(
+        {"other": model}, TEXTS, seed=0, overrides={"steps": 3, "select": "score", "noise_beam": 1}
+    )
+    pairs = zip(first.inputs, other.inputs, strict=True)
+    return PageData(
+        0, first.models + other.models, [[one, forget_confidence(two)] for (one,), (two,) in pairs]
+    )
+
+
+def forget_confidence(result: TextResult) -> TextResult:
+    """The result as a model gives it that writes one token after another."""
+    return replace(result, steps=[replace(step, confidence=[]) for step in result.steps])
+
+
+@pytest.fixture(scope="module")
+def address(data: PageData, tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    path.write_text(write_html(data), encoding="utf-8")
+    return path.as_uri()
+
+
+def stage(page: Page, model: int = 0) -> str:
+    return page.locator(".stage").nth(model).inner_text().strip()
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_it_fits_and_has_no_accessibility_violations(
+    browser: Browser, address: str, width: int, theme: str
+) -> None:
+    with open_page(browser, address, width=width, theme=theme) as page:
+        expect(page.locator(WHERE)).to_have_text(f"{STEPS} of {STEPS}, time 0.00")
+        assert find_violations(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert paper == {"light": "rgb(253, 253, 252)", "dark": "rgb(22, 24, 28)"}[theme]
+
+
+def test_the_slider_moves_grid_text_and_candidates_by_keyboard(
+    browser: Browser, address: str, data: PageData
+) -> None:
+    result = data.inputs[0][0]
+    with open_page(browser, address) as page:
+        assert stage(page) == result.text
+        page.get_by_role("slider", name="Step").press("Home")
+        expect(page.locator(WHERE)).to_contain_text(f"1 of {STEPS}")
+        assert page.locator(".stage").first.locator(".token").all_inner_texts() == [
+            token.strip() for token in result.steps[0].noisy_tokens
+        ]
+        assert page.locator(".grid").first.locator("tr:visible:not(.later)").count() == 1
+        drafts = page.locator(".candidates").first.locator(".text").all_inner_texts()
+        assert drafts == [candidate.drafts[0] for candidate in result.candidates]
+        page.get_by_role("slider", name="Step").press("ArrowRight")
+        expect(page.locator(WHERE)).to_contain_text(f"2 of {STEPS}")
+        page.get_by_label("estimate").check()
+        assert stage(page) == result.steps[1].text
+        expect(page.locator("#said")).to_contain_text(result.steps[1].text)
+
+
+def test_it_plays_to_the_end_and_can_be_paused(browser: Browser, address: str, data: PageData) -> None:
+    with open_page(browser, address) as page:
+        page.get_by_role("button", name="Play").press("Enter")
+        expect(page.locator("#play")).to_have_text("Pause")
+        page.get_by_role("button", name="Pause").click()
+        expect(page.locator("#play")).to_have_text("Play")
+        page.get_by_role("button", name="Play").click()
+        expect(page.locator(WHERE)).to_contain_text(f"{STEPS} of {STEPS}", timeout=20_000)
+        expect(page.locator("#play")).to_have_text("Play")
+        assert stage(page) == data.inputs[0][0].text
+
+
+def test_two_models_are_side_by_side_and_the_choice_is_explained(
+    browser: Browser, address: str, data: PageData
+) -> None:
+    with open_page(browser, address) as page:
+        assert page.locator(".result h2").all_inner_texts() == ["de-en", "other"]
+        assert [stage(page, model) for model in (0, 1)] == [result.text for result in data.inputs[0]]
+        first, second = (page.locator(".result").nth(model) for model in (0, 1))
+        assert first.bounding_box()["y"] == second.bounding_box()["y"]  # type: ignore[index]
+        expect(first).to_contain_text("chosen because it agrees most with all candidates")
+        expect(second).to_contain_text("does not compare candidates")
+        candidates = len(data.inputs[0][0].candidates)
+        assert first.locator(".heat td:not(:empty)").count() == candidates**2
+        assert second.locator(".heat").count() == 0
+        assert first.locator(".stage .token.known").count() == len(data.inputs[0][0].steps[-1].tokens)
+        assert second.locator(".stage .token.known").count() == 0
+        assert second.locator(".stage .token").first.get_attribute("title") == "final token"
+
+
+def test_a_reload_shows_the_same(browser: Browser, address: str) -> None:
+    with open_page(browser, address) as page:
+        page.locator("#input").select_option(index=1)
+        page.get_by_label("estimate").check()
+        page.get_by_role("slider", name="Step").press("Home")
+        expect(page).to_have_url(re.compile(r"#input=2&step=1&view=estimate$"))
+        shown = page.locator("#results").inner_text()
+        page.reload()
+        assert page.locator("#results").inner_text() == shown
+        assert page.get_by_label("estimate").is_checked()
+        assert page.locator(".stage b").count() == 0
+
+
+def test_downloads_are_the_picture_and_the_data(
+    browser: Browser, address: str, data: PageData, tmp_path: Path
+) -> None:
+    result = data.inputs[1][0]
+    with open_page(browser, f"{address}#input=2") as page:
+        for button, name in (("Download SVG", "picture.svg"), ("Download JSON", "result.json")):
+            with page.expect_download() as saved:
+                page.get_by_role("button", name=button).click()
+            saved.value.save_as(tmp_path / name)
+    picture = ElementTree.parse(tmp_path / "picture.svg")
+    words = [each.text for each in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert words[0] == result.source
+    assert words[-len(result.steps[-1].tokens) :] == [token.strip() for token in result.steps[-1].tokens]
+    saved_data = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
+    assert [each["text"] for each in saved_data["results"]] == [each.text for each in data.inputs[1]]
