@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
 from noise2text.core.errors import Problem
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.models.folder import load
+from noise2text.models.registry import find_recipe
 
-from ..conftest import Make
+from ..conftest import Make, lively, shrunk
 
 TEXTS = ["sunday, 7 april 1957", "", "12. mai 2001", "a", "lundi 3 mars 1980", "  ", "9 de abril", "x" * 100]
+EMPTY = (1, 5)  # of the texts: nothing is written for them
 OPTIONS: dict[str, Any] = {"steps": 5, "stop_early": 1, "length_beam": 2, "noise_beam": 2}
 
 
@@ -71,18 +76,79 @@ def test_what_is_too_long_is_cut_and_counted(small: Make) -> None:
 
 def test_a_trace_ends_with_the_answer(small: Make) -> None:
     made = small().generate(TEXTS, trace=True, **OPTIONS)
+    assert [len(trace) for trace in made.traces] == [0 if at in EMPTY else 4 for at in range(len(TEXTS))]
     for text, trace in zip(made.texts, made.traces, strict=True):
-        if trace:
-            assert len(trace) == 4
-            assert trace[-1].text == text
-    assert small().generate(TEXTS, **OPTIONS).traces == [[]] * len(TEXTS)
+        assert [stop.text for stop in trace[-1:]] == [text] * bool(trace)
+    untraced = small().generate(TEXTS, **OPTIONS)
+    assert not any([*untraced.traces, *untraced.drafts, *untraced.utilities])
+    assert (untraced.texts, untraced.scores) == (made.texts, made.scores)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "options"),
+    [
+        ("difformer", {}),
+        ("difformer", {"prefix": "19"}),
+        ("difformer", {"strategy": "token-by-token"}),
+        ("diffuseq", {}),
+        ("cdcd", {}),
+        ("dinoiser", {}),
+        ("word-by-word", {}),
+        ("cmlm", {"prefix": "19"}),
+        ("levenshtein", {"prefix": "19"}),
+    ],
+)
+def test_every_token_of_every_step_has_a_confidence(
+    recipe: str, options: dict[str, Any], tokenizer: Tokenizer
+) -> None:
+    found = find_recipe(recipe)
+    model = lively(found.build(shrunk(found.preset("tiny")), tokenizer))
+    made = model.generate(TEXTS[:3], trace=True, **options)
+    for text, trace, given in zip(made.texts, made.traces, made.chosen, strict=True):
+        assert bool(trace) == (given is not None)
+        for step in trace:
+            assert len(step.confidence) == len(step.tokens)
+            assert all(0 <= value <= 1 + 1e-6 for value in step.confidence)
+            assert "".join(step.tokens) == step.text
+            assert "".join(step.noisy_tokens).startswith(step.noisy) or "[" in "".join(step.noisy_tokens)
+            assert step.confidence[: len(options.get("prefix", ""))] == (1,) * len(options.get("prefix", ""))
+        assert not trace or trace[-1].text == text
+
+
+def test_the_score_is_the_mean_log_confidence_of_the_last_step(small: Make) -> None:
+    made = small().generate(TEXTS[:1], trace=True, length=7, **OPTIONS)
+    assert made.chosen[0] is not None
+    confidence = made.traces[0][-1].confidence
+    mean = sum(map(math.log, confidence)) / len(confidence)
+    assert mean == pytest.approx(made.scores[0][made.chosen[0]], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"self_pair": False}, {"select": "weighted-mbr"}, {"candidate_is": "reference"}]
+)
+def test_the_chosen_candidate_agrees_most_with_the_others(small: Make, options: dict[str, Any]) -> None:
+    made = small().generate(TEXTS, trace=True, utility="chrf", **(OPTIONS | options))
+    for matrix, chosen, candidates in zip(made.utilities, made.chosen, made.candidates, strict=True):
+        means = [sum(row) / len(row) for row in matrix]
+        assert len(matrix) == len(candidates)
+        assert chosen is None or means[chosen] == pytest.approx(max(means))
+    assert made.utilities[0] != []
+
+
+def test_drafts_end_with_the_candidates(small: Make) -> None:
+    made = small().generate(TEXTS, trace=True, **OPTIONS)
+    for drafts, candidates, chosen, trace in zip(
+        made.drafts, made.candidates, made.chosen, made.traces, strict=True
+    ):
+        assert [texts[-1] for texts in drafts] == candidates
+        assert chosen is None or drafts[chosen] == [step.text for step in trace]
 
 
 def test_selection_by_score_takes_the_best_score(small: Make) -> None:
     made = small().generate(TEXTS, select="score", **OPTIONS)
+    assert [not scores for scores in made.scores] == [at in EMPTY for at in range(len(TEXTS))]
     for text, candidates, scores in zip(made.texts, made.candidates, made.scores, strict=True):
-        if candidates:
-            assert text == candidates[scores.index(max(scores))]
+        assert text == (candidates[scores.index(max(scores))] if scores else "")
 
 
 def test_a_wished_length_is_kept_exactly(small: Make) -> None:
@@ -100,10 +166,11 @@ def test_a_prefix_and_a_suffix_stand_at_every_step(small: Make) -> None:
     model = small()
     made = model.generate(TEXTS, prefix="19", suffix="-07", trace=True, **OPTIONS)
     for text, candidates, trace in zip(made.texts, made.candidates, made.traces, strict=True):
-        if text:
-            shown = [text, *candidates, *(stop.text for stop in trace), *(stop.noisy for stop in trace)]
-            assert all(each.startswith("19") and each.endswith("-07") for each in shown)
-            assert all(len(candidate) > 5 for candidate in candidates)
+        shown = [*candidates, *(stop.text for stop in trace), *(stop.noisy for stop in trace)]
+        assert all(each.startswith("19") and each.endswith("-07") for each in shown)
+        assert all(len(candidate) > 5 for candidate in candidates)
+        assert text in (candidates or [""])
+    assert [not candidates for candidates in made.candidates] == [at in EMPTY for at in range(len(TEXTS))]
     plain = model.generate(TEXTS, **OPTIONS).texts
     assert model.generate(TEXTS, prefix="", suffix="", **OPTIONS).texts == plain
     with pytest.raises(Problem, match="nothing to write"):
@@ -126,3 +193,54 @@ def test_an_unknown_setting_is_refused_by_name(small: Make) -> None:
 def test_one_text_instead_of_a_list_is_refused(small: Make) -> None:
     with pytest.raises(Problem, match="list"):
         small().generate("7 april")
+
+
+def test_calling_a_model_gives_the_text_or_the_texts(small: Make) -> None:
+    model = small()
+    texts = model.generate(["7 april", "12. mai"], **OPTIONS).texts
+    assert model(["7 april", "12. mai"], **OPTIONS) == texts
+    assert model("7 april", **OPTIONS) == texts[0]
+
+
+@pytest.mark.parametrize("strategy", ["parallel", "token-by-token"])
+def test_on_step_sees_each_step_of_the_first_candidates_and_changes_nothing(
+    small: Make, strategy: str
+) -> None:
+    model, seen = small(), []
+    options = {**OPTIONS, "length_beam": 1, "noise_beam": 1, "strategy": strategy, "trace": True}
+    output = model.generate(TEXTS, on_step=lambda time, texts: seen.append((time, texts)), **options)
+    assert output.texts == model.generate(TEXTS, **options).texts
+    assert [time for time, _ in seen] == [step.time for step in output.traces[0]]
+    for step, (_, texts) in enumerate(seen):  # with one candidate, what is traced
+        assert texts == [trace[step].text if trace else "" for trace in output.traces]
+
+
+def test_on_step_sees_the_batches_before_and_nothing_of_those_to_come(small: Make) -> None:
+    seen: list[list[str]] = []
+    output = small().generate(
+        ["7 april", "12. mai 2001"], batch=1, on_step=lambda time, texts: seen.append(texts), **OPTIONS
+    )
+    assert [texts[1] for texts in seen[:4]] == [""] * 4
+    assert [texts[0] for texts in seen[4:]] == [output.texts[0]] * 4
+
+
+def test_on_step_needs_denoising_steps(tokenizer: Tokenizer) -> None:
+    recipe = find_recipe("transformer")
+    model = recipe.build(shrunk(recipe.preset("tiny")), tokenizer)
+    with pytest.raises(Problem, match="no denoising steps for on_step"):
+        model.generate(["7 april"], on_step=print)
+
+
+def test_the_repr_of_a_model_is_one_short_line(small: Make) -> None:
+    model = small()
+    count = sum(parameter.numel() for parameter in model.parameters())
+    words = f"parameters={count:,}, vocabulary={len(model.tokenizer)}, device=cpu, precision=float32"
+    assert repr(model) == f"LengthPredictingModel({words})"
+
+
+def test_the_repr_of_a_loaded_model_names_its_recipe() -> None:
+    shown = [repr(load("de-en", device="cpu", precision=precision)) for precision in ("float32", "int8")]
+    assert [each.partition(", parameters=")[0] for each in shown] == [
+        "LengthPredictingModel(recipe=difformer"
+    ] * 2
+    assert shown[0].replace("float32", "int8") == shown[1]

@@ -30,7 +30,7 @@ def stages(lengths: list[int], iterations: int) -> tuple[Tensor, list[MaskPredic
     width = max(lengths)
     writable = torch.arange(width) < torch.tensor(lengths)[:, None]
     tokens = torch.zeros(writable.shape, dtype=torch.long)
-    return writable, list(mask_predict(predict, tokens, writable, mask=MASK, iterations=iterations))
+    return writable, mask_predict(predict, tokens, writable, mask=MASK, iterations=iterations)
 
 
 LENGTHS = st.lists(st.integers(1, 12), min_size=1, max_size=5)

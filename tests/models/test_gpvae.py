@@ -13,9 +13,9 @@ from noise2text.core.errors import Problem
 from noise2text.core.random import make_key
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.candidates import SourceBatch
+from noise2text.generation.decoder import SourceBatch
 from noise2text.models import AutoregressiveModel
-from noise2text.models.gpvae import JITTER, Latents, covariance, gaussian_kl
+from noise2text.models.gpvae import JITTER, Latents, covariance, gaussian_process_kl
 from noise2text.models.registry import find_recipe
 from noise2text.recipes.gpvae import GPVAEModel
 from noise2text.training.loop import train_steps
@@ -45,7 +45,7 @@ def test_the_divergence_is_torchs() -> None:
     prior = covariance(states, padding, variance=2.0, scale=1.5).double()
     mean, prior_mean = torch.randn(2, 2, 5, 3, dtype=torch.double)
     variance = torch.rand(2, 5, 3, dtype=torch.double) + 0.1
-    ours = gaussian_kl(mean - prior_mean, variance, prior)
+    ours = gaussian_process_kl(mean - prior_mean, variance, prior)
     for dimension in range(3):
         posterior = MultivariateNormal(mean[..., dimension], torch.diag_embed(variance[..., dimension]))
         process = MultivariateNormal(prior_mean[..., dimension], prior)

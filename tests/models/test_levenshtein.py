@@ -12,7 +12,7 @@ from noise2text.core.random import make_key
 from noise2text.data.layouts.base import Canvas
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.ragged import RaggedRows
-from noise2text.generation.candidates import SourceBatch
+from noise2text.generation.decoder import SourceBatch
 from noise2text.models.baseline_config import LevenshteinGenerationConfig
 from noise2text.models.levenshtein import (
     DraftBatch,
@@ -113,7 +113,7 @@ def test_policies_that_know_the_text_mend_any_drafts_in_one_batch_and_stop() -> 
     drafts = drafts_of([[], [9, 5, 10, 6], [7, 5, 8, 6], [8], [9, 9, 9, 9, 9]])
     left = decoder.delete_tokens(drafts, NOTHING)
     assert left.tokens[1].tolist() == [1, 5, 6, 2, 0, 0, 0]
-    rounds = list(decoder.refine(left, NOTHING))
+    rounds = decoder.refine(left, NOTHING)
     assert [drafts.tokens.tolist() for _, drafts in rounds] == 2 * [5 * [[1, *wanted, 2]]]
     assert (rounds[0][0].tokens[1] == torch.tensor([1, 3, 5, 3, 6, 2])).all()
 

@@ -68,3 +68,14 @@ def test_an_unknown_name_is_answered_with_what_there_is() -> None:
     assert list_shipped_models() == ["de-en"]
     with pytest.raises(Problem, match="comes with the package: de-en"):
         load_config(Path("de-fr"))
+
+
+def test_a_setting_that_was_saved_under_an_older_name_is_read(tmp_path: Path) -> None:
+    shipped = find_model_folder("de-en")
+    contents = json.loads((shipped / "config.json").read_text())
+    del contents["config"]["data"]["normalize"]
+    contents["config"]["data"]["normalise"] = True
+    (tmp_path / "config.json").write_text(json.dumps(contents))
+    (tmp_path / "generation_config.json").write_text((shipped / "generation_config.json").read_text())
+    _, config = load_config(tmp_path)
+    assert config == load_config(shipped)[1].replace({"data.normalize": True})

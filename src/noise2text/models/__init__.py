@@ -1,8 +1,9 @@
 """Models: generation and likelihoods of trained models, model folders, and the registry of recipes."""
 
 from noise2text.models.autoregressive import AutoregressiveModel
-from noise2text.models.base import GenerationOutput, Model, TraceStep
+from noise2text.models.base import Model
 from noise2text.models.diffusion import DiffusionModel, LengthPredictingModel
+from noise2text.models.output import GenerationOutput, TextOutput, TraceStep
 
 __all__ = [
     "AutoregressiveModel",
@@ -10,5 +11,6 @@ __all__ = [
     "GenerationOutput",
     "LengthPredictingModel",
     "Model",
+    "TextOutput",
     "TraceStep",
 ]

@@ -12,10 +12,10 @@ import torch
 from torch import nn
 
 from noise2text.core.errors import Problem
-from noise2text.generation.candidates import Stage
-from noise2text.generation.runner import EAGER, Runner
+from noise2text.generation.decoder import Stage
+from noise2text.generation.executor import EAGER, Executor
 
-__all__ = ["is_quantized", "make_graph_runner", "prepare_for_inference", "run_stages"]
+__all__ = ["is_quantized", "make_cuda_graph_executor", "prepare_for_inference", "run_stages"]
 
 
 def prepare_for_inference(
@@ -38,16 +38,20 @@ def prepare_for_inference(
 
 def is_quantized(model: nn.Module) -> bool:
     """Whether some of the model's layers were rounded to int8."""
-    return any(getattr(module, "weight_scale", None) is not None for module in model.modules())
-
-
-def make_graph_runner() -> Runner:
-    """A runner that records the steps of generation as CUDA graphs and replays them."""
     try:
-        from noise2text.acceleration.cuda_graphs import GraphCache
+        from noise2text.acceleration.int8 import Int8Linear
+    except ImportError:
+        return False
+    return any(isinstance(module, Int8Linear) for module in model.modules())
+
+
+def make_cuda_graph_executor() -> Executor:
+    """An executor that captures the steps of generation as CUDA graphs and replays them."""
+    try:
+        from noise2text.acceleration.cuda_graphs import CudaGraphExecutor
     except ImportError:
         return EAGER
-    return GraphCache()
+    return CudaGraphExecutor()
 
 
 def run_stages(batches: Iterable[Any], stages: Sequence[Stage], device: torch.device) -> Iterable[Any]:

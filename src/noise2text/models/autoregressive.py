@@ -14,8 +14,7 @@ from noise2text.data.tokenizer import Tokenizer
 from noise2text.generation.autoregressive import AutoregressiveDecoder
 from noise2text.generation.config import AutoregressiveGenerationConfig
 from noise2text.generation.likelihood import autoregressive_log_likelihood, batched_log_likelihoods
-from noise2text.generation.search import SearchLimits
-from noise2text.generation.selection import SELECTORS, Selector
+from noise2text.generation.token_search import SearchLimits
 from noise2text.models.base import Model, require_lists
 from noise2text.nn.autoregressive import AutoregressiveNetwork
 
@@ -56,10 +55,10 @@ class AutoregressiveModel(Model):
         self.tokenizer, self.generation_config, self.network = tokenizer, generation_config, network
         self.layout = layout or SplitWithEndLayout(tokenizer.pad, tokenizer.eos)
         self.max_source, self.max_target = max_source, max_target
-        forbidden = torch.tensor(sorted(tokenizer.special_tokens - {tokenizer.eos}), dtype=torch.long)
-        self.register_buffer("forbidden", forbidden, persistent=False)
+        forbidden_tokens = torch.tensor(sorted(tokenizer.special_tokens - {tokenizer.eos}), dtype=torch.long)
+        self.register_buffer("forbidden_tokens", forbidden_tokens, persistent=False)
 
-    forbidden: torch.Tensor
+    forbidden_tokens: torch.Tensor
 
     def build_decoder(
         self, config: Any, network: AutoregressiveNetwork | None = None
@@ -70,14 +69,13 @@ class AutoregressiveModel(Model):
             self.layout,
             config,
             bos=self.tokenizer.bos,
-            limits=SearchLimits(self.tokenizer.eos, self.tokenizer.pad, self.forbidden, self.max_target),
+            limits=SearchLimits(
+                self.tokenizer.eos, self.tokenizer.pad, self.forbidden_tokens, self.max_target
+            ),
             max_source=self.max_source,
             prefix=encode_pieces([config.prefix], self.tokenizer)[0],
-            runner=self.runner(),
+            executor=self.executor(),
         )
-
-    def build_selector(self, generation_config: Any) -> Selector:
-        return SELECTORS[generation_config.select](generation_config)
 
     def likelihood(
         self, texts: Sequence[str], targets: Sequence[str], *, per_token: bool = False, batch: int = 64
@@ -88,7 +86,7 @@ class AutoregressiveModel(Model):
         empty text. A text that is too long is truncated, as by `generate`.
         """
         require_lists("likelihood", texts, targets)
-        self.ensure_eval()
+        self.eval()
         sources = [row[: self.max_source] for row in self.tokenizer.encode(texts)]
         return batched_log_likelihoods(
             partial(autoregressive_log_likelihood, self.network, bos=self.tokenizer.bos, per_token=per_token),

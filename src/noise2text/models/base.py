@@ -8,78 +8,51 @@ The output has the order of the input.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, Self, overload
 
 import torch
 from torch import nn
 
 from noise2text.core.config import apply_overrides
-from noise2text.core.devices import find_dtype
+from noise2text.core.devices import allow_fork, find_dtype
 from noise2text.core.errors import Problem
 from noise2text.data.layouts.base import Layout
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.candidates import Decoder, SentenceCandidates, SourceBatch
-from noise2text.generation.runner import EAGER, Runner
-from noise2text.generation.selection import Candidate, Selector
-from noise2text.models.accelerate import is_quantized, make_graph_runner, prepare_for_inference, run_stages
+from noise2text.generation.alternatives import FLOOR, draw_enough_candidates, rank_alternatives
+from noise2text.generation.decoder import Decoder, SentenceCandidates, SourceBatch, TokenRows
+from noise2text.generation.executor import EAGER, Executor
+from noise2text.generation.selection import Candidate, Selector, compare_candidates
+from noise2text.generation.selector_registry import SELECTORS
+from noise2text.models.accelerate import (
+    is_quantized,
+    make_cuda_graph_executor,
+    prepare_for_inference,
+    run_stages,
+)
+from noise2text.models.output import GenerationOutput, TraceStep
+from noise2text.models.progress import show_progress
 
-__all__ = [
-    "GenerationOutput",
-    "Model",
-    "TraceStep",
-    "device_guard",
-    "require_lists",
-]
+__all__ = ["Model", "ModelOrigin", "OnStep", "device_guard", "require_lists"]
+
+
+OnStep = Callable[[float, list[str]], object]
+"""Called after each denoising step with the time, from 1 to 0, and the texts so far."""
 
 
 @dataclass(frozen=True)
-class TraceStep:
-    """One step of generating a text: the time, and the noisy canvas and the clean estimate as text."""
+class ModelOrigin:
+    """Where a model comes from: its recipe and config, its folder, and how many parameters it has there."""
 
-    time: float
-    noisy: str
-    text: str
-
-
-@dataclass
-class GenerationOutput:
-    """The texts that a model generated, in the order of the input.
-
-    Fields:
-        texts: the selected text of each input.
-        candidates: all candidates of each input.
-        scores: the score of each candidate, for most models the mean log-probability of its tokens.
-        traces: the steps to each text, with `trace=True`.
-        truncated: the number of inputs that were too long for the model and were truncated.
-
-    >>> import noise2text
-    >>> model = noise2text.load("de-en", device="cpu", precision="float32")
-    >>> output = model.generate(["Ich habe zwei Brüder.", ""], length_beam=3, noise_beam=2, trace=True)
-    >>> output.texts
-    ['I have two brothers.', '']
-    >>> [len(candidates) for candidates in output.candidates]
-    [6, 0]
-    >>> output.traces[0][-1].text
-    'I have two brothers.'
-    """
-
-    texts: list[str] = field(default_factory=list)
-    candidates: list[list[str]] = field(default_factory=list)
-    scores: list[list[float]] = field(default_factory=list)
-    traces: list[list[TraceStep]] = field(default_factory=list)
-    truncated: int = 0
-
-    @classmethod
-    def empty(cls, count: int, *, truncated: int = 0) -> Self:
-        """Output for `count` inputs, with empty texts that are filled in later."""
-        candidates: list[list[str]] = [[] for _ in range(count)]
-        scores: list[list[float]] = [[] for _ in range(count)]
-        traces: list[list[TraceStep]] = [[] for _ in range(count)]
-        return cls([""] * count, candidates, scores, traces, truncated)
+    recipe: str
+    config: Any
+    folder: Path
+    num_parameters: int
 
 
 class Model(nn.Module, ABC):
@@ -98,6 +71,8 @@ class Model(nn.Module, ABC):
     >>> model = noise2text.load("de-en", device="cpu", precision="float32")
     >>> model.generate(["Wo ist der Bahnhof?"], steps=10, select="score", seed=1).texts
     ['Where is the train station?']
+    >>> model("Guten Morgen."), model(["Guten Morgen.", "Danke."])
+    ('Good morning.', ['Good morning.', 'Thank you.'])
     >>> model.generation_config.length_beam
     5
     """
@@ -110,7 +85,21 @@ class Model(nn.Module, ABC):
     def __init__(self) -> None:
         super().__init__()
         self.use_cuda_graphs = True  # whether generation uses CUDA graphs on a GPU
-        self._cuda_graphs: Runner | None = None
+        self._cuda_graph_executor: Executor | None = None
+        self.origin: ModelOrigin | None = None  # None for a model that was not loaded from a folder
+
+    def __repr__(self) -> str:
+        num_parameters = sum(parameter.numel() for parameter in self.parameters())
+        first = next(self.parameters(), torch.empty(0))
+        values = {
+            "recipe": self.origin.recipe if self.origin else None,
+            "parameters": f"{self.origin.num_parameters if self.origin else num_parameters:,}",
+            "vocabulary": f"{len(self.tokenizer):,}",
+            "device": self.device,
+            "precision": "int8" if is_quantized(self) else str(first.dtype).removeprefix("torch."),
+        }
+        shown = ", ".join(f"{name}={value}" for name, value in values.items() if value is not None)
+        return f"{type(self).__name__}({shown})"
 
     @property
     def device(self) -> torch.device:
@@ -135,26 +124,84 @@ class Model(nn.Module, ABC):
         prepare_for_inference(moved, moved.quantizable_module, precision, device)
         return moved
 
-    def ensure_eval(self) -> None:
-        """Switch all parts to evaluation: an objective puts those that it trains into training mode."""
-        if self.training or any(part.training for part in self.children()):
-            self.eval()
-
     @abstractmethod
     def build_decoder(self, config: Any) -> Decoder:
         """The decoder that turns sources into candidates, for this generation config."""
 
-    @abstractmethod
-    def build_selector(self, generation_config: Any) -> Selector:
-        """The selector that selects one of the candidates of a sentence, for this generation config."""
+    def build_selector(self, config: Any) -> Selector:
+        """The selector that selects one of the candidates of a sentence, the setting `select`."""
+        return SELECTORS[config.select](config)
 
-    def runner(self) -> Runner:
+    def executor(self) -> Executor:
         """How decoders run: with CUDA graphs on a GPU, except under autocast, where weights may move."""
         if self.device.type != "cuda" or torch.is_autocast_enabled() or not self.use_cuda_graphs:
             return EAGER
-        if self._cuda_graphs is None:
-            self._cuda_graphs = make_graph_runner()
-        return self._cuda_graphs
+        if self._cuda_graph_executor is None:
+            self._cuda_graph_executor = make_cuda_graph_executor()
+        return self._cuda_graph_executor
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | Path,
+        *,
+        revision: str | None = None,
+        device: str | torch.device | None = None,
+        precision: str = "auto",
+    ) -> Model:
+        """The model of a folder, of a name that comes with the package, or of the hub: `noise2text.load`."""
+        from noise2text.models.folder import load
+
+        return load(name, revision=revision, device=device, precision=precision)
+
+    def save_pretrained(self, folder: str | Path, *, card: Mapping[str, Any] | None = None) -> None:
+        """Write this model and its card (README.md) to a folder, from which `from_pretrained` loads it.
+
+        Args:
+            folder: the folder to write.
+            card: fields for the head of the card, such as `{"license": "mit", "language": ["de", "en"]}`.
+        """
+        from noise2text.models.hub import save_model
+
+        save_model(self, Path(folder), card=card)
+
+    def push_to_hub(
+        self,
+        name: str,
+        *,
+        private: bool = False,
+        revision: str | None = None,
+        token: str | None = None,
+        message: str = "Upload a noise2text model",
+        card: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Upload this model and its card to the Hugging Face hub; returns the address.
+
+        Args:
+            name: where to, such as "org/name"; the repository is made if there is none.
+            private: whether a new repository is private.
+            revision: the branch to upload to; by default main.
+            token: who uploads; by default whoever has logged in with `hf auth login`.
+            message: the message of the commit.
+            card: fields for the head of the card, such as `{"license": "mit", "language": ["de", "en"]}`.
+        """
+        from noise2text.models.hub import push_model
+
+        return push_model(
+            self, name, private=private, revision=revision, token=token, message=message, card=card
+        )
+
+    @overload
+    def __call__(self, texts: str, **options: Any) -> str: ...
+
+    @overload
+    def __call__(self, texts: Sequence[str], **options: Any) -> list[str]: ...
+
+    def __call__(self, texts: str | Sequence[str], **options: Any) -> str | list[str]:
+        """The text for one text, or the list of texts for a list; the options are those of `generate`."""
+        if isinstance(texts, str):
+            return self.generate([texts], **options).texts[0]
+        return self.generate(texts, **options).texts
 
     def generate(
         self,
@@ -165,6 +212,10 @@ class Model(nn.Module, ABC):
         indices: Sequence[int] | None = None,
         trace: bool = False,
         selector: Selector | None = None,
+        n: int = 1,
+        floor: float = FLOOR,
+        on_step: OnStep | None = None,
+        progress: bool = False,
         **overrides: Any,
     ) -> GenerationOutput:
         """A text for each text, with its candidates and scores.
@@ -176,34 +227,68 @@ class Model(nn.Module, ABC):
             indices: other indices for the noise, one per text.
             trace: whether to return the text at every step.
             selector: selects among the candidates, in place of the one that the generation config names.
+            n: how many different texts to return per text, at most, in `alternatives`; above 1, more
+                candidates are drawn, unless a beam is set.
+            floor: how far the score of an alternative may be below the best candidate's.
+            on_step: a function that is called after each denoising step of a batch with the time, from 1
+                (noise) to 0 (text), and a list of the texts so far: the first candidate of each text of the
+                batch, the texts of the batches before, and "" for those to come.
+            progress: whether to show a progress bar, in a terminal or a notebook.
             overrides: generation settings by name, such as `steps=10`.
         """
         require_lists("generate", texts)
+        allow_fork()
         if batch < 1:
             raise Problem(f"The argument batch must be at least 1 sentence, not {batch}.")
         if indices is not None and len(indices) != len(texts):
             raise Problem(f"Give one index for each of {len(texts)} texts in indices, not {len(indices)}.")
-        self.ensure_eval()
+        if any(part.training for part in (self, *self.children())):  # an objective trains some parts
+            self.eval()
         config = apply_overrides(self.generation_config, overrides, origin="generate")
+        config = draw_enough_candidates(config, overrides, n=n, floor=floor)
         indices = range(len(texts)) if indices is None else indices
         selector = selector or self.build_selector(config)
         rows = self.tokenizer.encode(texts)
         truncated = sum(len(row) > self.max_source for row in rows)
-        output = GenerationOutput.empty(len(texts), truncated=truncated)
+        output = GenerationOutput(
+            texts=[""] * len(texts),
+            candidates=[[] for _ in texts],
+            scores=[[] for _ in texts],
+            lengths=[[] for _ in texts],
+            chosen=[None] * len(texts),
+            traces=[[] for _ in texts],
+            drafts=[[] for _ in texts],
+            utilities=[[] for _ in texts],
+            alternatives=[[] for _ in texts],
+            truncated=truncated,
+        )
         nonempty = [i for i, row in enumerate(rows) if row and texts[i].strip()]
         order = sorted(nonempty, key=lambda i: min(len(rows[i]), self.max_source))
         chosen = [order[start : start + batch] for start in range(0, len(order), batch)]
         batches = (
-            SourceBatch([rows[i][: self.max_source] for i in each], [indices[i] for i in each])
+            SourceBatch([rows[i][: self.max_source] for i in each], [indices[i] for i in each], each)
             for each in chosen
         )
-        with device_guard(self.device):
-            stages = self.build_decoder(config).stages(seed=seed, trace=trace)
+        decoder = self.build_decoder(config)
+        if on_step is not None:
+            decoder = decoder.with_on_step(partial(self._report_step, on_step, output.texts))
+        bar = show_progress(len(order), "texts") if progress else nullcontext(lambda count: None)
+        with device_guard(self.device), bar as advance:
+            stages = decoder.stages(seed=seed, trace=trace)
             for each, decoded in zip(chosen, run_stages(batches, stages, self.device), strict=True):
                 candidates = self._decode_texts(decoded, [texts[i] for i in each])
                 best = selector.select_all(candidates)
-                for i, sentence, own, best_index in zip(each, decoded, candidates, best, strict=True):
-                    self._store(output, i, sentence, own, best_index)
+                for i, sentence, own, index in zip(each, decoded, candidates, best, strict=True):
+                    output.texts[i], output.chosen[i] = own[index].text, index
+                    output.scores[i], output.lengths[i] = sentence.scores, list(map(len, sentence.tokens))
+                    output.candidates[i] = [candidate.text for candidate in own]
+                    ranked = rank_alternatives(own, index, n=n, floor=floor)
+                    output.alternatives[i] = [own[each].text for each in ranked]
+                    if trace:
+                        output.traces[i] = self._decode_trace(sentence, index)
+                        output.drafts[i] = self._decode_drafts(sentence)
+                        output.utilities[i] = compare_candidates(selector, own)
+                advance(len(each))
         return output
 
     def generate_pairs(
@@ -233,23 +318,35 @@ class Model(nn.Module, ABC):
             for sentence, source in zip(decoded, sources, strict=True)
         ]
 
-    def _store(
-        self,
-        result: GenerationOutput,
-        i: int,
-        sentence: SentenceCandidates,
-        candidates: Sequence[Candidate],
-        best: int,
+    def _report_step(
+        self, on_step: OnStep, texts: list[str], batch: SourceBatch, time: float, rows: TokenRows
     ) -> None:
-        texts = [candidate.text for candidate in candidates]
-        result.texts[i], result.candidates[i], result.scores[i] = texts[best], texts, sentence.scores
-        if not sentence.steps:
-            return
-        noisy = self.tokenizer.decode([step.noisy[best] for step in sentence.steps])
-        clean = self.tokenizer.decode([step.clean[best] for step in sentence.steps])
-        result.traces[i] = [
-            TraceStep(step.time, *shown) for step, *shown in zip(sentence.steps, noisy, clean, strict=True)
+        """Update the texts of the batch, and call `on_step` with a copy of all texts."""
+        for position, text in zip(batch.positions, self.tokenizer.decode(rows), strict=True):
+            texts[position] = text
+        on_step(time, list(texts))
+
+    def _decode_trace(self, sentence: SentenceCandidates, index: int) -> list[TraceStep]:
+        """The steps of one candidate as texts."""
+        split = self.tokenizer.split
+        noisy = self.tokenizer.decode([step.noisy[index] for step in sentence.steps])
+        clean = self.tokenizer.decode([step.clean[index] for step in sentence.steps])
+        return [
+            TraceStep(
+                time=step.time,
+                noisy=noisy_text,
+                text=text,
+                noisy_tokens=tuple(split(step.noisy[index])),
+                tokens=tuple(split(step.clean[index])),
+                confidence=tuple(step.confidence[index]) if step.confidence else (),
+            )
+            for step, noisy_text, text in zip(sentence.steps, noisy, clean, strict=True)
         ]
+
+    def _decode_drafts(self, sentence: SentenceCandidates) -> list[list[str]]:
+        """The text of each candidate at every step."""
+        decoded = [self.tokenizer.decode(step.clean) for step in sentence.steps]
+        return [list(drafts) for drafts in zip(*decoded, strict=True)]
 
 
 def device_guard(device: torch.device) -> AbstractContextManager[Any]:

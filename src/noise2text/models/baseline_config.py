@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from noise2text.core.config import Config, option, require_at_least, require_divisible_heads, require_fraction
+from noise2text.core.config import Config, option, require_at_least, require_fraction
 from noise2text.core.errors import Problem
 from noise2text.generation.config import AutoregressiveGenerationConfig
+from noise2text.nn.config import require_divisible_heads
 from noise2text.training.config import OptimConfig
 
 __all__ = [

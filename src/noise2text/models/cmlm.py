@@ -12,26 +12,32 @@ s is selected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from noise2text.core.errors import Problem
 from noise2text.core.random import make_key, uniform
 from noise2text.data.layouts.base import Canvas, Layout
-from noise2text.data.layouts.template import OPEN_TEMPLATE, Template
+from noise2text.data.layouts.template import Template, make_template
 from noise2text.data.ragged import RaggedRows
+from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.losses import LossTerm, TokenLoss, label_smoothed_nll
-from noise2text.generation.candidates import DecodedStep, Decoder, SentenceCandidates, SourceBatch, Stage
+from noise2text.generation.decoder import Decoder, SentenceCandidates, SourceBatch, Stage, TokenTraceStep
 from noise2text.generation.parallel import ProposeLengths
 from noise2text.models.baseline_config import MaskPredictGenerationConfig
+from noise2text.models.draft import DraftModel, build_draft_transformer
+from noise2text.nn.denoiser import EncoderOutput
 from noise2text.nn.draft_transformer import DraftTransformer
-from noise2text.nn.length_predictor import LengthPredictor
+from noise2text.nn.length_predictor import LengthPredictor, top_lengths
 from noise2text.training.objective import Objective
 
 __all__ = [
+    "CMLMModel",
     "CmlmObjective",
     "MaskPredictDecoder",
     "MaskPredictStep",
@@ -111,16 +117,18 @@ class MaskPredictStep:
 
 def mask_predict(
     predict: Callable[[Tensor], Tensor], tokens: Tensor, writable: Tensor, *, mask: int, iterations: int
-) -> Iterator[MaskPredictStep]:
+) -> list[MaskPredictStep]:
     """The iterations over the writable positions (B, L); `predict` gives log p (B, L, V) of masked texts."""
     n = writable.sum(1)
     masked, scores = writable, torch.zeros_like(tokens, dtype=torch.float)
+    steps = []
     for t in range(1, iterations + 1):
         best = predict(torch.where(masked, mask, tokens)).max(-1)
         tokens = torch.where(masked, best.indices, tokens)
         scores = torch.where(masked, best.values, scores)
-        yield MaskPredictStep(masked, tokens, scores)
+        steps.append(MaskPredictStep(masked, tokens, scores))
         masked = select_lowest(scores.masked_fill(~writable, torch.inf), n * (iterations - t) // iterations)
+    return steps
 
 
 @dataclass(frozen=True)
@@ -133,7 +141,7 @@ class MaskPredictDecoder(Decoder):
     propose_lengths: ProposeLengths
     mask: int
     forbidden: Tensor  # (V,), True for tokens that are never generated
-    template: Template = OPEN_TEMPLATE
+    template: Template | None = None
 
     def stages(self, *, seed: int, trace: bool = False) -> list[Stage]:
         return [partial(self._refine, trace=trace)]
@@ -143,12 +151,12 @@ class MaskPredictDecoder(Decoder):
         """The candidates of each sentence, the likeliest length first."""
         source = self.layout.make_source(RaggedRows.from_lists(batch.rows)).to(self.forbidden.device)
         encoded = self.transformer.encode(source)
-        lengths = self.template.fit_lengths(
-            self.propose_lengths(encoded)[0], self.transformer.position_embedding.num_embeddings
-        )
-        canvas = self.layout.apply_template(
-            self.layout.make_prompt(source, lengths, width=int(lengths.max())), self.template
-        )
+        lengths, _ = self.propose_lengths(encoded)
+        if self.template is not None:
+            lengths = self.template.fit_lengths(lengths, self.transformer.position_embedding.num_embeddings)
+        canvas = self.layout.make_empty_canvas(source, lengths, width=int(lengths.max()))
+        if self.template is not None:
+            canvas = self.layout.apply_template(canvas, self.template)
         writable = ~(canvas.padding | canvas.frozen)
 
         def predict(tokens: Tensor) -> Tensor:
@@ -156,28 +164,71 @@ class MaskPredictDecoder(Decoder):
                 self.transformer(tokens, canvas.padding, encoded), self.forbidden
             )
 
-        steps = []
-        iterations = mask_predict(
-            predict, canvas.tokens, writable, mask=self.mask, iterations=self.config.iterations
-        )
-        for number, step in enumerate(iterations):
-            if trace:
-                masked = torch.where(step.masked, self.mask, step.tokens)
-                rows = self._group_by_sentence(canvas, masked), self._group_by_sentence(canvas, step.tokens)
-                steps.append((1 - number / self.config.iterations, *rows))
-        scores = (step.scores * writable).sum(1) / writable.sum(1)
+        iterations = self.config.iterations
+        steps = mask_predict(predict, canvas.tokens, writable, mask=self.mask, iterations=iterations)
+        traced = []
+        for number, step in enumerate(steps if trace else ()):
+            masked = torch.where(step.masked, self.mask, step.tokens)
+            confidence = step.scores.exp().masked_fill(canvas.frozen, 1.0)
+            rows = [self._group_by_sentence(canvas, each) for each in (masked, step.tokens, confidence)]
+            traced.append((1 - number / iterations, rows))
+        scores = (steps[-1].scores * writable).sum(1) / writable.sum(1)
         decoded = zip(
-            self._group_by_sentence(canvas, step.tokens), scores.view(lengths.shape).tolist(), strict=True
+            self._group_by_sentence(canvas, steps[-1].tokens),
+            scores.view(lengths.shape).tolist(),
+            strict=True,
         )
         return [
             SentenceCandidates(
-                rows, scored, [DecodedStep(time, noisy[i], clean[i]) for time, noisy, clean in steps]
+                rows, scored, [TokenTraceStep(time, *(each[i] for each in step)) for time, step in traced]
             )
             for i, (rows, scored) in enumerate(decoded)
         ]
 
-    def _group_by_sentence(self, canvas: Canvas, tokens: Tensor) -> list[list[list[int]]]:
-        """The token rows of each sentence's candidates."""
-        rows, sentences = self.layout.extract_targets(canvas, tokens), len(canvas.source.tokens)
+    def _group_by_sentence(self, canvas: Canvas, values: Tensor) -> list[list[list[Any]]]:
+        """The values (B·C, L) of each sentence's candidates, at the positions of the text."""
+        spans = self.layout.locate_targets(canvas, canvas.tokens)  # the lengths are given
+        rows = [row[span] for row, span in zip(values.tolist(), spans, strict=True)]
+        sentences = len(canvas.source.tokens)
         size = len(rows) // sentences
         return [rows[i * size : (i + 1) * size] for i in range(sentences)]
+
+
+class CMLMModel(DraftModel):
+    """A masked language model of the target that predicts its length first."""
+
+    generation_config: MaskPredictGenerationConfig
+
+    def __init__(self, config: Any, tokenizer: Tokenizer) -> None:
+        super().__init__(config, tokenizer)
+        self.transformer = build_draft_transformer(
+            config.model, tokenizer, source_positions=self.max_source, target_positions=self.max_target
+        )
+        self.lengths = LengthPredictor(
+            config.model.model_dim, max_length=self.max_target, source=self.max_source
+        )
+
+    def build_decoder(self, config: MaskPredictGenerationConfig) -> MaskPredictDecoder:
+        template = make_template(config, self.tokenizer, self.max_target)
+        return MaskPredictDecoder(
+            self.transformer,
+            self.layout,
+            config,
+            propose_lengths=partial(self._propose, config=config, template=template),
+            mask=self.tokenizer.mask,
+            forbidden=self.forbidden,
+            template=template,
+        )
+
+    def _propose(
+        self, encoded: EncoderOutput, config: MaskPredictGenerationConfig, template: Template | None
+    ) -> tuple[Tensor, Tensor]:
+        length = config.length
+        if length is None and template is not None and template.is_exact:
+            length = template.min_length
+        if length is None:
+            return self.lengths.propose(encoded, config.length_beam, top_lengths)
+        if length > self.max_target:
+            raise Problem(f"The length must be at most {self.max_target} for this model, not {length}.")
+        lengths = torch.full_like(encoded.padding[:, :1], length, dtype=torch.long)
+        return lengths, torch.zeros_like(lengths, dtype=torch.float)

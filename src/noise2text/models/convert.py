@@ -1,11 +1,13 @@
 """Older model folders, brought up to today's format.
 
-Format 1 (versions before 0.2) had one flat list of settings and other names for settings and weights. The
-values are the same, so a converted model gives the same texts.
+Format 1 (versions before 0.2) had one flat list of settings and other names for settings and weights. Folders
+of today's format may have the old name of a recipe. The values are the same, so a converted model gives the
+same texts.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
@@ -16,15 +18,13 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from noise2text.core.config import apply_overrides, describe, to_dict
+from noise2text.core.config import apply_overrides, describe
 from noise2text.core.errors import Problem
 from noise2text.core.files import write_atomically, write_text_file
-from noise2text.core.version import __version__
-from noise2text.models.registry import find_recipe
+from noise2text.models.folder import FORMAT, describe_config
+from noise2text.models.registry import RENAMED_RECIPES, find_recipe
 
-__all__ = ["FORMAT", "convert_folder", "convert_weight_name", "describe_config"]
-
-FORMAT = 2
+__all__ = ["convert_folder", "convert_weight_name"]
 
 _WEIGHT_NAMES = [
     (r"^writer\.", "network."),
@@ -98,6 +98,7 @@ _SETTINGS = {
     "kernel_v": "kernel_variance",
     "kernel_r": "kernel_length_scale",
     "batch": "batch_size",
+    "normalise": "normalize",
 }
 _DROPPED = {"optimizer", "activation", "generation_steps", "generation_stop_early", "skip", "order", "losses"}
 _GENERATION = {
@@ -113,6 +114,8 @@ def convert_folder(old: Path, new: Path) -> None:
     if new.exists():
         raise Problem(f"{new} exists already; name a folder that does not.")
     config = _read_json(old / "config.json")
+    if config.get("format") == FORMAT and config.get("recipe") in RENAMED_RECIPES:
+        return _rename_recipe(old, new, config)
     if config.get("format") == FORMAT:
         raise Problem(f"The model in {old} has today's format ({FORMAT}) already.")
     if config.get("format") != 1:
@@ -138,6 +141,13 @@ def convert_folder(old: Path, new: Path) -> None:
             shutil.copyfile(old / name, new / name)
 
 
+def _rename_recipe(old: Path, new: Path, config: dict[str, Any]) -> None:
+    """Copy a folder of today's format with today's name of its recipe."""
+    shutil.copytree(old, new)
+    renamed = config | {"recipe": RENAMED_RECIPES[config["recipe"]]}
+    write_text_file(new / "config.json", json.dumps(renamed, indent=2, ensure_ascii=False) + "\n")
+
+
 def convert_weight_name(name: str) -> str:
     """Today's name of a weight of format 1; the weights of a Hugging Face network keep theirs."""
     own, separator, foreign = name.partition(".model.") if name.startswith("writer.") else (name, "", "")
@@ -147,21 +157,10 @@ def convert_weight_name(name: str) -> str:
     return own.removesuffix(".") + separator + foreign if separator else own
 
 
-def describe_config(recipe: str, config: Any, vocabulary: int) -> dict[str, Any]:
-    """The contents of config.json; generation settings are in a file of their own."""
-    sections = {name: value for name, value in to_dict(config).items() if name != "generation"}
-    return {
-        "format": FORMAT,
-        "noise2text": __version__,
-        "recipe": recipe,
-        "config": sections,
-        "vocabulary": vocabulary,
-    }
-
-
 def _convert_config(folder: Path, config: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """config.json and generation_config.json of a model."""
-    recipe, settings = find_recipe(str(config.get("recipe"))), config.get("settings")
+    name, settings = str(config.get("recipe")), config.get("settings")
+    recipe = find_recipe(RENAMED_RECIPES.get(name, name))
     if not isinstance(settings, dict):
         raise Problem(f"{folder / 'config.json'} has no settings; was it written by another program?")
     converted = recipe.preset()
@@ -173,7 +172,7 @@ def _convert_config(folder: Path, config: dict[str, Any]) -> dict[str, dict[str,
     converted = apply_overrides(converted, changes, origin=str(folder))
     return {
         "config.json": describe_config(recipe.name, converted, int(config["vocabulary"])),
-        "generation_config.json": to_dict(converted.generation),
+        "generation_config.json": dataclasses.asdict(converted.generation),
     }
 
 

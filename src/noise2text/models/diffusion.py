@@ -18,16 +18,15 @@ from noise2text.diffusion.classifier_free_guidance import ClassifierFreeDenoiser
 from noise2text.diffusion.classifier_guidance import ClassifierGuidance
 from noise2text.diffusion.parameterization import ParameterizedDenoiser, PredictMean
 from noise2text.diffusion.schedules import Rescaled, Schedule
+from noise2text.diffusion.solvers import strided_times
 from noise2text.generation.autoregressive_diffusion import TokenByTokenDecoder, WordByWordDecoder
 from noise2text.generation.config import (
     DiffusionGenerationConfig,
     LengthPredictingGenerationConfig,
 )
-from noise2text.generation.denoising_likelihood import NOISE_TIME, DenoisingLikelihood
+from noise2text.generation.denoising_likelihood import DenoisingLikelihood
 from noise2text.generation.likelihood import batched_log_likelihoods
 from noise2text.generation.parallel import ParallelDecoder
-from noise2text.generation.selection import SELECTORS, Selector, build_mbr
-from noise2text.generation.weighted_mbr import WeightedMBR
 from noise2text.models.base import Model, device_guard, require_lists
 from noise2text.nn.denoiser import ClampedDenoiser, Denoiser, EncoderOutput
 from noise2text.nn.length_predictor import LENGTH_PROPOSALS, LengthPredictor
@@ -37,7 +36,9 @@ __all__ = ["DiffusionModel", "LengthPredictingModel"]
 
 
 class DiffusionModel(Model):
-    """An embedding-space diffusion model whose canvas always has the full length.
+    """An embedding-space diffusion model. It predicts no lengths: a text has at most `max_target` tokens.
+
+    `LengthPredictingModel` extends it.
 
     Args:
         tokenizer: texts to tokens and back.
@@ -46,7 +47,7 @@ class DiffusionModel(Model):
         schedule: the noise schedule of generation.
         generation_config: the defaults of `generate`.
         max_source, max_target: the longest texts in tokens.
-        writable_specials: the special tokens that are part of a target, such as its end.
+        allowed_special_tokens: the special tokens that are part of a target, such as its end.
         source_dropout: the share of training pairs without a source, for classifier-free guidance.
 
     >>> import noise2text
@@ -68,20 +69,21 @@ class DiffusionModel(Model):
         generation_config: DiffusionGenerationConfig,
         max_source: int,
         max_target: int,
-        writable_specials: Iterable[int] = (),
+        allowed_special_tokens: Iterable[int] = (),
         source_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.tokenizer, self.layout, self.generation_config = tokenizer, layout, generation_config
         self.max_source, self.max_target = max_source, max_target
         self.denoiser, self.schedule, self.source_dropout = denoiser, schedule, source_dropout
-        forbidden = torch.zeros(len(tokenizer), dtype=torch.bool)
-        forbidden[sorted(tokenizer.special_tokens - set(writable_specials))] = True
-        self.register_buffer("forbidden", forbidden, persistent=False)
-        self.register_buffer("special", torch.tensor(sorted(tokenizer.special_tokens)), persistent=False)
+        forbidden_mask = torch.zeros(len(tokenizer), dtype=torch.bool)
+        forbidden_mask[sorted(tokenizer.special_tokens - set(allowed_special_tokens))] = True
+        self.register_buffer("forbidden_mask", forbidden_mask, persistent=False)
+        special_tokens = torch.tensor(sorted(tokenizer.special_tokens))
+        self.register_buffer("special_tokens", special_tokens, persistent=False)
 
-    forbidden: torch.Tensor
-    special: torch.Tensor
+    forbidden_mask: torch.Tensor
+    special_tokens: torch.Tensor
 
     @property
     def quantizable_module(self) -> nn.Module:
@@ -94,7 +96,7 @@ class DiffusionModel(Model):
         return "float32" if predicts_mean and requested_precision == "auto" else requested_precision
 
     def propose_lengths(
-        self, encoded: EncoderOutput, config: Any, template: Template
+        self, encoded: EncoderOutput, config: Any, template: Template | None
     ) -> tuple[Tensor, Tensor]:
         """The lengths to try for each sentence, and their log-probabilities."""
         return self.propose_single_length(encoded, self.max_target)
@@ -106,21 +108,23 @@ class DiffusionModel(Model):
 
     def build_decoder(self, config: Any) -> ParallelDecoder:
         """The decoder of `config.strategy`, with the parts of this model."""
-        template = make_template(config, self.tokenizer, self.max_output_length(config))
+        template = make_template(config, self.tokenizer, self.max_target)
         return _DECODERS[config.strategy](
             denoiser=self.wrap_denoiser(config),
             schedule=self.build_sampling_schedule(config),
+            times=strided_times(
+                config.steps, num_timesteps=self.schedule.num_timesteps, stop_early=config.stop_early
+            ),
             layout=self.layout,
             config=config,
             propose_lengths=partial(self.propose_lengths, config=config, template=template),
-            num_timesteps=self.schedule.num_timesteps,
-            forbidden=self.forbidden,
-            special=self.special,
+            forbidden_mask=self.forbidden_mask,
+            special_tokens=self.special_tokens,
             max_source=self.max_source,
             max_length=self.max_target,
             template=template,
-            runner=self.runner(),
-            classifier_guidance=self.classifier_guidance(config),
+            executor=self.executor(),
+            classifier_guidance=self.load_classifier_guidance(config) if config.guide else None,
             likelihood_scorer=self.likelihood_scorer(config),
         )
 
@@ -140,10 +144,8 @@ class DiffusionModel(Model):
             denoiser = ClassifierFreeDenoiser(denoiser, self.layout, config.guidance_weight)
         return ClampedDenoiser(denoiser) if config.clamp else denoiser
 
-    def classifier_guidance(self, config: DiffusionGenerationConfig) -> ClassifierGuidance | None:
-        """Guidance to `config.guide_class` by the classifier in `config.guide`; None without one."""
-        if not config.guide:
-            return None
+    def load_classifier_guidance(self, config: DiffusionGenerationConfig) -> ClassifierGuidance:
+        """Guidance to `config.guide_class` by the classifier in `config.guide`."""
         folder = Path(config.guide)
         classifier, labels = load_classifier(folder, self.denoiser.embedding)
         if config.guide_class not in labels:
@@ -158,17 +160,10 @@ class DiffusionModel(Model):
             fluency=config.fluency,
         )
 
-    def build_sampling_schedule(self, config: Any) -> nn.Module:
+    def build_sampling_schedule(self, config: Any) -> Schedule:
         """The noise schedule of generation."""
         factor = config.sampling_noise_factor
         return self.schedule if factor == 1 else Rescaled(self.schedule, factor)
-
-    def max_output_length(self, config: Any) -> int:
-        """The longest target that can be generated, in tokens."""
-        return self.max_target
-
-    def build_selector(self, config: Any) -> Selector:
-        return SELECTORS[config.select](config)
 
 
 class LengthPredictingModel(DiffusionModel):
@@ -176,7 +171,7 @@ class LengthPredictingModel(DiffusionModel):
 
     Args:
         tokenizer: texts to tokens and back.
-        lengths: the network that predicts the length.
+        length_predictor: the network that predicts the length.
         generation_config: the defaults of `generate`.
         training_schedule: the noise schedule of training, if it is not that of generation.
         parts: the other arguments of `DiffusionModel`.
@@ -194,13 +189,14 @@ class LengthPredictingModel(DiffusionModel):
         self,
         tokenizer: Tokenizer,
         *,
-        lengths: LengthPredictor,
+        length_predictor: LengthPredictor,
         generation_config: LengthPredictingGenerationConfig,
-        training_schedule: nn.Module | None = None,
+        training_schedule: Schedule | None = None,
         **parts: Any,
     ) -> None:
         super().__init__(tokenizer, generation_config=generation_config, **parts)
-        self.lengths, self.training_schedule = lengths, training_schedule or self.schedule
+        self.lengths = length_predictor  # the name that its weights have in a model folder
+        self.training_schedule = training_schedule or self.schedule
 
     def likelihood(
         self, texts: Sequence[str], targets: Sequence[str], *, per_token: bool = False, batch: int = 64
@@ -211,7 +207,7 @@ class LengthPredictingModel(DiffusionModel):
         `generate`.
         """
         require_lists("likelihood", texts, targets)
-        self.ensure_eval()
+        self.eval()
         rows = self.tokenizer.encode(targets)
         with device_guard(self.device):
             found = batched_log_likelihoods(
@@ -238,41 +234,23 @@ class LengthPredictingModel(DiffusionModel):
     def likelihood_scorer(self, config: LengthPredictingGenerationConfig) -> DenoisingLikelihood | None:
         if config.select != "weighted-mbr":
             return None
-        return DenoisingLikelihood(self.denoiser, self.training_schedule, self.runner())
-
-    def build_selector(self, config: LengthPredictingGenerationConfig) -> Selector:
-        score_name = f"own,time:{NOISE_TIME}"
-        if config.select != "weighted-mbr":
-            return super().build_selector(config)
-        return WeightedMBR(build_mbr(config), score_name)
-
-    def max_output_length(self, config: LengthPredictingGenerationConfig) -> int:
-        return config.length or self.max_target
+        return DenoisingLikelihood(self.denoiser, self.training_schedule, self.executor())
 
     def propose_lengths(
-        self, encoded: EncoderOutput, config: LengthPredictingGenerationConfig, template: Template
+        self, encoded: EncoderOutput, config: LengthPredictingGenerationConfig, template: Template | None
     ) -> tuple[Tensor, Tensor]:
-        if config.length is None:
-            if template.is_exact:
-                return self.propose_single_length(encoded, template.min_length)
-            return self._propose_likely_lengths(encoded, config)
-        if config.length > self.max_target:
-            raise Problem(
-                f"The length must be at most {self.max_target} for this model, not {config.length}."
-            )
-        return self.propose_single_length(encoded, config.length)
-
-    def _propose_likely_lengths(
-        self, encoded: EncoderOutput, config: LengthPredictingGenerationConfig
-    ) -> tuple[Tensor, Tensor]:
-        """The lengths that the length predictor finds likely, and their log-probabilities."""
-
-        def likely(encoded: EncoderOutput) -> tuple[Tensor, Tensor]:
-            return self.lengths.propose(encoded, config.length_beam, LENGTH_PROPOSALS[config.lengths])
-
-        weights = self.lengths.output_projection.weight.data_ptr()
-        name = ("lengths", weights, config.length_beam, config.lengths)
-        return self.runner().run(name, likely, encoded)
+        """The given length, that of the template, or those that the length predictor finds likely."""
+        length = config.length
+        if length is None and template is not None and template.is_exact:
+            length = template.min_length
+        if length is None:
+            beam, choose = config.length_beam, LENGTH_PROPOSALS[config.lengths]
+            cache_key = ("lengths", self.lengths.output_projection.weight.data_ptr(), beam, config.lengths)
+            propose = partial(self.lengths.propose, beam=beam, choose=choose)
+            return self.executor().run(cache_key, propose, encoded)
+        if length > self.max_target:
+            raise Problem(f"The length must be at most {self.max_target} for this model, not {length}.")
+        return self.propose_single_length(encoded, length)
 
 
 _DECODERS: dict[str, Callable[..., ParallelDecoder]] = {

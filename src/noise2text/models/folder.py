@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,22 +16,42 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from noise2text.core.config import apply_overrides, to_dict
+from noise2text.core.config import apply_overrides
 from noise2text.core.devices import find_device, find_dtype
 from noise2text.core.errors import Problem
 from noise2text.core.files import write_atomically
+from noise2text.core.version import __version__
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.models.base import GenerationOutput, Model
-from noise2text.models.convert import FORMAT, describe_config
+from noise2text.models.base import Model, ModelOrigin
 from noise2text.models.exported import check_device, load_onnx_network
-from noise2text.models.registry import Recipe, list_recipes
+from noise2text.models.output import GenerationOutput
+from noise2text.models.registry import RENAMED_RECIPES, Recipe, list_recipes
 from noise2text.models.shipped import find_model_folder, list_shipped_models
 from noise2text.training.checkpoint import find_checkpoint
 
 if TYPE_CHECKING:
     from noise2text.acceleration.onnx_runtime import OnnxRuntimeConfig
 
-__all__ = ["generate", "load", "load_config", "load_engine", "save"]
+__all__ = [
+    "FORMAT",
+    "WEIGHTS_FILE",
+    "describe_config",
+    "generate",
+    "load",
+    "load_config",
+    "load_engine",
+    "rename_settings",
+    "save",
+    "write_settings",
+]
+
+WEIGHTS_FILE = "model.safetensors"
+
+FORMAT = 2
+"""The format of config.json."""
+
+RENAMED_SETTINGS = {"data.normalise": "normalize"}
+"""Settings that were saved under another name, and their names today."""
 
 
 def save(
@@ -40,7 +60,7 @@ def save(
     """Write a model to a folder, from which `load` reads it.
 
     Args:
-        folder: the folder to write; each file in it is replaced at once.
+        folder: the folder to write; each file in it is replaced atomically.
         model: the model.
         recipe: the name of the recipe that built it.
         config: the config that it was built with.
@@ -57,25 +77,38 @@ def save(
     ...     sorted(path.name for path in Path(folder).iterdir())
     ['config.json', 'generation_config.json', 'model.safetensors', 'tokenizer.json']
     """
+    write_settings(folder, model, recipe=recipe, config=config, engine=engine)
+    weights = {name: tensor.contiguous() for name, tensor in _weights(model).items()}
+    write_atomically(folder / WEIGHTS_FILE, lambda path: save_file(weights, path, metadata={"format": "pt"}))
+
+
+def write_settings(
+    folder: Path, model: Model, *, recipe: str, config: Any, engine: OnnxRuntimeConfig | None = None
+) -> None:
+    """Write all files of a model folder but the weights."""
     folder.mkdir(parents=True, exist_ok=True)
     contents = describe_config(recipe, config, len(model.tokenizer))
     if engine is not None:
         contents["engine"] = dataclasses.asdict(engine)
     write_atomically(folder / "config.json", lambda path: _write_json(path, contents))
-    generation = to_dict(model.generation_config)
+    generation = dataclasses.asdict(model.generation_config)
     write_atomically(folder / "generation_config.json", lambda path: _write_json(path, generation))
     write_atomically(folder / "tokenizer.json", model.tokenizer.save)
-    weights = {name: tensor.contiguous() for name, tensor in _weights(model).items()}
-    write_atomically(
-        folder / "model.safetensors", lambda path: save_file(weights, path, metadata={"format": "pt"})
-    )
 
 
-def load(folder: str | Path, *, device: str | torch.device | None = None, precision: str = "auto") -> Model:
-    """The trained model in a folder, or the shipped one of this name, ready to generate.
+def load(
+    folder: str | Path,
+    *,
+    revision: str | None = None,
+    device: str | torch.device | None = None,
+    precision: str = "auto",
+) -> Model:
+    """The trained model in a folder, or the one of this name, ready to generate.
 
     Args:
-        folder: a model folder, which is also the folder of a training run, or the name of a shipped model.
+        folder: a model folder, which is also the folder of a training run, the name of a shipped model, or
+            that of a model on the Hugging Face hub, "org/name".
+        revision: the branch, tag or commit of a model on the hub; by default its newest.
         device: cpu, cuda or cuda:1; by default a GPU if there is one. An exported model runs on the CPU.
         precision: float32, bfloat16, int8, or auto: bfloat16 on a GPU; on a CPU int8 where that is faster and
             later sampling steps correct its errors, else float32. An exported model has its own.
@@ -89,7 +122,7 @@ def load(folder: str | Path, *, device: str | torch.device | None = None, precis
     ['I have two brothers.']
     """
     find_dtype(precision, find_device(device))  # refuse a mistake before anything is read
-    folder = find_model_folder(folder)
+    folder = find_model_folder(folder, revision=revision)
     recipe, config = load_config(folder)
     engine = load_engine(folder)
     target_device = (
@@ -105,7 +138,9 @@ def load(folder: str | Path, *, device: str | torch.device | None = None, precis
     model: Model = recipe.build(config, tokenizer)
     if engine:
         load_onnx_network(model, folder, engine)
-    _load_weights(model, folder / "model.safetensors")
+    _load_weights(model, folder / WEIGHTS_FILE)
+    num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    model.origin = ModelOrigin(recipe.name, config, folder, num_parameters)
     return model.move_to(target_device, "float32" if engine else precision).eval()
 
 
@@ -150,6 +185,16 @@ def load_engine(folder: Path) -> OnnxRuntimeConfig | None:
     return OnnxRuntimeConfig.of(value, path)
 
 
+def rename_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The saved config with today's names of its settings."""
+    return {
+        section: {RENAMED_SETTINGS.get(f"{section}.{name}", name): value for name, value in values.items()}
+        if isinstance(values, dict)
+        else values
+        for section, values in config.items()
+    }
+
+
 def load_config(folder: Path) -> tuple[Recipe, Any]:
     """The recipe and the config of the model in a folder."""
     folder = find_model_folder(folder)
@@ -166,7 +211,8 @@ def load_config(folder: Path) -> tuple[Recipe, Any]:
             f"The run in {folder} has not been validated yet; its newest checkpoint is {checkpoint}."
         )
     contents = _read_json(path)
-    if contents.get("format") == 1:
+    name = str(contents.get("recipe"))
+    if contents.get("format") == 1 or name in RENAMED_RECIPES:
         raise Problem(
             f"The model in {folder} was written by an older version: `noise2text convert {folder} NEW` "
             f"writes it in today's format."
@@ -175,19 +221,30 @@ def load_config(folder: Path) -> tuple[Recipe, Any]:
         raise Problem(
             f"{path} is not a noise2text configuration of format {FORMAT}; was it written by another program?"
         )
-    name = str(contents.get("recipe"))
     recipe = list_recipes().get(name)
     if recipe is None:
         raise Problem(
             f"The model in {folder} needs the recipe {name!r}, which is unknown here: install the package "
             f"that has it, or call noise2text.register first."
         )
-    config = apply_overrides(recipe.preset(), contents["config"], origin=str(path))
+    config = apply_overrides(recipe.preset(), rename_settings(contents["config"]), origin=str(path))
     generation = folder / "generation_config.json"
     return recipe, dataclasses.replace(
         config,
         generation=apply_overrides(config.generation, _read_json(generation), origin=str(generation)),
     )
+
+
+def describe_config(recipe: str, config: Any, vocabulary: int) -> dict[str, Any]:
+    """The contents of config.json; generation settings are in a file of their own."""
+    sections = {name: value for name, value in dataclasses.asdict(config).items() if name != "generation"}
+    return {
+        "format": FORMAT,
+        "noise2text": __version__,
+        "recipe": recipe,
+        "config": sections,
+        "vocabulary": vocabulary,
+    }
 
 
 def _weights(model: Model) -> dict[str, Tensor]:

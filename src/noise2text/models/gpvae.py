@@ -13,22 +13,38 @@ s = 1. In generation the scalar s trades quality for diversity: 0 is the mean of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from noise2text.core.random import gaussian_noise
+from noise2text.core.random import gaussian_noise, make_key
 from noise2text.data.layouts.base import Canvas, Source
 from noise2text.diffusion.losses import LossTerm, TokenLoss
+from noise2text.generation.decoder import Decoder, SentenceCandidates, SourceBatch, Stage, TokenTraceStep
+from noise2text.models.autoregressive import AutoregressiveModel
+from noise2text.models.baseline_config import GpvaeGenerationConfig
 from noise2text.nn.autoregressive import AutoregressiveNetwork
 from noise2text.nn.denoiser import EncoderOutput
 from noise2text.nn.huggingface import EncoderDecoderModel, states_only_output
 from noise2text.training.next_token import NextTokenObjective
 
-__all__ = ["GpvaeEncoderDecoder", "GpvaeObjective", "Latents", "SampledGpvae", "covariance", "gaussian_kl"]
+__all__ = [
+    "GPVAEDecoder",
+    "GPVAEModel",
+    "GpvaeEncoderDecoder",
+    "GpvaeObjective",
+    "Latents",
+    "SampledGpvae",
+    "covariance",
+    "gaussian_process_kl",
+    "join_candidates",
+]
 
+_LATENT = 1  # separates the keys of this noise from others of the same seed
 JITTER = 1e-4  # relative to the variance, added to the diagonal: equal states need an invertible covariance
 
 
@@ -45,7 +61,7 @@ def covariance(states: Tensor, padding: Tensor, *, variance: float, scale: float
     return torch.where(both, kernel + JITTER * variance * identity, identity)
 
 
-def gaussian_kl(difference: Tensor, variance: Tensor, prior: Tensor) -> Tensor:
+def gaussian_process_kl(difference: Tensor, variance: Tensor, prior: Tensor) -> Tensor:
     """KL(N(μ, diag σ²) ‖ N(m, K)) of each dimension, (B, D); difference μ − m and σ² (B, S, D), K (B, S, S).
 
     ½ [tr(K⁻¹ diag σ²) + (μ − m)ᵀ K⁻¹ (μ − m) − S + log |K| − Σ log σ²]
@@ -132,7 +148,7 @@ class GpvaeEncoderDecoder(_DecoderWrapper):
             hidden = latents.padding[..., None]
             difference = (latents.mean.float() - latents.prior_mean.float()).masked_fill(hidden, 0.0)
             variance = latents.log_variance.float().exp().masked_fill(hidden, 1.0)
-            return gaussian_kl(difference, variance, prior).mean(1, keepdim=True)
+            return gaussian_process_kl(difference, variance, prior).mean(1, keepdim=True)
 
     def encode(self, source: Source) -> EncoderOutput:
         return self.add_latents(self.latents(source), 0.0)
@@ -177,3 +193,53 @@ class GpvaeObjective(NextTokenObjective):
 def _sentences(canvas: Canvas) -> Tensor:
     """True for each row with a target, (B, 1)."""
     return canvas.scored.any(1, keepdim=True)
+
+
+class GPVAEModel(AutoregressiveModel):
+    """An encoder-decoder with noise in its encoder states; each noise gives the texts of one search."""
+
+    network: GpvaeEncoderDecoder
+    generation_config: GpvaeGenerationConfig
+
+    def build_decoder(self, config: Any, network: AutoregressiveNetwork | None = None) -> Decoder:  # type: ignore[override]
+        return GPVAEDecoder(self, config)
+
+
+@dataclass(frozen=True)
+class GPVAEDecoder(Decoder):
+    """Searches once per noise; a sentence's candidates are the texts of all its noises."""
+
+    model: GPVAEModel
+    config: GpvaeGenerationConfig
+
+    def stages(self, *, seed: int, trace: bool = False) -> list[Stage]:
+        return [partial(self._search, seed=seed, trace=trace)]
+
+    def _search(self, batch: SourceBatch, *, seed: int, trace: bool) -> list[SentenceCandidates]:
+        noises, model = self.config.noises, self.model
+        repeated = [row for row in batch.rows for _ in range(noises)]
+        indices = make_key(torch.tensor(batch.indices)[:, None], torch.arange(noises)).flatten()  # (B·N,)
+        network = SampledGpvae(
+            model.network,
+            make_key(seed, _LATENT, indices).to(model.device),
+            latent_noise_scale=self.config.latent_noise_scale,
+        )
+        decoder = AutoregressiveModel.build_decoder(model, self.config, network)
+        decoded = decoder.decode(SourceBatch(repeated, indices.tolist()), seed=seed, trace=trace)
+        return [join_candidates(decoded[i : i + noises]) for i in range(0, len(decoded), noises)]
+
+
+def join_candidates(decoded: Sequence[SentenceCandidates]) -> SentenceCandidates:
+    """The candidates of all searches for one sentence; a search that ends early repeats its last step."""
+    count = max(len(each.steps) for each in decoded)
+    steps = []
+    for number in range(count):
+        current = [each.steps[min(number, len(each.steps) - 1)] for each in decoded]
+        noisy = [row for step in current for row in step.noisy]
+        clean = [row for step in current for row in step.clean]
+        steps.append(TokenTraceStep(1 - number / max(1, count - 1), noisy, clean))
+    return SentenceCandidates(
+        [row for each in decoded for row in each.tokens],
+        [score for each in decoded for score in each.scores],
+        steps,
+    )

@@ -8,7 +8,7 @@ downloaded, and no code of the folder is run. The library's configuration is kep
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,19 +16,13 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from noise2text.core.config import (
-    Config,
-    option,
-    require_at_least,
-    require_divisible_heads,
-    require_fraction,
-    section,
-)
+from noise2text.core.config import Config, option, require_at_least, require_fraction, section
 from noise2text.core.errors import Problem
 from noise2text.data.config import FolderTokenizerDataConfig
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.generation.config import AutoregressiveGenerationConfig
 from noise2text.models.baseline_config import LabelSmoothingOptimConfig
+from noise2text.nn.config import require_divisible_heads
 from noise2text.nn.huggingface import (
     DecoderOnlyModel,
     EncoderDecoderModel,
@@ -51,6 +45,24 @@ __all__ = [
     "load_pretrained_weights",
     "resolve_architecture",
 ]
+
+
+MAX_LAYERS = 1_000
+
+_REFERENCES = {
+    "_attn_implementation",
+    "_attn_implementation_internal",
+    "_experts_implementation",
+    "_name_or_path",
+    "attn_implementation",
+    "auto_map",
+    "custom_pipelines",
+    "experts_implementation",
+    "kernel_config",
+    "quantization_config",
+    "transformers_version",
+}
+"""Fields of a configuration that name code, kernels (`org/name` of the hub) or files, or only describe it."""
 
 
 @dataclass(frozen=True)
@@ -214,9 +226,15 @@ def build_network(family: PretrainedFamily, config: PretrainedConfig, tokenizer:
         raise wrong_family
     try:
         model = family.models.from_config(architecture, dtype=torch.float32)
+        lacks_cache = family is CAUSAL_FAMILY and not returns_kv_cache(model)
     except ValueError as error:
         raise wrong_family from error
-    if family is CAUSAL_FAMILY and not returns_kv_cache(model):
+    except Exception as error:  # whatever the library raises for values that it did not expect
+        raise Problem(
+            f"transformers cannot build the {architecture.model_type} of the setting architecture: "
+            f"{_first_line(error)}."
+        ) from error
+    if lacks_cache:
         raise Problem(
             f"The {architecture.model_type} of {folder} does not return its keys and values; use a causal "
             f"model such as GPT-2."
@@ -251,12 +269,37 @@ def _read_architecture(folder: Path) -> Any:
 def _parse_architecture(text: str, *, where: str) -> Any:
     try:
         fields = json.loads(text)
-        for unwanted in ("auto_map", "_name_or_path", "transformers_version"):
-            fields.pop(unwanted, None)
-        return import_transformers().AutoConfig.for_model(**fields)
-    except (ValueError, TypeError, AttributeError) as error:
-        reason = str(error).splitlines()[0][:100]
-        raise Problem(f"{where} is no configuration that transformers knows: {reason}.") from error
+        if not isinstance(fields, dict):
+            raise ValueError("it is not a JSON object")
+        _require_few_layers(fields)
+        return import_transformers().AutoConfig.for_model(**_drop_references(fields))
+    except Problem:
+        raise
+    except Exception as error:  # whatever the library raises for values that it did not expect
+        raise Problem(
+            f"{where} is no configuration that transformers knows: {_first_line(error)}."
+        ) from error
+
+
+def _drop_references(value: Any) -> Any:
+    """The configuration without what would lead the library to code, kernels or files elsewhere."""
+    if isinstance(value, dict):
+        return {name: _drop_references(each) for name, each in value.items() if name not in _REFERENCES}
+    return [_drop_references(each) for each in value] if isinstance(value, list) else value
+
+
+def _require_few_layers(fields: Mapping[str, Any]) -> None:
+    """Refuse numbers of layers that would take minutes to build before their weights are found missing."""
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            _require_few_layers(value)
+        elif "layer" in name and isinstance(value, int) and not 0 <= value <= MAX_LAYERS:
+            raise ValueError(f"{name} must be between 0 and {MAX_LAYERS:,}")
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return (lines[0] if lines else type(error).__name__)[:100]
 
 
 def _check_architecture(architecture: Any, tokenizer: Tokenizer, needed: int) -> None:
@@ -299,6 +342,7 @@ def load_pretrained_weights(family: PretrainedFamily, config: PretrainedConfig, 
     folder = config.model.from_folder
     if not folder:
         return
+    _require_own_files(Path(folder))
     try:
         model, report = family.models.from_pretrained(
             folder,
@@ -315,3 +359,20 @@ def load_pretrained_weights(family: PretrainedFamily, config: PretrainedConfig, 
         name = sorted(report["missing_keys"])[0]
         raise Problem(f"The weights in {folder} lack {name}; is the folder complete?")
     network.model.load_state_dict(model.state_dict())
+
+
+def _require_own_files(folder: Path) -> None:
+    """Refuse an index of weights that names anything but safetensors files of the folder itself."""
+    path = folder / "model.safetensors.index.json"
+    if not path.exists():
+        return
+    try:
+        names = set(json.loads(path.read_text(encoding="utf-8"))["weight_map"].values())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Problem(f"{path} is not an index of weights; copy it again.") from error
+    for name in names:
+        if not isinstance(name, str) or Path(name).name != name or not name.endswith(".safetensors"):
+            raise Problem(
+                f"{path} names {str(name)[:80]!r}, which is not a safetensors file of its folder; copy the "
+                f"whole folder from where it came."
+            )

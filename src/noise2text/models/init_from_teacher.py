@@ -52,9 +52,7 @@ class _StudentConfig(Protocol):
 
 @torch.no_grad()
 def initialize_from_teacher(config: _StudentConfig, model: DiffusionModel) -> None:
-    """Copy the weights of the Transformer in `config.model.from_folder` into the model, if there is one."""
-    if not config.model.from_folder:
-        return
+    """Copy the weights of the Transformer in `config.model.from_folder` into the model."""
     assert isinstance(model.denoiser, EncoderDecoder)
     embedding, tokenizer = model.denoiser.embedding, model.tokenizer
     filler_tokens = sorted(set(model.layout.end_tokens) - {tokenizer.eos})  # they fill a canvas after the end

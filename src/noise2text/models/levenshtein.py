@@ -13,27 +13,31 @@ deletion is trained on references in which tokens sampled from the model replace
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from noise2text.core.errors import Problem
 from noise2text.core.random import make_key, uniform
 from noise2text.data.layouts.base import Canvas, Layout
+from noise2text.data.layouts.template import encode_pieces
 from noise2text.data.ragged import RaggedRows
+from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.losses import LossTerm, TokenLoss, label_smoothed_nll
-from noise2text.generation.candidates import (
-    DecodedStep,
+from noise2text.generation.decoder import (
     Decoder,
     SentenceCandidates,
     SourceBatch,
     Stage,
-    TokenRows,
+    TokenTraceStep,
 )
 from noise2text.models.baseline_config import LevenshteinGenerationConfig
 from noise2text.models.cmlm import sample_mask
+from noise2text.models.draft import DraftModel, build_draft_transformer
 from noise2text.models.levenshtein_edits import (
     align,
     count_insertions,
@@ -51,6 +55,7 @@ __all__ = [
     "EditDraws",
     "EditPolicies",
     "LevenshteinDecoder",
+    "LevenshteinModel",
     "LevenshteinObjective",
     "SpecialTokens",
     "add_boundary_tokens",
@@ -219,26 +224,33 @@ class LevenshteinDecoder(Decoder):
         """One candidate per sentence: its draft after the last edit."""
         source = self.layout.make_source(RaggedRows.from_lists(batch.rows)).to(self.forbidden.device)
         encoded = self.policies.transformer.encode(source)
-        steps: list[tuple[float, TokenRows, TokenRows]] = []
-        for number, (opened, drafts) in enumerate(self.refine(self.start_drafts(len(batch)), encoded)):
-            if trace:
-                time = 1 - number / self.config.iterations
-                steps.append((time, self._strip_boundaries(opened), self._strip_boundaries(drafts)))
+        iterations = self.refine(self.start_drafts(len(batch.rows)), encoded)
+        steps = []
+        for number, (opened, filled) in enumerate(iterations if trace else ()):
+            confidence = filled.scores.exp().masked_fill(filled.given_part > 0, 1.0)
+            rows = (
+                self._strip_boundaries(opened),
+                self._strip_boundaries(filled),
+                self._strip_boundaries(filled, confidence),
+            )
+            steps.append((1 - number / self.config.iterations, rows))
+        _, drafts = iterations[-1]
         written = (drafts.given_part == 0) & (drafts.tokens != self.special_tokens.pad)
         scores = (drafts.scores * written).sum(1) / written.sum(1).clamp(min=1)
         return [
             SentenceCandidates(
-                [row], [score], [DecodedStep(time, [noisy[i]], [clean[i]]) for time, noisy, clean in steps]
+                [row], [score], [TokenTraceStep(time, *([each[i]] for each in rows)) for time, rows in steps]
             )
             for i, (row, score) in enumerate(
                 zip(self._strip_boundaries(drafts), scores.tolist(), strict=True)
             )
         ]
 
-    def _strip_boundaries(self, drafts: DraftBatch) -> TokenRows:
-        """The tokens between begin and end."""
+    def _strip_boundaries(self, drafts: DraftBatch, values: Tensor | None = None) -> list[list[Any]]:
+        """The tokens between begin and end, or other values (B, L) there."""
         lengths = (drafts.tokens != self.special_tokens.pad).sum(1).tolist()
-        return [row[1 : length - 1] for row, length in zip(drafts.tokens.tolist(), lengths, strict=True)]
+        rows = (drafts.tokens if values is None else values).tolist()
+        return [row[1 : length - 1] for row, length in zip(rows, lengths, strict=True)]
 
     def start_drafts(self, sentences: int) -> DraftBatch:
         """Drafts that consist of the given prefix and suffix only."""
@@ -249,19 +261,21 @@ class LevenshteinDecoder(Decoder):
         )
         return DraftBatch(tokens, torch.zeros_like(tokens, dtype=torch.float), bounds)
 
-    def refine(self, drafts: DraftBatch, encoded: EncoderOutput) -> Iterator[tuple[DraftBatch, DraftBatch]]:
+    def refine(self, drafts: DraftBatch, encoded: EncoderOutput) -> list[tuple[DraftBatch, DraftBatch]]:
         """The drafts with placeholders and the filled drafts of each iteration, until no row changes.
 
         If an iteration does not change a row, later ones do not either: finished rows can stay in the batch.
         """
+        refined = []
         for number in range(self.config.iterations):
             before = drafts.tokens
             left = self.delete_tokens(drafts, encoded) if number else drafts  # the first draft is given
             opened = self.insert_placeholders(left, encoded, penalty=self.config.penalty)
             drafts = self.fill_placeholders(opened, encoded)
-            yield opened, drafts
+            refined.append((opened, drafts))
             if torch.equal(before, drafts.tokens):
-                return
+                break
+        return refined
 
     def delete_tokens(self, drafts: DraftBatch, encoded: EncoderOutput) -> DraftBatch:
         """The drafts without the tokens that the policy deletes; given tokens stay."""
@@ -297,3 +311,37 @@ class LevenshteinDecoder(Decoder):
         empty = tokens == self.special_tokens.placeholder
         filled = torch.where(empty, best.indices, tokens)
         return replace(drafts, tokens=filled, scores=torch.where(empty, best.values, drafts.scores))
+
+
+class LevenshteinModel(DraftModel):
+    """A model that edits a draft until no edit is left."""
+
+    generation_config: LevenshteinGenerationConfig
+
+    def __init__(self, config: Any, tokenizer: Tokenizer) -> None:
+        super().__init__(config, tokenizer)
+        self.special_tokens = SpecialTokens(tokenizer.pad, tokenizer.bos, tokenizer.eos, tokenizer.mask)
+        transformer = build_draft_transformer(
+            config.model, tokenizer, source_positions=self.max_source, target_positions=self.max_target + 2
+        )
+        self.policies = EditPolicies(
+            transformer, model_dim=config.model.model_dim, max_placeholders=config.model.max_placeholders
+        )
+
+    def build_decoder(self, config: LevenshteinGenerationConfig) -> LevenshteinDecoder:
+        prefix, suffix = encode_pieces([config.prefix, config.suffix], self.tokenizer)
+        given = len(prefix) + len(suffix)
+        if given >= self.max_target:
+            raise Problem(
+                f"Prefix and suffix have {given} of {self.max_target} tokens: that leaves nothing to write."
+            )
+        return LevenshteinDecoder(
+            self.policies,
+            self.special_tokens,
+            self.forbidden,
+            self.max_target,
+            layout=self.layout,
+            config=config,
+            prefix=prefix,
+            suffix=suffix,
+        )

@@ -22,7 +22,16 @@ from noise2text.core.errors import Problem, suggest
 from noise2text.data.token_store import TokenStore
 from noise2text.data.tokenizer import Tokenizer
 
-__all__ = ["Fit", "Recipe", "find_recipe", "keep_config", "keep_random_weights", "list_recipes", "register"]
+__all__ = [
+    "RENAMED_RECIPES",
+    "Fit",
+    "Recipe",
+    "find_recipe",
+    "keep_config",
+    "keep_random_weights",
+    "list_recipes",
+    "register",
+]
 
 Fit = Callable[[Any, Tokenizer, TokenStore], tuple[Any, Any]]
 """From config, tokenizer and training pairs to the config that the corpus completed, and the model."""
@@ -86,6 +95,12 @@ class Recipe:
         return self.presets[name]
 
 
+RENAMED_RECIPES = {"diffuseq-staggered": "diffuseq-position-sigmoid"}
+"""Today's names of recipes by the names that older model folders have; `noise2text convert` maps them."""
+
+OWN_RECIPES = "noise2text.recipes"
+"""The module that registers our own recipes; it is imported first, so that no other takes their names."""
+
 ENTRY_POINTS = "noise2text.recipes"
 """The group of entry points that packages with recipes use."""
 
@@ -104,7 +119,7 @@ def register(recipe: Recipe) -> Recipe:
     >>> noise2text.list_recipes()["mine"] is mine
     True
     """
-    _import_own_recipes()
+    importlib.import_module(OWN_RECIPES)
     known = _REGISTERED.setdefault(recipe.name, recipe)
     if known is not recipe:
         raise Problem(f"There is already a recipe {recipe.name!r}; give the new one another name.")
@@ -121,23 +136,18 @@ def list_recipes() -> dict[str, Recipe]:
     >>> recipes["difformer"].preset("tiny").optim.steps
     3000
     """
-    _import_own_recipes()
+    importlib.import_module(OWN_RECIPES)
     _import_entry_points()
     return dict(_REGISTERED)
 
 
 def find_recipe(name: str) -> Recipe:
     """The recipe of this name; other packages are searched only for names that this one does not have."""
-    _import_own_recipes()
+    importlib.import_module(OWN_RECIPES)
     known = _REGISTERED if name in _REGISTERED else list_recipes()
     if name not in known:
         raise Problem(f"There is no recipe {name!r}; {suggest(name, known)}")
     return known[name]
-
-
-def _import_own_recipes() -> None:
-    """Register the recipes of this package, which come first, so that no other takes their names."""
-    importlib.import_module("noise2text.recipes")
 
 
 @functools.cache

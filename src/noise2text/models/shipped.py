@@ -1,7 +1,8 @@
 """Models that come with the package, by their names: `noise2text.load("de-en")`.
 
 Each is a model folder like any other, with a model card (README.md) that says what it was trained on, what it
-can and cannot do, and its scores. A folder of the same name in the working directory takes precedence.
+can and cannot do, and its scores. A folder of the same name in the working directory takes precedence. Other
+names are those of models on the Hugging Face hub (`models/hub.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ def list_shipped_models() -> list[str]:
     return sorted(path.parent.name for path in _MODELS.glob("*/config.json"))
 
 
-def find_model_folder(model: str | Path) -> Path:
-    """The folder of a model: the one of this path, or else the shipped one of this name."""
-    path = Path(model)
-    return _MODELS / str(model) if str(model) in list_shipped_models() and not path.exists() else path
+def find_model_folder(model: str | Path, *, revision: str | None = None) -> Path:
+    """The folder of a model: that of this path, the shipped one of this name, or one fetched from the hub."""
+    path, name = Path(model), str(model)
+    if path.exists():
+        return path
+    if name in list_shipped_models():
+        return _MODELS / name
+    from noise2text.models.hub import download_model, is_hub_name
+
+    return download_model(name, revision=revision) if is_hub_name(name) else path

@@ -1,0 +1,54 @@
+"""Models that refine drafts of the target in parallel: what CMLM and the Levenshtein Transformer share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from noise2text.data.layouts.split import SplitLayout
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.generation.selection import BestScore, Selector
+from noise2text.models.base import Model
+from noise2text.models.baseline_config import TransformerModelConfig
+from noise2text.nn.draft_transformer import DraftTransformer
+from noise2text.nn.embeddings import TokenEmbedding
+
+__all__ = ["DraftModel", "build_draft_transformer"]
+
+
+class DraftModel(Model):
+    """A model that refines drafts of the target; the selected text is the likeliest."""
+
+    layout: SplitLayout
+    forbidden: Tensor  # (V,), True for the tokens that are never generated
+
+    def __init__(self, config: Any, tokenizer: Tokenizer) -> None:
+        super().__init__()
+        self.tokenizer, self.layout = tokenizer, SplitLayout(tokenizer.pad)
+        self.max_source, self.max_target = config.data.max_source, config.data.max_target
+        self.generation_config = config.generation
+        forbidden = torch.zeros(len(tokenizer), dtype=torch.bool)
+        forbidden[sorted(tokenizer.special_tokens)] = True
+        self.register_buffer("forbidden", forbidden, persistent=False)
+
+    def build_selector(self, generation_config: Any) -> Selector:
+        return BestScore()
+
+
+def build_draft_transformer(
+    config: TransformerModelConfig, tokenizer: Tokenizer, *, source_positions: int, target_positions: int
+) -> DraftTransformer:
+    """The untrained network of this shape, for sources and targets of these maximal lengths."""
+    return DraftTransformer(
+        TokenEmbedding(len(tokenizer), config.model_dim),
+        model_dim=config.model_dim,
+        ffn_dim=config.ffn_dim,
+        heads=config.heads,
+        encoder_layers=config.encoder_layers,
+        decoder_layers=config.decoder_layers,
+        dropout=config.dropout,
+        source_positions=source_positions,
+        target_positions=target_positions,
+    )
