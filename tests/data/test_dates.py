@@ -9,7 +9,7 @@ from babel import Locale
 from babel.dates import get_day_names, get_month_names
 
 from noise2text.core.errors import Problem
-from noise2text.data.corpus import Pair, read_labelled, read_pairs
+from noise2text.data.corpus import Pair, read_labeled, read_pairs
 from noise2text.data.dates import (
     FIRST,
     LAST,
@@ -108,7 +108,7 @@ def test_what_is_written_are_the_splits(tmp_path: Path) -> None:
     first = (tmp_path / "a" / "b" / "train.jsonl").read_bytes()
     write_dates(tmp_path / "a" / "b", pairs=20, seed=3)
     assert (tmp_path / "a" / "b" / "train.jsonl").read_bytes() == first
-    with pytest.raises(Problem, match=r"train\.jsonl is there already, with other pairs"):
+    with pytest.raises(Problem, match=r"train\.jsonl already exists with other pairs"):
         write_dates(tmp_path / "a" / "b", pairs=10, seed=3)
     assert (tmp_path / "a" / "b" / "train.jsonl").read_bytes() == first
     assert len(list((tmp_path / "a" / "b").iterdir())) == 3
@@ -127,7 +127,7 @@ def test_a_year_has_any_of_its_days_and_the_label_is_the_month(tmp_path: Path) -
     for name, split in splits.items():
         path = str(tmp_path / f"{name}.jsonl")
         assert list(read_pairs(path)) == split
-        for line in read_labelled(path):
+        for line in read_labeled(path):
             assert MONTHS["en", line.label] == date.fromisoformat(line.text).month
     assert make_day_splits(300, seed=2) != splits
     with pytest.raises(Problem, match="1 to 72049"):

@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from noise2text.core.errors import Problem
-from noise2text.data import token_store as module
 from noise2text.data.corpus import Pair, ReadCounts, read_pairs
 from noise2text.data.token_store import PreparationReport, TokenStore, prepare
 from noise2text.data.tokenizer import Tokenizer, learn_characters
@@ -47,10 +46,10 @@ def test_pairs_come_back_as_they_were_encoded(tmp_path: Path, pairs: list[Pair])
     assert {path.name for path in tmp_path.iterdir()} == FILES
 
 
-@pytest.mark.parametrize("chunk", [1, 7, 300, 4096])
-def test_chunks_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
-    monkeypatch.setattr(module, "CHUNK_SIZE", chunk)
-    assert rows(prepare(WORDS, LETTERS, tmp_path, max_source=99, max_target=99)) == encoded(WORDS, LETTERS)
+@pytest.mark.parametrize("count", [4095, 4096, 4097, 9000])  # pairs are tokenized in chunks of 4,096
+def test_chunks_change_nothing(tmp_path: Path, count: int) -> None:
+    pairs = (WORDS * 30)[:count]
+    assert rows(prepare(pairs, LETTERS, tmp_path, max_source=99, max_target=99)) == encoded(pairs, LETTERS)
 
 
 def test_what_is_too_long_is_cut_and_counted(tmp_path: Path) -> None:
@@ -62,13 +61,13 @@ def test_what_is_too_long_is_cut_and_counted(tmp_path: Path) -> None:
 
 
 def test_what_loses_all_its_tokens_is_left_out_and_counted(tmp_path: Path) -> None:
-    normalising = learn_characters(["abc"], normalise=True)
+    normalizing = learn_characters(["abc"], normalize=True)
     pairs = [Pair("a", "b"), Pair("你", "b"), Pair("a", "()"), Pair("c", "a")]
-    prepared = prepare(pairs, normalising, tmp_path, max_source=9, max_target=9)
-    assert rows(prepared) == encoded([pairs[0], pairs[3]], normalising)
+    prepared = prepare(pairs, normalizing, tmp_path, max_source=9, max_target=9)
+    assert rows(prepared) == encoded([pairs[0], pairs[3]], normalizing)
     assert prepared.report == PreparationReport(pairs=2, skipped=2, truncated_sources=0, truncated_targets=0)
     with pytest.raises(Problem, match="None of 2 pairs"):
-        prepare(pairs[1:3], normalising, tmp_path / "empty", max_source=9, max_target=9)
+        prepare(pairs[1:3], normalizing, tmp_path / "empty", max_source=9, max_target=9)
     assert list((tmp_path / "empty").iterdir()) == []
 
 
@@ -201,6 +200,7 @@ prepare(pairs, learn_characters(["abcdefgh"]), Path({str(tmp_path)!r}), max_sour
             TokenStore.load(tmp_path)
     again = prepare(WORDS, LETTERS, tmp_path, max_source=99, max_target=99)
     assert rows(again) == encoded(WORDS, LETTERS)
+    assert {path.name for path in tmp_path.iterdir()} == FILES
 
 
 def test_limits_and_folders_that_cannot_be(tmp_path: Path) -> None:

@@ -60,9 +60,9 @@ VOCABULARY = [
 INJECTED = "[PAD] [UNK][BOS] [EOS] a[SEP] [MASK] [CLS] <s> </s>"
 
 
-def wordpiece(folder: Path, *, normalise: bool = False, lowercase: bool = True) -> Tokenizer:
+def wordpiece(folder: Path, *, normalize: bool = False, lowercase: bool = True) -> Tokenizer:
     (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
-    return load_wordpiece(folder / "vocab.txt", normalise=normalise, lowercase=lowercase)
+    return load_wordpiece(folder / "vocab.txt", normalize=normalize, lowercase=lowercase)
 
 
 @pytest.fixture(params=["bpe", "characters", "wordpiece"])
@@ -121,6 +121,13 @@ def test_bert_s_specials_serve(tmp_path: Path) -> None:
     ours = wordpiece(tmp_path)
     assert (ours.pad, ours.unk, ours.bos, ours.eos, ours.sep, ours.mask) == (0, 2, 3, 4, 4, 5)
     assert len(ours) == len(VOCABULARY)
+
+
+def test_split_gives_the_text_of_each_token(tmp_path: Path) -> None:
+    bpe = learn_bpe(["the cat sat", "the cat sat"], size=300)
+    (row,) = bpe.encode(["the cat"])
+    assert bpe.split(row) == ["the", " cat"]
+    assert bpe.split([*row, bpe.mask]) == ["the", " cat", "[MASK]"]
 
 
 def test_learned_specials_come_first() -> None:
@@ -193,7 +200,7 @@ def test_a_problem_in_the_corpus_comes_through_learning() -> None:
             learn()
 
 
-NORMALISED = {
+NORMALIZED = {
     "Größe über Öl, Ärger, STRAẞE, Fuß": "Groesse ueber Oel, Aerger, STRASSE, Fuss",
     unicodedata.normalize("NFD", "Größe Älter"): "Groesse Aelter",
     "naïve café, Ångström, piñata, ça": "naive cafe, Angstroem, pinata, ca",
@@ -205,21 +212,21 @@ NORMALISED = {
 }
 
 
-@pytest.mark.parametrize("text, expected", NORMALISED.items())
-def test_normalisation_is_the_thesis_s_and_is_saved(text: str, expected: str, tmp_path: Path) -> None:
-    learn_bpe(TEXTS, size=300, normalise=True).save(tmp_path / "tokenizer.json")
+@pytest.mark.parametrize("text, expected", NORMALIZED.items())
+def test_normalization_is_the_thesis_s_and_is_saved(text: str, expected: str, tmp_path: Path) -> None:
+    learn_bpe(TEXTS, size=300, normalize=True).save(tmp_path / "tokenizer.json")
     loaded = Tokenizer.load(tmp_path / "tokenizer.json")
     assert loaded.decode(loaded.encode([text])) == [expected]
-    characters = learn_characters([text, "x"], normalise=True)
+    characters = learn_characters([text, "x"], normalize=True)
     assert characters.decode(characters.encode([text])) == [expected]
     assert characters.unk not in characters.encode([text])[0]
 
 
 @settings(deadline=None, max_examples=200)
 @given(st.text())
-def test_normalised_text_is_plain_and_normalises_to_itself(text: str) -> None:
-    [plain] = NORMALISING.decode(NORMALISING.encode([text]))
-    assert NORMALISING.decode(NORMALISING.encode([plain])) == [plain]
+def test_normalized_text_is_plain_and_normalizes_to_itself(text: str) -> None:
+    [plain] = NORMALIZING.decode(NORMALIZING.encode([text]))
+    assert NORMALIZING.decode(NORMALIZING.encode([plain])) == [plain]
     assert plain == " ".join(plain.split())
     for character in plain:
         ascii_letter = character.isascii() and character.isalnum()
@@ -227,18 +234,18 @@ def test_normalised_text_is_plain_and_normalises_to_itself(text: str) -> None:
         assert character not in "()[]{}"
 
 
-NORMALISING = learn_bpe(TEXTS, size=300, normalise=True)
+NORMALIZING = learn_bpe(TEXTS, size=300, normalize=True)
 
 
 def test_lowercasing() -> None:
     for learned in (learn_bpe(TEXTS, size=300, lowercase=True), learn_characters(TEXTS, lowercase=True)):
         assert learned.decode(learned.encode(["GRÖßE"])) == ["größe"]
-    both = learn_characters(["Äpfel"], normalise=True, lowercase=True)
+    both = learn_characters(["Äpfel"], normalize=True, lowercase=True)
     assert both.decode(both.encode(["ÄPFEL"])) == ["aepfel"]
 
 
-def test_wordpiece_normalises_too(tmp_path: Path) -> None:
-    german = wordpiece(tmp_path, normalise=True)
+def test_wordpiece_normalizes_too(tmp_path: Path) -> None:
+    german = wordpiece(tmp_path, normalize=True)
     assert german.decode(german.encode(["(Große) café"])) == ["grosse cafe"]
 
 

@@ -46,11 +46,6 @@ def bucket_shapes(lengths: np.ndarray, *, max_buckets: int = FEW_BUCKETS, multip
     return sorted(shapes)
 
 
-def _round_batch_size(count: int) -> int:
-    """At least one row; from 256 on, a multiple of 8, which GPUs multiply faster."""
-    return count - count % 8 if count >= 256 else max(1, count)
-
-
 class BatchPlan:
     """The batches of every epoch over pairs of the given lengths."""
 
@@ -60,22 +55,17 @@ class BatchPlan:
         self.shapes = list(shapes or bucket_shapes(lengths))
         fits = [(lengths[:, 0] <= source) & (lengths[:, 1] <= target) for source, target in self.shapes]
         self._bucket_of_pair = np.argmax(np.stack(fits), axis=0).astype(np.int16)
-        self._batch_sizes = [_round_batch_size(max_tokens // max(shape)) for shape in self.shapes]
+        counts = [max(1, max_tokens // max(shape)) for shape in self.shapes]
+        # GPUs multiply faster if a large number of rows is a multiple of 8.
+        self._batch_sizes = [count - count % 8 if count >= 256 else count for count in counts]
+        self.min_batch_size = min(self._batch_sizes)  # the number of pairs in a batch of the longest
         self._seed = seed
-        self.batches_per_epoch = self._count_batches()
         self._cached_epoch: tuple[int, list[Batch]] = (-1, [])
-
-    @property
-    def min_batch_size(self) -> int:
-        """The number of pairs in the smallest batch, that of the longest pairs."""
-        return min(self._batch_sizes)
-
-    def _count_batches(self) -> int:
-        batches, leftover = 0, 0
+        self.batches_per_epoch = leftover = 0
         for bucket, rows in enumerate(self._batch_sizes):
             full, leftover = divmod(leftover + int((self._bucket_of_pair == bucket).sum()), rows)
-            batches += full
-        return batches + (leftover > 0)
+            self.batches_per_epoch += full
+        self.batches_per_epoch += leftover > 0
 
     def epoch_batches(self, epoch: int) -> list[Batch]:
         """The batches of an epoch, shuffled."""

@@ -24,8 +24,8 @@ class DataConfig(Config):
     tokenizer: str = option("bpe", "bpe (learned), characters (learned) or wordpiece (from vocabulary_file)")
     vocabulary: int = option(10_000, "number of tokens of a learned BPE")
     vocabulary_file: str = option("", "path of WordPiece's vocab.txt")
-    normalise: bool = option(
-        False, "spell out umlauts and ß, strip accents, drop brackets (the thesis, 4.1.1)"
+    normalize: bool = option(
+        False, "spell out umlauts and ß, strip accents, drop brackets (Demirag, 2023, 4.1.1)"
     )
     lowercase: bool = option(False, "lowercase all text")
     max_source: int = option(128, "longest source in tokens; longer ones are truncated and counted")

@@ -1,47 +1,45 @@
-"""Corpora of text pairs, read line by line, so that they may be larger than memory.
+"""Corpora of text pairs, read row by row, so that they may be larger than memory.
 
 A corpus is one of
 
 - JSON Lines    {"src": "…", "trg": "…"}, and perhaps "refs": ["…", …]      corpus.jsonl
-- TSV           source TAB target                                           corpus.tsv
+                or {"translation": {"de": "…", "en": "…"}}
+- JSON array    of such objects, or of lists of two texts                   corpus.json
+- TSV           source TAB target; a header is recognized                   corpus.tsv
+- CSV           with a header                                               corpus.csv
+- Parquet       if pyarrow is installed                                     corpus.parquet
 - two files     with parallel lines, joined by a comma                      corpus.de,corpus.en
-- "-"           standard input: JSON Lines if its first line starts with {, else TSV
+- "-"           standard input: JSON if its first line starts with { or [, else TSV
 
-and any file may be compressed (.gz). The format of a file with another name is detected as for standard
-input. Only \\n and \\r\\n end a line: U+2028, \\x0b and \\x85 are part of a text. Texts are not stripped.
+and any file may be compressed (.gz), except Parquet. The format of a file with another name is detected as
+for standard input. Fields with other names are chosen by --fields, or as part of the path: corpus.csv[de,en].
+Text is UTF-8, or what a byte-order mark says. Only \\n and \\r\\n end a line: U+2028, \\x0b and \\x85 are
+part of a text. Texts are not stripped.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import TypeVar
 
 from noise2text.core.errors import Problem
-from noise2text.data.formats import (
-    FORMATS,
-    LabelledText,
-    LineError,
-    Record,
-    is_record,
-    join_references,
-    parse_json,
-    parse_text,
-    parse_tsv,
-)
-from noise2text.data.text_files import FileLine, check_file, display_name, read_lines, split_corpus_path
+from noise2text.data.fields import split_fields
+from noise2text.data.formats import EncodingError, LabeledText, LineError, Record, join_references, parse_text
+from noise2text.data.record_files import Records, read_records
+from noise2text.data.text_files import check_file, display_name, read_lines, split_corpus_path
 
 __all__ = [
-    "LabelledText",
+    "LabeledText",
     "Pair",
     "ReadCounts",
     "format_json_line",
     "read_candidates",
-    "read_labelled",
+    "read_labeled",
     "read_pairs",
     "read_references",
     "read_sources",
@@ -51,8 +49,10 @@ __all__ = [
 
 T = TypeVar("T")
 
-UNSUPPORTED_TABLES = (".csv", ".xlsx", ".parquet")
-"""Formats that pairs often come in but that are not read, because a line is not a pair."""
+MAX_SKIPPED_SHARE = 0.1
+"""The share of bad rows above which --skip-bad refuses a corpus; a few rows may always be bad."""
+FEW_ROWS = 10
+CONVERT = "convert the file to UTF-8 (iconv -f WINDOWS-1252 -t UTF-8)"
 
 
 @dataclass(frozen=True)
@@ -71,67 +71,60 @@ class Pair:
 
 @dataclass
 class ReadCounts:
-    """How many pairs of a corpus have been read, and how many bad lines skipped, so far."""
+    """How many pairs of a corpus have been read, and how many bad rows skipped, so far."""
 
     num_pairs: int = 0
     num_skipped: int = 0
 
 
 def read_pairs(path: str, *, skip_bad: bool = False, counts: ReadCounts | None = None) -> Iterator[Pair]:
-    """The pairs of a corpus, in order; a bad line is a Problem, or skipped and counted (`skip_bad`)."""
-    parts = split_corpus_path(path)
-    for part in parts:
-        check_file(part)
-    parsers = _read_single_file(path) if len(parts) == 1 else _read_parallel_files(*parts)
-    return _read_valid_pairs(
-        parsers, path, skip_bad=skip_bad, counts=ReadCounts() if counts is None else counts
-    )
+    """The pairs of a corpus, in order; a bad row is a Problem, or skipped and counted (`skip_bad`).
+
+    A corpus with many bad rows is a Problem in either case.
+    """
+    files = split_corpus_path(path)
+    for file in files:
+        check_file(file)
+    return _parse_pairs(files, path, skip_bad=skip_bad, counts=counts or ReadCounts())
 
 
 def read_sources(path: str) -> Iterator[str]:
-    """The source texts: one per line, "src" (or "text") of JSON Lines, or the first column of TSV.
+    """The source texts: one per line, "src" (or "text") of JSON, or the source of TSV, CSV or Parquet.
 
-    Of two parallel files, SOURCE,TARGET, they are the lines of the first.
+    For two parallel files, SOURCE,TARGET, these are the lines of the first.
     """
-    parts = split_corpus_path(path)
-    for part in parts:
-        check_file(part)
-    return _read_records(parts[0], lambda record: record.get_first_text("src", "text"))
+    return _read_texts(path, lambda record: record.get_first_text("src", "text"))
 
 
 def read_texts(path: str) -> list[str]:
     """The texts to evaluate: one per line, or JSON strings or objects with "hyp", "text" or "trg"."""
-    check_file(path)
     return _require_nonempty(
-        list(_read_records(path, lambda record: record.get_first_text("hyp", "text", "trg"))), path
+        list(_read_texts(path, lambda record: record.get_first_text("hyp", "text", "trg"))), path
     )
 
 
 def read_candidates(path: str) -> list[list[str]] | None:
     """The "candidates" of each line of JSON Lines; None if no line has them."""
-    check_file(path)
-    found = list(_read_records(path, Record.get_candidates))
+    found = list(_read_texts(path, Record.get_candidates))
     if None in found and any(candidates is not None for candidates in found):
         where = f"{display_name(path)}, line {found.index(None) + 1}"
-        raise Problem(f"{where}: there are no candidates, which other lines have.")
+        raise Problem(f"{where}: this line has no candidates, but other lines do.")
     return [candidates for candidates in found if candidates is not None] or None
 
 
 def read_references(path: str) -> list[tuple[str, ...]]:
     """The references of each line: the line itself, or for JSON Lines "trg" and "refs", or "text"."""
-    check_file(path)
-    return _require_nonempty(list(_read_records(path, Record.get_references)), path)
+    return _require_nonempty(list(_read_texts(path, Record.get_references)), path)
 
 
-def read_labelled(path: str) -> list[LabelledText]:
+def read_labeled(path: str) -> list[LabeledText]:
     """The texts of JSON Lines, "trg" or "text", with their "label", a string or an integer."""
-    check_file(path)
-    labelled = list(_read_records(path, Record.get_labelled_text))
-    if not labelled:
+    labeled = list(_read_texts(path, Record.get_labeled_text))
+    if not labeled:
         raise Problem(
-            f"{display_name(path)} holds no line; a line is a JSON object with trg (or text) and label."
+            f"{display_name(path)} has no lines; a line is a JSON object with trg (or text) and label."
         )
-    return labelled
+    return labeled
 
 
 def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
@@ -146,83 +139,117 @@ def format_json_line(pair: Pair) -> str:
     return json.dumps({"src": pair.src, "trg": pair.trg, **refs}, ensure_ascii=False) + "\n"
 
 
-def _format_suffix(path: str) -> str:
-    return Path(path.lower().removesuffix(".gz")).suffix
-
-
-# Lines into pairs and texts
-
-
-def _read_single_file(path: str) -> Iterator[Callable[[], Pair]]:
-    """A parser for each line of a file; the first line decides the format if the name does not."""
-    if _format_suffix(path) in UNSUPPORTED_TABLES:
-        raise Problem(f"{path} is a table that is not read; write it as .tsv: source TAB target, no header.")
-    lines = read_lines(path)
-    first = next(lines, None)
-    if first is not None:
-        guessed_format = parse_json if first.data.startswith((b"{", b"[")) else parse_tsv
-        parse = FORMATS.get(_format_suffix(path), guessed_format)
-        yield from (partial(_parse_pair, line, parse) for line in chain([first], lines))
-
-
-def _parse_pair(line: FileLine, parse: Callable[[FileLine], Record]) -> Pair:
-    record = parse(line)
-    return Pair(record.get_nonempty_text("src"), record.get_nonempty_text("trg"), record.get_refs())
-
-
-def _read_parallel_files(source: str, target: str) -> Iterator[Callable[[], Pair]]:
-    """A parser for each pair of lines."""
-    rows = zip_longest(read_lines(source), read_lines(target))
-    for before, (src, trg) in enumerate(rows):
-        if src is None or trg is None:
-            longer, shorter = (source, target) if trg is None else (target, source)
-            counts = f"{longer} has {before + 1 + sum(1 for _ in rows)} lines but {shorter} has {before}"
-            raise Problem(f"{counts}; line n of one must translate line n of the other.")
-        yield partial(_pair_lines, src, trg)
-
-
-def _pair_lines(src: FileLine, trg: FileLine) -> Pair:
-    return Pair(parse_text(src).get_nonempty_text("text"), parse_text(trg).get_nonempty_text("text"))
-
-
-def _read_valid_pairs(
-    parsers: Iterator[Callable[[], Pair]], path: str, *, skip_bad: bool, counts: ReadCounts
-) -> Iterator[Pair]:
-    """The pairs that can be parsed; a Problem if there are none."""
+def _parse_pairs(files: list[str], path: str, *, skip_bad: bool, counts: ReadCounts) -> Iterator[Pair]:
+    """The pairs of a file, or of two files with parallel lines; a Problem if there are none."""
+    skipped = _Skipped(path)
     before = counts.num_pairs
-    for parse in parsers:
-        try:
-            pair = parse()
-        except LineError as bad:
-            if not skip_bad:
-                raise Problem(f"{bad}; correct the line or pass --skip-bad to leave out such lines.") from bad
+    for row in _read_rows(files, path):
+        bad = next((record for record in row if isinstance(record, LineError)), None)
+        if bad is None:
+            try:
+                pair = _make_pair([record for record in row if isinstance(record, Record)])
+            except LineError as error:
+                bad = error
+        if bad is None:
+            counts.num_pairs += 1
+            yield pair
+        elif skip_bad:
             counts.num_skipped += 1
-            continue
-        counts.num_pairs += 1
-        yield pair
+            skipped.add(bad)
+        else:
+            raise Problem(f"{bad}; {_advise(bad)} or pass --skip-bad to skip bad lines.") from bad
     if counts.num_pairs == before:
         raise Problem(
-            f"{display_name(path)} holds no pair; "
+            f"{display_name(path)} has no pairs; "
             "a line is a JSON object with src and trg, or source TAB target."
         )
+    skipped.check(counts.num_pairs - before)
 
 
-def _read_records(path: str, extract: Callable[[Record], T]) -> Iterator[T]:
-    """What `extract` finds in each line: plain text, unless the file's name or first line says otherwise."""
-    lines = read_lines(path)
-    first = next(lines, None)
-    if first is None:
+def _read_rows(files: list[str], path: str) -> Iterator[Sequence[Record | LineError]]:
+    """The record of each row of one file, or the two of two parallel files."""
+    if len(files) == 1:
+        yield from ([record] for record in read_records(files[0], _find_fields(path), pairs=True))
         return
-    parse = FORMATS.get(_format_suffix(path), parse_json if is_record(first) else parse_text)
-    for line in chain([first], lines):
+    rows = zip_longest(*(_read_plain(file) for file in files))
+    for number, row in enumerate(rows):
+        if None in row:
+            longer, shorter = files[:: 1 if row[1] is None else -1]
+            lengths = f"{longer} has {number + 1 + sum(1 for _ in rows)} lines but {shorter} has {number}"
+            raise Problem(f"{lengths}; line n of one must translate line n of the other.")
+        yield row
+
+
+def _read_plain(path: str) -> Records:
+    """One text per line."""
+    for line in read_lines(path):
         try:
-            extracted = extract(parse(line))
+            yield parse_text(line)
         except LineError as bad:
-            raise Problem(f"{bad}; correct the line.") from bad
+            yield bad
+
+
+def _make_pair(records: Sequence[Record]) -> Pair:
+    src, trg = ("src", "trg") if len(records) == 1 else ("text", "text")
+    return Pair(records[0].get_text(src), records[-1].get_text(trg), records[0].get_refs())
+
+
+def _advise(bad: LineError) -> str:
+    """What to do about a bad row."""
+    return CONVERT if isinstance(bad, EncodingError) and bad.suspect else "correct the line"
+
+
+@dataclass
+class _Skipped:
+    """The rows that --skip-bad has skipped; too many of them are a Problem."""
+
+    path: str
+    rows: int = 0
+    wrongly_encoded: int = 0
+    first: LineError | None = None
+
+    def add(self, bad: LineError) -> None:
+        """Count a bad row."""
+        self.rows += 1
+        self.wrongly_encoded += isinstance(bad, EncodingError) and bool(bad.suspect)
+        self.first = self.first or bad
+
+    def check(self, num_pairs: int) -> None:
+        """Raise a Problem if many rows are bad, or if the encoding of the file is another one."""
+        total = self.rows + num_pairs
+        if self.rows <= min(FEW_ROWS, total // 2) or self.rows <= MAX_SKIPPED_SHARE * total:
+            return
+        share = f"{self.rows:,} of {total:,} rows of {display_name(self.path)} are bad"
+        if 2 * self.wrongly_encoded > self.rows:
+            raise Problem(f"{share}, since they look like Windows-1252 or Latin-1: {CONVERT}.")
+        raise Problem(f"{share}, which is too many to skip; the first is {self.first}.")
+
+
+def _find_fields(path: str) -> tuple[str, ...]:
+    """The fields that the path names; an existing file may have brackets in its name."""
+    return () if os.path.exists(path) else split_fields(path)[1]
+
+
+def _read_texts(path: str, extract: Callable[[Record], T]) -> Iterator[T]:
+    """What `extract` finds in each row; for two parallel files, SOURCE,TARGET, in those of the first."""
+    files = split_corpus_path(path)
+    for file in files:
+        check_file(file)
+    return _extract(files[0], _find_fields(path), extract)
+
+
+def _extract(file: str, fields: Sequence[str], extract: Callable[[Record], T]) -> Iterator[T]:
+    for record in read_records(file, fields, pairs=False):
+        try:
+            if isinstance(record, LineError):
+                raise record
+            extracted = extract(record)
+        except LineError as bad:
+            raise Problem(f"{bad}; {_advise(bad)}.") from bad
         yield extracted
 
 
 def _require_nonempty(texts: list[T], path: str) -> list[T]:
     if not texts:
-        raise Problem(f"{display_name(path)} holds no line; there is nothing to evaluate.")
+        raise Problem(f"{display_name(path)} has no lines; there is nothing to evaluate.")
     return texts

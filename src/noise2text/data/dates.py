@@ -2,7 +2,7 @@
 
 `dates` has one right answer per source: "sunday, 7 april 1957", "dimanche 7 avril 1957" and "7 de abril de
 1957" are all 1957-04-07. Names come from Babel; the month is always spelled out, so that no source is
-ambiguous, and no two styles write a date alike. The days of 1900–2099 are split first: valid and test get 500
+ambiguous, and all styles differ. The days of 1900–2099 are split first: valid and test get 500
 each, which depend only on the seed and not on the number of training pairs. A training pair is one of the
 other days in one of the styles: no date is in two splits, and no pair occurs twice.
 
@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Callable
 from datetime import date, timedelta
 from filecmp import cmp
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from noise2text.core.errors import Problem
+from noise2text.core.files import explain_write_failures, flush_folder, flush_to_disk
+from noise2text.core.locks import lock_folder
 from noise2text.data.corpus import Pair, write_pairs
 
 __all__ = ["MONTHS", "STYLES", "make_date_splits", "make_day_splits", "write_dates", "write_days"]
@@ -94,29 +96,33 @@ def write_dates(out: Path, *, pairs: int, seed: int) -> None:
 
 
 def write_days(out: Path, *, pairs: int, seed: int) -> None:
-    """Write train.jsonl, valid.jsonl and test.jsonl of the task `days`, labelled with the months."""
-    _write_splits(out, make_day_splits(pairs, seed=seed), _write_month_labelled_pairs)
+    """Write train.jsonl, valid.jsonl and test.jsonl of the task `days`, labeled with the months."""
+    _write_splits(out, make_day_splits(pairs, seed=seed), _write_month_labeled_pairs)
 
 
 def _write_splits(
     out: Path, splits: dict[str, list[Pair]], write: Callable[[Path, list[Pair]], None]
 ) -> None:
     files = [Path(out) / f"{name}.jsonl" for name in splits]
-    try:
-        Path(out).mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=out) as draft:
+    draft = Path(out) / "synth.draft"
+    with explain_write_failures(out), lock_folder(out):
+        try:
+            shutil.rmtree(draft, ignore_errors=True)  # of a killed process
+            draft.mkdir()
             for file, split in zip(files, splits.values(), strict=True):
-                write(Path(draft) / file.name, split)
+                write(draft / file.name, split)
+                flush_to_disk(draft / file.name)
             for file in files:
-                if file.exists() and not cmp(file, Path(draft) / file.name, shallow=False):
-                    raise Problem(f"{file} is there already, with other pairs: choose another folder.")
+                if file.exists() and not cmp(file, draft / file.name, shallow=False):
+                    raise Problem(f"{file} already exists with other pairs: choose another folder.")
             for file in files:
-                (Path(draft) / file.name).replace(file)
-    except OSError as error:
-        raise Problem(f"{out} cannot be written ({error}); choose another folder or make room.") from error
+                (draft / file.name).replace(file)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        flush_folder(out)
 
 
-def _write_month_labelled_pairs(path: Path, pairs: list[Pair]) -> None:
+def _write_month_labeled_pairs(path: Path, pairs: list[Pair]) -> None:
     with open(path, "w", encoding="utf-8", newline="\n") as file:
         for pair in pairs:
             label = MONTHS[date.fromisoformat(pair.trg).month - 1]

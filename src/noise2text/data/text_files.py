@@ -5,17 +5,20 @@ Lines end in \\n or \\r\\n and in nothing else.
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import os
 import sys
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import BinaryIO, cast
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
+from typing import IO, NamedTuple
 
 from noise2text.core.errors import Problem
+from noise2text.data.fields import split_fields
 
-__all__ = ["FileLine", "check_file", "display_name", "read_lines", "split_corpus_path"]
+__all__ = ["MAX_LINE_BYTES", "FileLine", "check_file", "display_name", "read_lines", "split_corpus_path"]
 
 
 def display_name(path: str) -> str:
@@ -24,7 +27,9 @@ def display_name(path: str) -> str:
 
 
 def split_corpus_path(path: str) -> list[str]:
-    """The one or two files of a corpus; an existing file may have a comma in its name."""
+    """The one or two files of a corpus, without the fields; an existing file may have a comma in its name."""
+    if not os.path.exists(path):
+        path, _ = split_fields(path)
     if "," not in path or os.path.exists(path):
         return [path]
     parts = path.split(",")
@@ -43,35 +48,97 @@ def check_file(path: str) -> None:
         raise Problem(f"{path!r} is a folder; name a .jsonl, .tsv or text file in it.")
 
 
-def _open_binary(path: str) -> BinaryIO:
-    if path == "-" and sys.stdin is None:
-        raise Problem("There is no standard input to read; name a file instead of -.")
-    if path == "-":
-        return sys.stdin.buffer
-    return cast(BinaryIO, gzip.open(path) if path.lower().endswith(".gz") else open(path, "rb"))
+MAX_LINE_BYTES = 1 << 20
+"""The longest line of a corpus: longer ones are no sentence, and would take memory many times their size."""
 
 
-@dataclass(frozen=True)
-class FileLine:
+class FileLine(NamedTuple):
     """A line without its line break, and where it was read."""
 
-    location: str
+    path: str
+    number: int
     data: bytes
+    unit: str = "line"  # or the element of an array, or the row of a table
+
+    @property
+    def location(self) -> str:
+        """The file and the number of the line, for messages."""
+        return f"{display_name(self.path)}, {self.unit} {self.number}"
 
 
 def read_lines(path: str) -> Iterator[FileLine]:
-    """The lines of a file; a byte-order mark at its start is dropped."""
+    """The lines of a file as UTF-8; a byte-order mark at its start decides the encoding and is dropped."""
+    if path == "-" and sys.stdin is None:
+        raise Problem("There is no standard input to read; name a file instead of -.")
     number = 0
     try:
-        file = _open_binary(path)
-        try:
-            for number, data in enumerate(file, 1):  # binary files are split at \n alone
-                data = data.removesuffix(b"\n").removesuffix(b"\r")
-                data = data.removeprefix(b"\xef\xbb\xbf") if number == 1 else data
-                yield FileLine(f"{display_name(path)}, line {number}", data)
-        finally:
-            if path != "-":
-                file.close()
+        open_file = gzip.open if path.lower().endswith(".gz") else open
+        with _open_standard_input() if path == "-" else open_file(path, "rb") as file:
+            for number, data in enumerate(_decode_lines(file, path), 1):
+                yield FileLine(path, number, data.removesuffix(b"\n").removesuffix(b"\r"))
     except (OSError, EOFError, zlib.error) as error:
         where = f"{display_name(path)} cannot be read beyond line {number}"
-        raise Problem(f"{where} ({error}); check that the file is whole and that you may read it.") from error
+        raise Problem(f"{where} ({error}); check that it is complete and that you may read it.") from error
+
+
+def _decode_lines(file: IO[bytes] | gzip.GzipFile, path: str) -> Iterator[bytes]:
+    """The lines with their ends, as UTF-8; binary files are split at \\n alone."""
+    pieces = iter(lambda: file.readline(_PIECE_BYTES), b"")
+    first = next(pieces, b"")
+    mark, encoding = next(
+        ((mark, encoding) for mark, encoding in _MARKS.items() if first.startswith(mark)), (b"", "")
+    )
+    if encoding:
+        yield from _transcode(chain([first.removeprefix(mark)], pieces), encoding, path)
+        return
+    start = first[:64]
+    if start.count(0) * 4 > len(start):
+        raise Problem(
+            f"{display_name(path)} looks like UTF-16 without a byte-order mark: save it as UTF-8, or "
+            "convert it (iconv -f UTF-16 -t UTF-8)."
+        )
+    lines = _cut_long_lines(chain([first] if first else [], pieces))
+    for number, line in enumerate(lines):
+        yield line if number else line.removeprefix(codecs.BOM_UTF8)
+
+
+_PIECE_BYTES = MAX_LINE_BYTES + 8  # over the limit even without a byte-order mark and a line break
+
+
+def _cut_long_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines; of one that is longer than a piece, the first piece, which is longer than a line may be."""
+    is_continued = False
+    for piece in pieces:
+        if not is_continued:
+            yield piece
+        is_continued = len(piece) == _PIECE_BYTES and not piece.endswith(b"\n")
+
+
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32-le",  # begins like that of UTF-16
+    codecs.BOM_UTF32_BE: "utf-32-be",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
+
+
+def _transcode(parts: Iterable[bytes], encoding: str, path: str) -> Iterator[bytes]:
+    """The lines of text in another encoding, whose bytes come in any parts, as UTF-8."""
+    decoder, pending = codecs.getincrementaldecoder(encoding)(), ""
+    try:
+        for part in parts:
+            *whole, pending = (pending + decoder.decode(part)).split("\n")
+            yield from (f"{line}\n".encode() for line in whole)
+        pending += decoder.decode(b"", final=True)
+        if pending:
+            yield pending.encode()
+    except UnicodeError as error:
+        raise Problem(f"{display_name(path)} begins as {encoding} but is not: save it as UTF-8.") from error
+
+
+def _open_standard_input() -> AbstractContextManager[IO[bytes]]:
+    """Standard input as a file of its own, so that a thread that reads it cannot block the program's end."""
+    try:
+        return open(sys.stdin.fileno(), "rb", closefd=False)
+    except (OSError, ValueError):  # it is not a file of the operating system
+        return nullcontext(sys.stdin.buffer)

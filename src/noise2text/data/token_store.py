@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+import shutil
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO
@@ -28,13 +28,12 @@ from noise2text.data.corpus import Pair, ReadCounts
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 
-__all__ = ["PreparationReport", "TokenStore", "prepare"]
+__all__ = ["METADATA_FILE", "PreparationReport", "TokenStore", "prepare"]
 
 VERSION = 1
-CHUNK_SIZE = 4096  # pairs that are tokenized at once
+CHUNK_SIZE = 4096  # pairs that are tokenized together
 DTYPES = ("<u2", "<u4")
 TOKENS_FILE, INDEX_FILE, METADATA_FILE = "tokens.bin", "index.npy", "prepared.json"
-PARTIAL_SUFFIX = ".partial"
 
 
 @dataclass(frozen=True)
@@ -47,18 +46,16 @@ class PreparationReport:
     truncated_targets: int
 
 
+@dataclass(frozen=True, eq=False)
 class TokenStore:
     """A tokenized corpus; only the lengths and offsets of its pairs are in memory."""
 
-    def __init__(
-        self, tokens: np.ndarray, lengths: np.ndarray, report: PreparationReport, *, limits: tuple[int, int]
-    ) -> None:
-        self.lengths = lengths  # (N, 2) int32
-        self.report = report
-        self.max_source, self.max_target = limits
-        self._tokens = tokens
-        ends = np.cumsum(lengths.sum(axis=1, dtype=np.int64))
-        self._starts = np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1]])
+    lengths: np.ndarray  # (N, 2) int32
+    report: PreparationReport
+    max_source: int
+    max_target: int
+    _tokens: np.ndarray  # of all pairs, memory-mapped
+    _starts: np.ndarray  # (N,) where each pair begins in them
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -91,8 +88,15 @@ class TokenStore:
             if size != int(lengths.sum(dtype=np.int64)) * dtype.itemsize:
                 raise ValueError(f"{TOKENS_FILE} has {size} bytes, which does not fit {INDEX_FILE}")
             tokens = np.memmap(folder / TOKENS_FILE, dtype=dtype, mode="r").view(np.ndarray)
-            limits = (int(metadata["max_source"]), int(metadata["max_target"]))
-            return cls(tokens, lengths, PreparationReport(**metadata["report"]), limits=limits)
+            sizes = lengths.sum(axis=1, dtype=np.int64)
+            return cls(
+                lengths,
+                PreparationReport(**metadata["report"]),
+                int(metadata["max_source"]),
+                int(metadata["max_target"]),
+                tokens,
+                np.cumsum(sizes) - sizes,
+            )
         except (OSError, EOFError, ValueError, TypeError, KeyError) as error:
             raise Problem(
                 f"The prepared corpus in {folder} is damaged ({error}); prepare it again."
@@ -114,35 +118,39 @@ def prepare(
     """
     if max_source < 1 or max_target < 1:
         raise Problem(f"The limits are {max_source} and {max_target} tokens; both must be at least 1.")
-    folder = Path(folder)
-    skipped_before = counts.num_skipped if counts else 0
     dtype = np.dtype(DTYPES[len(tokenizer) > 1 << 16])
-    limits = (max_source, max_target)
-    with _removing_partial_files(folder):
-        with open(_partial_path(folder, TOKENS_FILE), "wb") as file:
-            lengths, report = _write_tokens(pairs, tokenizer, file, dtype=dtype, limits=limits)
-        report = replace(
-            report, skipped=report.skipped + (counts.num_skipped - skipped_before if counts else 0)
-        )
+    skipped_before = counts.num_skipped if counts else 0
+    folder = Path(folder)
+    partial = folder / "partial"
+    try:
+        partial.mkdir(parents=True, exist_ok=True)
+        with open(partial / TOKENS_FILE, "wb") as file:
+            lengths, report = _write_tokens(
+                pairs, tokenizer, file, dtype=dtype, limits=(max_source, max_target)
+            )
+        skipped = report.skipped + (counts.num_skipped - skipped_before if counts else 0)
         if not len(lengths):
             raise Problem(
-                f"None of {report.skipped} pairs has tokens on both sides; check the corpus and tokenizer."
+                f"None of {skipped} pairs has tokens on both sides; check the corpus and tokenizer."
             )
-        with open(_partial_path(folder, INDEX_FILE), "wb") as file:
-            np.save(file, lengths)
+        np.save(partial / INDEX_FILE, lengths)
         metadata = {
             "format": "noise2text.prepared",
             "version": VERSION,
             "dtype": dtype.str,
             "max_source": max_source,
             "max_target": max_target,
-            "report": asdict(report),
+            "report": asdict(report) | {"skipped": skipped},
             "tokenizer": tokenizer.fingerprint,
         }
-        _partial_path(folder, METADATA_FILE).write_text(
-            json.dumps(metadata, indent=2) + "\n", encoding="utf-8"
-        )
-        _rename_partial_files(folder)
+        (partial / METADATA_FILE).write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
+        (folder / METADATA_FILE).unlink(missing_ok=True)  # an older one, so that no mixture looks complete
+        for name in (TOKENS_FILE, INDEX_FILE, METADATA_FILE):
+            os.replace(partial / name, folder / name)
+    except OSError as error:
+        raise Problem(f"{folder} cannot be written ({error}); choose another folder or make room.") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
     return TokenStore.load(folder)
 
 
@@ -153,7 +161,8 @@ def _write_tokens(
     index = [np.empty((0, 2), dtype=np.int32)]
     skipped = 0
     truncated = np.zeros(2, dtype=np.int64)
-    for chunk in _chunks(pairs):
+    remaining = iter(pairs)
+    while chunk := list(islice(remaining, CHUNK_SIZE)):
         sides = tokenizer.encode([pair.src for pair in chunk]), tokenizer.encode([pair.trg for pair in chunk])
         nonempty = [both for both in zip(*sides, strict=True) if all(both)]
         truncated_sides = [
@@ -166,40 +175,6 @@ def _write_tokens(
         truncated += (full > np.array(limits)).sum(axis=0)
     lengths = np.concatenate(index)
     return lengths, PreparationReport(len(lengths), skipped, int(truncated[0]), int(truncated[1]))
-
-
-def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
-    iterator = iter(pairs)
-    while chunk := list(islice(iterator, CHUNK_SIZE)):
-        yield chunk
-
-
-# The folder
-
-
-def _partial_path(folder: Path, name: str) -> Path:
-    return folder / (name + PARTIAL_SUFFIX)
-
-
-@contextmanager
-def _removing_partial_files(folder: Path) -> Iterator[None]:
-    """A context that removes partial files at its end and turns write errors into a Problem."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        yield
-    except OSError as error:
-        raise Problem(f"{folder} cannot be written ({error}); choose another folder or make room.") from error
-    finally:
-        for name in (TOKENS_FILE, INDEX_FILE, METADATA_FILE):
-            if _partial_path(folder, name).is_file():
-                _partial_path(folder, name).unlink()
-
-
-def _rename_partial_files(folder: Path) -> None:
-    """Rename the partial files; an older prepared.json goes first, so that no mixture looks complete."""
-    (folder / METADATA_FILE).unlink(missing_ok=True)
-    for name in (TOKENS_FILE, INDEX_FILE, METADATA_FILE):
-        os.replace(_partial_path(folder, name), folder / name)
 
 
 def _read_metadata(folder: Path) -> dict:

@@ -7,8 +7,8 @@
               decoding repairs spaces
 
 Special tokens never come from a text: the letters "[EOS]" in a corpus become the tokens of those letters.
-Optional normalisation is saved with the tokenizer; the statements above then hold for the normalised text. It
-is that of the thesis on DiffuSeq for translation (section 4.1.1): ä ö ü ß become ae oe ue ss, other accents
+Optional normalization is saved with the tokenizer; the statements above then hold for the normalized text. It
+is that of Demirag (2023, 4.1.1): ä ö ü ß become ae oe ue ss, other accents
 are stripped, and what remains is a–z, A–Z, 0–9, punctuation other than brackets, and single spaces.
 """
 
@@ -27,8 +27,17 @@ __all__ = ["Tokenizer", "learn_bpe", "learn_characters", "load_wordpiece"]
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]", "[SEP]", "[MASK]")
 BERT_SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-MAX_SEQUENTIAL_TEXTS = 64  # up to so many texts, one thread is faster than starting several
+MAX_SEQUENTIAL_TEXTS = 64  # up to this many texts, one thread is faster than starting several
 GPT2_SPECIAL_TOKEN = "<|endoftext|>"  # its only one; T5, BART and Marian have <pad>, </s> and perhaps <s>
+SPECIAL_TOKEN_NAMES = (
+    ("[PAD]", "<pad>", GPT2_SPECIAL_TOKEN),
+    ("[UNK]", "<unk>", GPT2_SPECIAL_TOKEN),
+    ("[BOS]", "[CLS]", "<s>", "<pad>", GPT2_SPECIAL_TOKEN),
+    ("[EOS]", "[SEP]", "</s>", GPT2_SPECIAL_TOKEN),
+    ("[SEP]", "</s>", GPT2_SPECIAL_TOKEN),
+    ("[MASK]", "<mask>", "<pad>", GPT2_SPECIAL_TOKEN),
+)
+"""The names of pad, unk, bos, eos, sep and mask; the first one that a vocabulary has is taken."""
 
 
 class Tokenizer:
@@ -55,24 +64,16 @@ class Tokenizer:
         backend.no_truncation()
         self._backend = backend
         self._size = 1 + max(backend.get_vocab().values())
-        self.pad = self._find_special_token("[PAD]", "<pad>", GPT2_SPECIAL_TOKEN)
-        self.unk = self._find_special_token("[UNK]", "<unk>", GPT2_SPECIAL_TOKEN)
-        self.bos = self._find_special_token("[BOS]", "[CLS]", "<s>", "<pad>", GPT2_SPECIAL_TOKEN)
-        self.eos = self._find_special_token("[EOS]", "[SEP]", "</s>", GPT2_SPECIAL_TOKEN)
-        self.sep = self._find_special_token("[SEP]", "</s>", GPT2_SPECIAL_TOKEN)
-        self.mask = self._find_special_token("[MASK]", "<mask>", "<pad>", GPT2_SPECIAL_TOKEN)
-        named = {self.pad, self.unk, self.bos, self.eos, self.sep, self.mask}
+        named: list[int] = []
+        for names in SPECIAL_TOKEN_NAMES:
+            found = [number for name in names if (number := backend.token_to_id(name)) is not None]
+            if not found:
+                wanted = " ".join(BERT_SPECIAL_TOKENS)
+                raise Problem(f"the vocabulary has no {' or '.join(names)}; use one that has {wanted}")
+            named.append(found[0])
+        self.pad, self.unk, self.bos, self.eos, self.sep, self.mask = named
         added = backend.get_added_tokens_decoder()
-        self.special_tokens = frozenset(named | {number for number, token in added.items() if token.special})
-
-    def _find_special_token(self, *names: str) -> int:
-        """The id of the first of these tokens that the vocabulary has."""
-        for number in map(self._backend.token_to_id, names):
-            if number is not None:
-                return int(number)
-        raise Problem(
-            f"the vocabulary has no {' or '.join(names)}; use one that has {' '.join(BERT_SPECIAL_TOKENS)}"
-        )
+        self.special_tokens = frozenset([*named, *(n for n, token in added.items() if token.special)])
 
     def __len__(self) -> int:
         return self._size
@@ -92,6 +93,15 @@ class Tokenizer:
         if len(rows) <= MAX_SEQUENTIAL_TEXTS:
             return [self._backend.decode(list(row)) for row in rows]
         return [str(text) for text in self._backend.decode_batch([list(row) for row in rows])]
+
+    def split(self, row: Sequence[int]) -> list[str]:
+        """The text of each token of a row on its own, spaces included; special tokens by their names."""
+        return [
+            (self._backend.id_to_token(token) or "")
+            if token in self.special_tokens
+            else self._backend.decode([token])
+            for token in row
+        ]
 
     @property
     def token_texts(self) -> list[str]:
@@ -149,7 +159,7 @@ def _is_encodable(text: object) -> bool:
 
 
 def learn_bpe(
-    texts: Iterable[str], *, size: int, normalise: bool = False, lowercase: bool = False
+    texts: Iterable[str], *, size: int, normalize: bool = False, lowercase: bool = False
 ) -> Tokenizer:
     """A byte-level BPE of at most `size` tokens; merged pairs occur at least twice in the texts."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -157,7 +167,8 @@ def learn_bpe(
     if size < minimum:
         raise Problem(f"A BPE vocabulary of {size} is too small; bytes and special tokens need {minimum}.")
     backend = tokenizers.Tokenizer(models.BPE())
-    backend.normalizer = _make_normalizer(normalise=normalise, lowercase=lowercase)
+    if normalize or lowercase:
+        backend.normalizer = _make_normalizer(normalize=normalize, lowercase=lowercase)
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
@@ -171,9 +182,11 @@ def learn_bpe(
     return Tokenizer(backend)
 
 
-def learn_characters(texts: Iterable[str], *, normalise: bool = False, lowercase: bool = False) -> Tokenizer:
+def learn_characters(texts: Iterable[str], *, normalize: bool = False, lowercase: bool = False) -> Tokenizer:
     """A tokenizer with one token per character of the texts, ordered by code point."""
-    normalizer = _make_normalizer(normalise=normalise, lowercase=lowercase)
+    normalizer = None
+    if normalize or lowercase:
+        normalizer = _make_normalizer(normalize=normalize, lowercase=lowercase)
     characters: set[str] = set()
     for text in texts:
         characters.update(normalizer.normalize_str(text) if normalizer else text)
@@ -189,12 +202,12 @@ def learn_characters(texts: Iterable[str], *, normalise: bool = False, lowercase
     return Tokenizer(backend)
 
 
-def load_wordpiece(vocab: Path, *, normalise: bool = False, lowercase: bool = True) -> Tokenizer:
+def load_wordpiece(vocab: Path, *, normalize: bool = False, lowercase: bool = True) -> Tokenizer:
     """BERT's tokenizer over a vocab.txt with one token per line."""
     vocabulary = _read_vocabulary(Path(vocab))
     backend = tokenizers.Tokenizer(models.WordPiece(vocab=vocabulary, unk_token="[UNK]"))
     bert = normalizers.BertNormalizer(lowercase=lowercase)
-    backend.normalizer = normalizers.Sequence([*_thesis_normalizers(), bert]) if normalise else bert
+    backend.normalizer = normalizers.Sequence([*_transliterating_normalizers(), bert]) if normalize else bert
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     # The library cleans up word by word and leaves "don ' t"; transformers repairs it over the whole text.
     apostrophe = decoders.Replace(" ' ", "'")
@@ -226,8 +239,8 @@ def _read_vocabulary(path: Path) -> dict[str, int]:
     return vocabulary
 
 
-def _thesis_normalizers() -> list[normalizers.Normalizer]:
-    """The steps of the thesis's normalisation; decomposition comes first, so that ä is a and U+0308."""
+def _transliterating_normalizers() -> list[normalizers.Normalizer]:
+    """The steps of Demirag's normalization; decomposition comes first, so that ä is a and U+0308."""
     return [
         normalizers.NFD(),
         normalizers.Replace(Regex("(?<=[aouAOU])\u0308"), "e"),
@@ -241,6 +254,9 @@ def _thesis_normalizers() -> list[normalizers.Normalizer]:
     ]
 
 
-def _make_normalizer(*, normalise: bool, lowercase: bool) -> normalizers.Normalizer | None:
-    steps = [*(_thesis_normalizers() if normalise else []), *([normalizers.Lowercase()] if lowercase else [])]
-    return normalizers.Sequence(steps) if steps else None
+def _make_normalizer(*, normalize: bool, lowercase: bool) -> normalizers.Normalizer:
+    steps = [
+        *(_transliterating_normalizers() if normalize else []),
+        *([normalizers.Lowercase()] if lowercase else []),
+    ]
+    return normalizers.Sequence(steps)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from noise2text.data.builders.base import DatasetRow
+from noise2text.data.builders.dataset import DatasetRow
 from noise2text.data.builders.moses import MosesProcessor
 from noise2text.data.builders.raw_files import RawFiles
 
@@ -22,10 +22,10 @@ class SimpleMoses:
     def __init__(self, language: str) -> None:
         self.language = language
 
-    def normalise(self, text: str) -> str:
+    def normalize(self, text: str) -> str:
         return text.replace("“", '"').replace("”", '"')
 
-    def tokenise(self, text: str, *, split_dashes: bool) -> str:
+    def tokenize(self, text: str, *, split_dashes: bool) -> str:
         text = re.sub(r"([.,!?\"])", r" \1 ", text)
         text = text.replace("-", " @-@ ") if split_dashes else text
         return " ".join([*text.split(), f"({self.language})"] if "whose" in text else text.split())

@@ -1,4 +1,4 @@
-"""CoVoST: joined by recording, cleaned as in the thesis."""
+"""CoVoST: joined by recording, cleaned as in Demirag (2023)."""
 
 from __future__ import annotations
 

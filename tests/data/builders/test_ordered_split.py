@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from noise2text.data.builders.base import DatasetRow, make_row, skip_row
+from noise2text.data.builders.dataset import DatasetRow, make_row, skip_row
 from noise2text.data.builders.ordered_split import split_by_order
 
 from .conftest import splits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from noise2text.data.builders.base import Dataset
+from noise2text.data.builders.dataset import Dataset
 from noise2text.data.builders.presplit import (
     GIGAWORD,
     GIGAWORD_NAMES,

@@ -72,14 +72,14 @@ def test_quotes_mean_nothing_in_a_table_that_has_none(write: Write) -> None:
 
 def test_a_table_without_the_column_or_with_a_short_row_is_a_problem(write: Write) -> None:
     raw = write({"t.tsv": "a\tb\n1\t2\n3\n", "empty.tsv": ""})
-    with pytest.raises(Problem, match="names no column 'c'"):
+    with pytest.raises(Problem, match="has no column 'c'"):
         list(raw.read_table("t.tsv", ("a", "c"), quoted=True))
     with pytest.raises(Problem, match="line 3, has 1 columns of 2"):
         list(raw.read_table("t.tsv", ("a", "b"), quoted=True))
-    with pytest.raises(Problem, match="names no column"):
+    with pytest.raises(Problem, match="has no column"):
         list(raw.read_table("empty.tsv", ("a",), quoted=True))
 
 
 def test_a_line_that_is_not_json_is_named(write: Write) -> None:
-    with pytest.raises(Problem, match=r"j\.txt, line 2 is not JSON"):
+    with pytest.raises(Problem, match=r"j\.txt, line 2 is not valid JSON"):
         list(write({"j.txt": "{}\n{\n"}).read_json("j.txt"))

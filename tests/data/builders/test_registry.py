@@ -1,11 +1,11 @@
-"""Every dataset documents its files, sizes, licence and processing."""
+"""Every dataset documents its files, sizes, license and processing."""
 
 from __future__ import annotations
 
 import pytest
 
 from noise2text.core.errors import Problem
-from noise2text.data.builders.base import Dataset
+from noise2text.data.builders.dataset import Dataset
 from noise2text.data.builders.registry import DATASETS, find_dataset
 
 # Difformer, table 20, and SeqDiffuSeq, table 4, copied from the papers a second time.
@@ -43,13 +43,13 @@ def test_the_sizes_are_the_papers(table: str, rows: dict[str, tuple[int, int, in
 
 
 @pytest.mark.parametrize("dataset", DATASETS.values(), ids=lambda dataset: dataset.name)
-def test_a_dataset_names_its_files_addresses_licence_and_rules(dataset: Dataset) -> None:
+def test_a_dataset_names_its_files_addresses_license_and_rules(dataset: Dataset) -> None:
     names = [file.name for file in dataset.files]
     assert names
     assert len(set(names)) == len(names)
     assert all("http" in file.url or "archive" in file.url for file in dataset.files)
     assert dataset.task
-    assert dataset.licence
+    assert dataset.license
     assert dataset.processing_steps
 
 

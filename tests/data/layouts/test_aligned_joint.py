@@ -36,7 +36,7 @@ def test_reading_gives_the_targets_back_for_every_candidate() -> None:
         RaggedRows.from_lists([*SOURCES, [5, 5, 5, 5]]), RaggedRows.from_lists(targets)
     )
     assert LAYOUT.extract_targets(canvas, canvas.tokens) == targets
-    prompt = LAYOUT.make_prompt(canvas.source, torch.ones(3, 2), width=0)
+    prompt = LAYOUT.make_empty_canvas(canvas.source, torch.ones(3, 2), width=0)
     assert LAYOUT.extract_targets(prompt, canvas.tokens.repeat_interleave(2, 0)) == [
         targets[row // 2] for row in range(6)
     ]
@@ -65,7 +65,7 @@ def test_a_blank_canvas_has_lost_its_source_and_nothing_else(layout: JointLayout
 def test_a_blank_prompt_keeps_a_given_prefix() -> None:
     source = LAYOUT.make_source(RaggedRows.from_lists(SOURCES))
     prompt = LAYOUT.apply_template(
-        LAYOUT.make_prompt(source, torch.ones(2, 2), width=0), Template(((9, 10), ()), (None,))
+        LAYOUT.make_empty_canvas(source, torch.ones(2, 2), width=0), Template(((9, 10), ()), (None,))
     )
     without_source = LAYOUT.without_source(prompt)
     assert (without_source.tokens[:, 1:5] == PAD).all()

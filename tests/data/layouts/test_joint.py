@@ -52,7 +52,7 @@ def test_a_pair_that_fills_the_canvas_fits_and_a_longer_one_is_refused() -> None
 
 def test_a_prompt_is_the_frozen_part_repeated_for_each_candidate() -> None:
     canvas = LAYOUT.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
-    prompt = LAYOUT.make_prompt(canvas.source, torch.full((2, 3), 6), width=6)
+    prompt = LAYOUT.make_empty_canvas(canvas.source, torch.full((2, 3), 6), width=6)
     assert prompt.tokens.shape == (6, 10)
     for row in range(6):
         frozen = canvas.frozen[row // 3]
@@ -64,7 +64,7 @@ def test_a_prompt_is_the_frozen_part_repeated_for_each_candidate() -> None:
 
 
 def test_a_target_ends_at_the_first_end_or_padding_or_with_the_canvas() -> None:
-    prompt = LAYOUT.make_prompt(
+    prompt = LAYOUT.make_empty_canvas(
         LAYOUT.make_source(RaggedRows.from_lists([[5, 6]])), torch.ones(1, 3), width=0
     )
     tails = torch.tensor([[9, 9, EOS, 9, 9, 9], [9, PAD, 9, EOS, 9, 9], [9] * 6])
@@ -81,7 +81,7 @@ def test_infilling_learns_the_whole_canvas_and_is_given_the_source_later() -> No
     )
     assert not canvas.frozen.any()
     assert canvas.scored.all()
-    assert layout.make_prompt(canvas.source, torch.ones(2, 1), width=0).frozen.sum(1).tolist() == [5, 3]
+    assert layout.make_empty_canvas(canvas.source, torch.ones(2, 1), width=0).frozen.sum(1).tolist() == [5, 3]
 
 
 def test_batches_have_one_shape_and_so_one_number_of_rows() -> None:

@@ -73,7 +73,7 @@ def test_beyond_its_reach_nothing_is_seen_or_scored() -> None:
     canvas = near.randomise(near.make_canvas(*PAIR), torch.tensor([0.5]))
     assert canvas.scored.nonzero()[:, 1].tolist() == [6, 7, 8]
     assert canvas.padding.nonzero()[:, 1].tolist() == list(range(9, 14))
-    prompt = near.make_prompt(canvas.source, torch.ones(1, 2), width=0)
+    prompt = near.make_empty_canvas(canvas.source, torch.ones(1, 2), width=0)
     assert prompt.scored.nonzero()[:, 1].tolist() == [4, 5, 6] * 2
 
 
@@ -84,7 +84,7 @@ def test_other_layouts_leave_nothing_to_chance() -> None:
 
 
 def test_a_prefix_is_frozen_and_any_other_template_is_refused() -> None:
-    prompt = LAYOUT.make_prompt(LAYOUT.make_source(PAIR[0]), torch.ones(1, 1), width=0)
+    prompt = LAYOUT.make_empty_canvas(LAYOUT.make_source(PAIR[0]), torch.ones(1, 1), width=0)
     held = LAYOUT.apply_template(prompt, Template(((6, 7), ()), (None,)))
     assert held.tokens[0, held.frozen[0]].tolist() == [*HEAD, 6, 7]
     for template in (Template(((), (6,)), (None,)), Template(((6,), ()), (3,))):
@@ -111,7 +111,7 @@ def test_where_words_begin_is_the_vocabularys_rule(tokenizer: Tokenizer, tmp_pat
 
 def test_the_text_stands_after_the_separator_for_each_candidate_of_any_layout() -> None:
     sources = LAYOUT.make_source(RaggedRows.from_lists([[5, DASH], [5]]))
-    prompt = LAYOUT.make_prompt(sources, torch.zeros(2, 2), width=0)
+    prompt = LAYOUT.make_empty_canvas(sources, torch.zeros(2, 2), width=0)
     assert LAYOUT.target_mask(prompt).int().argmax(1).tolist() == [4, 4, 3, 3]
     held = replace(prompt, frozen=prompt.frozen | (torch.arange(14) < 8))  # words that were written before
     assert torch.equal(LAYOUT.target_mask(held), LAYOUT.target_mask(prompt))

@@ -33,7 +33,7 @@ def test_reading_gives_the_targets_back() -> None:
 def test_reading_stops_at_the_first_end_or_filling_if_there_is_one() -> None:
     written = [[7, EOS, 8, EOS, PAD], [7, 8, PAD, 9, EOS], [7, 8, 9, 7, 8], [EOS, 7, 8, 9, 9]]
     tokens = torch.tensor(written)
-    canvas = LAYOUT.make_prompt(
+    canvas = LAYOUT.make_empty_canvas(
         LAYOUT.make_source(RaggedRows.from_lists(SOURCES)), torch.ones(2, 2, dtype=torch.long), width=5
     )
     assert LAYOUT.extract_targets(canvas, tokens) == [[7], [7, 8], [7, 8, 9, 7, 8], []]
@@ -45,7 +45,7 @@ def test_what_is_spoken_is_the_target_and_its_end() -> None:
 
 
 def test_a_prompt_is_a_whole_canvas_a_candidate() -> None:
-    prompt = LAYOUT.make_prompt(
+    prompt = LAYOUT.make_empty_canvas(
         LAYOUT.make_source(RaggedRows.from_lists(SOURCES)), torch.full((2, 3), 5), width=5
     )
     assert prompt.tokens.shape == (6, 5)

@@ -27,6 +27,6 @@ def test_reading_gives_the_targets_back() -> None:
 def test_a_prompt_has_one_row_per_candidate_of_the_requested_length() -> None:
     layout = SplitLayout(pad=0)
     lengths = torch.tensor([[1, 3], [2, 2]])
-    prompt = layout.make_prompt(layout.make_source(RaggedRows.from_lists(SOURCES)), lengths, width=3)
+    prompt = layout.make_empty_canvas(layout.make_source(RaggedRows.from_lists(SOURCES)), lengths, width=3)
     assert (~prompt.padding).sum(1).tolist() == [1, 3, 2, 2]
     assert [len(row) for row in layout.extract_targets(prompt, prompt.tokens)] == [1, 3, 2, 2]

@@ -1,30 +1,29 @@
 """Build train.jsonl, valid.jsonl and test.jsonl from a folder of raw files: all three or none.
 
-Everything is written to a temporary folder next to the output, which is renamed at the very end: an error or
-Ctrl-C leaves nothing behind, a killed process only the hidden temporary folder. dataset.json records the raw
-files (SHA-256), the processing steps and the number of pairs.
+Everything is written to a draft next to the output, which is renamed at the very end: an error or Ctrl-C
+leaves nothing behind, a killed process only the draft, which the next one removes. dataset.json records the
+raw files (SHA-256), the processing steps and the number of pairs.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import mkdtemp
 
 from noise2text.core.errors import Problem
-from noise2text.data.builders.base import SPLITS, Dataset, DatasetRow, PublishedSizes
+from noise2text.core.files import write_folder_atomically
+from noise2text.core.locks import lock_output
+from noise2text.data.builders.dataset import SPLITS, Dataset, DatasetRow, PublishedSizes
 from noise2text.data.builders.moses import MosesLoader, load_sacremoses
 from noise2text.data.builders.raw_files import RawFiles, find_files
 from noise2text.data.corpus import Pair, format_json_line
 
-__all__ = ["BuildReport", "build"]
+__all__ = ["BuildReport", "build_dataset"]
 
 PROGRESS_INTERVAL = 1_000  # rows between two progress reports
 
@@ -66,7 +65,7 @@ class BuildReport:
         return dict(counts)
 
 
-def build(
+def build_dataset(
     dataset: Dataset,
     raw: Path,
     *,
@@ -82,32 +81,20 @@ def build(
     files = find_files(dataset.files, raw)
     if dataset.needs_moses:
         load_moses("en")  # fail now, not after an hour, if the package is missing
-    try:
-        with _temporary_folder(out) as temporary:
-            rows = dataset.read_rows(RawFiles(files, load_moses))
-            report = _write_splits(temporary, _report_progress(rows, progress), dataset, reverse=reverse)
-            _write_metadata(temporary, report, files, reverse=reverse)
-    except OSError as error:
-        raise Problem(f"{out} cannot be written ({error}); choose another folder or make room.") from error
+    _require_new(out)
+    with lock_output(out.resolve()), write_folder_atomically(out) as draft:
+        rows = dataset.read_rows(RawFiles(files, load_moses))
+        report = _write_splits(draft, _report_progress(rows, progress), dataset, reverse=reverse)
+        _write_metadata(draft, report, files, reverse=reverse)
     return report
 
 
-@contextmanager
-def _temporary_folder(out: Path) -> Iterator[Path]:
-    """A context with a folder that is renamed to `out` on success and removed otherwise."""
+def _require_new(out: Path) -> None:
+    """Refuse a folder that is not empty or that cannot be replaced."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise Problem(f"{out} is there already; choose another folder for --out.")
-    out = out.resolve()  # replace the target of a link, not the link
-    if out.is_mount() or out == Path.cwd():
-        raise Problem(f"{out} cannot be replaced by a new folder: name one in it for --out.")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(mkdtemp(prefix=f".{out.name}-", dir=out.parent))
-    try:
-        yield temporary
-        temporary.chmod(0o755)
-        os.replace(temporary, out)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        raise Problem(f"{out} already exists; choose another folder for --out.")
+    if out.resolve().is_mount() or out.resolve() == Path.cwd():
+        raise Problem(f"{out.resolve()} cannot be replaced by a new folder: name one in it for --out.")
 
 
 def _report_progress(rows: Iterable[DatasetRow], progress: Callable[[int], None]) -> Iterator[DatasetRow]:
@@ -139,7 +126,7 @@ def _write_splits(
     for split, number in pairs.items():
         if not number:
             raise Problem(
-                f"The raw files of {dataset.name} give no pair for {split}; check that they are whole."
+                f"The raw files of {dataset.name} contain no pairs for {split}; check that they are complete."
             )
     return BuildReport(dataset, pairs, dict(skipped))
 
@@ -150,7 +137,7 @@ def _write_metadata(temporary: Path, report: BuildReport, files: dict[str, Path]
         "name": dataset.name,
         "task": dataset.task,
         "reversed": reverse,
-        "licence": dataset.licence,
+        "licence": dataset.license,
         "rules": list(dataset.processing_steps),
         "pairs": report.pairs,
         "left_out": report.skip_reasons,

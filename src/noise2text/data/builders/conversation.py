@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from noise2text.core.errors import Problem
-from noise2text.data.builders.base import Dataset, DatasetRow, PublishedSizes, make_row
+from noise2text.data.builders.dataset import Dataset, DatasetRow, PublishedSizes, make_row
 from noise2text.data.builders.ordered_split import split_by_order
 from noise2text.data.builders.raw_files import RawFile, RawFiles
 
@@ -46,7 +46,7 @@ CONVERSATION = Dataset(
     papers=("DiffuSeq", "SeqDiffuSeq"),
     files=(RawFile(TRAIN, ADDRESS), RawFile(TEST, ADDRESS)),
     sizes=(PublishedSizes(3_382_137, 2_048, 10_000, "SeqDiffuSeq, table 4"),),
-    licence="Apache 2.0",
+    license="Apache 2.0",
     processing_steps=(
         "the words of post and response, joined by spaces",
         "the first 2,048 pairs of trainset.txt are validation, the rest training; validset.txt is the test",

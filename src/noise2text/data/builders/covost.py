@@ -1,9 +1,9 @@
-"""CoVoST 2, German to English: sentences of Common Voice, cleaned as in the thesis (section 4.1.1).
+"""CoVoST 2, German to English: sentences of Common Voice, cleaned as by Demirag (2023, 4.1.1).
 
     ä ö ü ß → ae oe ue ss → no accents → letters, digits and punctuation, without brackets
 
-Common Voice has the sentences, CoVoST their translations and splits; both refer to the same recordings. The
-thesis removes letters other than A to Z and a to z. Punctuation is what Unicode calls punctuation, so
+Common Voice has the sentences, CoVoST their translations and splits; both refer to the same recordings.
+Demirag removes letters other than A to Z and a to z. Punctuation is what Unicode calls punctuation, so
 typographic quotation marks and dashes stay; symbols such as € are removed.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 
-from noise2text.data.builders.base import Dataset, DatasetRow, PublishedSizes, make_row, skip_row
+from noise2text.data.builders.dataset import Dataset, DatasetRow, PublishedSizes, make_row, skip_row
 from noise2text.data.builders.raw_files import RawFile, RawFiles
 
 __all__ = ["COVOST", "clean_text", "read_covost"]
@@ -42,7 +42,7 @@ def read_covost(raw: RawFiles) -> Iterator[DatasetRow]:
 
 
 def clean_text(text: str) -> str:
-    """The text with only the thesis's characters."""
+    """The text with only Demirag's characters."""
     composed = unicodedata.normalize("NFC", text).translate(TRANSLITERATION)
     letters = (letter for letter in unicodedata.normalize("NFKD", composed) if _is_kept(letter))
     return " ".join("".join(letters).split())
@@ -62,13 +62,13 @@ def _is_punctuation(letter: str) -> bool:
 COVOST = Dataset(
     name="covost",
     task="translation, German to English",
-    papers=("the thesis",),
+    papers=("Demirag (2023)",),
     files=(
         RawFile(SENTENCES, "https://commonvoice.mozilla.org/datasets (German, version 4)"),
         RawFile(TRANSLATIONS, "https://dl.fbaipublicfiles.com/covost/covost_v2.de_en.tsv.tar.gz"),
     ),
-    sizes=(PublishedSizes(127_638, 13_510, 13_510, "the thesis, table 4.1"),),
-    licence="CC0",
+    sizes=(PublishedSizes(127_638, 13_510, 13_510, "Demirag (2023), table 4.1"),),
+    license="CC0",
     processing_steps=(
         "the splits of CoVoST 2, training with its own additions (train_covost)",
         "ä, ö, ü and ß spelled ae, oe, ue and ss; no accents",

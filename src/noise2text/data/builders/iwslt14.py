@@ -1,6 +1,6 @@
 """IWSLT14, German to English talks, as fairseq prepares them (SeqDiffuSeq, appendix C).
 
-    tokenise → clean (1 to 175 words, ratio 1.5) → lower case → every 23rd pair is validation
+    tokenize → clean (1 to 175 words, ratio 1.5) → lower case → every 23rd pair is validation
 
 The test is dev2010, dev2012 and tst2010 to tst2012, uncleaned. The two papers' counts differ by 25 pairs:
 cleaning counts words, so it depends on the version of the tokenizer.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from noise2text.data.builders.base import Dataset, DatasetRow, PublishedSizes, make_row, skip_row
+from noise2text.data.builders.dataset import Dataset, DatasetRow, PublishedSizes, make_row, skip_row
 from noise2text.data.builders.moses import find_unclean_reason
 from noise2text.data.builders.raw_files import RawFile, RawFiles, zip_parallel
 from noise2text.data.builders.sgml import read_segments
@@ -31,14 +31,14 @@ def read_talks(raw: RawFiles) -> Iterator[DatasetRow]:
     """The sentences of the talks: training and validation, then the test."""
     german, english = raw.load_moses("de"), raw.load_moses("en")
 
-    def tokenise_pair(src: str, trg: str) -> tuple[str, str]:
-        return german.tokenise(src, split_dashes=False), english.tokenise(trg, split_dashes=False)
+    def tokenize_pair(src: str, trg: str) -> tuple[str, str]:
+        return german.tokenize(src, split_dashes=False), english.tokenize(trg, split_dashes=False)
 
     number = 0
     for lines in zip_parallel(
         _read_sentences(raw, TRAIN[0]), _read_sentences(raw, TRAIN[1]), " and ".join(TRAIN)
     ):
-        src, trg = tokenise_pair(*lines)
+        src, trg = tokenize_pair(*lines)
         if reason := find_unclean_reason(src, trg, max_words=175, max_ratio=1.5):
             yield skip_row(reason)
             continue
@@ -46,7 +46,7 @@ def read_talks(raw: RawFiles) -> Iterator[DatasetRow]:
         yield make_row("valid" if number % 23 == 0 else "train", src.lower(), trg.lower())
     for source, target in TESTS:
         for lines in read_segments(raw, source, target):
-            src, trg = tokenise_pair(*lines)
+            src, trg = tokenize_pair(*lines)
             yield make_row("test", src.lower(), trg.lower())
 
 
@@ -68,7 +68,7 @@ IWSLT14 = Dataset(
         PublishedSizes(160_239, 7_283, 6_750, "SeqDiffuSeq, table 4"),
         PublishedSizes(160_215, 7_282, 6_750, "Difformer, table 20"),
     ),
-    licence="CC BY-NC-ND 4.0",
+    license="CC BY-NC-ND 4.0",
     processing_steps=(
         "lines of addresses, identities and keywords are dropped; titles and descriptions stay",
         "Moses tokens, lower case",

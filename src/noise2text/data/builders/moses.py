@@ -1,9 +1,9 @@
 """The rules of the Moses scripts, as fairseq's preparation of IWSLT14 and WMT14 uses them.
 
-    normalise punctuation → remove unprintable characters → tokenise → clean by length and ratio
+    normalize punctuation → remove unprintable characters → tokenize → clean by length and ratio
 
-sacremoses (the extra `datasets`) ports the tokenizer and the normaliser from Perl. Cleaning counts the words
-between spaces after tokenisation.
+sacremoses (the extra `datasets`) ports the tokenizer and the normalizer from Perl. Cleaning counts the words
+between spaces after tokenization.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["MosesLoader", "MosesProcessor", "find_unclean_reason", "load_sacremo
 class MosesProcessor(Protocol):
     """The rules for one language."""
 
-    def normalise(self, text: str) -> str:
+    def normalize(self, text: str) -> str:
         """The text with plain punctuation."""
 
-    def tokenise(self, text: str, *, split_dashes: bool) -> str:
+    def tokenize(self, text: str, *, split_dashes: bool) -> str:
         """The words and punctuation marks with spaces between them; `split_dashes` also splits compounds."""
 
 
@@ -36,10 +36,10 @@ class _SacremosesProcessor:
     def __init__(self, tokenizer: Any, normalizer: Any) -> None:
         self.tokenizer, self.normalizer = tokenizer, normalizer
 
-    def normalise(self, text: str) -> str:
+    def normalize(self, text: str) -> str:
         return str(self.normalizer.normalize(text))
 
-    def tokenise(self, text: str, *, split_dashes: bool) -> str:
+    def tokenize(self, text: str, *, split_dashes: bool) -> str:
         return str(
             self.tokenizer.tokenize(text, aggressive_dash_splits=split_dashes, return_str=True, escape=True)
         )
@@ -62,7 +62,7 @@ def replace_unprintable(text: str) -> str:
 
 
 def find_unclean_reason(src: str, trg: str, *, max_words: int, max_ratio: float) -> str:
-    """Why Moses's cleaning would remove a tokenised pair; empty if it would not."""
+    """Why Moses's cleaning would remove a tokenized pair; empty if it would not."""
     lengths = (len(src.split()), len(trg.split()))
     if min(lengths) < 1:
         return "a side is empty"

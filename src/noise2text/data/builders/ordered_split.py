@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from noise2text.data.builders.base import DatasetRow
+from noise2text.data.builders.dataset import DatasetRow
 
 __all__ = ["split_by_order"]
 

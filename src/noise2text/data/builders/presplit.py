@@ -1,16 +1,16 @@
 """Datasets that are published as parallel files, already split, so that they only have to be read.
 
-Gigaword's headlines, Multi30k's captions, and two releases of WMT that are already tokenised and cleaned;
+Gigaword's headlines, Multi30k's captions, and two releases of WMT that are already tokenized and cleaned;
 their sizes are those of Difformer's table 20. Where a release has subwords ("low@@ er"), they are joined into
 words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-from noise2text.data.builders.base import Dataset, DatasetRow, PublishedSizes, make_row
+from noise2text.data.builders.dataset import Dataset, DatasetRow, PublishedSizes, make_row
 from noise2text.data.builders.raw_files import RawFile, RawFiles
 
 __all__ = [
@@ -18,27 +18,22 @@ __all__ = [
     "MULTI30K",
     "WMT14_PREPARED",
     "WMT16_PREPARED",
+    "join_subwords",
     "read_splits",
-    "read_splits_without_subwords",
 ]
 
 Names = Mapping[str, tuple[str, str]]  # split: source and target file
 
 
-def read_splits(raw: RawFiles, names: Names) -> Iterator[DatasetRow]:
-    """Every pair of every split, as published."""
-    for split, (source, target) in names.items():
-        yield from (make_row(split, src, trg) for src, trg in raw.read_parallel(source, target))
-
-
-def read_splits_without_subwords(raw: RawFiles, names: Names) -> Iterator[DatasetRow]:
-    """Every pair of every split, with subwords joined into words."""
+def read_splits(raw: RawFiles, names: Names, *, clean: Callable[[str], str] = str) -> Iterator[DatasetRow]:
+    """Every pair of every split, its texts as published or cleaned."""
     for split, (source, target) in names.items():
         for src, trg in raw.read_parallel(source, target):
-            yield make_row(split, _join_subwords(src), _join_subwords(trg))
+            yield make_row(split, clean(src), clean(trg))
 
 
-def _join_subwords(text: str) -> str:
+def join_subwords(text: str) -> str:
+    """The text with its subwords joined into words."""
     return f"{text} ".replace("@@ ", "").rstrip()
 
 
@@ -53,15 +48,12 @@ GIGAWORD_NAMES = {
 }
 GIGAWORD = Dataset(
     name="gigaword",
-    task="summarisation",
+    task="summarization",
     papers=("Difformer",),
-    files=_files(
-        GIGAWORD_NAMES,
-        "https://github.com/harvardnlp/sent-summary (archive summary.tar.gz)",
-    ),
+    files=_files(GIGAWORD_NAMES, "https://github.com/harvardnlp/sent-summary (archive summary.tar.gz)"),
     sizes=(PublishedSizes(3_803_957, 189_651, 1_951, "Difformer, table 20"),),
-    licence="Linguistic Data Consortium (LDC2003T05)",
-    processing_steps=("articles are the sources, titles the targets; tokenised and lower case as published",),
+    license="Linguistic Data Consortium (LDC2003T05)",
+    processing_steps=("articles are the sources, titles the targets; tokenized and lower case as published",),
     read_rows=partial(read_splits, names=GIGAWORD_NAMES),
 )
 
@@ -76,7 +68,7 @@ MULTI30K = Dataset(
     papers=(),
     files=_files(MULTI30K_NAMES, "https://github.com/multi30k/dataset, folder data/task1/raw"),
     sizes=(PublishedSizes(29_000, 1_014, 1_000, "the dataset's own splits"),),
-    licence="research use; the captions are of Flickr30K",
+    license="research use; the captions are of Flickr30K",
     processing_steps=("raw and cased as published; the test is the one of 2016",),
     read_rows=partial(read_splits, names=MULTI30K_NAMES),
 )
@@ -96,12 +88,12 @@ WMT14_PREPARED = Dataset(
         "https://github.com/facebookresearch/fairseq/tree/main/examples/scaling_nmt",
     ),
     sizes=(PublishedSizes(4_500_966, 3_000, 3_003, "Difformer, table 20"),),
-    licence="unspecified",
+    license="unspecified",
     processing_steps=(
         "Moses tokens and cleaning as released; subwords are put together again",
         "newstest2013 is validation, newstest2014 the test",
     ),
-    read_rows=partial(read_splits_without_subwords, names=WMT14_NAMES),
+    read_rows=partial(read_splits, names=WMT14_NAMES, clean=join_subwords),
 )
 
 WMT16_NAMES = {
@@ -118,7 +110,7 @@ WMT16_PREPARED = Dataset(
         "the WMT16 archive of Lee et al. (2018), linked from https://github.com/nyu-dl/dl4mt-nonauto",
     ),
     sizes=(PublishedSizes(608_319, 1_999, 1_999, "Difformer, table 20"),),
-    licence="unspecified",
+    license="unspecified",
     processing_steps=("Moses tokens and cleaning as released; subwords are put together again",),
-    read_rows=partial(read_splits_without_subwords, names=WMT16_NAMES),
+    read_rows=partial(read_splits, names=WMT16_NAMES, clean=join_subwords),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from noise2text.data.builders.base import Dataset, DatasetRow, PublishedSizes, make_row, skip_row
+from noise2text.data.builders.dataset import Dataset, DatasetRow, PublishedSizes, make_row, skip_row
 from noise2text.data.builders.ordered_split import split_by_order
 from noise2text.data.builders.raw_files import RawFile, RawFiles
 
@@ -39,7 +39,7 @@ QQP = Dataset(
     papers=("DiffuSeq", "SeqDiffuSeq", "Difformer"),
     files=(RawFile(NAME, "http://qim.fs.quoracdn.net/quora_duplicate_questions.tsv"),),
     sizes=(PublishedSizes(144_715, 2_048, 2_500, "Difformer, table 20, and SeqDiffuSeq, table 4"),),
-    licence="Quora's terms of service, non-commercial use",
+    license="Quora's terms of service, non-commercial use",
     processing_steps=(
         "rows with is_duplicate = 1; question1 is the source, question2 the target; case is kept",
         "by file order: the first 2,500 are the test, the next 2,048 validation, the rest training",

@@ -16,7 +16,7 @@ from functools import partial
 from itertools import islice, zip_longest
 
 from noise2text.core.errors import Problem
-from noise2text.data.builders.base import Dataset, DatasetRow, PublishedSizes, make_row, skip_row
+from noise2text.data.builders.dataset import Dataset, DatasetRow, PublishedSizes, make_row, skip_row
 from noise2text.data.builders.ordered_split import split_by_order
 from noise2text.data.builders.raw_files import RawFile, RawFiles
 
@@ -83,7 +83,7 @@ QUASAR_T = Dataset(
     papers=("DiffuSeq", "SeqDiffuSeq", "Difformer"),
     files=tuple(RawFile(name, ADDRESS) for name in FILES),
     sizes=(PublishedSizes(116_953, 2_048, 10_000, "Difformer, table 20, and SeqDiffuSeq, table 4"),),
-    licence="BSD 2-Clause",
+    license="BSD 2-Clause",
     processing_steps=(
         "a document is paired with its question if one of the answers occurs in it, letter for letter",
         "of the training questions' pairs, by file order, the first 2,048 are validation, the rest training",

@@ -1,6 +1,6 @@
 """Raw files as published: find them in a folder and read them line by line.
 
-Archives have folders of their own, so a file is searched by its name in the folder and below it, plain or
+Archives have their own folders, so a file is searched by its name in the folder and below it, plain or
 compressed (.gz). Where an archive has several files of one name, the name includes a folder: Giga/input.txt.
 """
 
@@ -66,7 +66,7 @@ class RawFiles:
             try:
                 yield line.location, line.data.decode()
             except UnicodeDecodeError as error:
-                raise Problem(f"{line.location} is not valid UTF-8; check that the file is whole.") from error
+                raise Problem(f"{line.location} is not valid UTF-8; check that it is complete.") from error
 
     def read_texts(self, name: str) -> Iterator[str]:
         """The text of each line of a file."""
@@ -87,7 +87,7 @@ class RawFiles:
         header = next(reader, [])
         absent = [column for column in columns if column not in header]
         if absent:
-            raise Problem(f"The first line of {name} names no column {absent[0]!r}; is this the raw file?")
+            raise Problem(f"The first line of {name} has no column {absent[0]!r}; is this the raw file?")
         column_indices = [header.index(column) for column in columns]
         try:
             for values in reader:
@@ -105,7 +105,7 @@ class RawFiles:
             try:
                 yield location, json.loads(text)
             except ValueError as error:
-                raise Problem(f"{location} is not JSON; check that the file is whole.") from error
+                raise Problem(f"{location} is not valid JSON; check that it is complete.") from error
 
 
 def zip_parallel(first: Iterator[str], second: Iterator[str], names: str) -> Iterator[tuple[str, str]]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from noise2text.core.errors import Problem, suggest
-from noise2text.data.builders.base import Dataset
 from noise2text.data.builders.conversation import CONVERSATION
 from noise2text.data.builders.covost import COVOST
+from noise2text.data.builders.dataset import Dataset
 from noise2text.data.builders.iwslt14 import IWSLT14
 from noise2text.data.builders.presplit import GIGAWORD, MULTI30K, WMT14_PREPARED, WMT16_PREPARED
 from noise2text.data.builders.qqp import QQP

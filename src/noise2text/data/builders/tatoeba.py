@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from noise2text.core.errors import Problem
-from noise2text.data.builders.base import SPLITS, Dataset, DatasetRow, make_row, skip_row
+from noise2text.data.builders.dataset import SPLITS, Dataset, DatasetRow, make_row, skip_row
 from noise2text.data.builders.raw_files import RawFile, RawFiles
 
 __all__ = ["TATOEBA", "link_components", "read_translations"]
@@ -84,7 +84,7 @@ TATOEBA = Dataset(
     papers=(),
     files=(RawFile(NAME, "https://www.manythings.org/anki/deu-eng.zip"),),
     sizes=(),
-    licence="CC BY 2.0 FR",
+    license="CC BY 2.0 FR",
     processing_steps=(
         "the second column is the source, the first the target; a pair counts once; case is kept",
         "pairs that share sentences, directly or by a chain, are in one split",

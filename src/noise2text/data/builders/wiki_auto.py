@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from noise2text.data.builders.base import Dataset, DatasetRow, PublishedSizes, make_row
+from noise2text.data.builders.dataset import Dataset, DatasetRow, PublishedSizes, make_row
 from noise2text.data.builders.ordered_split import split_by_order
 from noise2text.data.builders.raw_files import RawFile, RawFiles
 
@@ -31,7 +31,7 @@ WIKI_AUTO = Dataset(
     papers=("DiffuSeq", "SeqDiffuSeq", "Difformer"),
     files=(RawFile(SOURCE, ADDRESS), RawFile(TARGET, ADDRESS)),
     sizes=(PublishedSizes(677_751, 2_048, 5_000, "Difformer, table 20, and SeqDiffuSeq, table 4"),),
-    licence="unspecified; Wikipedia's text is CC BY-SA 3.0",
+    license="unspecified; Wikipedia's text is CC BY-SA 3.0",
     processing_steps=(
         "line n of train.src is the source of line n of train.dst",
         "by file order: the first 5,000 are the test, the next 2,048 validation, the rest training",

@@ -1,6 +1,6 @@
 """WMT14 English to German and WMT16 English to Romanian, from their raw corpora with the Moses rules.
 
-    normalise punctuation → remove unprintable characters → tokenise (compounds, too) → clean
+    normalize punctuation → remove unprintable characters → tokenize (compounds, too) → clean
 
 WMT14 is fairseq's preparation with News Commentary 9: every 100th pair is validation, and pairs of more than
 250 words or with a ratio above 1.5 are removed. SeqDiffuSeq's table 4 counts the pairs before cleaning
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from noise2text.data.builders.base import Dataset, DatasetRow, PublishedSizes, make_row, skip_row
+from noise2text.data.builders.dataset import Dataset, DatasetRow, PublishedSizes, make_row, skip_row
 from noise2text.data.builders.moses import MosesProcessor, find_unclean_reason, replace_unprintable
 from noise2text.data.builders.raw_files import RawFile, RawFiles
 from noise2text.data.builders.sgml import read_segments
@@ -49,14 +49,14 @@ def read_wmt14(raw: RawFiles) -> Iterator[DatasetRow]:
         split = "valid" if number % 100 == 0 else "train"
         yield _filter_pair(
             split,
-            _normalise_and_tokenise(english, src),
-            _normalise_and_tokenise(german, trg),
+            _normalize_and_tokenize(english, src),
+            _normalize_and_tokenize(german, trg),
             max_words=250,
             max_ratio=1.5,
         )
     for src, trg in read_segments(raw, *GERMAN_TEST):
         yield make_row(
-            "test", english.tokenise(src, split_dashes=True), german.tokenise(trg, split_dashes=True)
+            "test", english.tokenize(src, split_dashes=True), german.tokenize(trg, split_dashes=True)
         )
 
 
@@ -64,16 +64,16 @@ def read_wmt16(raw: RawFiles) -> Iterator[DatasetRow]:
     """English with Romanian: training from the corpora one after another, then validation and test."""
     english, romanian = raw.load_moses("en"), raw.load_moses("ro")
 
-    def tokenise_pair(src: str, trg: str) -> tuple[str, str]:
-        return _normalise_and_tokenise(english, src), _normalise_and_tokenise(
+    def tokenize_pair(src: str, trg: str) -> tuple[str, str]:
+        return _normalize_and_tokenize(english, src), _normalize_and_tokenize(
             romanian, trg, respell=lambda text: text.translate(CEDILLAS_TO_COMMAS)
         )
 
     for src, trg in _corpora(raw, ROMANIAN):
-        yield _filter_pair("train", *tokenise_pair(src, trg), max_words=80, max_ratio=9)
+        yield _filter_pair("train", *tokenize_pair(src, trg), max_words=80, max_ratio=9)
     for split, names in (("valid", ROMANIAN_VALID), ("test", ROMANIAN_TEST)):
         for src, trg in read_segments(raw, *names):
-            yield make_row(split, *tokenise_pair(src, trg))
+            yield make_row(split, *tokenize_pair(src, trg))
 
 
 def _corpora(raw: RawFiles, names: Sequence[Names]) -> Iterator[tuple[str, str]]:
@@ -81,8 +81,8 @@ def _corpora(raw: RawFiles, names: Sequence[Names]) -> Iterator[tuple[str, str]]
         yield from raw.read_parallel(source, target)
 
 
-def _normalise_and_tokenise(moses: MosesProcessor, text: str, *, respell: Callable[[str], str] = str) -> str:
-    return moses.tokenise(respell(replace_unprintable(moses.normalise(text))), split_dashes=True)
+def _normalize_and_tokenize(moses: MosesProcessor, text: str, *, respell: Callable[[str], str] = str) -> str:
+    return moses.tokenize(respell(replace_unprintable(moses.normalize(text))), split_dashes=True)
 
 
 def _filter_pair(split: str, src: str, trg: str, *, max_words: int, max_ratio: float) -> DatasetRow:
@@ -104,7 +104,7 @@ WMT14 = Dataset(
         *_files([GERMAN_TEST], ["http://statmt.org/wmt14/test-full.tgz"]),
     ),
     sizes=(PublishedSizes(4_475_414, 45_206, 3_003, "SeqDiffuSeq, table 4", before_cleaning=True),),
-    licence="unspecified",
+    license="unspecified",
     processing_steps=(
         "Moses: plain punctuation, printable characters, tokens with compounds parted; case is kept",
         "every 100th pair of Europarl 7, Common Crawl and News Commentary 9 is validation",
@@ -125,7 +125,7 @@ WMT16 = Dataset(
         *_files([ROMANIAN_TEST], ["http://data.statmt.org/wmt16/translation-task/test.tgz"]),
     ),
     sizes=(PublishedSizes(608_319, 1_999, 1_999, "Difformer, table 20"),),
-    licence="unspecified",
+    license="unspecified",
     processing_steps=(
         "Moses: plain punctuation, printable characters, tokens with compounds parted; case is kept",
         "Romanian cedillas become commas",

@@ -1,4 +1,4 @@
-"""Source and target at fixed positions of one canvas (thesis, footnote 9):
+"""Source and target at fixed positions of one canvas (Demirag, 2023, footnote 9):
 
     [BOS] source [PAD] … [PAD] [SEP] target [EOS] [PAD] … [PAD]
 

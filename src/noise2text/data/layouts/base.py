@@ -59,8 +59,8 @@ class Layout(ABC):
     """How pairs are arranged on a canvas, and how texts are read off it.
 
     A layout makes the canvas of training pairs (`make_canvas`) and an empty canvas for generation
-    (`make_prompt`), and returns the target tokens of a filled canvas (`extract_targets`). A new one often
-    extends another.
+    (`make_empty_canvas`), and returns the target tokens of a filled canvas (`extract_targets`). A new one
+    often extends another.
 
     Fields:
         pad: the token that fills rows up to one width.
@@ -107,7 +107,7 @@ class Layout(ABC):
         """The canvas of training pairs; `shape` is the minimum width of source and target."""
 
     @abstractmethod
-    def make_prompt(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
+    def make_empty_canvas(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
         """An empty canvas for generation: one row per requested length (B, C), sentence by sentence."""
 
     def randomise(self, canvas: Canvas, u: Tensor) -> Canvas:
@@ -147,6 +147,10 @@ class Layout(ABC):
     @abstractmethod
     def extract_targets(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:
         """The target tokens of each row."""
+
+    def locate_targets(self, canvas: Canvas, tokens: Tensor) -> list[slice]:
+        """The positions of each row's target; by default it begins at the first one."""
+        return [slice(len(row)) for row in self.extract_targets(canvas, tokens)]
 
 
 def freeze_tokens(canvas: Canvas, tokens: Sequence[int], starts: Tensor) -> Canvas:

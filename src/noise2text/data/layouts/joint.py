@@ -55,17 +55,17 @@ class JointLayout(Layout):
                 f"prepare the corpus with this model's max_source and max_target, or raise them."
             )
         source = self.make_source(sources, width=shape[0])
-        prompt = self.make_prompt(source, torch.zeros(len(sources), 1), width=0)
+        empty = self.make_empty_canvas(source, torch.zeros(len(sources), 1), width=0)
         words, padding = targets.pad_to(1, pad=self.pad)  # (B, N)
         words = torch.cat([words, torch.full_like(words[:, :1], self.pad)], 1)
         words.scatter_(1, (~padding).sum(1, keepdim=True), self.eos)
-        target_starts = prompt.frozen.sum(1, keepdim=True)
+        target_starts = empty.frozen.sum(1, keepdim=True)
         position = torch.arange(self.width) - target_starts  # counted from the target's start
         inside = (position >= 0) & (position < words.shape[1])
         written = words.gather(1, position.clamp(0, words.shape[1] - 1))
-        return replace(prompt, tokens=torch.where(inside, written, prompt.tokens))
+        return replace(empty, tokens=torch.where(inside, written, empty.tokens))
 
-    def make_prompt(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
+    def make_empty_canvas(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
         """The sources and an empty rest; `lengths` gives only the number of candidates per source."""
         rows, room = source.tokens.shape
         end = self.separator_positions(source)
@@ -107,11 +107,14 @@ class JointLayout(Layout):
         ) > self._candidate_separator_positions(canvas)
 
     def extract_targets(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:
+        spans = self.locate_targets(canvas, tokens)
+        return [row[span] for row, span in zip(tokens.tolist(), spans, strict=True)]
+
+    def locate_targets(self, canvas: Canvas, tokens: Tensor) -> list[slice]:
         start = self._candidate_separator_positions(canvas)[:, 0] + 1
         ends = ((tokens == self.eos) | (tokens == self.pad)) & self.target_mask(canvas)
         stop = torch.where(ends.any(1), ends.int().argmax(1), tokens.shape[1])
-        cuts = zip(tokens.tolist(), start.tolist(), stop.tolist(), strict=True)
-        return [row[first:last] for row, first, last in cuts]
+        return list(map(slice, start.tolist(), stop.tolist()))
 
     def _candidate_separator_positions(self, canvas: Canvas) -> Tensor:
         """The position of each candidate's separator, (B·C, 1)."""
@@ -136,7 +139,7 @@ class PairGenerationLayout(JointLayout):
     def end_tokens(self) -> tuple[int, ...]:
         return (self.pad,) if self.eos == self.sep else super().end_tokens
 
-    def make_prompt(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
+    def make_empty_canvas(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
         """One empty canvas per candidate; sources and lengths give only their number."""
         tokens = source.tokens.new_full((lengths.numel(), self.width), self.pad)
         tokens[:, 0] = self.bos
@@ -146,8 +149,11 @@ class PairGenerationLayout(JointLayout):
 
     def extract_targets(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:
         """Source, separator and target of each row, up to the first end or padding."""
+        return super().extract_targets(canvas, tokens)
+
+    def locate_targets(self, canvas: Canvas, tokens: Tensor) -> list[slice]:
         written = tokens[:, 1:]
         separates = (written == self.sep) & ((written == self.sep).cumsum(1) == 1)
         ended = ((written == self.eos) & ~separates) | (written == self.pad)  # BERT uses [SEP] for both
         lengths = (ended.cumsum(1) == 0).sum(1).tolist()
-        return [row[:length] for row, length in zip(written.tolist(), lengths, strict=True)]
+        return [slice(1, 1 + length) for length in lengths]

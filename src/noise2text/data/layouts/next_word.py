@@ -1,10 +1,10 @@
-"""The next word after the source and the words so far (thesis on DiffuSeq for translation, algorithm 9):
+"""The next word after the source and the words so far (Demirag, 2023, algorithm 9):
 
     [BOS] source [SEP] word … word │ next word [PAD] … [PAD]        and after the last word [EOS]
 
 Everything left of │ is given, everything right of it is generated: padding ends a word, [EOS] ends the text.
 Each training step shows one random word of each pair. A table says which tokens begin a word; the first token
-of a target always does. At most `max_word_tokens` positions are generated at once: the thesis used the whole
+of a target always does. At most `max_word_tokens` positions are generated at once: Demirag used the whole
 canvas, 95 % of which was padding, and its model learned to generate nothing else.
 """
 
@@ -67,8 +67,8 @@ class NextWordLayout(JointLayout):
         tokens = torch.where(word <= chosen, canvas.tokens, self.pad)
         return self.limit_to_next_word(replace(canvas, tokens=tokens, frozen=word < chosen))
 
-    def make_prompt(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
-        return self.limit_to_next_word(super().make_prompt(source, lengths, width=width))
+    def make_empty_canvas(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
+        return self.limit_to_next_word(super().make_empty_canvas(source, lengths, width=width))
 
     def apply_template(self, canvas: Canvas, template: Template) -> Canvas:
         if template.gaps != (None,) or template.pieces[-1]:

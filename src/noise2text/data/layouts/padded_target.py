@@ -44,7 +44,7 @@ class PaddedTargetLayout(Layout):
         ends = torch.from_numpy(targets.lengths).clamp(max=self.width - 1)[:, None]
         return self._make_canvas(tokens.scatter(1, ends, self.eos), self.make_source(sources, width=shape[0]))
 
-    def make_prompt(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
+    def make_empty_canvas(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
         """One empty canvas per candidate; `lengths` gives only their number."""
         return self._make_canvas(lengths.new_full((lengths.numel(), self.width), self.pad), source)
 

@@ -27,7 +27,7 @@ class SplitLayout(Layout):
             source=self.make_source(sources, width=shape[0]),
         )
 
-    def make_prompt(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
+    def make_empty_canvas(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
         positions = torch.arange(width, device=lengths.device)
         padding = positions >= lengths.reshape(-1, 1)  # (B·C, L)
         return Canvas(

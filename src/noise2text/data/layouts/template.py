@@ -96,10 +96,15 @@ def parse_template(text: str, tokenizer: Tokenizer) -> Template:
     return Template(encode_pieces([*texts, parts[-1]], tokenizer), tuple(widths))
 
 
-def make_template(generation_config: Any, tokenizer: Tokenizer, max_length: int) -> Template:
-    """The template of the settings `template`, or `prefix` and `suffix`, with something left to generate."""
+def make_template(generation_config: Any, tokenizer: Tokenizer, max_length: int) -> Template | None:
+    """The template of the settings `template`, or `prefix` and `suffix`; None if nothing is given.
+
+    It leaves something to generate in texts of the setting `length`, or of at most `max_length` tokens.
+    """
     if not (generation_config.template or generation_config.prefix or generation_config.suffix):
-        return OPEN_TEMPLATE
+        return None
+    length = getattr(generation_config, "length", None)
+    max_length = length or max_length
     if generation_config.template:
         given = parse_template(generation_config.template, tokenizer)
         if not given.gaps:
@@ -116,7 +121,6 @@ def make_template(generation_config: Any, tokenizer: Tokenizer, max_length: int)
         )
     if given.min_length > max_length:
         raise Problem(f"The template needs {given.min_length} tokens, but there is room for {max_length}.")
-    length = getattr(generation_config, "length", None)
     if given.is_exact and length not in (None, given.min_length):
         raise Problem(f"The template has {given.min_length} tokens, but the length is to be {length}.")
     return given

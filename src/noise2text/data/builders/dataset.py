@@ -64,7 +64,7 @@ class Dataset:
     papers: tuple[str, ...]
     files: tuple[RawFile, ...]
     sizes: tuple[PublishedSizes, ...]
-    licence: str
+    license: str
     processing_steps: tuple[str, ...]  # what is done to the raw lines, in words
     read_rows: Callable[[RawFiles], Iterator[DatasetRow]]
     needs_moses: bool = False  # needs the Moses rules of sacremoses
