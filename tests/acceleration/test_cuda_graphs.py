@@ -1,4 +1,4 @@
-"""Recorded steps compute what eager ones do, for any number of steps and any input of the same shape."""
+"""Captured steps compute what eager ones do, for any number of steps and any input of the same shape."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import torch
 
 from noise2text.acceleration import cuda_graphs
 from noise2text.acceleration.cuda_graphs import (
+    MAX_GRAPHS,
     NOISE_STEPS,
     STEPS_PER_GRAPH,
-    GraphCache,
+    CudaGraphExecutor,
     round_up_batch,
     round_up_length,
 )
@@ -23,8 +24,8 @@ from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.adaptive_schedule import AdaptiveSchedule
 from noise2text.diffusion.sampler import SampledStep
 from noise2text.diffusion.schedules import SCHEDULES
-from noise2text.diffusion.solvers import ANCESTRAL, Ddim, Solver, StepTable, build_step_table, strided_times
-from noise2text.generation.runner import EAGER, Runner
+from noise2text.diffusion.solvers import ANCESTRAL, Ddim, Solver, StepTable, strided_times
+from noise2text.generation.executor import EAGER, Executor
 from noise2text.models import LengthPredictingModel
 from noise2text.models.registry import find_recipe, list_recipes
 from noise2text.nn.denoiser import ClampedDenoiser, Estimate
@@ -56,10 +57,10 @@ class Replayed:
 
 
 @pytest.fixture
-def graph_cache(monkeypatch: pytest.MonkeyPatch) -> GraphCache:
+def graph_executor(monkeypatch: pytest.MonkeyPatch) -> CudaGraphExecutor:
     monkeypatch.setattr(cuda_graphs, "CudaGraph", Replayed)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
-    return GraphCache()
+    return CudaGraphExecutor()
 
 
 Step = tuple[float, torch.Tensor, torch.Tensor, torch.Tensor]
@@ -67,14 +68,14 @@ Step = tuple[float, torch.Tensor, torch.Tensor, torch.Tensor]
 
 def sample_with(
     model: LengthPredictingModel,
-    runner: Runner,
+    executor: Executor,
     *,
     steps: int,
     seed: int,
     order: int,
     show_steps: bool = True,
 ) -> tuple[Estimate, list[Step]]:
-    """What the runner samples, and copies of its steps; only without these it may take several at once."""
+    """What the executor samples, and copies of its steps; only without these it may take several at once."""
     shown: list[Step] = []
 
     def show(step: SampledStep) -> None:
@@ -84,10 +85,10 @@ def sample_with(
     with torch.inference_mode():
         source = model.layout.make_source(RaggedRows.from_lists([[8, 9, 10], [13, 14 + seed, 15]]))
         denoiser = ClampedDenoiser(model.denoiser) if seed == 3 else model.denoiser
-        encoded = runner.encode(denoiser, source)
-        canvas = model.layout.make_prompt(source, torch.tensor([[4, 3], [2, 4]]), width=4)
+        encoded = executor.encode(denoiser, source)
+        canvas = model.layout.make_empty_canvas(source, torch.tensor([[4, 3], [2, 4]]), width=4)
         canvas = model.layout.apply_template(canvas, Template(((9 + seed,), ()), (None,)))
-        estimate = runner.sample(
+        estimate = executor.sample(
             denoiser,
             model.schedule,
             encoded,
@@ -106,19 +107,19 @@ def assert_close(estimate: Estimate, other: Estimate) -> None:
 
 
 @pytest.mark.parametrize("order", [1, 2])
-def test_one_recording_serves_any_number_of_steps_and_any_canvas_of_its_shape(
-    small: Make, graph_cache: GraphCache, order: int
+def test_one_capture_serves_any_number_of_steps_and_any_canvas_of_its_shape(
+    small: Make, graph_executor: CudaGraphExecutor, order: int
 ) -> None:
     model = small()
     for steps, seed in ((3, 0), (40, 1), (5, 2), (4, 3)):  # 40 steps need noise more than once
         expected, eager_steps = sample_with(model, EAGER, steps=steps, seed=seed, order=order)
-        estimate, graphed_steps = sample_with(model, graph_cache, steps=steps, seed=seed, order=order)
+        estimate, captured_steps = sample_with(model, graph_executor, steps=steps, seed=seed, order=order)
         assert_close(estimate, expected)
-        assert len(eager_steps) == len(graphed_steps) == steps
-        for a, b in zip(eager_steps, graphed_steps, strict=True):
+        assert len(eager_steps) == len(captured_steps) == steps
+        for a, b in zip(eager_steps, captured_steps, strict=True):
             assert a[0] == b[0]
             assert all(torch.allclose(x, y, atol=1e-4) for x, y in zip(a[1:], b[1:], strict=True))
-    kinds = [name[0] for name in graph_cache.graphs]  # type: ignore[index]
+    kinds = [name[0] for name in graph_executor.graphs]  # type: ignore[index]
     assert kinds.count("sample") == 2  # the plain denoiser's and the clamped one's
     assert kinds.count("encode") == 2
 
@@ -128,29 +129,31 @@ def test_one_recording_serves_any_number_of_steps_and_any_canvas_of_its_shape(
     "steps", [1, STEPS_PER_GRAPH, STEPS_PER_GRAPH + 2, NOISE_STEPS + STEPS_PER_GRAPH + 3]
 )
 def test_several_steps_at_once_end_where_single_steps_do(
-    small: Make, graph_cache: GraphCache, steps: int, order: int
+    small: Make, graph_executor: CudaGraphExecutor, steps: int, order: int
 ) -> None:
     model = small()
     expected, _ = sample_with(model, EAGER, steps=steps, seed=0, order=order)
     for show_steps in (False, True):
-        estimate, _ = sample_with(model, graph_cache, steps=steps, seed=0, order=order, show_steps=show_steps)
+        estimate, _ = sample_with(
+            model, graph_executor, steps=steps, seed=0, order=order, show_steps=show_steps
+        )
         assert_close(estimate, expected)
 
 
 @pytest.mark.parametrize("noise_steps", [1, STEPS_PER_GRAPH - 1, STEPS_PER_GRAPH + 2])
 def test_several_steps_at_once_never_need_more_noise_than_was_drawn(
-    small: Make, graph_cache: GraphCache, monkeypatch: pytest.MonkeyPatch, noise_steps: int
+    small: Make, graph_executor: CudaGraphExecutor, monkeypatch: pytest.MonkeyPatch, noise_steps: int
 ) -> None:
     """Wide canvases have room for the noise of few steps; a graph may take more steps."""
     model, steps = small(), 2 * STEPS_PER_GRAPH + 4
     expected, _ = sample_with(model, EAGER, steps=steps, seed=0, order=1)
     monkeypatch.setattr(cuda_graphs, "NOISE_STEPS", noise_steps)
-    estimate, _ = sample_with(model, graph_cache, steps=steps, seed=0, order=1, show_steps=False)
+    estimate, _ = sample_with(model, graph_executor, steps=steps, seed=0, order=1, show_steps=False)
     assert_close(estimate, expected)
 
 
 def test_several_steps_at_once_replay_few_graphs(
-    small: Make, graph_cache: GraphCache, monkeypatch: pytest.MonkeyPatch
+    small: Make, graph_executor: CudaGraphExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
 
@@ -160,7 +163,7 @@ def test_several_steps_at_once_replay_few_graphs(
             return super().__call__()
 
     monkeypatch.setattr(cuda_graphs, "CudaGraph", Counted)
-    sample_with(small(), graph_cache, steps=2 * STEPS_PER_GRAPH + 1, seed=0, order=1, show_steps=False)
+    sample_with(small(), graph_executor, steps=2 * STEPS_PER_GRAPH + 1, seed=0, order=1, show_steps=False)
     assert [name for name in calls if name in ("_run_step", "_run_steps")] == [
         "_run_steps",
         "_run_steps",
@@ -168,34 +171,40 @@ def test_several_steps_at_once_replay_few_graphs(
     ]
 
 
-def test_other_weights_and_other_shapes_are_recorded_anew(small: Make, graph_cache: GraphCache) -> None:
+def test_other_weights_and_other_shapes_are_captured_anew(
+    small: Make, graph_executor: CudaGraphExecutor
+) -> None:
     one, other = small(), small()
     for model in (one, other, one):
-        sample_with(model, graph_cache, steps=2, seed=0, order=1)
-    assert len(graph_cache.graphs) == 4
+        sample_with(model, graph_executor, steps=2, seed=0, order=1)
+    assert len(graph_executor.graphs) == 4
     table = one.denoiser.embedding.weight
     table.data = table.data.clone()  # the weights are elsewhere now
-    sample_with(one, graph_cache, steps=2, seed=0, order=1)
-    assert len(graph_cache.graphs) == 6
+    sample_with(one, graph_executor, steps=2, seed=0, order=1)
+    assert len(graph_executor.graphs) == 6
 
 
-def test_recordings_that_were_not_used_for_long_are_forgotten(
-    small: Make, graph_cache: GraphCache, monkeypatch: pytest.MonkeyPatch
+def test_captures_that_were_not_used_for_long_are_forgotten(
+    small: Make, graph_executor: CudaGraphExecutor
 ) -> None:
-    monkeypatch.setattr(cuda_graphs, "MAX_GRAPHS", 2)
-    for _ in range(3):
-        sample_with(small(), graph_cache, steps=2, seed=0, order=1)
-    assert len(graph_cache.graphs) == 2
+    def captured(models: int) -> int:
+        """How many graphs are kept after sampling with so many models more."""
+        for _ in range(models):
+            sample_with(small(), graph_executor, steps=2, seed=0, order=1)
+        return len(graph_executor.graphs)
+
+    assert captured(1) == 2
+    assert captured(MAX_GRAPHS // 2) == captured(2) == MAX_GRAPHS
 
 
 @pytest.mark.parametrize("name", ["transformer", "gru"])
 @pytest.mark.parametrize(
     "options", [{"beam": 1}, {"beam": 4}, {"beam": 4, "diverse_groups": 2}, {"samples": 3}]
 )
-def test_recorded_autoregressive_decoding_writes_the_eager_texts(
+def test_captured_autoregressive_decoding_writes_the_eager_texts(
     name: str,
     options: dict[str, Any],
-    graph_cache: GraphCache,
+    graph_executor: CudaGraphExecutor,
     tokenizer: Tokenizer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -203,17 +212,17 @@ def test_recorded_autoregressive_decoding_writes_the_eager_texts(
     torch.manual_seed(0)
     model = recipe.build(recipe.preset("tiny"), tokenizer).eval()
     plain = [model.generate(TEXTS, batch=batch, seed=batch, **options) for batch in (2, 3, 2)]
-    monkeypatch.setattr(model, "runner", lambda: graph_cache)
+    monkeypatch.setattr(model, "executor", lambda: graph_executor)
     again = [model.generate(TEXTS, batch=batch, seed=batch, **options) for batch in (2, 3, 2)]
     for a, b in zip(plain, again, strict=True):
         assert a.candidates == b.candidates
         assert torch.allclose(torch.tensor(a.scores), torch.tensor(b.scores), atol=1e-4)
-    assert any(name[0] == "autoregressive" for name in graph_cache.graphs)  # type: ignore[index]
+    assert any(name[0] == "autoregressive" for name in graph_executor.graphs)  # type: ignore[index]
 
 
 @pytest.mark.parametrize("name", ["difformer", "seqdiffuseq", "diffuseq", "ar-diffusion", "diffusion-lm"])
-def test_recorded_sampling_writes_the_eager_texts(
-    name: str, graph_cache: GraphCache, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+def test_captured_sampling_writes_the_eager_texts(
+    name: str, graph_executor: CudaGraphExecutor, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = find_recipe(name)
     torch.manual_seed(0)
@@ -221,19 +230,19 @@ def test_recorded_sampling_writes_the_eager_texts(
     options = {"steps": 3, "noise_beam": 2, "stop_early": 1}
     calls: list[Any] = [{"seed": 1}, {"seed": 2}, {"seed": 1, "prefix": "19"}]
     plain = [model.generate(TEXTS, batch=2, **options, **call) for call in calls]
-    monkeypatch.setattr(model, "runner", lambda: graph_cache)
+    monkeypatch.setattr(model, "executor", lambda: graph_executor)
     again = [model.generate(TEXTS, batch=2, **options, **call) for call in calls]
     for a, b in zip(plain, again, strict=True):
         assert a.candidates == b.candidates
         assert torch.allclose(torch.tensor(a.scores), torch.tensor(b.scores), atol=1e-4)
-    kinds = {name[0] for name in graph_cache.graphs}  # type: ignore[index]
+    kinds = {name[0] for name in graph_executor.graphs}  # type: ignore[index]
     assert kinds >= (
         {"sample", "encode", "lengths"} if isinstance(model, LengthPredictingModel) else {"sample"}
     )
 
 
-def test_a_recorded_likelihood_is_the_eager_one(
-    small: Make, graph_cache: GraphCache, monkeypatch: pytest.MonkeyPatch
+def test_a_captured_likelihood_is_the_eager_one(
+    small: Make, graph_executor: CudaGraphExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = small(noise_factor=3.0)
     options: dict[str, Any] = {
@@ -244,44 +253,37 @@ def test_a_recorded_likelihood_is_the_eager_one(
         "batch": 2,
     }
     plain = [model.generate(TEXTS, seed=seed, **options) for seed in (0, 1)]
-    monkeypatch.setattr(model, "runner", lambda: graph_cache)
+    monkeypatch.setattr(model, "executor", lambda: graph_executor)
     again = [model.generate(TEXTS, seed=seed, **options) for seed in (0, 1)]
     for a, b in zip(plain, again, strict=True):
         assert a.texts == b.texts
         assert torch.allclose(torch.tensor(a.scores), torch.tensor(b.scores), atol=1e-4)
-    assert any(name[0] == "denoising likelihood" for name in graph_cache.graphs)  # type: ignore[index]
+    assert any(name[0] == "denoising likelihood" for name in graph_executor.graphs)  # type: ignore[index]
 
 
 def test_a_step_table_is_built_once_until_the_schedule_or_the_solver_changes(
-    small: Make, graph_cache: GraphCache, monkeypatch: pytest.MonkeyPatch
+    small: Make, graph_executor: CudaGraphExecutor
 ) -> None:
     model = small()
     schedule = AdaptiveSchedule(SCHEDULES["sqrt"](40), 4, bin_size=8)
-    built: list[Solver] = []
-
-    def count(denoiser: Any, schedule: Any, times: Any, solver: Solver, **options: Any) -> StepTable:
-        built.append(solver)
-        return build_step_table(denoiser, schedule, times, solver, **options)
-
-    monkeypatch.setattr(cuda_graphs, "build_step_table", count)
 
     def table(solver: Solver, length: int = 4) -> StepTable:
         times = strided_times(3, num_timesteps=40)
-        return graph_cache._step_table(model.denoiser, schedule, times, solver, length, torch.device("cpu"))
+        return graph_executor._step_table(
+            model.denoiser, schedule, times, solver, length, torch.device("cpu")
+        )
 
     first = table(Solver(Ddim(1.0)))
+    others = table(Solver(Ddim(1.0), order=2)), table(Solver(Ddim(0.0))), table(Solver(Ddim(1.0)), length=3)
     assert table(Solver(Ddim(1.0))) is first
-    assert len(built) == 1
-    table(Solver(Ddim(1.0), order=2)), table(Solver(Ddim(0.0))), table(Solver(Ddim(1.0)), length=3)
-    assert len(built) == 4
+    assert len({id(each) for each in (first, *others)}) == 4
     schedule.alpha_bars[:-1] *= 0.9
     assert not torch.equal(table(Solver(Ddim(1.0))).table, first.table)
-    assert len(built) == 5
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_a_step_table_is_built_anew_after_the_weights_were_changed_in_place(
-    small: Make, graph_cache: GraphCache, wrapped: bool
+    small: Make, graph_executor: CudaGraphExecutor, wrapped: bool
 ) -> None:
     """As they are between two validations of a run; the table holds the network's time embedding."""
     model = small()
@@ -290,7 +292,7 @@ def test_a_step_table_is_built_anew_after_the_weights_were_changed_in_place(
 
     def table() -> StepTable:
         times = strided_times(3, num_timesteps=40)
-        return graph_cache._step_table(denoiser, model.schedule, times, ANCESTRAL, 4, torch.device("cpu"))
+        return graph_executor._step_table(denoiser, model.schedule, times, ANCESTRAL, 4, torch.device("cpu"))
 
     before = table()
     for parameter in model.parameters():
@@ -300,15 +302,15 @@ def test_a_step_table_is_built_anew_after_the_weights_were_changed_in_place(
     assert before.time_embedding is not None
     assert after.time_embedding is not None
     assert not torch.allclose(after.time_embedding, before.time_embedding)
-    expected = denoiser.embed_timestep(after.table[:, 2])
-    assert expected is not None
-    assert torch.equal(after.time_embedding, expected)
+    time_embedder = denoiser.time_embedder()
+    assert time_embedder is not None
+    assert torch.equal(after.time_embedding, time_embedder(after.table[:, 2]))
     assert table() is after
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("name", [name for name, recipe in list_recipes().items() if recipe.fit is None])
-def test_a_gpu_writes_the_same_texts_with_and_without_recording(name: str, tokenizer: Tokenizer) -> None:
+def test_a_gpu_writes_the_same_texts_with_and_without_cuda_graphs(name: str, tokenizer: Tokenizer) -> None:
     recipe = find_recipe(name)
     torch.manual_seed(0)
     config = recipe.resolve(recipe.preset("tiny"), tokenizer)
@@ -317,15 +319,15 @@ def test_a_gpu_writes_the_same_texts_with_and_without_recording(name: str, token
     fast: dict[str, Any] = {
         name: value for name, value in few.items() if hasattr(model.generation_config, name)
     }
-    recorded = model.generate(TEXTS, batch=2, **fast)
+    captured = model.generate(TEXTS, batch=2, **fast)
     model.use_cuda_graphs = False
     plain = model.generate(TEXTS, batch=2, **fast)
-    assert recorded.candidates == plain.candidates
-    assert torch.allclose(torch.tensor(recorded.scores), torch.tensor(plain.scores), atol=1e-3)
+    assert captured.candidates == plain.candidates
+    assert torch.allclose(torch.tensor(captured.scores), torch.tensor(plain.scores), atol=1e-3)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_a_gpu_finds_the_same_likelihoods_with_and_without_recording(small: Make) -> None:
+def test_a_gpu_finds_the_same_likelihoods_with_and_without_cuda_graphs(small: Make) -> None:
     model = small(noise_factor=3.0).to("cuda")
     options: dict[str, Any] = {
         "select": "weighted-mbr",
@@ -334,9 +336,9 @@ def test_a_gpu_finds_the_same_likelihoods_with_and_without_recording(small: Make
         "length_beam": 4,
         "batch": 2,
     }
-    recorded = [model.generate(TEXTS, seed=seed, **options) for seed in (0, 1, 0)]
+    captured = [model.generate(TEXTS, seed=seed, **options) for seed in (0, 1, 0)]
     model.use_cuda_graphs = False
-    for made, seed in zip(recorded, (0, 1, 0), strict=True):
+    for made, seed in zip(captured, (0, 1, 0), strict=True):
         plain = model.generate(TEXTS, seed=seed, **options)
         assert made.texts == plain.texts
         assert torch.allclose(torch.tensor(made.scores), torch.tensor(plain.scores), atol=1e-2)

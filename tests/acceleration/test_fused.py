@@ -32,7 +32,7 @@ def fused_layer() -> EncoderLayer:
 
 
 @pytest.fixture
-def deferred(monkeypatch: pytest.MonkeyPatch) -> list[nn.Module]:
+def deferred(monkeypatch: pytest.MonkeyPatch, uncompiled: None) -> list[nn.Module]:
     """The linear layers whose biases are deferred, as on a GPU; nothing is compiled."""
     found: list[nn.Module] = []
 
@@ -42,7 +42,6 @@ def deferred(monkeypatch: pytest.MonkeyPatch) -> list[nn.Module]:
         return bias if isinstance(bias, Tensor) else None
 
     monkeypatch.setattr(functions, "deferred_bias", deferred_bias)
-    monkeypatch.setattr(functions, "_compile", lambda function: function)
     return found
 
 
@@ -101,9 +100,9 @@ def test_only_plain_linear_layers_in_training_defer_their_bias(monkeypatch: pyte
         assert functions.deferred_bias(other, x) is None
 
 
+@pytest.mark.usefixtures("uncompiled")
 @pytest.mark.parametrize("autocast", [False, True])
-def test_a_norm_adds_the_bias_before_dropout(autocast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(functions, "_compile", lambda function: function)
+def test_a_norm_adds_the_bias_before_dropout(autocast: bool) -> None:
     norm, (x, y, input_bias) = FusedAddNorm(8, 0.5), torch.randn(3, 4, 8)
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         torch.manual_seed(1)

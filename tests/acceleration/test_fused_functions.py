@@ -21,11 +21,6 @@ from noise2text.nn.embeddings import ComputedLogits, ProjectedLogits
 VOCABULARY, DIM = 77, 5  # no multiple of 8
 
 
-@pytest.fixture
-def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(functions, "_compile", lambda function: function)
-
-
 def product(*, bias: bool) -> ProjectedLogits:
     torch.manual_seed(0)
     shapes = ((2, 6, DIM), (VOCABULARY, DIM), (VOCABULARY,))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
 import torch
 
 from noise2text.acceleration import fused_functions as fused
+from noise2text.acceleration.cuda_graph_training import CudaGraphTrainingPass
 from noise2text.acceleration.fused import (
     FusedAddNorm,
     FusedCrossAttention,
@@ -18,22 +18,22 @@ from noise2text.acceleration.fused import (
     FusedSelfAttention,
     fuse,
 )
-from noise2text.acceleration.graphed_training import GraphedBackward
 from noise2text.acceleration.packing import PackedLayerStack, pack_short_rows
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models import Model
 from noise2text.nn.layers import AddNorm, CrossAttention, FeedForward, LayerStack, SelfAttention
+from noise2text.training.loop import evaluate_loss
 from noise2text.training.objective import Objective
 
-from ..training.small_training import GRAPHABLE_RECIPES, build_small, train_small
+from ..training.small_training import GRAPHABLE_RECIPES, build_small, make_batches, train_small
 
 
 def _gradients(
     name: str,
     tokenizer: Tokenizer,
     prepare: Callable[[Model, Any], None],
-    autocast: Callable[[], Any] = nullcontext,
+    autocast: AbstractContextManager[Any] = nullcontext(),
     *,
     uneven: float = 0.3,
 ) -> dict[str, torch.Tensor]:
@@ -49,7 +49,7 @@ def _gradients(
         RaggedRows.from_lists(rows), RaggedRows.from_lists(rows[::-1]), shape=(5, 4)
     )
     draws = objective.draw(canvas, torch.arange(4), torch.tensor(3))
-    with autocast():
+    with autocast:
         losses = objective(canvas, draws)
     objective.loss(objective.means(losses, objective.counts(canvas))).backward()
     return {key: value.grad for key, value in model.named_parameters() if value.grad is not None}
@@ -67,16 +67,24 @@ def test_rows_side_by_side_train_as_rows_apart(name: str, tokenizer: Tokenizer) 
     _assert_same(packed, _gradients(name, tokenizer, lambda model, objective: None))
 
 
+FULL_CANVASES = [name for name in GRAPHABLE_RECIPES if name.startswith("diffus")]
+"""DiffuSeq and what follows it fill a canvas up with tokens; the others' canvases have padding."""
+
+
 @pytest.mark.parametrize("name", GRAPHABLE_RECIPES)
+def test_layers_go_without_a_mask_where_canvases_are_full(name: str, tokenizer: Tokenizer) -> None:
+    model, _ = build_small(name, tokenizer, "cpu")
+    unmasked = any(part.has_no_padding for part in model.modules() if isinstance(part, LayerStack))
+    assert unmasked == (name in FULL_CANVASES)
+
+
+@pytest.mark.parametrize("name", FULL_CANVASES)
 def test_layers_without_a_mask_are_only_given_canvases_without_padding(
     name: str, tokenizer: Tokenizer
 ) -> None:
     model, _ = build_small(name, tokenizer, "cpu")
-    if not any(part.full for part in model.modules() if isinstance(part, LayerStack)):
-        assert not name.startswith("diffus") or not model.layout.has_no_padding
-        return
     layout, rows = model.layout, RaggedRows.from_lists([[7, 8, 9], [10]])
-    prompt = layout.make_prompt(layout.make_source(rows), torch.tensor([[1, 2], [3, 2]]), width=4)
+    prompt = layout.make_empty_canvas(layout.make_source(rows), torch.tensor([[1, 2], [3, 2]]), width=4)
     canvas = layout.make_canvas(rows, rows, shape=(6, 5))
     varied = layout.randomise(canvas, torch.tensor([0.1, 0.9]))
     ended = layout.end_text_at(prompt, torch.tensor([6, 7, 8, 9]))
@@ -91,26 +99,20 @@ def test_layers_without_a_mask_are_only_given_canvases_without_padding(
         assert not given.padding.any()
 
 
+@pytest.mark.usefixtures("uncompiled")
 @pytest.mark.parametrize("name", GRAPHABLE_RECIPES)
-def test_fused_passes_have_the_gradients_of_plain_ones(
-    name: str, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fused_passes_have_the_gradients_of_plain_ones(name: str, tokenizer: Tokenizer) -> None:
     """Without the compiler, and in float32: all that is fused, in its place."""
-    monkeypatch.setattr(fused, "_compile", lambda function: function)
     found = _gradients(name, tokenizer, lambda model, objective: fuse(objective))
     _assert_same(found, _gradients(name, tokenizer, lambda model, objective: None))
 
 
+@pytest.mark.usefixtures("uncompiled")
 @pytest.mark.parametrize("name", ["difformer", "diffuseq", "transformer"])
-def test_fused_passes_round_no_worse_than_plain_ones(
-    name: str, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fused_passes_round_no_worse_than_plain_ones(name: str, tokenizer: Tokenizer) -> None:
     """In bfloat16: both gradients are about as far from that in float32."""
-    monkeypatch.setattr(fused, "_compile", lambda function: function)
 
-    def rough() -> Any:
-        return torch.autocast("cpu", torch.bfloat16, cache_enabled=False)
-
+    rough = torch.autocast("cpu", torch.bfloat16, cache_enabled=False)
     exact = _gradients(name, tokenizer, lambda model, objective: None, uneven=0.0)
     plain = _gradients(name, tokenizer, lambda model, objective: None, rough, uneven=0.0)
     mine = _gradients(name, tokenizer, lambda model, objective: fuse(objective), rough, uneven=0.0)
@@ -123,24 +125,22 @@ def test_fused_passes_round_no_worse_than_plain_ones(
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("name", ["difformer", "diffuseq", "transformer"])
 def test_fused_training_loses_what_plain_training_does(name: str, tokenizer: Tokenizer) -> None:
-    def autocast() -> Any:
-        return torch.autocast("cuda", torch.bfloat16, cache_enabled=False)
-
+    autocast = torch.autocast("cuda", torch.bfloat16, cache_enabled=False)
     losses, _ = train_small(
         name,
         tokenizer,
         "cuda",
         prepare=fuse,
-        graph=lambda parameters: GraphedBackward(parameters, autocast),
+        graph=lambda parameters: CudaGraphTrainingPass(parameters, autocast),
         autocast=autocast,
     )
     expected, _ = train_small(name, tokenizer, "cuda", autocast=autocast)
     assert losses == pytest.approx(expected, rel=0.02)
 
 
-def test_what_is_compiled_is_what_it_stands_for(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("uncompiled")
+def test_what_is_compiled_is_what_it_stands_for() -> None:
     """The functions themselves, without the compiler: add and norm, and the token nll."""
-    monkeypatch.setattr(fused, "_compile", lambda function: function)
     torch.manual_seed(0)
     x, y = torch.randn(2, 3, 8, requires_grad=True), torch.randn(2, 3, 8, requires_grad=True)
     plain = AddNorm(8, 0.0)
@@ -155,7 +155,6 @@ def test_what_is_compiled_is_what_it_stands_for(monkeypatch: pytest.MonkeyPatch)
 
 def test_fusing_reaches_every_residual_and_objective(tokenizer: Tokenizer) -> None:
     model, objective = build_small("diffuseq-guided", tokenizer, "cpu")
-    before = copy.copy(objective.token_nll)
     fuse(objective)
     for plain, fast in (
         (AddNorm, FusedAddNorm),
@@ -167,6 +166,13 @@ def test_fusing_reaches_every_residual_and_objective(tokenizer: Tokenizer) -> No
         assert all(isinstance(part, fast) for part in model.modules() if isinstance(part, plain))
     inner = [part for part in objective.modules() if isinstance(part, Objective)]
     assert len(inner) == 2
-    assert all(part.train().token_nll is fused.token_nll for part in inner)
-    assert all(part.train().normal is fused.normal for part in inner)
-    assert objective.eval().token_nll is before
+    assert all(part.training_token_nll is fused.token_nll for part in inner)
+    assert all(part.training_normal is fused.normal for part in inner)
+
+
+def test_fused_functions_are_for_training_alone(tokenizer: Tokenizer) -> None:
+    model, objective = build_small("diffuseq", tokenizer, "cpu")
+    canvases = make_batches(model, "cpu")(1)
+    expected = evaluate_loss(objective, canvases, seed=0)
+    objective.training_token_nll = objective.training_normal = None  # calling either would fail
+    assert evaluate_loss(objective, canvases, seed=0) == expected

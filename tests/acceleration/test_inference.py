@@ -76,5 +76,5 @@ def test_bytes_hide_keys_where_the_kernel_cannot_attend() -> None:
 def test_layers_without_padding_need_no_bytes_either(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inference, "byte_mask", lambda padding, like: padding)
     stack = InferenceLayerStack([nn.Identity()])
-    stack.full = True
+    stack.has_no_padding = True
     assert stack.self_attention_mask(PADDING, torch.zeros(2, 5, 8)) is None

@@ -27,6 +27,7 @@ def kinds(graph: bytes) -> Counter[str]:
     return Counter(node.op_type for node in onnx.load_from_string(graph).graph.node)
 
 
+@pytest.mark.skipif(not has_fast_int8(), reason="sums of 8-bit products are not exact on this CPU")
 @pytest.mark.parametrize("bias", [True, False])
 def test_an_int8_layer_is_torchs_row_by_row(bias: bool) -> None:
     torch.manual_seed(0)
@@ -35,8 +36,6 @@ def test_an_int8_layer_is_torchs_row_by_row(bias: bool) -> None:
     x[1, 4] = 0
     expected = layer(x)
     engine = session(layer, x=(torch.zeros(2, 5, 96), {0: "rows", 1: "length"}))
-    if not has_fast_int8():  # sums of 8-bit products are not exact here, and exported models are refused
-        return
     (output,) = engine({"x": x})
     # A number halfway between two whole ones may be rounded to either: one count of one weight more or less.
     count = x.abs().amax(-1, keepdim=True) / 127 * (layer.weight.abs().amax(0) * layer.weight_scale)

@@ -11,7 +11,7 @@ import pytest
 
 from noise2text.acceleration.overlap import overlap
 from noise2text.core.config import apply_overrides
-from noise2text.generation.candidates import SourceBatch
+from noise2text.generation.decoder import SourceBatch
 
 from ..conftest import Make
 

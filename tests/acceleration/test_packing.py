@@ -54,7 +54,7 @@ def test_rows_are_packed_only_in_training_and_only_as_many_as_divide_their_numbe
 
 
 def test_packed_rows_without_padding_still_need_a_mask() -> None:
-    network = JointTransformer(TokenEmbedding(11, 4), dropout=0.0, full=True, **SHAPE).train()
+    network = JointTransformer(TokenEmbedding(11, 4), dropout=0.0, has_no_padding=True, **SHAPE).train()
     x, padding = torch.randn(2, 6, 8), torch.zeros(2, 6, dtype=torch.bool)
     assert network.layers.self_attention_mask(padding, x) is None
     pack_short_rows(network, tokens=4 * 6)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch.nn.functional import layer_norm
 
 from noise2text.core.random import gaussian_noise, make_key
 from noise2text.data.ragged import RaggedRows
@@ -14,6 +15,7 @@ from noise2text.diffusion.solvers import ANCESTRAL, build_step_table, strided_ti
 from noise2text.models import DiffusionModel
 from noise2text.models.registry import find_recipe
 from noise2text.nn.denoiser import NoiseLevel
+from noise2text.nn.encoder_decoder import EncoderDecoder
 
 from ..conftest import Make
 
@@ -57,7 +59,7 @@ def test_candidates_of_a_sentence_see_its_source_only(small: Make) -> None:
     model = small()
     denoiser, layout = model.denoiser, model.layout
     source = layout.make_source(RaggedRows.from_lists(SOURCES))
-    canvas = layout.make_prompt(source, torch.full((2, 3), 4), width=4)
+    canvas = layout.make_empty_canvas(source, torch.full((2, 3), 4), width=4)
     z = gaussian_noise(make_key(0, torch.arange(6)), 0, 4, denoiser.embedding.dim)
     with torch.no_grad():
         shared = denoiser(z, level(6), denoiser.encode(source), denoiser.constrain(canvas), None).z0
@@ -100,7 +102,7 @@ def test_the_step_tables_time_embeddings_are_the_networks(name: str, tokenizer: 
     model = recipe.build(recipe.resolve(recipe.preset("tiny"), tokenizer), tokenizer).eval()
     assert isinstance(model, DiffusionModel)
     denoiser, source = model.denoiser, model.layout.make_source(RaggedRows.from_lists(SOURCES))
-    constraint = denoiser.constrain(model.layout.make_prompt(source, torch.full((2, 1), 5), width=5))
+    constraint = denoiser.constrain(model.layout.make_empty_canvas(source, torch.full((2, 1), 5), width=5))
     shape = constraint.given.shape
     with torch.no_grad():
         times, cpu = strided_times(4, num_timesteps=40), torch.device("cpu")
@@ -116,3 +118,30 @@ def test_the_step_tables_time_embeddings_are_the_networks(name: str, tokenizer: 
                 denoiser(z, each, encoded, constraint, None).z0 for each in (level_of_step, plain)
             )
             assert torch.allclose(first, second, atol=1e-5)
+
+
+def test_the_decoder_input_and_the_output_are_those_by_hand(small: Make) -> None:
+    """LayerNorm(FFN[P·z ; P·ẑ₀] + time + positions) goes in, and Q·state comes out; P and Q have no bias."""
+    denoiser, layout = small().denoiser, small().layout
+    assert isinstance(denoiser, EncoderDecoder)
+    canvas = layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
+    z, guess = torch.randn(2, *canvas.tokens.shape, denoiser.embedding.dim)
+    seen: list[torch.Tensor] = []
+    denoiser.layers[0].register_forward_pre_hook(lambda module, given: seen.append(given[0]))
+    with torch.no_grad():
+        estimate = denoiser(z, level(2), denoiser.encode(canvas.source), denoiser.constrain(canvas), guess)
+        projection = denoiser.input_projection.weight.T  # (d, W)
+        first, activation, _, second = denoiser.combine
+        both = torch.cat([z @ projection, guess @ projection], dim=-1)  # (B, L, 2W)
+        mixed = second(activation(first(both)))
+        positions = denoiser.position_embedding.weight[: z.shape[1]]
+        total = mixed + denoiser.time_embedding(torch.full((2, 1), 0.4)) + positions
+        expected = layer_norm(total, total.shape[-1:], denoiser.norm.weight, denoiser.norm.bias)
+        torch.testing.assert_close(seen[0], expected, rtol=1e-4, atol=1e-5)
+        output = estimate.hidden @ denoiser.get_parameter("output_projection.weight").T
+        torch.testing.assert_close(estimate.z0, output, rtol=1e-4, atol=1e-5)
+    names = dict(denoiser.named_parameters())
+    for part in ("input_projection", "encoder.input_projection", "output_projection"):
+        assert f"{part}.weight" in names
+        assert f"{part}.bias" not in names
+    assert names["input_projection.weight"] is not names["encoder.input_projection.weight"]

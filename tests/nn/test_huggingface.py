@@ -104,7 +104,7 @@ def test_greedy_texts_are_the_librarys(family: str, tmp_path: Path) -> None:
             do_sample=False,
             num_beams=1,
             max_new_tokens=16,
-            suppress_tokens=[*system.forbidden.tolist(), *unused],
+            suppress_tokens=[*system.forbidden_tokens.tolist(), *unused],
             pad_token_id=tokenizer.pad,
             eos_token_id=tokenizer.eos,
         )[0].tolist()

@@ -75,7 +75,7 @@ def test_what_is_marked_as_padding_is_hidden() -> None:
 
 def test_a_full_canvas_needs_no_mask_and_has_the_same_gradients() -> None:
     def outputs_and_gradients(full: bool) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        network, z = make(full=full).train(), noise(2)
+        network, z = make(has_no_padding=full).train(), noise(2)
         assert (network.layers.self_attention_mask(constraint(2).padding, z) is None) == full
         source = Source(torch.zeros(2, 2, dtype=torch.long), torch.zeros(2, 2, dtype=torch.bool))
         output = network(z, level(2), network.encode(source), constraint(2), None).z0

@@ -1,9 +1,15 @@
-"""Generation by CUDA graphs: a step is recorded once for each set of shapes, then replayed at every step.
+"""Generation by CUDA graphs: a step is captured once for each set of shapes, then replayed at every step.
 
 A step is about a hundred small kernels, and launching one costs more than running it. A step needs only its
 number: it finds its coefficients, its noise and its canvas on the device. Batches and lengths are rounded
-up to few values (`round_up_batch`, `round_up_length`), so that few graphs serve all texts. `GraphCache` has
-the interface of `generation.runner.Runner`.
+up to few values (`round_up_batch`, `round_up_length`), so that few graphs serve all texts.
+
+Where CUDA graphs are switched on:
+
+    generation   `Model.executor` (models/base.py) passes a `CudaGraphExecutor`, which has the interface of
+                 `generation.executor.Executor`, to every decoder on a GPU
+    training     `TrainingRun._accelerate` (commands/train.py) passes a `CudaGraphTrainingPass`
+                 (cuda_graph_training.py) to the training loop, by the setting `acceleration`
 """
 
 from __future__ import annotations
@@ -14,7 +20,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from noise2text.acceleration.graph_keys import (
@@ -35,20 +41,20 @@ from noise2text.diffusion.sampler import (
     initial_state,
     sample,
     step,
-    unguided,
 )
+from noise2text.diffusion.schedules import Schedule
 from noise2text.diffusion.solvers import ANCESTRAL, Solver, StepTable, build_step_table
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate
 
-__all__ = ["CudaGraph", "GraphCache", "round_up_batch", "round_up_length"]
+__all__ = ["CudaGraph", "CudaGraphExecutor", "round_up_batch", "round_up_length"]
 
 MAX_GRAPHS = 96  # graphs, and step tables; beyond that the least recently used is dropped
 STEPS_PER_GRAPH = 5  # a graph of several steps is faster: between two graphs a GPU is idle for a moment
-NOISE_STEPS = 4 * STEPS_PER_GRAPH  # steps whose noise is drawn at once,
-MAX_NOISE_NUMBERS = 1 << 26  # unless that is more random numbers than this
-MAX_STEPS = 2048  # steps that a recorded step table has room for; longer runs get a graph of their own
+NOISE_STEPS = 4 * STEPS_PER_GRAPH  # steps whose noise is drawn at once, if that fits MAX_NOISE_NUMBERS
+MAX_NOISE_NUMBERS = 1 << 26  # random numbers that are drawn at once
+MAX_STEPS = 2048  # steps that a captured step table has room for; longer runs get a graph of their own
 MANY_ROWS = 64  # rows from which attention uses another kernel
-WARMUP_RUNS = 2  # runs before recording, in which libraries initialise themselves
+WARMUP_RUNS = 2  # runs before capture, in which libraries initialise themselves
 
 T = TypeVar("T")
 
@@ -65,7 +71,7 @@ def round_up_length(length: int, longest: int) -> int:
 
 
 class CudaGraph(Generic[T]):
-    """A recorded function of tensors; its inputs and its output stay where they are in memory."""
+    """A captured function of tensors; its inputs and its output stay where they are in memory."""
 
     def __init__(self, function: Callable[[], T], *, pool: Any) -> None:
         side_stream = torch.cuda.Stream()
@@ -84,8 +90,8 @@ class CudaGraph(Generic[T]):
         return self.output
 
 
-class _GraphedFunction(Generic[T]):
-    """A recorded function of a tuple or dataclass of tensors."""
+class _CudaGraphFunction(Generic[T]):
+    """A captured function of a tuple or dataclass of tensors."""
 
     def __init__(self, function: Callable[[Any], T], inputs: Any, pool: Any) -> None:
         self.inputs = clone_tensors(inputs)
@@ -97,28 +103,28 @@ class _GraphedFunction(Generic[T]):
         return result
 
 
-class _GraphedSampler:
-    """A recorded sampling step with all that it reads; the noise of several steps is drawn at once."""
+class _CudaGraphSampler:
+    """A captured sampling step and all that it reads; the noise of several steps is drawn at once."""
 
     def __init__(
         self,
         denoiser: Denoiser,
         encoded: EncoderOutput,
         constraint: Constraint,
-        keys: Tensor,
+        noise_keys: Tensor,
         step_table: StepTable,
         pool: Any,
     ) -> None:
-        self.denoiser, self.encoded, self.constraint, self.keys = (
+        self.denoiser, self.encoded, self.constraint, self.noise_keys = (
             denoiser,
             clone_tensors(encoded),
             clone_tensors(constraint),
-            keys.clone(),
+            noise_keys.clone(),
         )
         room = max(MAX_STEPS, len(step_table))
         self.step_table = StepTable(*(part.new_zeros(room, *part.shape[1:]) for part in step_table.tensors))
         self.loaded_table = self.step_table  # the table that was copied there last
-        self.step_index = torch.zeros(1, dtype=torch.long, device=keys.device)
+        self.step_index = torch.zeros(1, dtype=torch.long, device=noise_keys.device)
         self.state = initial_state(constraint)
         self.noise_steps = max(1, min(NOISE_STEPS, MAX_NOISE_NUMBERS // constraint.given.numel()))
         self.steps_taken = 0
@@ -131,14 +137,14 @@ class _GraphedSampler:
     def _draw(self) -> Tensor:
         """The noise of the next steps."""
         numbers = self.step_index + torch.arange(self.noise_steps, device=self.step_index.device)
-        return gaussian_noise(self.keys, numbers[:, None], *self.constraint.given.shape[1:])
+        return gaussian_noise(self.noise_keys, numbers[:, None], *self.constraint.given.shape[1:])
 
     def _run_step(self) -> Tensor:
         """One step as in `sample`, written over the state; returns the network's last hidden states."""
         noise = self.draw.output.index_select(0, self.step_index % self.noise_steps)[0]
         coefficients = self.step_table.row(self.step_index)
         z = self.constraint.apply(step(self.state, coefficients, noise).z)
-        with sdpa_kernel(_attention_backends(len(self.keys))):
+        with sdpa_kernel(_attention_backends(len(self.noise_keys))):
             estimate = self.denoiser(
                 z, coefficients.level, self.encoded, self.constraint, self.state.estimate.z0
             )
@@ -154,10 +160,10 @@ class _GraphedSampler:
         return [self._run_step() for _ in range(STEPS_PER_GRAPH)][-1]
 
     def reset(
-        self, encoded: EncoderOutput, constraint: Constraint, keys: Tensor, step_table: StepTable
+        self, encoded: EncoderOutput, constraint: Constraint, noise_keys: Tensor, step_table: StepTable
     ) -> None:
         """Put other sentences, and the state before the first step, in the place of the last ones."""
-        copy_tensors((self.encoded, self.constraint, self.keys), (encoded, constraint, keys))
+        copy_tensors((self.encoded, self.constraint, self.noise_keys), (encoded, constraint, noise_keys))
         if step_table is not self.loaded_table:
             for mine, theirs in zip(self.step_table.tensors, step_table.tensors, strict=True):
                 mine[: len(step_table)].copy_(theirs)
@@ -165,7 +171,7 @@ class _GraphedSampler:
         self.loaded_table, self.steps_taken = step_table, 0
 
     def advance(self, count: int) -> SamplerState:
-        """The state after so many more steps; the next ones overwrite it."""
+        """The state after `count` more steps; later steps overwrite it."""
         end = self.steps_taken + count
         while self.steps_taken < end:
             if self.steps_taken % self.noise_steps == 0:
@@ -177,8 +183,8 @@ class _GraphedSampler:
         return SamplerState(self.state.z, Estimate(self.state.estimate.z0, hidden), self.state.previous)
 
 
-class _GraphedDecoding:
-    """A state of autoregressive decoding whose step is recorded, once for each length of its cache."""
+class _CudaGraphDecoding:
+    """A state of autoregressive decoding; its step is captured once for each length of its cache."""
 
     def __init__(self, state: Any, pool: Any) -> None:
         self.state, self.pool, self.eager_advance = state, pool, state.advance
@@ -195,7 +201,7 @@ class _GraphedDecoding:
         """One token more for each hypothesis."""
         if cache_length not in self.graphs:
             now = [tensor.clone() for tensor in _mutable_tensors(self.state)]
-            self.state.position.zero_()  # recording tries the step, so there must be room for it
+            self.state.position.zero_()  # capture runs the step, so there must be room for it
             self.state.search.rewind()
             self.graphs[cache_length] = CudaGraph(
                 partial(self.eager_advance, cache_length=cache_length), pool=self.pool
@@ -224,8 +230,8 @@ def _collect_tensors(part: Any) -> Iterator[Tensor]:
             yield from _collect_tensors(vars(part)[name])
 
 
-class GraphCache:
-    """The recorded graphs of a model, by network and shapes; a `Runner` for its decoders."""
+class CudaGraphExecutor:
+    """An `Executor` that captures and replays CUDA graphs; it caches them by network and shapes."""
 
     def __init__(self) -> None:
         self.graphs: OrderedDict[Hashable, Any] = OrderedDict()
@@ -233,88 +239,91 @@ class GraphCache:
         self.pools: dict[str, Any] = {}  # graphs of one kind share memory: they never run at the same time
 
     def encode(self, denoiser: SourceEncoder, source: Source) -> EncoderOutput:
-        """The encoded sources; recorded where the network has an encoder."""
-        name = ("encode", denoiser_key(denoiser))
-        if (*name, *shapes_of(source)) not in self.graphs:
+        """The encoded sources; captured if the network has an encoder."""
+        cache_key = ("encode", denoiser_key(denoiser))
+        if (*cache_key, *shapes_of(source)) not in self.graphs:
             encoded = denoiser.encode(source)
-            if not encoded.keys.numel():  # the source is on the canvas: there is nothing to record
+            if not encoded.keys.numel():  # the source is on the canvas: there is nothing to capture
                 return encoded
-        return self.run(name, denoiser.encode, source)
+        return self.run(cache_key, denoiser.encode, source)
 
-    def run(self, name: tuple[Hashable, ...], function: Callable[[Any], T], inputs: Any) -> T:
-        """What a function returns for a tuple or dataclass of tensors; the name says which function it is."""
-        recorded: _GraphedFunction[T] = self.get_or_capture(
-            (*map(key_of, name), *shapes_of(inputs)), lambda pool: _GraphedFunction(function, inputs, pool)
+    def run(self, cache_key: tuple[Hashable, ...], function: Callable[[Any], T], inputs: Any) -> T:
+        """What the function returns for a tuple or dataclass of tensors; the key identifies the function."""
+        captured: _CudaGraphFunction[T] = self.get_or_capture(
+            (*map(key_of, cache_key), *shapes_of(inputs)),
+            lambda pool: _CudaGraphFunction(function, inputs, pool),
         )
-        return recorded(inputs)
+        return captured(inputs)
 
-    def decoding_state(
-        self, name: tuple[Hashable, ...], make: Callable[[EncoderOutput], Any], encoded: EncoderOutput
+    def prepare_decoding_state(
+        self, cache_key: tuple[Hashable, ...], make: Callable[[EncoderOutput], Any], encoded: EncoderOutput
     ) -> Any:
-        """The state of autoregressive decoding that `make` returns, with its step recorded."""
-        recorded: _GraphedDecoding = self.get_or_capture(
-            (*map(key_of, name), *shapes_of(encoded)),
-            lambda pool: _GraphedDecoding(make(clone_tensors(encoded)), pool),
+        """The state of autoregressive decoding that `make` returns; its step is captured."""
+        captured: _CudaGraphDecoding = self.get_or_capture(
+            (*map(key_of, cache_key), *shapes_of(encoded)),
+            lambda pool: _CudaGraphDecoding(make(clone_tensors(encoded)), pool),
         )
-        recorded.restart(make(encoded))
-        return recorded.state
+        captured.restart(make(encoded))
+        return captured.state
 
     def sample(
         self,
         denoiser: Denoiser,
-        schedule: nn.Module,
+        schedule: Schedule,
         encoded: EncoderOutput,
         constraint: Constraint,
-        keys: Tensor,
+        noise_keys: Tensor,
         times: Tensor,
         *,
         solver: Solver = ANCESTRAL,
-        guide: Guide = unguided,
+        guide: Guide | None = None,
         on_step: OnStep | None = None,
     ) -> Estimate:
-        """What `diffusion.sampler.sample` computes, by recorded steps; guided steps need gradients."""
-        if guide is not unguided:
+        """What `diffusion.sampler.sample` returns, by replayed steps; with a guide, steps run eagerly."""
+        if guide is not None:
             return sample(
                 denoiser,
                 schedule,
                 encoded,
                 constraint,
-                keys,
+                noise_keys,
                 times,
                 solver=solver,
                 guide=guide,
                 on_step=on_step,
             )
-        table = self._step_table(denoiser, schedule, times, solver, constraint.given.shape[1], keys.device)
+        table = self._step_table(
+            denoiser, schedule, times, solver, constraint.given.shape[1], noise_keys.device
+        )
         sizes = (
             *shapes_of(encoded),
             *shapes_of(constraint),
             table.table.shape[1:],
             max(MAX_STEPS, len(table)),
         )
-        graphed: _GraphedSampler = self.get_or_capture(
+        sampler: _CudaGraphSampler = self.get_or_capture(
             ("sample", denoiser_key(denoiser), *sizes),
-            lambda pool: _GraphedSampler(denoiser, encoded, constraint, keys, table, pool),
+            lambda pool: _CudaGraphSampler(denoiser, encoded, constraint, noise_keys, table, pool),
         )
-        graphed.reset(encoded, constraint, keys, table)
+        sampler.reset(encoded, constraint, noise_keys, table)
         if on_step is None:
-            return graphed.advance(len(table)).estimate
+            return sampler.advance(len(table)).estimate
         for time in times.tolist():
-            state = graphed.advance(1)
+            state = sampler.advance(1)
             on_step(SampledStep(time, state.z, state.estimate))
         return state.estimate
 
     def _step_table(
         self,
         denoiser: Denoiser,
-        schedule: nn.Module,
+        schedule: Schedule,
         times: Tensor,
         solver: Solver,
         length: int,
         device: torch.device,
     ) -> StepTable:
-        """The step table, computed once for all sentences that go down the same schedule in the same way."""
-        name = (
+        """The step table, computed once per schedule, times and solver."""
+        cache_key = (
             solver,
             denoiser_key(denoiser),
             time_embedder_version(denoiser),
@@ -322,34 +331,30 @@ class GraphCache:
             length,
             *schedule_key(schedule),
         )
-        if name not in self.step_tables:
-            self.step_tables[name] = build_step_table(
+        if cache_key not in self.step_tables:
+            self.step_tables[cache_key] = build_step_table(
                 denoiser, schedule, times, solver, length=length, device=device
             )
-        return _touch_and_evict(self.step_tables, name)
+        return _touch_and_evict(self.step_tables, cache_key)
 
-    def pad_batch(self, sentences: int) -> int:
-        """How many rows a batch of so many sentences is filled up to, so that few graphs serve all."""
-        return round_up_batch(sentences)
+    def padded_shape(self, rows: int, length: int, max_length: int) -> tuple[int, int]:
+        """The rows and the length that a batch is padded to: rounded up, so that few graphs serve all."""
+        return round_up_batch(rows), round_up_length(length, max_length)
 
-    def pad_length(self, length: int, max_length: int) -> int:
-        """How many positions rows of this length are filled up to."""
-        return round_up_length(length, max_length)
-
-    def get_or_capture(self, name: tuple[Hashable, ...], make: Callable[[Any], Any]) -> Any:
-        """What was recorded under this name, or is recorded now; names of one kind begin alike."""
-        if name not in self.graphs:
-            pool = self.pools.setdefault(str(name[0]), torch.cuda.graph_pool_handle())
-            self.graphs[name] = make(pool)
-        return _touch_and_evict(self.graphs, name)
+    def get_or_capture(self, cache_key: tuple[Hashable, ...], make: Callable[[Any], Any]) -> Any:
+        """What was captured under this key, or is captured now; keys of one kind begin alike."""
+        if cache_key not in self.graphs:
+            pool = self.pools.setdefault(str(cache_key[0]), torch.cuda.graph_pool_handle())
+            self.graphs[cache_key] = make(pool)
+        return _touch_and_evict(self.graphs, cache_key)
 
 
-def _touch_and_evict(store: OrderedDict[Hashable, T], name: Hashable) -> T:
-    """What is stored under a name; the least recently used entries are dropped."""
-    store.move_to_end(name)
+def _touch_and_evict(store: OrderedDict[Hashable, T], cache_key: Hashable) -> T:
+    """What is stored under a key; the least recently used entries are dropped."""
+    store.move_to_end(cache_key)
     while len(store) > MAX_GRAPHS:
         store.popitem(last=False)
-    return store[name]
+    return store[cache_key]
 
 
 def _attention_backends(rows: int) -> list[SDPBackend]:

@@ -43,7 +43,7 @@ def fuse(objective: nn.Module) -> None:
     """Let an objective train by fused layers, losses and noise, and by short rows side by side."""
     fuse_layers(objective)
     pack_short_rows(objective)
-    replacements = {"fused_token_nll": functions.token_nll, "fused_normal": functions.normal}
+    replacements = {"training_token_nll": functions.token_nll, "training_normal": functions.normal}
     for part in objective.modules():
         for name, function in replacements.items():
             if hasattr(part, name):  # an objective, perhaps within another
@@ -86,15 +86,17 @@ class FusedSelfAttention(SelfAttention):
     """Self-attention whose products have a fused gradient."""
 
     def forward(self, x: Tensor, mask: Tensor | None, *, add_bias: bool = True) -> Tensor:
-        queries, keys, values = (split_heads(part, self.heads) for part in self.project_qkv(x))
+        queries, keys, values = (split_heads(part, self.heads) for part in self._project_qkv(x))
         attended = self.attend(queries, keys, values, mask)
         return _apply_linear(self.output_projection, attended, add_bias=add_bias)
 
-    def project_qkv(self, x: Tensor) -> tuple[Tensor, ...]:
+    def _project_qkv(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Queries, keys and values, each (B, L, W)."""
         projection = self.qkv_projection
         if projection.training and isinstance(projection, nn.Linear):
             return functions.linear_qkv(x, projection.weight, projection.bias)
-        return super().project_qkv(x)
+        projected: Tensor = projection(x)
+        return projected.chunk(3, dim=-1)
 
 
 class FusedCrossAttention(CrossAttention):

@@ -1,4 +1,4 @@
-"""Keys of recorded graphs: which network, which schedule, in which state."""
+"""Cache keys of CUDA graphs: which network, which schedule, in which state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SourceEncoder(Protocol):
 
 
 def key_of(part: Hashable) -> Hashable:
-    """The key of a part of a graph's name: networks and schedules are identified by their tensors."""
+    """The key of a part of a graph's cache key: networks and schedules are identified by their tensors."""
     if isinstance(part, nn.Module):
         return denoiser_key(part) if hasattr(part, "encode") else tuple(schedule_key(part))  # type: ignore[arg-type]
     return part

@@ -4,9 +4,8 @@
     attention      one tile holds all keys if they are few; the kernel reads padding as bytes, not as a mask
     feed-forward   ReLU is applied where the product is written, instead of reading all of it again
 
-Each call decides for itself: where nobody generates on a GPU, or types and shapes do not suit a kernel, a
-layer is the plain one. So a model can be accelerated for good, wherever it is moved and whatever is done
-with it.
+A layer falls back to plain PyTorch outside GPU inference, or when dtype or shape do not fit the kernel. So an
+accelerated model can still be moved to a CPU, or be trained.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def accelerate_for_inference(model: nn.Module) -> None:
 
 
 def is_gpu_inference(x: Tensor) -> bool:
-    """Whether a GPU computes this, and nobody will ask for gradients."""
+    """Whether this tensor is on a GPU, in inference mode and outside autocast."""
     return x.is_cuda and torch.is_inference_mode_enabled() and not torch.is_autocast_enabled()
 
 
@@ -51,7 +50,7 @@ def is_half_precision(x: Tensor) -> bool:
 
 
 def byte_mask(padding: Tensor, like: Tensor) -> Tensor | None:
-    """The padding (B, 1, 1, S) as bytes, which the attention kernel reads; none where it cannot be used.
+    """The padding (B, 1, 1, S) as bytes for the attention kernel; none where the kernel cannot be used.
 
     Bytes, because torch's attention reads booleans as the keys that are visible.
     """
@@ -66,7 +65,7 @@ def byte_mask(padding: Tensor, like: Tensor) -> Tensor | None:
 
 
 def attend_by_bytes(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor | None:
-    """The attention kernel's output (B, L, W) under a mask of bytes; none where heads do not suit it."""
+    """The attention kernel's output (B, L, W) under a mask of bytes; none if the heads do not fit it."""
     dim = queries.shape[-1]
     if not (16 <= dim <= 128 and dim.bit_count() == 1):
         return None
@@ -102,8 +101,8 @@ class InferenceSelfAttention(SelfAttention):
 class InferenceCrossAttention(CrossAttention):
     """Cross-attention that also takes the mask of `byte_mask`."""
 
-    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-        if mask.dtype == torch.uint8:
+    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+        if mask is not None and mask.dtype == torch.uint8:
             attended = attend_by_bytes(queries, keys, values, mask)
             if attended is not None:
                 return attended
@@ -116,7 +115,7 @@ class InferenceFeedForward(FeedForward):
 
     def forward(self, x: Tensor, **options: Any) -> Tensor:  # type: ignore[override]
         first, activation, _, output_linear = self
-        has_hooks = first._forward_hooks  # a hook wants the layer to be called
+        has_hooks = first._forward_hooks  # hooks run only if the layer is called
         if (
             is_gpu_inference(x)
             and isinstance(activation, nn.ReLU)
@@ -133,7 +132,7 @@ class InferenceLayerStack(LayerStack):
     """Layers whose masks are bytes where the attention kernel reads them."""
 
     def self_attention_mask(self, padding: Tensor, like: Tensor) -> Tensor | None:
-        mask = None if self.full else byte_mask(padding, like)
+        mask = None if self.has_no_padding else byte_mask(padding, like)
         return super().self_attention_mask(padding, like) if mask is None else mask
 
     def source_mask(self, encoded: EncoderOutput, x: Tensor) -> Tensor:

@@ -23,6 +23,9 @@ from noise2text.nn.embeddings import TokenEmbedding
 __all__ = ["ENGINE", "OnnxDenoiser", "OnnxRuntimeConfig", "OnnxSession", "hash_graph"]
 
 ENGINE = "onnxruntime"
+EXTERNAL_DATA_KEY = (
+    b"location"  # every tensor of an ONNX graph whose data are in another file names it by this
+)
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,8 @@ class OnnxRuntimeConfig:
         """The engine that a configuration file describes."""
         if not isinstance(value, dict) or value.get("name") != ENGINE or set(value) != set(_FIELDS):
             raise Problem(f"{path} names an engine that is not known here; export the model again.")
-        if "step" not in value["graphs"] or not set(value["graphs"]) <= set(_GRAPHS):
+        graphs = value["graphs"]
+        if not isinstance(graphs, dict) or "step" not in graphs or not graphs.keys() <= set(_GRAPHS):
             raise Problem(f"{path} does not name the graphs of a model; export the model again.")
         return cls(**value)
 
@@ -137,6 +141,8 @@ def _read_checked(path: Path, expected: str) -> bytes:
         raise Problem(f"{path} cannot be read: the folder is not a complete exported model.") from error
     if hash_graph(graph) != expected:
         raise Problem(f"{path} is not the file that was exported; copy it again, or export the model again.")
+    if EXTERNAL_DATA_KEY in graph:
+        raise Problem(f"{path} keeps weights in another file, which is not read; export the model again.")
     return graph
 
 

@@ -26,14 +26,14 @@ PACKABLE = (Encoder, EncoderDecoder, JointTransformer, Transformer)
 
 
 def pack_short_rows(root: nn.Module, *, tokens: int = PACK_TOKENS) -> None:
-    """Let the networks within the root pack short rows in training, at most so many tokens side by side."""
+    """Let the networks within the root pack short rows in training, at most `tokens` tokens side by side."""
     for network in root.modules():
         if isinstance(network, PACKABLE):
             pack_layers(network.layers, tokens=tokens)
 
 
 def pack_layers(layers: LayerStack, *, tokens: int = PACK_TOKENS) -> None:
-    """Let these layers pack short rows in training; whoever uses them takes all masks and keys from them."""
+    """Let these layers pack short rows in training; callers must use the masks and keys that they return."""
     swap_classes(layers, {LayerStack: PackedLayerStack, SelfAttention: PackedSelfAttention})
     assert isinstance(layers, PackedLayerStack)
     layers.pack_tokens = tokens

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from noise2text.core.config import (
-    Config,
-    option,
-    require_at_least,
-    require_divisible_heads,
-    require_fraction,
-)
+from noise2text.core.config import Config, option, require_at_least, require_fraction
+from noise2text.core.errors import Problem
 from noise2text.nn.denoiser import Denoiser
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.encoder_decoder import EncoderDecoder
@@ -21,7 +17,16 @@ __all__ = [
     "EncoderDecoderFromTeacherConfig",
     "JointTransformerConfig",
     "build_encoder_decoder",
+    "require_divisible_heads",
 ]
+
+
+def require_divisible_heads(config: Any) -> None:
+    """Refuse a model dimension that is odd or not a multiple of the number of heads."""
+    require_at_least(config, 1, "model_dim", "heads")
+    if config.model_dim % config.heads or config.model_dim % 2:
+        wrong = f"{config.model_dim} of {config.heads}"
+        raise Problem(f"The setting model_dim must be even and a multiple of heads, not {wrong}.")
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,7 @@ def build_encoder_decoder(
     target_positions: int,
     network_class: Callable[..., Denoiser] = EncoderDecoder,
 ) -> Denoiser:
-    """The untrained denoiser of this shape, for sources and targets of so many positions."""
+    """The untrained denoiser of this shape, for sources and targets of this many positions."""
     return network_class(
         embedding,
         model_dim=config.model_dim,

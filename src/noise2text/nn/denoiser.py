@@ -119,11 +119,6 @@ class Denoiser(nn.Module, ABC):
         """The module that embeds the timestep alone, if there is one."""
         return None
 
-    def embed_timestep(self, timestep: Tensor) -> Tensor | None:
-        """The embeddings of timesteps (B, 1 or L), if they can be computed in advance."""
-        time_embedder = self.time_embedder()
-        return None if time_embedder is None else time_embedder(timestep)
-
     @abstractmethod
     def forward(
         self,
@@ -133,7 +128,7 @@ class Denoiser(nn.Module, ABC):
         constraint: Constraint,
         self_condition: Tensor | None,
     ) -> Estimate:
-        """ẑ₀ for noisy z (B, L, D); `self_condition` is the previous estimate, none is zero."""
+        """ẑ₀ for noisy z (B, L, D); `self_condition` is the previous estimate; None stands for zeros."""
 
     def lazy_logits(self, estimate: Estimate) -> LazyLogits:
         """The logits of every token at every position, which round ẑ₀; not yet computed."""

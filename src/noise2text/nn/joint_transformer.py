@@ -31,9 +31,9 @@ class JointTransformer(Denoiser):
         layers: int,
         dropout: float,
         positions: int,
-        full: bool = False,
+        has_no_padding: bool = False,
     ) -> None:
-        """`full`: no position of a canvas is ever padding, so attention needs no mask."""
+        """`has_no_padding`: no position of a canvas is ever padding, so attention needs no mask."""
         super().__init__()
         self.embedding = embedding
         self.input_projection = _tanh_mlp(embedding.dim, model_dim, model_dim)
@@ -45,7 +45,7 @@ class JointTransformer(Denoiser):
             EncoderLayer(model_dim, ffn_dim, heads, dropout=dropout, activation=nn.GELU)
             for _ in range(layers)
         )
-        self.layers.full = full
+        self.layers.has_no_padding = has_no_padding
         self.output_projection: nn.Module = _tanh_mlp(model_dim, model_dim, embedding.dim)
         self.apply(init_weights)
 

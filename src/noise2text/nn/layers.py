@@ -42,6 +42,8 @@ class AddNorm(nn.LayerNorm):
 class SelfAttention(nn.Module):
     """Every position attends to every position that the mask leaves visible; without a mask, to all."""
 
+    attend = staticmethod(attend)  # what faster kernels replace
+
     def __init__(self, model_dim: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
@@ -50,22 +52,16 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """The attention output (B, L, W) for x (B, L, W)."""
-        queries, keys, values = (split_heads(part, self.heads) for part in self.project_qkv(x))
+        parts = self.qkv_projection(x).chunk(3, dim=-1)
+        queries, keys, values = (split_heads(part, self.heads) for part in parts)
         output: Tensor = self.output_projection(self.attend(queries, keys, values, mask))
         return output
-
-    def project_qkv(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Queries, keys and values, each (B, L, W)."""
-        projected: Tensor = self.qkv_projection(x)
-        return projected.chunk(3, dim=-1)
-
-    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        """The heads' outputs side by side, (B, L, W)."""
-        return attend(queries, keys, values, mask)
 
 
 class CrossAttention(nn.Module):
     """Every position attends to the encoded source, whose keys and values are given."""
+
+    attend = staticmethod(attend)  # what faster kernels replace
 
     def __init__(self, model_dim: int, heads: int) -> None:
         super().__init__()
@@ -84,10 +80,6 @@ class CrossAttention(nn.Module):
         # The C candidates of a sentence share its keys, so they are folded into the queries' length.
         folded = queries.reshape(keys.shape[0], -1, queries.shape[-1])  # (S, C·L, W)
         return self.attend(split_heads(folded, self.heads), keys, values, mask).reshape(queries.shape)
-
-    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-        """The heads' outputs side by side, (S, C·L, W)."""
-        return attend(queries, keys, values, mask)
 
 
 class FeedForward(nn.Sequential):
@@ -153,14 +145,14 @@ class DecoderLayer(nn.Module):
 class LayerStack(nn.ModuleList):
     """Layers that are applied one after the other, and what they share: masks, keys and values.
 
-    Attention is fastest without a mask, so layers whose input never has padding (`full`) get none.
+    Attention is fastest without a mask, so layers whose input never has padding (`has_no_padding`) get none.
     """
 
-    full = False
+    has_no_padding = False
 
     def self_attention_mask(self, padding: Tensor, like: Tensor) -> Tensor | None:
         """The mask that hides padding (B, L) from self-attention, if there can be any."""
-        return None if self.full else padding_mask(padding, like)
+        return None if self.has_no_padding else padding_mask(padding, like)
 
     def causal_mask(self, x: Tensor) -> Tensor:
         """The mask that hides later positions of x (B, L, W) from self-attention."""

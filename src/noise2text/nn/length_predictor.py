@@ -12,10 +12,6 @@ from noise2text.nn.denoiser import EncoderOutput
 __all__ = ["LENGTH_PROPOSALS", "LengthPredictor", "neighboring_lengths", "top_lengths"]
 
 
-def _count_tokens(padding: Tensor) -> Tensor:
-    return (~padding).sum(1)
-
-
 class LengthPredictor(nn.Module):
     """p(n | x) over the offsets −max_offset … max_offset from the source's length."""
 
@@ -34,7 +30,7 @@ class LengthPredictor(nn.Module):
 
     def nll(self, encoded: EncoderOutput, padding: Tensor) -> Tensor:
         """−log p of the true lengths (B, 1), counted from the target's padding (B, L)."""
-        offset = _count_tokens(padding) - _count_tokens(encoded.padding)
+        offset = (~padding).sum(1) - (~encoded.padding).sum(1)
         classes = offset.clamp(-self.max_offset, self.max_offset) + self.max_offset
         return -self.log_probs(encoded).gather(1, classes[:, None])
 
@@ -46,9 +42,8 @@ class LengthPredictor(nn.Module):
         The beam is at most the number of lengths. A wider one would try some lengths twice, and their texts
         would count twice in the selection.
         """
-        lengths = _count_tokens(encoded.padding)[:, None] + torch.arange(
-            -self.max_offset, self.max_offset + 1, device=encoded.padding.device
-        )
+        offsets = torch.arange(-self.max_offset, self.max_offset + 1, device=encoded.padding.device)
+        lengths = (~encoded.padding).sum(1, keepdim=True) + offsets  # (B, 2·max_offset + 1)
         possible = (lengths >= 1) & (lengths <= self.max_length)
         scores = self.log_probs(encoded).masked_fill(~possible, -torch.inf)
         chosen = choose(scores, min(beam, self.max_length))

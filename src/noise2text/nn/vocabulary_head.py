@@ -2,8 +2,8 @@
 
     p = softmax(W·h + b),    ẑ₀ = Σ_w p_w · e_w.
 
-The thesis adds it to DiffuSeq (3.2.4, the alternate diffusion kernel). CDCD (Dieleman et al., 2022) calls it
-score interpolation, because the score of z_t is the same mean over the scores of each token. The estimate
+Demirag (2023, 3.2.4, the alternate diffusion kernel) adds it to DiffuSeq. CDCD (Dieleman et al., 2022) calls
+it score interpolation, because the score of z_t is the same mean over the scores of each token. The estimate
 never leaves the convex hull of the embeddings.
 """
 
@@ -62,7 +62,7 @@ class InterpolatingEncoderDecoder(EncoderDecoder):
 
 
 class InterpolatingTransformer(JointTransformer):
-    """The encoder-only denoiser with a vocabulary head (the thesis, fig. 3.1); ẑ₀ is rounded as usual."""
+    """The encoder-only denoiser with a vocabulary head (Demirag, 2023, fig. 3.1); ẑ₀ is rounded as usual."""
 
     def __init__(self, embedding: TokenEmbedding, *, model_dim: int, **shape: Any) -> None:
         super().__init__(embedding, model_dim=model_dim, **shape)

@@ -1,11 +1,11 @@
-"""Training with CUDA graphs: a forward and backward pass is recorded once and replayed.
+"""Training with CUDA graphs: a forward and backward pass is captured once and replayed.
 
-Launching kernels takes most of the host's time. `GraphedBackward` records the pass of the training loop over
-one micro-batch (draws, forward, loss, backward) as a CUDA graph and replays it without the host in between:
+Launching kernels takes most of the host's time. `CudaGraphTrainingPass` captures the training loop's pass
+over one micro-batch (draws, forward, loss, backward) as a CUDA graph and replays it without the host:
 
-    graphed = GraphedBackward(parameters, autocast)
-    graphed.zero_grad()
-    draws, losses, means = graphed(objective, canvas, keys, step_key, counts)
+    cuda_graph_pass = CudaGraphTrainingPass(parameters, autocast)
+    cuda_graph_pass.zero_grad()
+    draws, losses, means = cuda_graph_pass(objective, canvas, keys, step_key, counts)
 
 There is one graph for each shape of a canvas, each value of the step's flags and each set of computed terms.
 A graph keeps nothing of a step: all its inputs are copied to fixed places, and the loop seeds dropout at each
@@ -26,14 +26,14 @@ from noise2text.acceleration.tensor_trees import clone_tensors, copy_tensors, sh
 from noise2text.data.layouts.base import Canvas
 from noise2text.diffusion.losses import TokenLoss
 
-__all__ = ["GraphedBackward"]
+__all__ = ["CudaGraphTrainingPass"]
 
 Output = tuple[Any, dict[str, TokenLoss], dict[str, Tensor]]
 """The draws of a pass, its losses and their means."""
 
 
 class GraphableObjective(Protocol):
-    """The part of training's `Objective` that a graph records."""
+    """The part of training's `Objective` that a graph captures."""
 
     @property
     def skipped_terms(self) -> frozenset[str]: ...
@@ -49,20 +49,18 @@ class GraphableObjective(Protocol):
     def loss(self, means: Mapping[str, Tensor]) -> Tensor: ...
 
 
-class GraphedBackward:
+class CudaGraphTrainingPass:
     """A forward and backward pass as CUDA graphs, whose gradients keep their places in memory.
 
     The first micro-batch of a step overwrites the gradients, so that nothing has to be cleared before; the
     others add to them.
     """
 
-    def __init__(
-        self, parameters: Sequence[nn.Parameter], autocast: Callable[[], AbstractContextManager[object]]
-    ) -> None:
+    def __init__(self, parameters: Sequence[nn.Parameter], autocast: AbstractContextManager[object]) -> None:
         self.parameters, self.autocast = parameters, autocast
         self.gradient_buffers: dict[nn.Parameter, Tensor] = {}  # in the order in which graphs created them
         self.is_first_micro_batch = False
-        self.graphs: dict[Hashable, _CapturedPass] = {}
+        self.graphs: dict[Hashable, _FixedShapePass] = {}
         self.pool = torch.cuda.graph_pool_handle()  # no two graphs run at once: they share memory
 
     def zero_grad(self) -> None:
@@ -82,11 +80,11 @@ class GraphedBackward:
         The next call overwrites what is returned.
         """
         is_first, self.is_first_micro_batch = self.is_first_micro_batch, False
-        name = (is_first, objective.step_flags(step_key), objective.skipped_terms, *shapes_of(canvas))
-        if name not in self.graphs:
+        cache_key = (is_first, objective.step_flags(step_key), objective.skipped_terms, *shapes_of(canvas))
+        if cache_key not in self.graphs:
             run = self._overwrite_gradients if is_first else self._add_gradients
-            self.graphs[name] = self._capture(run, objective, canvas, keys, step_key, counts)
-        captured = self.graphs[name]
+            self.graphs[cache_key] = self._capture(run, objective, canvas, keys, step_key, counts)
+        captured = self.graphs[cache_key]
         new_buffers = list(self.gradient_buffers.values())[captured.known_buffers :] if is_first else []
         if new_buffers:
             torch._foreach_zero_(new_buffers)
@@ -102,11 +100,11 @@ class GraphedBackward:
     ) -> Output:
         """The pass of the training loop's `train_step`."""
         draws = objective.draw(canvas, keys, step_key)
-        with self.autocast():
+        with self.autocast:
             losses = objective(canvas, draws)
         means = objective.means(losses, counts)
         objective.loss(means).backward()
-        detached = {name: loss.detach() for name, loss in losses.items()}
+        detached = {name: TokenLoss(loss.values.detach(), loss.mask) for name, loss in losses.items()}
         return draws, detached, {name: mean.detach() for name, mean in means.items()}
 
     def _overwrite_gradients(self, *inputs: Any) -> Output:
@@ -137,11 +135,11 @@ class GraphedBackward:
         keys: Tensor,
         step_key: Tensor,
         counts: Mapping[str, Tensor],
-    ) -> _CapturedPass:
+    ) -> _FixedShapePass:
         """A new graph; its trial runs leave the gradients and the generator of dropout as they were."""
         before = [(p.grad, p.grad.clone()) for p in self.parameters if p.grad is not None]
         with torch.random.fork_rng([keys.device] if keys.device.type == "cuda" else []):
-            captured = _CapturedPass(run, self.pool, objective, canvas, keys, step_key, counts)
+            captured = _FixedShapePass(run, self.pool, objective, canvas, keys, step_key, counts)
         for parameter in self.parameters:
             if parameter.grad is not None:  # a gradient that the trial runs created keeps its place
                 self.gradient_buffers[parameter] = parameter.grad.zero_()
@@ -151,7 +149,7 @@ class GraphedBackward:
         return captured
 
 
-class _CapturedPass:
+class _FixedShapePass:
     """One graph with the fixed places of its inputs; `known_buffers` gradients existed when it was made."""
 
     known_buffers: int

@@ -1,4 +1,4 @@
-"""A graphed pass equals the eager one: the same losses and weights, whatever shapes and flags came before."""
+"""A captured pass equals the eager one: the same losses and weights, whatever came before."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from noise2text.acceleration import graphed_training
+from noise2text.acceleration import cuda_graph_training
+from noise2text.acceleration.cuda_graph_training import CudaGraphTrainingPass
 from noise2text.acceleration.cuda_graphs import WARMUP_RUNS
-from noise2text.acceleration.graphed_training import GraphedBackward
 from noise2text.data.layouts.base import Canvas
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.losses import LossTerm, TokenLoss
-from noise2text.training.loop import GraphedPass
+from noise2text.training.loop import TrainingPass
 from noise2text.training.objective import Objective
 
 from ..training.small_training import GRAPHABLE_RECIPES, build_small, make_batches, train_small
@@ -69,18 +69,18 @@ class Taped(TorchDispatchMode):
 
 @pytest.fixture
 def replayed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graphed_training, "CudaGraph", Replayed)
+    monkeypatch.setattr(cuda_graph_training, "CudaGraph", Replayed)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
 
 
 @pytest.fixture
 def taped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graphed_training, "CudaGraph", Taped)
+    monkeypatch.setattr(cuda_graph_training, "CudaGraph", Taped)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
 
 
-def graph(parameters: Sequence[nn.Parameter]) -> GraphedBackward:
-    return GraphedBackward(parameters, nullcontext)
+def graph(parameters: Sequence[nn.Parameter]) -> CudaGraphTrainingPass:
+    return CudaGraphTrainingPass(parameters, nullcontext())
 
 
 class Eager:
@@ -104,7 +104,7 @@ class Eager:
 
 
 @pytest.mark.parametrize("name", GRAPHABLE_RECIPES)
-def test_graphed_passes_train_as_eager_ones(name: str, tokenizer: Tokenizer, replayed: None) -> None:
+def test_captured_passes_train_as_eager_ones(name: str, tokenizer: Tokenizer, replayed: None) -> None:
     losses, weights = train_small(name, tokenizer, "cpu", graph=graph)
     expected, others = train_small(name, tokenizer, "cpu")
     assert losses == pytest.approx(expected, rel=1e-5)
@@ -112,7 +112,7 @@ def test_graphed_passes_train_as_eager_ones(name: str, tokenizer: Tokenizer, rep
         assert torch.allclose(weights[key].double(), value.double(), atol=1e-5), key
 
 
-def test_recording_leaves_dropout_as_it_was(tokenizer: Tokenizer, replayed: None) -> None:
+def test_capturing_leaves_dropout_as_it_was(tokenizer: Tokenizer, replayed: None) -> None:
     """Else a step would depend on which shapes came before, and a resumed run would end elsewhere."""
     losses, _ = train_small("difformer", tokenizer, "cpu", graph=graph, dropout=0.3)
     expected, _ = train_small("difformer", tokenizer, "cpu", dropout=0.3)
@@ -143,7 +143,7 @@ class Halves(Objective):
 
 
 def _train_halves(
-    make: Callable[[Sequence[nn.Parameter]], GraphedPass],
+    make: Callable[[Sequence[nn.Parameter]], TrainingPass],
     flags: Sequence[Sequence[int]],
     *,
     spoilt: bool = False,
@@ -168,14 +168,14 @@ def _train_halves(
 
 
 def test_a_step_overwrites_the_gradients_that_were_there(taped: None) -> None:
-    """Equal shapes, different flags: also gradients that did not exist when a graph was recorded."""
+    """Equal shapes, different flags: also gradients that did not exist when a graph was captured."""
     flags = [[0], [0, 0], [1], [0], [1, 0, 1], [2], [0, 1, 2], [1], [0, 2]]
-    found, graphed = _train_halves(graph, flags, spoilt=True)
+    found, cuda_graph_pass = _train_halves(graph, flags, spoilt=True)
     expected, _ = _train_halves(Eager, flags)
     for mine, theirs in zip(found, expected, strict=True):
         for one, other in zip(mine, theirs, strict=True):
             assert torch.allclose(one, other, atol=1e-6)
-    assert len(graphed.graphs) == 6  # three flags, for a first micro-batch and for a later one
+    assert len(cuda_graph_pass.graphs) == 6  # three flags, for a first micro-batch and for a later one
 
 
 def _canvas() -> Canvas:
@@ -199,7 +199,7 @@ def test_a_graph_has_the_terms_that_are_logged(taped: None) -> None:
     objective, canvas = Halves(), _canvas()
     backward = graph(list(objective.parameters()))
     for is_logged in (False, True, True, False, True):
-        objective.log_terms(is_logged)
+        objective.terms_logged = is_logged
         backward.zero_grad()
         *_, means = backward(objective, canvas, torch.arange(1), torch.tensor(0), objective.counts(canvas))
         assert means.keys() == ({"error", "size"} if is_logged else {"error"})
@@ -210,14 +210,14 @@ def test_a_graph_has_the_terms_that_are_logged(taped: None) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_graphs_are_the_same_whenever_they_were_recorded(tokenizer: Tokenizer) -> None:
-    """Graphs that were recorded in a run before give the dropout of graphs that are recorded in this one."""
+def test_graphs_are_the_same_whenever_they_were_captured(tokenizer: Tokenizer) -> None:
+    """Graphs that were captured in a run before give the dropout of graphs that are captured in this one."""
     model, objective = build_small("difformer", tokenizer, "cuda", 0.3)
     batches, keys = make_batches(model, "cuda"), torch.arange(4, device="cuda")
     backward = graph(list(model.parameters()))
     objective.train()
     found = []
-    for _ in range(2):  # the first records
+    for _ in range(2):  # the first captures
         torch.manual_seed(1)
         backward.zero_grad()
         canvas = batches(2)[0]
