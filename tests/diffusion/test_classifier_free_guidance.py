@@ -35,7 +35,7 @@ def model_of(name: str, tokenizer: Tokenizer) -> DiffusionModel:
 
 def prompt_of(model: DiffusionModel) -> Canvas:
     source = model.layout.make_source(RaggedRows.from_lists(SOURCES))
-    return model.layout.make_prompt(source, torch.tensor([[3, 5]] * 3), width=5)
+    return model.layout.make_empty_canvas(source, torch.tensor([[3, 5]] * 3), width=5)
 
 
 @pytest.mark.parametrize("name", ["diffuseq-guided", "diffuseq-epsilon", "difformer", "seqdiffuseq"])

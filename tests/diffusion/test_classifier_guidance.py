@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.diffusion.classifier_guidance import ClassifierGuidance
-from noise2text.diffusion.sampler import Proposal, unguided
+from noise2text.diffusion.sampler import Proposal
 from noise2text.nn.denoiser import NoiseLevel
 
 
@@ -93,7 +93,6 @@ def test_what_the_step_is_certain_of_stays_where_fluency_counts(
 def test_without_steps_z_stays_to_the_bit(guidance: ClassifierGuidance, proposal: Proposal) -> None:
     still = dataclasses.replace(guidance, steps=0).for_positions(WHERE)(proposal)
     assert torch.equal(still, proposal.z)
-    assert torch.equal(unguided(proposal), proposal.z)
 
 
 def test_a_row_does_not_depend_on_the_others(guidance: ClassifierGuidance, proposal: Proposal) -> None:

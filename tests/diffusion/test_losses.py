@@ -27,7 +27,8 @@ def inputs(small: Make) -> LossInputs:
     estimate = denoiser(
         torch.randn_like(z0), _level(2), denoiser.encode(canvas.source), denoiser.constrain(canvas), None
     )
-    return LossInputs(canvas, z0, z0, estimate, denoiser.encode(canvas.source), denoiser, _level(2))
+    encoded, logits = denoiser.encode(canvas.source), denoiser.lazy_logits(estimate)
+    return LossInputs(canvas, z0, z0, estimate, encoded, denoiser, _level(2), logits)
 
 
 def _level(rows: int):  # type: ignore[no-untyped-def]
@@ -38,7 +39,7 @@ def _level(rows: int):  # type: ignore[no-untyped-def]
 
 def test_vlb_is_the_mean_squared_error_over_what_is_not_padding(inputs: LossInputs) -> None:
     kept = inputs.canvas.scored
-    token_loss = TokenLoss(MseLoss().value(inputs), MseLoss().mask(inputs.canvas))
+    token_loss = TokenLoss(MseLoss().value(inputs), MseLoss().positions(inputs.canvas))
     expected = mse_loss(inputs.estimate.z0[kept], inputs.z0[kept])
     assert torch.allclose(token_loss.total() / token_loss.mask.sum(), expected)
 

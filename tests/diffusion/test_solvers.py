@@ -15,9 +15,8 @@ from torch import Tensor
 
 from noise2text.core.random import gaussian_noise, make_key
 from noise2text.data.layouts.base import Source
-from noise2text.diffusion.parameterization import SignalFloor
 from noise2text.diffusion.sampler import SampledStep, sample
-from noise2text.diffusion.schedules import SCHEDULES
+from noise2text.diffusion.schedules import SCHEDULES, SignalFloor
 from noise2text.diffusion.solvers import ANCESTRAL, Ddim, PriorSampling, Solver
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
 
@@ -117,7 +116,7 @@ def test_solvers_of_equal_values_are_equal_and_share_a_key() -> None:
     """Step tables are kept by the solver that made them."""
     assert Solver() == ANCESTRAL == Solver(Ddim(1.0))
     solvers = [
-        Solver(PriorSampling(Ddim(1.0), rate=rate, last_step=5, seed=seed))
+        Solver(PriorSampling(Ddim(1.0), rate=rate, step_limit=5, seed=seed))
         for rate, seed in ((0.5, 0), (0.5, 0), (0.5, 1), (0.2, 0))
     ]
     assert solvers[0] == solvers[1]

@@ -18,10 +18,10 @@ from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer, learn_characters
 from noise2text.generation.autoregressive import DecodingState
 from noise2text.generation.beam_search import BeamSearch, DiverseBeamSearch
-from noise2text.generation.candidates import SentenceCandidates, SourceBatch
 from noise2text.generation.config import AutoregressiveGenerationConfig
-from noise2text.generation.search import Search, SearchLimits
+from noise2text.generation.decoder import SentenceCandidates, SourceBatch
 from noise2text.generation.token_sampling import Sampling
+from noise2text.generation.token_search import Search, SearchLimits
 from noise2text.models import AutoregressiveModel
 from noise2text.models.registry import find_recipe
 
@@ -66,7 +66,7 @@ def greedy(model: AutoregressiveModel, row: list[int]) -> tuple[list[int], float
         scores = next_scores(model, row, written)
         if len(written) == model.max_target:
             return written, total + scores[model.tokenizer.eos].item()
-        best = int(scores.index_fill(0, model.forbidden, -torch.inf).argmax())
+        best = int(scores.index_fill(0, model.forbidden_tokens, -torch.inf).argmax())
         total += scores[best].item()
         if best == model.tokenizer.eos:
             return written, total
@@ -76,7 +76,7 @@ def greedy(model: AutoregressiveModel, row: list[int]) -> tuple[list[int], float
 def run_search(model: AutoregressiveModel, search_of: Callable[[dict[str, Any]], Search]) -> Search:
     """A search that has written the answers to all rows."""
     eos, pad = model.tokenizer.eos, model.tokenizer.pad
-    limits = SearchLimits(eos, pad, model.forbidden, model.max_target)
+    limits = SearchLimits(eos, pad, model.forbidden_tokens, model.max_target)
     search = search_of({"limits": limits, "length_penalty": 0.0, "device": model.device})
     source = model.layout.make_source(RaggedRows.from_lists(ROWS))
     with torch.inference_mode():
@@ -168,7 +168,7 @@ def test_candidates_come_best_first_and_differ(tokenizer: Tokenizer) -> None:
         assert len({tuple(row) for row in candidates.tokens}) == 6
 
 
-LIMITS = SearchLimits(eos=1, pad=0, forbidden=torch.tensor([0]), max_length=5)
+LIMITS = SearchLimits(eos=1, pad=0, forbidden_tokens=torch.tensor([0]), max_length=5)
 
 
 def beam_of(hypotheses: int, *, sentences: int = 1, length_penalty: float = 0.0) -> BeamSearch:
@@ -321,7 +321,7 @@ def test_a_trace_shows_the_text_growing(tokenizer: Tokenizer) -> None:
 
 def test_the_past_is_seen_beyond_a_block_of_positions(tokenizer: Tokenizer) -> None:
     model = build_model("transformer", tokenizer, max_target=40)
-    forbidden = torch.cat([model.forbidden, torch.tensor([tokenizer.eos])])
+    forbidden = torch.cat([model.forbidden_tokens, torch.tensor([tokenizer.eos])])
     written = decode(model, ROWS[:1], beam=1, length=40)[0].tokens[0]
     for index in (20, 35, 39):
         scores = next_scores(model, ROWS[0], written[:index]).index_fill(0, forbidden, -torch.inf)

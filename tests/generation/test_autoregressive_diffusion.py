@@ -11,7 +11,7 @@ import torch
 from noise2text.data.layouts.joint import PairGenerationLayout
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.candidates import SourceBatch
+from noise2text.generation.decoder import SourceBatch
 from noise2text.models import DiffusionModel
 from noise2text.models.registry import find_recipe
 
@@ -112,7 +112,7 @@ def test_a_word_ends_at_padding_and_the_text_at_its_end(tokenizer: Tokenizer) ->
     """What was sampled is made up, so that the rule alone decides."""
     model = make("word-by-word", tokenizer)
     decoder: Any = model.build_decoder(model.generation_config)
-    canvas = model.layout.make_prompt(
+    canvas = model.layout.make_empty_canvas(
         model.layout.make_source(RaggedRows.from_lists([[8, 9]])), torch.ones(1, 4), width=0
     )
     eos, pad = tokenizer.eos, tokenizer.pad
@@ -136,7 +136,7 @@ def test_a_separator_ends_the_source_of_a_pair_not_the_pair(tokenizer: Tokenizer
     )
     config = dataclasses.replace(model.generation_config, strategy="token-by-token")
     decoder: Any = dataclasses.replace(model.build_decoder(config), layout=layout)
-    canvas = layout.make_prompt(
+    canvas = layout.make_empty_canvas(
         layout.make_source(RaggedRows.from_lists([[]] * 3)), torch.ones(3, 1), width=0
     )
     tokens = canvas.tokens.clone()

@@ -10,8 +10,8 @@ import torch
 
 from noise2text.core.errors import Problem
 from noise2text.data.ragged import RaggedRows
-from noise2text.generation.candidates import SentenceCandidates, SourceBatch
 from noise2text.generation.config import LengthPredictingGenerationConfig
+from noise2text.generation.decoder import SentenceCandidates, SourceBatch
 from noise2text.models import LengthPredictingModel
 
 from ..conftest import Make

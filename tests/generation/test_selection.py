@@ -20,7 +20,14 @@ from nltk.translate.bleu_score import SmoothingFunction, modified_precision, sen
 from sacrebleu.metrics import BLEU, CHRF
 
 from noise2text.core.errors import Problem
-from noise2text.generation.selection import MBR, BestScore, Candidate, Selector, WithoutCopies
+from noise2text.generation.selection import (
+    MBR,
+    BestScore,
+    Candidate,
+    Selector,
+    WithoutCopies,
+    compare_candidates,
+)
 from noise2text.metrics.mbr_utilities import UTILITIES
 
 ORACLE_BLEU, ORACLE_CHRF = BLEU(effective_order=True), CHRF()
@@ -303,3 +310,19 @@ def test_a_lone_or_unanimous_candidate_needs_no_sacrebleu() -> None:
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "set()"
+
+
+def test_a_copy_of_the_source_agrees_with_nobody_where_copies_are_left_out() -> None:
+    given = [Candidate(text, (), 0.0, source="a b c") for text in ("a b c", "a b d", "a b d e")]
+    selector = WithoutCopies(MBR())
+    matrix = np.array(compare_candidates(selector, given))
+    assert not matrix[0].any()
+    assert not matrix[:, 0].any()
+    assert matrix[1:, 1:].tolist() == MBR().utilities(given[1:])
+    assert int(matrix.mean(1).argmax()) == selector(given)
+
+
+def test_a_selector_that_compares_nothing_has_no_utilities() -> None:
+    given = candidates(["a", "b"])
+    assert compare_candidates(BestScore(), given) == []
+    assert compare_candidates(WithoutCopies(BestScore()), given) == []

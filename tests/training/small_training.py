@@ -15,7 +15,7 @@ from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models import Model
 from noise2text.models.registry import find_recipe, list_recipes
-from noise2text.training.loop import Autocast, GraphedPass, train_steps
+from noise2text.training.loop import Autocast, TrainingPass, train_steps
 
 from ..conftest import SMALL
 
@@ -60,12 +60,12 @@ def train_small(
     device: str,
     *,
     prepare: Callable[[Any], object] = lambda objective: None,
-    graph: Callable[[Sequence[nn.Parameter]], GraphedPass] | None = None,
-    autocast: Autocast = nullcontext,
+    graph: Callable[[Sequence[nn.Parameter]], TrainingPass] | None = None,
+    autocast: Autocast = nullcontext(),
     dropout: float = 0.0,
     is_logged: Callable[[int], bool] = lambda step: step % 3 == 0,
 ) -> tuple[list[float], dict[str, Any]]:
-    """The losses of a few steps, and the weights and buffers after them; `graph` makes the graphed pass."""
+    """The losses of a few steps, and the weights and buffers after them; `graph` makes a captured pass."""
     model, objective = build_small(name, tokenizer, device, dropout)
     prepare(objective)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -80,7 +80,7 @@ def train_small(
         clip_norm=1.0,
         seed=0,
         autocast=autocast,
-        graphed=graph(trained) if graph else None,
+        cuda_graph_pass=graph(trained) if graph else None,
         is_logged=is_logged,
     )
     losses = [float(report.loss) for report in reports]

@@ -64,7 +64,7 @@ def test_steps_that_are_not_logged_skip_only_terms_that_cost_and_teach_nothing(
 
     everything = terms()
     assert everything == set(objective.counts(canvas))
-    objective.log_terms(False)
+    objective.terms_logged = False
     assert objective.skipped_terms == skipped
     assert terms() == everything - skipped
     assert evaluate_loss(objective, [canvas], seed=0) == valid  # validation computes all

@@ -30,7 +30,7 @@ from noise2text.data.batching import BatchPlan
 from noise2text.models.registry import find_recipe
 from noise2text.training import sharded_checkpoint as sharded_checkpoint
 from noise2text.training.checkpoint import find_checkpoint
-from noise2text.training.process_group import ProcessGroup, RowSpan
+from noise2text.training.process_group import ProcessGroup
 
 from ..conftest import SMALL
 from ..teams import run_processes
@@ -220,7 +220,7 @@ def test_torchrun_stops_all_processes_which_go_on_later(dates: Path, tmp_path: P
         time.sleep(0.05)
     running.send_signal(signal.SIGTERM)
     said = running.communicate()[1]
-    assert said.count("--resume goes on from there") == 1
+    assert said.count("continue with --resume") == 1
     kept = find_checkpoint(out)
     assert kept is not None
     steps = int(kept.name.removeprefix("checkpoint-"))
@@ -246,10 +246,8 @@ def test_shares_are_all_of_the_batch_each_row_once(world_size: int) -> None:
             np.arange(rows)[ProcessGroup(rank, world_size).slice_rows(rows)] for rank in range(world_size)
         ]
         assert np.concatenate(shares).tolist() == list(range(rows))
-        sizes = tuple(map(len, shares))
+        sizes = list(map(len, shares))
         assert max(sizes) - min(sizes) <= 1
-        for rank, share in enumerate(shares):
-            assert (RowSpan(rank, sizes).first_row, RowSpan(rank, sizes).total_rows) == (share[0], rows)
 
 
 def test_a_batch_too_small_for_all_is_refused() -> None:

@@ -34,7 +34,7 @@ def make(name: str, tokenizer: Tokenizer, rate: float):  # type: ignore[no-untyp
     return model, plain, SourceDropout(plain, model.layout, rate)
 
 
-@pytest.mark.parametrize("name", ["diffuseq-guided", "diffuseq-staggered", "difformer", "seqdiffuseq"])
+@pytest.mark.parametrize("name", ["diffuseq-guided", "diffuseq-position-sigmoid", "difformer", "seqdiffuseq"])
 def test_a_dropped_row_is_trained_as_its_blank_twin_and_the_others_as_they_are(
     name: str, tokenizer: Tokenizer
 ) -> None:
@@ -46,7 +46,7 @@ def test_a_dropped_row_is_trained_as_its_blank_twin_and_the_others_as_they_are(
     with_source = plain(canvas, draws.inner)["vlb"].values
     without = plain(model.layout.without_source(canvas), draws.inner)["vlb"].values
     expected = torch.where(draws.dropped[:, None], without, with_source)
-    counted = source_dropout.terms["vlb"].mask(canvas)
+    counted = source_dropout.terms["vlb"].positions(canvas)
     assert torch.allclose(made[counted], expected[counted], atol=1e-5)
     assert not torch.allclose(with_source[counted], without[counted], atol=1e-4)
 
@@ -78,7 +78,7 @@ def test_what_is_observed_reaches_the_times_within(tokenizer: Tokenizer) -> None
     model, plain, source_dropout = make("diffuseq-guided", tokenizer, 0.5)
     canvas = model.layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
     draws = source_dropout.draw(canvas, KEYS, make_key(0))
-    source_dropout.observe(*source_dropout.observed(draws, source_dropout(canvas, draws)))
+    source_dropout.observe(*source_dropout.collect_observations(draws, source_dropout(canvas, draws)))
     assert plain.time_sampler.counts.sum() == len(SOURCES)
     saved = [name for name, _ in source_dropout.named_buffers()]
     assert any(name.endswith("time_sampler.counts") for name in saved)
@@ -90,3 +90,30 @@ def test_an_update_reaches_the_inner_objective(tokenizer: Tokenizer) -> None:
     plain.update = updated_steps.append
     source_dropout.update(7)
     assert updated_steps == [7]
+
+
+def test_what_the_inner_objective_says_of_itself_is_said_of_both(tokenizer: Tokenizer) -> None:
+    model, plain, source_dropout = make("diffuseq-guided", tokenizer, 0.5)
+    source_dropout.train()
+    source_dropout.terms_logged = False
+    assert not plain.terms_logged
+    plain.terms_logged = True
+    assert source_dropout.terms_logged
+    plain.terms_logged = False
+    assert source_dropout.skipped_terms == plain.skipped_terms != frozenset()
+    plain.counts = lambda canvas: {"vlb": torch.tensor(3)}
+    plain.means = lambda losses, counts: {"vlb": torch.tensor(5)}
+    plain.loss = lambda means: torch.tensor(7)
+    canvas = model.layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
+    assert source_dropout.counts(canvas) == {"vlb": 3}
+    assert source_dropout.means({}, {}) == {"vlb": 5}
+    assert source_dropout.loss({}) == 7
+
+
+@pytest.mark.parametrize("capturable", [True, False])
+def test_it_is_captured_as_a_graph_if_the_inner_objective_can_be(
+    tokenizer: Tokenizer, capturable: bool
+) -> None:
+    model, plain, _ = make("difformer", tokenizer, 0.5)
+    plain.graph_capturable = capturable
+    assert SourceDropout(plain, model.layout, 0.5).graph_capturable is capturable

@@ -1,11 +1,11 @@
-"""Classifier-free guidance (Ho and Salimans, 2022; thesis, algorithm 4): amplify the effect of the source.
+"""Classifier-free guidance (Ho and Salimans, 2022; Demirag, 2023, algorithm 4): amplify the source.
 
     ẑ₀ = (1 + w)·ẑ₀(z_t, source) − w·ẑ₀(z_t, nothing)
 
 The factors sum to 1, so the same equation holds for ε, the score and the mean: each of them is a fixed linear
-combination of z_t and ẑ₀. (The thesis's (1 − γ) and −γ sum to 1 − 2γ.) w = 0 is the plain model, which the
-thesis calls strength 1: w is the strength minus 1. The two branches go through the network in one batch, with
-and without the source, on the canvas or in the encoder. `training/source_dropout.py` trains a model for it.
+combination of z_t and ẑ₀. (Demirag's (1 − γ) and −γ sum to 1 − 2γ.) w = 0 is the plain model, which
+Demirag calls strength 1: w is the strength minus 1. The two branches go through the network in one batch,
+with and without the source, on the canvas or in the encoder. `training/source_dropout.py` trains for it.
 """
 
 from __future__ import annotations

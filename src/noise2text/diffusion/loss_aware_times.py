@@ -20,9 +20,9 @@ __all__ = ["LossAwareTimes"]
 class LossAwareTimes(TimeSampler):
     """Each time with a probability proportional to the root mean square of its last losses."""
 
-    def __init__(self, num_timesteps: int, *, history: int = 10, uniform: float = 0.001) -> None:
+    def __init__(self, num_timesteps: int, *, history: int = 10, uniform_share: float = 0.001) -> None:
         super().__init__(num_timesteps)
-        self.uniform = uniform
+        self.uniform_share = uniform_share
         self.register_buffer("losses", torch.zeros(num_timesteps, history))
         self.register_buffer("counts", torch.zeros(num_timesteps, dtype=torch.long))
 
@@ -33,7 +33,7 @@ class LossAwareTimes(TimeSampler):
         """p over the T times, in float64."""
         size = self.losses.double().square().mean(1).sqrt()
         even = torch.full_like(size, 1 / self.num_timesteps)
-        aware = (1 - self.uniform) * size / size.sum() + self.uniform * even
+        aware = (1 - self.uniform_share) * size / size.sum() + self.uniform_share * even
         return torch.where((self.counts >= self.losses.shape[1]).all(), aware, even)
 
     def forward(self, u: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,7 @@
 
 Any combination is an objective, and a recipe lists its terms:
 
-    terms=[MseLoss(), AnchorLoss(smoothing=0.1), LengthLoss(weight=0.1, lengths=…), NllLoss(weight=None)]
+    terms=[MseLoss(), AnchorLoss(smoothing=0.1), LengthLoss(length_predictor=…), NllLoss(weight=None)]
 
 The mask of a term does not depend on the model. The training loop can therefore divide by the counts of a
 whole step, over all micro-batches and processes.
@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import torch
@@ -39,13 +38,14 @@ __all__ = [
     "NllLoss",
     "PriorLoss",
     "RoundingLoss",
+    "SmoothedNllLoss",
     "TokenLoss",
     "TokenNllFunction",
     "TokenPrediction",
     "label_smoothed_nll",
     "scored_positions",
+    "sentences",
     "token_nll",
-    "uniform_weight",
     "visible_positions",
 ]
 
@@ -57,17 +57,13 @@ TokenNllFunction = Callable[[LazyLogits, Tensor], tuple[Tensor, Tensor]]
 def token_nll(logits: LazyLogits, tokens: Tensor) -> tuple[Tensor, Tensor]:
     """−log p at the tokens, and the mean of −log p over the vocabulary; both have the shape of the tokens."""
     log_probs = logits.logits().float().log_softmax(-1)  # (…, V)
-    return -_gather_tokens(log_probs, tokens), -log_probs.mean(-1)
+    return -log_probs.gather(-1, tokens[..., None])[..., 0], -log_probs.mean(-1)
 
 
 def label_smoothed_nll(log_probs: Tensor, tokens: Tensor, smoothing: float) -> Tensor:
     """−log p at the tokens, with the share `smoothing` of the target spread over the whole vocabulary."""
     spread = -log_probs.mean(-1)
-    return smoothing * spread - (1 - smoothing) * _gather_tokens(log_probs, tokens)
-
-
-def _gather_tokens(log_probs: Tensor, tokens: Tensor) -> Tensor:
-    return log_probs.gather(-1, tokens[..., None])[..., 0]
+    return smoothing * spread - (1 - smoothing) * log_probs.gather(-1, tokens[..., None])[..., 0]
 
 
 class TokenPrediction(Protocol):
@@ -97,12 +93,8 @@ class LossInputs:
     encoded: EncoderOutput
     denoiser: Denoiser
     level: NoiseLevel
+    logits: LazyLogits  # (B, L, V), they round ẑ₀ to tokens
     token_nll: TokenNllFunction = token_nll
-
-    @cached_property
-    def logits(self) -> LazyLogits:
-        """The logits that round ẑ₀ to tokens."""
-        return self.denoiser.lazy_logits(self.estimate)
 
 
 class TokenLoss(NamedTuple):
@@ -115,10 +107,6 @@ class TokenLoss(NamedTuple):
         """The sum of the values that count."""
         return torch.where(self.mask, self.values, 0).sum()
 
-    def detach(self) -> TokenLoss:
-        """The same without gradients."""
-        return TokenLoss(self.values.detach(), self.mask)
-
 
 def scored_positions(canvas: Canvas) -> Tensor:
     """The positions that the layout scores."""
@@ -130,6 +118,11 @@ def visible_positions(canvas: Canvas) -> Tensor:
     return ~canvas.padding
 
 
+def sentences(canvas: Canvas) -> Tensor:
+    """One value per sentence, (B, 1)."""
+    return torch.ones_like(canvas.padding[:, :1])
+
+
 @dataclass(frozen=True)
 class LossTerm:
     """A named, weighted part of an objective.
@@ -138,7 +131,7 @@ class LossTerm:
         name: what the logs call it.
         weight: its weight in the loss; a term of weight None is logged and not trained on.
         always_computed: whether a term of weight None is computed at every step, not only at logged ones.
-        positions: a function of a canvas that returns a mask of the positions that count.
+        positions: a function of a canvas that returns a mask of the values that count, (B, L) or (B, 1).
 
     A term defines `value`. An objective that computes a term itself lists a plain LossTerm.
 
@@ -159,40 +152,33 @@ class LossTerm:
     always_computed: bool = False
     positions: Callable[[Canvas], Tensor] = scored_positions
 
-    def mask(self, canvas: Canvas) -> Tensor:
-        """True for every value that counts, (B, L) or (B, 1)."""
-        return self.positions(canvas)
-
     def value(self, inputs: LossInputs) -> Tensor:
         """The loss at each position, of the mask's shape."""
         raise NotImplementedError(f"The objective computes {self.name} itself.")
-
-
-def uniform_weight(level: NoiseLevel) -> Tensor:
-    """1 at every level."""
-    return torch.ones_like(level.alpha)
 
 
 @dataclass(frozen=True)
 class MseLoss(LossTerm):
     """The squared error of ẑ₀; its gradient also moves the target, the embeddings.
 
-    `weighting` gives a factor for each noise level: with the signal-to-noise ratio, the loss is the squared
-    error of ε.
+    `weighting` gives a factor for each noise level, 1 if it is None: with the signal-to-noise ratio, the loss
+    is the squared error of ε.
     """
 
     name: str = "vlb"
     _: KW_ONLY
-    weighting: Callable[[NoiseLevel], Tensor] = uniform_weight
+    weighting: Callable[[NoiseLevel], Tensor] | None = None
 
     def value(self, inputs: LossInputs) -> Tensor:
         error = (inputs.estimate.z0 - inputs.target).square().mean(-1)
+        if self.weighting is None:
+            return error
         return self.weighting(inputs.level)[..., 0].to(error.dtype) * error
 
 
 @dataclass(frozen=True)
 class NllLoss(LossTerm):
-    """−log p of the right token after rounding ẑ₀."""
+    """−log p of the right token, by the logits of an autoregressive model or of ẑ₀."""
 
     name: str = "nll"
 
@@ -201,16 +187,23 @@ class NllLoss(LossTerm):
 
 
 @dataclass(frozen=True)
-class AnchorLoss(NllLoss):
-    """−log p of the right token after rounding ẑ₀, with label smoothing."""
+class SmoothedNllLoss(LossTerm):
+    """−log p of the right token with label smoothing: the share `smoothing` goes to the whole vocabulary."""
 
-    name: str = "anchor"
+    name: str = "smoothed"
     _: KW_ONLY
     smoothing: float = 0.1
 
     def value(self, inputs: TokenPrediction) -> Tensor:
         nll, mean = inputs.token_nll(inputs.logits, inputs.canvas.tokens)
         return self.smoothing * mean + (1 - self.smoothing) * nll
+
+
+@dataclass(frozen=True)
+class AnchorLoss(SmoothedNllLoss):
+    """−log p of the right token after rounding ẑ₀, by which ẑ₀ trains the embeddings (Difformer, eq. 2)."""
+
+    name: str = "anchor"
 
 
 @dataclass(frozen=True)
@@ -241,10 +234,8 @@ class LengthLoss(LossTerm):
 
     name: str = "length"
     _: KW_ONLY
-    lengths: LengthPredictor
-
-    def mask(self, canvas: Canvas) -> Tensor:
-        return torch.ones_like(canvas.padding[:, :1])
+    positions: Callable[[Canvas], Tensor] = sentences
+    length_predictor: LengthPredictor
 
     def value(self, inputs: LossInputs) -> Tensor:
-        return self.lengths.nll(inputs.encoded, inputs.canvas.padding)
+        return self.length_predictor.nll(inputs.encoded, inputs.canvas.padding)

@@ -13,26 +13,19 @@ the true noise level.
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from noise2text.diffusion.schedules import AlphaBarSchedule
+from noise2text.diffusion.schedules import AlphaBarSchedule, Schedule, ScheduleWrapper
 from noise2text.diffusion.time_samplers import TimeSampler
 from noise2text.nn.denoiser import NoiseLevel
 
-__all__ = ["ClippedTimes", "ExaggeratedNoise", "QuadraticSchedule", "neighbour_distance"]
+__all__ = ["ClippedTimes", "ExaggeratedNoise", "neighbour_distance"]
 
-BLOCK = 2**24  # about how many distances are computed at once
-
-
-class QuadraticSchedule(AlphaBarSchedule):
-    """σ(t) = t: the time is the standard deviation of the noise, and ᾱ = 1 − t²."""
-
-    def alpha_bar(self, t: Tensor) -> Tensor:
-        return 1 - t.square()
+BLOCK = 2**24  # about how many distances are in memory at a time
 
 
 class ClippedTimes(TimeSampler):
-    """Uniform over the times from `first_timestep` on, below which there is too little noise."""
+    """Uniform over the times from `first_time_index` on, below which there is too little noise."""
 
     def __init__(self, schedule: AlphaBarSchedule, *, margin: float = 0.0) -> None:
         super().__init__(schedule.num_timesteps)
@@ -41,31 +34,31 @@ class ClippedTimes(TimeSampler):
             torch.arange(1, self.num_timesteps + 1, dtype=torch.float64) / self.num_timesteps
         )
         self.register_buffer("ratios", (1 - signal) / signal, persistent=False)  # (T,), rising
-        self.register_buffer("first_timestep", torch.ones((), dtype=torch.long))
+        self.register_buffer("first_time_index", torch.ones((), dtype=torch.long))
 
     ratios: Tensor
-    first_timestep: Tensor  # the first of 1 … T that is drawn
+    first_time_index: Tensor  # the first of 1 … T that is drawn
 
     def forward(self, u: Tensor) -> tuple[Tensor, Tensor]:
         """The time at the quantile u among those that are left, and weight 1: the others are dropped."""
-        left = self.num_timesteps - self.first_timestep + 1
-        times = (self.first_timestep + torch.floor(u * left)) / self.num_timesteps
+        left = self.num_timesteps - self.first_time_index + 1
+        times = (self.first_time_index + torch.floor(u * left)) / self.num_timesteps
         return times, torch.ones_like(u, dtype=torch.float)
 
     @torch.no_grad()
     def clip(self, embeddings: Tensor) -> None:
-        """Set `first_timestep` for these embeddings (V, d); time 1 is never clipped."""
+        """Set `first_time_index` for these embeddings (V, d); time 1 is never clipped."""
         wanted = neighbour_distance(embeddings) / embeddings.shape[1] + self.margin
         first = torch.searchsorted(self.ratios, wanted.to(self.ratios).reshape(1))[0] + 1
-        self.first_timestep.copy_(first.clamp(max=self.num_timesteps))
+        self.first_time_index.copy_(first.clamp(max=self.num_timesteps))
 
 
-class ExaggeratedNoise(nn.Module):
+class ExaggeratedNoise(ScheduleWrapper):
     """Another schedule, but the timestep that the network is given runs from `min_timestep` to 1."""
 
-    def __init__(self, schedule: nn.Module, min_timestep: float) -> None:
-        super().__init__()
-        self.schedule, self.min_timestep = schedule, min_timestep
+    def __init__(self, schedule: Schedule, min_timestep: float) -> None:
+        super().__init__(schedule)
+        self.min_timestep = min_timestep
 
     def forward(self, t: Tensor, length: int) -> NoiseLevel:
         level: NoiseLevel = self.schedule(t, length)

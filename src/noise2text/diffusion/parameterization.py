@@ -1,9 +1,9 @@
 """Parameterizations: what a network's output means, and how the clean estimate ẑ₀ follows from it.
 
     z0        output = ẑ₀
-    epsilon   ẑ₀ = (z − σ·ε̂) / α                                       (thesis, eq. 2.12a)
-    score     ẑ₀ = (z + σ²·ŝ) / α,             ŝ = −ε̂ / σ               (thesis, eq. 2.12d)
-    mean      ẑ₀ = (μ̂ − a·z) / b,              μ = a·z + b·z₀           (thesis, eq. 2.5b, 2.11a)
+    epsilon   ẑ₀ = (z − σ·ε̂) / α                                       (Demirag, 2023, eq. 2.12a)
+    score     ẑ₀ = (z + σ²·ŝ) / α,             ŝ = −ε̂ / σ               (Demirag, 2023, eq. 2.12d)
+    mean      ẑ₀ = (μ̂ − a·z) / b,              μ = a·z + b·z₀           (Demirag, 2023, eq. 2.5b, 2.11a)
     velocity  ẑ₀ = (z − σ·v̂) / (α + σ),        v = ε − z₀               (rectified flow; Liu et al., 2023)
 
 μ is the mean of DDPM's posterior one step of 1/T down. Every one of them is linear, ẑ₀ = p·z + q·output, so
@@ -45,7 +45,6 @@ __all__ = [
     "ResidualNoise",
     "ResidualOutput",
     "ResidualScore",
-    "SignalFloor",
 ]
 
 
@@ -242,36 +241,6 @@ class ParameterizedDenoiser(DenoiserWrapper):
         output: Estimate = self.denoiser(z, level, encoded, constraint, self_condition)
         z0 = self.parameterization.to_z0(output.z0, z, level)
         return Estimate(constraint.apply(z0), output.hidden)  # given positions carry no noise to remove
-
-
-class SignalFloor(AlphaBarSchedule):
-    """Another schedule, whose ᾱ does not fall below `min_alpha_bar`.
-
-    Generation still begins with pure noise, as if it began at the time when ᾱ reaches that value.
-    """
-
-    def __init__(self, schedule: AlphaBarSchedule, min_alpha_bar: float) -> None:
-        super().__init__(schedule.num_timesteps)
-        self.schedule, self.min_alpha_bar = schedule, min_alpha_bar
-
-    def alpha_bar(self, t: Tensor) -> Tensor:
-        return self.schedule.alpha_bar(t).clamp(min=self.min_alpha_bar)
-
-    @property
-    def z0_noise(self) -> float:
-        return self.schedule.z0_noise
-
-    @property
-    def final_alpha(self) -> float:
-        """√ᾱ_T by the formula of the other schedule, with the ᾱ of this one."""
-        formula: property = type(self.schedule).final_alpha  # type: ignore[assignment]
-        alpha: float = formula.__get__(self)
-        return alpha
-
-    def forward(self, t: Tensor, length: int) -> NoiseLevel:
-        level: NoiseLevel = self.schedule(t, length)
-        alpha_bar = level.alpha.square().clamp(min=self.min_alpha_bar)
-        return NoiseLevel(alpha_bar.sqrt(), (1 - alpha_bar).sqrt(), level.timestep)
 
 
 PARAMETERIZATIONS: dict[str, type[Parameterization]] = {

@@ -1,4 +1,4 @@
-"""The position-dependent sigmoid schedule (thesis, 3.2.5): the last token is noised first and denoised last.
+"""The position-dependent sigmoid schedule (Demirag, 2023, 3.2.5): the last token is noised first.
 
     ᾱ_k(t) = Φ((1 − t − μ_k) / s),    s = 1 / (M + 5),    μ_k = (3 + k)·s,    k = 1 … M
 

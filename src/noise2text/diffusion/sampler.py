@@ -9,7 +9,7 @@ guidance and clamping are wrappers of the denoiser; classifier guidance is a `Gu
 The denoiser's previous estimate is its self-conditioning input. Every step has its own noise ε, drawn from
 the key of its row and the step's number, so that a text does not depend on the batch.
 
-`acceleration/cuda_graphs.py` records `step` as a CUDA graph and offers a `sample` of the same signature.
+`acceleration/cuda_graphs.py` captures `step` as a CUDA graph and offers a `sample` of the same signature.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from noise2text.core.random import gaussian_noise
+from noise2text.diffusion.schedules import Schedule
 from noise2text.diffusion.solvers import ANCESTRAL, Solver, StepCoefficients, build_step_table
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
 
@@ -33,10 +34,9 @@ __all__ = [
     "initial_state",
     "sample",
     "step",
-    "unguided",
 ]
 
-NOISE_BUFFER = 1 << 16  # random numbers that are drawn at once, for several steps
+NOISE_BUFFER = 1 << 16  # random numbers in one draw, which may serve several steps
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class SamplerState:
 
 @dataclass(frozen=True)
 class SampledStep:
-    """One step for a trace: its time, the noisy canvas there, and the clean estimate."""
+    """One step of a batch for a trace, as tensors; `TokenTraceStep` of generation has it as tokens."""
 
     time: float
     z: Tensor  # (B, L, D)
@@ -85,34 +85,30 @@ Guide = Callable[[Proposal], Tensor]
 """From a proposed z to the z that sampling continues with (classifier guidance)."""
 
 
-def unguided(proposal: Proposal) -> Tensor:
-    """z as proposed."""
-    return proposal.z
-
-
 def sample(
     denoiser: Denoiser,
-    schedule: nn.Module,
+    schedule: Schedule,
     encoded: EncoderOutput,
     constraint: Constraint,
-    keys: Tensor,
+    noise_keys: Tensor,
     times: Tensor,
     *,
     solver: Solver = ANCESTRAL,
-    guide: Guide = unguided,
+    guide: Guide | None = None,
     on_step: OnStep | None = None,
 ) -> Estimate:
     """The clean estimate after the last of the given falling times, starting from pure noise.
 
-    keys: (B,), the keys of the rows' noise; times: (K,), from 1 downwards.
+    noise_keys: (B,), the keys of the rows' noise; times: (K,), from 1 downwards.
     """
     length = constraint.given.shape[1]
-    table = build_step_table(denoiser, schedule, times, solver, length=length, device=keys.device)
+    table = build_step_table(denoiser, schedule, times, solver, length=length, device=noise_keys.device)
     state = initial_state(constraint)
-    step_noise = _step_noise(keys, constraint.given, len(table))
+    step_noise = _step_noise(noise_keys, constraint.given, len(times))
     for (number, noise), time in zip(step_noise, times.tolist(), strict=True):
         coefficients = table.row(number)
-        z = constraint.apply(guide(step(state, coefficients, noise)))
+        proposal = step(state, coefficients, noise)
+        z = constraint.apply(proposal.z if guide is None else guide(proposal))
         estimate = denoiser(z, coefficients.level, encoded, constraint, state.estimate.z0)
         state = state.advance(z, estimate, constraint)
         if on_step is not None:
@@ -132,12 +128,12 @@ def step(state: SamplerState, coefficients: StepCoefficients, noise: Tensor) -> 
 def initial_state(constraint: Constraint) -> SamplerState:
     """The state before the first step: zeros, in separate tensors."""
     z, z0, previous = (torch.zeros_like(constraint.given, dtype=torch.float) for _ in range(3))
-    return SamplerState(z, Estimate(z0, z0), previous)
+    return SamplerState(z, Estimate(z0, z0), previous)  # hidden is not read before the first step
 
 
-def _step_noise(keys: Tensor, like: Tensor, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """The number (1,) and the noise (B, L, D) of every step, drawn for several steps at once if small."""
+def _step_noise(noise_keys: Tensor, like: Tensor, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """The number (1,) and the noise (B, L, D) of every step, several steps in one draw if they are small."""
     steps_per_draw = max(1, NOISE_BUFFER // max(1, like.numel()))
-    for numbers in torch.arange(steps, device=keys.device).split(steps_per_draw):
-        noises = gaussian_noise(keys, numbers[:, None], *like.shape[1:])  # (K, B, L, D)
+    for numbers in torch.arange(steps, device=noise_keys.device).split(steps_per_draw):
+        noises = gaussian_noise(noise_keys, numbers[:, None], *like.shape[1:])  # (K, B, L, D)
         yield from zip(numbers.split(1), noises, strict=True)

@@ -1,8 +1,8 @@
 """Noise schedules: how noisy the canvas is at each time, z_t = α(t)·z₀ + σ(t)·ε.
 
 Time runs from 0 (clean) to 1 (noise). A schedule gives α and σ independently of each other; nothing assumes
-that α² + σ² = 1. The schedules of the papers do have that property: they are curves ᾱ(t) = α(t)² with ᾱ(0)
-= 1 (`AlphaBarSchedule`). The papers' T steps are the times 1/T, 2/T, …, 1, and T is only a resolution.
+that α² + σ² = 1. The schedules of the papers do have that property: they are curves ᾱ(t) = α(t)², most with
+ᾱ(0) = 1 (`AlphaBarSchedule`). The papers' T steps are the times 1/T, 2/T, …, 1, and T is only a resolution.
 
 - sqrt    ᾱ ∝ 1 − √(t + s), s = 10⁻⁴                 (Diffusion-LM; Li et al., 2022)
 - linear  −log ᾱ = 0.1·t + 9.95·t²                     (DDPM's β from 10⁻⁴ to 0.02 at T = 1000)
@@ -16,6 +16,9 @@ A new schedule is a small class:
     class Constant(AlphaBarSchedule):
         def alpha_bar(self, t):
             return torch.full_like(t, 0.5)
+
+A line in `SCHEDULES` gives it a name, which the setting `schedule` and `noise2text rescale --schedule` take.
+A schedule that changes another one is a `ScheduleWrapper`.
 """
 
 from __future__ import annotations
@@ -33,8 +36,11 @@ __all__ = [
     "AlphaBarSchedule",
     "CosineSchedule",
     "LinearSchedule",
+    "QuadraticSchedule",
     "Rescaled",
     "Schedule",
+    "ScheduleWrapper",
+    "SignalFloor",
     "SqrtSchedule",
     "VariancePreserving",
     "schedule_betas",
@@ -75,7 +81,11 @@ class Schedule(nn.Module, ABC):
         """σ at the time when the factor of the signal is α."""
 
     def timestep(self, t: Tensor) -> Tensor:
-        """The timestep that the network is given at the time t: that of the step before, at least 0."""
+        """The timestep that the network is given at the time t: t − 1/T, at least 0.
+
+        The papers count the T steps from 0, so the time i/T is their step i − 1, and the network is given
+        that number over T.
+        """
         return (t - 1 / self.num_timesteps).clamp(min=0)
 
 
@@ -100,7 +110,7 @@ class AlphaBarSchedule(Schedule):
 
     @property
     def z0_noise(self) -> float:
-        """√β₁, the noise between the embedding and z₀ in the papers."""
+        """√β₁ (β₀ where a paper counts from 0), the noise between the embedding and z₀."""
         return float(schedule_betas(self, self.num_timesteps)[0].sqrt())
 
     @property
@@ -139,29 +149,79 @@ class CosineSchedule(AlphaBarSchedule):
         return angle.cos().clamp(min=0) ** 2 / start
 
 
-class Rescaled(nn.Module):
+class QuadraticSchedule(AlphaBarSchedule):
+    """DiNoiSer's schedule, σ(t) = t: the time is the standard deviation of the noise, and ᾱ = 1 − t²."""
+
+    def alpha_bar(self, t: Tensor) -> Tensor:
+        return 1 - t.square()
+
+
+class ScheduleWrapper(Schedule):
+    """Another schedule, changed; by default σ belongs to the same α as there."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__(schedule.num_timesteps)
+        self.schedule = schedule
+
+    def sigma_at(self, alpha: Tensor) -> Tensor:
+        return self.schedule.sigma_at(alpha)
+
+
+class Rescaled(ScheduleWrapper):
     """A schedule whose noise is amplified by the factor F (Difformer, eq. 3)."""
 
-    def __init__(self, schedule: nn.Module, factor: float) -> None:
-        super().__init__()
-        self.schedule, self.factor = schedule, factor
+    def __init__(self, schedule: Schedule, factor: float) -> None:
+        super().__init__(schedule)
+        self.factor = factor
 
     def forward(self, t: Tensor, length: int) -> NoiseLevel:
         level: NoiseLevel = self.schedule(t, length)
         return NoiseLevel(level.alpha, self.factor * level.sigma, level.timestep)
 
+    def sigma_at(self, alpha: Tensor) -> Tensor:
+        return self.factor * self.schedule.sigma_at(alpha)
 
-class VariancePreserving(nn.Module):
+
+class VariancePreserving(ScheduleWrapper):
     """Another schedule's signal-to-noise ratio with α² + σ² = 1; around Rescaled it is Difformer's eq. 8."""
-
-    def __init__(self, schedule: nn.Module) -> None:
-        super().__init__()
-        self.schedule = schedule
 
     def forward(self, t: Tensor, length: int) -> NoiseLevel:
         level: NoiseLevel = self.schedule(t, length)
         norm = torch.hypot(level.alpha, level.sigma)
         return NoiseLevel(level.alpha / norm, level.sigma / norm, level.timestep)
+
+    def sigma_at(self, alpha: Tensor) -> Tensor:
+        return (1 - alpha.square()).clamp(min=0).sqrt()
+
+
+class SignalFloor(AlphaBarSchedule):
+    """Another schedule, whose ᾱ does not fall below `min_alpha_bar`.
+
+    Generation still begins with pure noise, as if it began at the time when ᾱ reaches that value.
+    """
+
+    def __init__(self, schedule: AlphaBarSchedule, min_alpha_bar: float) -> None:
+        super().__init__(schedule.num_timesteps)
+        self.schedule, self.min_alpha_bar = schedule, min_alpha_bar
+
+    def alpha_bar(self, t: Tensor) -> Tensor:
+        return self.schedule.alpha_bar(t).clamp(min=self.min_alpha_bar)
+
+    @property
+    def z0_noise(self) -> float:
+        return self.schedule.z0_noise
+
+    @property
+    def final_alpha(self) -> float:
+        """√ᾱ_T by the formula of the other schedule, with the ᾱ of this one."""
+        formula: property = type(self.schedule).final_alpha  # type: ignore[assignment]
+        alpha: float = formula.__get__(self)
+        return alpha
+
+    def forward(self, t: Tensor, length: int) -> NoiseLevel:
+        level: NoiseLevel = self.schedule(t, length)
+        alpha_bar = level.alpha.square().clamp(min=self.min_alpha_bar)
+        return NoiseLevel(alpha_bar.sqrt(), (1 - alpha_bar).sqrt(), level.timestep)
 
 
 def schedule_betas(schedule: AlphaBarSchedule, steps: int) -> Tensor:
@@ -176,3 +236,4 @@ SCHEDULES: dict[str, type[AlphaBarSchedule]] = {
     "linear": LinearSchedule,
     "cosine": CosineSchedule,
 }
+"""By the names of the setting `schedule`."""

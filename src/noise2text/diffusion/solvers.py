@@ -2,7 +2,7 @@
 
     z_s = α_s·ẑ₀ + σ_s·(√(1 − c²)·ε̂ + c·ε),    ε̂ = (z_t − α_t·ẑ₀) / σ_t,    ρ = (α_t σ_s / α_s σ_t)²
 
-`Ddim(eta)` draws the share c² = η²(1 − ρ) of the noise anew. With eta = 1 this is ancestral sampling: DDPM's
+`Ddim(eta)` draws fresh noise for the share c² = η²(1 − ρ). With eta = 1 this is ancestral sampling: DDPM's
 posterior q(z_s | z_t, ẑ₀) for neighbouring steps, its respaced form for strided ones (Difformer, section
 3.3). With eta = 0 it is deterministic, and for rectified flow (α = 1 − t, σ = t) it is Euler's method.
 `PriorSampling` draws z_s from q(z_s | ẑ₀), c² = 1, at some steps (SeqDiffuSeq, appendix E).
@@ -11,7 +11,7 @@ A solver of order 2 is the multistep DPM-Solver++ 2M (Lu et al., 2022). It puts 
 the place of ẑ₀, where ẑ₀′ is the previous estimate and h, h′ are the last two steps in log α/σ.
 
 All of these are one linear step with other coefficients. They are computed in float64 before the loop
-(`StepTable`), so that a step needs only its number, and can be recorded once as a CUDA graph and replayed.
+(`StepTable`), so that a step needs only its number, and can be captured once as a CUDA graph and replayed.
 
     >>> solver = Solver(Ddim(eta=0.0))
     >>> times = strided_times(20, num_timesteps=2000)
@@ -23,15 +23,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from noise2text.core.devices import copy_to_device
-from noise2text.core.random import make_key, uniform
+from noise2text.core.random import SamplingKeyPurpose, make_key, uniform
+from noise2text.diffusion.schedules import Schedule
 from noise2text.nn.denoiser import Denoiser, NoiseLevel
 
 __all__ = [
     "ANCESTRAL",
     "Ddim",
+    "NoiselessArrivalSolver",
     "PriorSampling",
     "Solver",
     "StepCoefficients",
@@ -43,7 +45,7 @@ __all__ = [
 ]
 
 Stochasticity = Callable[[Tensor], Tensor]
-"""The share c² of the noise that a step draws anew, given ρ of all steps (K − 1, 1 or L, 1)."""
+"""The share c² of the noise for which a step draws fresh noise, given ρ of all steps (K − 1, 1 or L, 1)."""
 
 
 @dataclass(frozen=True)
@@ -56,21 +58,19 @@ class Ddim:
         return self.eta**2 * (1 - rho)
 
 
-_PRIOR = 1  # separates the keys of these draws from others of the same seed
-
-
 @dataclass(frozen=True)
 class PriorSampling:
     """All of the noise at the steps that the seed picks, the same for all texts; `usual` elsewhere."""
 
     usual: Stochasticity
     rate: float  # p₁, the probability that a step is picked
-    last_step: float  # only steps with smaller numbers are picked
+    step_limit: float  # only steps whose number is below it are picked; it need not be whole
     seed: int
 
     def __call__(self, rho: Tensor) -> Tensor:
         steps = torch.arange(len(rho), device=rho.device)
-        picked = (steps < self.last_step) & (uniform(make_key(self.seed, _PRIOR, steps)) < self.rate)
+        keys = make_key(self.seed, SamplingKeyPurpose.PRIOR_SAMPLING, steps)
+        picked = (steps < self.step_limit) & (uniform(keys) < self.rate)
         return torch.where(picked[:, None, None], 1, self.usual(rho))
 
 
@@ -90,7 +90,7 @@ class StepTable:
     """The coefficients of all K steps on the device; the first step draws the initial noise."""
 
     table: Tensor  # (K, 7, 1 or L): alpha, sigma, timestep, and the four weights of a step
-    time_embedding: Tensor | None = None  # (K, 1, W), computed for all steps at once
+    time_embedding: Tensor | None = None  # (K, 1, W), computed in one pass for all steps
 
     def __len__(self) -> int:
         return len(self.table)
@@ -112,7 +112,7 @@ class Solver:
     """How sampling steps are computed. Solvers of equal values are equal and can share their step tables.
 
     Fields:
-        stochasticity: a function of ρ that returns the share of the noise that each step draws anew.
+        stochasticity: a function of ρ that returns the share that each step draws fresh noise for.
         order: 1, or 2 for the multistep solver.
 
     >>> import torch
@@ -149,6 +149,20 @@ class Solver:
         return torch.cat(torch.broadcast_tensors(*columns), dim=-1).mT.float()
 
 
+@dataclass(frozen=True)
+class NoiselessArrivalSolver(Solver):
+    """A solver that adds no noise where a position arrives at its first timestep (AR-Diffusion).
+
+    The mean of the step stays as it is.
+    """
+
+    def steps(self, levels: NoiseLevel) -> Tensor:
+        table = super().steps(levels)  # (K, 7, 1 or L)
+        arrives = (table[1:, 2] == 0)[:, None]
+        noise_weight = table[1:, -1:].masked_fill(arrives, 0)
+        return torch.cat([table[:1], torch.cat([table[1:, :-1], noise_weight], dim=1)])
+
+
 ANCESTRAL = Solver()
 
 
@@ -173,7 +187,7 @@ def strided_times(steps: int, *, num_timesteps: int, stop_early: int = 0) -> Ten
 
 def build_step_table(
     denoiser: Denoiser,
-    schedule: nn.Module,
+    schedule: Schedule,
     times: Tensor,
     solver: Solver,
     *,
@@ -182,12 +196,13 @@ def build_step_table(
 ) -> StepTable:
     """The steps through the schedule's noise levels at the given times, for canvases of this length.
 
-    The network's time embedding is computed for all steps at once, unless each position has its own time.
+    The network's time embedding is computed in one pass for all steps, unless each position has its own time.
     """
     schedule_device = next((buffer.device for buffer in schedule.buffers()), "cpu")
     levels: NoiseLevel = schedule(times.to(schedule_device), length)  # one row per step
     table = copy_to_device(solver.steps(levels), device)
-    return StepTable(table, denoiser.embed_timestep(table[:, 2]) if table.shape[2] == 1 else None)
+    time_embedder = denoiser.time_embedder() if table.shape[2] == 1 else None
+    return StepTable(table, None if time_embedder is None else time_embedder(table[:, 2]))
 
 
 def _extrapolation(levels: NoiseLevel) -> Tensor:

@@ -1,6 +1,6 @@
 """The terms of the variational bound: one KL divergence, written for the mean, z₀ and ε.
 
-With α_t = ᾱ_t/ᾱ_{t−1}, the posterior of DDPM (thesis, eq. 2.5b) is
+With α_t = ᾱ_t/ᾱ_{t−1}, the posterior of DDPM (Demirag, 2023, eq. 2.5b) is
 
     q(z_{t−1} | z_t, z₀) = N((√α_t·(1 − ᾱ_{t−1})·z_t + √ᾱ_{t−1}·(1 − α_t)·z₀) / (1 − ᾱ_t),  β̃_t·I),
     β̃_t = (1 − α_t)(1 − ᾱ_{t−1}) / (1 − ᾱ_t) ≤ 1 − ᾱ_{t−1}.
@@ -24,7 +24,7 @@ __all__ = ["gaussian_kl", "mean_weight", "noise_weight", "posterior", "z0_weight
 
 
 def gaussian_kl(mean1: Tensor, variance1: Tensor, mean2: Tensor, variance2: Tensor) -> Tensor:
-    """KL(N₁ ‖ N₂) of Gaussians with diagonal covariance, summed over the last dimension (thesis, eq. 2.6)."""
+    """KL(N₁ ‖ N₂) of diagonal Gaussians, summed over the last dimension (Demirag, 2023, eq. 2.6)."""
     ratio = variance1 / variance2
     return ((ratio - 1 - ratio.log() + (mean2 - mean1) ** 2 / variance2) / 2).sum(-1)
 

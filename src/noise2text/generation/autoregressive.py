@@ -17,17 +17,17 @@ from torch import Tensor
 from noise2text.core.devices import copy_to_device
 from noise2text.core.errors import Problem
 from noise2text.data.layouts.base import Layout
-from noise2text.generation.candidates import (
-    DecodedStep,
+from noise2text.generation.config import AutoregressiveGenerationConfig
+from noise2text.generation.decoder import (
     Decoder,
     SentenceCandidates,
     SourceBatch,
     Stage,
     TokenRows,
+    TokenTraceStep,
 )
-from noise2text.generation.config import AutoregressiveGenerationConfig
-from noise2text.generation.runner import EAGER, Runner
-from noise2text.generation.search import Search, SearchLimits
+from noise2text.generation.executor import EAGER, Executor
+from noise2text.generation.token_search import Search, SearchLimits
 from noise2text.nn.autoregressive import AutoregressiveNetwork
 from noise2text.nn.denoiser import EncoderOutput
 
@@ -93,7 +93,7 @@ class AutoregressiveDecoder(Decoder):
     limits: SearchLimits
     max_source: int
     prefix: Sequence[int] = ()
-    runner: Runner = EAGER
+    executor: Executor = EAGER
 
     def stages(self, *, seed: int, trace: bool = False) -> list[Stage]:
         """A single stage: the search waits for the device every few tokens anyway."""
@@ -102,13 +102,13 @@ class AutoregressiveDecoder(Decoder):
     @torch.inference_mode()
     def _search(self, batch: SourceBatch, *, seed: int, trace: bool) -> list[SentenceCandidates]:
         """The hypotheses of each sentence, best or first sampled first."""
-        device = self.limits.forbidden.device
-        source, indices = batch.to_tensors(self.layout, self.runner, self.max_source)
+        device = self.limits.forbidden_tokens.device
+        source, indices = batch.to_tensors(self.layout, self.executor, self.max_source)
         limits = self._remaining_limits(self.config, len(self.prefix))
         search = self.config.build_search(limits, seed=seed, indices=copy_to_device(indices, device))
         length = len(self.prefix) + limits.max_length + 1
-        encoded = self.runner.encode(self.network, source.to(device))
-        state = self.runner.decoding_state(
+        encoded = self.executor.encode(self.network, source.to(device))
+        state = self.executor.prepare_decoding_state(
             ("autoregressive", self.network, self.config, length),
             partial(DecodingState, self.network, search=search, length=length),
             encoded,
@@ -119,7 +119,7 @@ class AutoregressiveDecoder(Decoder):
             self._make_candidates(rows, scored, trace=trace)
             for rows, scored in zip(tokens.tolist(), scores.tolist(), strict=True)
         ]
-        return decoded[: len(batch)]
+        return decoded[: len(batch.rows)]
 
     def _remaining_limits(self, config: AutoregressiveGenerationConfig, prefix_length: int) -> SearchLimits:
         """The limits for the tokens after a prefix of this length."""
@@ -149,6 +149,6 @@ class AutoregressiveDecoder(Decoder):
         for count in range(len(self.prefix), max_length + 1) if trace else ():
             partial_texts = [text[:count] for text in texts]
             steps.append(
-                DecodedStep(1 - count / max_length if max_length else 0.0, partial_texts, partial_texts)
+                TokenTraceStep(1 - count / max_length if max_length else 0.0, partial_texts, partial_texts)
             )
         return SentenceCandidates(texts, [score for _, score in ended], steps)

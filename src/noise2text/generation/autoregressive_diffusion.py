@@ -1,9 +1,9 @@
-"""Autoregressive sampling with a diffusion model (thesis on DiffuSeq for translation, 3.2.1 and 3.2.2).
+"""Autoregressive sampling with a diffusion model (Demirag, 2023, 3.2.1 and 3.2.2).
 
     t ← ε;   until the end:  sample with source and t given,  t ← t ⊕ the first part of the new tokens
 
 The tokens that one round keeps are given in all later rounds; the canvas keeps its shape. A row has ended
-when it has no open position, and decoding ends with the last row (algorithm 8 of the thesis goes on until the
+when it has no open position, and decoding ends with the last row (Demirag's algorithm 8 goes on until the
 canvas is full). Every round of sampling has its own noise; the first has that of parallel decoding.
 
 - `TokenByTokenDecoder` keeps one token per round (algorithm 8). Any diffusion model can be decoded like this.
@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 from torch import Tensor
 
+from noise2text.core.random import make_key
 from noise2text.data.layouts.base import Canvas
 from noise2text.data.layouts.next_word import NextWordLayout
-from noise2text.generation.parallel import EncodedBatch, ParallelDecoder, Sampled, TracedTokens
+from noise2text.generation.parallel import EncodedBatch, ParallelDecoder, RoundedStep, SampledBatch
 
 __all__ = ["AutoregressiveDiffusionDecoder", "TokenByTokenDecoder", "WordByWordDecoder", "open_positions"]
 
@@ -39,27 +39,32 @@ class AutoregressiveDiffusionDecoder(ParallelDecoder):
         written = torch.where(new, tokens, canvas.tokens)
         return replace(canvas, tokens=written, frozen=canvas.frozen | new | ended[:, None])
 
-    def _denoise(self, encoded_batch: EncodedBatch) -> Sampled:
+    def _denoise(self, encoded_batch: EncodedBatch) -> SampledBatch:
         """Sample until no position is open; a trace has the steps of all rounds, one after another."""
-        prompt = self.make_prompt(encoded_batch)
-        canvas, number = prompt.device_canvas(), 0
-        steps: list[TracedTokens] = []
-        total = torch.zeros_like(prompt.length_scores)
+        inputs = self.make_sampler_inputs(encoded_batch)
+        canvas, noise_keys, number = inputs.canvas, inputs.noise_keys, 0
+        steps: list[RoundedStep] = []
+        total = torch.zeros_like(inputs.length_scores)
         count = torch.zeros_like(total)
         while bool(open_positions(canvas).any()):  # the host waits once per round
-            estimate = self.runner.sample(
-                *self.sampler_inputs(prompt, canvas, number=number),
+            estimate = self.executor.sample(
+                self.denoiser,
+                self.schedule,
+                inputs.encoded,
+                self.denoiser.constrain(canvas),
+                noise_keys,
+                self.times,
                 solver=self.config.build_solver(encoded_batch.seed),
                 guide=self.guide(canvas),
-                on_step=partial(self._trace_step, canvas, steps) if encoded_batch.trace else None,
+                on_step=self._make_step_callback(encoded_batch, inputs, canvas, steps),
             )
             tokens, scores = self.round_to_tokens(canvas, estimate)  # (B·C, L)
             new, ended = self.select_new_tokens(canvas, tokens)
             total, count = total + (scores * new).sum(1), count + new.sum(1)
             canvas, number = self.fix_tokens(canvas, tokens, new, ended), number + 1
-        return self.finish(
-            encoded_batch, prompt, canvas, canvas.tokens, total / count + prompt.length_scores, steps
-        )
+            noise_keys = make_key(inputs.noise_keys, number)
+        scores = total / count + inputs.length_scores
+        return self.score_and_send_to_host(encoded_batch, inputs, canvas, canvas.tokens, scores, steps)
 
 
 class TokenByTokenDecoder(AutoregressiveDiffusionDecoder):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from noise2text.generation.search import Search, SearchLimits, mask_forbidden
+from noise2text.generation.token_search import Search, SearchLimits, mask_forbidden
 
 __all__ = ["BeamSearch", "DiverseBeamSearch"]
 

@@ -6,8 +6,10 @@ predicts no lengths has no `length_beam`. The baselines' own are in `models/base
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -17,8 +19,8 @@ from noise2text.core.errors import Problem
 from noise2text.core.random import make_key
 from noise2text.diffusion.solvers import Ddim, PriorSampling, Solver
 from noise2text.generation.beam_search import BeamSearch, DiverseBeamSearch
-from noise2text.generation.search import Search, SearchLimits
 from noise2text.generation.token_sampling import GreedySearch, Sampling
+from noise2text.generation.token_search import Search, SearchLimits
 
 __all__ = [
     "AutoregressiveGenerationConfig",
@@ -43,20 +45,22 @@ class DiffusionGenerationConfig(Config):
     """
 
     steps: int = option(2000, "evenly spaced times from noise to text")
-    stop_early: int = option(0, "number of last steps that are left out")
-    noise_beam: int = option(1, "noises tried per sentence, or per length")
-    eta: float = option(1.0, "share of new noise in each step: 1 is ancestral sampling, 0 is DDIM")
+    stop_early: int = option(0, "steps skipped at the end of sampling; 0 if steps is set alone")
+    noise_beam: int = option(1, "noise samples per sentence, or per length")
+    eta: float = option(1.0, "DDIM's η: 0 is deterministic, 1 is ancestral sampling (DDPM)")
     solver: str = option("single", "single (first order, uses eta) or multistep (second order, no new noise)")
     sampling_noise_factor: float = option(1.0, "factor of the noise while sampling (Difformer, C.7)")
     clamp: bool = option(False, "move every estimate to the nearest embedding")
     select: str = option("mbr", "how to select: mbr, or score (mean log-probability of the tokens)")
     utility: str = option("bleu", "what MBR compares by: bleu, bleu-nltk4, chrf or unigram")
-    candidate_is: str = option("hypothesis", "in MBR's comparisons the candidate is hypothesis or reference")
+    candidate_is: str = option(
+        "hypothesis", "role of the candidate in each comparison: hypothesis or reference"
+    )
     prefix: str = option("", "text that every output begins with")
     suffix: str = option("", "text that every output ends with, where the length is known beforehand")
     template: str = option("", "fixed text with ___ or ___{3} (tokens) where the model fills in")
     strategy: str = option("parallel", "parallel (all tokens at once) or token-by-token")
-    self_pair: bool = option(True, "MBR compares a candidate with itself, too, as in its equation")
+    self_pair: bool = option(True, "also compare each candidate with itself")
     guide: str = option("", "folder of the classifier for classifier guidance; empty for none")
     guide_class: str = option("", "class that the classifier guides to")
     guide_steps: int = option(3, "Adagrad steps on the classifier's gradient after each sampling step")
@@ -96,6 +100,19 @@ class DiffusionGenerationConfig(Config):
         if self.template and (self.prefix or self.suffix):
             raise Problem("A template fixes how a text begins and ends: set it without prefix and suffix.")
 
+    def implied_changes(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """N steps run all N, unless the change also says how many are left out."""
+        return {"stop_early": 0} if "steps" in changes and "stop_early" not in changes else {}
+
+    @property
+    def num_lengths(self) -> int:
+        """The number of lengths that are tried per sentence."""
+        return 1
+
+    def with_candidates(self, count: int) -> Self:
+        """The config with more noises per length, if there are fewer than `count` candidates per sentence."""
+        return replace(self, noise_beam=max(self.noise_beam, math.ceil(count / self.num_lengths)))
+
     @property
     def strategy_choices(self) -> tuple[str, ...]:
         """The strategies that this family of models knows."""
@@ -132,8 +149,8 @@ class LengthPredictingGenerationConfig(DiffusionGenerationConfig):
     """
 
     steps: int = option(20, "evenly spaced times from noise to text")
-    stop_early: int = option(5, "number of last steps that are left out")
-    noise_beam: int = option(2, "noises tried per length")
+    stop_early: int = option(5, "steps skipped at the end of sampling; 0 if steps is set alone")
+    noise_beam: int = option(2, "noise samples per length")
     length_beam: int = option(5, "lengths tried per sentence")
     lengths: str = option("top", "which lengths: top (the likeliest) or around (next to the likeliest)")
     length: int | None = option(None, "exact number of tokens of every output; none predicts it")
@@ -142,6 +159,10 @@ class LengthPredictingGenerationConfig(DiffusionGenerationConfig):
         "how to select: mbr, weighted-mbr (weights candidates by the model's likelihood), or score (mean "
         "log-probability of the tokens, and of the length)",
     )
+
+    @property
+    def num_lengths(self) -> int:
+        return self.length_beam if self.length is None else 1
 
     @property
     def select_choices(self) -> tuple[str, ...]:
@@ -177,9 +198,9 @@ class PriorSamplingGenerationConfig(DiffusionGenerationConfig):
 
     def build_solver(self, seed: int) -> Solver:
         usual = super().build_solver(seed)
-        last_step = self.prior_share * self.steps
+        step_limit = self.prior_share * self.steps
         return replace(
-            usual, stochasticity=PriorSampling(usual.stochasticity, self.prior_rate, last_step, seed)
+            usual, stochasticity=PriorSampling(usual.stochasticity, self.prior_rate, step_limit, seed)
         )
 
 
@@ -205,8 +226,10 @@ class AutoregressiveGenerationConfig(Config):
     top_p: float = option(1.0, "of sampling: from the fewest tokens that reach this probability")
     select: str = option("score", "how to select: score (see length_penalty) or mbr")
     utility: str = option("bleu", "what MBR compares by: bleu, bleu-nltk4, chrf or unigram")
-    candidate_is: str = option("hypothesis", "in MBR's comparisons the candidate is hypothesis or reference")
-    self_pair: bool = option(True, "MBR compares a candidate with itself, too, as in its equation")
+    candidate_is: str = option(
+        "hypothesis", "role of the candidate in each comparison: hypothesis or reference"
+    )
+    self_pair: bool = option(True, "also compare each candidate with itself")
     prefix: str = option("", "text that every output begins with")
     length: int | None = option(None, "exact number of tokens of every output; none lets the model end")
 
@@ -228,6 +251,13 @@ class AutoregressiveGenerationConfig(Config):
         require_choice(self, "select", ("mbr", "score"))
         for name in ("utility", "candidate_is"):
             require_choice(self, name, _CHOICES[name])
+
+    def with_candidates(self, count: int) -> Self:
+        """The config with more samples or a larger beam, if it has fewer than `count` texts per sentence."""
+        if self.samples:
+            return replace(self, samples=max(self.samples, count))
+        beam = math.ceil(count / self.diverse_groups) * self.diverse_groups
+        return replace(self, beam=max(self.beam, beam))
 
     def build_search(self, limits: SearchLimits, *, seed: int, indices: Tensor) -> Search:
         """The search for the sentences with these indices (B,) in the input."""

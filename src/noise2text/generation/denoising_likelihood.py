@@ -13,17 +13,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from noise2text.core.random import gaussian_noise, make_key
 from noise2text.data.layouts.base import Canvas
-from noise2text.generation.runner import EAGER, Runner
+from noise2text.diffusion.schedules import Schedule
+from noise2text.generation.executor import EAGER, Executor
 from noise2text.nn.denoiser import Denoiser, EncoderOutput, Estimate, NoiseLevel, rows_per_chunk
 
 __all__ = ["NOISE_TIME", "DenoisingLikelihood"]
 
 NOISE_TIME = 0.8
-"""t, the noise level of the text. Averages over several times are hardly better (docs/difformer.md)."""
+"""t, the noise level of the text. Means over several times are hardly better (docs/notebook/difformer.md)."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +32,14 @@ class DenoisingLikelihood:
     """Scores given texts with a denoiser."""
 
     denoiser: Denoiser
-    schedule: nn.Module  # that of training
-    runner: Runner = EAGER
+    schedule: Schedule  # that of training
+    executor: Executor = EAGER
 
     @torch.inference_mode()
     def __call__(self, encoded: EncoderOutput, canvas: Canvas) -> Tensor:
         """Σ_i log p(y_i | z_t, x) of every row of a canvas of texts, (B·C,); `encoded` has B rows."""
-        name = ("denoising likelihood", self.denoiser, self.schedule)
-        return self.runner.run(name, self._log_likelihood, (encoded, canvas))[0]
+        cache_key = ("denoising likelihood", self.denoiser, self.schedule)
+        return self.executor.run(cache_key, self._log_likelihood, (encoded, canvas))[0]
 
     def _log_likelihood(self, inputs: tuple[EncoderOutput, Canvas]) -> tuple[Tensor]:
         encoded, canvas = inputs

@@ -94,7 +94,7 @@ def require_reduction(reduction: str) -> None:
 
 @dataclass(frozen=True)
 class LikelihoodSelector:
-    """The candidate that the teacher finds likeliest; of equals, the first."""
+    """The candidate that the teacher finds likeliest; ties go to the first."""
 
     teacher: HasLikelihood
     reduction: str = "mean"

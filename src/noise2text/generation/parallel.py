@@ -15,35 +15,39 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from noise2text.core.devices import copy_to_device
 from noise2text.core.random import make_key
 from noise2text.data.layouts.base import Canvas, Layout, Source
-from noise2text.data.layouts.template import OPEN_TEMPLATE, Template
+from noise2text.data.layouts.template import Template
 from noise2text.diffusion.classifier_guidance import ClassifierGuidance
-from noise2text.diffusion.sampler import Guide, SampledStep, unguided
-from noise2text.diffusion.solvers import strided_times
-from noise2text.generation.candidates import (
-    DecodedStep,
+from noise2text.diffusion.sampler import Guide, OnStep, SampledStep
+from noise2text.diffusion.schedules import Schedule
+from noise2text.generation.config import DiffusionGenerationConfig
+from noise2text.generation.decoder import (
     Decoder,
+    OnTokens,
     SentenceCandidates,
     SourceBatch,
     Stage,
-    TokenRows,
+    TokenTraceStep,
 )
-from noise2text.generation.config import DiffusionGenerationConfig
 from noise2text.generation.denoising_likelihood import DenoisingLikelihood
-from noise2text.generation.runner import EAGER, Runner
-from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, rows_per_chunk
+from noise2text.generation.executor import EAGER, Executor
+from noise2text.nn.denoiser import Denoiser, EncoderOutput, Estimate, rows_per_chunk
 
-__all__ = ["EncodedBatch", "ParallelDecoder", "Prompt", "ProposeLengths", "Sampled", "TracedTokens"]
+__all__ = [
+    "EncodedBatch",
+    "ParallelDecoder",
+    "ProposeLengths",
+    "RoundedStep",
+    "SampledBatch",
+    "SamplerInputs",
+]
 
 ProposeLengths = Callable[[EncoderOutput], tuple[Tensor, Tensor]]
 """The lengths (B, b₁) to try for each sentence, and their log-probabilities."""
-Wait = Callable[[], None]
-TracedTokens = tuple[float, Tensor, Tensor]
-"""The time of a step, its noisy tokens and its clean tokens (B·C, L)."""
 
 
 @dataclass(frozen=True)
@@ -57,36 +61,42 @@ class EncodedBatch:
     encoded: EncoderOutput
     lengths: Tensor  # (B, b₁)
     length_scores: Tensor  # (B, b₁)
-    wait: Wait
+    copied: torch.cuda.Event | None
     seed: int
     trace: bool
 
 
 @dataclass(frozen=True)
-class Prompt:
+class SamplerInputs:
     """What sampling starts from: one row per candidate, except for the encoded sources."""
 
     encoded: EncoderOutput
-    source: Source
-    canvas: Canvas  # on the host
-    keys: Tensor  # (B·b₁·b₂,)
+    canvas: Canvas  # empty, on the device
+    host_canvas: Canvas  # the same, on the host
+    noise_keys: Tensor  # (B·b₁·b₂,)
     length_scores: Tensor  # (B·b₁·b₂,), log-probabilities of the lengths
-
-    def device_canvas(self) -> Canvas:
-        """The canvas on the device, where its source is already."""
-        return replace(self.canvas, source=self.source).to(self.keys.device)
 
 
 @dataclass(frozen=True)
-class Sampled:
+class RoundedStep:
+    """A `SampledStep` rounded to tokens, for a trace; the confidence is the probability of the clean ones."""
+
+    time: float
+    noisy: Tensor  # (B·C, L)
+    clean: Tensor  # (B·C, L)
+    confidence: Tensor  # (B·C, L)
+
+
+@dataclass(frozen=True)
+class SampledBatch:
     """A batch whose tokens are on their way to the host."""
 
     sentences: int
     canvas: Canvas  # on the host
     tokens: Tensor  # (B·C, L)
     scores: Tensor  # (B·C,)
-    steps: Sequence[TracedTokens]
-    wait: Wait
+    steps: Sequence[RoundedStep]  # if traced
+    copied: torch.cuda.Event | None
 
 
 @dataclass(frozen=True)
@@ -94,19 +104,23 @@ class ParallelDecoder(Decoder):
     """The parts of a diffusion model that decode all candidates at once."""
 
     denoiser: Denoiser
-    schedule: nn.Module
+    schedule: Schedule
+    times: Tensor  # (K,), of the steps, from 1 downwards
     layout: Layout
     config: DiffusionGenerationConfig
     propose_lengths: ProposeLengths
-    num_timesteps: int  # T, the resolution of time in training
-    forbidden: Tensor  # (V,), True for tokens that are never written
-    special: Tensor  # (S,), tokens that are no text
+    forbidden_mask: Tensor  # (V,), True for tokens that are never written
+    special_tokens: Tensor  # (S,), ids of the special tokens
     max_source: int
     max_length: int  # of a target
-    template: Template = OPEN_TEMPLATE
-    runner: Runner = EAGER
+    template: Template | None = None
+    executor: Executor = EAGER
     classifier_guidance: ClassifierGuidance | None = None
     likelihood_scorer: DenoisingLikelihood | None = None  # scores the texts instead of the last step
+    on_step: OnTokens | None = None
+
+    def with_on_step(self, on_step: OnTokens) -> ParallelDecoder:
+        return replace(self, on_step=on_step)
 
     def stages(self, *, seed: int, trace: bool = False) -> list[Stage]:
         """Propose lengths, denoise, collect: each waits for the device first and leaves it with work."""
@@ -115,127 +129,159 @@ class ParallelDecoder(Decoder):
 
     def _encode(self, batch: SourceBatch, *, seed: int, trace: bool) -> EncodedBatch:
         """Encode the sources and propose lengths."""
-        device = self.forbidden.device
-        source, indices = batch.to_tensors(self.layout, self.runner, self.max_source)
+        device = self.forbidden_mask.device
+        source, indices = batch.to_tensors(self.layout, self.executor, self.max_source)
         device_source = source.to(device)
-        encoded = self.runner.encode(self.denoiser, device_source)
+        encoded = self.executor.encode(self.denoiser, device_source)
         lengths, scores = self.propose_lengths(encoded)
-        lengths, wait = _to_host(lengths)
+        lengths, copied = _copy_to_host(lengths)
         return EncodedBatch(
-            batch, source, device_source, indices, encoded, lengths, scores, wait, seed, trace
+            batch, source, device_source, indices, encoded, lengths, scores, copied, seed, trace
         )
 
-    def _denoise(self, encoded_batch: EncodedBatch) -> Sampled:
+    def _denoise(self, encoded_batch: EncodedBatch) -> SampledBatch:
         """Sample from noise to the tokens of every candidate."""
-        prompt = self.make_prompt(encoded_batch)
-        canvas = prompt.device_canvas()
-        steps: list[TracedTokens] = []
-        on_step = partial(self._trace_step, canvas, steps) if encoded_batch.trace else None
-        estimate = self.runner.sample(
-            *self.sampler_inputs(prompt, canvas),
+        inputs = self.make_sampler_inputs(encoded_batch)
+        canvas = inputs.canvas
+        steps: list[RoundedStep] = []
+        estimate = self.executor.sample(
+            self.denoiser,
+            self.schedule,
+            inputs.encoded,
+            self.denoiser.constrain(canvas),
+            inputs.noise_keys,
+            self.times,
             solver=self.config.build_solver(encoded_batch.seed),
             guide=self.guide(canvas),
-            on_step=on_step,
+            on_step=self._make_step_callback(encoded_batch, inputs, canvas, steps),
         )
         tokens, scores = self.round_to_tokens(canvas, estimate)  # (B·C, L)
         written = ~(canvas.padding | canvas.frozen)
-        scores = (scores * written).sum(1) / written.sum(1) + prompt.length_scores
-        return self.finish(encoded_batch, prompt, canvas, tokens, scores, steps)
+        scores = (scores * written).sum(1) / written.sum(1) + inputs.length_scores
+        return self.score_and_send_to_host(encoded_batch, inputs, canvas, tokens, scores, steps)
 
-    def make_prompt(self, encoded_batch: EncodedBatch) -> Prompt:
+    def make_sampler_inputs(self, encoded_batch: EncodedBatch) -> SamplerInputs:
         """The empty canvas, the noise key and the length's score of every candidate."""
-        encoded_batch.wait()
-        noises, device = self.config.noise_beam, self.forbidden.device
-        lengths = self.template.fit_lengths(encoded_batch.lengths, self.max_length)
-        width = self.runner.pad_length(int(lengths.max()), self.max_length)
-        repeated = lengths.repeat_interleave(noises, dim=1)
-        empty = self.layout.make_prompt(encoded_batch.source, repeated, width=width)
-        keys = _noise_keys(
-            encoded_batch.source, lengths, encoded_batch.indices, seed=encoded_batch.seed, noises=noises
+        if encoded_batch.copied is not None:
+            encoded_batch.copied.synchronize()
+        source, lengths = encoded_batch.source, encoded_batch.lengths  # on the host
+        noises, device = self.config.noise_beam, self.forbidden_mask.device
+        if self.template is not None:
+            lengths = self.template.fit_lengths(lengths, self.max_length)
+        _, width = self.executor.padded_shape(len(lengths), int(lengths.max()), self.max_length)
+        canvas = self.layout.make_empty_canvas(source, lengths.repeat_interleave(noises, dim=1), width=width)
+        if self.template is not None:
+            canvas = self.layout.apply_template(canvas, self.template)
+        noise_keys = _make_noise_keys(
+            source, lengths, encoded_batch.indices, seed=encoded_batch.seed, noises=noises
         )
         scores = encoded_batch.length_scores.repeat_interleave(noises, dim=1).flatten()
-        return Prompt(
+        return SamplerInputs(
             encoded_batch.encoded,
-            encoded_batch.device_source,
-            self.layout.apply_template(empty, self.template),
-            copy_to_device(keys, device),
+            replace(canvas, source=encoded_batch.device_source).to(device),
+            canvas,
+            copy_to_device(noise_keys, device),
             copy_to_device(scores, device),
         )
 
-    def sampler_inputs(
-        self, prompt: Prompt, canvas: Canvas, *, number: int = 0
-    ) -> tuple[Denoiser, nn.Module, EncoderOutput, Constraint, Tensor, Tensor]:
-        """What `sample` takes for these candidates; another number draws other noise."""
-        config, keys = self.config, make_key(prompt.keys, number) if number else prompt.keys
-        times = strided_times(config.steps, num_timesteps=self.num_timesteps, stop_early=config.stop_early)
-        constraint = self.denoiser.constrain(canvas)
-        return self.denoiser, self.schedule, prompt.encoded, constraint, keys, times
-
-    def guide(self, canvas: Canvas) -> Guide:
+    def guide(self, canvas: Canvas) -> Guide | None:
         """Classifier guidance of the texts on this canvas, or none."""
         if self.classifier_guidance is None:
-            return unguided
+            return None
         return self.classifier_guidance.for_positions(self.layout.target_mask(canvas) & ~canvas.padding)
 
     def round_to_tokens(self, canvas: Canvas, estimate: Estimate) -> tuple[Tensor, Tensor]:
         """The likeliest token at each position, or the given one, and its log-probability; both (B·C, L)."""
-        size = rows_per_chunk(estimate, len(self.forbidden))
         inner = canvas.frozen.flip(1).cumsum(1).flip(1) > 0  # before given tokens a text cannot end
-        chunks = zip(*(each.split(size) for each in (estimate.z0, estimate.hidden, inner)), strict=True)
-        best = [self._best_tokens(Estimate(z0, hidden), within) for z0, hidden, within in chunks]
-        tokens, scores = (torch.cat(each) for each in zip(*best, strict=True))
-        return torch.where(canvas.frozen, canvas.tokens, tokens), scores
+        size = rows_per_chunk(estimate, len(self.forbidden_mask))
+        tokens, scores = [], []
+        parts = (each.split(size) for each in (estimate.z0, estimate.hidden, inner))
+        for z0, hidden, within in zip(*parts, strict=True):
+            logits = self.denoiser.logits(Estimate(z0, hidden)).float()
+            logits = logits.masked_fill(self.forbidden_mask, -torch.inf)
+            ends = logits[..., self.special_tokens].masked_fill(within[..., None], -torch.inf)
+            logits[..., self.special_tokens] = ends
+            best = logits.max(-1)
+            tokens.append(best.indices)
+            scores.append(best.values - logits.logsumexp(-1))
+        return torch.where(canvas.frozen, canvas.tokens, torch.cat(tokens)), torch.cat(scores)
 
-    def _best_tokens(self, estimate: Estimate, inner: Tensor) -> tuple[Tensor, Tensor]:
-        logits = self.denoiser.logits(estimate).float().masked_fill(self.forbidden, -torch.inf)
-        logits[..., self.special] = logits[..., self.special].masked_fill(inner[..., None], -torch.inf)
-        best = logits.max(-1)
-        return best.indices, best.values - logits.logsumexp(-1)
-
-    def _trace_step(self, canvas: Canvas, steps: list[TracedTokens], step: SampledStep) -> None:
-        clean = self.round_to_tokens(canvas, step.estimate)[0]
-        steps.append((step.time, self.denoiser.embedding.nearest(step.z), clean))
-
-    def finish(
+    def _make_step_callback(
         self,
         encoded_batch: EncodedBatch,
-        prompt: Prompt,
+        inputs: SamplerInputs,
+        canvas: Canvas,
+        steps: list[RoundedStep],
+    ) -> OnStep | None:
+        """What is called after every step: the trace, the caller's `on_step`, both, or nothing."""
+        callbacks: list[OnStep] = []
+        if encoded_batch.trace:
+            callbacks.append(partial(self._trace_step, canvas, steps))
+        if self.on_step is not None:
+            callbacks.append(partial(self._report_step, self.on_step, encoded_batch.batch, inputs, canvas))
+        return (lambda step: [callback(step) for callback in callbacks]) if callbacks else None
+
+    def _report_step(
+        self, on_step: OnTokens, batch: SourceBatch, inputs: SamplerInputs, canvas: Canvas, step: SampledStep
+    ) -> None:
+        tokens = self.round_to_tokens(canvas, step.estimate)[0].cpu()
+        rows = self.layout.extract_targets(inputs.host_canvas, tokens)
+        candidates = len(rows) // len(inputs.host_canvas.source.tokens)
+        on_step(batch, step.time, rows[::candidates][: len(batch.rows)])
+
+    def _trace_step(self, canvas: Canvas, steps: list[RoundedStep], step: SampledStep) -> None:
+        clean, scores = self.round_to_tokens(canvas, step.estimate)
+        confidence = scores.exp().masked_fill(canvas.frozen, 1.0)
+        steps.append(RoundedStep(step.time, self.denoiser.embedding.nearest(step.z), clean, confidence))
+
+    def score_and_send_to_host(
+        self,
+        encoded_batch: EncodedBatch,
+        inputs: SamplerInputs,
         canvas: Canvas,
         tokens: Tensor,
         scores: Tensor,
-        steps: Sequence[TracedTokens],
-    ) -> Sampled:
+        steps: Sequence[RoundedStep],
+    ) -> SampledBatch:
         """Score the texts, if something else than sampling does, and send them to the host."""
         if self.likelihood_scorer:
             text = ~canvas.padding
             written = replace(canvas, tokens=tokens, frozen=torch.zeros_like(text), scored=text)
-            likelihood = self.likelihood_scorer(prompt.encoded, written)
-            scores = (likelihood + prompt.length_scores) / text.sum(1)  # per token
-        (tokens, _), (scores, wait) = _to_host(tokens), _to_host(scores)
-        return Sampled(len(encoded_batch.batch), prompt.canvas, tokens, scores, steps, wait)
+            likelihood = self.likelihood_scorer(inputs.encoded, written)
+            scores = (likelihood + inputs.length_scores) / text.sum(1)  # per token
+        (tokens, _), (scores, copied) = _copy_to_host(tokens), _copy_to_host(scores)
+        return SampledBatch(len(encoded_batch.batch.rows), inputs.host_canvas, tokens, scores, steps, copied)
 
-    def _collect(self, sampled: Sampled) -> list[SentenceCandidates]:
+    def _collect(self, sampled: SampledBatch) -> list[SentenceCandidates]:
         """The candidates of each sentence, as lists."""
-        sampled.wait()
-        group = partial(self._group_by_sentence, sampled.canvas)
-        rows = group(sampled.tokens)
-        steps = [(time, group(noisy.cpu()), group(clean.cpu())) for time, noisy, clean in sampled.steps]
-        scores = sampled.scores.view(len(rows), -1).tolist()
-        return [
-            SentenceCandidates(
-                rows[i], scores[i], [DecodedStep(time, noisy[i], clean[i]) for time, noisy, clean in steps]
-            )
-            for i in range(sampled.sentences)
-        ]
+        if sampled.copied is not None:
+            sampled.copied.synchronize()
+        rows = self.layout.extract_targets(sampled.canvas, sampled.tokens)
+        steps = [self._collect_step(sampled.canvas, step) for step in sampled.steps]
+        scores = sampled.scores.view(len(sampled.canvas.source.tokens), -1).tolist()  # (B, C)
+        candidates = []
+        for i, sentence_scores in enumerate(scores[: sampled.sentences]):
+            own = slice(i * len(sentence_scores), (i + 1) * len(sentence_scores))
+            trace = [
+                TokenTraceStep(step.time, step.noisy[own], step.clean[own], step.confidence[own])
+                for step in steps
+            ]
+            candidates.append(SentenceCandidates(rows[own], sentence_scores, trace))
+        return candidates
 
-    def _group_by_sentence(self, canvas: Canvas, tokens: Tensor) -> list[TokenRows]:
-        """The token rows of each sentence's candidates."""
-        rows, sentences = self.layout.extract_targets(canvas, tokens), len(canvas.source.tokens)
-        size = len(rows) // sentences
-        return [rows[i * size : (i + 1) * size] for i in range(sentences)]
+    def _collect_step(self, canvas: Canvas, step: RoundedStep) -> TokenTraceStep:
+        """The step of all candidates of all sentences, as lists."""
+        noisy, clean = step.noisy.cpu(), step.clean.cpu()
+        spans = self.layout.locate_targets(canvas, clean)
+        return TokenTraceStep(
+            step.time,
+            self.layout.extract_targets(canvas, noisy),
+            self.layout.extract_targets(canvas, clean),
+            [row[span] for row, span in zip(step.confidence.tolist(), spans, strict=True)],
+        )
 
 
-def _noise_keys(source: Source, lengths: Tensor, indices: Tensor, *, seed: int, noises: int) -> Tensor:
+def _make_noise_keys(source: Source, lengths: Tensor, indices: Tensor, *, seed: int, noises: int) -> Tensor:
     """The keys (B·b₁·b₂,) of the candidates' noise; a length that is tried again gets other noise."""
     offsets = lengths - (~source.padding).sum(1, keepdim=True)  # (B, b₁)
     repeats = (lengths[:, :, None] == lengths[:, None, :]).tril(-1).sum(2)  # (B, b₁)
@@ -243,15 +289,11 @@ def _noise_keys(source: Source, lengths: Tensor, indices: Tensor, *, seed: int, 
     return make_key(seed, indices[:, None, None], offsets[:, :, None], numbers).flatten()
 
 
-def _to_host(tensor: Tensor) -> tuple[Tensor, Wait]:
-    """The tensor on the host, which is there after waiting; the device is not waited for now."""
+def _copy_to_host(tensor: Tensor) -> tuple[Tensor, torch.cuda.Event | None]:
+    """The tensor on the host, and the event after which it is there; the device is not waited for now."""
     if tensor.device.type != "cuda":
-        return tensor.cpu(), _nothing
+        return tensor.cpu(), None
     copied = tensor.to("cpu", non_blocking=True)
     event = torch.cuda.Event()
     event.record(torch.cuda.current_stream(tensor.device))
-    return copied, event.synchronize
-
-
-def _nothing() -> None:
-    """Wait for nothing."""
+    return copied, event

@@ -14,26 +14,34 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain, islice, repeat
-from typing import Any, Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noise2text.core.errors import Problem
 from noise2text.metrics.mbr_utilities import DIRECTIONS, UTILITIES, UtilityMatrices
 
-__all__ = ["MBR", "SELECTORS", "BestScore", "Candidate", "Selector", "WithoutCopies", "build_mbr"]
+__all__ = [
+    "MBR",
+    "BestScore",
+    "Candidate",
+    "ComparesCandidates",
+    "Selector",
+    "WithoutCopies",
+    "compare_candidates",
+]
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One text for a sentence. Its score is the mean log-probability of the tokens, plus that of the length.
+    """One text for a sentence. What its score is depends on the model.
 
-    With weighted MBR the score is the denoising likelihood per token, the length's log-probability included.
+    - A diffusion model: the mean log-probability of the tokens, plus that of the length if it is predicted.
+      With weighted MBR: the denoising likelihood per token, the length's log-probability included.
+    - An autoregressive model: log p(y | x) / |y|^a with the length penalty a.
     """
 
     text: str
@@ -72,21 +80,41 @@ class Selector(Protocol):
         ...
 
 
+@runtime_checkable
+class ComparesCandidates(Protocol):
+    """A selector that compares every candidate with every other one, and can show how they agree."""
+
+    def utilities(self, candidates: Sequence[Candidate]) -> list[list[float]]:
+        """The utility of each candidate (row) against each (column); the highest row mean is selected.
+
+        A pair that does not count is 0.
+        """
+        ...
+
+
+def compare_candidates(selector: Selector, candidates: Sequence[Candidate]) -> list[list[float]]:
+    """The utility of each candidate (row) against each (column); empty if the selector compares none."""
+    return selector.utilities(candidates) if isinstance(selector, ComparesCandidates) else []
+
+
 # Sums within this share of the highest are computed again exactly; the error of the arrays is about 1e-14.
 _TIE_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
 class MBR:
-    """The candidate of least mean risk (eq. 27); of equals, the first."""
+    """The candidate of least mean risk (SeqDiffuSeq, eq. 27); ties go to the first."""
 
     utility: str = "bleu"
     candidate_is: str = "hypothesis"  # "reference" in Difformer's released code
-    self_pair: bool = True  # eq. 27 sums over all of C; False leaves out the pair of a candidate with itself
+    self_pair: bool = True  # SeqDiffuSeq's eq. 27 has it; False leaves out a candidate's pair with itself
 
     def __post_init__(self) -> None:
-        _require(self.utility, UTILITIES, "utility")
-        _require(self.candidate_is, DIRECTIONS, "candidate_is")
+        for setting, known in (("utility", UTILITIES), ("candidate_is", DIRECTIONS)):
+            if getattr(self, setting) not in known:
+                raise Problem(
+                    f"The {setting} {getattr(self, setting)!r} is unknown: choose one of {', '.join(known)}."
+                )
 
     @property
     def signature(self) -> str:
@@ -117,6 +145,14 @@ class MBR:
                 chosen[at] = texts[at].index(list(text_counts[at])[row])
         return chosen
 
+    def utilities(self, candidates: Sequence[Candidate]) -> list[list[float]]:
+        """The utility of each candidate (row) against each (column); a self-pair that does not count is 0."""
+        texts = list(dict.fromkeys(candidate.text for candidate in candidates))
+        (block,) = UTILITIES[self.utility].utility_matrices([texts], candidate_is=self.candidate_is)
+        indices = [texts.index(candidate.text) for candidate in candidates]
+        matrix = block.values[0][np.ix_(indices, indices)]  # (C, C)
+        return (matrix if self.self_pair else matrix * (1 - np.eye(len(matrix)))).tolist()
+
     def _rows(self, utility_matrices: UtilityMatrices, text_counts: Sequence[Counter[str]]) -> list[int]:
         """The row with the highest sum for each sentence; a column counts once per copy of its text."""
         width = utility_matrices.values.shape[1]
@@ -128,21 +164,18 @@ class MBR:
         tied = real & (sums >= sums.max(1, keepdims=True) * (1 - _TIE_TOLERANCE))
         rows: list[int] = tied.argmax(1).tolist()
         for at in np.flatnonzero(tied.sum(1) > 1).tolist():
-            exact = partial(_exact_sum, utility_matrices, weights, at)
-            rows[at] = max(np.flatnonzero(tied[at]).tolist(), key=exact)  # of equals, the first
+            exact_sums: dict[int, float] = {}
+            for row in np.flatnonzero(tied[at]).tolist():
+                counts = weights[at, row].astype(int).tolist()
+                utilities = map(repeat, utility_matrices.exact(at, row), counts)
+                exact_sums[row] = math.fsum(chain.from_iterable(utilities))
+            rows[at] = max(exact_sums, key=exact_sums.__getitem__)  # ties go to the first
         return rows
-
-
-def _exact_sum(
-    utility_matrices: UtilityMatrices, weights: NDArray[np.float64], sentence: int, row: int
-) -> float:
-    counts = weights[sentence, row].astype(int).tolist()
-    return math.fsum(chain.from_iterable(map(repeat, utility_matrices.exact(sentence, row), counts)))
 
 
 @dataclass(frozen=True)
 class BestScore:
-    """The candidate with the highest score; of equals, the first."""
+    """The candidate with the highest score; ties go to the first."""
 
     @property
     def signature(self) -> str:
@@ -180,6 +213,14 @@ class WithoutCopies:
         remaining = [[each[i] for i in own] for each, own in zip(sentences, indices, strict=True)]
         return [own[at] for own, at in zip(indices, self.selector.select_all(remaining), strict=True)]
 
+    def utilities(self, candidates: Sequence[Candidate]) -> list[list[float]]:
+        """The other selector's utilities; the pairs of candidates that are left out are 0."""
+        kept = _find_non_copies(candidates) or list(range(len(candidates)))
+        utilities = compare_candidates(self.selector, [candidates[i] for i in kept])
+        matrix = np.zeros((len(candidates), len(candidates)))
+        matrix[np.ix_(kept, kept)] = utilities or 0.0
+        return matrix.tolist() if utilities else []
+
 
 def _find_non_copies(candidates: Sequence[Candidate]) -> list[int]:
     """The indices of the candidates that differ from their source by more than case and spaces."""
@@ -188,24 +229,3 @@ def _find_non_copies(candidates: Sequence[Candidate]) -> list[int]:
 
 def _normalize(text: str) -> list[str]:
     return text.casefold().split()
-
-
-def _require(name: str, known: Collection[str], setting: str) -> None:
-    if name not in known:
-        raise Problem(f"The {setting} {name!r} is unknown: choose one of {', '.join(known)}.")
-
-
-def build_mbr(generation_config: Any) -> MBR:
-    """The MBR selector of a generation config."""
-    return MBR(
-        utility=generation_config.utility,
-        candidate_is=generation_config.candidate_is,
-        self_pair=generation_config.self_pair,
-    )
-
-
-SELECTORS: dict[str, Callable[[Any], Selector]] = {
-    "mbr": build_mbr,
-    "score": lambda generation_config: BestScore(),
-}
-"""Selectors by the setting `select`."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from noise2text.core.random import make_key, uniform
-from noise2text.generation.search import Search, SearchLimits, mask_forbidden
+from noise2text.generation.token_search import Search, SearchLimits, mask_forbidden
 
 __all__ = ["GreedySearch", "Sampling"]
 

@@ -24,7 +24,7 @@ __all__ = ["WeightedMBR"]
 
 @dataclass(frozen=True)
 class WeightedMBR:
-    """The candidate with the highest expected utility, weighted by the scores; of equals, the first."""
+    """The candidate with the highest expected utility, weighted by the scores; ties go to the first."""
 
     mbr: MBR = field(default_factory=MBR)
     score_name: str = "score"  # the name of the scores in the signature
@@ -50,13 +50,16 @@ class WeightedMBR:
             chosen[at] = self._best(sentences[at], texts[at], matrix)
         return chosen
 
+    def utilities(self, candidates: Sequence[Candidate]) -> list[list[float]]:
+        """MBR's utilities, each column times its candidate's weight; the weights have mean 1."""
+        weights = _weigh(candidates)
+        return (np.array(self.mbr.utilities(candidates)) * (weights / weights.mean())).tolist()
+
     def _best(
         self, candidates: Sequence[Candidate], texts: Sequence[str], matrix: NDArray[np.float64]
     ) -> int:
         """The index of the best candidate, given the utilities of the different texts."""
-        scores = np.array([each.score for each in candidates])
-        highest = scores.max()
-        weights = np.exp(scores - highest) if np.isfinite(highest) else np.ones(len(scores))
+        weights = _weigh(candidates)
         text_weights: dict[str, float] = defaultdict(float)
         for each, weight in zip(candidates, weights.tolist(), strict=True):
             text_weights[each.text] += weight
@@ -66,6 +69,13 @@ class WeightedMBR:
         if not self.mbr.self_pair:
             sums = sums - matrix.diagonal()[indices] * weights
         return int(sums.argmax())
+
+
+def _weigh(candidates: Sequence[Candidate]) -> NDArray[np.float64]:
+    """The weight of each candidate, 1 for the likeliest."""
+    scores = np.array([each.score for each in candidates])
+    highest = scores.max()
+    return np.exp(scores - highest) if np.isfinite(highest) else np.ones(len(scores))
 
 
 def _unpad(utility_matrices: UtilityMatrices) -> list[NDArray[np.float64]]:

@@ -26,7 +26,7 @@ class Ema:
 
     @contextmanager
     def average_parameters(self) -> Iterator[None]:
-        """Within, the module has the averages as its parameters."""
+        """Context manager: the module has the averages as its parameters."""
         self._swap()
         try:
             yield

@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 
 import torch
@@ -20,19 +21,15 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from noise2text.core.config import (
-    apply_overrides,
-    option,
-    require_at_least,
-    require_divisible_heads,
-    require_fraction,
-)
+from noise2text.core.config import Config, apply_overrides, option, require_at_least, require_fraction
 from noise2text.core.errors import Problem
 from noise2text.core.files import write_atomically
-from noise2text.core.random import gaussian_noise, make_key, uniform
+from noise2text.core.random import KeyPurpose, gaussian_noise, make_key, uniform
 from noise2text.data.layouts.base import Layout
 from noise2text.data.ragged import RaggedRows
+from noise2text.diffusion.schedules import Schedule
 from noise2text.nn.classifier import Classifier
+from noise2text.nn.config import require_divisible_heads
 from noise2text.nn.denoiser import NoiseLevel
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.training.lr_schedules import cosine
@@ -46,12 +43,18 @@ __all__ = [
     "save_classifier",
 ]
 
-FORMAT = 1
-_TRAINING, _DROPOUT, _VALIDATION = 1, 2, 3  # the purposes of keys
+FORMAT = 2  # 1 was that of versions before 0.2 (models/convert.py)
+
+
+class _RowKeyPurpose(IntEnum):
+    """What the key of a training row decides, next to its noise."""
+
+    TEXT = 0
+    TIME = 1
 
 
 @dataclass(frozen=True)
-class ClassifierConfig:
+class ClassifierConfig(Config):
     """A small Transformer and its training of a few minutes."""
 
     model_dim: int = option(128, "dimension of the hidden states")
@@ -95,7 +98,7 @@ class ClassifierTrainer:
     classifier: Classifier
     layout: Layout
     embedding: TokenEmbedding
-    schedule: nn.Module
+    schedule: Schedule
     config: ClassifierConfig
 
     def train_steps(self, texts: Sequence[Sequence[int]], labels: Tensor) -> Iterator[float]:
@@ -104,12 +107,12 @@ class ClassifierTrainer:
         optimizer = torch.optim.AdamW(classifier.parameters(), lr=config.lr, weight_decay=0.0)
         lr_schedule = cosine(config.warmup, config.steps)
         for step in range(1, config.steps + 1):
-            keys = make_key(config.seed, _TRAINING, step, torch.arange(config.batch_size))
-            indices = (uniform(make_key(keys, 0)) * len(texts)).long()
-            torch.manual_seed(int(make_key(config.seed, _DROPOUT, step)))
+            keys = make_key(config.seed, KeyPurpose.TRAINING, step, torch.arange(config.batch_size))
+            indices = (uniform(make_key(keys, _RowKeyPurpose.TEXT)) * len(texts)).long()
+            torch.manual_seed(int(make_key(config.seed, KeyPurpose.DROPOUT, step)))
             classifier.train()
             noisy_logits = self.noisy_logits(
-                [texts[i] for i in indices.tolist()], uniform(make_key(keys, 1)), keys
+                [texts[i] for i in indices.tolist()], uniform(make_key(keys, _RowKeyPurpose.TIME)), keys
             )
             loss = cross_entropy(noisy_logits, labels[indices].to(noisy_logits.device))
             for param_group in optimizer.param_groups:
@@ -127,7 +130,7 @@ class ClassifierTrainer:
         num_correct = 0
         for start in range(0, len(texts), 256):
             rows = texts[start : start + 256]
-            keys = make_key(self.config.seed, _VALIDATION, torch.arange(start, start + len(rows)))
+            keys = make_key(self.config.seed, KeyPurpose.VALIDATION, torch.arange(start, start + len(rows)))
             predicted = self.noisy_logits(rows, torch.full((len(rows),), time), keys).argmax(1).cpu()
             num_correct += int((predicted == labels[start : start + 256]).sum())
         return num_correct / len(texts)
@@ -177,6 +180,8 @@ def load_classifier(folder: Path, embedding: TokenEmbedding) -> tuple[Classifier
         raise Problem(f"There is no classifier in {folder}; train one with `noise2text train-classifier`.")
     try:
         saved = json.loads(path.read_text(encoding="utf-8"))
+        if saved["format"] != FORMAT:
+            raise Problem(_explain_format(folder, saved["format"]))
         config = apply_overrides(ClassifierConfig(), saved["classifier"], origin=str(path))
         labels, max_length, expected_fingerprint = (
             list(saved["labels"]),
@@ -198,3 +203,13 @@ def load_classifier(folder: Path, embedding: TokenEmbedding) -> tuple[Classifier
     except (OSError, SafetensorError, RuntimeError) as error:
         raise Problem(f"{folder / 'model.safetensors'} is missing or broken; copy it again.") from error
     return classifier.to(embedding.weight.device).eval().requires_grad_(False), labels
+
+
+def _explain_format(folder: Path, found: object) -> str:
+    """Why a classifier of another format is not read, and what to do."""
+    if found == 1:
+        return (
+            f"The classifier in {folder} was written by an older version: `noise2text convert {folder} NEW` "
+            "writes it in today's format."
+        )
+    return f"The classifier in {folder} has format {found}, not {FORMAT}: was it written by a newer version?"

@@ -46,7 +46,7 @@ class OptimConfig(Config):
 
 @dataclass(frozen=True)
 class ValidationConfig(Config):
-    """How a model that is fitted at once is validated."""
+    """How a model that is fitted without training steps is validated."""
 
     validation_sentences: int = option(500, "number of validation pairs that are generated for BLEU")
 

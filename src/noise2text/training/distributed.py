@@ -38,8 +38,8 @@ class SingleProcess:
         self.module: Any = objective  # called with a canvas and its draws, as the objective is
         self.unsharded: tuple[Any, Objective] | None = (model, objective)
 
-    def micro_batch(self, *, last: bool) -> AbstractContextManager[None]:
-        """The context of a forward and backward pass; the last one of a step averages the gradients."""
+    def no_sync(self) -> AbstractContextManager[None]:
+        """The context of all passes of a step but the last, which averages the gradients."""
         return nullcontext()
 
     def clip_norm(self, parameters: Sequence[Tensor], max_norm: float) -> Tensor:
@@ -51,7 +51,7 @@ class SingleProcess:
         self.objective.update(step)
 
     def gather_weights(self, ema: Ema | None = None) -> AbstractContextManager[None]:
-        """Within, `unsharded` is the whole model with its objective, with the averaged weights if given.
+        """Context manager: `unsharded` is the whole model with its objective, averaged if `ema` is given.
 
         Every process must enter; `unsharded` is None on all but the main process.
         """
@@ -79,11 +79,12 @@ class DataParallel(SingleProcess):
             warnings.simplefilter("ignore", FutureWarning)  # about a newer name, which older torch lacks
             # The observed losses are gathered, so the buffers are equal already.
             self.module = DistributedDataParallel(_ObjectiveModule(objective, model), broadcast_buffers=False)
-        if not group.is_main_process:
+        if group.rank != 0:
             self.unsharded = None
 
-    def micro_batch(self, *, last: bool) -> AbstractContextManager[None]:
-        return nullcontext() if last else self.module.no_sync()
+    def no_sync(self) -> AbstractContextManager[None]:
+        context: AbstractContextManager[None] = self.module.no_sync()
+        return context
 
 
 class FullySharded(SingleProcess):
@@ -96,7 +97,7 @@ class FullySharded(SingleProcess):
         from torch.distributed.fsdp import fully_shard
 
         super().__init__(objective, model, group)
-        self.unsharded = build_copy() if group.is_main_process else None
+        self.unsharded = build_copy() if group.rank == 0 else None
         mesh = init_device_mesh(next(model.parameters()).device.type, (group.world_size,))
         module = _ObjectiveModule(objective, model)
         for block in dict.fromkeys(_find_blocks(module)):  # the objective and the model share blocks
@@ -104,9 +105,10 @@ class FullySharded(SingleProcess):
         self.module = fully_shard(module, mesh=mesh)
 
     @contextmanager
-    def micro_batch(self, *, last: bool) -> Iterator[None]:
-        self.module.set_requires_gradient_sync(last)
+    def no_sync(self) -> Iterator[None]:
+        self.module.set_requires_gradient_sync(False)
         yield
+        self.module.set_requires_gradient_sync(True)
 
     def clip_norm(self, parameters: Sequence[Tensor], max_norm: float) -> Tensor:
         return _to_full_tensor(super().clip_norm(parameters, max_norm))
@@ -133,15 +135,11 @@ class FullySharded(SingleProcess):
                 targets[name].detach().copy_(value)  # not `.data`: caches compare the version of a tensor
 
 
-def distribute(
-    objective: Objective, model: nn.Module, group: ProcessGroup, *, sharded: bool, build_copy: BuildCopy
-) -> SingleProcess:
-    """The model, distributed over the processes of the group."""
-    if group.is_single_process:
-        return SingleProcess(objective, model, group)
+def distribute(whole: SingleProcess, *, sharded: bool, build_copy: BuildCopy) -> SingleProcess:
+    """The same model, distributed over the processes of its group."""
     if sharded:
-        return FullySharded(objective, model, group, build_copy)
-    return DataParallel(objective, model, group)
+        return FullySharded(whole.objective, whole.model, whole.group, build_copy)
+    return DataParallel(whole.objective, whole.model, whole.group)
 
 
 def _named_tensors(module: nn.Module) -> dict[str, Tensor]:

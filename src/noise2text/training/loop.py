@@ -1,8 +1,8 @@
 """The training loop: `train_steps` yields a report after each step, and the caller logs, validates and saves.
 
-Step n is a pure function of the weights, the optimizer's state and n: keys decide the data, the noise and
-self-conditioning, and each step seeds the generator of dropout. So a run that was killed and resumed ends
-with the same weights. Several processes share the rows of a step (process_group.py).
+Step n is a pure function of n, the weights, the optimizer's state and the objective's buffers: keys decide
+the data, the noise and self-conditioning, and each step seeds the generator of dropout. So a run that was
+killed and resumed ends with the same weights. Several processes share the rows of a step (process_group.py).
 """
 
 from __future__ import annotations
@@ -15,24 +15,22 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from noise2text.core.random import make_key
+from noise2text.core.random import KeyPurpose, make_key
 from noise2text.data.layouts.base import Canvas
 from noise2text.diffusion.losses import TokenLoss
 from noise2text.training.distributed import SingleProcess
 from noise2text.training.lr_schedules import LRSchedule
 from noise2text.training.objective import Objective
-from noise2text.training.process_group import ProcessGroup, RowSpan
+from noise2text.training.process_group import ProcessGroup
 
-__all__ = ["Autocast", "GraphedPass", "StepReport", "evaluate_loss", "train_step", "train_steps"]
+__all__ = ["Autocast", "StepReport", "TrainingPass", "evaluate_loss", "train_step", "train_steps"]
 
-_TRAINING, _DROPOUT, _VALIDATION = 1, 2, 3  # the purposes of keys
-
-Autocast = Callable[[], AbstractContextManager[object]]
-"""Makes the context of mixed precision that a forward pass runs in."""
+Autocast = AbstractContextManager[object]
+"""The context of mixed precision that a forward pass runs in; each pass enters it."""
 
 
-class GraphedPass(Protocol):
-    """A forward and backward pass that replays CUDA graphs (acceleration/graphed_training.py)."""
+class TrainingPass(Protocol):
+    """A forward and backward pass that replays CUDA graphs (acceleration/cuda_graph_training.py)."""
 
     def zero_grad(self) -> None:
         """Start a new step: its first micro-batch overwrites the gradients."""
@@ -66,9 +64,9 @@ def train_steps(
     lr_schedule: LRSchedule,
     clip_norm: float,
     seed: int,
-    autocast: Autocast = nullcontext,
+    autocast: Autocast = nullcontext(),
     strategy: SingleProcess | None = None,
-    graphed: GraphedPass | None = None,
+    cuda_graph_pass: TrainingPass | None = None,
     is_logged: Callable[[int], bool] = lambda step: True,
 ) -> Iterator[StepReport]:
     """Train from step `first` to step `last`, both included; `batches` gives the micro-batches of a step.
@@ -77,7 +75,7 @@ def train_steps(
     """
     strategy = strategy or SingleProcess(objective, objective, ProcessGroup())
     for step in range(first, last + 1):
-        objective.log_terms(is_logged(step))
+        objective.terms_logged = is_logged(step)
         yield train_step(
             objective,
             optimizer,
@@ -88,7 +86,7 @@ def train_steps(
             seed=seed,
             autocast=autocast,
             strategy=strategy,
-            graphed=graphed,
+            cuda_graph_pass=cuda_graph_pass,
         )
 
 
@@ -103,28 +101,32 @@ def train_step(
     seed: int,
     autocast: Autocast,
     strategy: SingleProcess,
-    graphed: GraphedPass | None,
+    cuda_graph_pass: TrainingPass | None,
 ) -> StepReport:
     """One update of the weights: canvases → draws → noise → denoiser → terms → loss → backward → update."""
-    group, step_key = strategy.group, make_key(seed, _TRAINING, step)
+    group, step_key = strategy.group, make_key(seed, KeyPurpose.TRAINING, step)
     parameters = [parameter for param_group in optimizer.param_groups for parameter in param_group["params"]]
     objective.train()
-    torch.manual_seed(int(make_key(seed, _DROPOUT, step)) ^ group.rank)
-    counts, num_tokens = _count(objective, canvases, group)
+    torch.manual_seed(int(make_key(seed, KeyPurpose.DROPOUT, step)) ^ group.rank)
+    counts, num_tokens, rows = _count(objective, canvases, group)
+    row_numbers = torch.arange(sum(map(sum, rows)), device=num_tokens.device)
+    keys = make_key(seed, KeyPurpose.TRAINING, step, row_numbers)
+    own_keys = keys.split([size for sizes in rows for size in sizes])[group.rank :: group.world_size]
     term_means = {name: torch.zeros((), device=count.device) for name, count in counts.items()}
-    (graphed or optimizer).zero_grad()
-    for canvas, keys, span, is_last in _micro_batches(canvases, seed, step, group):
-        if graphed is not None:
-            draws, losses, means = graphed(objective, canvas, keys, step_key, counts)
+    (cuda_graph_pass or optimizer).zero_grad()
+    for canvas, row_keys, sizes in zip(canvases, own_keys, rows, strict=True):
+        if cuda_graph_pass is not None:
+            draws, losses, means = cuda_graph_pass(objective, canvas, row_keys, step_key, counts)
         else:
-            with strategy.micro_batch(last=is_last):
-                draws = objective.draw(canvas, keys, step_key)
-                with autocast():
+            with nullcontext() if sizes is rows[-1] else strategy.no_sync():
+                draws = objective.draw(canvas, row_keys, step_key)
+                with autocast:
                     losses = strategy.module(canvas, draws)  # noise → denoiser → terms
                 means = objective.means(losses, counts)
                 objective.loss(means).backward()
-        detached = {name: loss.detach() for name, loss in losses.items()}
-        objective.observe(*group.gather(objective.observed(draws, detached), span))
+        with torch.no_grad():
+            if observed := objective.collect_observations(draws, losses):
+                objective.observe(*group.gather(observed, sizes))
         term_means = {name: term_means[name] + mean.detach() for name, mean in means.items()}
     for param_group in optimizer.param_groups:
         param_group["lr"] = lr
@@ -135,51 +137,36 @@ def train_step(
     return StepReport(step, objective.loss(term_means), term_means, grad_norm, lr, num_tokens)
 
 
+def _count(
+    objective: Objective, canvases: Sequence[Canvas], group: ProcessGroup
+) -> tuple[dict[str, Tensor], Tensor, list[list[int]]]:
+    """What a step has: values of each term (the mean over the processes), tokens, and rows.
+
+    The rows are those of every process in each micro-batch.
+    """
+    found = [objective.counts(canvas) for canvas in canvases]
+    counts = {name: torch.stack([count[name] for count in found]).sum() for name in found[0]}
+    num_tokens = torch.stack([(~c.padding).sum() + (~c.source.padding).sum() for c in canvases]).sum()
+    rows = [len(canvas.tokens) for canvas in canvases]
+    if group.world_size == 1:
+        return counts, num_tokens, [[size] for size in rows]
+    counts = group.all_reduce_mean(counts | {"tokens": num_tokens})
+    return counts, group.world_size * counts.pop("tokens"), group.gather_sizes(rows)
+
+
 @torch.no_grad()
 def evaluate_loss(objective: Objective, canvases: Sequence[Canvas], *, seed: int) -> dict[str, float]:
     """Each term's mean over the canvases and their weighted sum `loss`; no dropout, fixed noise."""
     objective.eval()
-    counts = _count_positions(objective, canvases)
+    counts, num_tokens, rows = _count(objective, canvases, ProcessGroup())
     term_means = {name: torch.zeros((), device=count.device) for name, count in counts.items()}
-    row = 0
+    sizes = [size for (size,) in rows]
+    row_numbers = torch.arange(sum(sizes), device=num_tokens.device)
+    keys = make_key(seed, KeyPurpose.VALIDATION, 0, row_numbers).split(sizes)
     for number, canvas in enumerate(canvases):
-        keys = _row_keys(canvas, seed, _VALIDATION, 0, first_row=row)
-        row += len(keys)
-        draws = objective.draw(canvas, keys, make_key(seed, _VALIDATION, number))
+        draws = objective.draw(canvas, keys[number], make_key(seed, KeyPurpose.VALIDATION, number))
         for name, mean in objective.means(objective(canvas, draws), counts).items():
             term_means[name] = term_means[name] + mean
     return {"loss": objective.loss(term_means).item()} | {
         name: total.item() for name, total in term_means.items()
     }
-
-
-def _count(
-    objective: Objective, canvases: Sequence[Canvas], group: ProcessGroup
-) -> tuple[dict[str, Tensor], Tensor]:
-    """How many values of each term count in the step, averaged over the processes; and all its tokens."""
-    tokens = torch.stack([(~c.padding).sum() + (~c.source.padding).sum() for c in canvases]).sum()
-    counts = group.all_reduce_mean(_count_positions(objective, canvases) | {"tokens": tokens})
-    return counts, group.world_size * counts.pop("tokens")
-
-
-def _count_positions(objective: Objective, canvases: Sequence[Canvas]) -> dict[str, Tensor]:
-    """How many values of each term count on all the canvases."""
-    counts = [objective.counts(canvas) for canvas in canvases]
-    return {name: torch.stack([count[name] for count in counts]).sum() for name in counts[0]}
-
-
-def _micro_batches(
-    canvases: Sequence[Canvas], seed: int, step: int, group: ProcessGroup
-) -> Iterator[tuple[Canvas, Tensor, RowSpan, bool]]:
-    """Each canvas, the keys of its rows, their place in the whole batch, and whether it is the last."""
-    spans = group.gather_spans(len(canvas.tokens) for canvas in canvases)
-    row = 0
-    for canvas, span in zip(canvases, spans, strict=True):
-        keys = _row_keys(canvas, seed, _TRAINING, step, first_row=row + span.first_row)
-        row += span.total_rows
-        yield canvas, keys, span, span is spans[-1]
-
-
-def _row_keys(canvas: Canvas, seed: int, purpose: int, step: int, *, first_row: int) -> Tensor:
-    rows = torch.arange(first_row, first_row + len(canvas.tokens), device=canvas.tokens.device)
-    return make_key(seed, purpose, step, rows)

@@ -1,4 +1,4 @@
-"""Autoregressive training: −log p(yᵢ | y₁ … yᵢ₋₁, x), label-smoothed, at all positions of the target at once.
+"""Autoregressive training: −log p(yᵢ | y₁ … yᵢ₋₁, x), label-smoothed, at all positions in one pass.
 
 Every position sees the true tokens before it (teacher forcing), so dropout is the only random choice.
 """
@@ -13,7 +13,14 @@ from typing import Any
 from torch import Tensor
 
 from noise2text.data.layouts.base import Canvas
-from noise2text.diffusion.losses import AnchorLoss, LossTerm, NllLoss, TokenLoss, TokenNllFunction
+from noise2text.diffusion.losses import (
+    LossTerm,
+    NllLoss,
+    SmoothedNllLoss,
+    TokenLoss,
+    TokenNllFunction,
+    token_nll,
+)
 from noise2text.nn.autoregressive import AutoregressiveNetwork, shift_right
 from noise2text.nn.denoiser import EncoderOutput
 from noise2text.nn.embeddings import LazyLogits
@@ -44,7 +51,7 @@ class NextTokenObjective(Objective):
     ) -> None:
         """`more_terms` are terms that a subclass computes itself."""
         token_terms = (
-            AnchorLoss("smoothed", smoothing=label_smoothing),
+            SmoothedNllLoss(smoothing=label_smoothing),
             NllLoss(weight=None, always_computed=True),
         )
         super().__init__([*token_terms, *more_terms])
@@ -61,6 +68,7 @@ class NextTokenObjective(Objective):
     def compute_losses(self, canvas: Canvas, encoded: EncoderOutput) -> dict[str, TokenLoss]:
         """The terms of the targets, given the encoded sources."""
         logits = self.network.lazy_logits(shift_right(canvas.tokens, self.bos), encoded)
-        shared_nll: Any = cache(self.token_nll)  # both terms share one pass over the vocabulary
+        # Both terms share one pass over the vocabulary.
+        shared_nll: Any = cache(self.training_token_nll if self.training else token_nll)
         inputs = _NextTokens(canvas, logits, shared_nll)
-        return {term.name: TokenLoss(term.value(inputs), term.mask(canvas)) for term in self.token_terms}
+        return {term.name: TokenLoss(term.value(inputs), term.positions(canvas)) for term in self.token_terms}

@@ -19,9 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noise2text.core.random import NormalSampler, gaussian_noise, make_key, normal, uniform
+from noise2text.core.random import NormalSampler, RowKeyPurpose, gaussian_noise, make_key, normal, uniform
 from noise2text.data.layouts.base import Canvas
 from noise2text.diffusion.losses import LossInputs, LossTerm, TokenLoss, TokenNllFunction, token_nll
+from noise2text.diffusion.schedules import Schedule
 from noise2text.diffusion.time_samplers import TimeSampler
 from noise2text.nn.denoiser import Denoiser, NoiseLevel
 
@@ -68,28 +69,15 @@ class Objective(nn.Module, ABC):
     1.3863
     """
 
+    terms_logged = True  # whether the next steps are logged; changes nothing that is learned
+    graph_capturable = True  # whether every pass runs the same operations, without the host
+
     def __init__(self, terms: Iterable[LossTerm]) -> None:
         super().__init__()
         self.terms = {term.name: term for term in terms}
-        self.terms_logged = True  # whether the next steps are logged
-        self.fused_token_nll: TokenNllFunction = token_nll  # acceleration replaces both functions
-        self.fused_normal: NormalSampler = normal
-        self.graph_capturable = True  # whether every pass runs the same operations, without the host
-
-    @property
-    def weights(self) -> dict[str, float]:
-        """The weight of each term that is trained on."""
-        return {name: term.weight for name, term in self.terms.items() if term.weight is not None}
-
-    @property
-    def token_nll(self) -> TokenNllFunction:
-        """The function that computes −log p of tokens."""
-        return self.fused_token_nll if self.training else token_nll
-
-    @property
-    def normal(self) -> NormalSampler:
-        """The function that draws normal noise."""
-        return self.fused_normal if self.training else normal
+        self.weights = {name: term.weight for name, term in self.terms.items() if term.weight is not None}
+        self.training_token_nll: TokenNllFunction = token_nll  # fused kernels replace both while training
+        self.training_normal: NormalSampler = normal
 
     @property
     def skipped_terms(self) -> frozenset[str]:
@@ -99,13 +87,9 @@ class Objective(nn.Module, ABC):
         unused = (term for term in self.terms.values() if term.weight is None and not term.always_computed)
         return frozenset(term.name for term in unused)
 
-    def log_terms(self, terms_logged: bool) -> None:
-        """Say whether the next steps are logged; this changes nothing that is learned."""
-        self.terms_logged = terms_logged
-
     def counts(self, canvas: Canvas) -> dict[str, Tensor]:
         """How many values of each term count on this canvas."""
-        return {name: term.mask(canvas).sum() for name, term in self.terms.items()}
+        return {name: term.positions(canvas).sum() for name, term in self.terms.items()}
 
     def step_flags(self, step_key: Tensor) -> Hashable:
         """The random choices of a whole step; steps with equal flags run the same operations."""
@@ -127,8 +111,11 @@ class Objective(nn.Module, ABC):
         """The weighted sum of the terms' means."""
         return torch.stack([weight * means[name] for name, weight in self.weights.items()]).sum()
 
-    def observed(self, draws: Any, token_losses: Mapping[str, TokenLoss]) -> tuple[Tensor, ...]:
-        """The tensors that `observe` reads, one row per pair; the rows of all processes are concatenated."""
+    def collect_observations(self, draws: Any, token_losses: Mapping[str, TokenLoss]) -> tuple[Tensor, ...]:
+        """The tensors that `observe` reads, one row per pair, without gradients; () if it reads nothing.
+
+        `observe` gets the rows of all processes, concatenated.
+        """
         return ()
 
     def observe(self, *observed: Tensor) -> None:
@@ -144,14 +131,14 @@ class DiffusionObjective(Objective):
     def __init__(
         self,
         denoiser: Denoiser,
-        schedule: nn.Module,
+        schedule: Schedule,
         time_sampler: TimeSampler,
         *,
         terms: Iterable[LossTerm],
         self_conditioning: float = 0.5,
         z0_noise: float = 0.0,
     ) -> None:
-        """`z0_noise` is the standard deviation of z₀ around the embedding, √β₀ in the papers."""
+        """`z0_noise`, √β₁ (β₀ where a paper counts from 0), is the standard deviation of z₀ − embedding."""
         super().__init__(terms)
         self.denoiser, self.schedule, self.time_sampler = denoiser, schedule, time_sampler
         self.self_conditioning, self.z0_noise = self_conditioning, z0_noise
@@ -163,13 +150,16 @@ class DiffusionObjective(Objective):
     def draw(self, canvas: Canvas, keys: Tensor, step_key: Tensor) -> Draws:
         """The time and the noise of each row, and whether the step is self-conditioned."""
         shape = canvas.tokens.shape[1], self.denoiser.embedding.dim
-        draw_gaussian = partial(gaussian_noise, keys, normal_sampler=self.normal)
-        t, weight = self.time_sampler(uniform(make_key(keys, 0)))
+        normal_sampler = self.training_normal if self.training else normal
+        draw_gaussian = partial(gaussian_noise, keys, normal_sampler=normal_sampler)
+        t, weight = self.time_sampler(uniform(make_key(keys, RowKeyPurpose.TIME)))
+        no_noise = torch.zeros((), device=keys.device)
+        z0_noise = draw_gaussian(RowKeyPurpose.Z0_NOISE, *shape) if self.z0_noise else no_noise
         return Draws(
             t=t,
             weight=weight,
-            noise=draw_gaussian(1, *shape),
-            z0_noise=draw_gaussian(2, *shape) if self.z0_noise else torch.zeros((), device=keys.device),
+            noise=draw_gaussian(RowKeyPurpose.NOISE, *shape),
+            z0_noise=z0_noise,
             self_conditioned=self.step_flags(step_key),
         )
 
@@ -187,15 +177,18 @@ class DiffusionObjective(Objective):
             with torch.no_grad():
                 self_condition = constraint.apply(denoiser(z_t, level, encoded, constraint, None).z0)
         estimate = denoiser(z_t, level, encoded, constraint, self_condition)
-        is_first_step = (draws.t <= 1 / self.time_sampler.num_timesteps)[:, None, None]
-        target = torch.where(is_first_step, embeddings, z0)  # the first step goes to the embedding itself
-        shared_nll: Any = cache(self.token_nll)  # several terms share one pass over the vocabulary
-        inputs = LossInputs(canvas, z0, target, estimate, encoded, denoiser, level, shared_nll)
+        # At a position's first step the target is its embedding, not the noised z₀ (Diffusion-LM).
+        is_first_step = level.timestep[..., None] * self.time_sampler.num_timesteps < 0.5  # (B, 1 or L, 1)
+        target = torch.where(is_first_step, embeddings, z0)
+        logits = denoiser.lazy_logits(estimate)
+        # Several terms share one pass over the vocabulary.
+        shared_nll: Any = cache(self.training_token_nll if self.training else token_nll)
+        inputs = LossInputs(canvas, z0, target, estimate, encoded, denoiser, level, logits, shared_nll)
         losses, skipped = {}, self.skipped_terms
         # Terms that are trained on come first: what they share with the others is computed with gradients.
         for term in sorted(self.terms.values(), key=lambda term: term.weight is None):
             if term.name not in skipped:
                 with torch.set_grad_enabled(torch.is_grad_enabled() and term.weight is not None):
                     values = draws.weight[:, None] * term.value(inputs)
-                losses[term.name] = TokenLoss(values, term.mask(canvas))
+                losses[term.name] = TokenLoss(values, term.positions(canvas))
         return {name: losses[name] for name in self.terms if name in losses}

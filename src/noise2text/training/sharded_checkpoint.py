@@ -40,7 +40,7 @@ def write_tensors(folder: Path, tensors: Mapping[str, Tensor], group: ProcessGro
     """Write the tensors; every process of the group must name the same ones."""
     writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
     with _raise_os_error():
-        save(dict(tensors), storage_writer=writer, no_dist=group.is_single_process)
+        save(dict(tensors), storage_writer=writer, no_dist=group.world_size == 1)
 
 
 def tensor_specs(folder: Path) -> dict[str, TensorSpec]:
@@ -59,13 +59,13 @@ def read_tensors(folder: Path, tensors: Mapping[str, Tensor], group: ProcessGrou
         load(
             dict(tensors),
             storage_reader=HuggingFaceStorageReader(str(folder)),
-            no_dist=group.is_single_process,
+            no_dist=group.world_size == 1,
         )
 
 
 @contextmanager
 def _raise_os_error() -> Iterator[None]:
-    """Within, failures are OSErrors, and torch does not warn about a single process."""
+    """Context manager: failures are OSErrors, and torch does not warn about a single process."""
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="torch.distributed is disabled")

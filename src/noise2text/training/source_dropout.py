@@ -1,4 +1,4 @@
-"""Training with and without the source, for classifier-free guidance (thesis, algorithm 3).
+"""Training with and without the source, for classifier-free guidance (Demirag, 2023, algorithm 3).
 
 Each row loses its source with probability p, decided by the row's key alone. Validation keeps all sources,
 so that its losses compare with those of any other model. Sampling: `diffusion/classifier_free_guidance.py`.
@@ -13,14 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noise2text.core.random import make_key, uniform
+from noise2text.core.random import RowKeyPurpose, make_key, uniform
 from noise2text.data.layouts.base import Canvas, Layout, Source
 from noise2text.diffusion.losses import TokenLoss
 from noise2text.training.objective import Objective
 
 __all__ = ["SourceDropout", "SourceDropoutDraws"]
-
-_DROP = 3  # the purpose of a key; the inner objective has 0, 1 and 2
 
 
 @dataclass(frozen=True)
@@ -32,21 +30,35 @@ class SourceDropoutDraws:
 
 
 class SourceDropout(Objective):
-    """Another objective that sees some of its rows without their source."""
+    """Another objective that sees some of its rows without their source; the rest is the other's."""
 
     def __init__(self, objective: Objective, layout: Layout, rate: float) -> None:
         super().__init__(objective.terms.values())
         self.objective, self.layout, self.rate = objective, layout, rate
+        self.graph_capturable = objective.graph_capturable
 
-    def log_terms(self, terms_logged: bool) -> None:
-        super().log_terms(terms_logged)
-        self.objective.log_terms(terms_logged)
+    @property
+    def terms_logged(self) -> bool:
+        """Whether the next steps of the inner objective are logged."""
+        return self.objective.terms_logged
+
+    @terms_logged.setter
+    def terms_logged(self, value: bool) -> None:
+        self.objective.terms_logged = value
+
+    @property
+    def skipped_terms(self) -> frozenset[str]:
+        return self.objective.skipped_terms
+
+    def counts(self, canvas: Canvas) -> dict[str, Tensor]:
+        return self.objective.counts(canvas)
 
     def step_flags(self, step_key: Tensor) -> Hashable:
         return self.objective.step_flags(step_key)
 
     def draw(self, canvas: Canvas, keys: Tensor, step_key: Tensor) -> SourceDropoutDraws:
-        dropped = uniform(make_key(keys, _DROP)) < (self.rate if self.training else 0.0)
+        rate = self.rate if self.training else 0.0
+        dropped = uniform(make_key(keys, RowKeyPurpose.SOURCE_DROPOUT)) < rate
         return SourceDropoutDraws(dropped, self.objective.draw(canvas, keys, step_key))
 
     def forward(self, canvas: Canvas, draws: SourceDropoutDraws) -> dict[str, TokenLoss]:
@@ -55,10 +67,16 @@ class SourceDropout(Objective):
         )
         return token_losses
 
-    def observed(
+    def means(self, losses: Mapping[str, TokenLoss], counts: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return self.objective.means(losses, counts)
+
+    def loss(self, means: Mapping[str, Tensor]) -> Tensor:
+        return self.objective.loss(means)
+
+    def collect_observations(
         self, draws: SourceDropoutDraws, token_losses: Mapping[str, TokenLoss]
     ) -> tuple[Tensor, ...]:
-        return self.objective.observed(draws.inner, token_losses)
+        return self.objective.collect_observations(draws.inner, token_losses)
 
     def observe(self, *observed: Tensor) -> None:
         self.objective.observe(*observed)

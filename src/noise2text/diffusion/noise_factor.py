@@ -24,28 +24,27 @@ from dataclasses import dataclass
 from functools import cache
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from noise2text.core.errors import Problem
-from noise2text.diffusion.schedules import Rescaled, VariancePreserving
+from noise2text.diffusion.schedules import Rescaled, Schedule, VariancePreserving
 
 __all__ = [
-    "NoiseFactorSearch",
-    "binary_search",
-    "brute_force",
+    "NoiseFactorResult",
+    "binary_factor_search",
     "degeneration_scores",
-    "find_factor",
+    "find_noise_factor",
+    "linear_factor_search",
     "random_embeddings",
-    "rescale_plain",
     "rescale_preserving",
 ]
 
-LARGEST = 1000.0  # the factor at which a search gives up; the largest of the paper is 41
+MAX_NOISE_FACTOR = 1000.0  # where a search gives up; the largest factor in the paper is 41
 BLOCK = 2**21  # about how many numbers an intermediate tensor has
 
 
 @dataclass(frozen=True)
-class NoiseFactorSearch:
+class NoiseFactorResult:
     """A rescaling factor, its degeneration score, and the score without rescaling."""
 
     factor: float
@@ -60,18 +59,13 @@ def random_embeddings(vocab: int, dim: int, *, seed: int = 0) -> Tensor:
     return torch.randn(vocab, dim, generator=torch.Generator().manual_seed(2 * seed))
 
 
-def rescale_plain(schedule: nn.Module, factor: float) -> nn.Module:
-    """The schedule with its noise multiplied by the factor (eq. 3)."""
-    return Rescaled(schedule, factor)
-
-
-def rescale_preserving(schedule: nn.Module, factor: float) -> nn.Module:
+def rescale_preserving(schedule: Schedule, factor: float) -> Schedule:
     """The schedule with the signal-to-noise ratio of eq. 3 and α² + σ² = 1 (eq. 8)."""
     return VariancePreserving(Rescaled(schedule, factor))
 
 
 def degeneration_scores(
-    schedule: nn.Module, embeddings: Tensor, *, cells: int = 200, samples: int = 2000, seed: int = 0
+    schedule: Schedule, embeddings: Tensor, *, cells: int = 200, samples: int = 2000, seed: int = 0
 ) -> Tensor:
     """DGS_t at the midpoints of equal cells of (0, 1), shape (cells,); its mean is DGS.
 
@@ -81,19 +75,21 @@ def degeneration_scores(
     return nearest_neighbour_accuracy(schedule, sample_rivals(embeddings, samples, seed=seed), cells=cells)
 
 
-def brute_force(score_of_factor: Callable[[float], float], target: float, *, interval: float = 0.5) -> float:
+def linear_factor_search(
+    score_of_factor: Callable[[float], float], target: float, *, interval: float = 0.5
+) -> float:
     """The first factor of 1, 1 + interval, … whose score is at most the target (algorithm 1)."""
-    for index in range(last_grid_index(target, interval) + 1):
+    for index in range(int((MAX_NOISE_FACTOR - 1) / interval) + 1):
         if score_of_factor(1 + index * interval) <= target:
             return 1 + index * interval
     raise unreachable_target(target)
 
 
-def binary_search(
+def binary_factor_search(
     score_of_factor: Callable[[float], float], target: float, *, interval: float = 0.5
 ) -> float:
-    """The factor of `brute_force`, found by doubling and halving; the score must fall with the factor."""
-    last = last_grid_index(target, interval)
+    """What `linear_factor_search` finds, by doubling and halving; the score must fall with the factor."""
+    last = int((MAX_NOISE_FACTOR - 1) / interval)
     low, high = -1, 0  # grid indices: low misses the target, high may reach it
     while score_of_factor(1 + high * interval) > target:
         if high == last:
@@ -108,19 +104,26 @@ def binary_search(
     return 1 + high * interval
 
 
-def find_factor(
-    schedule: nn.Module,
+def find_noise_factor(
+    schedule: Schedule,
     embeddings: Tensor,
     *,
     target: float,
     interval: float = 0.5,
-    rescale: Callable[[nn.Module, float], nn.Module] = rescale_plain,
-    search: Callable[..., float] = binary_search,
+    rescale: Callable[[Schedule, float], Schedule] = Rescaled,
+    search: Callable[..., float] = binary_factor_search,
     cells: int = 200,
     samples: int = 2000,
     seed: int = 0,
-) -> NoiseFactorSearch:
-    """The smallest factor on the grid whose score is at most the target, with the scores."""
+) -> NoiseFactorResult:
+    """The smallest factor on the grid whose score is at most the target, with the scores.
+
+    `rescale` is Rescaled (eq. 3) or `rescale_preserving` (eq. 8).
+    """
+    if not 0 < target < 1:
+        raise Problem(f"The target degeneration score is {target:g}: give a number between 0 and 1.")
+    if not 0 < interval < MAX_NOISE_FACTOR:
+        raise Problem(f"The search interval is {interval:g}: give a number above 0, such as 0.5.")
     rivals = sample_rivals(embeddings, samples, seed=seed)
 
     @cache
@@ -128,27 +131,18 @@ def find_factor(
         return nearest_neighbour_accuracy(rescale(schedule, factor), rivals, cells=cells).mean().item()
 
     factor = search(score_of_factor, target, interval=interval)
-    return NoiseFactorSearch(
+    return NoiseFactorResult(
         factor,
         score_of_factor(factor),
         nearest_neighbour_accuracy(schedule, rivals, cells=cells).mean().item(),
     )
 
 
-def last_grid_index(target: float, interval: float) -> int:
-    """The grid index of the largest factor, after checking the target and the interval."""
-    if not 0 < target < 1:
-        raise Problem(f"The target degeneration score is {target:g}: give a number between 0 and 1.")
-    if not 0 < interval < LARGEST:
-        raise Problem(f"The search interval is {interval:g}: give a number above 0, such as 0.5.")
-    return int((LARGEST - 1) / interval)
-
-
 def unreachable_target(target: float) -> Problem:
     """The error of a target that no factor reaches."""
     return Problem(
-        f"No rescaling factor up to {LARGEST:g} brings the degeneration score down to {target:g}: choose a "
-        "higher target (chance alone scores about one over the number of words)."
+        f"No rescaling factor up to {MAX_NOISE_FACTOR:g} brings the degeneration score down to {target:g}: "
+        "choose a higher target (chance alone scores about one over the number of words)."
     )
 
 
@@ -166,42 +160,38 @@ def sample_rivals(embeddings: Tensor, samples: int, *, seed: int) -> list[Tensor
     noise = torch.randn(samples, words.shape[1], generator=generator).to(words)
     rows = row_of[drawn.to(row_of.device)]
     size = max(1, BLOCK // len(words))
-    return [
-        keep_undominated(noise_margins(words, *some))
-        for some in zip(rows.split(size), noise.split(size), strict=True)
-    ]
+    blocks = zip(rows.split(size), noise.split(size), strict=True)
+    return [find_rivals(words, *block) for block in blocks]
 
 
-def noise_margins(words: Tensor, rows: Tensor, noise: Tensor) -> Tensor:
-    """The (u, v) of all words as rivals of the noised words with these row numbers: (2, S, V)."""
+def find_rivals(words: Tensor, rows: Tensor, noise: Tensor) -> Tensor:
+    """The (u, v) of the rivals of the noised words with these row numbers that matter: (2, S, K).
+
+    K is the largest count of a row; rows with fewer are filled up with others, which change nothing.
+    """
     squares = words.square().sum(1)  # (V,)
     with_word, with_noise = words[rows] @ words.T, noise @ words.T  # (S, V)
     half = (squares + squares[rows, None]) / 2 - with_word  # ‖e_j − e‖²/2
     own = rows[:, None]
     u, v = with_word.gather(1, own) - with_word, with_noise - with_noise.gather(1, own)
-    return torch.stack([u, v]) / half.clamp(min=1e-12)  # 0/0 of the right word is 0: it is no rival
-
-
-def keep_undominated(rivals: Tensor) -> Tensor:
-    """The rivals (2, S, V) that no other one exceeds in both u and v: (2, S, K).
-
-    K is the largest count of a row; rows with fewer are filled up with dominated ones, which change nothing.
-    """
+    # The right word itself has 0/0, which becomes 0: it never exceeds 1.
+    rivals = torch.stack([u, v]) / half.clamp(min=1e-12)
     rivals = rivals.gather(2, rivals[0].argsort(1, descending=True).expand(2, -1, -1))
     undominated = rivals[1] == rivals[1].cummax(1).values  # (S, V)
     kept = undominated.float().topk(int(undominated.sum(1).max())).indices  # (S, K)
     return rivals.gather(2, kept.expand(2, -1, -1))
 
 
-def nearest_neighbour_accuracy(schedule: nn.Module, rivals: list[Tensor], *, cells: int) -> Tensor:
+def nearest_neighbour_accuracy(schedule: Schedule, rivals: list[Tensor], *, cells: int) -> Tensor:
     """The share of the noised words without a nearer rival, at the midpoint of each cell: (cells,)."""
     t = (torch.arange(cells, dtype=torch.float64, device=rivals[0].device) + 0.5) / cells
     level = schedule(t, 1)
     levels = torch.stack([1 - level.alpha.flatten(), level.sigma.flatten()], dim=1).float()  # (C, 2)
     right = torch.zeros(cells, device=t.device)
     for block in rivals:
-        some = max(1, BLOCK // block[0].numel())
-        pulls = (part @ block.flatten(1) for part in levels.split(some))  # (c, S·K), c cells at once
-        nearest = torch.cat([pull.unflatten(1, block.shape[1:]).amax(2) for pull in pulls])  # (C, S)
-        right += (nearest <= 1).sum(1)
+        cells_per_product = max(1, BLOCK // block[0].numel())
+        # (1 − α)·u + σ·v of every rival, (c, S·K), for c cells at a time
+        sums = (part @ block.flatten(1) for part in levels.split(cells_per_product))
+        largest = torch.cat([each.unflatten(1, block.shape[1:]).amax(2) for each in sums])  # (C, S)
+        right += (largest <= 1).sum(1)
     return right / sum(block.shape[1] for block in rivals)

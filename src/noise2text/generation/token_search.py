@@ -1,7 +1,7 @@
 """Search: keeps K hypotheses per sentence and chooses the next token of each.
 
 The state of a search is tensors of fixed size that are changed in place, and a step never waits for the
-device. So one step of the network and of the search can be recorded as a CUDA graph. A hypothesis ends with
+device. So one step of the network and of the search can be captured as a CUDA graph. A hypothesis ends with
 [EOS], which counts as one of its tokens; at the maximal length [EOS] must come next. Its score is
 
     log p(y | x) / |y|^a
@@ -27,7 +27,7 @@ class SearchLimits:
 
     eos: int
     pad: int
-    forbidden: Tensor  # tokens that are never chosen
+    forbidden_tokens: Tensor  # ids of the tokens that are never chosen
     max_length: int  # in tokens, without [EOS]
     min_length: int = 0
 
@@ -62,6 +62,6 @@ def mask_forbidden(logits: Tensor, limits: SearchLimits, num_written: Tensor) ->
     """The logits with −∞ for what is forbidden after `num_written` tokens, and their normaliser (B, K, 1)."""
     logits = logits.float()
     normaliser = logits.logsumexp(-1, keepdim=True)
-    logits.index_fill_(-1, limits.forbidden, -torch.inf)
+    logits.index_fill_(-1, limits.forbidden_tokens, -torch.inf)
     logits[..., limits.eos].masked_fill_(num_written < limits.min_length, -torch.inf)
     return logits, normaliser

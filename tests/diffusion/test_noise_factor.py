@@ -12,19 +12,17 @@ from scipy import integrate, stats
 from torch import Tensor, nn
 
 from noise2text.core.errors import Problem
-from noise2text.diffusion import rescaling
-from noise2text.diffusion.rescaling import (
-    binary_search,
-    brute_force,
+from noise2text.diffusion.noise_factor import (
+    binary_factor_search,
     degeneration_scores,
-    find_factor,
+    find_noise_factor,
+    linear_factor_search,
     nearest_neighbour_accuracy,
     random_embeddings,
-    rescale_plain,
     rescale_preserving,
     sample_rivals,
 )
-from noise2text.diffusion.schedules import SCHEDULES, CosineSchedule, Rescaled, SqrtSchedule
+from noise2text.diffusion.schedules import SCHEDULES, CosineSchedule, Rescaled, Schedule, SqrtSchedule
 from noise2text.nn.denoiser import NoiseLevel
 
 # Difformer's table 19: DGS_MAX -> F for vocabularies of 10, 20 and 40 thousand words.
@@ -58,7 +56,7 @@ TABLE_19: dict[str, dict[float, tuple[float, float, float]]] = {
 GRID_DEPENDENT = {("cosine", 0.10, 20_000), ("cosine", 0.10, 40_000)}
 
 
-class Ramp(nn.Module):
+class Ramp(Schedule):
     """A constant signal under noise that grows in proportion to time."""
 
     def __init__(self, alpha: float, top: float) -> None:
@@ -69,13 +67,16 @@ class Ramp(nn.Module):
         sigma = (self.top * t)[:, None, None]
         return NoiseLevel(torch.full_like(sigma, self.alpha), sigma, t[:, None])
 
+    def sigma_at(self, alpha: Tensor) -> Tensor:
+        return torch.full_like(alpha, self.top)  # the signal is the same at all times: the last one
 
-def levels(schedule: nn.Module, cells: int) -> tuple[np.ndarray, np.ndarray]:
+
+def levels(schedule: Schedule, cells: int) -> tuple[np.ndarray, np.ndarray]:
     level = schedule((torch.arange(cells, dtype=torch.float64) + 0.5) / cells, 1)
     return level.alpha.flatten().numpy(), level.sigma.flatten().numpy()
 
 
-def gaussian_score(schedule: nn.Module, *, vocab: int, dim: int, cells: int, pairs: int) -> np.ndarray:
+def gaussian_score(schedule: Schedule, *, vocab: int, dim: int, cells: int, pairs: int) -> np.ndarray:
     """DGS_t for standard normal words: |z − e_j|² of another word is noncentral χ² with centre |z|²."""
     generator = np.random.default_rng(0)
     word, noise = generator.standard_normal((2, pairs, dim))
@@ -97,7 +98,7 @@ def gaussian_score(schedule: nn.Module, *, vocab: int, dim: int, cells: int, pai
     ],
 )
 @pytest.mark.parametrize(("vocab", "dim"), [(2000, 64), (300, 16)])
-def test_score_of_normal_words_is_the_exact_one(schedule: nn.Module, vocab: int, dim: int) -> None:
+def test_score_of_normal_words_is_the_exact_one(schedule: Schedule, vocab: int, dim: int) -> None:
     ours = degeneration_scores(schedule, random_embeddings(vocab, dim), cells=40, samples=4000).numpy()
     exact = gaussian_score(schedule, vocab=vocab, dim=dim, cells=40, pairs=4000)
     assert np.abs(ours - exact).max() < 0.06  # both are means over 4,000 draws: 5 σ of their difference
@@ -124,8 +125,8 @@ def test_score_of_two_words_is_the_exact_one() -> None:
     np.testing.assert_allclose(ours, exact, atol=0.02)
 
 
-@pytest.mark.parametrize("rescale", [rescale_plain, rescale_preserving])
-def test_score_is_that_of_a_literal_nearest_neighbour_search(rescale: Callable[..., nn.Module]) -> None:
+@pytest.mark.parametrize("rescale", [Rescaled, rescale_preserving])
+def test_score_is_that_of_a_literal_nearest_neighbour_search(rescale: Callable[..., Schedule]) -> None:
     words = torch.randn(80, 6, generator=torch.Generator().manual_seed(5)) + 0.5  # off centre: norms differ
     generator, scores = torch.Generator().manual_seed(6), []
     for alpha, sigma in zip(*levels(rescale(SqrtSchedule(), 1.5), 10), strict=True):
@@ -136,9 +137,9 @@ def test_score_is_that_of_a_literal_nearest_neighbour_search(rescale: Callable[.
     np.testing.assert_allclose(ours, scores, atol=0.035)
 
 
-@pytest.mark.parametrize("rescale", [rescale_plain, rescale_preserving])
+@pytest.mark.parametrize("rescale", [Rescaled, rescale_preserving])
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_score_falls_with_the_factor(name: str, rescale: Callable[..., nn.Module]) -> None:
+def test_score_falls_with_the_factor(name: str, rescale: Callable[..., Schedule]) -> None:
     rivals = sample_rivals(random_embeddings(500, 32), 500, seed=0)
     scores = [
         nearest_neighbour_accuracy(rescale(SCHEDULES[name](), f), rivals, cells=200).mean()
@@ -183,35 +184,39 @@ def test_equal_words_are_right_answers_for_each_other() -> None:
     assert abs(once - twice) < 0.01
 
 
-def test_same_seed_gives_the_same_score_however_it_is_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = random_embeddings(300, 16)
-    whole = degeneration_scores(SqrtSchedule(), words, samples=100)
-    monkeypatch.setattr(rescaling, "BLOCK", 1000)
+def test_same_seed_gives_the_same_score_however_it_is_blocked() -> None:
+    words, samples = random_embeddings(3000, 16), 2000  # too many for one block
+    rivals = sample_rivals(words, samples, seed=0)
+    assert len(rivals) > 1
+    whole = nearest_neighbour_accuracy(SqrtSchedule(), rivals, cells=200)
+    torch.testing.assert_close(degeneration_scores(SqrtSchedule(), words, samples=samples), whole)
+    in_parts = [part for block in rivals for part in block.split(300, dim=1)]
     torch.testing.assert_close(
-        degeneration_scores(SqrtSchedule(), words, samples=100), whole, atol=0.02, rtol=0
+        nearest_neighbour_accuracy(SqrtSchedule(), in_parts, cells=200), whole, atol=0.002, rtol=0
     )
-    assert not torch.equal(degeneration_scores(SqrtSchedule(), words, samples=100, seed=1), whole)
+    other = degeneration_scores(SqrtSchedule(), words, samples=samples, seed=1)
+    assert not torch.equal(other, whole)
 
 
 def test_trained_embeddings_may_be_passed() -> None:
     table = nn.Embedding(60, 8)
     nn.init.normal_(table.weight, generator=torch.Generator().manual_seed(0))
-    found = find_factor(SqrtSchedule(), table.weight, target=0.2)
-    assert found == find_factor(SqrtSchedule(), table.weight.detach().double(), target=0.2)
+    found = find_noise_factor(SqrtSchedule(), table.weight, target=0.2)
+    assert found == find_noise_factor(SqrtSchedule(), table.weight.detach().double(), target=0.2)
     assert found.dgs <= 0.2 < found.dgs_unscaled
-    assert find_factor(SqrtSchedule(), table.weight.bfloat16(), target=0.2).factor == pytest.approx(
+    assert find_noise_factor(SqrtSchedule(), table.weight.bfloat16(), target=0.2).factor == pytest.approx(
         found.factor, abs=0.5
     )
 
 
-@pytest.mark.parametrize("rescale", [rescale_plain, rescale_preserving])
+@pytest.mark.parametrize("rescale", [Rescaled, rescale_preserving])
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_both_searches_find_the_smallest_factor(name: str, rescale: Callable[..., nn.Module]) -> None:
+def test_both_searches_find_the_smallest_factor(name: str, rescale: Callable[..., Schedule]) -> None:
     words, schedule = random_embeddings(400, 32), SCHEDULES[name]()
     for target in (0.15, 0.4):
-        found = find_factor(schedule, words, target=target, rescale=rescale, samples=400)
-        assert found == find_factor(
-            schedule, words, target=target, rescale=rescale, samples=400, search=brute_force
+        found = find_noise_factor(schedule, words, target=target, rescale=rescale, samples=400)
+        assert found == find_noise_factor(
+            schedule, words, target=target, rescale=rescale, samples=400, search=linear_factor_search
         )
         assert found.dgs <= target
         if found.factor > 1:
@@ -227,7 +232,7 @@ def test_both_searches_agree_on_any_falling_score(power: float, target: float, i
         except Problem as problem:
             return str(problem)
 
-    assert outcome(binary_search) == outcome(brute_force)
+    assert outcome(binary_factor_search) == outcome(linear_factor_search)
 
 
 def test_binary_search_asks_rarely() -> None:
@@ -237,33 +242,33 @@ def test_binary_search_asks_rarely() -> None:
         asked.append(factor)
         return 1 / factor
 
-    assert binary_search(score_of_factor, 1 / 41) == 41
+    assert binary_factor_search(score_of_factor, 1 / 41) == 41
     assert len(asked) < 20
 
 
 def test_no_rescaling_where_the_score_is_low_enough() -> None:
-    found = find_factor(SqrtSchedule(), random_embeddings(200, 8), target=0.9)
+    found = find_noise_factor(SqrtSchedule(), random_embeddings(200, 8), target=0.9)
     assert (found.factor, found.dgs) == (1.0, found.dgs_unscaled)
 
 
-@pytest.mark.parametrize("search", [brute_force, binary_search])
+@pytest.mark.parametrize("search", [linear_factor_search, binary_factor_search])
 @pytest.mark.parametrize("target", [0.0, -0.1, 1.0, 1.5, float("nan")])
 def test_impossible_targets_are_refused(search: Callable[..., float], target: float) -> None:
     with pytest.raises(Problem, match="between 0 and 1"):
-        search(lambda factor: 1 / factor, target)
+        find_noise_factor(SqrtSchedule(), random_embeddings(20, 4), target=target, search=search)
 
 
-@pytest.mark.parametrize("search", [brute_force, binary_search])
+@pytest.mark.parametrize("search", [linear_factor_search, binary_factor_search])
 def test_a_search_that_never_arrives_is_given_up(search: Callable[..., float]) -> None:
     with pytest.raises(Problem, match="higher target"):
         search(lambda factor: 0.5, 0.1)
     with pytest.raises(Problem, match="interval"):
-        search(lambda factor: 0.5, 0.1, interval=0.0)
+        find_noise_factor(SqrtSchedule(), random_embeddings(20, 4), target=0.1, interval=0.0, search=search)
 
 
 def test_two_words_cannot_score_below_a_guess() -> None:
     with pytest.raises(Problem, match=r"down to 0\.15"):
-        find_factor(SqrtSchedule(), random_embeddings(2, 16), target=0.15, samples=200)
+        find_noise_factor(SqrtSchedule(), random_embeddings(2, 16), target=0.15, samples=200)
 
 
 @pytest.mark.parametrize("words", [torch.ones(1, 4), torch.ones(4), torch.full((3, 2), float("nan"))])
@@ -292,7 +297,7 @@ def test_table_2(name: str, dgs: float) -> None:
 
 @pytest.mark.parametrize(("dim", "factor"), [(64, 2.5), (128, 4.0), (256, 6.0), (512, 8.5)])
 def test_table_14(dim: int, factor: float) -> None:
-    found = find_factor(SqrtSchedule(), random_embeddings(10_000, dim), target=0.15, samples=1000)
+    found = find_noise_factor(SqrtSchedule(), random_embeddings(10_000, dim), target=0.15, samples=1000)
     assert found.factor == pytest.approx(factor, abs=0.5)
 
 
@@ -304,14 +309,14 @@ def test_table_19(vocab: int) -> None:
     rivals = sample_rivals(random_embeddings(vocab, 128), 2000, seed=0)
     for name, rows in TABLE_19.items():
 
-        def score_of_factor(factor: float, schedule: nn.Module = SCHEDULES[name]()) -> float:
+        def score_of_factor(factor: float, schedule: Schedule = SCHEDULES[name]()) -> float:
             return nearest_neighbour_accuracy(Rescaled(schedule, factor), rivals, cells=200).mean().item()
 
         for target, factors in rows.items():
             printed = factors[VOCABULARIES.index(vocab)]
             loose = (target < 0.10 and name != "sqrt") or (name, target, vocab) in GRID_DEPENDENT
             tolerance = 0.2 * printed if loose else 0.5
-            assert binary_search(score_of_factor, target) == pytest.approx(printed, abs=tolerance), (
+            assert binary_factor_search(score_of_factor, target) == pytest.approx(printed, abs=tolerance), (
                 name,
                 target,
             )
@@ -321,7 +326,9 @@ def test_variance_preserving_factors_are_no_larger_than_plain_ones() -> None:
     """Table 17 prints 9.5, 4.5 and 2.0, which a nearest-neighbour search does not give."""
     words = random_embeddings(10_000, 128)
     found = [
-        find_factor(SqrtSchedule(), words, target=target, rescale=rescale_preserving, samples=1000).factor
+        find_noise_factor(
+            SqrtSchedule(), words, target=target, rescale=rescale_preserving, samples=1000
+        ).factor
         for target in (0.05, 0.15, 0.50)
     ]
     assert found == pytest.approx([6.0, 4.0, 2.0], abs=0.5)

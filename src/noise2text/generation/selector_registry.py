@@ -1,0 +1,29 @@
+"""The selectors by the names that the setting `select` has for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from noise2text.generation.denoising_likelihood import NOISE_TIME
+from noise2text.generation.selection import MBR, BestScore, Selector
+from noise2text.generation.weighted_mbr import WeightedMBR
+
+__all__ = ["SELECTORS", "build_mbr", "build_weighted_mbr"]
+
+
+def build_mbr(config: Any) -> MBR:
+    """The MBR selector of a generation config."""
+    return MBR(utility=config.utility, candidate_is=config.candidate_is, self_pair=config.self_pair)
+
+
+def build_weighted_mbr(config: Any) -> WeightedMBR:
+    """MBR whose weights are the model's own denoising likelihoods."""
+    return WeightedMBR(build_mbr(config), f"own,time:{NOISE_TIME}")
+
+
+SELECTORS: dict[str, Callable[[Any], Selector]] = {
+    "mbr": build_mbr,
+    "weighted-mbr": build_weighted_mbr,
+    "score": lambda config: BestScore(),
+}
