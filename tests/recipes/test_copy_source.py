@@ -54,7 +54,7 @@ def test_training_scores_the_validation_set_and_can_be_repeated(
 ) -> None:
     out = tmp_path / "run"
     trained(name, dates, out, changes={"validation_sentences": 5})
-    with pytest.raises(Problem, match="holds a run already"):
+    with pytest.raises(Problem, match="already holds a run"):
         trained(name, dates, out)
     trained(name, dates, out, resume=True, changes={"validation_sentences": 5})
     (record,) = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())

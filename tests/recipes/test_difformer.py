@@ -16,7 +16,7 @@ from noise2text.recipes.difformer import PRESETS, DifformerConfig, resolve
 
 from ..conftest import Make
 
-COLUMNS = ["wmt14-en-de", "wmt16-en-ro", "iwslt14-de-en", "gigaword", "qqp", "wiki-auto", "qt"]
+COLUMNS = ["wmt14-en-de", "wmt16-en-ro", "iwslt14-de-en", "gigaword", "qqp", "wiki-auto", "quasar-t"]
 TABLE_21: dict[str, list[Any]] = {  # typed from the paper, row by row
     "model_dim": [512, 512, 512, 512, 768, 768, 768],
     "embedding_dim": [128] * 7,
@@ -26,6 +26,7 @@ TABLE_21: dict[str, list[Any]] = {  # typed from the paper, row by row
     "decoder_layers": [6] * 7,
     "num_timesteps": [2000] * 7,
     "schedule": ["sqrt"] * 7,
+    "noise_factor": [3.5, None, 4.0, None, 4.0, 4.0, None],  # of the scripts; none where there is no script
     "max_dgs": [0.15, 0.15, 0.15, 0.15, 0.15, 0.15, 0.20],
     "self_conditioning": [0.5] * 7,
     "optim.steps": [300_000, 300_000, 300_000, 300_000, 50_000, 30_000, 100_000],

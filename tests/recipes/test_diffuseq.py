@@ -18,19 +18,20 @@ from noise2text.core.errors import Problem
 from noise2text.core.random import make_key
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.diffuseq_losses import LOSS_TERMS
 from noise2text.diffusion.loss_aware_times import LossAwareTimes
 from noise2text.diffusion.sampler import SampledStep, sample
 from noise2text.diffusion.schedules import SqrtSchedule
 from noise2text.diffusion.solvers import strided_times
 from noise2text.models import DiffusionModel
-from noise2text.models.registry import find_recipe
+from noise2text.models.registry import find_recipe, list_recipes
 from noise2text.nn.denoiser import ClampedDenoiser
-from noise2text.recipes.diffuseq import LOSS_POSITIONS, PRESETS, DiffuSeqConfig
+from noise2text.recipes.diffuseq import PRESETS, DiffuSeqConfig
 from noise2text.training.objective import DiffusionObjective
 
 from ..conftest import SMALL, shrunk
 
-COLUMNS = ["qqp", "quasar-t", "wiki-auto", "ccd"]
+COLUMNS = ["qqp", "quasar-t", "wiki-auto", "commonsense-conversation"]
 SECTION_4_1: dict[str, list[Any]] = {  # typed from the paper, and from the released scripts for the training
     "layers": [12] * 4,
     "heads": [12] * 4,
@@ -91,6 +92,13 @@ def test_a_canvas_has_128_positions_and_a_step_2048_pairs(column: str, tokenizer
     assert preset.optim.accumulate * micro_batch == 2048
 
 
+@pytest.mark.parametrize(
+    "name", sorted(n for n in list_recipes() if n.startswith("diffuseq") and n != "diffuseq-decoupled")
+)
+def test_demirags_models_are_trained_by_algorithm_6(name: str) -> None:
+    assert find_recipe(name).preset("covost-de-en").diffusion.loss_positions == "algorithm-6"
+
+
 def test_the_noise_of_z0_is_the_published_one() -> None:
     """β₀ = 0.01464 and √β₀ = 0.1210 for the square-root schedule of 2,000 steps."""
     schedule = SqrtSchedule(2000)
@@ -139,7 +147,7 @@ def test_in_sampling_the_source_stays_at_its_embedding_at_every_step(
 ) -> None:
     model = make(tokenizer)[0].eval()
     source = model.layout.make_source(RaggedRows.from_lists(SOURCES))
-    canvas = model.layout.make_prompt(source, torch.ones(3, 2), width=0)
+    canvas = model.layout.make_empty_canvas(source, torch.ones(3, 2), width=0)
     denoiser = ClampedDenoiser(model.denoiser) if clamp else model.denoiser
     constraint, times = denoiser.constrain(canvas), strided_times(5, num_timesteps=200)
     given = model.denoiser.embedding.embed(canvas.tokens)[canvas.frozen]
@@ -175,7 +183,7 @@ def test_loss_positions_count_what_they_say(tokenizer: Tokenizer) -> None:
         "released": {"vlb": whole, "rounding": whole, "prior": whole},
         "target": {"vlb": target, "rounding": target, "prior": target},
     }
-    assert set(expected) == set(LOSS_POSITIONS)
+    assert set(expected) == set(LOSS_TERMS)
     for name, counts in expected.items():
         model, objective = make(tokenizer, loss_positions=name)
         canvas = batch(model)
@@ -226,6 +234,7 @@ def test_the_anchor_adds_the_nll_of_the_estimate_to_the_loss(name: str, tokenize
         }
         losses.append(objective.loss(means))
     assert losses[1].item() == pytest.approx((losses[0] + 0.5 * means["nll"]).item(), rel=1e-5)
+    assert means["anchor"] == means["nll"]  # without label smoothing
 
 
 def test_weights_start_as_berts_and_embeddings_at_unit_variance(tokenizer: Tokenizer) -> None:
@@ -235,7 +244,7 @@ def test_weights_start_as_berts_and_embeddings_at_unit_variance(tokenizer: Token
     assert model.denoiser.embedding.vectors.std().item() == pytest.approx(1, rel=0.05)
 
 
-@pytest.mark.parametrize("loss_positions", LOSS_POSITIONS)
+@pytest.mark.parametrize("loss_positions", LOSS_TERMS)
 def test_every_parameter_gets_a_gradient(tokenizer: Tokenizer, loss_positions: str) -> None:
     model, objective = make(tokenizer, loss_positions=loss_positions)
     canvas = batch(model)
@@ -252,7 +261,7 @@ def test_the_time_sampler_observes_the_unweighted_error_of_each_row(tokenizer: T
     draws = objective.draw(canvas, make_key(0, torch.arange(3)), make_key(0))
     draws = dataclasses.replace(draws, t=torch.tensor([0.2, 0.5, 0.9]), weight=torch.tensor([0.5, 1.0, 4.0]))
     token_losses = objective(canvas, draws)
-    objective.observe(*objective.observed(draws, token_losses))
+    objective.observe(*objective.collect_observations(draws, token_losses))
     time_sampler = objective.time_sampler
     assert isinstance(time_sampler, LossAwareTimes)
     plain = objective(canvas, dataclasses.replace(draws, weight=torch.ones(3)))["vlb"]

@@ -1,4 +1,4 @@
-"""The alternate kernel is DiffuSeq but for its head, with the thesis's shape."""
+"""The alternate kernel is DiffuSeq but for its head, with Demirag's shape."""
 
 from __future__ import annotations
 

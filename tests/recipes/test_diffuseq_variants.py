@@ -1,4 +1,4 @@
-"""The parts of the thesis: other outputs, a schedule by position, and training for guidance."""
+"""The parts of Demirag (2023): other outputs, a schedule by position, and training for guidance."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from noise2text.diffusion.parameterization import (
     PredictMean,
     PredictNoise,
     PredictScore,
-    SignalFloor,
 )
 from noise2text.diffusion.position_sigmoid import PositionSigmoid
+from noise2text.diffusion.schedules import SignalFloor
 from noise2text.models import DiffusionModel
 from noise2text.models.registry import find_recipe
 from noise2text.recipes.diffuseq import PRESETS, DiffuSeqConfig, build, objective
@@ -125,7 +125,7 @@ def test_the_score_can_be_weighted_as_the_noise(tokenizer: Tokenizer) -> None:
             "schedule": "position-sigmoid",
             "parameterization": "score",
             "source_dropout": 0.5,
-        },  # the thesis's fifth model
+        },  # Demirag's fifth model
     ],
 )
 def test_every_parameter_gets_a_gradient(changes: dict[str, Any], tokenizer: Tokenizer) -> None:
@@ -186,7 +186,7 @@ def test_guidance_is_trained_for_and_refused_elsewhere(tokenizer: Tokenizer) -> 
         ("diffuseq-score", {"parameterization": "score"}),
         ("diffuseq-mean", {"parameterization": "mean"}),
         ("diffuseq-guided", {"source_dropout": 0.1, "guidance_weight": 0.5}),
-        ("diffuseq-staggered", {"schedule": "position-sigmoid", "source_dropout": 0.5}),
+        ("diffuseq-position-sigmoid", {"schedule": "position-sigmoid", "source_dropout": 0.5}),
     ],
 )
 def test_the_preset_of_the_thesis_is_diffuseq_s_but_for_its_part(name: str, part: dict[str, Any]) -> None:

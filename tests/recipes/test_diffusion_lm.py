@@ -78,7 +78,7 @@ def test_in_training_the_whole_canvas_is_noised_and_counted(tokenizer: Tokenizer
 def test_in_sampling_the_source_is_filled_in_at_every_step(tokenizer: Tokenizer) -> None:
     model = make(tokenizer)[0].eval()
     source = model.layout.make_source(RaggedRows.from_lists(SOURCES))
-    canvas = model.layout.make_prompt(source, torch.ones(2, 1), width=0)
+    canvas = model.layout.make_empty_canvas(source, torch.ones(2, 1), width=0)
     constraint, times = model.denoiser.constrain(canvas), strided_times(4, num_timesteps=200)
     encoded, keys, steps = model.denoiser.encode(source), make_key(torch.arange(2)), list[SampledStep]()
     with torch.no_grad():
@@ -133,7 +133,9 @@ def test_what_is_given_of_a_pair_stays_at_every_step(tokenizer: Tokenizer) -> No
         **{f.name: getattr(model.layout, f.name) for f in dataclasses.fields(PairGenerationLayout)}
     )
     given = model._pair("7 ___{3}", "19___{2}-")
-    blank = layout.make_prompt(layout.make_source(RaggedRows.from_lists([[], []])), torch.ones(2, 2), width=0)
+    blank = layout.make_empty_canvas(
+        layout.make_source(RaggedRows.from_lists([[], []])), torch.ones(2, 2), width=0
+    )
     assert blank.frozen.sum(1).tolist() == [1] * 4
     canvas = layout.apply_template(blank, given)
     (want,) = tokenizer.encode(["7 19-"])
@@ -155,7 +157,9 @@ def test_a_pair_is_read_up_to_its_end() -> None:
     layout = PairGenerationLayout(0, bos=1, sep=2, eos=3, width=7)
     tokens = torch.tensor([[1, 5, 2, 6, 3, 7, 0], [1, 5, 6, 0, 2, 7, 3], [1, 2, 5, 2, 6, 7, 8]])
     assert layout.extract_targets(
-        layout.make_prompt(layout.make_source(RaggedRows.from_lists([[]] * 3)), torch.ones(3, 1), width=0),
+        layout.make_empty_canvas(
+            layout.make_source(RaggedRows.from_lists([[]] * 3)), torch.ones(3, 1), width=0
+        ),
         tokens,
     ) == [
         [5, 2, 6],
@@ -164,7 +168,7 @@ def test_a_pair_is_read_up_to_its_end() -> None:
     ]
     shared = dataclasses.replace(layout, eos=2)  # BERT's separator is its end, too
     assert shared.extract_targets(
-        shared.make_prompt(layout.make_source(RaggedRows.from_lists([[]])), torch.ones(1, 1), width=0),
+        shared.make_empty_canvas(layout.make_source(RaggedRows.from_lists([[]])), torch.ones(1, 1), width=0),
         tokens[2:],
     ) == [[2, 5]]
 

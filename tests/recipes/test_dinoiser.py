@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -10,8 +9,6 @@ import torch
 
 from noise2text.core.config import apply_overrides, get_setting
 from noise2text.core.errors import Problem
-from noise2text.core.random import make_key
-from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.noise_clipping import neighbour_distance
 from noise2text.nn.denoiser import NoiseLevel
@@ -36,6 +33,7 @@ RELEASED: dict[str, list[Any]] = {  # typed from the published scripts
     "max_tokens": [32_768, 131_072, 131_072],
     "lr": [5e-4] * 3,
     "warmup": [4_000] * 3,
+    "clip_norm": [0.0] * 3,
     "noise_clip_margin": [0.0, 1.0, 0.0],
     "generation.steps": [20] * 3,
     "min_timestep": [0.99] * 3,
@@ -75,7 +73,7 @@ def test_training_is_clipped_from_the_first_step_and_follows_the_embeddings(toke
 
 def test_the_clip_is_kept_for_a_resumed_run(tokenizer: Tokenizer) -> None:
     _, trained = made(tokenizer)
-    assert "time_sampler.first_timestep" in dict(trained.named_buffers())
+    assert "time_sampler.first_time_index" in dict(trained.named_buffers())
 
 
 def test_the_network_is_given_late_timesteps_and_the_canvas_has_the_true_noise(tokenizer: Tokenizer) -> None:
@@ -98,21 +96,6 @@ def test_a_sampler_without_fresh_noise_is_decided_by_its_first(tokenizer: Tokeni
     model, _ = made(tokenizer)
     assert model.generation_config.eta == 0
     assert model.generation_config.stop_early == 0
-
-
-@pytest.mark.parametrize("self_conditioned", [False, True])
-def test_every_parameter_learns(tokenizer: Tokenizer, self_conditioned: bool) -> None:
-    model, trained = made(tokenizer)
-    canvas = model.layout.make_canvas(
-        RaggedRows.from_lists([[8, 9, 10], [12, 13]]), RaggedRows.from_lists([[20, 21], [23, 24, 25]])
-    )
-    draws = dataclasses.replace(
-        trained.draw(canvas, make_key(0, torch.arange(2)), make_key(0)), self_conditioned=self_conditioned
-    )
-    trained.loss({name: token_loss.total() for name, token_loss in trained(canvas, draws).items()}).backward()
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None, name
-        assert parameter.grad.abs().sum() > 0, name
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import torch
 
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.rescaling import find_factor, random_embeddings
+from noise2text.diffusion.noise_factor import find_noise_factor, random_embeddings
 from noise2text.diffusion.solvers import Ddim, step_coefficients
 from noise2text.models.registry import find_recipe
 from noise2text.recipes.flow import RectifiedFlow
@@ -49,8 +49,12 @@ def test_the_noise_factor_is_that_of_its_own_schedule(tokenizer: Tokenizer) -> N
     config = RECIPE.preset("tiny").replace(embedding_dim=16)
     factor = RECIPE.resolve(config, tokenizer).diffusion.noise_factor
     embeddings = random_embeddings(len(tokenizer), 16)
-    assert factor == find_factor(RectifiedFlow(), embeddings, target=config.diffusion.max_dgs).factor
+    assert factor == find_noise_factor(RectifiedFlow(), embeddings, target=config.diffusion.max_dgs).factor
     assert factor != find_recipe("difformer").resolve(config, tokenizer).diffusion.noise_factor
+
+
+def test_no_preset_has_difformers_factor() -> None:
+    assert {preset.diffusion.noise_factor for preset in RECIPE.presets.values()} == {None}
 
 
 @pytest.mark.parametrize(

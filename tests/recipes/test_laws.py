@@ -16,30 +16,15 @@ from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.sampler import SampledStep, sample
 from noise2text.diffusion.solvers import strided_times
 from noise2text.models import DiffusionModel
-from noise2text.models.registry import find_recipe, list_recipes
+from noise2text.models.registry import find_recipe
 from noise2text.nn.decoupled_joint import SeparateSourceTransformer
 from noise2text.training.objective import DiffusionObjective
 from noise2text.training.source_dropout import SourceDropout
 
-from ..conftest import shrunk
+from ..conftest import DIFFUSION, NO_DIFFUSION, shrunk
 
 SOURCES = [[8, 9, 10, 11], [12, 13], [14, 15, 16]]
 TARGETS = [[20, 21, 22], [23, 24, 25, 26, 27], [28, 29]]
-
-
-NO_DIFFUSION = {
-    "cmlm": "predicts masked tokens",
-    "copy": "has no network",
-    "gpvae": "writes from left to right",
-    "gru": "writes from left to right",
-    "levenshtein": "edits drafts",
-    "nearest": "has no network",
-    "pretrained-causal": "writes from left to right",
-    "pretrained-seq2seq": "writes from left to right",
-    "transformer": "writes from left to right",
-}
-"""The recipes to which the laws of diffusion do not apply, with the reason."""
-DIFFUSION = [name for name in list_recipes() if name not in NO_DIFFUSION]
 
 
 def build_small(name: str, tokenizer: Tokenizer) -> tuple[DiffusionModel, DiffusionObjective]:
@@ -99,7 +84,7 @@ def test_in_sampling_what_is_given_is_its_embedding_at_every_step(name: str, tok
     model, _ = build_small(name, tokenizer)
     source = model.layout.make_source(RaggedRows.from_lists(SOURCES))
     wished = torch.tensor([[5, 6], [7, 5], [5, 5]])
-    empty = model.layout.make_prompt(source, wished, width=7)
+    empty = model.layout.make_empty_canvas(source, wished, width=7)
     canvas = model.layout.apply_template(empty, Template(((20, 21), ()), (None,)))
     assert (canvas.frozen & ~empty.frozen).sum(1).tolist() == [2] * 6
     denoiser = model.wrap_denoiser(model.generation_config)
@@ -113,6 +98,20 @@ def test_in_sampling_what_is_given_is_its_embedding_at_every_step(name: str, tok
     for step in steps:
         assert torch.equal(step.z[canvas.frozen], given)
         assert torch.equal(step.estimate.z0[canvas.frozen], given)
+
+
+@pytest.mark.parametrize("self_conditioned", [False, True])
+@pytest.mark.parametrize("name", DIFFUSION)
+def test_every_parameter_learns(name: str, self_conditioned: bool, tokenizer: Tokenizer) -> None:
+    model, objective = build_small(name, tokenizer)
+    canvas = model.layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
+    draws = objective.draw(canvas, make_key(0, torch.arange(3)), make_key(0))
+    losses = objective(canvas, dataclasses.replace(draws, self_conditioned=self_conditioned))
+    objective.loss({name: token_loss.total() for name, token_loss in losses.items()}).backward()
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            assert parameter.grad is not None, name
+            assert parameter.grad.abs().sum() > 0, name
 
 
 @pytest.mark.parametrize("name", DIFFUSION)

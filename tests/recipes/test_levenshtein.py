@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.recipes.levenshtein import PRESETS, LevenshteinModel, build
+from noise2text.models.levenshtein import LevenshteinModel
+from noise2text.recipes.levenshtein import PRESETS, build
 
 from ..conftest import shrunk
 
@@ -22,6 +23,13 @@ def model(tokenizer: Tokenizer) -> LevenshteinModel:
         made.policies.deletion_head.weight.mul_(50)
         made.policies.placeholder_head.weight.mul_(50)
     return made
+
+
+def test_demirags_model_has_the_base_shape_and_128_sentences_per_update() -> None:
+    preset = PRESETS["covost-de-en"]
+    assert (preset.model.model_dim, preset.model.ffn_dim, preset.model.heads) == (512, 2048, 8)
+    assert preset.optim.max_tokens // preset.data.max_target == 128
+    assert (preset.data.vocabulary, preset.data.normalize) == (30_000, True)
 
 
 def test_the_default_is_the_papers_and_nine_iterations_are_diffuseqs() -> None:

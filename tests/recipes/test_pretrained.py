@@ -68,7 +68,7 @@ def test_training_starts_from_the_weights_of_the_folder(family: str, tmp_path: P
     ours = model.network.model.state_dict()
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
-    assert not model.use_cuda_graphs  # a cache that grows cannot be recorded on a GPU
+    assert not model.use_cuda_graphs  # a cache that grows cannot be captured on a GPU
 
 
 def test_a_run_resumes_without_its_folder(dates: Path, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from noise2text.recipes.seqdiffuseq import (
 
 from ..conftest import SMALL, shrunk
 
-COLUMNS = ["iwslt14-de-en", "wmt14-en-de", "qqp", "wiki-auto", "qt", "ccd"]
+COLUMNS = ["iwslt14-de-en", "wmt14-en-de", "qqp", "wiki-auto", "quasar-t", "commonsense-conversation"]
 TABLE_6: dict[str, list[Any]] = {  # typed from the paper: table 6, then section 5.3 and appendix D.1
     "encoder_layers": [6] * 6,
     "decoder_layers": [6] * 6,
@@ -41,6 +41,7 @@ TABLE_6: dict[str, list[Any]] = {  # typed from the paper: table 6, then section
     "model_dim": [512, 512, 768, 768, 768, 768],
     "ffn_dim": [2048, 2048, 3072, 3072, 3072, 3072],
     "embedding_dim": [128] * 6,
+    "lowercase": [False, False, True, True, True, True],  # bert-base-uncased
     "max_source": [128] * 6,
     "max_target": [63] * 6,  # and the end: 64 positions
     "dropout": [0.3, 0.3, 0.1, 0.1, 0.1, 0.1],
@@ -63,13 +64,18 @@ SOURCES = [[8, 9, 10, 11], [12, 13], [14, 15, 16]]
 TARGETS = [[20, 21, 22], [23, 24, 25, 26, 27], [28]]
 
 
+def test_the_paper_translates_in_both_directions_with_the_same_settings() -> None:
+    assert PRESETS["iwslt14-en-de"] == PRESETS["iwslt14-de-en"]
+    assert PRESETS["wmt14-de-en"] == PRESETS["wmt14-en-de"]
+
+
 @pytest.mark.parametrize("row", TABLE_6)
 def test_presets_are_table_6(row: str) -> None:
     assert [get_setting(PRESETS[column], row) for column in COLUMNS] == TABLE_6[row]
 
 
 def test_there_is_a_preset_for_each_task_and_tiny() -> None:
-    assert set(PRESETS) == {*COLUMNS, "tiny"}
+    assert set(PRESETS) == {*COLUMNS, "iwslt14-en-de", "wmt14-de-en", "tiny"}
 
 
 def made(tokenizer: Tokenizer, **changes: Any) -> tuple[DiffusionModel, AdaptiveObjective]:
@@ -114,7 +120,7 @@ def test_the_schedule_sees_the_squared_errors_of_what_is_not_padding(tokenizer: 
     canvas = model.layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
     draws = eq6.draw(canvas, make_key(0, torch.arange(3)), make_key(0))
     token_losses = eq6(canvas, draws)
-    eq6.observe(*eq6.observed(draws, token_losses))
+    eq6.observe(*eq6.collect_observations(draws, token_losses))
     schedule = eq6.schedule
     assert schedule.counts.sum(0).tolist() == [3, 3, 2, 2, 1, 1, *[0] * 11]
     text = canvas.tokens != model.tokenizer.pad

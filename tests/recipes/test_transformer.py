@@ -22,12 +22,21 @@ def test_the_shapes_and_the_training_are_those_of_difformers_table_21() -> None:
 
 
 def test_the_thesiss_model_is_its_section_4_1_3() -> None:
-    config = PRESETS["covost"]
+    config = PRESETS["covost-de-en"]
     shape = config.model
     assert (shape.encoder_layers, shape.decoder_layers) == (6, 6)
     assert (shape.model_dim, shape.ffn_dim, shape.heads) == (512, 1024, 4)
     assert (config.generation.beam, config.generation.length_penalty) == (10, 1.0)
-    assert config.data.vocabulary == 30_000
+    assert (config.data.vocabulary, config.data.normalize) == (30_000, True)
+
+
+def test_what_section_4_1_3_leaves_open_is_vaswanis_base_model() -> None:
+    config = PRESETS["covost-de-en"]
+    assert (config.model.dropout, config.optim.label_smoothing) == (0.1, 0.1)
+    assert (config.optim.betas, config.optim.weight_decay, config.optim.clip_norm) == ((0.9, 0.98), 0.0, 0.0)
+    assert (config.optim.steps, config.optim.warmup, config.optim.max_tokens) == (100_000, 4_000, 25_000)
+    assert config.optim.lr == 512**-0.5 * 4_000**-0.5  # the peak of the paper's formula
+    assert config.optim.lr_schedule == "inverse-sqrt"
 
 
 def test_source_target_and_output_share_their_embeddings(tokenizer: Tokenizer) -> None:

@@ -13,18 +13,19 @@ from dataclasses import dataclass
 
 from noise2text.core.config import Config, option, require_at_least, require_fraction, section
 from noise2text.data.config import DataConfig
-from noise2text.data.layouts.padded_target import PaddedTargetLayout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.losses import MseLoss, NllLoss, PriorLoss, RoundingLoss
 from noise2text.diffusion.schedules import SqrtSchedule
+from noise2text.diffusion.solvers import NoiselessArrivalSolver, Solver
 from noise2text.diffusion.time_samplers import UniformTimes
 from noise2text.diffusion.token_speeds import TokenSpeeds
 from noise2text.generation.config import DiffusionGenerationConfig
 from noise2text.models import DiffusionModel
-from noise2text.models.presets import TINY
+from noise2text.models.presets import TINY_DIFFUSION
 from noise2text.models.registry import Recipe
-from noise2text.nn.config import EncoderDecoderConfig, build_encoder_decoder
+from noise2text.nn.config import EncoderDecoderConfig
 from noise2text.nn.embeddings import TokenEmbedding
+from noise2text.recipes.seqdiffuseq import build_model
 from noise2text.training.config import OptimConfig, RunConfig
 from noise2text.training.objective import DiffusionObjective
 
@@ -48,41 +49,60 @@ class ARDiffusionDiffusionConfig(Config):
 
 
 @dataclass(frozen=True)
+class ARDiffusionGenerationConfig(DiffusionGenerationConfig):
+    """Skipping, rounding at each step, and MBR whose candidate is the reference of the others."""
+
+    steps: int = option(20, "evenly spaced times from noise to text")
+    noise_beam: int = option(50, "noise samples per sentence")
+    clamp: bool = option(True, "move each estimate to the nearest embedding")
+    candidate_is: str = option(
+        "reference", "role of the candidate in each comparison: hypothesis or reference"
+    )
+    self_pair: bool = option(False, "also compare each candidate with itself")
+
+    def build_solver(self, seed: int) -> Solver:
+        usual = super().build_solver(seed)
+        return NoiselessArrivalSolver(usual.stochasticity, usual.order)
+
+
+@dataclass(frozen=True)
 class ARDiffusionConfig(Config):
     """The released scripts; the defaults are those of IWSLT14 German–English."""
 
     data: DataConfig = section(DataConfig(max_source=256, max_target=89), "how texts become tokens")
-    model: EncoderDecoderConfig = section(EncoderDecoderConfig(embedding_dim=64), "the network")
+    model: EncoderDecoderConfig = section(
+        EncoderDecoderConfig(model_dim=256, embedding_dim=64), "the network"
+    )
     diffusion: ARDiffusionDiffusionConfig = section(ARDiffusionDiffusionConfig(), "noise and loss")
     optim: OptimConfig = section(
         OptimConfig(
-            steps=135_000,
+            steps=67_500,
             max_tokens=384 * 90,
             accumulate=8,
             lr=2e-3,
             betas=(0.9, 0.999),
             weight_decay=0.0,
+            lr_schedule="linear",
             warmup=4_000,
             clip_norm=0.0,
-            ema_decay=0.9999,
         ),
         "the optimizer",
     )
-    generation: DiffusionGenerationConfig = section(
-        DiffusionGenerationConfig(steps=20, noise_beam=50), "how it generates"
-    )
+    generation: ARDiffusionGenerationConfig = section(ARDiffusionGenerationConfig(), "how it generates")
     run: RunConfig = section(RunConfig(), "seed, hardware, logging")
 
 
 _IWSLT14 = ARDiffusionConfig()
 _SUMMARIES = _IWSLT14.replace(
-    {"optim.steps": 80_000},
+    {"optim.steps": 26_667},
     vocabulary=30_522,
     lowercase=True,
     max_source=512,
     max_target=49,
     max_tokens=384 * 512,
     lr=8e-4,
+    ema_decay=0.9997,  # 0.9999 for each of three micro-batches
+    model_dim=512,
     embedding_dim=128,
     ffn_dim=2048,
     heads=8,
@@ -90,33 +110,26 @@ _SUMMARIES = _IWSLT14.replace(
 
 PRESETS: dict[str, ARDiffusionConfig] = {
     "iwslt14-de-en": _IWSLT14,
+    "iwslt14-en-de": _IWSLT14.replace({"optim.steps": 51_000}, max_source=90, max_tokens=768 * 90, lr=1.8e-3),
     "xsum": _SUMMARIES,
-    "cnn-dailymail": _SUMMARIES.replace({"optim.steps": 100_000}, max_target=179, max_tokens=400 * 512),
-    "tiny": _IWSLT14.replace(TINY | {"optim.steps": 800}, embedding_dim=8, accumulate=1, validate_every=400),
+    "cnn-dailymail": _SUMMARIES.replace(
+        {"optim.steps": 20_000}, max_target=179, max_tokens=400 * 512, ema_decay=0.9995
+    ),
+    "tiny": _IWSLT14.replace(
+        TINY_DIFFUSION | {"optim.steps": 800}, embedding_dim=8, accumulate=1, validate_every=400, clamp=False
+    ),
 }
 
 
 def build(config: ARDiffusionConfig, tokenizer: Tokenizer) -> DiffusionModel:
     """The untrained model."""
-    data, diffusion = config.data, config.diffusion
-    canvas = data.max_target + 1  # the target and its end
-    return DiffusionModel(
-        tokenizer,
-        layout=PaddedTargetLayout(tokenizer.pad, eos=tokenizer.eos, width=canvas),
-        denoiser=build_encoder_decoder(
-            config.model,
-            TokenEmbedding(len(tokenizer), config.model.embedding_dim, scale=1.0, bias=True),
-            source_positions=data.max_source,
-            target_positions=canvas,
-        ),
-        schedule=TokenSpeeds(
-            SqrtSchedule(diffusion.num_timesteps), canvas, anchor_distance=diffusion.anchor_distance
-        ),
-        generation_config=config.generation,
-        max_source=data.max_source,
-        max_target=data.max_target,
-        writable_specials=(tokenizer.eos, tokenizer.pad),
+    embedding = TokenEmbedding(len(tokenizer), config.model.embedding_dim, scale=1.0, bias=True)
+    schedule = TokenSpeeds(
+        SqrtSchedule(config.diffusion.num_timesteps),
+        config.data.max_target + 1,  # with the end token
+        anchor_distance=config.diffusion.anchor_distance,
     )
+    return build_model(config, tokenizer, embedding, schedule)
 
 
 def objective(config: ARDiffusionConfig, model: DiffusionModel) -> DiffusionObjective:

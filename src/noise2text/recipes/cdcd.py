@@ -21,12 +21,12 @@ from noise2text.diffusion.time_samplers import UniformTimes
 from noise2text.diffusion.time_warping import ExponentialSchedule, WarpedSchedule
 from noise2text.generation.config import DiffusionGenerationConfig
 from noise2text.models import DiffusionModel
-from noise2text.models.presets import TINY
+from noise2text.models.presets import TINY_DIFFUSION
 from noise2text.models.registry import Recipe
-from noise2text.nn.config import EncoderDecoderConfig, build_encoder_decoder
+from noise2text.nn.config import EncoderDecoderConfig
 from noise2text.nn.spherical_embeddings import SphericalEmbedding
 from noise2text.nn.vocabulary_head import InterpolatingEncoderDecoder
-from noise2text.recipes.seqdiffuseq import AdaptiveObjective
+from noise2text.recipes.seqdiffuseq import AdaptiveObjective, build_model
 from noise2text.training.config import OptimConfig, RunConfig
 
 __all__ = ["PRESETS", "RECIPE", "CDCDConfig", "build", "objective"]
@@ -62,7 +62,7 @@ class CDCDDiffusionConfig(Config):
 
 @dataclass(frozen=True)
 class CDCDConfig(Config):
-    """The paper's translation models; docs/cdcd.md says what differs."""
+    """The paper's translation models; docs/notebook/cdcd.md says what differs."""
 
     data: DataConfig = section(DataConfig(max_target=63, vocabulary=32_768), "how texts become tokens")
     model: EncoderDecoderConfig = section(
@@ -109,7 +109,7 @@ PRESETS: dict[str, CDCDConfig] = {
         max_tokens=8_192,
     ),
     "tiny": _WMT14.replace(
-        TINY | {"optim.steps": 600, "generation.steps": 20},
+        TINY_DIFFUSION | {"optim.steps": 600, "generation.steps": 20},
         sigma_min=0.2,
         sigma_max=30.0,
         warp_every=200,
@@ -121,27 +121,13 @@ PRESETS: dict[str, CDCDConfig] = {
 
 def build(config: CDCDConfig, tokenizer: Tokenizer) -> DiffusionModel:
     """The untrained model."""
-    data, diffusion = config.data, config.diffusion
-    canvas = data.max_target + 1  # the target and its end
+    diffusion = config.diffusion
+    embedding = SphericalEmbedding(len(tokenizer), config.model.embedding_dim)
     start = ExponentialSchedule(
         diffusion.num_timesteps, sigma_min=diffusion.sigma_min, sigma_max=diffusion.sigma_max
     )
-    return DiffusionModel(
-        tokenizer,
-        layout=PaddedTargetLayout(tokenizer.pad, eos=tokenizer.eos, width=canvas),
-        denoiser=build_encoder_decoder(
-            config.model,
-            SphericalEmbedding(len(tokenizer), config.model.embedding_dim),
-            source_positions=data.max_source,
-            target_positions=canvas,
-            network_class=InterpolatingEncoderDecoder,
-        ),
-        schedule=WarpedSchedule(start, bin_size=diffusion.warp_bin_size, min_count=diffusion.warp_min_count),
-        generation_config=config.generation,
-        max_source=data.max_source,
-        max_target=data.max_target,
-        writable_specials=(tokenizer.eos, tokenizer.pad),
-    )
+    schedule = WarpedSchedule(start, bin_size=diffusion.warp_bin_size, min_count=diffusion.warp_min_count)
+    return build_model(config, tokenizer, embedding, schedule, InterpolatingEncoderDecoder)
 
 
 def objective(config: CDCDConfig, model: DiffusionModel) -> AdaptiveObjective:

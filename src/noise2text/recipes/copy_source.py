@@ -14,7 +14,7 @@ from noise2text.core.config import Config, section
 from noise2text.data.config import DataConfig
 from noise2text.data.token_store import TokenStore
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.candidates import Decoder, SentenceCandidates, Stage
+from noise2text.generation.decoder import Decoder, SentenceCandidates, Stage
 from noise2text.generation.selection import BestScore, Selector
 from noise2text.models import Model
 from noise2text.models.baseline_config import CopyGenerationConfig

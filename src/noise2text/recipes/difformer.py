@@ -3,17 +3,15 @@
     noise2text train difformer --train pairs.jsonl --valid pairs.jsonl --out runs/mine --preset iwslt14-de-en
 
 Split layout + encoder-decoder with self-conditioning + Rescaled(schedule, F), in training only;
-vlb + anchor + 0.1 · length; length beam × noise beam, then selection. F is the smallest factor whose
-degeneration score is at most `max_dgs` for the task's vocabulary and embedding dimension.
+vlb + anchor + 0.1 · length; length beam × noise beam, then selection. F is the published one where the paper
+or its scripts give it. Elsewhere it is the smallest factor whose degeneration score is at most `max_dgs` for
+the task's vocabulary and embedding dimension.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-
-from torch import nn
 
 from noise2text.core.config import (
     Config,
@@ -28,13 +26,15 @@ from noise2text.data.config import DataConfig, FolderTokenizerDataConfig
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.losses import AnchorLoss, LengthLoss, MseLoss, NllLoss, RoundingLoss
-from noise2text.diffusion.rescaling import find_factor, random_embeddings, rescale_plain, rescale_preserving
-from noise2text.diffusion.schedules import SCHEDULES
+from noise2text.diffusion.noise_factor import find_noise_factor, random_embeddings, rescale_preserving
+from noise2text.diffusion.parameterization import Parameterization
+from noise2text.diffusion.schedules import SCHEDULES, Rescaled, Schedule
 from noise2text.diffusion.time_samplers import UniformTimes
 from noise2text.generation.config import LengthPredictingGenerationConfig
 from noise2text.models import LengthPredictingModel
 from noise2text.models.init_embeddings import load_embeddings
 from noise2text.models.init_from_teacher import initialize_from_teacher
+from noise2text.models.presets import DIFFORMER_TABLE_21
 from noise2text.models.registry import Recipe
 from noise2text.nn.config import EncoderDecoderFromTeacherConfig, build_encoder_decoder
 from noise2text.nn.embeddings import TokenEmbedding
@@ -49,6 +49,7 @@ __all__ = [
     "DifformerDiffusionConfig",
     "DifformerModelConfig",
     "build",
+    "build_model",
     "initialize",
     "objective",
     "resolve",
@@ -76,12 +77,14 @@ class DifformerDiffusionConfig(Config):
     """The schedule, its rescaling, and the loss of eq. 2."""
 
     num_timesteps: int = option(2000, "T, the resolution of time in training")
-    schedule: str = option("sqrt", "sqrt, linear or cosine")
+    schedule: str = option("sqrt", ", ".join(SCHEDULES))
     max_dgs: float = option(0.15, "largest degeneration score (DGS) that the noise factor may leave")
     noise_factor: float | None = option(
         None, "F, factor of the noise in training; none finds it by max_dgs; 1 is no rescaling"
     )
-    variance_preserving: bool = option(False, "rescale by eq. 8 instead of eq. 3")
+    variance_preserving: bool = option(
+        False, "also scale the signal down, so that α² + σ² = 1 (Difformer, eq. 8)"
+    )
     self_conditioning: float = option(0.5, "share of the updates with self-conditioning; 0 is none")
     vlb_weight: float = option(1.0, "weight of the squared error of z₀ (L_VLB)")
     anchor_weight: float = option(1.0, "weight of the anchor loss, −log p(y | ẑ₀)")
@@ -118,17 +121,16 @@ class DifformerConfig(Config):
 
 
 _IWSLT14 = DifformerConfig()
-_WMT = _IWSLT14.replace(ffn_dim=2048, heads=8, dropout=0.1, max_tokens=65_536, vocabulary=32_768)
-_PARAPHRASE = _WMT.replace(model_dim=768, ffn_dim=3072, heads=12)
+_TABLE_21 = DIFFORMER_TABLE_21 | {"quasar-t": DIFFORMER_TABLE_21["quasar-t"] | {"max_dgs": 0.20}}
+
+PUBLISHED_FACTORS = {"iwslt14-de-en": 4.0, "wmt14-en-de": 3.5, "qqp": 4.0, "wiki-auto": 4.0}
+"""F of the released scripts, and for IWSLT14 of tables 9, 13, 14 and 17. Elsewhere F is searched."""
 
 PRESETS: dict[str, DifformerConfig] = {
-    "wmt14-en-de": _WMT,
-    "wmt16-en-ro": _WMT,
-    "iwslt14-de-en": _IWSLT14,
-    "gigaword": _WMT,
-    "qqp": _PARAPHRASE.replace({"optim.steps": 50_000}, max_tokens=8_192),
-    "wiki-auto": _PARAPHRASE.replace({"optim.steps": 30_000}),
-    "qt": _PARAPHRASE.replace({"optim.steps": 100_000}, max_dgs=0.20, lr=3e-4, warmup=5_000),
+    **{
+        name: _IWSLT14.replace(changes, noise_factor=PUBLISHED_FACTORS.get(name))
+        for name, changes in _TABLE_21.items()
+    },
     "tiny": _IWSLT14.replace(
         {"optim.steps": 3_000},
         model_dim=128,
@@ -145,55 +147,69 @@ PRESETS: dict[str, DifformerConfig] = {
         log_every=100,
         validate_every=1_000,
         save_every=500,
-        length_beam=1,  # where only one length is right, MBR over several picks wrong ones (docs/compare.md)
+        length_beam=1,  # more do harm where only one is right (docs/notebook/compare.md)
     ),
 }
 
 
 def resolve(
-    config: DifformerConfig, tokenizer: Tokenizer, *, schedule: nn.Module | None = None
+    config: DifformerConfig, tokenizer: Tokenizer, *, schedule: Schedule | None = None
 ) -> DifformerConfig:
     """The config with the noise factor for this vocabulary, embedding dimension and schedule."""
     diffusion = config.diffusion
     if diffusion.noise_factor is not None:
         return config
-    found = find_factor(
+    found = find_noise_factor(
         schedule or SCHEDULES[diffusion.schedule](diffusion.num_timesteps),
         random_embeddings(len(tokenizer), config.model.embedding_dim),
         target=diffusion.max_dgs,
-        rescale=_rescaling(diffusion),
+        rescale=rescale_preserving if diffusion.variance_preserving else Rescaled,
     )
     return config.replace(noise_factor=found.factor)
 
 
 def build(config: DifformerConfig, tokenizer: Tokenizer) -> LengthPredictingModel:
     """The untrained model."""
-    data, diffusion = config.data, config.diffusion
+    diffusion = config.diffusion
+    schedule = SCHEDULES[diffusion.schedule](diffusion.num_timesteps)
+    rescale = rescale_preserving if diffusion.variance_preserving else Rescaled
+    return build_model(config, tokenizer, schedule, rescale(schedule, diffusion.noise_factor or 1.0))
+
+
+def build_model(
+    config: DifformerConfig,
+    tokenizer: Tokenizer,
+    schedule: Schedule,
+    training_schedule: Schedule,
+    *,
+    parameterization: Parameterization | None = None,
+) -> LengthPredictingModel:
+    """The untrained model with these schedules; without a parameterization, it predicts z₀."""
+    data = config.data
     embedding = TokenEmbedding(len(tokenizer), config.model.embedding_dim)
     embedding.weight.requires_grad_(not config.model.freeze_embeddings)
-    schedule = SCHEDULES[diffusion.schedule](diffusion.num_timesteps)
+    network = build_encoder_decoder(
+        config.model, embedding, source_positions=data.max_source, target_positions=data.max_target
+    )
     return LengthPredictingModel(
         tokenizer,
         layout=SplitLayout(tokenizer.pad),
-        denoiser=build_encoder_decoder(
-            config.model, embedding, source_positions=data.max_source, target_positions=data.max_target
-        ),
+        denoiser=parameterization.wrap(network) if parameterization else network,
         schedule=schedule,
-        training_schedule=_rescaling(diffusion)(schedule, diffusion.noise_factor or 1.0),
-        lengths=LengthPredictor(config.model.model_dim, max_length=data.max_target, source=data.max_source),
+        training_schedule=training_schedule,
+        length_predictor=LengthPredictor(
+            config.model.model_dim, max_length=data.max_target, source=data.max_source
+        ),
         generation_config=config.generation,
         max_source=data.max_source,
         max_target=data.max_target,
     )
 
 
-def _rescaling(config: DifformerDiffusionConfig) -> Callable[[nn.Module, float], nn.Module]:
-    return rescale_preserving if config.variance_preserving else rescale_plain
-
-
 def initialize(config: DifformerConfig, model: LengthPredictingModel) -> None:
     """Copy the layers of a teacher or the embeddings of another model, where the config names one."""
-    initialize_from_teacher(config, model)
+    if config.model.from_folder:
+        initialize_from_teacher(config, model)
     if config.model.embeddings_from:
         load_embeddings(model.denoiser.embedding, model.tokenizer, Path(config.model.embeddings_from))
 
@@ -213,7 +229,7 @@ def objective(config: DifformerConfig, model: LengthPredictingModel) -> Diffusio
         UniformTimes(diffusion.num_timesteps),
         terms=[
             *(term for term in terms if term.weight),
-            LengthLoss(weight=diffusion.length_loss_weight, lengths=model.lengths),
+            LengthLoss(weight=diffusion.length_loss_weight, length_predictor=model.lengths),
             # The anchor loss computes it anyway.
             NllLoss(weight=None, always_computed=bool(diffusion.anchor_weight)),
         ],

@@ -3,11 +3,11 @@
     noise2text train diffuseq --train pairs.jsonl --valid pairs.jsonl --out runs/mine --preset qqp
 
 Joint layout + encoder-only transformer + sqrt schedule + loss-aware times; vlb + rounding of z₀ + prior.
-In generation the source is set again at each step (anchoring), and every estimate is moved to the nearest
-embedding (rounding, `clamp`). The canvas always has the full length; the model ends a text by generating
+In generation the source is set again after each step, and every estimate is moved to the nearest embedding
+(rounding, `clamp`). The canvas always has the full length; the model ends a text by generating
 padding.
 
-The variants of a thesis on translation (`diffuseq_variants.py`) are this recipe with another part: what the
+Demirag's variants for translation (2023; `diffuseq_variants.py`) are this recipe with another part: what the
 network predicts (`parameterization`), the schedule, or training without some sources (`source_dropout`).
 """
 
@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from noise2text.core.config import (
     Config,
@@ -32,30 +32,24 @@ from noise2text.core.config import (
 from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig
 from noise2text.data.layouts.aligned_joint import AlignedJointLayout
-from noise2text.data.layouts.base import Canvas
 from noise2text.data.layouts.joint import NUM_SPECIAL_TOKENS, JointLayout
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.diffuseq_losses import LOSS_TERMS, LOSS_WEIGHTINGS
 from noise2text.diffusion.loss_aware_times import LossAwareTimes
 from noise2text.diffusion.losses import (
+    AnchorLoss,
     LossTerm,
-    MseLoss,
     NllLoss,
-    PriorLoss,
-    RoundingLoss,
     TokenLoss,
-    scored_positions,
-    uniform_weight,
-    visible_positions,
 )
-from noise2text.diffusion.parameterization import PARAMETERIZATIONS, Parameterization, SignalFloor
+from noise2text.diffusion.parameterization import PARAMETERIZATIONS, Parameterization
 from noise2text.diffusion.position_sigmoid import PositionSigmoid
-from noise2text.diffusion.schedules import SCHEDULES, AlphaBarSchedule, Rescaled
+from noise2text.diffusion.schedules import SCHEDULES, AlphaBarSchedule, Rescaled, Schedule, SignalFloor
 from noise2text.diffusion.time_samplers import TimeSampler, UniformTimes
 from noise2text.generation.config import DiffusionGenerationConfig
 from noise2text.models import DiffusionModel
 from noise2text.models.registry import Recipe
 from noise2text.nn.config import JointTransformerConfig
-from noise2text.nn.denoiser import NoiseLevel
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.joint_transformer import JointTransformer
 from noise2text.training.config import OptimConfig, RunConfig
@@ -63,8 +57,7 @@ from noise2text.training.objective import DiffusionObjective, Draws, Objective
 from noise2text.training.source_dropout import SourceDropout
 
 __all__ = [
-    "LOSS_POSITIONS",
-    "LOSS_WEIGHTINGS",
+    "DEMIRAG_2023",
     "PRESETS",
     "RECIPE",
     "DiffuSeqConfig",
@@ -78,21 +71,8 @@ __all__ = [
     "require_z0",
 ]
 
-LOSS_POSITIONS: dict[str, dict[str, Callable[[Canvas], Tensor]]] = {
-    "equation-2": {"vlb": scored_positions, "rounding": visible_positions, "prior": visible_positions},
-    "algorithm-6": {"vlb": visible_positions, "rounding": scored_positions},
-    "released": {"vlb": visible_positions, "rounding": visible_positions, "prior": visible_positions},
-    "target": {"vlb": scored_positions, "rounding": scored_positions, "prior": scored_positions},
-}
-"""The positions that each term counts: of the paper's eq. 2, the thesis's algorithm 6, the released code; and
-the target alone, for a source whose embeddings are not trained."""
-
-LOSS_WEIGHTINGS: dict[str, Callable[[Parameterization], Callable[[NoiseLevel], Tensor]]] = {
-    "output": lambda parameterization: parameterization.weight,
-    "noise": lambda parameterization: lambda level: level.snr,
-    "z0": lambda parameterization: uniform_weight,
-}
-"""Whose squared error the loss is: functions from a noise level to the weight of the squared error of ẑ₀."""
+DEMIRAG_2023 = "Classifier-free Diffusion Models for Machine Translation (Demirag, 2023)"
+"""Yunus Demirag's bachelor's thesis, Karlsruhe Institute of Technology, 2023: the variants of DiffuSeq."""
 
 _TIME_SAMPLERS: dict[str, type[TimeSampler]] = {"loss-aware": LossAwareTimes, "uniform": UniformTimes}
 _POSITION_SIGMOID = "position-sigmoid"
@@ -103,7 +83,7 @@ class JointDiffusionConfig(Config):
     """Noise and loss of models with source and target on one canvas."""
 
     num_timesteps: int = option(2000, "T, the resolution of time in training")
-    schedule: str = option("sqrt", "sqrt, linear or cosine")
+    schedule: str = option("sqrt", ", ".join(SCHEDULES))
     noise_factor: float = option(1.0, "F, factor of the noise in training (Difformer); 1 as in the paper")
     anchor_weight: float = option(0.0, "weight of Difformer's anchor loss, −log p(y | ẑ₀); 0 as in the paper")
 
@@ -119,19 +99,31 @@ class JointDiffusionConfig(Config):
         """The names of the schedules that the recipe takes."""
         return tuple(SCHEDULES)
 
-    def training_schedule(self, schedule: AlphaBarSchedule) -> nn.Module:
+    def training_schedule(self, schedule: AlphaBarSchedule) -> Schedule:
         """The schedule of training, with its noise multiplied by the factor."""
         return schedule if self.noise_factor == 1 else Rescaled(schedule, self.noise_factor)
+
+    def estimate_terms(self) -> list[LossTerm]:
+        """The logged −log p(y | ẑ₀), and where it has a weight, Difformer's anchor loss without smoothing."""
+        if not self.anchor_weight:
+            return [NllLoss(weight=None)]
+        return [
+            AnchorLoss(weight=self.anchor_weight, smoothing=0.0),
+            NllLoss(weight=None, always_computed=True),  # the anchor loss computes it anyway
+        ]
 
 
 @dataclass(frozen=True)
 class DiffuSeqDiffusionConfig(JointDiffusionConfig):
-    """Section 3, or the released code where the paper does not say, and the variants of the thesis."""
+    """Section 3, or the released code where the paper does not say, and Demirag's variants."""
 
     schedule: str = option(
-        "sqrt", "sqrt, linear, cosine, or position-sigmoid (the last token is noised first; always aligned)"
+        "sqrt",
+        f"{', '.join(SCHEDULES)}, or position-sigmoid (the last token is noised first; always aligned)",
     )
-    time_sampler: str = option("loss-aware", "how training times are drawn: loss-aware (eq. 3) or uniform")
+    time_sampler: str = option(
+        "loss-aware", "how training times are drawn: loss-aware (DiffuSeq, eq. 3) or uniform"
+    )
     loss_positions: str = option(
         "equation-2",
         "positions that the losses count: equation-2 (error on the target, rounding everywhere), algorithm-6 "
@@ -141,7 +133,7 @@ class DiffuSeqDiffusionConfig(JointDiffusionConfig):
         False, "start all targets at the same position, after the longest source; false as in the paper"
     )
     parameterization: str = option(
-        "z0", f"what the network predicts: {', '.join(PARAMETERIZATIONS)} (thesis, 2.1.4)"
+        "z0", f"what the network predicts: {', '.join(PARAMETERIZATIONS)} (Demirag, 2023, 2.1.4)"
     )
     loss_weighting: str = option(
         "output", "whose squared error the loss is: the output's, the noise's (noise) or the estimate's (z0)"
@@ -154,7 +146,7 @@ class DiffuSeqDiffusionConfig(JointDiffusionConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_choice(self, "time_sampler", _TIME_SAMPLERS)
-        require_choice(self, "loss_positions", LOSS_POSITIONS)
+        require_choice(self, "loss_positions", LOSS_TERMS)
         require_choice(self, "parameterization", PARAMETERIZATIONS)
         require_choice(self, "loss_weighting", LOSS_WEIGHTINGS)
         require_fraction(self, "source_dropout")
@@ -234,14 +226,15 @@ PRESETS: dict[str, DiffuSeqConfig] = {
     "qqp": _QQP,
     "quasar-t": _QQP.replace({"optim.steps": 40_000}),
     "wiki-auto": _QQP.replace({"optim.steps": 80_000}),
-    "ccd": _QQP.replace({"optim.steps": 140_000}),
-    "covost-de-en": _QQP.replace(  # the thesis, 4.1
+    "commonsense-conversation": _QQP.replace({"optim.steps": 140_000}),
+    "covost-de-en": _QQP.replace(  # Demirag (2023), 4.1
         {"optim.steps": 80_000},
         vocabulary=30_000,
         lowercase=False,
-        normalise=True,
+        normalize=True,
         max_tokens=8_064,
         accumulate=16,
+        loss_positions="algorithm-6",
         noise_beam=1,
     ),
     "tiny": _QQP.replace(
@@ -275,7 +268,9 @@ PRESETS: dict[str, DiffuSeqConfig] = {
 class ImportanceSampledObjective(DiffusionObjective):
     """A diffusion objective whose time sampler observes the squared error of each row."""
 
-    def observed(self, draws: Draws, token_losses: Mapping[str, TokenLoss]) -> tuple[Tensor, Tensor]:
+    def collect_observations(
+        self, draws: Draws, token_losses: Mapping[str, TokenLoss]
+    ) -> tuple[Tensor, Tensor]:
         error, counted = token_losses["vlb"].values.detach(), token_losses["vlb"].mask
         rows = torch.where(counted, error, 0).sum(1) / counted.sum(1)
         return draws.t, rows / draws.weight  # the sampler observes losses without the weight
@@ -289,9 +284,9 @@ def build_denoiser(
     tokenizer: Tokenizer,
     network_class: type[JointTransformer] = JointTransformer,
     *,
-    full: bool = True,
+    has_no_padding: bool = True,
 ) -> JointTransformer:
-    """The untrained transformer over the canvas; with `full` the canvas has no padding."""
+    """The untrained transformer over the canvas; `has_no_padding` says that all of it is visible."""
     shape = config.model
     return network_class(
         TokenEmbedding(len(tokenizer), shape.embedding_dim, scale=1.0, bias=True),
@@ -301,7 +296,7 @@ def build_denoiser(
         layers=shape.layers,
         dropout=shape.dropout,
         positions=config.data.max_source + config.data.max_target + NUM_SPECIAL_TOKENS,
-        full=full,
+        has_no_padding=has_no_padding,
     )
 
 
@@ -311,10 +306,14 @@ def build(config: DiffuSeqConfig, tokenizer: Tokenizer) -> DiffusionModel:
     aligned = diffusion.align_targets or diffusion.schedule == _POSITION_SIGMOID
     layout = partial(AlignedJointLayout, max_source=config.data.max_source) if aligned else JointLayout
     schedule = build_schedule(config)
-    model = build_model(config, tokenizer, layout, schedule)
-    model.denoiser = diffusion.build_parameterization(schedule).wrap(model.denoiser)
-    model.source_dropout = diffusion.source_dropout
-    return model
+    return build_model(
+        config,
+        tokenizer,
+        layout,
+        schedule,
+        parameterization=diffusion.build_parameterization(schedule),
+        source_dropout=diffusion.source_dropout,
+    )
 
 
 def require_z0(config: DiffuSeqConfig) -> None:
@@ -329,9 +328,12 @@ def build_model(
     tokenizer: Tokenizer,
     layout_class: Callable[..., JointLayout],
     schedule: AlphaBarSchedule,
+    *,
+    parameterization: Parameterization | None = None,
+    source_dropout: float = 0.0,
     model_class: type[DiffusionModel] = DiffusionModel,
 ) -> DiffusionModel:
-    """The untrained model with this layout and schedule."""
+    """The untrained model with this layout and schedule; without a parameterization, it predicts z₀."""
     data = config.data
     layout = layout_class(
         tokenizer.pad,
@@ -340,15 +342,17 @@ def build_model(
         eos=tokenizer.eos,
         width=data.max_source + data.max_target + NUM_SPECIAL_TOKENS,
     )
+    network = build_denoiser(config, tokenizer, has_no_padding=layout.has_no_padding)
     return model_class(
         tokenizer,
         layout=layout,
-        denoiser=build_denoiser(config, tokenizer, full=layout.has_no_padding),
+        denoiser=parameterization.wrap(network) if parameterization else network,
         schedule=schedule,
         generation_config=config.generation,
         max_source=data.max_source,
         max_target=data.max_target,
-        writable_specials=(tokenizer.eos, tokenizer.pad),
+        allowed_special_tokens=(tokenizer.eos, tokenizer.pad),
+        source_dropout=source_dropout,
     )
 
 
@@ -357,21 +361,15 @@ def objective(config: DiffuSeqConfig, model: DiffusionModel) -> Objective:
     assert isinstance(model.layout, JointLayout)
     assert isinstance(model.schedule, AlphaBarSchedule)
     diffusion, schedule = config.diffusion, model.schedule
-    positions = LOSS_POSITIONS[diffusion.loss_positions]
     weighting = LOSS_WEIGHTINGS[diffusion.loss_weighting](diffusion.build_parameterization(schedule))
-    terms: dict[str, Callable[[Callable[[Canvas], Tensor]], LossTerm]] = {
-        "vlb": lambda counted: MseLoss(positions=counted, weighting=weighting),
-        "rounding": lambda counted: RoundingLoss(positions=counted),
-        "prior": lambda counted: PriorLoss(positions=counted, final_alpha=schedule.final_alpha),
-    }
     plain = ImportanceSampledObjective(
         model.denoiser,
         diffusion.training_schedule(schedule),
         _TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),
         terms=[
-            *(terms[name](counted) for name, counted in positions.items()),
-            NllLoss(weight=diffusion.anchor_weight or None),
-            # A model that generates only padding has a low nll over all positions (thesis, figure 4.3).
+            *LOSS_TERMS[diffusion.loss_positions](weighting, schedule.final_alpha),
+            *diffusion.estimate_terms(),
+            # A model that generates only padding has a low nll everywhere (Demirag, 2023, figure 4.3).
             NllLoss("nll_text", None, positions=model.layout.non_padding_mask),
         ],
         self_conditioning=0.0,

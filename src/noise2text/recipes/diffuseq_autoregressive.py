@@ -1,4 +1,4 @@
-"""DiffuSeq with autoregressive sampling (thesis on DiffuSeq for translation, 3.2.1, algorithm 8).
+"""DiffuSeq with autoregressive sampling (Demirag, 2023, 3.2.1, algorithm 8).
 
     noise2text train diffuseq-autoregressive --train pairs.jsonl --valid pairs.jsonl --out runs/mine
 
@@ -23,7 +23,7 @@ PRESETS: dict[str, DiffuSeqConfig] = {
 
 RECIPE = Recipe(
     name="diffuseq-autoregressive",
-    paper="a thesis on DiffuSeq for translation",
+    paper=diffuseq.DEMIRAG_2023,
     paper_section="3.2.1",
     summary="DiffuSeq, sampled token by token: each new token is given in the next round.",
     presets=PRESETS,

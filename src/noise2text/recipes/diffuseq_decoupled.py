@@ -10,10 +10,10 @@ dimension will do, such as a Transformer (`model_dim` is its dimension).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from noise2text.core.config import from_dict, option, section, to_dict
+from noise2text.core.config import option, section
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models import DiffusionModel
@@ -51,10 +51,8 @@ class DecoupledConfig(DiffuSeqConfig):
 
 
 PRESETS: dict[str, DecoupledConfig] = {
-    name: from_dict(DecoupledConfig, to_dict(diffuseq.PRESETS[name]), origin=name).replace(
-        loss_positions="target"
-    )
-    for name in ("quasar-t", "qqp", "wiki-auto", "ccd", "tiny")
+    name: DecoupledConfig().replace(asdict(diffuseq.PRESETS[name]), loss_positions="target")
+    for name in ("quasar-t", "qqp", "wiki-auto", "commonsense-conversation", "tiny")
 }
 
 

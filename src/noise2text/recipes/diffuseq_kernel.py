@@ -1,4 +1,4 @@
-"""DiffuSeq with the alternate diffusion kernel (thesis, 3.2.4): the estimate is a mean of embeddings.
+"""DiffuSeq with the alternate diffusion kernel (Demirag, 2023, 3.2.4): the estimate is a mean of embeddings.
 
     noise2text train diffuseq-kernel --train pairs.jsonl --valid pairs.jsonl --out runs/mine
 
@@ -36,7 +36,7 @@ def build(config: DiffuSeqConfig, tokenizer: Tokenizer) -> DiffusionModel:
 
 RECIPE = Recipe(
     name="diffuseq-kernel",
-    paper="a thesis on DiffuSeq for translation",
+    paper=diffuseq.DEMIRAG_2023,
     paper_section="3.2.4",
     summary="DiffuSeq whose network predicts probabilities; the estimate is their mean embedding.",
     presets=PRESETS,

@@ -1,4 +1,4 @@
-"""Diffusion-LM by infilling (Li et al., 2022; for pairs: thesis on DiffuSeq for translation, section 3.1).
+"""Diffusion-LM by infilling (Li et al., 2022; for pairs: Demirag, 2023, 3.1).
 
     noise2text train diffusion-lm --train pairs.jsonl --valid pairs.jsonl --out runs/mine
 
@@ -13,18 +13,18 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from noise2text.core.config import Config, apply_overrides, section, to_dict
+from noise2text.core.config import Config, apply_overrides, section
 from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig
 from noise2text.data.layouts.joint import InfillingLayout, JointLayout, PairGenerationLayout
 from noise2text.data.layouts.template import OPEN_TEMPLATE, Template, parse_template
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.losses import MseLoss, NllLoss, PriorLoss, RoundingLoss
+from noise2text.diffusion.losses import MseLoss, PriorLoss, RoundingLoss
 from noise2text.diffusion.schedules import SCHEDULES, AlphaBarSchedule
 from noise2text.diffusion.time_samplers import UniformTimes
-from noise2text.generation.candidates import SourceBatch
 from noise2text.generation.config import DiffusionGenerationConfig
-from noise2text.generation.runner import EAGER
+from noise2text.generation.decoder import SourceBatch
+from noise2text.generation.executor import EAGER
 from noise2text.models import DiffusionModel
 from noise2text.models.registry import Recipe
 from noise2text.nn.config import JointTransformerConfig
@@ -38,10 +38,10 @@ __all__ = ["PRESETS", "RECIPE", "DiffusionLMConfig", "PairDiffusionModel", "buil
 
 @dataclass(frozen=True)
 class DiffusionLMConfig(Config):
-    """Section 4.1.2 of the thesis; what it does not say is as in DiffuSeq."""
+    """Section 4.1.2 of Demirag (2023); what it does not say is as in DiffuSeq."""
 
     data: DataConfig = section(
-        DataConfig(vocabulary=30_000, normalise=True, max_source=31, max_target=30), "how texts become tokens"
+        DataConfig(vocabulary=30_000, normalize=True, max_source=31, max_target=30), "how texts become tokens"
     )
     model: JointTransformerConfig = section(JointTransformerConfig(embedding_dim=256), "the transformer")
     diffusion: JointDiffusionConfig = section(JointDiffusionConfig(num_timesteps=4000), "noise and loss")
@@ -55,13 +55,23 @@ class DiffusionLMConfig(Config):
     run: RunConfig = section(RunConfig(validation_sentences=100), "seed, hardware, logging")
 
 
-_TINY = to_dict(diffuseq.PRESETS["tiny"])
+_TINY = dataclasses.asdict(diffuseq.PRESETS["tiny"])
 _SHARED = {each.name for each in dataclasses.fields(JointDiffusionConfig)}
 _TINY["diffusion"] = {name: value for name, value in _TINY["diffusion"].items() if name in _SHARED}
 
+_DATES = DiffusionLMConfig().replace(_TINY)
+
 PRESETS: dict[str, DiffusionLMConfig] = {
     "covost-de-en": DiffusionLMConfig(),
-    "tiny": DiffusionLMConfig().replace(_TINY),
+    "tiny": _DATES.replace(
+        {"optim.steps": 4_500, "generation.steps": 50},
+        anchor_weight=1.0,
+        max_tokens=1_680,
+        validate_every=900,
+        sampling_noise_factor=0.3,
+        clamp=False,
+    ),
+    "tiny-published": _DATES,
 }
 
 
@@ -88,7 +98,7 @@ class PairDiffusionModel(DiffusionModel):
 
         The positions of the given tokens must be known, so only the last gap of the pair may be open.
         """
-        self.ensure_eval()
+        self.eval()
         if batch < 1:
             raise Problem(f"The argument batch must be at least 1 pair, not {batch}.")
         for name in sorted(overrides.keys() & SELECTION_SETTINGS):
@@ -104,15 +114,15 @@ class PairDiffusionModel(DiffusionModel):
         layout = PairGenerationLayout(
             **{f.name: getattr(self.layout, f.name) for f in dataclasses.fields(JointLayout)}
         )
-        forbidden = self.forbidden.clone()
-        forbidden[layout.sep] = False
+        forbidden_mask = self.forbidden_mask.clone()
+        forbidden_mask[layout.sep] = False
         decoder = dataclasses.replace(
             self.build_decoder(config),
             layout=layout,
-            forbidden=forbidden,
+            forbidden_mask=forbidden_mask,
             template=given,
             propose_lengths=lambda encoded: self.propose_single_length(encoded, layout.width),
-            runner=EAGER,
+            executor=EAGER,
         )
         rows: list[list[int]] = []
         for start in range(0, count, batch):
@@ -145,7 +155,7 @@ class PairDiffusionModel(DiffusionModel):
 def build(config: DiffusionLMConfig, tokenizer: Tokenizer) -> DiffusionModel:
     """The untrained model."""
     schedule = SCHEDULES[config.diffusion.schedule](config.diffusion.num_timesteps)
-    return diffuseq.build_model(config, tokenizer, InfillingLayout, schedule, PairDiffusionModel)
+    return diffuseq.build_model(config, tokenizer, InfillingLayout, schedule, model_class=PairDiffusionModel)
 
 
 def objective(config: DiffusionLMConfig, model: DiffusionModel) -> DiffusionObjective:
@@ -160,7 +170,7 @@ def objective(config: DiffusionLMConfig, model: DiffusionModel) -> DiffusionObje
             MseLoss(),
             RoundingLoss(),
             PriorLoss(final_alpha=schedule.final_alpha),
-            NllLoss(weight=config.diffusion.anchor_weight or None),
+            *config.diffusion.estimate_terms(),
         ],
         self_conditioning=0.0,
         z0_noise=schedule.z0_noise,
@@ -169,7 +179,7 @@ def objective(config: DiffusionLMConfig, model: DiffusionModel) -> DiffusionObje
 
 RECIPE = Recipe(
     name="diffusion-lm",
-    paper="Diffusion-LM (Li et al., 2022), for pairs by a thesis on DiffuSeq for translation",
+    paper="Diffusion-LM (Li et al., 2022), for pairs by Demirag (2023)",
     paper_section="3.1",
     summary="A model of pairs; sampling sets the source at each step and fills in the target.",
     presets=PRESETS,

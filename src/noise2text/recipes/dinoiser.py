@@ -12,17 +12,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from torch import nn
-
 from noise2text.core.config import Config, option, require_at_least, require_fraction, section
 from noise2text.data.config import DataConfig
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.losses import LengthLoss, MseLoss, NllLoss, RoundingLoss
-from noise2text.diffusion.noise_clipping import ClippedTimes, ExaggeratedNoise, QuadraticSchedule
+from noise2text.diffusion.noise_clipping import ClippedTimes, ExaggeratedNoise
+from noise2text.diffusion.schedules import QuadraticSchedule, Schedule
 from noise2text.generation.config import LengthPredictingGenerationConfig
 from noise2text.models import LengthPredictingModel
-from noise2text.models.presets import TINY
+from noise2text.models.presets import TINY_DIFFUSION
 from noise2text.models.registry import Recipe
 from noise2text.nn.config import EncoderDecoderConfig, build_encoder_decoder
 from noise2text.nn.length_predictor import LengthPredictor
@@ -46,9 +45,9 @@ __all__ = [
 class DinoiserGenerationConfig(LengthPredictingGenerationConfig):
     """Length prediction, deterministic steps, and exaggerated timesteps for the network."""
 
-    stop_early: int = option(0, "number of last steps that are left out")
-    noise_beam: int = option(1, "noises tried per length")
-    eta: float = option(0.0, "share of new noise in each step: 1 is ancestral sampling, 0 is DDIM")
+    stop_early: int = option(0, "steps skipped at the end of sampling; 0 if steps is set alone")
+    noise_beam: int = option(1, "noise samples per length")
+    eta: float = option(0.0, "DDIM's η: 0 is deterministic, 1 is ancestral sampling (DDPM)")
     min_timestep: float = option(
         0.99, "smallest timestep that the network is given, whatever the noise; 0 is the true one"
     )
@@ -85,7 +84,7 @@ class DiNoiSerConfig(Config):
     data: DataConfig = section(DataConfig(), "how texts become tokens")
     model: EncoderDecoderConfig = section(EncoderDecoderConfig(embedding_dim=16), "the network")
     diffusion: DiNoiSerDiffusionConfig = section(DiNoiSerDiffusionConfig(), "noise and loss")
-    optim: OptimConfig = section(OptimConfig(max_tokens=32_768, warmup=4_000), "the optimizer")
+    optim: OptimConfig = section(OptimConfig(max_tokens=32_768, warmup=4_000, clip_norm=0.0), "the optimizer")
     generation: DinoiserGenerationConfig = section(DinoiserGenerationConfig(), "how it generates")
     run: RunConfig = section(RunConfig(), "seed, hardware, logging")
 
@@ -99,14 +98,16 @@ PRESETS: dict[str, DiNoiSerConfig] = {
     "iwslt14-de-en": _IWSLT14,
     "wmt14-en-de": _WMT.replace(noise_clip_margin=1.0),
     "wmt16-en-ro": _WMT.replace(dropout=0.05),
-    "tiny": _IWSLT14.replace(TINY | {"optim.steps": 800}, validate_every=400, save_every=400, length_beam=1),
+    "tiny": _IWSLT14.replace(
+        TINY_DIFFUSION | {"optim.steps": 800}, validate_every=400, save_every=400, length_beam=1
+    ),
 }
 
 
 class DiNoiSerModel(LengthPredictingModel):
     """A diffusion model that predicts lengths and gives its network timesteps of more noise than there is."""
 
-    def build_sampling_schedule(self, config: Any) -> nn.Module:
+    def build_sampling_schedule(self, config: Any) -> Schedule:
         return ExaggeratedNoise(super().build_sampling_schedule(config), config.min_timestep)
 
 
@@ -139,7 +140,9 @@ def build(config: DiNoiSerConfig, tokenizer: Tokenizer) -> DiNoiSerModel:
             target_positions=data.max_target,
         ),
         schedule=QuadraticSchedule(config.diffusion.num_timesteps),
-        lengths=LengthPredictor(config.model.model_dim, max_length=data.max_target, source=data.max_source),
+        length_predictor=LengthPredictor(
+            config.model.model_dim, max_length=data.max_target, source=data.max_source
+        ),
         generation_config=config.generation,
         max_source=data.max_source,
         max_target=data.max_target,
@@ -157,7 +160,7 @@ def objective(config: DiNoiSerConfig, model: DiNoiSerModel) -> ClippedObjective:
         terms=[
             MseLoss(),
             RoundingLoss(),
-            LengthLoss(weight=diffusion.length_loss_weight, lengths=model.lengths),
+            LengthLoss(weight=diffusion.length_loss_weight, length_predictor=model.lengths),
             NllLoss(weight=None),
         ],
         self_conditioning=diffusion.self_conditioning,

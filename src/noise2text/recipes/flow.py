@@ -2,8 +2,8 @@
 
     noise2text train flow --train pairs.jsonl --valid pairs.jsonl --out runs/mine --preset tiny
 
-z_t = (1 − t)·z₀ + t·F·ε. The network predicts the velocity v = ε − z₀; the loss is its squared error,
-Difformer's anchor loss and the length loss. Generation is Euler's method, or multistep.
+z_t = (1 − t)·z₀ + t·F·ε. The network predicts v = ε − z₀, the velocity for F = 1; the loss is its squared
+error, Difformer's anchor loss and the length loss. Generation is Euler's method, or multistep.
 """
 
 from __future__ import annotations
@@ -43,10 +43,8 @@ def build(config: difformer.DifformerConfig, tokenizer: Tokenizer) -> LengthPred
     diffusion = config.diffusion
     if (diffusion.schedule, diffusion.variance_preserving, diffusion.rounding_weight) != ("sqrt", False, 0):
         raise Problem("flow has a schedule of its own and takes no variance_preserving or rounding_weight.")
-    model = difformer.build(config, tokenizer)
-    model.schedule = flow = RectifiedFlow(diffusion.num_timesteps, diffusion.noise_factor or 1.0)
-    model.training_schedule, model.denoiser = flow, PredictVelocity(flow).wrap(model.denoiser)
-    return model
+    flow = RectifiedFlow(diffusion.num_timesteps, diffusion.noise_factor or 1.0)
+    return difformer.build_model(config, tokenizer, flow, flow, parameterization=PredictVelocity(flow))
 
 
 def objective(config: difformer.DifformerConfig, model: LengthPredictingModel) -> DiffusionObjective:
@@ -59,7 +57,7 @@ def objective(config: difformer.DifformerConfig, model: LengthPredictingModel) -
         terms=[
             MseLoss("velocity", diffusion.vlb_weight, weighting=PredictVelocity(model.schedule).weight),
             AnchorLoss(weight=diffusion.anchor_weight, smoothing=diffusion.label_smoothing),
-            LengthLoss(weight=diffusion.length_loss_weight, lengths=model.lengths),
+            LengthLoss(weight=diffusion.length_loss_weight, length_predictor=model.lengths),
             NllLoss(weight=None),
         ],
         self_conditioning=diffusion.self_conditioning,
@@ -71,7 +69,12 @@ RECIPE = Recipe(
     paper="Rectified flow (Liu et al., 2023), on embeddings",
     paper_section="2",
     summary="Straight paths from noise to text: Difformer's network predicts the velocity.",
-    presets={name: preset.replace(eta=0.0, stop_early=0) for name, preset in difformer.PRESETS.items()},
+    presets={
+        name: preset.replace(
+            noise_factor=None, eta=0.0, stop_early=0
+        )  # Difformer's factors are of its schedule
+        for name, preset in difformer.PRESETS.items()
+    },
     default_preset="iwslt14-de-en",
     resolve=lambda config, tokenizer: difformer.resolve(config, tokenizer, schedule=RectifiedFlow()),
     build=build,

@@ -9,21 +9,13 @@ The folder's network with context variables under a Gaussian-process prior betwe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
-
-import torch
 
 from noise2text.core.config import option, require_at_least, section
 from noise2text.core.errors import Problem
-from noise2text.core.random import make_key
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.candidates import DecodedStep, Decoder, SentenceCandidates, SourceBatch, Stage
-from noise2text.models import AutoregressiveModel
 from noise2text.models.baseline_config import GpvaeGenerationConfig, LabelSmoothingOptimConfig
-from noise2text.models.gpvae import GpvaeEncoderDecoder, GpvaeObjective, SampledGpvae
+from noise2text.models.gpvae import GpvaeEncoderDecoder, GPVAEModel, GpvaeObjective
 from noise2text.models.huggingface import (
     SEQ2SEQ_FAMILY,
     Seq2SeqConfig,
@@ -33,21 +25,17 @@ from noise2text.models.huggingface import (
     resolve_architecture,
 )
 from noise2text.models.registry import Recipe
-from noise2text.nn.autoregressive import AutoregressiveNetwork
-from noise2text.recipes.pretrained import TINY, disable_cuda_graphs, shared_arguments
+from noise2text.recipes.pretrained import TINY_FROM_SCRATCH, disable_cuda_graphs, shared_arguments
 
 __all__ = [
     "PRESETS",
     "RECIPE",
     "GPVAEConfig",
-    "GPVAEModel",
     "GPVAEModelConfig",
     "GPVAEOptimConfig",
     "build",
     "objective",
 ]
-
-_LATENT = 1  # separates the keys of this noise from others of the same seed
 
 
 @dataclass(frozen=True)
@@ -106,7 +94,7 @@ _T5 = GPVAEConfig()
 PRESETS: dict[str, GPVAEConfig] = {
     "t5-base": _T5,
     "tiny": _T5.replace(
-        TINY | {"optim.steps": 700},
+        TINY_FROM_SCRATCH | {"optim.steps": 700},
         encoder_layers=2,
         decoder_layers=2,
         kernel_length_scale=2.0,
@@ -115,56 +103,6 @@ PRESETS: dict[str, GPVAEConfig] = {
         validate_every=350,
     ),
 }
-
-
-class GPVAEModel(AutoregressiveModel):
-    """An encoder-decoder with noise in its encoder states; each noise gives the texts of one search."""
-
-    network: GpvaeEncoderDecoder
-    generation_config: GpvaeGenerationConfig
-
-    def build_decoder(self, config: Any, network: AutoregressiveNetwork | None = None) -> Decoder:  # type: ignore[override]
-        return GPVAEDecoder(self, config)
-
-
-@dataclass(frozen=True)
-class GPVAEDecoder(Decoder):
-    """Searches once per noise; a sentence's candidates are the texts of all its noises."""
-
-    model: GPVAEModel
-    config: GpvaeGenerationConfig
-
-    def stages(self, *, seed: int, trace: bool = False) -> list[Stage]:
-        return [partial(self._search, seed=seed, trace=trace)]
-
-    def _search(self, batch: SourceBatch, *, seed: int, trace: bool) -> list[SentenceCandidates]:
-        noises, model = self.config.noises, self.model
-        repeated = [row for row in batch.rows for _ in range(noises)]
-        indices = make_key(torch.tensor(batch.indices)[:, None], torch.arange(noises)).flatten()  # (B·N,)
-        network = SampledGpvae(
-            model.network,
-            make_key(seed, _LATENT, indices).to(model.device),
-            latent_noise_scale=self.config.latent_noise_scale,
-        )
-        decoder = AutoregressiveModel.build_decoder(model, self.config, network)
-        decoded = decoder.decode(SourceBatch(repeated, indices.tolist()), seed=seed, trace=trace)
-        return [join_candidates(decoded[i : i + noises]) for i in range(0, len(decoded), noises)]
-
-
-def join_candidates(decoded: Sequence[SentenceCandidates]) -> SentenceCandidates:
-    """The candidates of all searches for one sentence; a search that ends early repeats its last step."""
-    count = max(len(each.steps) for each in decoded)
-    steps = []
-    for number in range(count):
-        current = [each.steps[min(number, len(each.steps) - 1)] for each in decoded]
-        noisy = [row for step in current for row in step.noisy]
-        clean = [row for step in current for row in step.clean]
-        steps.append(DecodedStep(1 - number / max(1, count - 1), noisy, clean))
-    return SentenceCandidates(
-        [row for each in decoded for row in each.tokens],
-        [score for each in decoded for score in each.scores],
-        steps,
-    )
 
 
 def build(config: GPVAEConfig, tokenizer: Tokenizer) -> GPVAEModel:

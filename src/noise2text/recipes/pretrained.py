@@ -27,10 +27,11 @@ from noise2text.models.huggingface import (
     load_pretrained_weights,
     resolve_architecture,
 )
+from noise2text.models.presets import TINY_AUTOREGRESSIVE
 from noise2text.models.registry import Recipe
-from noise2text.training.next_token import NextTokenObjective
+from noise2text.recipes.transformer import objective
 
-__all__ = ["RECIPES", "TINY", "disable_cuda_graphs", "objective", "shared_arguments"]
+__all__ = ["RECIPES", "TINY_FROM_SCRATCH", "disable_cuda_graphs", "shared_arguments"]
 
 A = TypeVar("A", bound=AutoregressiveModel)
 
@@ -68,30 +69,13 @@ def _initialize(family: PretrainedFamily) -> Callable[[Any, Any], None]:
     return lambda config, model: load_pretrained_weights(family, config, model.network)
 
 
-def objective(config: PretrainedConfig, model: AutoregressiveModel) -> NextTokenObjective:
-    """The training objective: each next token of the target."""
-    return NextTokenObjective(
-        model.network, bos=model.tokenizer.bos, label_smoothing=config.optim.label_smoothing
-    )
-
-
-TINY: dict[str, Any] = {
-    "tokenizer": "characters",
-    "max_source": 64,
-    "max_target": 64,
+TINY_FROM_SCRATCH: dict[str, Any] = TINY_AUTOREGRESSIVE | {
     "from_scratch": True,
-    "model_dim": 128,
     "ffn_dim": 512,
     "heads": 4,
     "dropout": 0.0,
-    "max_tokens": 2_048,
     "lr": 1e-3,
-    "lr_schedule": "cosine",
-    "warmup": 100,
     "beam": 1,
-    "log_every": 50,
-    "save_every": 200,
-    "validation_sentences": 100,
 }
 """Changes that make a pre-trained recipe train a small model from scratch on two cores."""
 
@@ -107,7 +91,7 @@ RECIPES = (
         presets={
             "gpt2": _GPT2,
             "gpt2-large": _GPT2.replace(_LARGE),
-            "tiny": _GPT2.replace(TINY | {"optim.steps": 1_500}, layers=3, validate_every=500),
+            "tiny": _GPT2.replace(TINY_FROM_SCRATCH | {"optim.steps": 1_500}, layers=3, validate_every=500),
         },
         default_preset="gpt2",
         resolve=resolve_architecture(CAUSAL_FAMILY),
@@ -123,7 +107,10 @@ RECIPES = (
         presets={
             "t5-base": _T5,
             "tiny": _T5.replace(
-                TINY | {"optim.steps": 1_000}, encoder_layers=2, decoder_layers=2, validate_every=250
+                TINY_FROM_SCRATCH | {"optim.steps": 1_000},
+                encoder_layers=2,
+                decoder_layers=2,
+                validate_every=250,
             ),
         },
         default_preset="t5-base",

@@ -9,7 +9,7 @@ the end of the text and the padding after it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,19 +22,21 @@ from noise2text.data.layouts.padded_target import PaddedTargetLayout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.adaptive_schedule import AdaptiveSchedule
 from noise2text.diffusion.losses import MseLoss, PriorLoss, RoundingLoss, TokenLoss
-from noise2text.diffusion.schedules import SqrtSchedule
+from noise2text.diffusion.schedules import Schedule, SqrtSchedule
 from noise2text.diffusion.time_samplers import UniformTimes
 from noise2text.generation.config import PriorSamplingGenerationConfig
 from noise2text.models import DiffusionModel
 from noise2text.models.init_from_teacher import initialize_from_teacher
-from noise2text.models.presets import TINY
+from noise2text.models.presets import TINY_DIFFUSION
 from noise2text.models.registry import Recipe
 from noise2text.nn.config import EncoderDecoderFromTeacherConfig, build_encoder_decoder
+from noise2text.nn.denoiser import Denoiser
 from noise2text.nn.embeddings import TokenEmbedding
+from noise2text.nn.encoder_decoder import EncoderDecoder
 from noise2text.training.config import OptimConfig, RunConfig
 from noise2text.training.objective import DiffusionObjective, Draws
 
-__all__ = ["PRESETS", "RECIPE", "AdaptiveObjective", "SeqDiffuSeqConfig", "build", "objective"]
+__all__ = ["PRESETS", "RECIPE", "AdaptiveObjective", "SeqDiffuSeqConfig", "build", "build_model", "objective"]
 
 
 @dataclass(frozen=True)
@@ -99,17 +101,22 @@ class SeqDiffuSeqConfig(Config):
 
 
 _IWSLT14 = SeqDiffuSeqConfig().replace(max_tokens=128 * 64)
-_OTHERS = _IWSLT14.replace(model_dim=768, heads=12, ffn_dim=3072, dropout=0.1, vocabulary=32_768)
+_WMT14 = _IWSLT14.replace(max_tokens=1024 * 64, vocabulary=32_768)
+_OTHERS = _IWSLT14.replace(
+    model_dim=768, heads=12, ffn_dim=3072, dropout=0.1, vocabulary=30_522, lowercase=True
+)
 
 PRESETS: dict[str, SeqDiffuSeqConfig] = {
     "iwslt14-de-en": _IWSLT14,
-    "wmt14-en-de": _IWSLT14.replace(max_tokens=1024 * 64, vocabulary=32_768),
+    "iwslt14-en-de": _IWSLT14,
+    "wmt14-en-de": _WMT14,
+    "wmt14-de-en": _WMT14,
     "qqp": _OTHERS,
     "wiki-auto": _OTHERS,
-    "qt": _OTHERS,
-    "ccd": _OTHERS,
+    "quasar-t": _OTHERS,
+    "commonsense-conversation": _OTHERS,
     "tiny": _IWSLT14.replace(
-        TINY,
+        TINY_DIFFUSION,
         embedding_dim=8,
         refit_every=400,
         refit_start=400,
@@ -122,27 +129,42 @@ PRESETS: dict[str, SeqDiffuSeqConfig] = {
 
 def build(config: SeqDiffuSeqConfig, tokenizer: Tokenizer) -> DiffusionModel:
     """The untrained model."""
-    data, diffusion = config.data, config.diffusion
-    canvas = data.max_target + 1  # the target and its end
+    diffusion = config.diffusion
+    embedding = TokenEmbedding(len(tokenizer), config.model.embedding_dim, scale=1.0, bias=True)
+    schedule = AdaptiveSchedule(
+        SqrtSchedule(diffusion.num_timesteps),
+        config.data.max_target + 1,  # with the end token
+        bin_size=diffusion.refit_bin_size,
+        min_count=diffusion.refit_min_count,
+    )
+    return build_model(config, tokenizer, embedding, schedule)
+
+
+def build_model(
+    config: Any,
+    tokenizer: Tokenizer,
+    embedding: TokenEmbedding,
+    schedule: Schedule,
+    network_class: Callable[..., Denoiser] = EncoderDecoder,
+) -> DiffusionModel:
+    """The untrained model with these embeddings and this schedule, over targets padded to the full length."""
+    data = config.data
+    width = data.max_target + 1  # with the end token
     return DiffusionModel(
         tokenizer,
-        layout=PaddedTargetLayout(tokenizer.pad, eos=tokenizer.eos, width=canvas),
+        layout=PaddedTargetLayout(tokenizer.pad, eos=tokenizer.eos, width=width),
         denoiser=build_encoder_decoder(
             config.model,
-            TokenEmbedding(len(tokenizer), config.model.embedding_dim, scale=1.0, bias=True),
+            embedding,
             source_positions=data.max_source,
-            target_positions=canvas,
+            target_positions=width,
+            network_class=network_class,
         ),
-        schedule=AdaptiveSchedule(
-            SqrtSchedule(diffusion.num_timesteps),
-            canvas,
-            bin_size=diffusion.refit_bin_size,
-            min_count=diffusion.refit_min_count,
-        ),
+        schedule=schedule,
         generation_config=config.generation,
         max_source=data.max_source,
         max_target=data.max_target,
-        writable_specials=(tokenizer.eos, tokenizer.pad),
+        allowed_special_tokens=(tokenizer.eos, tokenizer.pad),
     )
 
 
@@ -155,7 +177,9 @@ class AdaptiveObjective(DiffusionObjective):
         super().__init__(*parts, **more)
         self.refit_every, self.refit_start = refit_every, refit_start
 
-    def observed(self, draws: Draws, token_losses: Mapping[str, TokenLoss]) -> tuple[Tensor, Tensor, Tensor]:
+    def collect_observations(
+        self, draws: Draws, token_losses: Mapping[str, TokenLoss]
+    ) -> tuple[Tensor, Tensor, Tensor]:
         difficulty = token_losses["difficulty"]
         return draws.t, difficulty.values.detach(), difficulty.mask
 
@@ -198,6 +222,12 @@ def objective(config: SeqDiffuSeqConfig, model: DiffusionModel) -> AdaptiveObjec
     )
 
 
+def initialize(config: SeqDiffuSeqConfig, model: DiffusionModel) -> None:
+    """Copy the layers of a teacher, where the config names one."""
+    if config.model.from_folder:
+        initialize_from_teacher(config, model)
+
+
 RECIPE = Recipe(
     name="seqdiffuseq",
     paper="SeqDiffuSeq (Yuan et al., 2022)",
@@ -207,5 +237,5 @@ RECIPE = Recipe(
     default_preset="iwslt14-de-en",
     build=build,
     objective=objective,
-    initialize=initialize_from_teacher,
+    initialize=initialize,
 )

@@ -1,18 +1,18 @@
-"""DiffuSeq trained for word generation (thesis on DiffuSeq for translation, 3.2.2, algorithm 9).
+"""DiffuSeq trained for word generation (Demirag, 2023, 3.2.2, algorithm 9).
 
     noise2text train word-by-word --train pairs.jsonl --valid pairs.jsonl --out runs/mine
 
 Next-word layout + DiffuSeq's network, schedule and terms, at uniform times. Training draws one word of each
-target; generation adds one word per round of sampling. `max_word_tokens` limits the padding after a word: in
-the thesis most of the canvas is padding, and the model learned to generate nothing else.
+target; generation adds one word per round of sampling. `max_word_tokens` limits the padding after a word: for
+Demirag most of the canvas was padding, and the model learned to generate nothing else.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 
-from noise2text.core.config import from_dict, option, require_at_least, require_choice, section, to_dict
+from noise2text.core.config import option, require_at_least, require_choice, section
 from noise2text.core.errors import Problem
 from noise2text.data.layouts.next_word import WORD_START_RULES, NextWordLayout
 from noise2text.data.tokenizer import Tokenizer
@@ -47,7 +47,7 @@ class WordByWordDiffusionConfig(DiffuSeqDiffusionConfig):
 
 @dataclass(frozen=True)
 class WordByWordConfig(DiffuSeqConfig):
-    """Section 4.2.2 of the thesis: DiffuSeq's hyperparameters except T."""
+    """Section 4.2.2 of Demirag (2023): DiffuSeq's hyperparameters except T."""
 
     diffusion: WordByWordDiffusionConfig = section(WordByWordDiffusionConfig(), "noise and loss")
     generation: WordByWordGenerationConfig = section(WordByWordGenerationConfig(), "how it generates")
@@ -55,21 +55,26 @@ class WordByWordConfig(DiffuSeqConfig):
 
 def _derive_preset(preset: str) -> WordByWordConfig:
     """DiffuSeq's preset with the settings of algorithms 6 and 9."""
-    settings = to_dict(diffuseq.PRESETS[preset])
+    settings = asdict(diffuseq.PRESETS[preset])
     del settings["generation"]["strategy"]
-    return from_dict(WordByWordConfig, settings, origin=preset).replace(
-        {"generation.steps": 200},
-        time_sampler="uniform",
-        loss_positions="algorithm-6",
-        num_timesteps=200,
+    return (
+        WordByWordConfig()
+        .replace(settings)
+        .replace(
+            {"generation.steps": 200},
+            time_sampler="uniform",
+            loss_positions="algorithm-6",
+            num_timesteps=200,
+        )
     )
 
 
+_TINY = _derive_preset("tiny").replace({"generation.steps": 20}, word_boundary="signs", max_word_tokens=6)
+
 PRESETS: dict[str, WordByWordConfig] = {
     "covost-de-en": _derive_preset("covost-de-en"),
-    "tiny": _derive_preset("tiny").replace(
-        {"generation.steps": 20}, word_boundary="signs", max_word_tokens=6
-    ),
+    "tiny": _TINY.replace(noise_factor=2.0, anchor_weight=1.0, clamp=False),
+    "tiny-published": _TINY,
 }
 
 
@@ -82,15 +87,19 @@ def build(config: WordByWordConfig, tokenizer: Tokenizer) -> DiffusionModel:
         max_word_tokens=diffusion.max_word_tokens or data.max_source + data.max_target,
     )
     schedule = diffuseq.build_schedule(config)
-    model = diffuseq.build_model(config, tokenizer, layout, schedule)
-    model.denoiser = diffusion.build_parameterization(schedule).wrap(model.denoiser)
-    model.source_dropout = diffusion.source_dropout
-    return model
+    return diffuseq.build_model(
+        config,
+        tokenizer,
+        layout,
+        schedule,
+        parameterization=diffusion.build_parameterization(schedule),
+        source_dropout=diffusion.source_dropout,
+    )
 
 
 RECIPE = Recipe(
     name="word-by-word",
-    paper="a thesis on DiffuSeq for translation",
+    paper=diffuseq.DEMIRAG_2023,
     paper_section="3.2.2",
     summary="DiffuSeq trained to generate the next word, with one round of sampling per word.",
     presets=PRESETS,
