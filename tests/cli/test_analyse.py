@@ -42,7 +42,7 @@ def test_lengths_are_analysed_from_files_to_files(run: Run, files: Path) -> None
     assert [row["system"] for row in rows] == ["best"] * 3 + ["bad"] * 3
     assert [round(float(row["bleu"])) for row in rows[:3]] == [100] * 3
     assert ">over bad<" in (files / "out" / "relative-difference.svg").read_text()
-    assert "thesis, table 4.3" in done.out
+    assert "Demirag (2023), table 4.3" in done.out
     assert "| best " in done.out
     told = json.loads(run("analyse", *given, "--out", files / "out", "--json").out)
     assert {finding["name"] for finding in told} == names
@@ -88,8 +88,8 @@ def test_the_list_names_all_with_their_needs_and_settings(run: Run) -> None:
         ("lengths --out OUT", "needs outputs"),
         ("lengths --output x=FILES/good.txt --out OUT", "needs pairs"),
         ("lengths --output x=FILES/missing.txt --pairs FILES/test.jsonl --out OUT", "There is no file"),
-        ("lengths --output x=FILES/empty.txt --pairs FILES/test.jsonl --out OUT", "holds no line"),
-        ("lengths --output x=FILES/good.txt --pairs FILES/empty.txt --out OUT", "holds no pair"),
+        ("lengths --output x=FILES/empty.txt --pairs FILES/test.jsonl --out OUT", "has no lines"),
+        ("lengths --output x=FILES/good.txt --pairs FILES/empty.txt --out OUT", "has no pairs"),
         ("lengths --output =FILES/good.txt --out OUT", "takes NAME=FILE"),
         ("lengths --output FILES/good.txt --output FILES/good.txt --out OUT", "Two outputs are called"),
         ("lengths --output x=FILES/good.txt --out OUT --set bucket=3", "did you mean buckets?"),

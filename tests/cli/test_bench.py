@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -28,19 +27,13 @@ def test_what_training_is_not_timed_by_is_refused(
     assert message in outcome.err
 
 
-def test_bench_times_the_settings_that_it_is_told(
-    run: Callable[..., Outcome], model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    timed: list[str] = []
-
-    def bench_report(model: Any, *given: Any, **more: Any) -> list[str]:
-        timed.append(model.generation_config.select)
-        return []
-
-    monkeypatch.setattr("noise2text.commands.bench.bench_report", bench_report)
-    for settings in ((), ("--set", "select=score")):
-        assert run("bench", model, "--device", "cpu", *settings).code == 0
-    assert timed == ["mbr", "score"]
+def test_bench_times_the_settings_that_it_is_told(run: Callable[..., Outcome], model: Path) -> None:
+    """A setting that generation refuses is refused by what is timed."""
+    few = ["--device", "cpu", "--batches", "1", "--steps", "1", "--candidates", "1", "--length", "5"]
+    assert run("bench", model, *few).code == 0
+    told = run("bench", model, *few, "--set", "guide=nowhere", "--set", "guide_class=may")
+    assert told.code == 1
+    assert "no classifier in nowhere" in told.err
 
 
 @pytest.mark.parametrize(

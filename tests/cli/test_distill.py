@@ -13,10 +13,11 @@ def test_distill_by_command(run: Callable[..., Outcome], model: Path, dates: Pat
     few.write_text("".join((dates / "test.jsonl").read_text().splitlines(keepends=True)[:5]))
     corpus = tmp_path / "distilled.jsonl"
     command = ["distill", model, "--input", few, "--output", corpus, "--device", "cpu"]
-    done = run(*command, "--steps", "2", "--stop-early=0")
+    done = run(*command, "--steps", "2")
     assert done.code == 0, done.err
     assert f"{corpus}:" in done.err
     assert corpus.exists()
+    corpus.unlink()
     wrong = run(*command, "--beam", "5")
     assert wrong.code == 1
     assert "no setting 'beam'" in wrong.err

@@ -35,7 +35,7 @@ def test_mistakes_are_one_sentence_and_write_nothing(
     (tmp_path / "empty.txt").touch()
     for arguments, message in (
         ((teacher, "--out", out), "cannot be exported"),
-        ((model, "--out", model), "has other content"),
+        ((model, "--out", model), "is not empty and not an exported model"),
         ((model, "--out", out, "--precision", "int4"), "float32 or int8"),
         ((model, "--out", out, "--check", tmp_path / "none.txt"), "none.txt"),
         ((model, "--out", out, "--check", tmp_path / "empty.txt"), "has no texts"),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from noise2text.commands.generate import GeneratedText
+from noise2text.commands.generate import GeneratedText, remove_teacher
 from noise2text.models.folder import load_config, save
 
 from .conftest import Outcome
@@ -36,6 +36,60 @@ def test_generate_writes_a_line_for_each_line(
     assert (tmp_path / "out.txt").read_text() == done.out
     from_stdin = run("generate", model, "--input", "-", *fast, stdin=source.read_bytes())
     assert from_stdin.out == done.out
+
+
+def test_texts_are_given_after_the_model(run: Callable[..., Outcome], model: Path) -> None:
+    texts = ["sunday, 7 april 1957", "12. mai 2001"]
+    fast = ["--length-beam", 2, "--noise-beam=1"]
+    piped = run("generate", model, "--input", "-", "--steps", 3, *fast, stdin="\n".join(texts).encode())
+    assert piped.code == 0, piped.err
+    assert run("generate", model, *texts, "--steps", 3, *fast).out == piped.out
+    assert run("generate", model, "--steps", 3, texts[0], *fast, texts[1]).out == piped.out
+    assert run("generate", model, "--steps", 3, *fast, stdin="\n".join(texts).encode()).out == piped.out
+    both = run("generate", model, "7 april", "--input", "-")
+    assert (both.code, both.err.count("\n")) == (1, 1)
+    assert "texts or --input, not both" in both.err
+    valueless = run("generate", model, "7 april", "--steps")
+    assert "The option --steps needs a value" in valueless.err
+
+
+def test_n_texts_are_on_the_line_of_their_input(run: Callable[..., Outcome]) -> None:
+    ask = ("generate", "de-en", "Wo ist Tom?", "Tom ist schwimmen gegangen.", "--n", 4, "--steps", 2)
+    lines = run(*ask).out.splitlines()
+    rows = [json.loads(line) for line in run(*ask, "--json").out.splitlines()]
+    assert [line.split("\t") for line in lines] == [row["alternatives"] for row in rows]
+    assert 1 < max(len(row["alternatives"]) for row in rows) <= 4
+    assert [row["text"] for row in rows] == [row["alternatives"][0] for row in rows]
+    assert "at least 1, not 0" in run(*ask[:3], "--n", 0).err
+
+
+def test_a_table_is_no_plain_text(run: Callable[..., Outcome], model: Path, tmp_path: Path) -> None:
+    table = tmp_path / "texts.csv"
+    table.write_text('nr,when,what\n1,"sunday, 7 april 1957",x\n2,12. mai 2001,y\n')
+    fast = ["--steps", 2, "--length-beam", 1, "--noise-beam", 1]
+    plain = run("generate", model, "sunday, 7 april 1957", "12. mai 2001", *fast)
+    assert run("generate", model, "--input", table, "--fields", "when", *fast).out == plain.out
+    refused = run("generate", model, "--input", table, *fast)
+    assert (refused.code, refused.err.count("\n")) == (1, 1)
+    assert "--fields" in refused.err
+    array = tmp_path / "texts.json"
+    array.write_text('["sunday, 7 april 1957",\n "12. mai 2001"]')
+    assert run("generate", model, "--input", array, *fast).out == plain.out
+
+
+def test_n_steps_are_n_steps(run: Callable[..., Outcome], model: Path) -> None:
+    """Whatever the model's own settings leave out; on the command line as in Python."""
+    import noise2text
+
+    loaded = noise2text.load(model, device="cpu", precision="float32")
+    assert loaded.generation_config.stop_early == 5
+    for steps in (1, 5, 20):
+        [trace] = loaded.generate(["7 april"], steps=steps, trace=True).traces
+        assert len(trace) == steps
+        done = run("generate", model, "7 april", "--trace", "--steps", steps, "--device", "cpu")
+        assert done.out.count("t=") == steps
+    assert len(loaded.generate(["7 april"], trace=True).traces[0]) == 15
+    assert len(loaded.generate(["7 april"], steps=8, stop_early=2, trace=True).traces[0]) == 6
 
 
 def test_generate_fills_in_a_template(run: Callable[..., Outcome], model: Path) -> None:
@@ -82,7 +136,7 @@ def test_without_copies_a_text_is_never_its_source_again(
     run: Callable[..., Outcome], model: Path, tmp_path: Path
 ) -> None:
     """What is given leaves one token open: of ten noises one may hit the source, and nine need not."""
-    ask = ["generate", model, "--input", "-", "--device", "cpu", "--steps", 1, "--stop-early", 0, "--json"]
+    ask = ["generate", model, "--input", "-", "--device", "cpu", "--steps", 1, "--json"]
     ask += ["--template", "1957-04-0___{1}", "--noise-beam", 10, "--set", "eta=1"]
     done = run(*ask, "--no-copies", stdin=b"1957-04-07\n1957-04-01\n")
     assert done.code == 0, done.err
@@ -126,10 +180,17 @@ def test_a_score_that_is_not_finite_is_null_in_json() -> None:
     assert scores == [None, -0.5]
 
 
+def test_the_choice_of_a_teacher_is_not_an_override_of_the_model() -> None:
+    given = {"select": "teacher", "steps": "3"}
+    assert remove_teacher(given, Path("teacher"), reduction="mean") == {"steps": "3"}
+    assert given == {"select": "teacher", "steps": "3"}
+    assert remove_teacher({"select": "score"}, None, reduction="mean") == {"select": "score"}
+
+
 def test_int8_is_for_the_model_and_not_for_its_teacher(
     run: Callable[..., Outcome], model: Path, teacher: Path
 ) -> None:
-    few = ["--steps", 2, "--stop-early", 0, "--device", "cpu", "--precision", "int8"]
+    few = ["--steps", 2, "--device", "cpu", "--precision", "int8"]
     judged = ["--select", "teacher", "--teacher", teacher]
     done = run("generate", model, "--input", "-", *few, *judged, stdin=b"7 april 1957\n")
     assert done.code == 0, done.err
@@ -209,24 +270,9 @@ def test_an_empty_input_gives_an_empty_output_and_says_so(
 
 
 def test_an_input_that_is_too_long_is_cut_and_said(run: Callable[..., Outcome], model: Path) -> None:
-    done = run("generate", model, "--input", "-", "--steps", 2, "--stop-early", 0, stdin=b"1" * 200 + b"\n")
+    done = run("generate", model, "--input", "-", "--steps", 2, stdin=b"1" * 200 + b"\n")
     assert done.code == 0
     assert "1 of 1 inputs had more than 48 tokens" in done.err
-
-
-def test_what_was_already_written_is_not_lost(
-    run: Callable[..., Outcome], model: Path, tmp_path: Path
-) -> None:
-    """A bad line in the middle of the input ends the job after the lines before it."""
-    source = tmp_path / "in.jsonl"
-    source.write_text('{"src": "7 april"}\n' * 16 + "broken\n")
-    out = tmp_path / "out.txt"
-    done = run(
-        "generate", model, "--input", source, "--output", out, "--batch", 1, "--steps", 2, "--stop-early", 0
-    )
-    assert done.code == 1
-    assert "line 17" in done.err
-    assert len(out.read_text().splitlines()) == 16
 
 
 def test_a_model_folder_can_be_moved(run: Callable[..., Outcome], model: Path, tmp_path: Path) -> None:
@@ -234,7 +280,7 @@ def test_a_model_folder_can_be_moved(run: Callable[..., Outcome], model: Path, t
 
     recipe, settings = load_config(model)
     save(tmp_path / "moved", noise2text.load(model, device="cpu"), recipe=recipe.name, config=settings)
-    arguments = ["--input", "-", "--steps", 2, "--stop-early", 0]
+    arguments = ["--input", "-", "--steps", 2]
     here = run("generate", model, *arguments, stdin=b"7 april\n").out
     assert run("generate", tmp_path / "moved", *arguments, stdin=b"7 april\n").out == here
 
@@ -260,7 +306,7 @@ def test_an_older_output_is_replaced_by_the_first_text_and_not_by_a_mistake(
 ) -> None:
     output = tmp_path / "made.txt"
     output.write_text("of yesterday\n" * 9)
-    ask = ("generate", model, "--input", "-", "--output", output, "--steps", 2, "--stop-early", 0)
+    ask = ("generate", model, "--input", "-", "--output", output, "--steps", 2)
     mistaken = run(*ask, "--prefix", "%", stdin=b"7 april\n")
     assert mistaken.code == 1
     assert output.read_text() == "of yesterday\n" * 9
@@ -277,7 +323,7 @@ def test_candidates_are_written_as_evaluate_reads_them(
 ) -> None:
     texts, made = tmp_path / "texts.txt", tmp_path / "made.jsonl"
     texts.write_text("7 april 1957\n12. mai 2001\n\n")
-    how = ("--noise-beam", 3, "--length-beam", 1, "--steps", 2, "--stop-early", 0)
+    how = ("--noise-beam", 3, "--length-beam", 1, "--steps", 2)
     plain = run("generate", model, "--input", texts, *how).out.splitlines()
     assert run("generate", model, "--input", texts, "--output", made, "--json", *how).code == 0
     rows = [json.loads(line) for line in made.read_text().splitlines()]

@@ -31,3 +31,9 @@ def test_rescale_refuses_what_a_model_decides_itself(
     done = run("rescale", model, *ignored)
     assert done.code == 1
     assert "its own schedule and embeddings" in done.err
+
+
+def test_an_unknown_schedule_is_refused_with_the_known_ones(run: Callable[..., Outcome]) -> None:
+    done = run("rescale", "--schedule", "quadratic")
+    assert done.code == 1
+    assert "one of sqrt, linear, cosine, not 'quadratic'" in done.err

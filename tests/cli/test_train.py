@@ -164,3 +164,32 @@ def test_standard_input_is_not_both_corpora(run: Callable[..., Outcome], tmp_pat
     assert done.code == 1
     assert "not both" in done.err
     assert not (tmp_path / "run").exists()
+
+
+def test_train_and_evaluate_choose_the_columns_of_a_table_and_resume_needs_no_files(
+    run: Callable[..., Outcome], dates: Path, tmp_path: Path
+) -> None:
+    pairs = [json.loads(line) for line in (dates / "train.jsonl").read_text().splitlines()][:30]
+    table, out = tmp_path / "c.csv", tmp_path / "run"
+    rows = [f'{number},"{pair["trg"]}","{pair["src"]}"\n' for number, pair in enumerate(pairs)]
+    table.write_text("nr,iso,written\n" + "".join(rows))
+    ask = ["train", "difformer", "--out", out, "--preset", "tiny", "--device", "cpu", *SETS]
+    chosen = ["--fields", "written,iso"]
+    done = run(*ask, "--train", table, "--valid", table, *chosen)
+    assert done.code == 0, done.err
+    assert "30 pairs, 0 skipped" in done.err
+    refused = run(*ask)
+    assert (refused.code, refused.err.count("\n")) == (1, 1)
+    assert "give a file with --train" in refused.err
+    resumed = run(*ask, "--resume")
+    assert resumed.code == 0, resumed.err
+    hyp = tmp_path / "hyp.txt"
+    hyp.write_text("".join(f"{pair['trg']}\n" for pair in pairs))
+    scored = run("evaluate", "--hyp", hyp, "--ref", table, *chosen, "--metrics", "bleu", "--json")
+    assert json.loads(scored.out)["bleu"]["score"] == pytest.approx(100), scored.err
+
+
+def test_resume_without_a_run_says_what_to_do(run: Callable[..., Outcome], tmp_path: Path) -> None:
+    refused = run("train", "difformer", "--out", tmp_path / "none", "--resume")
+    assert (refused.code, refused.err.count("\n")) == (1, 1)
+    assert "no run that can be resumed" in refused.err

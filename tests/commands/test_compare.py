@@ -14,7 +14,6 @@ from noise2text.commands.compare import ComparedModel, CompareOptions, compare, 
 from noise2text.commands.display import SilentDisplay
 from noise2text.commands.train import train
 from noise2text.core.errors import Problem
-from noise2text.models import Model
 
 from ..conftest import small_changes
 
@@ -95,24 +94,21 @@ def test_the_texts_are_those_of_generate_with_the_same_settings(
 
 
 def test_outputs_are_generated_again_only_if_something_has_changed(
-    models: dict[str, Path], test_set: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    models: dict[str, Path], test_set: str, tmp_path: Path
 ) -> None:
     model = tmp_path / "model"
     shutil.copytree(models["transformer"], model)
-    generated: list[int] = []
-    whole = Model.generate
-
-    def counted(self: Model, texts: Any, **settings: Any) -> Any:
-        generated.append(len(texts))
-        return whole(self, texts, **settings)
-
-    monkeypatch.setattr(Model, "generate", counted)
     out, display = tmp_path / "out", RecordingDisplay()
 
+    def written() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in (out / "outputs").glob("*/*.json")}
+
     def again(options: CompareOptions = CPU, *more: Path, display: RecordingDisplay | None = None) -> int:
-        generated.clear()
+        """Compare the models and return how many texts were written."""
+        before = written()
         compare([model, *more], test=test_set, out=out, options=options, display=display)
-        return sum(generated)
+        new = [path for path, time in written().items() if before.get(path) != time]
+        return sum(len(json.loads(path.read_text())["texts"]) for path in new)
 
     assert again() == 12
     first = (out / "comparison.json").read_text()
@@ -200,9 +196,9 @@ def test_mistakes_are_named_before_anything_is_generated(
         "late:\n  model: {}\n  stepz: 3\n".format(models["difformer"]), "late: there is no setting 'stepz'"
     )
     late = f"late:\n  model: {models['difformer']}\n"
-    problem(f"{late}  select: teacher\n", "give both --select teacher and --teacher")
-    problem(f"{late}  teacher: {model}\n", "give both --select teacher and --teacher")
-    problem(f"{late}  likelihood: sum\n", "--likelihood is an option of the teacher")
+    problem(f"{late}  select: teacher\n", "both `select: teacher` and `teacher: DIR` in the --settings file")
+    problem(f"{late}  teacher: {model}\n", "both `select: teacher` and `teacher: DIR` in the --settings file")
+    problem(f"{late}  likelihood: sum\n", "likelihood is a setting of the teacher")
     problem(f"{late}  select: teacher\n  teacher: {model}\n  likelihood: max\n", "give mean or sum")
     problem("transformer: 5\n", "settings of transformer must be")
     problem("transformer:\n  model: elsewhere\n", "Two rows are called 'transformer'")

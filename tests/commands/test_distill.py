@@ -17,7 +17,7 @@ from noise2text.commands.distill import DistillResult, distill
 from noise2text.commands.train import train
 from noise2text.core.errors import Problem, Stopped
 from noise2text.data.corpus import read_pairs
-from noise2text.models import Model
+from noise2text.data.token_store import TokenStore
 
 from ..conftest import SMALL, small_changes
 from ..teams import open_store, rank_environment
@@ -74,7 +74,7 @@ def test_training_takes_the_result(
 ) -> None:
     output = tmp_path / "distilled.jsonl"
     distill(teacher, input=str(corpus), output=output, overrides=OVERRIDES, device="cpu")
-    train(
+    student = train(
         "difformer",
         train=str(output),
         valid=str(dates / "valid.jsonl"),
@@ -83,6 +83,8 @@ def test_training_takes_the_result(
         changes=SMALL | {"optim.steps": 1},
         device="cpu",
     )
+    (store,) = (tmp_path / "student" / "data").glob("*train*")
+    assert len(TokenStore.load(store, tokenizer=student.tokenizer)) == len(expected)
 
 
 @pytest.mark.parametrize("form", ["txt", "tsv", "parallel"])
@@ -112,17 +114,14 @@ class Killed(Exception):
     """The process dies here."""
 
 
-def interrupted(monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
-    """Let the process die after so many windows."""
-    whole, calls = Model.generate, [0]
+class DyingDisplay(SilentDisplay):
+    """Ends the process after the first window."""
 
-    def generate(self: Model, *arguments: Any, **overrides: Any) -> Any:
-        calls[0] += 1
-        if calls[0] > after:
-            raise Killed
-        return whole(self, *arguments, **overrides)
+    def __init__(self, end: type[BaseException] = Killed) -> None:
+        self.end = end
 
-    monkeypatch.setattr(Model, "generate", generate)
+    def progress(self, step: int, summary: str) -> None:
+        raise self.end
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"src": "hal', b'{"src": "x", "trg": "y"}'])
@@ -131,15 +130,12 @@ def test_a_run_that_was_killed_goes_on_where_it_stopped(
     corpus: Path,
     expected: list[tuple[str, str]],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     torn: bytes,
 ) -> None:
     output, part = tmp_path / "out.jsonl", tmp_path / "out.jsonl.part-0-of-1"
     order: dict[str, Any] = {"input": str(corpus), "output": output, "overrides": OVERRIDES, "device": "cpu"}
-    with monkeypatch.context() as patch:
-        interrupted(patch, after=1)
-        with pytest.raises(Killed):
-            distill(teacher, batch=1, **order)
+    with pytest.raises(Killed):
+        distill(teacher, batch=1, display=DyingDisplay(), **order)
     assert not output.exists()
     written = part.read_bytes()
     assert written.count(b"\n") == 1 + 16, "what made it, and a window of sixteen batches"
@@ -151,30 +147,20 @@ def test_a_run_that_was_killed_goes_on_where_it_stopped(
     assert display.seen == [32, 40]
 
 
-def test_ctrl_c_says_how_to_go_on(
-    teacher: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stop(self: Model, *arguments: Any, **overrides: Any) -> Any:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Model, "generate", stop)
+def test_ctrl_c_says_how_to_go_on(teacher: Path, corpus: Path, tmp_path: Path) -> None:
+    display = DyingDisplay(KeyboardInterrupt)
     with pytest.raises(Stopped, match="run the same command"):
-        distill(teacher, input=str(corpus), output=tmp_path / "out.jsonl", device="cpu")
-
-
-def begun(teacher: Path, corpus: Path, output: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    with monkeypatch.context() as patch:
-        interrupted(patch, after=1)
-        with pytest.raises(Killed):
-            distill(teacher, input=str(corpus), output=output, overrides=OVERRIDES, batch=1, device="cpu")
-    return output.with_name(f"{output.name}.part-0-of-1")
+        distill(teacher, input=str(corpus), output=tmp_path / "out.jsonl", device="cpu", display=display)
 
 
 def test_what_belongs_to_another_run_is_refused_and_kept(
     teacher: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = tmp_path / "out.jsonl"
-    part = begun(teacher, corpus, output, monkeypatch)
+    order: dict[str, Any] = {"output": output, "batch": 1, "device": "cpu"}
+    with pytest.raises(Killed):
+        distill(teacher, input=str(corpus), overrides=OVERRIDES, display=DyingDisplay(), **order)
+    part = output.with_name(f"{output.name}.part-0-of-1")
     kept = part.read_bytes()
     lines = corpus.read_text().splitlines(keepends=True)
     other, short = tmp_path / "other.jsonl", tmp_path / "short.jsonl"
@@ -186,13 +172,13 @@ def test_what_belongs_to_another_run_is_refused_and_kept(
         (corpus, {"beam": 3}, r"started with another generation_config: .*beam=2.*beam=3"),
     ):
         with pytest.raises(Problem, match=match):
-            distill(teacher, input=str(name), output=output, overrides=overrides, batch=1, device="cpu")
+            distill(teacher, input=str(name), overrides=overrides, **order)
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
     bracketed = tmp_path / "[out].jsonl"
     bracketed.with_name(part.name.replace(output.name, bracketed.name)).write_bytes(kept)
     for other in (output, bracketed):
-        with pytest.raises(Problem, match="started with 1 processes: continue with as many, not 2"):
+        with pytest.raises(Problem, match="started with 1 processes: continue with 1, not 2"):
             distill(teacher, input=str(corpus), output=other, overrides=OVERRIDES, device="cpu")
     assert part.read_bytes() == kept
 

@@ -25,7 +25,7 @@ from noise2text.commands.profile_kernels import OTHERS, classify_kernel, sum_by_
         ("triton_poi_fused___rshift____to_copy_add_arange_bitwise_and_bitwise_xor_cos_log_0", "noise"),
         ("void at::native::vectorized_elementwise_kernel<4, at::native::GeluCUDAKernelImpl>", "activations"),
         ("void at::native::reduce_kernel<128, 4, at::native::ReduceOp<c10::BFloat16>>", "sums"),
-        ("void at::native::multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4>>", "optimiser"),
+        ("void at::native::multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4>>", "optimizer"),
         ("Memset (Device)", "copies"),
         ("aten::addmm", "products"),
         ("aten::gather", "vocabulary"),

@@ -17,7 +17,6 @@ import torch
 
 from noise2text.commands.display import SilentDisplay
 from noise2text.commands.train import train
-from noise2text.commands.validation import Validator
 from noise2text.core.errors import Problem, Stopped
 from noise2text.core.locks import lock_folder
 from noise2text.training.checkpoint import find_checkpoint
@@ -99,19 +98,29 @@ def test_only_the_models_that_are_averaged_are_kept(dates: Path, tmp_path: Path)
     run(dates, out, changes={"best_by": "loss", "lr": 0.01, "ema_decay": 0.0})  # each is the best so far
     best = json.loads((out / "checkpoint-00000012" / "training.json").read_text())["best"]
     assert [step for *_, step in best] == [12, 10]
-    assert {folder.name for folder in (out / "kept").iterdir()} == {"00000010", "00000012"}
+    before = json.loads((out / "checkpoint-00000008" / "training.json").read_text())["best"]
+    assert [step for *_, step in before] == [5]
+    kept = {folder.name for folder in (out / "best_models").iterdir()}
+    assert kept == {"00000005", "00000010", "00000012"}
 
 
+@pytest.mark.parametrize(("lr", "falls"), [(0.1, True), (1.0, False)])
 def test_of_equally_good_models_the_one_of_the_least_loss_is_kept(
-    dates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dates: Path, tmp_path: Path, lr: float, falls: bool
 ) -> None:
-    losses = iter([4.0, 2.0, 3.0])
-    monkeypatch.setattr(Validator, "__call__", lambda self: {"loss": next(losses), "bleu": 0.0})
-    run(dates, tmp_path / "run", changes={"average_best": 1})
-    best = json.loads((find_checkpoint(tmp_path / "run") or tmp_path).joinpath("training.json").read_text())[
-        "best"
+    """At these learning rates no text is right yet, and the loss falls or rises."""
+    out, changes = tmp_path / "run", {"optim.steps": 6, "validate_every": 3, "average_best": 1}
+    run(dates, out, changes=changes | {"ema_decay": 0.0, "lr": lr})
+    records = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
+    found = [
+        [record["valid_bleu"], record["valid_loss"], record["step"]]
+        for record in records
+        if "valid_bleu" in record
     ]
-    assert best == [[0.0, 2.0, 10]]
+    assert [bleu for bleu, *_ in found] == [0, 0]
+    assert (found[1][1] < found[0][1]) == falls
+    best = json.loads((out / "checkpoint-00000006" / "training.json").read_text())["best"]
+    assert best == [found[1] if falls else found[0]]
 
 
 def test_a_checkpoint_from_before_losses_were_kept_goes_on(dates: Path, tmp_path: Path) -> None:
@@ -120,18 +129,20 @@ def test_a_checkpoint_from_before_losses_were_kept_goes_on(dates: Path, tmp_path
     facts = out / "checkpoint-00000008" / "training.json"
     old = json.loads(facts.read_text())
     facts.write_text(json.dumps(old | {"best": [[goodness, step] for goodness, _, step in old["best"]]}))
+    (facts.parent / "checksums.json").unlink()
     run(dates, out, resume=True, changes={"optim.steps": 12})
     assert find_checkpoint(out) == out / "checkpoint-00000012"
 
 
 @pytest.mark.parametrize(
-    "name", ["kept/mine/thesis.txt", "metrics.jsonl", "model.safetensors", "checkpoint-00000200/a", "data/a"]
+    "name",
+    ["best_models/mine/thesis.txt", "metrics.jsonl", "model.safetensors", "checkpoint-00000200/a", "data/a"],
 )
 def test_a_folder_with_something_that_a_run_writes_is_refused(name: str, dates: Path, tmp_path: Path) -> None:
     file = tmp_path / "run" / name
     file.parent.mkdir(parents=True)
     file.write_text("mine")
-    with pytest.raises(Problem, match="holds a run already"):
+    with pytest.raises(Problem, match="already holds a run"):
         run(dates, tmp_path / "run")
     assert file.read_text() == "mine"
     assert [path for path in (tmp_path / "run").rglob("*") if path.is_file()] == [file]
@@ -140,11 +151,12 @@ def test_a_folder_with_something_that_a_run_writes_is_refused(name: str, dates: 
 def test_a_run_whose_checkpoints_are_gone_keeps_its_model(dates: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     run(dates, out)
-    shutil.rmtree(out / "checkpoint-00000012")
+    for folder in ("checkpoint-00000008", "checkpoint-00000012"):
+        shutil.rmtree(out / folder)
     (out / "thesis.txt").write_text("mine")
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     for changes in ({}, {"optim.steps": 3}, {"save_every": 1000}):
-        with pytest.raises(Problem, match=r"checkpoints of the run in .* are gone"):
+        with pytest.raises(Problem, match=r"checkpoints of the run in .* are missing"):
             run(dates, out, resume=True, changes=changes)
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
@@ -167,7 +179,7 @@ def test_a_refused_run_leaves_the_folder_that_was_there(dates: Path, tmp_path: P
     (tmp_path / "mine").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "mine")
     for out in (tmp_path / "mine", tmp_path / "link", tmp_path / "new"):
-        with pytest.raises(Problem, match="holds no pair"):
+        with pytest.raises(Problem, match="has no pairs"):
             train("difformer", train=str(tmp_path / "empty.jsonl"), valid=str(dates / "valid.jsonl"), out=out)
     assert not any((tmp_path / "mine").iterdir())
     assert not (tmp_path / "new").exists()
@@ -177,7 +189,7 @@ def test_one_folder_has_one_run_at_a_time(dates: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     with lock_folder(out):
         for resume in (False, True):
-            with pytest.raises(Problem, match="Another process is at work in"):
+            with pytest.raises(Problem, match="Another process is using"):
                 run(dates, out, resume=resume)
         assert not any(out.iterdir())
     assert not out.exists()
@@ -266,6 +278,8 @@ def test_a_loss_that_is_not_a_number_stops_and_leaves_the_last_good_checkpoint(
     poisoned = out / "poisoned.safetensors"
     _poison(checkpoint, poisoned)
     poisoned.replace(checkpoint)
+    (checkpoint.parent / "checksums.json").unlink()
+    del kept["checksums.json"]
     kept["model.safetensors"] = checkpoint.read_bytes()
     with pytest.raises(Problem, match=r"not a number at step 5.*checkpoint-00000004 is intact"):
         run(dates, out, resume=True)
@@ -319,7 +333,7 @@ def test_a_refused_run_without_a_step_can_be_started_otherwise(dates: Path, tmp_
     """Also where it was called a resumed one, as scripts do."""
     out, empty = tmp_path / "run", tmp_path / "empty.jsonl"
     empty.touch()
-    with pytest.raises(Problem, match="holds no pair"):
+    with pytest.raises(Problem, match="has no pairs"):
         train("difformer", train=str(empty), valid=str(dates / "valid.jsonl"), out=out, resume=True)
     assert not out.exists()
     run(dates, out, resume=True, changes={"optim.steps": 4})

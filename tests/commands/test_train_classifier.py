@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import json
+import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,21 +12,22 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from noise2text.commands.train import train
 from noise2text.commands.train_classifier import train_classifier
 from noise2text.core.errors import Problem
 from noise2text.data.dates import write_days
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.classifier_guidance import ClassifierGuidance
-from noise2text.diffusion.sampler import Guide
 from noise2text.generation.config import DiffusionGenerationConfig
 from noise2text.models import DiffusionModel, Model
+from noise2text.models.convert import FORMAT, convert_folder
 from noise2text.models.folder import load, save
-from noise2text.models.registry import find_recipe, list_recipes
-from noise2text.training.classifier import fingerprint_embeddings, load_classifier
+from noise2text.models.registry import find_recipe
+from noise2text.nn.classifier import Classifier
+from noise2text.training.classifier import ClassifierConfig, fingerprint_embeddings, load_classifier
 
-from ..conftest import lively, shrunk
+from ..conftest import DIFFUSION, NO_DIFFUSION, lively, shrunk
 
 QUICK = {"steps": 3, "batch_size": 4, "model_dim": 16, "ffn_dim": 16, "heads": 2, "layers": 1, "warmup": 1}
 TEXTS = ["1957", "2001", "1987"]
@@ -59,18 +61,16 @@ def build_model(folder: Path) -> Model:
     return load(folder, device="cpu")
 
 
-@pytest.mark.parametrize("name", list_recipes())
+@pytest.mark.parametrize("name", NO_DIFFUSION)
+def test_only_a_diffusion_can_be_steered(name: str, make: Callable[..., Made]) -> None:
+    with pytest.raises(Problem, match="not a diffusion model"):
+        make(name)
+
+
+@pytest.mark.parametrize("name", DIFFUSION)
 def test_every_diffusion_can_be_steered_and_off_is_the_plain_model_to_the_bit(
-    name: str, make: Callable[..., Made], tokenizer: Tokenizer
+    name: str, make: Callable[..., Made]
 ) -> None:
-    with torch.device("meta"):
-        diffuses = isinstance(
-            find_recipe(name).build(find_recipe(name).preset("tiny"), tokenizer), DiffusionModel
-        )
-    if not diffuses:
-        with pytest.raises(Problem, match="not a diffusion model"):
-            make(name)
-        return
     model, guide = make(name)
     system = build_model(model)
     overrides: dict[str, Any] = {"steps": 4, "stop_early": 0, "noise_beam": 2, "prefix": "19"}
@@ -89,23 +89,21 @@ def test_every_diffusion_can_be_steered_and_off_is_the_plain_model_to_the_bit(
     assert other.scores != on.scores
 
 
-def test_word_by_word_is_steered_where_it_writes(
-    make: Callable[..., Made], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_word_by_word_is_steered_where_it_writes(make: Callable[..., Made]) -> None:
     model, guide = make("word-by-word", max_word_tokens=3)
-    steered: list[list[int]] = []
-    over = ClassifierGuidance.for_positions
+    read: list[int] = []  # how many positions the classifier reads
 
-    def record_mask(self: ClassifierGuidance, where: torch.Tensor) -> Guide:
-        steered.append(where.sum(1).tolist())
-        return over(self, where)
+    def record(module: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
+        if isinstance(module, Classifier):
+            _, _, text_mask = inputs
+            read.extend(text_mask.sum(1).tolist())
 
-    monkeypatch.setattr(ClassifierGuidance, "for_positions", record_mask)
     overrides: dict[str, Any] = {"steps": 2, "stop_early": 0, "guide": str(guide), "guide_class": "may"}
-    lively(build_model(model)).generate(TEXTS[:1], fluency=0.0, **overrides)
-    assert steered[0] == [3]  # as far as the first walk reaches
-    assert len(steered) > 1
-    assert all(later > before for before, later in itertools.pairwise(steered))
+    with register_module_forward_pre_hook(record):
+        lively(build_model(model)).generate(TEXTS[:1], fluency=0.0, **overrides)
+    assert read[0] == 3  # as far as the first walk reaches
+    assert len(set(read)) > 1
+    assert read == sorted(read)
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +165,7 @@ def test_what_cannot_steer_is_named(pair: Made, tmp_path: Path) -> None:
         system.generate(TEXTS, guide=str(guide), guide_class="may", steps=2)
 
 
-@pytest.mark.parametrize("content", ["{}", "[]", "{", '{"classifier": {"model_dim": 15}}'])
+@pytest.mark.parametrize("content", ["{}", "[]", "{", '{"format": 2, "classifier": {"model_dim": 15}}'])
 def test_a_folder_that_holds_no_classifier_is_named(pair: Made, tmp_path: Path, content: str) -> None:
     system = build_model(pair[0])
     assert isinstance(system, DiffusionModel)
@@ -189,7 +187,7 @@ def test_a_folder_that_holds_no_classifier_is_named(pair: Made, tmp_path: Path, 
         ([{"trg": "a"}], [], 'line 1: there is no "label"'),
         ([{"trg": "a", "label": "x"}, {"trg": " ", "label": "x"}], [], "line 2: the target is empty"),
         ([{"label": "x"}], [], 'no field "text"'),
-        ([], [], "holds no line"),
+        ([], [], "has no lines"),
         ([{"text": "a", "label": "x"}], [{"text": "a", "label": "x"}], "only one class"),
         ([{"text": "a", "label": 1}, {"text": "b", "label": 2}], [{"text": "a", "label": 3}], "class '3'"),
     ],
@@ -246,3 +244,30 @@ def test_the_class_rate_rises_under_guidance_and_the_source_still_holds(tmp_path
         for texts in (steered, plain)
     ]
     assert kept[0] >= kept[1] - 6, kept
+
+
+def test_a_classifier_of_format_1_is_refused_until_it_is_converted(pair: Made, tmp_path: Path) -> None:
+    """Early classifiers said format 1 but had today's names; they convert like any other."""
+    system, old, new = build_model(pair[0]), tmp_path / "old", tmp_path / "new"
+    assert isinstance(system, DiffusionModel)
+    embedding = system.denoiser.embedding
+    shutil.copytree(pair[1], old)
+    contents = json.loads((old / "config.json").read_text())
+    assert contents["format"] == FORMAT  # as converted folders have it
+    (old / "config.json").write_text(json.dumps(contents | {"format": 1}))
+    with pytest.raises(Problem, match=re.escape(f"`noise2text convert {old} NEW`")):
+        load_classifier(old, embedding)
+    convert_folder(old, new)
+    (expected, labels), (converted, converted_labels) = (
+        load_classifier(folder, embedding) for folder in (pair[1], new)
+    )
+    assert converted_labels == labels
+    for name, tensor in expected.state_dict().items():
+        assert torch.equal(converted.state_dict()[name], tensor)
+    (new / "config.json").write_text(json.dumps(contents | {"format": FORMAT + 1}))
+    with pytest.raises(Problem, match="newer version"):
+        load_classifier(new, embedding)
+
+
+def test_the_settings_of_a_classifier_can_be_replaced() -> None:
+    assert ClassifierConfig().replace(model_dim=64).model_dim == 64

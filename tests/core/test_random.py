@@ -5,7 +5,15 @@ import pytest
 import torch
 from scipy import stats
 
-from noise2text.core.random import _fold, gaussian_noise, make_key, uniform
+from noise2text.core.random import (
+    KeyPurpose,
+    RowKeyPurpose,
+    SamplingKeyPurpose,
+    _fold,
+    gaussian_noise,
+    make_key,
+    uniform,
+)
 
 
 def test_noise_is_standard_normal() -> None:
@@ -93,3 +101,25 @@ def test_noise_is_what_it_always_was() -> None:
 
 
 GOLDEN = [-0.442148, -1.486912, -0.034605, 1.842908]
+
+
+def test_the_purposes_of_keys_keep_their_numbers() -> None:
+    """Other numbers would be other data orders, noise and dropout in every run that is resumed."""
+    assert {purpose.name: purpose.value for purpose in KeyPurpose} == {
+        "TRAINING": 1,
+        "DROPOUT": 2,
+        "VALIDATION": 3,
+        "LAYOUT": 4,
+    }
+    assert [purpose.name for purpose in sorted(RowKeyPurpose)] == [
+        "TIME",
+        "NOISE",
+        "Z0_NOISE",
+        "SOURCE_DROPOUT",
+    ]
+    assert [purpose.value for purpose in sorted(RowKeyPurpose)] == [0, 1, 2, 3]
+    assert [(purpose.name, purpose.value) for purpose in SamplingKeyPurpose] == [("PRIOR_SAMPLING", 1)]
+    keys = make_key(0, torch.arange(2))
+    for purpose in (*KeyPurpose, *RowKeyPurpose):
+        assert torch.equal(make_key(keys, purpose), make_key(keys, int(purpose)))
+        assert torch.equal(gaussian_noise(keys, purpose, 2, 3), gaussian_noise(keys, int(purpose), 2, 3))

@@ -1,74 +1,30 @@
 """The command line, one module per command: parse, call, print.
 
-Heavy packages such as torch are imported only by the command that needs them.
+Every file of this folder that defines a command adds it to the app; no list has to be kept. Heavy
+packages such as torch are imported only by the command that needs them.
 """
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
+import pkgutil
+import re
 import sys
 from contextlib import suppress
 from typing import Annotated, NoReturn
 
 import typer
 
-from noise2text.cli import (
-    analyse,
-    bench,
-    check_recipe,
-    compare,
-    config,
-    convert,
-    data,
-    demo,
-    distill,
-    evaluate,
-    experiment,
-    export,
-    generate,
-    inspect,
-    prepare,
-    published,
-    recipes,
-    report,
-    rescale,
-    sample,
-    synth,
-    train,
-    train_classifier,
-)
 from noise2text.cli.options import app
 from noise2text.core.errors import Problem, Stopped
 from noise2text.core.version import __version__
 
-__all__ = [
-    "analyse",
-    "app",
-    "bench",
-    "check_recipe",
-    "compare",
-    "config",
-    "convert",
-    "data",
-    "demo",
-    "distill",
-    "evaluate",
-    "experiment",
-    "export",
-    "generate",
-    "inspect",
-    "main",
-    "prepare",
-    "published",
-    "recipes",
-    "report",
-    "rescale",
-    "sample",
-    "synth",
-    "train",
-    "train_classifier",
-]
+__all__ = ["app", "main"]
+
+for _file in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_file.name}")  # which adds its command to the app
 
 
 def main() -> None:
@@ -96,7 +52,7 @@ def _run() -> None:
     # Threads that spin while they wait slow a run down many times over when other programs are busy.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")  # whatever the terminal's encoding
+        sys.stdout.reconfigure(encoding="utf-8")  # regardless of the terminal's encoding
     try:
         app()
     except Problem as problem:
@@ -130,7 +86,13 @@ def _describe_system_error(error: Exception) -> str | None:
             "There is not enough memory: use a smaller batch (--batch, max_tokens), fewer candidates or "
             "fewer steps."
         )
+    if isinstance(error, RuntimeError) and re.search(_LOST_PEER, str(error)):
+        return "Another process of this run has ended (see its message): start all again with --resume."
     return None
+
+
+_LOST_PEER = "Connection closed by peer|Connection reset by peer|Broken pipe"
+"""What the collective operations of torch say when another process is gone."""
 
 
 def _version(requested: bool) -> None:

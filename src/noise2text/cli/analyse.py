@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noise2text.cli.options import DeviceOption, JsonOption, SetOption, app
+from noise2text.cli.options import DeviceOption, JsonOption, SeedOption, SetOption, app
 from noise2text.core.errors import Problem
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def analyse(
     pairs: Annotated[str | None, typer.Option(help="Sources and references, if needed.")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder for JSON, CSV, SVG and PNG files.")] = None,
     assignments: SetOption = None,
-    seed: Annotated[int, typer.Option(help="Decides the noise.")] = 0,
+    seed: SeedOption = 0,
     device: DeviceOption = None,
     list_all: Annotated[bool, typer.Option("--list", help="List the analyses and their settings.")] = False,
     as_json: JsonOption = False,
@@ -43,9 +43,9 @@ def analyse(
     if name is None or out is None:
         raise Problem("Give an analysis and an output folder, NAME --out FOLDER; --list lists the analyses.")
     from noise2text.analysis.catalogue import find_analysis
-    from noise2text.analysis.finding import write_finding
+    from noise2text.analysis.finding import write_findings
     from noise2text.analysis.inputs import Inputs
-    from noise2text.core.config import parse_assignments
+    from noise2text.core.command_line import parse_assignments
     from noise2text.data.corpus import read_pairs
     from noise2text.models.shipped import find_model_folder
 
@@ -61,10 +61,7 @@ def analyse(
         device=device,
     )
     found = analysis(inputs)
-    try:
-        written = {finding.name: write_finding(finding, out) for finding in found}
-    except OSError as error:
-        raise Problem(f"{out} cannot be written: {error.strerror}.") from error
+    written = write_findings(found, out)
     if as_json:
         print(json.dumps([finding.as_json() for finding in found], indent=2, ensure_ascii=False))
         return
@@ -127,8 +124,8 @@ def _page(finding: Finding) -> str:
     """The title, the table if it is short, and the signature."""
     from noise2text.metrics.comparison import format_markdown_table
 
-    columns = list(dict.fromkeys(column for row in finding.rows for column in row))
-    cells = [[_cell(row, column) for column in columns] for row in finding.rows]
+    columns = finding.columns
+    cells = [[_cell(row.get(column)) for column in columns] for row in finding.rows]
     table = (
         format_markdown_table([columns, *cells])
         if 0 < len(cells) <= MAX_ROWS_SHOWN
@@ -138,8 +135,7 @@ def _page(finding: Finding) -> str:
     return f"{finding.title}{paper_figure}\n\n{table}\n\n{finding.signature}"
 
 
-def _cell(row: Mapping[str, float | int | str | None], column: str) -> str:
-    value = row.get(column)
+def _cell(value: float | int | str | None) -> str:
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from noise2text.cli.options import DeviceOption, JsonOption, SetOption, app
+from noise2text.cli.options import DeviceOption, JsonOption, PrecisionOption, SetOption, app
 from noise2text.core.errors import Problem
 
 __all__ = ["bench"]
@@ -39,13 +39,13 @@ def bench(
     ] = False,
     rows: Annotated[int, typer.Option(help="Pairs per training step; 0 takes them from the settings.")] = 0,
     device: DeviceOption = None,
-    precision: Annotated[str, typer.Option(help="float32, bfloat16, int8 (on a CPU) or auto.")] = "auto",
+    precision: PrecisionOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Time generation or training of a model.
 
-    The table shows latency, throughput, memory and the fraction of the hardware's peak; below it stands how
-    the time grows with length, steps, candidates and batch.
+    The table shows latency, throughput, memory and the fraction of the hardware's peak. The lines
+    below it show how the time grows with length, steps, candidates and batch.
     """
     if train:
         from noise2text.commands.bench_training import training_report
@@ -69,7 +69,8 @@ def bench(
     if length < 1:
         raise Problem(f"The length must be at least 1 token, not {length}.")
     from noise2text.commands.bench import bench_report
-    from noise2text.core.config import apply_overrides, parse_assignments
+    from noise2text.core.command_line import parse_assignments
+    from noise2text.core.config import apply_overrides
     from noise2text.models.folder import load
 
     loaded = load(model, device=device, precision=precision)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from noise2text.cli.options import PAIRS, DeviceOption, app
+from noise2text.cli.options import PAIRS, DeviceOption, FieldsOption, SeedOption, app
 
 __all__ = ["compare"]
 
@@ -17,13 +17,14 @@ def compare(
     test: Annotated[str, typer.Option(help=f"The test pairs: {PAIRS}")],
     out: Annotated[Path, typer.Option(help="The folder for the table and the outputs.")],
     models: Annotated[list[Path] | None, typer.Argument(help="Model folders, the baseline first.")] = None,
+    fields: FieldsOption = None,
     settings: Annotated[
         Path | None, typer.Option(help="A YAML file of generation settings per model, and of more models.")
     ] = None,
     published: Annotated[
         str | None, typer.Option(help="Also show what papers report on this task, e.g. qqp.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Decides the noise.")] = 0,
+    seed: SeedOption = 0,
     batch: Annotated[int, typer.Option(help="Sentences per batch.")] = 32,
     device: DeviceOption = None,
     precision: Annotated[str, typer.Option(help="float32, bfloat16 or auto.")] = "auto",
@@ -35,12 +36,13 @@ def compare(
     from noise2text.commands.compare import CompareOptions
     from noise2text.commands.compare import compare as run
     from noise2text.commands.display import TerminalDisplay
+    from noise2text.data.fields import with_fields
 
     options = CompareOptions(seed=seed, batch=batch, device=device, precision=precision)
     with TerminalDisplay.open() as display:
         page = run(
             models or [],
-            test=test,
+            test=with_fields(test, fields),
             out=out,
             settings=settings,
             reported=published,

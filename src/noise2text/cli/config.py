@@ -21,7 +21,9 @@ def config(
 
     The output is a file for `train --config`.
     """
-    from noise2text.core.config import apply_overrides, parse_assignments, to_yaml
+    from noise2text.core.command_line import parse_assignments
+    from noise2text.core.config import apply_overrides
+    from noise2text.core.config_files import to_yaml
     from noise2text.models.registry import find_recipe
 
     start = find_recipe(recipe).preset(preset)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,8 +12,8 @@ from noise2text.cli.options import JsonOption, app
 from noise2text.core.errors import Problem
 
 if TYPE_CHECKING:
-    from noise2text.data.builders.base import Dataset
     from noise2text.data.builders.build import BuildReport
+    from noise2text.data.builders.dataset import Dataset
 
 __all__ = ["data"]
 
@@ -27,7 +24,7 @@ def data(
     raw: Annotated[Path | None, typer.Option(help="The folder of the raw files.")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder to write; must be new or empty.")] = None,
     reverse: Annotated[bool, typer.Option("--reverse", help="Swap source and target.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail if the split sizes are no paper's.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail if the split sizes match no paper.")] = False,
     list_all: Annotated[
         bool, typer.Option("--list", help="List the datasets and where to get their files.")
     ] = False,
@@ -37,7 +34,8 @@ def data(
 
     The result is train.jsonl, valid.jsonl and test.jsonl.
     """
-    from noise2text.data.builders.build import build
+    from noise2text.commands.display import show_count
+    from noise2text.data.builders.build import build_dataset
     from noise2text.data.builders.registry import DATASETS, find_dataset
 
     if list_all:
@@ -52,8 +50,8 @@ def data(
         raise Problem(
             "Give the name of a dataset, --raw DIR and --out DIR; `noise2text data --list` lists them."
         )
-    with _show_progress() as progress:
-        built = build(find_dataset(name), raw, out=out, reverse=reverse, progress=progress)
+    with show_count("lines") as progress:
+        built = build_dataset(find_dataset(name), raw, out=out, reverse=reverse, progress=progress)
     print(json.dumps(_result_record(built), ensure_ascii=False) if as_json else _summary(built, out))
     _compare(built, out, strict=strict)
 
@@ -63,7 +61,7 @@ def _record(dataset: Dataset) -> dict[str, object]:
         "name": dataset.name,
         "task": dataset.task,
         "papers": list(dataset.papers),
-        "licence": dataset.licence,
+        "licence": dataset.license,
         "files": [{"name": file.name, "address": file.url} for file in dataset.files],
         "sizes": [
             {"train": sizes.train, "valid": sizes.valid, "test": sizes.test, "where": sizes.reference}
@@ -82,7 +80,7 @@ def _entry(dataset: Dataset) -> str:
     for url in dict.fromkeys(file.url for file in dataset.files):
         names = ", ".join(file.name for file in dataset.files if file.url == url)
         lines.append(f"  {names}\n    from {url}")
-    return "\n".join([*lines, f"  licence: {dataset.licence}"])
+    return "\n".join([*lines, f"  license: {dataset.license}"])
 
 
 def _result_record(built: BuildReport) -> dict[str, object]:
@@ -113,29 +111,3 @@ def _compare(built: BuildReport, out: Path, *, strict: bool) -> None:
             f"No paper reports the split sizes of {out}; the files were written, but do not compare scores "
             "on them with a paper's."
         )
-
-
-@contextmanager
-def _show_progress() -> Iterator[Callable[[int], None]]:
-    """A function that shows the number of lines read: live in a terminal, else every ten seconds."""
-    from rich.console import Console
-
-    console = Console(stderr=True, highlight=False)
-    status = console.status("reading") if console.is_terminal else None
-    shown = time.monotonic()
-
-    def show(lines: int) -> None:
-        nonlocal shown
-        if status:
-            status.update(f"{lines:,} lines")
-        elif time.monotonic() - shown > 10:
-            shown = time.monotonic()
-            typer.echo(f"{lines:,} lines", err=True)
-
-    if status:
-        status.start()
-    try:
-        yield show
-    finally:
-        if status:
-            status.stop()

@@ -19,10 +19,10 @@ def demo(
 ) -> None:
     """Train a small model from scratch in a few minutes.
 
-    It first translates with the shipped model, then learns to read dates: synthesise, train, generate,
+    It first translates with the shipped model, then learns to read dates: synthesize, train, generate,
     evaluate.
     """
     from noise2text.commands.demo import demo as run
-    from noise2text.core.config import parse_assignments
+    from noise2text.core.command_line import parse_assignments
 
     run(out, changes=parse_assignments(assignments))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from noise2text.cli.options import EXTRA_OPTIONS, DeviceOption, SetOption, app
+from noise2text.cli.options import EXTRA_OPTIONS, DeviceOption, FieldsOption, SetOption, app
 
 __all__ = ["distill"]
 
@@ -16,8 +16,9 @@ __all__ = ["distill"]
 def distill(
     context: typer.Context,
     teacher: Annotated[Path, typer.Argument(help="The model folder of the teacher, e.g. a transformer.")],
-    input: Annotated[str, typer.Option(help="A corpus; its sources are answered, its targets are ignored.")],
+    input: Annotated[str, typer.Option(help="A corpus: its sources are the input, its targets are ignored.")],
     output: Annotated[Path, typer.Option(help="The corpus to write: JSON Lines with src and trg.")],
+    fields: FieldsOption = None,
     assignments: SetOption = None,
     seed: Annotated[int, typer.Option(help="Decides the noise, if the teacher uses any.")] = 0,
     batch: Annotated[int, typer.Option(help="Sentences per batch; does not change the texts.")] = 32,
@@ -32,12 +33,13 @@ def distill(
     from noise2text.commands.display import SilentDisplay, TerminalDisplay
     from noise2text.commands.distill import DistillGroup
     from noise2text.commands.distill import distill as run
-    from noise2text.core.config import parse_assignments, parse_options
+    from noise2text.core.command_line import parse_assignments, parse_options
+    from noise2text.data.fields import with_fields
 
     with TerminalDisplay.open() as display:
         run(
             teacher,
-            input=input,
+            input=with_fields(input, fields),
             output=output,
             overrides=parse_options(context.args) | parse_assignments(assignments),
             seed=seed,

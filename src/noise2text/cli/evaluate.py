@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from noise2text.cli.options import JsonOption, app
+from noise2text.cli.options import FieldsOption, JsonOption, app
 
 __all__ = ["evaluate"]
 
@@ -29,6 +29,7 @@ def evaluate(
     src: Annotated[
         str | None, typer.Option(help="The sources, for the scores of copying, SARI, iBLEU and COMET.")
     ] = None,
+    fields: FieldsOption = None,
     metrics: Annotated[
         str | None,
         typer.Option(help="Metrics, separated by commas, e.g. bleu,ter,rouge-l,bertscore=FOLDER."),
@@ -49,10 +50,12 @@ def evaluate(
 ) -> None:
     """Score texts; every score comes with its signature."""
     from noise2text.commands.evaluate import EvaluationFiles, evaluate_files
+    from noise2text.data.fields import with_fields
     from noise2text.metrics import score_table
     from noise2text.metrics.evaluate import DEFAULT_METRICS, find_metrics
 
     chosen = DEFAULT_METRICS if metrics is None else find_metrics(metrics)
+    ref, src = with_fields(ref, fields), None if src is None else with_fields(src, fields)
     files = EvaluationFiles(hyp, ref, src, against=against, candidates=candidates)
     result = evaluate_files(files, metrics=chosen, confidence=confidence)
     if as_json or format is Format.json:

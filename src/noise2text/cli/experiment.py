@@ -37,7 +37,7 @@ def experiment(
     train: Annotated[str | None, typer.Option(help="Training pairs, for --scale full.")] = None,
     valid: Annotated[str | None, typer.Option(help="Validation pairs, for --scale full.")] = None,
     test: Annotated[str | None, typer.Option(help="Test pairs, for --scale full.")] = None,
-    sentences: Annotated[int | None, typer.Option(help="Use only so many test sentences.")] = None,
+    sentences: Annotated[int | None, typer.Option(help="Use only this many test sentences.")] = None,
     assignments: SetOption = None,
     device: DeviceOption = None,
     list_all: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
@@ -57,7 +57,7 @@ def experiment(
     if name is None:
         raise Problem(f"Give the name of an experiment: {', '.join(EXPERIMENTS)}.")
     from noise2text.commands.display import TerminalDisplay
-    from noise2text.core.config import parse_assignments
+    from noise2text.core.command_line import parse_assignments
     from noise2text.experiments.corpus_files import CorpusFiles
     from noise2text.experiments.grid import run_experiment
     from noise2text.experiments.result_table import to_markdown

@@ -34,7 +34,8 @@ def export(
     """
     from noise2text.commands.export import check_export
     from noise2text.commands.export import export as run
-    from noise2text.core.config import apply_overrides, parse_assignments
+    from noise2text.core.command_line import parse_assignments
+    from noise2text.core.config import apply_overrides
     from noise2text.data.corpus import read_sources
     from noise2text.models.folder import load
 

@@ -2,33 +2,64 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noise2text.cli.options import EXTRA_OPTIONS, DeviceOption, SetOption, app
+from noise2text.cli.options import (
+    EXTRA_OPTIONS,
+    DeviceOption,
+    FieldsOption,
+    PrecisionOption,
+    SeedOption,
+    SetOption,
+    app,
+)
 from noise2text.cli.output import open_output, refuse_overwriting_input, warn
+from noise2text.core.errors import Problem, Stopped
+
+if TYPE_CHECKING:
+    from noise2text.commands.output_file import OutputLines
 
 __all__ = ["generate"]
 
 
 @app.command(context_settings=EXTRA_OPTIONS)
 def generate(
-    context: typer.Context,
-    model: Annotated[Path, typer.Argument(help="A model folder.")],
-    input: Annotated[
-        str, typer.Option(help="One text per line, JSON Lines with src, or - for standard input.")
+    model: Annotated[
+        Path, typer.Argument(help="A model folder, or the name of a shipped model such as de-en.")
     ],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TEXT]...", help="The texts; without any, --input or standard input."),
+    ] = None,
+    input: Annotated[
+        str | None,
+        typer.Option(help="One text per line, JSON with src, CSV, TSV, Parquet, or - for standard input."),
+    ] = None,
+    fields: FieldsOption = None,
     output: Annotated[
         Path | None, typer.Option(help="The file to write, one text per line; by default standard output.")
     ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with an --output that was stopped.")
+    ] = False,
+    n: Annotated[
+        int, typer.Option("--n", help="Different texts per input, best first, separated by tabs.")
+    ] = 1,
+    floor: Annotated[
+        float, typer.Option(help="How far the score of one of --n texts may be below the best.")
+    ] = 1.5,
     assignments: SetOption = None,
     guide: Annotated[
         str | None, typer.Option(help="The folder of a classifier that steers every text towards --class.")
     ] = None,
     label: Annotated[str | None, typer.Option("--class", help="The class to steer towards.")] = None,
-    seed: Annotated[int, typer.Option(help="Decides the noise.")] = 0,
+    seed: SeedOption = 0,
     batch: Annotated[int, typer.Option(help="Sentences per batch; does not change the texts.")] = 32,
     trace: Annotated[
         bool,
@@ -47,44 +78,86 @@ def generate(
     ] = "mean",
     copies: Annotated[
         bool,
-        typer.Option(help="Whether a candidate that copies its source may be chosen."),
+        typer.Option(help="Allow candidates that copy the source."),
     ] = True,
     device: DeviceOption = None,
-    precision: Annotated[str, typer.Option(help="float32, bfloat16, int8 (on a CPU) or auto.")] = "auto",
+    precision: PrecisionOption = "auto",
 ) -> None:
-    """Generate a text for each line of the input.
+    """Generate a text for each text or line of a file.
 
     Every generation setting of the model is an option, e.g. --steps 10 --length-beam 3; `noise2text inspect
     MODEL` lists them.
     """
     from noise2text.commands.display import count_progress
     from noise2text.commands.generate import build_selector, generate_texts
-    from noise2text.core.config import parse_assignments, parse_options
-    from noise2text.data.corpus import read_sources
+    from noise2text.commands.input_texts import find_texts
+    from noise2text.core.command_line import parse_assignments, parse_options, split_texts
+    from noise2text.data.fields import with_fields
+    from noise2text.models.fingerprint import fingerprint_model
     from noise2text.models.folder import load
 
-    texts = read_sources(input)
-    loaded = load(model, device=device, precision=precision)
+    input = None if input is None else with_fields(input, fields)
+    given, options = split_texts(arguments or [])
+    texts = find_texts(given, input, line_by_line=output is None)
+    if input is not None:
+        refuse_overwriting_input(output, input)
+    if resume and (output is None or given):
+        raise Problem("--resume goes on with an --output of an --input: give both.")
     guidance_settings = {
         name: value for name, value in (("guide", guide), ("guide_class", label)) if value is not None
     }
-    overrides = parse_options(context.args) | parse_assignments(assignments) | guidance_settings
-    selector = build_selector(
+    overrides = parse_options(options) | parse_assignments(assignments) | guidance_settings
+    loaded = load(model, device=device, precision=precision)
+    selector, settings = build_selector(
         loaded, overrides, teacher, reduction=likelihood, device=device, precision=precision, copies=copies
     )
-    refuse_overwriting_input(output, input)
-    with open_output(output) as write, count_progress("sentences") as count:
-        for line in generate_texts(
+    started_with = {
+        "model": fingerprint_model(model, classifier=guide or ""),
+        "input": input,
+        "settings": overrides,
+        "teacher": None if teacher is None else f"{fingerprint_model(teacher)}, {likelihood}",
+        "format": f"json={as_json}, trace={trace}, copies={copies}, n={n}, floor={floor}",
+        "numbers": f"seed={seed}, batch={batch}, precision={precision}",
+    }
+    texts_are_seen = output is None and sys.stdout.isatty()
+    with (
+        open_output(output, resume=resume, started_with=started_with) as lines,
+        nullcontext(_ignore) if texts_are_seen else count_progress("sentences", texts.total) as advance,
+        _explain_stop(lines, output),
+    ):
+        for generated in generate_texts(
             loaded,
-            texts,
+            texts.texts,
             seed=seed,
             batch=batch,
             trace=trace,
-            overrides=overrides,
+            overrides=settings,
             selector=selector,
+            n=n,
+            floor=floor,
             show_line=warn,
+            cut_windows=texts.cut_windows,
+            done=lines.resumed,
+            advance=advance,
         ):
-            for step in () if as_json else line.trace:
+            for step in () if as_json else generated.trace:
                 print(f"  t={step.time:.3f}  {step.text}")
-            write(line.as_json() if as_json else line.as_text())
-            count()
+            separator = "\n" if texts_are_seen else "\t"
+            lines.write(generated.as_json() if as_json else generated.as_text(separator))
+
+
+def _ignore(count: int) -> None:
+    pass
+
+
+@contextmanager
+def _explain_stop(lines: OutputLines, output: Path | None) -> Iterator[None]:
+    """Context manager: Ctrl-C says what is kept, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        if output is None or not lines.written:
+            raise Stopped("Stopped.") from stop
+        raise Stopped(
+            f"Stopped: {lines.written:,} texts are kept in {output}.draft; add --resume to go on."
+        ) from stop

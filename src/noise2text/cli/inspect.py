@@ -20,7 +20,7 @@ def inspect(
 ) -> None:
     """Show the recipe, size and settings of a model.
 
-    Of a diffusion model also the schedule and the anisotropy of the embeddings.
+    For a diffusion model, also show the schedule and the anisotropy of the embeddings.
     """
     from noise2text.commands.inspect import inspect_model
 

@@ -15,14 +15,27 @@ __all__ = [
     "PAIRS_OR_PREPARED",
     "ConfigOption",
     "DeviceOption",
+    "FieldsOption",
     "JsonOption",
+    "PrecisionOption",
+    "SeedOption",
     "SetOption",
     "SkipBadOption",
     "app",
 ]
 
 COMMAND_GROUPS: dict[str, tuple[str, ...]] = {
-    "Train, generate, evaluate": ("train", "generate", "evaluate", "compare", "demo"),
+    "First steps": ("demo", "doctor"),
+    "Train, generate, evaluate": (
+        "train",
+        "generate",
+        "chat",
+        "page",
+        "serve",
+        "evaluate",
+        "compare",
+        "vote",
+    ),
     "Data": ("data", "prepare", "distill", "synth"),
     "Models": ("recipes", "config", "inspect", "bench", "export", "convert", "check-recipe"),
     "More ways to train and generate": ("train-classifier", "sample", "rescale"),
@@ -53,7 +66,7 @@ app = typer.Typer(
     help="Turns noise into text: diffusion models for sequence-to-sequence generation.",
     context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -62,6 +75,8 @@ EXTRA_OPTIONS: dict[str, Any] = {"allow_extra_args": True, "ignore_unknown_optio
 """The context of a command that takes every generation setting as an option, e.g. --steps 10."""
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+SeedOption = Annotated[int, typer.Option(help="Decides the noise.")]
+PrecisionOption = Annotated[str, typer.Option(help="float32, bfloat16, int8 (on a CPU) or auto.")]
 DeviceOption = Annotated[
     str | None, typer.Option(help="cpu, cuda or cuda:1; by default a GPU if there is one.")
 ]
@@ -69,6 +84,12 @@ SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated.")
 ]
 ConfigOption = Annotated[Path | None, typer.Option(help="A YAML file of settings.")]
-SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Skip bad lines and count them.")]
-PAIRS = "JSON Lines, TSV, SOURCE,TARGET files or - (each may be .gz)."
+SkipBadOption = Annotated[
+    bool, typer.Option("--skip-bad", help="Skip and count bad lines; many are refused.")
+]
+FieldsOption = Annotated[
+    str | None,
+    typer.Option(metavar="SOURCE,TARGET", help="The columns or fields of the texts, e.g. de,en."),
+]
+PAIRS = "JSON Lines, JSON, CSV, TSV, Parquet, SOURCE,TARGET files or -."
 PAIRS_OR_PREPARED = f"{PAIRS.rstrip('.')}, or a prepared folder."

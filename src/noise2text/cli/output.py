@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from noise2text.core.errors import Problem
+
+if TYPE_CHECKING:
+    from noise2text.commands.output_file import OutputLines
 
 __all__ = ["open_output", "refuse_overwriting_input", "warn"]
 
@@ -28,37 +33,14 @@ def refuse_overwriting_input(output: Path | None, input: str) -> None:
 
 
 @contextmanager
-def open_output(output: Path | None) -> Iterator[Callable[[str], None]]:
-    """A function that writes one line and flushes it, so that finished lines survive a crash.
+def open_output(
+    output: Path | None, *, resume: bool = False, started_with: Mapping[str, Any] | None = None
+) -> Iterator[OutputLines]:
+    """Where lines are written: standard output, or a file that appears whole (`open_output_file`)."""
+    from noise2text.commands.output_file import OutputLines, open_output_file
 
-    An existing file is emptied with the first line or at the end, so that a mistake found before that loses
-    nothing and leaves no empty file.
-    """
     if output is None:
-        yield lambda text: print(text, flush=True)
+        yield OutputLines(partial(print, flush=True))
         return
-    if output.suffix == ".gz":
-        raise Problem(f"{output} is written as plain text, not compressed: leave out the .gz.")
-    new = not output.exists()
-    try:
-        file = output.open("a", encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise Problem(f"{output} cannot be written: {error.strerror}.") from error
-    old = output.is_file()  # a pipe, for example, has no old content
-
-    def write(text: str) -> None:
-        nonlocal old
-        if old:
-            file.truncate(0)
-            old = False
-        print(text, file=file, flush=True)
-
-    try:
-        with file:
-            yield write
-            if old:
-                file.truncate(0)
-    except BaseException:
-        if new and old:  # nothing was written
-            output.unlink()
-        raise
+    with open_output_file(output, resume=resume, started_with=started_with) as opened:
+        yield opened

@@ -1,4 +1,4 @@
-"""`noise2text prepare`: tokenise a corpus once for many runs."""
+"""`noise2text prepare`: tokenize a corpus once for many runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from noise2text.cli.options import ConfigOption, SetOption, SkipBadOption, app
+from noise2text.cli.options import ConfigOption, FieldsOption, SetOption, SkipBadOption, app
 
 __all__ = ["prepare"]
 
@@ -17,22 +17,24 @@ def prepare(
     train: Annotated[str, typer.Option(help="Training pairs.")],
     valid: Annotated[str, typer.Option(help="Validation pairs.")],
     out: Annotated[Path, typer.Option(help="The folder to write; pass OUT/train and OUT/valid to `train`.")],
+    fields: FieldsOption = None,
     recipe: Annotated[str, typer.Option(help="The recipe that the preset belongs to.")] = "difformer",
     preset: Annotated[str | None, typer.Option(help="The preset whose tokenizer and limits to use.")] = None,
     config: ConfigOption = None,
     assignments: SetOption = None,
     skip_bad: SkipBadOption = False,
 ) -> None:
-    """Tokenise a corpus once for many runs.
+    """Tokenize a corpus once for many runs.
 
     The tokens are written to memory-mapped files.
     """
     from noise2text.commands.prepare import prepare as run
-    from noise2text.core.config import parse_assignments
+    from noise2text.core.command_line import parse_assignments
+    from noise2text.data.fields import with_fields
 
     data = run(
-        train,
-        valid,
+        with_fields(train, fields),
+        with_fields(valid, fields),
         out=out,
         recipe=recipe,
         preset=preset,

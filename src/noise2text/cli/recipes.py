@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 from noise2text.cli.options import JsonOption, app
 
@@ -11,8 +12,9 @@ __all__ = ["recipes"]
 
 @app.command()
 def recipes(as_json: JsonOption = False) -> None:
-    """List the recipes, their papers and their presets."""
+    """List the recipes, their papers, their presets and what `tiny` reaches on dates."""
     from noise2text.models.registry import list_recipes
+    from noise2text.models.tiny_results import measuring_commands, tiny_results
 
     rows = [
         {
@@ -21,6 +23,7 @@ def recipes(as_json: JsonOption = False) -> None:
             "section": r.paper_section,
             "summary": r.summary,
             "presets": list(r.presets),
+            "measured": {name: asdict(result) for name, result in tiny_results(r.name).items()},
         }
         for r in list_recipes().values()
     ]
@@ -33,3 +36,8 @@ def recipes(as_json: JsonOption = False) -> None:
         print(f"{row['name']:<{width}}  {row['summary']}")
         print(f"{indent}{row['paper']}, section {row['section']}")
         print(f"{indent}presets: {', '.join(row['presets'])}")
+        for preset, result in tiny_results(str(row["name"])).items():
+            print(f"{indent}{preset}: {result.describe()}")
+    print("\nMeasured with seed 0 on one thread of a shared machine, by")
+    for command in measuring_commands():
+        print(f"    {command}")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from noise2text.cli.options import PAIRS, DeviceOption, app
+from noise2text.cli.options import PAIRS, DeviceOption, SeedOption, app
 
 __all__ = ["report"]
 
@@ -26,7 +26,7 @@ def report(
     without: Annotated[
         str, typer.Option(metavar="NAME,…", help="Sections to leave out, e.g. candidates,embeddings.")
     ] = "",
-    seed: Annotated[int, typer.Option(help="Decides the noise.")] = 0,
+    seed: SeedOption = 0,
     batch: Annotated[int, typer.Option(help="Sentences per batch.")] = 32,
     device: DeviceOption = None,
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -14,15 +13,8 @@ from noise2text.core.errors import Problem
 
 __all__ = ["rescale"]
 
+SCHEDULE = "sqrt"
 VOCABULARY, DIMENSION = 10_000, 128  # of the random embeddings
-
-
-class ScheduleName(StrEnum):
-    """The names of the schedules that can be rescaled."""
-
-    sqrt = "sqrt"
-    linear = "linear"
-    cosine = "cosine"
 
 
 @app.command()
@@ -30,7 +22,9 @@ def rescale(
     model: Annotated[
         Path | None, typer.Argument(help="A trained model, to use its embeddings and schedule.")
     ] = None,
-    schedule: Annotated[ScheduleName, typer.Option(help="The noise schedule.")] = ScheduleName.sqrt,
+    schedule: Annotated[
+        str, typer.Option(help="The noise schedule: a value of the setting schedule.")
+    ] = SCHEDULE,
     vocab: Annotated[int, typer.Option(help="V, the number of random embeddings.")] = VOCABULARY,
     dim: Annotated[int, typer.Option(help="d, their dimension.")] = DIMENSION,
     target: Annotated[float, typer.Option(help="The largest degeneration score allowed.")] = 0.15,
@@ -44,11 +38,11 @@ def rescale(
 
     It is the factor that keeps the schedule from degenerating (Difformer, appendix D).
     """
-    from noise2text.commands.rescale import find_noise_factor
+    from noise2text.commands.rescale import suggest_noise_factor
 
-    if model is not None and (schedule, vocab, dim) != (ScheduleName.sqrt, VOCABULARY, DIMENSION):
+    if model is not None and (schedule, vocab, dim) != (SCHEDULE, VOCABULARY, DIMENSION):
         raise Problem("A model has its own schedule and embeddings: leave --schedule, --vocab and --dim out.")
-    found = find_noise_factor(
+    found = suggest_noise_factor(
         model,
         schedule=schedule,
         vocab=vocab,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from noise2text.cli.options import EXTRA_OPTIONS, DeviceOption, SetOption, app
+from noise2text.cli.options import EXTRA_OPTIONS, DeviceOption, PrecisionOption, SeedOption, SetOption, app
 from noise2text.cli.output import open_output
 from noise2text.core.errors import Problem
 
@@ -29,24 +29,24 @@ def sample(
         typer.Option(help="The file to write, JSON Lines with src and trg; by default standard output."),
     ] = None,
     assignments: SetOption = None,
-    seed: Annotated[int, typer.Option(help="Decides the noise.")] = 0,
+    seed: SeedOption = 0,
     batch: Annotated[int, typer.Option(help="Pairs per batch; does not change the texts.")] = 32,
     device: DeviceOption = None,
-    precision: Annotated[str, typer.Option(help="float32, bfloat16, int8 (on a CPU) or auto.")] = "auto",
+    precision: PrecisionOption = "auto",
 ) -> None:
     """Generate pairs of source and target.
 
     Both sides come from noise, or fill in a template.
     """
-    from noise2text.core.config import parse_assignments, parse_options
+    from noise2text.core.command_line import parse_assignments, parse_options
     from noise2text.models.folder import load
 
     if count < 1:
         raise Problem(f"--count must be at least 1 pair, not {count}.")
     loaded = load(model, device=device, precision=precision)
     settings = parse_options(context.args) | parse_assignments(assignments)
-    with open_output(output) as write:
+    with open_output(output) as lines:
         for src, trg in loaded.generate_pairs(
             count, source=source, target=target, seed=seed, batch=batch, **settings
         ):
-            write(json.dumps({"src": src, "trg": trg}, ensure_ascii=False))
+            lines.write(json.dumps({"src": src, "trg": trg}, ensure_ascii=False))

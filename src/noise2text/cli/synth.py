@@ -34,7 +34,7 @@ def days(
     pairs: Annotated[int, typer.Option(help="How many training pairs.")] = 20_000,
     seed: Annotated[int, typer.Option(help="Decides the days.")] = 0,
 ) -> None:
-    """A year and one of its days, labelled with the month: a task for guidance."""
+    """A year and one of its days, labeled with the month: a task for guidance."""
     from noise2text.data.dates import write_days
 
     write_days(out, pairs=pairs, seed=seed)

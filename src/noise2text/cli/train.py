@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -11,10 +12,12 @@ from noise2text.cli.options import (
     PAIRS_OR_PREPARED,
     ConfigOption,
     DeviceOption,
+    FieldsOption,
     SetOption,
     SkipBadOption,
     app,
 )
+from noise2text.core.errors import Problem
 
 __all__ = ["train"]
 
@@ -24,32 +27,61 @@ def train(
     recipe: Annotated[
         str, typer.Argument(help="The recipe, e.g. difformer; `noise2text recipes` lists them.")
     ],
-    train: Annotated[str, typer.Option(help=f"Training pairs: {PAIRS_OR_PREPARED}")],
-    valid: Annotated[str, typer.Option(help=f"Validation pairs: {PAIRS_OR_PREPARED}")],
     out: Annotated[Path, typer.Option(help="The folder of the run, which becomes the model.")],
+    train: Annotated[
+        str | None,
+        typer.Option(help=f"Training pairs: {PAIRS_OR_PREPARED} With --resume, by default those of the run."),
+    ] = None,
+    valid: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Validation pairs: {PAIRS_OR_PREPARED} By default 5 % of the training pairs are "
+            "set aside, at most 1,000."
+        ),
+    ] = None,
+    fields: FieldsOption = None,
     preset: Annotated[str | None, typer.Option(help="The name of published settings, or tiny.")] = None,
     config: ConfigOption = None,
     assignments: SetOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the newest checkpoint.")] = False,
+    allow_changes: Annotated[
+        bool,
+        typer.Option("--allow-changes", help="Resume although the corpus or a setting has changed."),
+    ] = False,
     skip_bad: SkipBadOption = False,
     device: DeviceOption = None,
 ) -> None:
     """Train a model on pairs of texts."""
     from noise2text.commands.display import TerminalDisplay
     from noise2text.commands.train import train as run
-    from noise2text.core.config import parse_assignments
+    from noise2text.core.command_line import parse_assignments
+    from noise2text.data.fields import with_fields
 
+    if train is None:
+        train, valid = _read_files(out, resume=resume)
     with TerminalDisplay.open() as display:
         run(
             recipe,
-            train=train,
-            valid=valid,
+            train=with_fields(train, fields),
+            valid=None if valid is None else with_fields(valid, fields),
             out=out,
             preset=preset,
             config=config,
             changes=parse_assignments(assignments),
             resume=resume,
+            allow_changes=allow_changes,
             skip_bad=skip_bad,
             device=device,
             display=display,
         )
+
+
+def _read_files(out: Path, *, resume: bool) -> tuple[str, str | None]:
+    """The training and validation pairs of the run that is resumed."""
+    if not resume:
+        raise Problem("There are no training pairs: give a file with --train.")
+    try:
+        run_info = json.loads((out / "run.json").read_text("utf-8"))
+        return run_info["train"], run_info["valid"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Problem(f"{out} has no run that can be resumed: give --train to start one.") from error

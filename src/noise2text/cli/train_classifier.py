@@ -27,7 +27,7 @@ def train_classifier(
     """
     from noise2text.commands.display import TerminalDisplay
     from noise2text.commands.train_classifier import train_classifier as run
-    from noise2text.core.config import parse_assignments
+    from noise2text.core.command_line import parse_assignments
 
     with TerminalDisplay.open() as display:
         run(

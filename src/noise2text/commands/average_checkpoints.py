@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from safetensors.torch import load_file, save_file
@@ -24,7 +25,7 @@ def average_models(folders: Sequence[Path], out: Path) -> None:
         )
     out.mkdir(parents=True, exist_ok=True)
     for name in ("config.json", "generation_config.json", "tokenizer.json"):
-        shutil.copyfile(folders[0] / name, out / name)
+        write_atomically(out / name, partial(shutil.copyfile, folders[0] / name))
     write_atomically(
         out / "model.safetensors",
         lambda path: save_file(average_states(states), path, metadata={"format": "pt"}),

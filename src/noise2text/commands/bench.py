@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from noise2text.acceleration.int8 import Int8Linear
 from noise2text.acceleration.onnx_runtime import OnnxDenoiser
 from noise2text.commands.huggingface_baseline import build_marian, make_marian_call
-from noise2text.core.config import parse_numbers
+from noise2text.core.command_line import parse_numbers
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import read_sources
 from noise2text.models import Model
@@ -38,8 +38,12 @@ __all__ = [
     "bench_report",
     "list_configurations",
     "make_random_texts",
+    "measure_peak_flops",
     "measure_scaling",
     "measure_seconds",
+    "ordinary_tokens",
+    "read_peak_memory",
+    "reset_peak_memory",
 ]
 
 BATCHES_PER_CALL = 4  # batches per timed call, unless the batch is one sentence
@@ -85,13 +89,13 @@ def bench(
         for label, overrides in configurations.items():
             call = partial(model.generate, inputs, batch=batch, **overrides)
             start = time.perf_counter()
-            _reset_peak_memory(model.device)
+            reset_peak_memory(model.device)
             call()
             first_call = time.perf_counter() - start
             seconds = measure_seconds(call, model.device, repeats=repeats) * batch / count
             flops = _count_flops(model, partial(model.generate, inputs[:batch], batch=batch, **overrides))
             peak_fraction = flops / seconds / peak
-            yield BenchRow(label, batch, seconds, first_call, _peak_memory(model.device), peak_fraction)
+            yield BenchRow(label, batch, seconds, first_call, read_peak_memory(model.device), peak_fraction)
 
 
 def bench_report(
@@ -179,7 +183,7 @@ def list_configurations(
 def measure_scaling(model: Model, *, length: int = 16, steps: int = 8, repeats: int = 5) -> dict[str, float]:
     """How the time scales with length, steps, candidates and batch: log₂ of the ratio when each is doubled.
 
-    1 is linear, 0 is free.
+    1 means linear growth; 0 means that doubling costs nothing.
     """
     max_length = getattr(model, "max_target", 2 * length)
     length = max(1, min(length, max_length // 2))
@@ -220,16 +224,18 @@ def measure_seconds(work: Callable[[], object], device: torch.device, *, repeats
 
 
 def make_random_texts(model: Model, count: int, length: int) -> list[str]:
-    """Random texts of about so many tokens of the model's vocabulary."""
+    """Random texts of about `length` tokens of the model's vocabulary."""
     rng = random.Random(0)
-    ordinary_tokens = [
-        token for token in range(len(model.tokenizer)) if token not in model.tokenizer.special_tokens
-    ]
-    length = min(length, model.max_source)
-    texts = model.tokenizer.decode([rng.choices(ordinary_tokens, k=length) for _ in range(count)])
+    length, tokens = min(length, model.max_source), ordinary_tokens(model)
+    texts = model.tokenizer.decode([rng.choices(tokens, k=length) for _ in range(count)])
     if not all(texts):
         raise Problem("No random texts can be made from the vocabulary of this model: give --input.")
     return texts
+
+
+def ordinary_tokens(model: Model) -> list[int]:
+    """The tokens of the vocabulary that are not special."""
+    return [token for token in range(len(model.tokenizer)) if token not in model.tokenizer.special_tokens]
 
 
 def measure_peak_flops(device: torch.device, dtype: torch.dtype) -> float:
@@ -257,21 +263,23 @@ def _count_linear_flops(model: Model) -> Iterator[list[int]]:
         total[0] += 2 * module.in_features * output.numel()
 
     hooks = [m.register_forward_hook(count) for m in model.modules() if isinstance(m, nn.Linear | Int8Linear)]
-    recorded, model.use_cuda_graphs = model.use_cuda_graphs, False
+    before, model.use_cuda_graphs = model.use_cuda_graphs, False
     try:
         yield total
     finally:
         for hook in hooks:
             hook.remove()
-        model.use_cuda_graphs = recorded
+        model.use_cuda_graphs = before
 
 
-def _reset_peak_memory(device: torch.device) -> None:
+def reset_peak_memory(device: torch.device) -> None:
+    """Start to measure the peak memory of a GPU."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
 
 
-def _peak_memory(device: torch.device) -> float:
+def read_peak_memory(device: torch.device) -> float:
+    """The peak memory of a GPU in MiB; 0 for a CPU."""
     return torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else 0.0
 
 

@@ -1,10 +1,10 @@
 """How fast a model trains on this machine: steps over random pairs, eager, with CUDA graphs, and compiled.
 
 A step assembles a batch on the host, sends it, runs forward and backward, and updates the weights. Tokens are
-the padded tokens of one side; every pair fills its row. The parts of a step are timed in other steps than the
-whole, since the host has to wait for each part. The fraction of the peak compares the matrix products of one
-pass without self-conditioning, as torch's flop counter counts them, with a product of two square matrices in
-the same run.
+the padded tokens of one side; every pair fills its row. The parts of a step are timed separately from whole
+steps, since timing a part makes the host wait for it. The fraction of the peak compares the matrix products
+of one pass without self-conditioning, as torch's flop counter counts them, with a product of two square
+matrices in the same run.
 """
 
 from __future__ import annotations
@@ -15,14 +15,18 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from noise2text.commands.bench import measure_peak_flops
+from noise2text.commands.bench import (
+    measure_peak_flops,
+    ordinary_tokens,
+    read_peak_memory,
+    reset_peak_memory,
+)
 from noise2text.commands.profile_kernels import profile_kernels
 from noise2text.core.config import apply_overrides
 from noise2text.core.devices import autocast, find_device, find_dtype
@@ -34,7 +38,7 @@ from noise2text.models import Model
 from noise2text.models.folder import load_config
 from noise2text.models.registry import Recipe
 from noise2text.models.shipped import find_model_folder
-from noise2text.training.loop import Autocast, GraphedPass, train_steps
+from noise2text.training.loop import Autocast, TrainingPass, train_steps
 from noise2text.training.objective import DiffusionObjective, Objective
 from noise2text.training.optimizer import build_adamw
 
@@ -78,8 +82,9 @@ class TrainingSpeed:
         """One line to print; `eager` is the seconds of an eager step."""
         parts = ", ".join(f"{name} {1000 * value:.1f} ms" for name, value in self.parts.items())
         return (
-            f"{self.acceleration:<9} {self.tokens_per_second:>9,.0f} tokens/s {self.pairs_per_second:>8,.0f} "
-            f"pairs/s {1000 * self.step_seconds:7.1f} ms per step ({eager / self.step_seconds:.2f} × eager), "
+            f"{self.acceleration:<11} {self.tokens_per_second:>9,.0f} tokens/s "
+            f"{self.pairs_per_second:>8,.0f} pairs/s {1000 * self.step_seconds:7.1f} ms per step "
+            f"({eager / self.step_seconds:.2f} × eager), "
             f"first step {self.first_step:.1f} s, {self.peak_fraction:.0%} of peak, "
             f"{self.memory:,.0f} MiB; {parts}"
         )
@@ -99,7 +104,7 @@ def measure_accelerations(
     """The speed with every acceleration of the device, each from new weights; `kernels` profiles them."""
     _require_steps(recipe)
     rows = rows or max(1, config.optim.max_tokens // length)
-    for acceleration in ("none", "recorded", "compiled") if device.type == "cuda" else ("none",):
+    for acceleration in ("none", "cuda-graphs", "compiled") if device.type == "cuda" else ("none",):
         yield measure_training(
             recipe,
             config,
@@ -115,7 +120,7 @@ def measure_accelerations(
 
 def _require_steps(recipe: Recipe) -> None:
     if recipe.fit is not None:
-        raise Problem(f"{recipe.name} is fitted at once: it has no training steps to time.")
+        raise Problem(f"{recipe.name} is fitted in one go: it has no training steps to time.")
 
 
 def training_report(
@@ -157,11 +162,10 @@ def measure_training(
     torch.manual_seed(config.run.seed)
     model: Model = recipe.build(config, tokenizer).to(device)
     objective = recipe.objective(config, model)
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
+    reset_peak_memory(device)
     batches = _random_batches(model, rows, length, device)
     precision = model.resolve_precision(config.run.precision)
-    cast = partial(autocast, precision, device)
+    cast = autocast(precision, device)
     flops = _count_flops(objective, batches(0)[0], cast)
     optimizer = build_adamw(model, config.optim, device)
     training = _TimedTraining(
@@ -178,33 +182,33 @@ def measure_training(
         step_seconds,
         training.time_parts(batches),
         flops / step_seconds / measure_peak_flops(device, find_dtype(precision, device)),
-        torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else 0.0,
+        read_peak_memory(device),
         training.time_kernels(batches) if kernels else {},
     )
 
 
 def _accelerate(
     acceleration: str, objective: Objective, optimizer: torch.optim.Optimizer, cast: Autocast
-) -> GraphedPass | None:
+) -> TrainingPass | None:
     if acceleration == "none":
         return None
+    from noise2text.acceleration.cuda_graph_training import CudaGraphTrainingPass
     from noise2text.acceleration.fused import fuse
-    from noise2text.acceleration.graphed_training import GraphedBackward
 
     if acceleration == "compiled":
         fuse(objective)
-    return GraphedBackward(optimizer.param_groups[0]["params"], cast)
+    return CudaGraphTrainingPass(optimizer.param_groups[0]["params"], cast)
 
 
 @dataclasses.dataclass
 class _TimedTraining:
-    """Trains on from call to call and measures the time."""
+    """Continues training with each call and measures the time."""
 
     objective: Objective
     optimizer: torch.optim.Optimizer
     device: torch.device
     autocast: Autocast
-    graphed: GraphedPass | None
+    cuda_graph_pass: TrainingPass | None
     steps_done: int = 0
 
     def run(self, batches: _Batches, steps: int) -> float:
@@ -221,8 +225,8 @@ class _TimedTraining:
             clip_norm=1.0,
             seed=0,
             autocast=self.autocast,
-            graphed=self.graphed,
-            is_logged=lambda step: False,  # as most steps of a run
+            cuda_graph_pass=self.cuda_graph_pass,
+            is_logged=lambda step: False,  # like most steps of a run
         ):
             pass
         self.steps_done += steps
@@ -255,7 +259,7 @@ class _TimedTraining:
         return parts | {"update": max(0.0, step_seconds - sum(parts.values()))}
 
     def time_kernels(self, batches: _Batches, steps: int = 5) -> dict[str, float]:
-        """The seconds that each kernel takes of a step."""
+        """The seconds per step that each kernel takes."""
         seconds_by_kernel = profile_kernels(lambda: self.run(batches, steps), self.device)
         return {name: seconds / steps for name, seconds in seconds_by_kernel.items()}
 
@@ -265,12 +269,9 @@ class _TimedTraining:
 
 
 def _random_batches(model: Model, rows: int, length: int, device: torch.device) -> _Batches:
-    """Batches of random tokens, assembled on the host as those of a corpus are."""
-    rng = np.random.default_rng(0)
-    ordinary_tokens = [
-        token for token in range(len(model.tokenizer)) if token not in model.tokenizer.special_tokens
-    ]
-    corpus, lengths = rng.choice(ordinary_tokens, size=4 * rows * length), np.full(rows, length)
+    """Batches of random tokens, assembled on the host like those of a corpus."""
+    tokens, lengths = ordinary_tokens(model), np.full(rows, length)
+    corpus = np.random.default_rng(0).choice(tokens, size=4 * rows * length)
 
     def batches(step: int) -> Sequence[Canvas]:
         starts = np.random.default_rng(step).permutation(4 * rows)[:rows] * length
@@ -285,11 +286,11 @@ def _count_flops(objective: Objective, canvas: Canvas, cast: Autocast) -> float:
     from torch.utils.flop_counter import FlopCounterMode
 
     objective.train()
-    objective.log_terms(False)
+    objective.terms_logged = False
     keys = torch.arange(len(canvas.tokens), device=canvas.tokens.device)
     with _without_self_conditioning(objective), FlopCounterMode(display=False) as counter:
         draws = objective.draw(canvas, keys, torch.tensor(0))
-        with cast():
+        with cast:
             losses = objective(canvas, draws)
         objective.loss(objective.means(losses, objective.counts(canvas))).backward()
     objective.zero_grad()
@@ -298,7 +299,7 @@ def _count_flops(objective: Objective, canvas: Canvas, cast: Autocast) -> float:
 
 @contextmanager
 def _without_self_conditioning(objective: Objective) -> Iterator[None]:
-    """Within, no pass is self-conditioned: the counter does not see operations without gradients."""
+    """Context manager: no pass is self-conditioned, since the counter misses operations without gradients."""
     diffusion_objectives = [part for part in objective.modules() if isinstance(part, DiffusionObjective)]
     before = [part.self_conditioning for part in diffusion_objectives]
     for part in diffusion_objectives:

@@ -20,15 +20,17 @@ import torch
 from torch import Tensor
 
 from noise2text.commands.train import train
-from noise2text.core.config import apply_overrides, describe, has_setting, read_config, to_yaml
+from noise2text.core.config import apply_overrides, describe, has_setting
+from noise2text.core.config_files import read_config, to_yaml
 from noise2text.core.files import write_text_file
 from noise2text.data.dates import write_dates
 from noise2text.data.tokenizer import Tokenizer, learn_characters
 from noise2text.models.base import Model
 from noise2text.models.folder import load
 from noise2text.models.registry import Recipe
+from noise2text.training.checkpoint import list_checkpoints
 
-__all__ = ["LAWS", "Law", "Result", "Workspace", "check_recipe"]
+__all__ = ["LAWS", "Law", "LawResult", "Workspace", "check_recipe"]
 
 SOURCES = ["sunday, 7 april 1957", "12. mai 2001", "1 june 1999", "3. 3. 2044", "friday, 1 may 1964"]
 FEW_STEPS = {"optim.steps": 4, "run.log_every": 1, "run.validate_every": 2, "run.save_every": 2}
@@ -67,7 +69,7 @@ class Workspace:
         )
 
     def trained(self, recipe: Recipe) -> Model:
-        """The model that several laws look at, trained once."""
+        """The model that several laws check, trained only once."""
         out = self.folder / "trained"
         if (out / "config.json").exists():
             return load(out, device="cpu", precision="float32")
@@ -76,7 +78,7 @@ class Workspace:
 
 
 @dataclass(frozen=True)
-class Result:
+class LawResult:
     """Whether a recipe keeps a law, and if not, what went wrong."""
 
     law: str
@@ -102,7 +104,7 @@ def presets_build_and_survive_yaml(recipe: Recipe, workspace: Workspace) -> None
 def training_is_deterministic(recipe: Recipe, workspace: Workspace) -> None:
     """The same seed gives the same weights, and training changes them."""
     first, second = _weights(workspace.trained(recipe)), _weights(workspace.train(recipe, "again"))
-    assert first.keys() == second.keys(), "two runs have other weights"
+    assert first.keys() == second.keys(), "two runs have different weights"
     assert all(torch.equal(first[name], second[name]) for name in first), "two runs with one seed differ"
     assert all(bool(torch.isfinite(tensor.float()).all()) for tensor in first.values()), (
         "weights are not finite"
@@ -121,17 +123,17 @@ def training_is_deterministic(recipe: Recipe, workspace: Workspace) -> None:
 def a_resumed_run_equals_an_uninterrupted_one(recipe: Recipe, workspace: Workspace) -> None:
     """Two steps, then two more after a resume, give the weights of four steps."""
     if recipe.fit is not None:
-        return  # fitted at once: there is nothing to resume
+        return  # fitted in one go: there is nothing to resume
     constant = {"optim.lr_schedule": "constant"}  # other schedules depend on the number of steps
     workspace.train(recipe, "whole", constant)
     workspace.train(recipe, "resumed", constant | {"optim.steps": "2"})
     workspace.train(recipe, "resumed", constant | {"optim.steps": "4"}, resume=True)
     whole, resumed = (_last_weights(workspace.folder / name) for name in ("whole", "resumed"))
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole), "a resumed run ends elsewhere"
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole), "a resumed run ends differently"
 
 
 def texts_depend_on_the_seed_alone(recipe: Recipe, workspace: Workspace) -> None:
-    """The same seed gives the same texts, whatever the batch and whatever else is asked."""
+    """The same seed gives the same texts in every batch, whatever the other inputs are."""
     model = workspace.trained(recipe)
     options = _few_generation_steps(model)
     together = model.generate(SOURCES, seed=3, batch=8, **options)
@@ -174,17 +176,17 @@ LAWS: tuple[Law, ...] = (
 )
 
 
-def check_recipe(recipe: Recipe, folder: Path) -> Iterator[Result]:
-    """Whether the recipe keeps each law; what it needs is written to the folder."""
+def check_recipe(recipe: Recipe, folder: Path) -> Iterator[LawResult]:
+    """Whether the recipe keeps each law; corpus and runs are written to the folder."""
     workspace = Workspace.create(folder, recipe)
     for law in LAWS:
         name = law.__name__.replace("_", " ")
         try:
             law(recipe, workspace)
-        except Exception as error:  # whatever a recipe does wrong is a result
-            yield Result(name, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+        except Exception as error:  # any error of a recipe is a result
+            yield LawResult(name, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
         else:
-            yield Result(name)
+            yield LawResult(name)
 
 
 def _small_preset(recipe: Recipe) -> str:
@@ -201,8 +203,7 @@ def _weights(model: Model) -> dict[str, Tensor]:
 
 def _last_weights(run: Path) -> dict[str, Tensor]:
     """The weights of a run's last checkpoint."""
-    (checkpoint,) = run.glob("checkpoint-*")
-    return _weights(load(checkpoint, device="cpu", precision="float32"))
+    return _weights(load(list_checkpoints(run)[-1], device="cpu", precision="float32"))
 
 
 def _few_generation_steps(model: Model) -> dict[str, Any]:

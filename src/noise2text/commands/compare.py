@@ -5,7 +5,6 @@ A row is a model folder with its generation settings; a YAML file may add rows:
     fast:                    # the name of the row
       model: runs/difformer  # the model folder; by default the name
       steps: 5               # any generation setting; also teacher: DIR and likelihood: sum
-      stop_early: 0
     transformer:             # settings for a MODEL of the command line, by its path or its last part
       beam: 1
 
@@ -28,15 +27,18 @@ from typing import Any
 import torch
 
 from noise2text.commands.display import Display, SilentDisplay
-from noise2text.commands.generate import WINDOW, build_selector, require_teacher
-from noise2text.core.config import apply_overrides, read_config
+from noise2text.commands.generate import build_selector, remove_teacher
+from noise2text.commands.windows import WINDOW
+from noise2text.core.config import apply_overrides
+from noise2text.core.config_files import read_config
 from noise2text.core.devices import find_device
 from noise2text.core.errors import Problem
 from noise2text.core.files import write_text_file
+from noise2text.core.locks import lock_folder
 from noise2text.core.version import __version__
-from noise2text.data.corpus import read_pairs
+from noise2text.data.corpus import Pair, read_pairs
 from noise2text.metrics.comparison import SystemOutput, evaluate_systems, to_markdown, to_tsv
-from noise2text.metrics.published import published
+from noise2text.metrics.published import PublishedResult, published
 from noise2text.models.fingerprint import fingerprint_model
 from noise2text.models.folder import load
 
@@ -82,7 +84,7 @@ class CompareOptions:
 
 
 def resolve_models(models: Sequence[Path], config: Mapping[str, Any]) -> list[ComparedModel]:
-    """The rows in order: the models of the command line, then those that only the file names."""
+    """The rows in order: the models of the command line, then those that are only in the file."""
     short_names = [model.name for model in models]
     rest, compared_models = dict(config), []
     for model, name in zip(models, short_names, strict=True):
@@ -115,6 +117,16 @@ def _compared_model(name: str, folder: Path | None, overrides: Any) -> ComparedM
     overrides = dict(overrides or {})
     named = Path(str(overrides.pop("model", name)))
     teacher = overrides.pop("teacher", None)
+    if (overrides.get("select") == "teacher") != (teacher is not None):
+        raise Problem(
+            f"To select by a teacher, give {name} both `select: teacher` and `teacher: DIR` in the "
+            f"--settings file."
+        )
+    if teacher is None and "likelihood" in overrides:
+        raise Problem(
+            f"likelihood is a setting of the teacher: also give {name} `select: teacher` and `teacher: DIR` "
+            f"in the --settings file."
+        )
     return ComparedModel(
         name=name,
         folder=folder or named,
@@ -139,9 +151,23 @@ def compare(
     rows = [] if reported is None else published(reported)
     compared_models = resolve_models(models, {} if settings is None else read_config(settings))
     pairs = list(read_pairs(test))
+    with lock_folder(out):
+        return _compare(compared_models, pairs, Path(test).name, out, rows, options, display)
+
+
+def _compare(
+    compared_models: Sequence[ComparedModel],
+    pairs: Sequence[Pair],
+    test: str,
+    out: Path,
+    rows: Sequence[PublishedResult],
+    options: CompareOptions,
+    display: Display,
+) -> str:
+    """The text of comparison.md, after everything is written."""
     outputs = _generate_all(compared_models, [pair.src for pair in pairs], out / "outputs", options, display)
     result: dict[str, Any] = {
-        "test": Path(test).name,
+        "test": test,
         "speed": f"{options.describe_device()}, batch {options.batch}",
     }
     references = [pair.references for pair in pairs]
@@ -179,10 +205,7 @@ def _generate_all(
     }
     pending = [each for each in compared_models if missing[each.name]]
     for each in pending:  # find a mistake about the last model before the others generate
-        overrides = dict(each.overrides)
-        require_teacher(overrides, each.teacher, reduction=each.likelihood)
-        if each.teacher is not None:
-            del overrides["select"]
+        overrides = remove_teacher(each.overrides, each.teacher, reduction=each.likelihood)
         apply_overrides(load(each.folder, device="cpu").generation_config, overrides, origin=each.name)
     display.start(sum(len(window) for own in missing.values() for window in own))
     done = 0
@@ -241,10 +264,9 @@ def _generate(
 ) -> Iterator[tuple[range, SystemOutput]]:
     """The texts of one model for windows of sources, with the time without loading."""
     model = load(compared.folder, device=options.device, precision=options.precision)
-    overrides = dict(compared.overrides)
-    selector = build_selector(
+    selector, overrides = build_selector(
         model,
-        overrides,
+        compared.overrides,
         compared.teacher,
         reduction=compared.likelihood,
         device=options.device,

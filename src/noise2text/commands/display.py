@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,11 +15,10 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 
-__all__ = ["Display", "SilentDisplay", "TerminalDisplay", "count_progress"]
+__all__ = ["Display", "SilentDisplay", "TerminalDisplay", "count_progress", "show_count"]
 
 
 class Display(Protocol):
@@ -51,15 +50,17 @@ class SilentDisplay:
 class TerminalDisplay:
     """A progress bar with the latest numbers; without a terminal, a line every ten seconds."""
 
-    def __init__(self, console: Console, bar: Progress) -> None:
-        self.console, self.bar = console, bar
-        self.total, self.last_shown = 0, time.monotonic()
+    def __init__(self, console: Console, bar: Progress, clock: Callable[[], float] = time.monotonic) -> None:
+        self.console, self.bar, self.clock = console, bar, clock
+        self.total, self.last_shown = 0, clock()
         self.first_progress: tuple[int, float] | None = None  # the first step and its time
 
     @classmethod
     @contextmanager
-    def open(cls, console: Console | None = None) -> Iterator[TerminalDisplay]:
-        """A display on standard error, or on another console."""
+    def open(
+        cls, console: Console | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> Iterator[TerminalDisplay]:
+        """A display on standard error, or on another console, by a clock in seconds."""
         console = console or Console(stderr=True, highlight=False)
         columns = (
             BarColumn(bar_width=20),
@@ -68,7 +69,7 @@ class TerminalDisplay:
             TextColumn("{task.fields[summary]}"),
         )
         with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-            yield cls(console, progress)
+            yield cls(console, progress, clock)
 
     def show_line(self, line: str) -> None:
         self.console.print(line, markup=False, soft_wrap=True)
@@ -81,29 +82,84 @@ class TerminalDisplay:
 
     def progress(self, step: int, summary: str) -> None:
         self.bar.update(self.task, completed=step, summary=summary)
-        self.first_progress = self.first_progress or (step, time.monotonic())
-        if not self.console.is_terminal and time.monotonic() - self.last_shown > 10:
-            self.last_shown = time.monotonic()
+        self.first_progress = self.first_progress or (step, self.clock())
+        if not self.console.is_terminal and self.clock() - self.last_shown > 10:
+            self.last_shown = self.clock()
             self.show_line(f"step {step:,} of {self.total:,}  {summary}{self._time_left(step)}")
 
     def _time_left(self, step: int) -> str:
         """The estimated time left; empty until it can be estimated."""
-        first, started = self.first_progress or (step, time.monotonic())
+        first, started = self.first_progress or (step, self.clock())
         if step == first:
             return ""
-        seconds_per_step = (time.monotonic() - started) / (step - first)
+        seconds_per_step = (self.clock() - started) / (step - first)
         seconds_left = round(seconds_per_step * (self.total - step))
         # A timedelta has a maximum.
         return f"  {timedelta(seconds=seconds_left)} left" if seconds_left < 1e12 else ""
 
 
 @contextmanager
-def count_progress(unit: str) -> Iterator[Callable[[], None]]:
-    """A function to call once per finished item; shows their number unless standard output is a terminal."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.completed:,.0f} " + unit), TimeElapsedColumn())
-    with Progress(
-        *columns, console=console, disable=not console.is_terminal or sys.stdout.isatty()
-    ) as progress:
-        task = progress.add_task(unit, total=None)
-        yield lambda: progress.advance(task)
+def count_progress(
+    unit: str,
+    total: int | None = None,
+    *,
+    console: Console | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    delay: float = 2.0,
+) -> Iterator[Callable[[int], None]]:
+    """A function to call with the number of items that were just finished; shows them and the time left.
+
+    In a terminal it is a live line, which appears after `delay` seconds; elsewhere a line every ten.
+    """
+    console = console or Console(stderr=True, highlight=False)
+    started = last_shown = clock()
+    done = 0
+
+    def describe() -> str:
+        if total is None:
+            return f"{done:,} {unit}"
+        seconds = round((clock() - started) / done * (total - done)) if done else None
+        left = "" if seconds is None else f"  {timedelta(seconds=seconds)} left"
+        return f"{done:,} of {total:,} {unit}{left}"
+
+    columns = (BarColumn(bar_width=20), TextColumn("{task.description}"))
+    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    task = bar.add_task(describe(), total=total)
+    appearance = threading.Timer(delay, bar.start)
+
+    def advance(count: int) -> None:
+        nonlocal done, last_shown
+        done += count
+        bar.update(task, completed=done, description=describe())
+        if not console.is_terminal and clock() - last_shown > 10:
+            last_shown = clock()
+            console.print(describe(), markup=False, soft_wrap=True)
+
+    appearance.start()
+    try:
+        yield advance
+    finally:
+        appearance.cancel()
+        appearance.join()  # or it starts the line after its end
+        bar.stop()
+
+
+@contextmanager
+def show_count(
+    unit: str, console: Console | None = None, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Callable[[int], None]]:
+    """A function that shows the number it is called with: live in a terminal, else every ten seconds."""
+    console = console or Console(stderr=True, highlight=False)
+    last_shown = clock()
+
+    def show_line(count: int) -> None:
+        nonlocal last_shown
+        if clock() - last_shown > 10:
+            last_shown = clock()
+            console.print(f"{count:,} {unit}")
+
+    if not console.is_terminal:
+        yield show_line
+        return
+    with console.status("reading") as status:
+        yield lambda count: status.update(f"{count:,} {unit}")

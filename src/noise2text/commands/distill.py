@@ -16,18 +16,21 @@ import glob
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from noise2text.commands.display import Display, SilentDisplay
-from noise2text.commands.generate import WINDOW
+from noise2text.commands.windows import WINDOW
 from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem, Stopped
-from noise2text.core.files import write_atomically
+from noise2text.core.files import explain_write_failures, write_atomically
+from noise2text.core.locks import lock_open_file
 from noise2text.data.corpus import read_sources
+from noise2text.data.corpus_paths import is_pipe
+from noise2text.data.text_files import display_name
 from noise2text.models import Model
 from noise2text.models.fingerprint import fingerprint_model
 from noise2text.models.folder import load
@@ -76,37 +79,36 @@ def distill(
     )
     if batch < 1:
         raise Problem(f"--batch must be at least 1 sentence, not {batch}.")
-    sources = _ProcessSources(input, group)
-    model = load(teacher, device=group.device(device), precision=precision)
-    generation_config = apply_overrides(model.generation_config, overrides, origin="distill")
     _check_output(output, group)
-    fingerprint = fingerprint_model(teacher, classifier=getattr(generation_config, "guide", ""))
-    provenance = {
-        "teacher": fingerprint,
-        "generation_config": str(generation_config),
-        "seed": seed,
-        "precision": precision,
-    }
-    with ExitStack() as stack:
-        stack.enter_context(group.connect())  # without a device: files need no GPU
-        with _open_part(group.part(output)) as part:
+    with _open_part(group.part(output), output) as part:
+        _check_output(output, group)  # again: another process may have just finished
+        sources = _ProcessSources(input, group)
+        model = load(teacher, device=group.device(device), precision=precision)
+        generation_config = apply_overrides(model.generation_config, overrides, origin="distill")
+        provenance = {
+            "teacher": fingerprint_model(teacher, classifier=getattr(generation_config, "guide", "")),
+            "generation_config": str(generation_config),
+            "seed": seed,
+            "precision": precision,
+        }
+        with group.connect():  # without a device: files need no GPU
             done = _resume_part(part, provenance, sources, group.part(output))
             try:
                 _generate_part(model, part, sources, done, overrides, seed=seed, batch=batch, display=display)
             except KeyboardInterrupt as stop:
                 raise Stopped("Stopped; run the same command to continue.") from stop
-        group.barrier()
-        return _merge(output, group, display) if group.is_main_process else None
+            group.barrier()
+            return _merge(output, group, display) if group.rank == 0 else None
 
 
 class _ProcessSources:
-    """The sources of this process and their indices in the input; a file is read again each time."""
+    """The sources of this process and their indices in the input; a file is read again, a pipe is kept."""
 
     def __init__(self, path: str, group: DistillGroup) -> None:
-        if path == "-" and group.world_size > 1:
-            raise Problem("Several processes cannot share standard input: give a file.")
+        if is_pipe(path) and group.world_size > 1:
+            raise Problem(f"Several processes cannot share {display_name(path)}, a pipe: give a file.")
         self.path, self.group = path, group
-        self.cached = list(read_sources(path)) if path == "-" else None
+        self.cached = list(read_sources(path)) if is_pipe(path) else None
         # Find an unreadable line now rather than after hours.
         self.total = sum(1 for _ in self._all())
         if not self.total:
@@ -125,28 +127,50 @@ class _ProcessSources:
 
 def _check_output(output: Path, group: DistillGroup) -> None:
     if output.exists():
+        _remove_merged_parts(output)
         raise Problem(f"{output} already exists: choose another file, or delete it.")
     if output.suffix != ".jsonl":
         raise Problem(
             f"The pairs are written as JSON Lines: choose a file that ends in .jsonl, not {output}."
         )
     part_names = {path.name for path in group.parts(output)}
-    for path in sorted(output.parent.glob(f"{glob.escape(output.name)}.part-*-of-*")):
+    for path in _find_parts(output):
         if path.name not in part_names:
             world_size = path.name.rsplit("-", 1)[1]
             raise Problem(
-                f"{path} was started with {world_size} processes: continue with as many, not "
+                f"{path} was started with {world_size} processes: continue with {world_size}, not "
                 f"{group.world_size}, or delete the parts."
             )
 
 
-def _open_part(path: Path) -> BinaryIO:
-    try:
+def _remove_merged_parts(output: Path) -> None:
+    """Remove the parts of a process that was killed after it had merged them."""
+    for path in _find_parts(output):
+        with suppress(OSError, Problem), path.open("r+b") as part:
+            lock_open_file(part.fileno(), path, output=output)  # nobody is writing it
+            if path.stat().st_mtime <= output.stat().st_mtime:
+                path.unlink()
+
+
+def _find_parts(output: Path) -> list[Path]:
+    return sorted(output.parent.glob(f"{glob.escape(output.name)}.part-*-of-*"))
+
+
+@contextmanager
+def _open_part(path: Path, output: Path) -> Iterator[BinaryIO]:
+    """Context manager: the file of this process, locked; it is removed if nothing was written."""
+    with explain_write_failures(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-        return path.open("r+b")
-    except OSError as error:
-        raise Problem(f"{path} cannot be written: {error.strerror}.") from error
+        part = path.open("r+b")
+    with part:
+        lock_open_file(part.fileno(), path, output=output)
+        try:
+            yield part
+        finally:
+            with suppress(OSError):
+                if not path.stat().st_size:
+                    path.unlink()
 
 
 def _resume_part(part: BinaryIO, provenance: dict[str, Any], sources: _ProcessSources, path: Path) -> int:
@@ -194,10 +218,11 @@ def _parse(line: bytes) -> dict[str, Any]:
 
 
 def _append(part: BinaryIO, records: list[dict[str, Any]]) -> None:
-    for record in records:
-        part.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
-    part.flush()
-    os.fsync(part.fileno())
+    with explain_write_failures(Path(part.name)):
+        for record in records:
+            part.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+        part.flush()
+        os.fsync(part.fileno())
 
 
 def _generate_part(
@@ -214,7 +239,7 @@ def _generate_part(
     """Append texts for the sources that have none yet, window by window."""
     display.start(sources.count)
     if done:
-        display.show_line(f"{done:,} of {sources.count:,} are done already")
+        display.show_line(f"{done:,} of {sources.count:,} are already done")
     rest, truncated = islice(sources, done, None), 0
     while window := list(islice(rest, batch * WINDOW)):
         indices, texts = [index for index, _ in window], [text for _, text in window]

@@ -7,6 +7,7 @@ from typing import Any
 
 from noise2text.commands.display import Display
 from noise2text.commands.metrics_log import MetricsLog
+from noise2text.commands.run_card import write_run_card
 from noise2text.commands.run_data import TrainingData
 from noise2text.commands.validation import score_generations
 from noise2text.models.folder import save
@@ -25,5 +26,14 @@ def fit_baseline(
     metrics.truncate_after(-1)
     metrics.log_validation(0, scores)
     save(out, model, recipe=recipe.name, config=config)
+    write_run_card(
+        out,
+        recipe=recipe.name,
+        config=config,
+        data=data,
+        num_parameters=sum(parameter.numel() for parameter in model.parameters()),
+        step=0,
+        training="",
+    )
     shown = "  ".join(f"{name} {score:.3f}" for name, score in scores.items())
-    display.show_line(f"done: {recipe.name} over {len(data.train):,} pairs (valid {shown}) is {out}")
+    display.show_line(f"done: {recipe.name} over {len(data.train):,} pairs (valid {shown}) is in {out}")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from noise2text.core.errors import Problem
-from noise2text.core.files import write_atomically
+from noise2text.core.files import explain_write_failures, write_atomically
 from noise2text.training.loop import StepReport
 
 __all__ = ["MetricsLog", "SilentMetricsLog"]
@@ -30,7 +30,7 @@ class MetricsLog:
         self._nonfinite_step: Tensor | None = None
 
     def _reset(self) -> None:
-        self._sums: dict[str, Tensor] = {}
+        self._sums: dict[str, Tensor | float] = {}
         self._counts: Counter[str] = Counter()  # terms that are only logged are not in every step
         self._lr = 0.0
         self._started = time.monotonic()
@@ -43,7 +43,9 @@ class MetricsLog:
             "gradient": report.grad_norm,
             "tokens": report.num_tokens,
         }
-        sums = {name: value.detach() + self._sums.pop(name, 0) for name, value in values.items()}
+        sums: dict[str, Tensor | float] = {
+            name: value.detach() + self._sums.pop(name, 0) for name, value in values.items()
+        }
         self._sums = sums | self._sums  # in the newest step's order
         self._counts.update(values.keys())
         self._lr = report.lr
@@ -55,10 +57,24 @@ class MetricsLog:
         """The first step whose loss or gradient was not a finite number; 0 if there was none."""
         return 0 if self._nonfinite_step is None else int(self._nonfinite_step)
 
+    @property
+    def unlogged(self) -> dict[str, list[float]]:
+        """The sum and the number of steps of each term since the last line, for a checkpoint."""
+        sums = {
+            name: value.item() if isinstance(value, Tensor) else value for name, value in self._sums.items()
+        }
+        return {name: [value, self._counts[name]] for name, value in sums.items()}
+
+    @unlogged.setter
+    def unlogged(self, saved: dict[str, list[float]]) -> None:
+        """Go on as the run did that saved these, so that its next line is the same."""
+        self._sums = {name: value for name, (value, _) in saved.items()}
+        self._counts = Counter({name: int(count) for name, (_, count) in saved.items()})
+
     def log(self, step: int) -> str:
         """Write each term's mean over the steps since the last line; returns them as a short text."""
         seconds = time.monotonic() - self._started
-        sums = {name: value.item() for name, value in self._sums.items()}
+        sums = {name: float(value) for name, value in self._sums.items()}
         tokens_per_second = sums.pop("tokens") / max(seconds, 1e-9)
         means = {name: value / self._counts[name] for name, value in sums.items()}
         speed = {"rate": self._lr, "tokens_per_second": round(tokens_per_second)}
@@ -73,7 +89,7 @@ class MetricsLog:
 
     @contextmanager
     def pause_clock(self) -> Iterator[None]:
-        """Within, time does not count towards the training speed."""
+        """Context manager: the time inside does not count towards the training speed."""
         started = time.monotonic()
         yield
         self._started += time.monotonic() - started
@@ -81,12 +97,12 @@ class MetricsLog:
     def truncate_after(self, step: int) -> None:
         """Remove the lines after this step, which a resumed run writes again."""
         if self.path.exists():
-            text = self.path.read_text("utf-8", errors="replace")  # a damaged line belongs to no step
+            text = self.path.read_text("utf-8", errors="replace")  # a damaged line has no step
             lines = [line for line in text.splitlines() if _step_of_line(line) <= step]
             write_atomically(self.path, lambda path: path.write_text("".join(f"{line}\n" for line in lines)))
 
     def _write(self, record: dict[str, Any]) -> None:
-        with self.path.open("a") as file:
+        with explain_write_failures(self.path), self.path.open("a") as file:
             file.write(json.dumps(record) + "\n")
         if self.summary_writer is not None:
             for name, value in record.items():

@@ -23,7 +23,7 @@ KERNEL_KINDS = {
     "norms": r"layer_norm|LayerNorm|_add_norm|GammaBeta|shift.*_ge_",
     "noise": r"cos|bitwise|shift",
     "activations": r"_activated|gelu|erf|Gelu|GELU|threshold|relu|tanh",
-    "optimiser": r"multi_tensor|FusedAdam|_fused_adam|foreach|lpnorm",
+    "optimizer": r"multi_tensor|FusedAdam|_fused_adam|foreach|lpnorm",
     "embeddings": r"embedding|radix|RadixSort",
     "sums": r"_column_sums|reduce_kernel|aten::(sum|mean)\b|(?<!mix_order_)red_fused|per_fused",
     "copies": r"copy|Copy|Memcpy|Memset|aten::(cat|fill_|zero_)|CatArray|FillFunctor",

@@ -5,18 +5,16 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from torch import nn
-
 from noise2text.core.errors import Problem
-from noise2text.diffusion.rescaling import find_factor, random_embeddings, rescale_plain, rescale_preserving
-from noise2text.diffusion.schedules import SCHEDULES
+from noise2text.diffusion.noise_factor import find_noise_factor, random_embeddings, rescale_preserving
+from noise2text.diffusion.schedules import SCHEDULES, Rescaled, Schedule
 from noise2text.models import DiffusionModel
 from noise2text.models.folder import load, load_engine
 
-__all__ = ["find_noise_factor"]
+__all__ = ["suggest_noise_factor"]
 
 
-def find_noise_factor(
+def suggest_noise_factor(
     model_folder: Path | None,
     *,
     schedule: str,
@@ -30,7 +28,9 @@ def find_noise_factor(
     if model_folder is None:
         if vocab < 2 or dim < 1:
             raise Problem(f"At least 2 embeddings of 1 dimension are needed, not {vocab} of {dim}.")
-        noise_schedule: nn.Module = SCHEDULES[schedule]()
+        if schedule not in SCHEDULES:
+            raise Problem(f"The schedule is one of {', '.join(SCHEDULES)}, not {schedule!r}.")
+        noise_schedule: Schedule = SCHEDULES[schedule]()
         embeddings = random_embeddings(vocab, dim, seed=seed)
     else:
         engine = load_engine(model_folder)
@@ -38,7 +38,7 @@ def find_noise_factor(
         if not isinstance(model, DiffusionModel):
             raise Problem(f"{model_folder} is not a diffusion model, so it has no noise to rescale.")
         noise_schedule, embeddings = model.schedule, model.denoiser.embedding.vectors.detach()
-    rescale = rescale_preserving if preserving else rescale_plain
+    rescale = rescale_preserving if preserving else Rescaled
     return dataclasses.asdict(
-        find_factor(noise_schedule, embeddings, target=target, rescale=rescale, seed=seed)
+        find_noise_factor(noise_schedule, embeddings, target=target, rescale=rescale, seed=seed)
     )

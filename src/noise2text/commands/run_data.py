@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,14 @@ import numpy as np
 from noise2text.core.errors import Problem
 from noise2text.core.files import write_atomically
 from noise2text.data.corpus import Pair, ReadCounts, read_pairs, write_pairs
-from noise2text.data.token_store import TokenStore, prepare
+from noise2text.data.corpus_paths import is_pipe
+from noise2text.data.token_store import METADATA_FILE, TokenStore, prepare
 from noise2text.data.tokenizer import Tokenizer, learn_bpe, learn_characters, load_wordpiece
 
-__all__ = ["TrainingData", "load_data"]
+__all__ = ["MAX_BPE_TEXTS", "TrainingData", "load_data", "sample_texts"]
+
+MAX_BPE_TEXTS = 1_000_000
+"""How many texts BPE is learned from: those of half a million pairs, or a sample of more."""
 
 
 @dataclass(frozen=True)
@@ -45,53 +50,50 @@ def load_data(
     show_line: Callable[[str], None],
 ) -> TrainingData:
     """The data of a run; raw files are prepared into `folder` unless that has been done."""
-    train, valid = _spool_stdin(train, folder), _spool_stdin(valid, folder)
-    tokenizer = _load_tokenizer(train, folder, config, skip_bad=skip_bad, show_line=show_line)
-    return TrainingData(
-        tokenizer,
-        _prepare_tokens(train, folder / "train", tokenizer, config, skip_bad=skip_bad, show_line=show_line),
-        tokens := _prepare_tokens(
-            valid, folder / "valid", tokenizer, config, skip_bad=skip_bad, show_line=show_line
-        ),
-        list(
-            _read_validation_pairs(
-                valid, tokens, tokenizer, config.run.validation_sentences, skip_bad=skip_bad
-            )
-        ),
+    train, valid = (
+        _copy_pipe(path, folder / f"piped-{name}.jsonl", skip_bad=skip_bad) if is_pipe(path) else path
+        for name, path in (("train", train), ("valid", valid))
     )
+    train_folder, valid_folder = (
+        Path(path) if (Path(path) / METADATA_FILE).exists() else folder / name
+        for name, path in (("train", train), ("valid", valid))
+    )
+    tokenizer = _load_tokenizer(train, train_folder, config, skip_bad=skip_bad, show_line=show_line)
+    train_tokens, valid_tokens = (
+        _load_tokens(path, tokens, tokenizer, config, skip_bad=skip_bad, show_line=show_line)
+        for path, tokens in ((train, train_folder), (valid, valid_folder))
+    )
+    count = config.run.validation_sentences
+    if valid_folder == Path(valid):
+        validation_pairs = _decode_pairs(valid_tokens, tokenizer, count)
+    else:
+        validation_pairs = list(islice(read_pairs(valid, skip_bad=skip_bad), count))
+    return TrainingData(tokenizer, train_tokens, valid_tokens, validation_pairs)
 
 
-def _is_prepared(path: str) -> bool:
-    return (Path(path) / "prepared.json").exists()
-
-
-def _spool_stdin(path: str, folder: Path) -> str:
-    """The path, or a copy of standard input, since a corpus is read more than once."""
-    if path != "-":
-        return path
-    file = folder / "standard-input.jsonl"
+def _copy_pipe(pipe: str, file: Path, *, skip_bad: bool) -> str:
+    """The path of a copy of standard input, a FIFO or <(…), since a corpus is read more than once."""
     if not file.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, lambda draft: write_pairs(draft, read_pairs("-")))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, lambda draft: write_pairs(draft, read_pairs(pipe, skip_bad=skip_bad)))
     return str(file)
 
 
 def _load_tokenizer(
-    train: str, folder: Path, config: Any, *, skip_bad: bool, show_line: Callable[[str], None]
+    path: str, folder: Path, config: Any, *, skip_bad: bool, show_line: Callable[[str], None]
 ) -> Tokenizer:
-    if _is_prepared(train):
-        return Tokenizer.load(Path(train).parent / "tokenizer.json")
-    path = folder / "tokenizer.json"
-    if not path.exists():
-        texts = _texts(read_pairs(train, skip_bad=skip_bad))
+    """The tokenizer beside the folder of the training tokens; if there is neither, it is learned first."""
+    file = folder.parent / "tokenizer.json"
+    if not file.exists() and not (folder / METADATA_FILE).exists():
+        texts = _texts(read_pairs(path, skip_bad=skip_bad))
         tokenizer = _TOKENIZER_BUILDERS[config.data.tokenizer](texts, config)
         show_line(f"tokenizer: {config.data.tokenizer}, {len(tokenizer):,} tokens")
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, tokenizer.save)
-    return Tokenizer.load(path)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, tokenizer.save)
+    return Tokenizer.load(file)
 
 
-def _prepare_tokens(
+def _load_tokens(
     path: str,
     folder: Path,
     tokenizer: Tokenizer,
@@ -100,41 +102,32 @@ def _prepare_tokens(
     skip_bad: bool,
     show_line: Callable[[str], None],
 ) -> TokenStore:
-    if _is_prepared(path):
-        return _require_lengths(TokenStore.load(Path(path), tokenizer=tokenizer), path, config)
-    if not _is_prepared(str(folder)):
-        counts = ReadCounts()
-        pairs = read_pairs(path, skip_bad=skip_bad, counts=counts)
-        limits = {"max_source": config.data.max_source, "max_target": config.data.max_target}
-        report = prepare(pairs, tokenizer, folder, counts=counts, **limits).report
-        show_line(
-            f"{os.path.basename(path)}: {report.pairs:,} pairs, {report.skipped:,} skipped, "
-            f"{report.truncated_sources:,} sources and {report.truncated_targets:,} targets cut"
-        )
-    return TokenStore.load(folder, tokenizer=tokenizer)
-
-
-def _require_lengths(tokens: TokenStore, path: str, config: Any) -> TokenStore:
-    """The tokens; refuses pairs that are longer than the config allows."""
-    source, target = tokens.lengths.max(axis=0).tolist()
-    if source > config.data.max_source or target > config.data.max_target:
-        raise Problem(
-            f"{path} has pairs of up to {source} and {target} tokens, but max_source and max_target are "
-            f"{config.data.max_source} and {config.data.max_target}: raise them, or prepare the corpus anew."
-        )
+    """The tokens in the folder; if there are none, the pairs of the file are prepared first."""
+    max_source, max_target = config.data.max_source, config.data.max_target
+    if (folder / METADATA_FILE).exists():
+        tokens = TokenStore.load(folder, tokenizer=tokenizer)
+        source, target = tokens.lengths.max(axis=0).tolist()
+        if source > max_source or target > max_target:
+            raise Problem(
+                f"{folder} has pairs of up to {source} and {target} tokens, but max_source and max_target "
+                f"are {max_source} and {max_target}: raise them, or prepare the corpus again."
+            )
+        return tokens
+    counts = ReadCounts()
+    pairs = read_pairs(path, skip_bad=skip_bad, counts=counts)
+    tokens = prepare(pairs, tokenizer, folder, max_source=max_source, max_target=max_target, counts=counts)
+    report = tokens.report
+    show_line(
+        f"{os.path.basename(path)}: {report.pairs:,} pairs, {report.skipped:,} skipped, "
+        f"{report.truncated_sources:,} sources and {report.truncated_targets:,} targets truncated"
+    )
     return tokens
 
 
-def _read_validation_pairs(
-    path: str, tokens: TokenStore, tokenizer: Tokenizer, count: int, *, skip_bad: bool
-) -> Iterator[Pair]:
-    """The first validation pairs as text, decoded from tokens if the data is prepared."""
-    if not _is_prepared(path):
-        yield from islice(read_pairs(path, skip_bad=skip_bad), count)
-        return
-    sources, targets = tokens.get_pairs(np.arange(min(count, len(tokens))))
-    for src, trg in zip(*(tokenizer.decode(list(rows)) for rows in (sources, targets)), strict=True):
-        yield Pair(src, trg)
+def _decode_pairs(tokens: TokenStore, tokenizer: Tokenizer, count: int) -> list[Pair]:
+    """The first pairs as text."""
+    sides = tokens.get_pairs(np.arange(min(count, len(tokens))))
+    return list(map(Pair, *(tokenizer.decode(list(rows)) for rows in sides)))
 
 
 def _texts(pairs: Iterable[Pair]) -> Iterator[str]:
@@ -143,21 +136,32 @@ def _texts(pairs: Iterable[Pair]) -> Iterator[str]:
         yield pair.trg
 
 
+def sample_texts(texts: Iterator[str], *, limit: int) -> list[str]:
+    """All texts in order, or if there are more, `limit` of them, each with the same chance."""
+    sample, random = list(islice(texts, limit)), Random(0)
+    for number, text in enumerate(texts, limit + 1):
+        place = random.randrange(number)
+        if place < limit:
+            sample[place] = text
+    return sample
+
+
 def _learn_bpe(texts: Iterator[str], config: Any) -> Tokenizer:
+    sample = sample_texts(texts, limit=MAX_BPE_TEXTS)
     return learn_bpe(
-        texts, size=config.data.vocabulary, normalise=config.data.normalise, lowercase=config.data.lowercase
+        sample, size=config.data.vocabulary, normalize=config.data.normalize, lowercase=config.data.lowercase
     )
 
 
 def _learn_characters(texts: Iterator[str], config: Any) -> Tokenizer:
-    return learn_characters(texts, normalise=config.data.normalise, lowercase=config.data.lowercase)
+    return learn_characters(texts, normalize=config.data.normalize, lowercase=config.data.lowercase)
 
 
 def _load_wordpiece(texts: Iterator[str], config: Any) -> Tokenizer:
     path = Path(config.data.vocabulary_file)
     if not path.is_file():
         raise Problem(f"There is no vocabulary file {path}; name a vocab.txt in the setting vocabulary_file.")
-    return load_wordpiece(path, normalise=config.data.normalise, lowercase=config.data.lowercase)
+    return load_wordpiece(path, normalize=config.data.normalize, lowercase=config.data.lowercase)
 
 
 def _load_from_folder(texts: Iterator[str], config: Any) -> Tokenizer:

@@ -13,7 +13,9 @@ from noise2text.commands.display import Display, SilentDisplay
 from noise2text.commands.run_setup import require_empty
 from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem
-from noise2text.data.corpus import LabelledText, read_labelled
+from noise2text.core.files import write_folder_atomically
+from noise2text.core.locks import lock_output
+from noise2text.data.corpus import LabeledText, read_labeled
 from noise2text.models import DiffusionModel
 from noise2text.models.folder import load
 from noise2text.training.classifier import (
@@ -42,8 +44,27 @@ def train_classifier(
     """The validation accuracy by time of the classifier, which is now in the folder `out`."""
     out, display = Path(out), display or SilentDisplay()
     config = apply_overrides(ClassifierConfig(), changes or {}, origin="train-classifier")
-    require_empty(out)
-    train_lines, valid_lines = read_labelled(train), read_labelled(valid)
+    with lock_output(out):
+        require_empty(out)
+        accuracy = _train(model_folder, train, valid, out, config, device=device, display=display)
+    shown = "  ".join(f"t={time:g} {share:.1%}" for time, share in accuracy.items())
+    display.show_line(f"valid accuracy {shown}")
+    display.show_line(f"done: the classifier is in {out}")
+    return accuracy
+
+
+def _train(
+    model_folder: str | Path,
+    train: str,
+    valid: str,
+    out: Path,
+    config: ClassifierConfig,
+    *,
+    device: str | None,
+    display: Display,
+) -> dict[float, float]:
+    """The validation accuracy by time, after the classifier has been trained and written whole."""
+    train_lines, valid_lines = read_labeled(train), read_labeled(valid)
     labels = sorted({line.label for line in train_lines})
     if len(labels) < 2:
         raise Problem(f"{train} has only one class, {labels[0]!r}; a classifier needs two or more.")
@@ -68,16 +89,13 @@ def train_classifier(
         if step % LOG_EVERY == 0 or step == config.steps:
             display.progress(step, f"loss {loss:.3f}")
     accuracy = {time: trainer.accuracy(*valid_data, time) for time in VALIDATION_TIMES}
-    save_classifier(out, trainer, labels)
-    display.show_line(
-        "valid accuracy " + "  ".join(f"t={time:g} {share:.1%}" for time, share in accuracy.items())
-    )
-    display.show_line(f"done: the classifier is {out}")
+    with write_folder_atomically(out) as draft:
+        save_classifier(draft, trainer, labels)
     return accuracy
 
 
 def _encode(
-    model: DiffusionModel, lines: Sequence[LabelledText], labels: Sequence[str], path: str
+    model: DiffusionModel, lines: Sequence[LabeledText], labels: Sequence[str], path: str
 ) -> tuple[list[list[int]], Tensor]:
     """The tokens of each text, truncated to the longest target, and the index of its class."""
     rows = [row[: model.max_target] for row in model.tokenizer.encode([line.text for line in lines])]

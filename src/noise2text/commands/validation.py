@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -42,14 +42,14 @@ class Validator:
         data: TrainingData,
         config: Any,
         *,
-        autocast: Callable[[], AbstractContextManager[Any]],
+        autocast: AbstractContextManager[Any],
     ) -> None:
         self.objective, self.model, self.data, self.config = objective, model, data, config
         self.autocast = autocast
 
     def __call__(self) -> dict[str, float]:
         """The loss and its terms, BLEU and exact match in percent, and the anisotropy of the embeddings."""
-        with self.autocast():
+        with self.autocast:
             scores = evaluate_loss(self.objective, self._canvases(), seed=self.config.run.seed)
             return (
                 scores

@@ -23,7 +23,7 @@ def convert_value(value: Any, field_type: Any, what: str) -> Any:
         parts = value.strip("()[] ").split(",") if isinstance(value, str) else value
         field_types = typing.get_args(field_type)
         if not isinstance(parts, list | tuple) or len(parts) != len(field_types):
-            raise Problem(f"{what} takes {len(field_types)} values with a comma between them, not {value!r}.")
+            raise Problem(f"{what} takes {len(field_types)} values, separated by commas, not {value!r}.")
         return tuple(convert_value(part, k, what) for part, k in zip(parts, field_types, strict=True))
     parser = _PARSERS[field_type]
     try:

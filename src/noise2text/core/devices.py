@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -13,13 +14,28 @@ from torch import Tensor
 
 from noise2text.core.errors import Problem
 
-__all__ = ["allow_tf32", "autocast", "copy_to_device", "find_device", "find_dtype", "has_triton"]
+__all__ = [
+    "allow_fork",
+    "allow_tf32",
+    "autocast",
+    "copy_to_device",
+    "find_device",
+    "find_dtype",
+    "has_triton",
+]
 
-MAX_UNPINNED_BYTES = 1 << 16  # bytes
+MAX_UNPINNED_BYTES = 1 << 16
+
+
+@functools.cache
+def allow_fork() -> None:
+    """Let forked processes compute with one thread: OpenMP would wait for others, which they lack."""
+    if hasattr(os, "register_at_fork"):  # not on Windows
+        os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
-    """A context in which matrix products are computed in this precision; the weights keep theirs."""
+    """Context manager: matrix products are computed in this precision; the weights keep theirs."""
     dtype = find_dtype(precision, device)
     if dtype == torch.float32:
         return nullcontext()
@@ -35,7 +51,7 @@ def has_triton() -> bool:
 
 @contextmanager
 def allow_tf32(weights: Tensor) -> Iterator[None]:
-    """A context in which a GPU may use TF32 for float32 products, if the weights are 16-bit floats."""
+    """Context manager: a GPU may use TF32 for float32 products, if the weights are 16-bit floats."""
     previous = torch.get_float32_matmul_precision()
     if weights.is_cuda and weights.dtype in (torch.bfloat16, torch.float16):
         torch.set_float32_matmul_precision("high")
@@ -62,7 +78,7 @@ def find_device(name: str | torch.device | None) -> torch.device:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise Problem(f"There is no device {name!r} here; leave it out to use what there is.") from error
+        raise Problem(f"There is no device {name!r} here; leave it out to use the default.") from error
     return device
 
 

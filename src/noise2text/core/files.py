@@ -1,25 +1,90 @@
-"""Atomic writes: at every moment a file is either complete or as it was before."""
+"""Atomic writes: at every moment a file or folder is either complete or as it was before.
+
+What is being written has a draft's name, NAME.draft beside a file and .NAME.draft beside a folder. It takes
+its own name when all of it is on the disk. A failure removes the draft; the draft of a killed process is
+overwritten or removed by the next one that writes in its place.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from safetensors import SafetensorError
 
 from noise2text.core.errors import Problem
 
-__all__ = ["flush_to_disk", "write_atomically", "write_text_file"]
+__all__ = [
+    "explain_write_failures",
+    "flush_folder",
+    "flush_to_disk",
+    "write_atomically",
+    "write_folder_atomically",
+    "write_text_file",
+]
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` create the file under a temporary name, then rename it into place."""
     draft = path.with_name(path.name + ".draft")
-    draft.touch()  # with the user's default permissions; safetensors lets only the owner read
-    mode = draft.stat().st_mode
-    write(draft)
-    draft.chmod(mode)
-    flush_to_disk(draft)
-    os.replace(draft, path)
+    with explain_write_failures(path):
+        try:
+            draft.touch()  # with the user's default permissions; safetensors lets only the owner read
+            mode = draft.stat().st_mode
+            write(draft)
+            draft.chmod(mode)
+            flush_to_disk(draft)
+            os.replace(draft, path)
+        except BaseException:
+            with suppress(OSError):
+                draft.unlink()
+            raise
+        flush_folder(path.parent)
+
+
+@contextmanager
+def write_folder_atomically(out: Path) -> Iterator[Path]:
+    """Context manager: a folder that takes the name `out`, new or empty, on success and is removed otherwise.
+
+    Its caller holds the lock of `out`, so that a draft that is already there belongs to a killed process.
+    """
+    out = out.resolve()  # replace the target of a link, not the link
+    draft = out.with_name(f".{out.name}.draft")
+    with explain_write_failures(out):
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        try:
+            yield draft
+            for file in draft.rglob("*"):
+                if file.is_file():
+                    flush_to_disk(file)
+            os.replace(draft, out)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        flush_folder(out.parent)
+
+
+@contextmanager
+def explain_write_failures(path: Path) -> Iterator[None]:
+    """Context manager: a full disk, missing permissions and the like are a Problem that names the path."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        raise Problem(
+            f"{path} cannot be written ({_reason(error)}): make room, or check its permissions and the disk."
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    """What the system said; safetensors, which is not written in Python, wraps it in words of its own."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    found = re.search(r"([^:()]+) \(os error \d+\)", str(error))
+    return found[1].strip() if found else str(error)
 
 
 def flush_to_disk(file: Path) -> None:
@@ -28,10 +93,18 @@ def flush_to_disk(file: Path) -> None:
         os.fsync(opened.fileno())
 
 
+def flush_folder(folder: Path) -> None:
+    """Wait until the names of the folder's files are on the disk, where the system can do that."""
+    with suppress(OSError):  # Windows and some network file systems cannot open a folder
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
 def write_text_file(path: Path, text: str) -> None:
     """Write a text file atomically and create its folders."""
-    try:
+    with explain_write_failures(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, lambda draft: draft.write_text(text, encoding="utf-8", newline="\n"))
-    except OSError as error:
-        raise Problem(f"{path} cannot be written: {error.strerror}.") from error
+    write_atomically(path, lambda draft: draft.write_text(text, encoding="utf-8", newline="\n"))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from enum import IntEnum
 from typing import TypeVar
 
 import numpy as np
@@ -19,7 +20,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 __all__ = [
+    "KeyPurpose",
     "NormalSampler",
+    "RowKeyPurpose",
+    "SamplingKeyPurpose",
     "box_muller",
     "channel_offsets",
     "gaussian_noise",
@@ -30,6 +34,30 @@ __all__ = [
 
 NormalSampler = Callable[[Tensor, int], Tensor]
 """A function from the keys of positions to standard normal numbers, such as `normal`."""
+
+
+class KeyPurpose(IntEnum):
+    """What the keys of a training run are for: `make_key(seed, purpose, step, …)`."""
+
+    TRAINING = 1
+    DROPOUT = 2
+    VALIDATION = 3
+    LAYOUT = 4
+
+
+class RowKeyPurpose(IntEnum):
+    """What the key of a training pair decides: `make_key(key, purpose)`, or the `step` of its noise."""
+
+    TIME = 0
+    NOISE = 1
+    Z0_NOISE = 2
+    SOURCE_DROPOUT = 3
+
+
+class SamplingKeyPurpose(IntEnum):
+    """What the keys of generation are for, next to noise; generation has a seed of its own."""
+
+    PRIOR_SAMPLING = 1
 
 
 Bits = TypeVar("Bits", Tensor, NDArray[np.int64])

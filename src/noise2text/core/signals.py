@@ -12,7 +12,7 @@ __all__ = ["defer_signals"]
 
 @contextmanager
 def defer_signals() -> Iterator[Callable[[], bool]]:
-    """A context in which Ctrl-C and SIGTERM only request a stop; a second one stops at once.
+    """Context manager: Ctrl-C and SIGTERM only request a stop; a second one stops immediately.
 
     Its value is a function that says whether a stop was requested.
     """

@@ -1,0 +1,67 @@
+"""A conversation with a model: each line is a text, or a command that begins with a colon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from noise2text.core.config import apply_overrides
+from noise2text.core.errors import Problem
+from noise2text.models import Model
+
+__all__ = ["HELP", "Chat"]
+
+HELP = """Write a text and press Enter. Commands begin with a colon:
+  :n 5             five different texts per text, best first
+  :steps 10        any generation setting, here the number of steps
+  :seed 1          other noise
+  :settings        what is set now
+  :reset           the model's own settings again
+  :help            this help
+  :quit            quit, as Ctrl-D does"""
+
+
+class Chat:
+    """The model, and the settings that commands have changed so far."""
+
+    def __init__(self, model: Model, overrides: dict[str, Any] | None = None, *, n: int = 1) -> None:
+        self.model, self.overrides = model, dict(overrides or {})
+        self.numbers: dict[str, Any] = {"n": n, "seed": 0}
+        apply_overrides(model.generation_config, self.overrides, origin="chat")
+
+    def answer_all(self, lines: Iterable[str]) -> Iterator[list[str]]:
+        """The lines to show for each line, until one quits; a mistake is shown and changes nothing."""
+        for line in lines:
+            if line.strip() in (":quit", ":q", ":exit"):
+                return
+            try:
+                yield self._answer(line.strip())
+            except Problem as problem:
+                yield [str(problem)]
+
+    def _answer(self, line: str) -> list[str]:
+        if not line:
+            return []
+        if not line.startswith(":"):
+            return self.model.generate([line], **self.numbers, **self.overrides).alternatives[0]
+        name, _, value = line[1:].partition(" ")
+        return self._obey(name.replace("-", "_"), value.strip())
+
+    def _obey(self, name: str, value: str) -> list[str]:
+        """Follow a command; the setting that it changes is checked first."""
+        if name in ("help", "h", ""):
+            return HELP.splitlines()
+        if name == "reset":
+            self.overrides, self.numbers = {}, {"n": 1, "seed": 0}
+        elif name in self.numbers:
+            if not value.isdecimal() or (name == "n" and int(value) < 1):
+                raise Problem(f":{name} takes a whole number, not {value!r}.")
+            self.numbers[name] = int(value)
+        elif name != "settings":
+            if not value:
+                raise Problem(f":{name} needs a value, such as :{name} 10; :help lists the commands.")
+            changed = self.overrides | {name: value}
+            apply_overrides(self.model.generation_config, changed, origin="chat")
+            self.overrides = changed
+        settings = {**self.numbers, **self.overrides}
+        return [", ".join(f"{key} = {setting}" for key, setting in settings.items())]

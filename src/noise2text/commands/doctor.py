@@ -1,0 +1,79 @@
+"""What is installed, which devices there are, how fast the shipped model is, and what is missing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import time
+from collections.abc import Iterator
+
+import torch
+
+from noise2text.core.version import __version__
+from noise2text.models import Model
+from noise2text.models.folder import load
+from noise2text.models.shipped import list_shipped_models
+
+__all__ = ["examine", "find_missing_extras"]
+
+HIDDEN_EXTRAS = ("dev", "docs", "release")
+SECONDS, BATCH = 4.0, 8  # of each speed check
+SENTENCE = "Ich würde gerne wissen, wann der nächste Zug nach Berlin fährt."
+
+
+def examine(*, device: str | None = None) -> Iterator[str]:
+    """The lines of the report, as they are found out."""
+    yield f"noise2text {__version__}, Python {platform.python_version()}, torch {torch.__version__}"
+    yield f"system: {platform.system()} {platform.machine()}"
+    yield f"CPU: {os.cpu_count()} cores, {torch.get_num_threads()} threads"
+    yield from _list_gpus()
+    for name in list_shipped_models():
+        yield _time_model(name, device=device)
+    missing = find_missing_extras()
+    if not missing:
+        yield "extras: all are installed"
+    for extra, packages in missing.items():
+        yield f"missing: {', '.join(packages)}; pip install 'noise2text[{extra}]'"
+
+
+def _list_gpus() -> Iterator[str]:
+    if not torch.cuda.is_available():
+        yield "GPU: none that torch can use"
+    for index in range(torch.cuda.device_count()):
+        facts = torch.cuda.get_device_properties(index)
+        yield f"GPU {index}: {facts.name}, {facts.total_memory / 2**30:.0f} GiB"
+
+
+def _time_model(name: str, *, device: str | None) -> str:
+    """The time per sentence of a shipped model, one at a time and in a batch."""
+    model = load(name, device=device)
+    model.generate([SENTENCE])  # the first call is slower
+    alone, together = _time_sentences(model, 1), _time_sentences(model, BATCH)
+    where = torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else "the CPU"
+    return f"speed: {name} takes {alone:.3f} s per sentence on {where}, {together:.3f} in batches of {BATCH}"
+
+
+def _time_sentences(model: Model, count: int) -> float:
+    """The mean time per sentence of as many calls as fit into the time, at least one."""
+    started, calls = time.perf_counter(), 0
+    while calls == 0 or time.perf_counter() - started < SECONDS:
+        model.generate([SENTENCE] * count)
+        calls += 1
+    return (time.perf_counter() - started) / calls / count
+
+
+def find_missing_extras() -> dict[str, list[str]]:
+    """The extras of the package of which something is not installed, with what is missing."""
+    missing: dict[str, list[str]] = {}
+    for requirement in importlib.metadata.requires("noise2text") or []:
+        name = re.match(r"[\w.-]+", requirement)
+        extra = re.search(r"extra == ['\"]([^'\"]+)['\"]", requirement)
+        if name is None or extra is None or extra[1] in HIDDEN_EXTRAS:
+            continue
+        try:
+            importlib.metadata.version(name[0])
+        except importlib.metadata.PackageNotFoundError:
+            missing.setdefault(extra[1], []).append(name[0])
+    return missing

@@ -1,0 +1,141 @@
+"""An output file that appears whole: lines go to a draft, which takes the file's name when all are written.
+
+The draft (NAME.draft) stays when a job is stopped, with a note of how it was started (NAME.draft.json), so
+that `--resume` can go on with the next line. The draft is locked: a file has one writer at a time. What is no
+plain file, such as a pipe, is written directly.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from noise2text.core.errors import Problem
+from noise2text.core.locks import try_lock
+
+__all__ = ["OutputLines", "open_output_file"]
+
+
+class OutputLines:
+    """Lines that are written one by one; `resumed` were there before, `written` is the number of all."""
+
+    def __init__(self, append: Callable[[str], None], resumed: int = 0) -> None:
+        self.append, self.resumed, self.written = append, resumed, resumed
+
+    def write(self, line: str) -> None:
+        """Append the line; it survives a crash of this process."""
+        self.append(line)
+        self.written += 1
+
+
+@contextmanager
+def open_output_file(
+    path: Path, *, resume: bool = False, started_with: Mapping[str, Any] | None = None
+) -> Iterator[OutputLines]:
+    """The file, to be written line by line; it has its name when the context ends without an error.
+
+    With `started_with`, the options that decide the lines, finished lines are kept after an error, and
+    `resume` goes on after them if the options are the same.
+    """
+    if path.suffix == ".gz":
+        raise Problem(f"{path} is written as plain text, not compressed: leave out the .gz.")
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        with _explain(path), path.open("wb") as direct:
+            yield OutputLines(partial(_append, direct))
+        return
+    draft, note = (path.with_name(path.name + ending) for ending in (".draft", ".draft.json"))
+    with ExitStack() as stack:
+        file = stack.enter_context(_open_locked(draft, path))
+        output = OutputLines(partial(_append, file), 0 if started_with is None else _count_lines(file))
+        if output.resumed:
+            _check_resumed(draft, note, output.resumed, started_with or {}, resume=resume)
+        else:
+            file.truncate(0)
+            _write_note(note, started_with)
+        try:
+            yield output
+        except BaseException:
+            if started_with is None or not output.written:
+                _remove(draft, note)
+            raise
+        os.fsync(file.fileno())
+        if path.exists():
+            draft.chmod(path.stat().st_mode)
+        os.replace(draft, path)
+        _remove(note)
+
+
+@contextmanager
+def _explain(path: Path) -> Iterator[None]:
+    """Context manager: an output that cannot be opened is a Problem."""
+    try:
+        yield
+    except (PermissionError, FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        raise Problem(f"{path} cannot be written: {error.strerror}.") from error
+
+
+def _open_locked(draft: Path, path: Path) -> BinaryIO:
+    """The draft, opened at its end and locked; a Problem if another process has it."""
+    while True:
+        with _explain(path):
+            file = draft.open("a+b")
+        if not try_lock(file.fileno()):
+            file.close()
+            raise Problem(f"Another process is writing {path}: wait for it, or choose another file.")
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), draft.stat()):
+                return file
+        file.close()  # its writer finished and renamed it while we opened it
+
+
+def _append(file: BinaryIO, line: str) -> None:
+    file.write(line.encode() + b"\n")
+    file.flush()
+
+
+def _count_lines(file: BinaryIO) -> int:
+    """The number of complete lines; an incomplete last line is cut off."""
+    file.seek(0)
+    lines, end = 0, 0
+    for line in file:
+        if line.endswith(b"\n"):
+            lines, end = lines + 1, end + len(line)
+    file.truncate(end)
+    return lines
+
+
+def _check_resumed(
+    draft: Path, note: Path, lines: int, started_with: Mapping[str, Any], *, resume: bool
+) -> None:
+    """Raise a Problem unless the finished lines of the draft can be continued."""
+    if not resume:
+        raise Problem(
+            f"{draft} has {lines:,} finished texts of a job that was stopped: add --resume to go on, or "
+            "delete it to start again."
+        )
+    try:
+        before = json.loads(note.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise Problem(f"{note} cannot be read: delete {draft} to start again.") from error
+    for name, value in started_with.items():
+        if before.get(name) != value:
+            raise Problem(
+                f"{draft} was started with {name} = {before.get(name)!r}, not {value!r}: resume with the "
+                "same options, or delete it to start again."
+            )
+
+
+def _write_note(note: Path, started_with: Mapping[str, Any] | None) -> None:
+    if started_with is not None:
+        note.write_text(json.dumps(dict(started_with), ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _remove(*files: Path) -> None:
+    for file in files:
+        file.unlink(missing_ok=True)

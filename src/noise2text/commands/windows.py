@@ -1,0 +1,67 @@
+"""Windows of an input: the texts that are sorted by length and generated together.
+
+A file is cut into 1, 2, 4, 8, 16, 16, … batches: the first texts come soon, and later windows have batches of
+similar lengths. The cuts depend on nothing else, so a resumed job computes the same windows.
+
+A terminal or a pipe is answered as its lines arrive: a window is what is there when the window before is
+finished, and at least one line.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+
+__all__ = ["WINDOW", "CutWindows", "arriving_windows", "growing_windows"]
+
+WINDOW = 16  # batches of the largest window
+
+CutWindows = Callable[[Iterable[str], int], Iterator[list[str]]]
+"""From the texts and the sentences per batch to windows."""
+
+
+def growing_windows(texts: Iterable[str], batch: int) -> Iterator[list[str]]:
+    """Windows of 1, 2, 4, … batches of texts, up to `WINDOW`."""
+    stream, batches = iter(texts), 1
+    while window := list(islice(stream, batches * batch)):
+        yield window
+        batches = min(2 * batches, WINDOW)
+
+
+def arriving_windows(texts: Iterable[str], batch: int) -> Iterator[list[str]]:
+    """Windows of the texts that have arrived by now; waits for one text and for no more."""
+    limit = batch * WINDOW
+    arrived: queue.Queue[str | _End] = queue.Queue(maxsize=limit)
+    threading.Thread(target=_receive, args=(texts, arrived), daemon=True).start()
+    while True:
+        window = [arrived.get()]
+        while len(window) < limit and not isinstance(window[-1], _End) and not arrived.empty():
+            window.append(arrived.get())
+        end = window.pop() if isinstance(window[-1], _End) else None
+        received = [text for text in window if isinstance(text, str)]
+        if received:
+            yield received
+        if isinstance(end, _End):
+            if end.error is not None:
+                raise end.error
+            return
+
+
+class _End:
+    """The end of the texts, or the error that ended them."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error = error
+
+
+def _receive(texts: Iterable[str], arrived: queue.Queue[str | _End]) -> None:
+    """Put every text, and then the end, into the queue."""
+    try:
+        for text in texts:
+            arrived.put(text)
+    except BaseException as error:  # the reader of the queue raises it
+        arrived.put(_End(error))
+    else:
+        arrived.put(_End())

@@ -1,0 +1,57 @@
+"""Settings and numbers as they are written on the command line."""
+
+from __future__ import annotations
+
+from noise2text.core.errors import Problem
+
+__all__ = ["parse_assignments", "parse_numbers", "parse_options", "split_texts"]
+
+
+def parse_assignments(assignments: list[str] | None) -> dict[str, str]:
+    """{"key": "value"} from ["key=value"]."""
+    overrides = {}
+    for assignment in assignments or []:
+        name, equals, value = assignment.partition("=")
+        if not equals:
+            raise Problem(f"--set takes key=value, not {assignment!r}.")
+        overrides[name.strip()] = value.strip()
+    return overrides
+
+
+def parse_numbers(text: str, name: str) -> list[int]:
+    """[1, 2, 5] from "1,2,5"; `name` is what the message calls the text."""
+    try:
+        found = [int(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or min(found) < 1:
+        raise Problem(f"{name} takes whole numbers above 0, separated by commas, not {text!r}.")
+    return found
+
+
+def parse_options(arguments: list[str]) -> dict[str, str]:
+    """{"key_of_two": "value"} from ["--key-of-two", "value"] or ["--key-of-two=value"]."""
+    overrides, rest = {}, iter(arguments)
+    for argument in rest:
+        name, equals, value = argument.partition("=")
+        if not name.startswith("--"):
+            raise Problem(f"Unexpected argument {argument!r}; settings are given as --name VALUE.")
+        if not equals:
+            value = next(rest, "")
+            if not value or value.startswith("--"):
+                raise Problem(f"The option {name} needs a value.")
+        overrides[name.removeprefix("--").replace("-", "_")] = value
+    return overrides
+
+
+def split_texts(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """The texts among the arguments, and the options (`--name VALUE` or `--name=VALUE`) with their values."""
+    texts, options, rest = [], [], iter(arguments)
+    for argument in rest:
+        if not argument.startswith("--"):
+            texts.append(argument)
+        elif "=" in argument:
+            options.append(argument)
+        else:
+            options += [argument, *[value for value in [next(rest, None)] if value is not None]]
+    return texts, options

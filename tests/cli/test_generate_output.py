@@ -1,0 +1,173 @@
+"""What is finished is kept, an output appears whole and has one writer, a slow input is answered at once."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from noise2text.commands.output_file import open_output_file
+from noise2text.core.errors import Problem
+
+from .conftest import Outcome
+
+FAST = ("--steps", 2, "--length-beam", 1, "--noise-beam", 1, "--batch", 2, "--device", "cpu")
+TEXTS = [f"{day} april 19{day + 40}" for day in range(1, 12)]
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("input") / "in.txt"
+    path.write_text("\n".join(TEXTS) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("finished", [1, 2, 5, 10])
+def test_a_stopped_job_goes_on_with_the_same_rows(
+    run: Callable[..., Outcome],
+    model: Path,
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    finished: int,
+) -> None:
+    """Ctrl-C keeps what is finished, wherever in a window it comes."""
+    out, draft = tmp_path / "out.txt", tmp_path / "out.txt.draft"
+    ask = ("generate", model, "--input", source, "--output", out, *FAST)
+    whole = run(*ask[:4], *FAST).out
+    with monkeypatch.context() as patched:
+        _stop_after(finished, patched)
+        stopped = run(*ask)
+    assert stopped.code == 130
+    assert f"{finished} texts are kept in {draft}; add --resume" in stopped.err
+    assert not out.exists()
+    assert draft.read_text() == "".join(whole.splitlines(keepends=True)[:finished])
+    refused = run(*ask)
+    assert (refused.code, refused.err.count("\n")) == (1, 1)
+    assert f"{finished} finished texts" in refused.err
+    with draft.open("a") as half:
+        half.write("19")  # the process was killed while it wrote
+    resumed = run(*ask, "--resume")
+    assert resumed.code == 0, resumed.err
+    assert out.read_text() == whole
+    assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
+
+
+def _stop_after(lines: int, patched: pytest.MonkeyPatch) -> None:
+    """Press Ctrl-C before the line after these."""
+    from noise2text.commands.output_file import OutputLines
+
+    write = OutputLines.write
+
+    def write_or_stop(self: OutputLines, line: str) -> None:
+        if self.written == lines:
+            raise KeyboardInterrupt
+        write(self, line)
+
+    patched.setattr(OutputLines, "write", write_or_stop)
+
+
+def test_a_job_is_resumed_with_its_own_options(
+    run: Callable[..., Outcome], model: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out.txt"
+    ask = ("generate", model, "--input", source, "--output", out, "--resume", *FAST)
+    with monkeypatch.context() as patched:
+        _stop_after(3, patched)
+        assert run(*ask).code == 130
+    for other in (("--seed", 1), ("--steps", 3), ("--json",), ("--batch", 3)):
+        refused = run(*ask, *other)
+        assert (refused.code, refused.err.count("\n")) == (1, 1)
+        assert "resume with the same options" in refused.err
+    for without in (("generate", model, "7 april", "--output", out), ("generate", model, "--input", source)):
+        assert "--resume goes on with an --output of an --input" in run(*without, "--resume").err
+
+
+def test_an_output_has_one_writer(
+    run: Callable[..., Outcome], model: Path, source: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.txt"
+    ask = ("generate", model, "--input", source, "--output", out, *FAST)
+    with open_output_file(out) as other:
+        other.write("of another process")
+        refused = run(*ask)
+        assert (refused.code, refused.err.count("\n")) == (1, 1)
+        assert f"Another process is writing {out}" in refused.err
+        assert not out.exists()
+    assert out.read_text() == "of another process\n"
+    assert run(*ask).code == 0
+    assert len(out.read_text().splitlines()) == len(TEXTS)
+
+
+def test_an_older_output_stays_until_the_new_one_is_whole(tmp_path: Path) -> None:
+    out = tmp_path / "out.txt"
+    out.write_text("old\n")
+    with suppress(Problem), open_output_file(out, started_with={}) as lines:
+        lines.write("new")
+        raise Problem("a bad line")
+    assert out.read_text() == "old\n"
+    with open_output_file(out, resume=True, started_with={}) as lines:
+        assert lines.resumed == 1
+        lines.write("newer")
+    assert out.read_text() == "new\nnewer\n"
+    with suppress(Problem), open_output_file(out):
+        raise Problem("a mistake before the first line")
+    assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
+
+
+def test_a_bad_line_is_found_before_anything_is_generated(
+    run: Callable[..., Outcome], model: Path, tmp_path: Path
+) -> None:
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.txt"
+    source.write_text('{"src": "7 april"}\n' * 16 + "broken\n")
+    done = run("generate", model, "--input", source, "--output", out, *FAST)
+    assert done.code == 1
+    assert "line 17" in done.err
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+    piped = run("generate", model, "--input", "-", "--output", out, *FAST, stdin=source.read_bytes())
+    assert piped.code == 1
+    assert len((tmp_path / "out.txt.draft").read_text().splitlines()) == 14  # 1 + 2 + 4 batches of 2
+
+
+@pytest.fixture
+def answering(model: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """`generate` at a terminal, and the terminal."""
+    terminal, end = pty.openpty()
+    command = [sys.executable, "-m", "noise2text", "generate", str(model), "--input", "-", *map(str, FAST)]
+    process = subprocess.Popen(
+        command,
+        stdin=end,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's `&` ignores it
+    )
+    os.close(end)
+    yield process, terminal
+    process.kill()
+    process.communicate()
+    os.close(terminal)
+
+
+def test_a_line_is_answered_before_the_next_one_is_written(
+    answering: tuple[subprocess.Popen[bytes], int], run: Callable[..., Outcome], model: Path
+) -> None:
+    process, terminal = answering
+    assert process.stdout is not None
+    answers = []
+    for text in TEXTS[:3]:
+        os.write(terminal, text.encode() + b"\n")
+        answers.append(process.stdout.readline().decode())  # waits for ever if it is only written at the end
+    assert "".join(answers) == run("generate", model, *TEXTS[:3], *FAST).out
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert re.sub(r"\r?\n", "", err.decode()).endswith("noise2text: Stopped.")
