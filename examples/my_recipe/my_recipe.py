@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from noise2text import LengthPredictingModel, Objective, Problem, Recipe, Tokenizer, option, section
-from noise2text.diffusion.rescaling import rescale_plain, rescale_preserving
-from noise2text.diffusion.schedules import AlphaBarSchedule
+from noise2text.diffusion.noise_factor import rescale_preserving
+from noise2text.diffusion.schedules import AlphaBarSchedule, Rescaled
 from noise2text.recipes import difformer
 
 
@@ -53,7 +53,7 @@ class PowerConfig(difformer.DifformerConfig):
 def build(config: PowerConfig, tokenizer: Tokenizer) -> LengthPredictingModel:
     """The untrained model; `noise2text.load` calls this as well, and then loads the weights."""
     diffusion, model = config.diffusion, difformer.build(config, tokenizer)
-    rescale = rescale_preserving if diffusion.variance_preserving else rescale_plain
+    rescale = rescale_preserving if diffusion.variance_preserving else Rescaled
     model.schedule = PowerSchedule(diffusion.num_timesteps, diffusion.power)  # of generation
     model.training_schedule = rescale(model.schedule, diffusion.noise_factor)
     return model

@@ -1,0 +1,161 @@
+"""The documentation is true: every command on it parses, and every block that is not marked as long runs.
+
+`<!-- long -->` above a block means that it takes long or needs files of the reader's own;
+`<!-- not run: why -->` marks code that is shortened.
+The lab notebook is a record: its blocks were run when they were written.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import noise2text
+from noise2text.cli import app
+from noise2text.models import registry
+
+ROOT = Path(noise2text.__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LIVING_PAGES = [page for page in PAGES if page.parent.name != "notebook"]
+FENCE = re.compile(
+    r"(?:^<!-- (?P<mark>long|not run)[^>]*-->\n)?^```(?P<language>\w+)[^\n]*\n(?P<code>.*?)^```", re.M | re.S
+)
+RUN = ("bash", "python")
+SHOWN = ("text", "json", "yaml", "toml", "bibtex")
+SENTENCES = [("Wo ist mein Hut?", "Where is my hat?"), ("Ich habe zwei Brüder.", "I have two brothers.")]
+TINY: dict[str, Any] = {
+    "vocabulary": 280,
+    "model_dim": 32,
+    "ffn_dim": 32,
+    "heads": 2,
+    "optim.steps": 2,
+    "max_tokens": 64,
+    "validation_sentences": 2,
+}
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page, and whether the tests run it."""
+
+    language: str
+    code: str
+    is_run: bool
+
+
+def blocks(page: Path) -> list[Block]:
+    return [
+        Block(found["language"], found["code"], found["mark"] is None and found["language"] in RUN)
+        for found in FENCE.finditer(page.read_text())
+    ]
+
+
+def logical_lines(code: str) -> list[str]:
+    """The lines of a shell block, continued ones joined."""
+    return [line.strip() for line in code.replace("\\\n", " ").splitlines() if line.strip()]
+
+
+def commands(page: Path) -> list[str]:
+    """Every whole `noise2text` command on a page, without what stands before it."""
+    found = re.findall(r"(?:^|\| |-m )(noise2text .*)$", "\n".join(logical_lines(page.read_text())), re.M)
+    return [
+        line
+        for line in found
+        if re.fullmatch(r"\w[\w-]*", line.split()[1]) and not re.search(r"[…\[`|$]", line)
+    ]
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=name)
+def test_every_command_parses(page: Path) -> None:
+    root: Any = typer.main.get_command(app)
+    parent = root.make_context("noise2text", [], resilient_parsing=True)
+    for line in commands(page):
+        command, *arguments = shlex.split(line, comments=True)[1:]
+        root.commands[command].make_context(command, arguments, parent=parent)  # raises if typer refuses it
+
+
+@pytest.mark.parametrize("page", LIVING_PAGES, ids=name)
+def test_every_block_says_what_it_is(page: Path) -> None:
+    text = page.read_text()
+    assert {block.language for block in blocks(page)} <= {*RUN, *SHOWN}
+    assert text.count("\n```") == 2 * len(blocks(page)), "a block without a language"
+    outside = FENCE.sub("", text)
+    assert not re.search(r"^    (noise2text|python3?|pip|make|torchrun) ", outside, re.M), (
+        "an indented command"
+    )
+
+
+@pytest.fixture(scope="session")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files that the pages speak of, and two models of a few steps."""
+    folder = tmp_path_factory.mktemp("documentation")
+    lines = [json.dumps({"src": source, "trg": target}) + "\n" for source, target in SENTENCES]
+    for file, copies in {"pairs": 300, "train": 8, "valid": 1, "test": 1}.items():
+        (folder / f"{file}.jsonl").write_text("".join(lines * copies))
+    (folder / "source.txt").write_text("".join(source + "\n" for source, _ in SENTENCES))
+    (folder / "reference.txt").write_text("".join(target + "\n" for _, target in SENTENCES))
+    for run, recipe in {"mine": "difformer", "teacher": "transformer"}.items():
+        noise2text.train(
+            recipe,
+            train=str(folder / "train.jsonl"),
+            valid=str(folder / "valid.jsonl"),
+            out=folder / "runs" / run,
+            preset="tiny",
+            changes=TINY,
+            device="cpu",
+        )
+    return folder
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "page", [page for page in LIVING_PAGES if any(block.is_run for block in blocks(page))], ids=name
+)
+def test_blocks_run(page: Path, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All blocks of a page, from top to bottom, in one folder."""
+    here = tmp_path / "here"
+    shutil.copytree(workspace, here)
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(registry, "_REGISTERED", dict(registry._REGISTERED))  # a page registers its own
+    names: dict[str, Any] = {}
+    for block in blocks(page):
+        if block.is_run and block.language == "python":
+            exec(block.code, names)
+        elif block.is_run:
+            run_shell(block.code)
+
+
+def run_shell(code: str) -> None:
+    """Run every line; `noise2text` in this process, because starting another takes seconds."""
+    for line in logical_lines(code):
+        if line.startswith("noise2text "):
+            result = CliRunner().invoke(app, shlex.split(line, comments=True)[1:])
+            assert result.exit_code == 0, f"{line}\n{result.output}\n{result.exception}"
+        else:
+            subprocess.run(["bash", "-ec", line], check=True)
+
+
+def test_the_pictures_of_the_results_show_every_row(tmp_path: Path) -> None:
+    """They are drawn from the data files beside the pages, and those in the repository are not older."""
+    script, data = ROOT / "benchmarks" / "plot_results.py", ROOT / "docs" / "results"
+    subprocess.run([sys.executable, str(script), str(data), str(tmp_path)], check=True)
+    for table in data.glob("*.csv"):
+        rows = list(csv.DictReader(table.read_text().splitlines()))
+        for picture in (tmp_path / f"{table.stem}.svg", ROOT / "docs" / "images" / f"{table.stem}.svg"):
+            assert all(row["settings"] in picture.read_text() for row in rows)
