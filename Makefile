@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test quick check bench clean
+.PHONY: setup demo test quick check docs release bench soak clean
 
 setup: .venv/dev
 
@@ -31,10 +31,31 @@ check: .venv/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+	$(MAKE) docs
+
+# The documentation site, in site/; a broken link or an option without a page stops it.
+docs: .venv/dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# Builds what is uploaded, in dist/, and tries the wheel in a bare environment. The version is in core/version.py.
+BARE := build/bare
+release: .venv/dev
+	rm -rf dist $(BARE)
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/twine check --strict dist/*
+	$(PYTHON) -m venv $(BARE)
+	$(BARE)/bin/pip install --quiet --disable-pip-version-check dist/*.whl
+	$(BARE)/bin/noise2text --version
+	test "$$($(BARE)/bin/noise2text generate de-en "Ich habe zwei Brüder.")" = "I have two brothers."
+	$(BARE)/bin/noise2text demo --out $(BARE)/demo --set optim.steps=50 --set validate_every=50
 
 bench: .venv/dev
 	test -e runs/demo/model.safetensors || $(BIN)/noise2text demo
 	for name in generation invariance mbr; do $(BIN)/python benchmarks/$$name.py || exit 1; done
 
+# Attack training for twenty minutes, and print what it survived (docs/reliability.md).
+soak: .venv/dev
+	$(BIN)/python tests/soak/soak.py --minutes 20
+
 clean:
-	rm -rf .venv runs .mypy_cache .ruff_cache .import_linter_cache .pytest_cache
+	rm -rf .venv runs site dist build .mypy_cache .ruff_cache .import_linter_cache .pytest_cache

@@ -19,7 +19,7 @@ import torch
 
 from noise2text.core.devices import find_device, find_dtype
 from noise2text.data.tokenizer import learn_characters
-from noise2text.generation.candidates import SourceBatch
+from noise2text.generation.decoder import SourceBatch
 from noise2text.models import AutoregressiveModel
 from noise2text.models.registry import find_recipe
 

@@ -1,8 +1,8 @@
-"""DiffuSeq on small batches of mostly padding writes only padding (thesis, 4.2.2 and figure 4.3).
+"""DiffuSeq on small batches of mostly padding writes only padding (Demirag, 2023, 4.2.2 and figure 4.3).
 
     python benchmarks/collapse.py [NAME …] [--steps 800] [--out curves.json]
 
-Dates on DiffuSeq's `tiny`, but on a canvas so wide that 80 % of it is padding (87 % in the thesis), and 92 %
+Dates on DiffuSeq's `tiny`, but on a canvas so wide that 80 % of it is padding (87 % in the paper), and 92 %
 of what follows the separator. Each run is named by its canvas, its pairs a step and what its error counts.
 It prints the nll of the right token after rounding ẑ₀ over the steps: of all that follows the separator, as
 in the figure, and of the text and its end alone; then the share of texts that are empty, and that are right.

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from noise2text.data.layouts.base import Source
 from noise2text.data.tokenizer import learn_characters
-from noise2text.generation.candidates import SourceBatch
 from noise2text.generation.config import LengthPredictingGenerationConfig
+from noise2text.generation.decoder import SourceBatch
 from noise2text.models import LengthPredictingModel
 from noise2text.models.registry import find_recipe
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel

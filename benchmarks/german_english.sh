@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The German→English tables of docs/results.md: a teacher, its corpus, students that start from it, their texts.
+# The German→English tables of docs/notebook/results.md: a teacher, its corpus, students that start from it, their texts.
 #
 #     bash benchmarks/german_english.sh DATA OUT
 #

@@ -45,25 +45,30 @@ import torch
 
 import noise2text
 from noise2text.commands.export import export
-from noise2text.commands.rescale import find_noise_factor
+from noise2text.commands.rescale import suggest_noise_factor
 from noise2text.commands.train_classifier import train_classifier
 from noise2text.core.config import describe
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import read_pairs
 from noise2text.data.dates import write_dates, write_days
 from noise2text.diffusion.adaptive_schedule import AdaptiveSchedule
-from noise2text.diffusion.noise_clipping import ExaggeratedNoise, QuadraticSchedule
-from noise2text.diffusion.position_sigmoid import PositionSigmoid
-from noise2text.diffusion.rescaling import (
-    binary_search,
-    brute_force,
+from noise2text.diffusion.noise_clipping import ExaggeratedNoise
+from noise2text.diffusion.noise_factor import (
+    binary_factor_search,
     degeneration_scores,
-    find_factor,
+    find_noise_factor,
+    linear_factor_search,
     random_embeddings,
-    rescale_plain,
     rescale_preserving,
 )
-from noise2text.diffusion.schedules import SCHEDULES, SqrtSchedule, schedule_betas
+from noise2text.diffusion.position_sigmoid import PositionSigmoid
+from noise2text.diffusion.schedules import (
+    SCHEDULES,
+    QuadraticSchedule,
+    Rescaled,
+    SqrtSchedule,
+    schedule_betas,
+)
 from noise2text.diffusion.time_warping import ExponentialSchedule
 from noise2text.diffusion.token_speeds import TokenSpeeds
 from noise2text.generation.likelihood import LikelihoodSelector
@@ -215,15 +220,27 @@ SHIPPED_WAYS = {
 """Settings with which the shipped model translates a few sentences."""
 
 
+RENAMED = {"diffuseq-staggered": "diffuseq-position-sigmoid"}
+"""Today's names of the recipes whose keys have an older one."""
+
+
+def list_recipe_keys() -> list[str]:
+    """The name of each recipe in the keys."""
+    keys = {name: key for key, name in RENAMED.items()}
+    return [keys.get(name, name) for name in list_recipes()]
+
+
 def get_settings(recipe: str) -> Settings:
     """The settings of a recipe's `tiny`, by their full names."""
-    return {name: value for name, value, _ in describe(find_recipe(recipe).preset("tiny"))}
+    return {
+        name: value for name, value, _ in describe(find_recipe(RENAMED.get(recipe, recipe)).preset("tiny"))
+    }
 
 
 def train_model(recipe: str, corpus: Path, out: Path, changes: Settings) -> None:
     """Train the recipe's `tiny` with changed settings in the folder `out`."""
     noise2text.train(
-        recipe,
+        RENAMED.get(recipe, recipe),
         train=str(corpus / "train.jsonl"),
         valid=str(corpus / "valid.jsonl"),
         out=out,
@@ -370,7 +387,7 @@ def build_schedules() -> dict[str, Any]:
     plain: dict[str, Any] = {name: kind(2000) for name, kind in SCHEDULES.items()}
     return {
         **plain,
-        **{f"{name}, twice the noise": rescale_plain(curve, 2.0) for name, curve in plain.items()},
+        **{f"{name}, twice the noise": Rescaled(curve, 2.0) for name, curve in plain.items()},
         **{
             f"{name}, twice the noise, preserving": rescale_preserving(curve, 2.0)
             for name, curve in plain.items()
@@ -410,7 +427,7 @@ def compute_noise_factors(own: Mapping[str, Path]) -> Found:
         for preserving in (False, True):
             for vocabulary, width, target in ((300, 16, 0.15), (1000, 64, 0.25)):
                 how = f"{name}{', preserving' if preserving else ''}, {vocabulary} of {width}, {target}"
-                found = find_noise_factor(
+                found = suggest_noise_factor(
                     None,
                     schedule=name,
                     vocab=vocabulary,
@@ -425,8 +442,8 @@ def compute_noise_factors(own: Mapping[str, Path]) -> Found:
     for name, kind in SCHEDULES.items():
         curve = degeneration_scores(kind(2000), table, cells=50, samples=500, seed=1)
         yield f"rescale/{name}, degeneration", summarize(curve.tolist())
-        for way, search in (("one by one", brute_force), ("by halves", binary_search)):
-            result = find_factor(
+        for way, search in (("one by one", linear_factor_search), ("by halves", binary_factor_search)):
+            result = find_noise_factor(
                 kind(2000), table, target=0.2, interval=0.25, search=search, cells=50, samples=500
             )
             yield f"rescale/{name}, {way}", dataclasses.asdict(result)
@@ -434,7 +451,7 @@ def compute_noise_factors(own: Mapping[str, Path]) -> Found:
         options: Any = {"schedule": "sqrt", "vocab": 0, "dim": 0}
         yield (
             f"rescale/{name}'s own",
-            find_noise_factor(model, target=0.3, preserving=False, seed=0, **options),
+            suggest_noise_factor(model, target=0.3, preserving=False, seed=0, **options),
         )
 
 
@@ -479,7 +496,7 @@ class TrainedModels:
         self.dates, self.days = folder / "dates", folder / "days"
         pairs = read_test_pairs(self.dates, INPUTS)
         self.sources, self.targets = [src for src, _ in pairs], [trg for _, trg in pairs]
-        self.names = [*list_recipes(), *VARIANTS, *STUDENTS]
+        self.names = [*list_recipe_keys(), *VARIANTS, *STUDENTS]
 
     def run(self, name: str) -> Path:
         """The folder of a trained recipe or variant."""
@@ -524,7 +541,7 @@ def record_training(models: TrainedModels) -> Found:
 
 def record_generation(models: TrainedModels) -> Found:
     """The texts of every recipe with all settings that it has; what it refuses is recorded as refused."""
-    for name in list_recipes():
+    for name in list_recipe_keys():
         model = load(models.run(name))
         known = get_generation_settings(model)
         few = {field: value for field, value in FEW.items() if field in known}
@@ -622,7 +639,7 @@ def record_schedules(models: TrainedModels) -> Found:
     for name, curve in build_schedules().items():
         yield f"schedule/{name}", compute_levels(curve, TIMES, 6)
     yield from compute_schedule_steps()
-    for name in list_recipes():
+    for name in list_recipe_keys():
         curve = get_schedule(load(models.run(name)))
         if curve is not None:
             yield f"schedule/of {name}", compute_levels(curve, TIMES, 6)

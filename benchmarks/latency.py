@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from noise2text.commands.huggingface_baseline import build_marian, make_marian_call
-from noise2text.core.config import parse_assignments
+from noise2text.core.command_line import parse_assignments
 from noise2text.data.corpus import read_sources
 from noise2text.models import Model
 from noise2text.models.folder import load, load_config

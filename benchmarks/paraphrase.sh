@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The paraphrase table of docs/results.md: a Transformer, its corpus, Difformer and SeqDiffuSeq that start from it,
+# The paraphrase table of docs/notebook/results.md: a Transformer, its corpus, Difformer and SeqDiffuSeq that start from it,
 # and DiffuSeq.
 #
 #     bash benchmarks/paraphrase.sh DATA OUT

@@ -17,7 +17,8 @@ from tokenizers.models import WordLevel
 
 from noise2text.commands.bench_training import measure_accelerations
 from noise2text.commands.profile_kernels import format_kernels
-from noise2text.core.config import apply_overrides, parse_assignments
+from noise2text.core.command_line import parse_assignments
+from noise2text.core.config import apply_overrides
 from noise2text.core.devices import find_device
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models.registry import find_recipe

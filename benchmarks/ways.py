@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from noise2text.commands.generate import build_selector, generate_texts
-from noise2text.core.config import parse_assignments
+from noise2text.core.command_line import parse_assignments
 from noise2text.data.corpus import read_references, read_sources, read_texts
 from noise2text.metrics.evaluate import References, bleu, chrf
 from noise2text.metrics.significance import paired_bootstrap
@@ -31,7 +31,7 @@ def write(
     overrides = parse_assignments(way)
     copies = overrides.pop("copies", "yes") != "no"
     scorer = teacher if overrides.get("select") == "teacher" else None
-    selector = build_selector(
+    selector, overrides = build_selector(
         model, overrides, scorer, reduction="mean", device=str(model.device), precision="auto", copies=copies
     )
     lines = generate_texts(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 import pytest
 import torch
 
+os.environ["HF_HUB_OFFLINE"] = "1"  # no test asks the hub
+
 from noise2text.core.config import apply_overrides, get_setting, has_setting
 from noise2text.data.dates import write_dates
 from noise2text.data.tokenizer import Tokenizer, learn_characters
 from noise2text.models import LengthPredictingModel, Model
-from noise2text.models.registry import find_recipe
+from noise2text.models.registry import find_recipe, list_recipes
 from noise2text.nn.joint_transformer import JointTransformer
 
 torch.set_num_threads(1)
@@ -36,6 +39,20 @@ SMALL: dict[str, Any] = {
     "log_every": 2,
     "validation_sentences": 6,
 }
+
+NO_DIFFUSION = {
+    "cmlm": "predicts masked tokens",
+    "copy": "has no network",
+    "gpvae": "writes from left to right",
+    "gru": "writes from left to right",
+    "levenshtein": "edits drafts",
+    "nearest": "has no network",
+    "pretrained-causal": "writes from left to right",
+    "pretrained-seq2seq": "writes from left to right",
+    "transformer": "writes from left to right",
+}
+"""The recipes to which the laws of diffusion do not apply, with the reason."""
+DIFFUSION = [name for name in list_recipes() if name not in NO_DIFFUSION]
 
 
 @pytest.fixture(scope="session")

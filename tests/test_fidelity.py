@@ -1,4 +1,4 @@
-"""docs/fidelity.md is bound to the tests: every test that it names exists, and every decision names one."""
+"""docs/reference/fidelity.md names tests: every one that it names exists, and every decision names one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import noise2text
 
 ROOT = Path(noise2text.__file__).parents[2]
-LINES = (ROOT / "docs" / "fidelity.md").read_text().splitlines()
+LINES = (ROOT / "docs" / "reference" / "fidelity.md").read_text().splitlines()
 NAMED_TEST = re.compile(r"`((?:\w+/)?test_\w+\.py)`(?:: ([^|`;.)]+))?")
 """A test file, perhaps with its folder, and what the names of its tests say, with commas between them."""
 
@@ -53,3 +53,7 @@ def test_every_decision_names_a_test() -> None:
     assert len(rows()) > 50
     for cell in rows():
         assert NAMED_TEST.search(cell), cell
+
+
+def test_every_named_file_says_which_of_its_tests() -> None:
+    assert [file for file, phrase in references() if not re.search("[a-z]", phrase.lower())] == []

@@ -2,8 +2,8 @@
 
     >>> import noise2text
     >>> model = noise2text.load("de-en", device="cpu", precision="float32")
-    >>> model.generate(["Ich habe zwei Brüder."]).texts
-    ['I have two brothers.']
+    >>> model("Ich habe zwei Brüder.")
+    'I have two brothers.'
 
 What this module lists is the public API; everything else may change between versions (CONTRIBUTING.md).
 """
@@ -27,18 +27,19 @@ if TYPE_CHECKING:
     from noise2text.diffusion.schedules import Schedule
     from noise2text.diffusion.solvers import Solver
     from noise2text.diffusion.time_samplers import TimeSampler
-    from noise2text.generation.candidates import Decoder
     from noise2text.generation.config import (
         AutoregressiveGenerationConfig,
         DiffusionGenerationConfig,
         LengthPredictingGenerationConfig,
     )
+    from noise2text.generation.decoder import Decoder
     from noise2text.generation.selection import Selector
     from noise2text.metrics.evaluate import evaluate
     from noise2text.models.autoregressive import AutoregressiveModel
-    from noise2text.models.base import GenerationOutput, Model
+    from noise2text.models.base import Model
     from noise2text.models.diffusion import DiffusionModel, LengthPredictingModel
     from noise2text.models.folder import generate, load, save
+    from noise2text.models.output import GenerationOutput, TextOutput
     from noise2text.models.registry import Recipe, list_recipes, register
     from noise2text.nn.config import EncoderDecoderConfig, JointTransformerConfig
     from noise2text.nn.denoiser import Denoiser
@@ -50,12 +51,12 @@ _MODULES = {
     "AutoregressiveModel": "models.autoregressive",
     "Config": "core.config",
     "DataConfig": "data.config",
-    "Decoder": "generation.candidates",
+    "Decoder": "generation.decoder",
     "Denoiser": "nn.denoiser",
     "DiffusionGenerationConfig": "generation.config",
     "DiffusionModel": "models.diffusion",
     "EncoderDecoderConfig": "nn.config",
-    "GenerationOutput": "models.base",
+    "GenerationOutput": "models.output",
     "JointTransformerConfig": "nn.config",
     "Layout": "data.layouts.base",
     "LengthPredictingGenerationConfig": "generation.config",
@@ -70,6 +71,7 @@ _MODULES = {
     "Schedule": "diffusion.schedules",
     "Selector": "generation.selection",
     "Solver": "diffusion.solvers",
+    "TextOutput": "models.output",
     "TimeSampler": "diffusion.time_samplers",
     "Tokenizer": "data.tokenizer",
     "evaluate": "metrics.evaluate",
@@ -100,6 +102,7 @@ __all__ = [  # noqa: RUF022, in the order in which a newcomer needs them
     "LengthPredictingModel",
     "AutoregressiveModel",
     "GenerationOutput",
+    "TextOutput",
     "Config",
     "option",
     "section",

@@ -9,12 +9,13 @@ import pytest
 
 import noise2text
 from noise2text.analysis.catalogue import ANALYSES, find_analysis
+from noise2text.analysis.generation import GenerationOptions
 from noise2text.analysis.inputs import OUTPUTS, RUNS, Analysis, Inputs
 from noise2text.core.config import describe
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair
 
-PAGE = Path(noise2text.__file__).parents[2] / "docs" / "analyses.md"
+PAGE = Path(noise2text.__file__).parents[2] / "docs" / "reference" / "analyses.md"
 EACH = pytest.mark.parametrize("analysis", ANALYSES.values(), ids=list(ANALYSES))
 
 
@@ -53,7 +54,7 @@ def test_analyses_are_found_by_name() -> None:
 
 
 def test_what_is_needed_is_asked_for_in_turn() -> None:
-    both = Analysis("both", (OUTPUTS, RUNS), "", "", run=lambda inputs: [])
+    both = Analysis("both", (OUTPUTS, RUNS), "", "", run=lambda inputs: [], options=GenerationOptions())
     with pytest.raises(Problem, match="both needs runs: add the folder"):
         both(Inputs(outputs={"x": ["y"]}))
     assert both(Inputs(models=[Path("x")], outputs={"x": ["y"]}, pairs=[Pair("a", "b")])) == []

@@ -22,7 +22,7 @@ from noise2text.analysis.degeneration import (
 )
 from noise2text.analysis.inputs import Inputs
 from noise2text.core.errors import Problem
-from noise2text.diffusion.rescaling import random_embeddings
+from noise2text.diffusion.noise_factor import random_embeddings
 from noise2text.diffusion.schedules import LinearSchedule, Rescaled, SqrtSchedule
 
 from .models import find_model_folder
@@ -114,7 +114,7 @@ def test_a_model_is_looked_at_as_it_is_and_as_it_was_trained(tmp_path: Path) -> 
 
 def test_a_baseline_has_no_schedule_to_look_at(tmp_path: Path) -> None:
     folder = find_model_folder("transformer", tmp_path / "teacher")
-    with pytest.raises(Problem, match="degeneration score needs a diffusion model, and teacher is none"):
+    with pytest.raises(Problem, match="degeneration score needs a diffusion model, but teacher is not one"):
         analyse_degeneration(Inputs(models=[folder]))
 
 

@@ -1,4 +1,4 @@
-"""Nearest neighbours and anisotropy, of a model and during training."""
+"""Nearest neighbors and anisotropy, of a model and during training."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from scipy.spatial import KDTree
 from scipy.spatial.distance import cosine, pdist
 
 from noise2text.analysis.embeddings import (
+    analyse_embeddings,
     anisotropy_curves,
     anisotropy_of_run,
-    embeddings,
     nearest_rows,
-    neighbours,
+    neighbors,
 )
 from noise2text.analysis.inputs import Inputs
 from noise2text.commands.train import train
@@ -43,28 +43,28 @@ def test_the_nearest_rows_are_those_of_a_tree() -> None:
         assert found.tolist() == tree.query(table[row].numpy(), k=7)[1].tolist()[1:]
 
 
-def test_neighbours_leave_out_special_tokens_and_the_token_itself() -> None:
+def test_neighbors_leave_out_special_tokens_and_the_token_itself() -> None:
     model = tiny("difformer")
     assert isinstance(model, DiffusionModel)
-    found = neighbours({"own": model}, count=50)
+    found = neighbors({"own": model}, count=50)
     words = set("?!=;")
     assert {row["token"] for row in found.rows} == words
     for token in words:
-        assert {row["neighbour"] for row in found.rows if row["token"] == token} == words - {token}
+        assert {row["neighbor"] for row in found.rows if row["token"] == token} == words - {token}
     table = model.denoiser.embedding.vectors.detach().double().numpy()
     row = found.rows[0]
-    one, other = (TOKENIZER.encode([str(row[side])])[0][0] for side in ("token", "neighbour"))
+    one, other = (TOKENIZER.encode([str(row[side])])[0][0] for side in ("token", "neighbor"))
     assert row["cosine"] == pytest.approx(1 - cosine(table[one], table[other]))
     assert row["distance"] == pytest.approx(pdist(table[[one, other]])[0])
 
 
 def test_tokens_can_be_named_and_unknown_ones_are_refused() -> None:
-    found = neighbours({"own": tiny("diffuseq")}, tokens=["=", "?"], count=1)
+    found = neighbors({"own": tiny("diffuseq")}, tokens=["=", "?"], count=1)
     assert [row["token"] for row in found.rows] == ["=", "?"]
     with pytest.raises(Problem, match="own has no token 'x'"):
-        neighbours({"own": tiny("diffuseq")}, tokens=["x"])
-    with pytest.raises(Problem, match="teacher is none"):
-        neighbours({"teacher": tiny("transformer")})
+        neighbors({"own": tiny("diffuseq")}, tokens=["x"])
+    with pytest.raises(Problem, match="teacher is not one"):
+        neighbors({"teacher": tiny("transformer")})
 
 
 def test_a_run_logs_its_anisotropy_at_each_validation(dates: Path, tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_run_logs_its_anisotropy_at_each_validation(dates: Path, tmp_path: Pat
     found = anisotropy_of_run(run, device="cpu")
     assert list(found) == [2, 4]
     for step in (2, 4):
-        cosines = 1 - pdist(table_of(run / "kept" / f"{step:08d}"), "cosine")
+        cosines = 1 - pdist(table_of(run / "best_models" / f"{step:08d}"), "cosine")
         assert found[step] == pytest.approx(cosines.mean(), abs=1e-6)
     (run / "metrics.jsonl").write_text(json.dumps({"step": 1, "loss": 1.0}) + "\n")
     assert anisotropy_of_run(run, device="cpu") == pytest.approx(found, abs=1e-6)  # from what it kept
@@ -93,7 +93,7 @@ def test_a_model_without_a_run_has_one_number_and_no_curve(tmp_path: Path) -> No
     assert [row["step"] for row in found.rows] == [None]
     assert found.rows[0]["anisotropy"] == pytest.approx((1 - pdist(table_of(folder), "cosine")).mean())
     assert found.draw is None
-    assert [each.name for each in embeddings(Inputs(models=[folder], device="cpu"))] == [
-        "neighbours",
+    assert [each.name for each in analyse_embeddings(Inputs(models=[folder], device="cpu"))] == [
+        "neighbors",
         "anisotropy",
     ]

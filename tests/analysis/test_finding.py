@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
-from noise2text.analysis.finding import Finding, ResultRow, plot_lines, to_csv, to_svg, write_finding
+import pytest
+
+from noise2text.analysis.finding import Finding, ResultRow, plot_lines, to_csv, to_svg, write_findings
+from noise2text.core.errors import Problem
 
 
 def _draw(figure: Any) -> None:
@@ -19,7 +24,7 @@ FOUND = Finding("found", "A title", "Difformer, figure 2a", ROWS, "seed:0", _dra
 
 
 def test_a_finding_is_written_as_json_csv_and_pictures(tmp_path: Path) -> None:
-    written = write_finding(FOUND, tmp_path / "new")
+    written = write_findings([FOUND], tmp_path / "new")[FOUND.name]
     assert [path.suffix for path in written] == [".json", ".csv", ".svg", ".png"]
     assert json.loads(written[0].read_text())["rows"] == ROWS
     assert written[3].read_bytes().startswith(b"\x89PNG")
@@ -48,4 +53,13 @@ def test_a_dollar_in_a_name_is_a_dollar() -> None:
 
 def test_what_cannot_be_drawn_has_no_picture(tmp_path: Path) -> None:
     bare = Finding("bare", "A title", "", ROWS, "")
-    assert [path.name for path in write_finding(bare, tmp_path)] == ["bare.json", "bare.csv"]
+    assert [path.name for path in write_findings([bare], tmp_path)["bare"]] == ["bare.json", "bare.csv"]
+
+
+def test_without_matplotlib_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that needs no figure comes first."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    table = dataclasses.replace(FOUND, name="table", draw=None)
+    with pytest.raises(Problem, match=r"install noise2text\[report\]"):
+        write_findings([table, FOUND], tmp_path / "out")
+    assert not any(tmp_path.iterdir())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from noise2text.analysis.catalogue import ANALYSES
-from noise2text.analysis.finding import write_finding
+from noise2text.analysis.finding import write_findings
 from noise2text.analysis.generation import GenerationOptions, collect_references, draw_samples, score_samples
 from noise2text.analysis.inputs import Inputs
 from noise2text.core.errors import Problem
@@ -35,7 +35,7 @@ def test_every_analysis_of_models_compares_several_and_is_written_and_drawn(
     found = ANALYSES[name](inputs)
     assert len({finding.name for finding in found}) == len(found)
     for finding in found:
-        files = write_finding(finding, tmp_path / "out")
+        files = write_findings([finding], tmp_path / "out")[finding.name]
         assert finding.rows
         assert all(file.stat().st_size for file in files)
         assert len(files) == (2 if finding.draw is None else 4)
@@ -90,7 +90,7 @@ def test_a_model_looks_the_same_in_every_panel_and_is_named_once() -> None:
         for x in (1, 2)
     ]
     figure = Figure(layout="constrained")
-    plot_by_model(figure, rows, x="x", label="x", columns=["a", "b"])
+    plot_by_model(figure, rows=rows, x="x", label="x", columns=["a", "b"])
     left, right = ({line.get_label(): line.get_color() for line in axes.lines} for axes in figure.axes)
     assert left == right
     assert [words.get_text() for words in figure.legends[0].texts] == ["first", "second"]

@@ -1,4 +1,4 @@
-"""Relative differences by hand; the table of tests is scipy's, antisymmetric, and marked as in the thesis."""
+"""Relative differences by hand; the table of tests is scipy's, antisymmetric, and marked as by Demirag."""
 
 from __future__ import annotations
 

@@ -9,7 +9,12 @@ import pytest
 import torch
 
 from noise2text.analysis.inputs import Inputs
-from noise2text.analysis.positions import learned_schedule, losses_by_position, position_losses, positions
+from noise2text.analysis.positions import (
+    analyse_positions,
+    learned_schedule,
+    losses_by_position,
+    position_losses,
+)
 from noise2text.core.errors import Problem
 from noise2text.core.random import make_key
 from noise2text.data.corpus import Pair
@@ -114,7 +119,7 @@ def test_a_schedule_without_positions_is_one_curve() -> None:
 
 
 def test_positions_are_counted_from_the_target_s_start() -> None:
-    model = build_model("diffuseq-staggered")
+    model = build_model("diffuseq-position-sigmoid")
     assert isinstance(model.schedule, PositionSigmoid)
     found = learned_schedule(model, points=4)
     assert {row["position"] for row in found.rows} == set(range(model.schedule.positions))
@@ -125,7 +130,7 @@ def test_positions_are_counted_from_the_target_s_start() -> None:
 
 def test_each_model_gives_its_losses_and_its_schedule(tmp_path: Path) -> None:
     folders = [find_model_folder(name, tmp_path / name) for name in ("difformer", "seqdiffuseq")]
-    found = positions(Inputs(models=folders, pairs=PAIRS, options={"points": "2"}))
+    found = analyse_positions(Inputs(models=folders, pairs=PAIRS, options={"points": "2"}))
     assert [finding.name for finding in found] == [
         f"{kind}-{name}" for name in ("difformer", "seqdiffuseq") for kind in ("losses", "schedule")
     ]
@@ -133,5 +138,5 @@ def test_each_model_gives_its_losses_and_its_schedule(tmp_path: Path) -> None:
 
 def test_a_baseline_has_no_times(tmp_path: Path) -> None:
     folder = find_model_folder("transformer", tmp_path / "teacher")
-    with pytest.raises(Problem, match="The loss at each time needs a diffusion model, and teacher is none"):
-        positions(Inputs(models=[folder], pairs=PAIRS))
+    with pytest.raises(Problem, match="loss at each time needs a diffusion model, but teacher is not one"):
+        analyse_positions(Inputs(models=[folder], pairs=PAIRS))

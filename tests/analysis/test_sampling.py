@@ -118,7 +118,7 @@ def test_a_model_is_restored_after_an_assumed_timestep() -> None:
 
 
 def test_a_baseline_has_no_timestep() -> None:
-    with pytest.raises(Problem, match="needs a diffusion model, and t5 is none"):
+    with pytest.raises(Problem, match="needs a diffusion model, but t5 is not one"):
         from_pure_noise({"t5": tiny("transformer")}, PAIRS)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noise2text.analysis.inputs import Inputs
-from noise2text.analysis.traces import evenly_spaced, trace_table, traces
+from noise2text.analysis.traces import analyse_traces, evenly_spaced, trace_table
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair
 from noise2text.data.tokenizer import Tokenizer
@@ -64,7 +64,7 @@ def test_the_models_are_shown_as_they_generate(tmp_path: Path, tokenizer: Tokeni
     folders = [keep(name, tmp_path / name, tokenizer) for name in ("diffuseq", "transformer", "copy")]
     options = {"sentences": 2, "shown_steps": 4}
     inputs = Inputs(models=folders, pairs=[*PAIRS, *PAIRS], options=options, seed=3, device="cpu")
-    (found,) = traces(inputs)
+    (found,) = analyse_traces(inputs)
     made = load(folders[0], device="cpu").generate([pair.src for pair in PAIRS], seed=3, trace=True)
     rows = [row for row in found.rows if row["system"] == "diffuseq"]
     assert [row["text"] for row in rows] == [
@@ -80,4 +80,4 @@ def test_the_models_are_shown_as_they_generate(tmp_path: Path, tokenizer: Tokeni
 
 def test_models_that_write_at_once_have_nothing_to_trace(tmp_path: Path, tokenizer: Tokenizer) -> None:
     with pytest.raises(Problem, match="add a diffusion model"):
-        traces(Inputs(models=[keep("copy", tmp_path, tokenizer)], pairs=PAIRS, device="cpu"))
+        analyse_traces(Inputs(models=[keep("copy", tmp_path, tokenizer)], pairs=PAIRS, device="cpu"))

@@ -60,6 +60,10 @@ def test_every_table_of_the_papers_has_its_experiment() -> None:
         assert sorted(own) == sorted(tables)
 
 
+DEPENDENCIES = {"schedule", "max_dgs", "embedding_dim", "variance_preserving"}
+"""Settings of Difformer that another noise factor belongs to."""
+
+
 @pytest.mark.parametrize("scale", ["tiny", "full"])
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_setting_of_an_experiment_exists(name: str, scale: str) -> None:
@@ -75,9 +79,16 @@ def test_every_setting_of_an_experiment_exists(name: str, scale: str) -> None:
             assert has_setting(config, "embeddings_from")
             given = known_to(name, scale, arm.model.embeddings)
             assert given.model.model_dim == config.model.embedding_dim
-            same = ["tokenizer", "lowercase", "normalise"]
+            same = ["tokenizer", "lowercase", "normalize"]
             same += ["vocabulary"] if config.data.tokenizer == "bpe" else []
             assert all(getattr(given.data, each) == getattr(config.data, each) for each in same)
+
+
+def test_where_an_arm_changes_what_the_factor_depends_on_it_is_searched() -> None:
+    for name, experiment in EXPERIMENTS.items():
+        for spec in experiment.models():
+            if spec.recipe == "difformer" and DEPENDENCIES & set(spec.changes):
+                assert known_to(name, "full", spec).diffusion.noise_factor in (None, 1.0), spec
 
 
 @pytest.mark.parametrize(
@@ -103,7 +114,7 @@ def test_a_model_comes_after_what_it_needs() -> None:
 
 
 def test_the_documentation_names_every_experiment_with_its_rows_and_models() -> None:
-    page = (Path(noise2text.__file__).parents[2] / "docs" / "experiments.md").read_text()
+    page = (Path(noise2text.__file__).parents[2] / "docs" / "notebook" / "experiments.md").read_text()
     for experiment in EXPERIMENTS.values():
         (row,) = (line for line in page.splitlines() if line.startswith(f"| `{experiment.name}` |"))
         cells = [cell.strip() for cell in row.strip("|").split("|")]

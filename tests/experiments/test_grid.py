@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -71,6 +72,20 @@ def test_other_pairs_are_another_experiment_at_any_scale(dates: Path, tmp_path: 
     assert set(tmp_path.glob("out/models/*/config.json")) > models
 
 
+class LineRecorder(SilentDisplay):
+    """Remembers what was said."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def show_line(self, line: str) -> None:
+        self.lines.append(line)
+
+    def trained(self) -> list[str]:
+        """The models whose training was announced."""
+        return [line.split(":")[0] for line in self.lines if line.startswith("training ")]
+
+
 class StopAt(SilentDisplay):
     """Presses Ctrl-C at a step of a training."""
 
@@ -98,21 +113,22 @@ def test_a_stopped_grid_goes_on_to_the_same_table(dates: Path, tmp_path: Path, s
             assert a["numbers"][name] == b["numbers"][name]
 
 
-def test_what_is_there_is_not_made_again(
-    dates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def written(folder: Path, pattern: str) -> dict[Path, int]:
+    """When each file of a pattern was written."""
+    return {path: path.stat().st_mtime_ns for path in folder.glob(pattern) if path.is_file()}
+
+
+def test_what_is_there_is_not_made_again(dates: Path, tmp_path: Path) -> None:
     before = run(tmp_path, dates)
     assert len(list(tmp_path.glob("models/*/config.json"))) == 2, "the first model generates in two ways"
-
-    def never(*args: Any, **more: Any) -> None:
-        raise AssertionError("nothing has to be trained")
-
-    monkeypatch.setattr(grid, "train", never)
+    models, texts = (written(tmp_path, pattern) for pattern in ("models/*/**/*", "trial/*/arms/*.json"))
     assert run(tmp_path, dates) == before
-    texts = {path: path.stat().st_mtime_ns for path in tmp_path.glob("trial/*/arms/*.json")}
+    assert written(tmp_path, "trial/*/arms/*.json") == texts
     more = run(tmp_path, dates, sentences=5)
     assert more["sentences"] == 5
-    assert all(path.stat().st_mtime_ns > then for path, then in texts.items()), "another test, other numbers"
+    after = written(tmp_path, "trial/*/arms/*.json")
+    assert all(after[path] > then for path, then in texts.items()), "another test, other numbers"
+    assert written(tmp_path, "models/*/**/*") == models, "nothing has to be trained"
 
 
 def test_the_tables_numbers_are_those_of_the_records(dates: Path, tmp_path: Path) -> None:
@@ -134,37 +150,27 @@ def test_the_tables_numbers_are_those_of_the_records(dates: Path, tmp_path: Path
     assert factors == {"plain": None, "rescaled": 2.0, "rounding": None}
 
 
-def test_an_arm_that_fails_leaves_the_others_intact(
-    dates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tried: list[str] = []
-    real: Callable[..., Any] = grid.train
-
-    def counted(*arguments: Any, **more: Any) -> Any:
-        tried.append(str(more["out"]))
-        return real(*arguments, **more)
-
-    monkeypatch.setattr(grid, "train", counted)
+def test_an_arm_that_fails_leaves_the_others_intact(dates: Path, tmp_path: Path) -> None:
     nowhere = ModelSpec("difformer", {"embeddings_from": "nowhere"})
     wrong = (
         Arm("no embeddings", nowhere),
         Arm("no embeddings, slower", nowhere, {"steps": 3, "stop_early": 0}),
         Arm("no such way", ModelSpec("difformer"), {"stop_erly": 1}),
     )
-    found = run(tmp_path, dates, experiment(*wrong))
+    first, second = LineRecorder(), LineRecorder()
+    found = run(tmp_path, dates, experiment(*wrong), display=first)
     rows = {row["arm"]: row for row in found["rows"]}
     assert {name for name, row in rows.items() if row["failures"]} == {arm.name for arm in wrong}
     assert "stop_early" in rows["no such way"]["failures"][0]
     assert "nowhere" in rows["no embeddings"]["failures"][0]
-    assert len(tried) == len(set(tried)) == 3, "a model that fails is tried once"
+    assert len(first.trained()) == len(set(first.trained())) == 3, "a model that fails is tried once"
     alone = run(tmp_path / "alone", dates)
     assert [row for row in found["rows"] if not row["failures"]] == alone["rows"]
     page = (tmp_path / "trial/tiny/table.md").read_text()
     assert "| failed" in page
     assert "no such way failed, seed 0" in page
-    again = len(tried)
-    run(tmp_path, dates, experiment(*wrong))
-    assert len(tried) == again + 1, "what failed is tried again"
+    run(tmp_path, dates, experiment(*wrong), display=second)
+    assert second.trained() == first.trained()[-1:], "what failed is tried again"
 
 
 def test_a_student_learns_from_its_teachers_texts(dates: Path, tmp_path: Path) -> None:
@@ -196,23 +202,29 @@ def test_mistakes_are_told_before_anything_is_trained(dates: Path, tmp_path: Pat
     assert not list(tmp_path.glob("out/models/*"))
 
 
-def test_what_another_process_works_on_comes_later(
-    dates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = run(tmp_path / "whole", dates)
-    (tmp_path / "shared").mkdir()
-    model = next(path for path in (tmp_path / "whole" / "models").iterdir() if path.is_dir())
-    other = lock_file(tmp_path / "shared" / "models" / model.name, wait=False)
-    assert other.__enter__()
-    naps: list[float] = []
+class EndOtherProcess(LineRecorder):
+    """Releases what another process holds, soon after the arms that can be measured without it."""
 
-    def nap(seconds: float) -> None:
-        naps.append(seconds)
-        other.__exit__(None, None, None)
+    def __init__(self, other: ExitStack) -> None:
+        super().__init__()
+        self.release = threading.Timer(0.5, other.close)
 
-    monkeypatch.setattr(grid.time, "sleep", nap)
-    assert run(tmp_path / "shared", dates) == whole
-    assert naps == [grid.POLL_SECONDS]
+    def show_line(self, line: str) -> None:
+        super().show_line(line)
+        if line.startswith("[3 of 3]"):
+            self.release.start()
+
+
+def test_what_another_process_works_on_comes_later(dates: Path, tmp_path: Path) -> None:
+    usual = LineRecorder()
+    whole = run(tmp_path / "whole", dates, display=usual)
+    busy, free = usual.trained()
+    with ExitStack() as other:
+        model = tmp_path / "shared" / "models" / busy.removeprefix("training ")
+        assert other.enter_context(lock_file(model, wait=False))
+        display = EndOtherProcess(other)
+        assert run(tmp_path / "shared", dates, display=display) == whole
+    assert display.trained() == [free, busy]
 
 
 @pytest.mark.long

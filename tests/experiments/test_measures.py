@@ -11,7 +11,7 @@ from noise2text.data.corpus import Pair
 from noise2text.diffusion.anisotropy import anisotropy
 from noise2text.experiments.measures import MEASURES, measure_model, measure_texts
 from noise2text.metrics.evaluate import bleu
-from noise2text.models.base import GenerationOutput
+from noise2text.models.output import GenerationOutput
 from noise2text.models.registry import find_recipe
 
 from ..conftest import Make

@@ -12,7 +12,6 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from scipy import stats
 
 from noise2text.core.errors import Problem
-from noise2text.metrics import bootstrap
 from noise2text.metrics.bootstrap import SEED, bootstrap_scores, confidence_interval
 from noise2text.metrics.evaluate import METRICS_BY_NAME, bleu, exact_match
 from noise2text.metrics.metric import mean_statistics
@@ -89,12 +88,14 @@ def test_the_interval_covers_the_truth_about_95_times_in_100() -> None:
     assert 0.90 < hits / 300 < 0.985
 
 
-def test_draws_do_not_depend_on_how_many_fit_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    statistics = bleu.statistics(TEXTS, REFERENCES)
-    whole = bootstrap_scores(statistics, n_resamples=50)
-    for at_once in (1, 7 * len(TEXTS), 49 * len(TEXTS)):
-        monkeypatch.setattr(bootstrap, "MAX_RESAMPLED_SENTENCES", at_once)
-        assert np.array_equal(bootstrap_scores(statistics, n_resamples=50), whole)
+@pytest.mark.parametrize(("sentences", "resamples"), [(600_000, 10), (5_000_000, 2)])
+def test_draws_do_not_depend_on_how_many_fit_in_memory(sentences: int, resamples: int) -> None:
+    """Of 600,000 sentences six resamples are drawn at once, of five million one."""
+    values = np.random.default_rng(1).random(sentences)
+    drawn = bootstrap_scores(mean_statistics(values.tolist(), "", scale=1), n_resamples=resamples)
+    generator = np.random.default_rng(SEED)
+    expected = [values[generator.choice(sentences, size=sentences)].mean() for _ in range(resamples)]
+    assert drawn == pytest.approx(expected)
 
 
 def test_scores_that_are_all_alike_have_an_interval_of_no_width() -> None:

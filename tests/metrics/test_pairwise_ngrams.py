@@ -68,16 +68,30 @@ def test_counts_of_characters_too(sentences: list[list[str]]) -> None:
     check_counts(sentences, 6, ngrams.number_characters)
 
 
-@pytest.mark.parametrize(("block", "bits"), [(1, 64), (100, 64), (1 << 16, 64), (1 << 16, 24), (1 << 16, 8)])
-def test_neither_the_size_of_a_block_nor_of_a_key_changes_anything(
-    block: int, bits: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With few bits a key has few symbols, and at last not even the place beside them."""
-    monkeypatch.setattr(ngrams, "BLOCK", block)
-    monkeypatch.setattr(ngrams, "BITS", bits)
+def random_sentences(count: int, texts: int, words: int) -> Texts:
     rng = random.Random(0)
-    many = [[tuple(rng.choices("abcdefgh", k=rng.randint(0, 20))) for _ in range(7)] for _ in range(10)]
-    check_counts(many, 4, ngrams.number_words)
+    return [
+        [tuple(rng.choices("abcdefgh", k=rng.randint(0, words))) for _ in range(texts)] for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize(("count", "words"), [(40, 5000), (3, 80_000)])
+def test_counts_are_the_same_in_several_blocks_of_sentences(count: int, words: int) -> None:
+    """A block has as many sentences as fit, or a single one that does not."""
+    many = random_sentences(count, 2, words)
+    blocks = list(ngrams.count_shared_ngrams(many, 2, number_symbols=ngrams.number_words))
+    assert len(blocks) > 1
+    check_counts(many, 2, ngrams.number_words)
+
+
+@pytest.mark.parametrize("bits", [0, 8, 20, 48])
+def test_symbols_may_have_large_numbers(bits: int) -> None:
+    """Then few symbols fit into a key, and at last not even their position beside one."""
+
+    def number_widely(block: Sequence[Any]) -> Any:
+        return ngrams.number_words(block) << np.uint64(bits)
+
+    check_counts(random_sentences(10, 7, 20), 4, number_widely)
 
 
 def test_padding_is_bounded() -> None:

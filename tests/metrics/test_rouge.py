@@ -37,7 +37,7 @@ def test_torchmetrics_is_the_same_with_one_reference(corpus: Corpus) -> None:
     texts, references = [row[0] for row in corpus], [row[1][:1] for row in corpus]
     score = rouge_l_torchmetrics(texts, references)
     assert score.score == pytest.approx(rouge_l(texts, references).score)
-    assert "as:torchmetrics" in score.signature
+    assert "as:torchmetrics<1.6|" in score.signature
 
 
 def longest(a: tuple[str, ...], b: tuple[str, ...]) -> int:

@@ -1,15 +1,15 @@
 """All analyses by name: what each needs, and which figure or table of the papers it makes for any model.
 
-To add one, write a function from Inputs to findings in a module of its own, and an entry here.
+To add one, write a function from Inputs to findings in its own module, and add an entry here.
 """
 
 from __future__ import annotations
 
 from noise2text.analysis import degeneration, embeddings, positions, sampling, tradeoffs
-from noise2text.analysis.curves import CurvesOptions, curves
+from noise2text.analysis.curves import CurvesOptions, analyse_curves
 from noise2text.analysis.inputs import MODELS, OUTPUTS, PAIRS, RUNS, Analysis
-from noise2text.analysis.lengths import LengthsOptions, lengths
-from noise2text.analysis.traces import TracesOptions, traces
+from noise2text.analysis.lengths import LengthsOptions, analyse_lengths
+from noise2text.analysis.traces import TracesOptions, analyse_traces
 from noise2text.core.errors import Problem, suggest
 
 __all__ = ["ANALYSES", "find_analysis"]
@@ -20,17 +20,17 @@ ANALYSES: dict[str, Analysis] = {
         Analysis(
             name="lengths",
             needs=(OUTPUTS, PAIRS),
-            paper_figure="thesis, table 4.3 and figures 4.1 and 4.2",
-            summary="BLEU by length of the source, and whether systems differ in how they lose with length.",
-            run=lengths,
+            paper_figure="Demirag (2023), table 4.3 and figures 4.1 and 4.2",
+            summary="BLEU by length of the source, and whether length affects systems differently.",
+            run=analyse_lengths,
             options=LengthsOptions(),
         ),
         Analysis(
             name="curves",
             needs=(RUNS,),
-            paper_figure="thesis, figure 4.3",
+            paper_figure="Demirag (2023), figure 4.3",
             summary="Training curves of several runs; nll with and without padding.",
-            run=curves,
+            run=analyse_curves,
             options=CurvesOptions(),
         ),
         Analysis(
@@ -38,7 +38,7 @@ ANALYSES: dict[str, Analysis] = {
             needs=(MODELS, PAIRS),
             paper_figure="Difformer, table 22; SeqDiffuSeq, table 7",
             summary="The text at several steps of sampling.",
-            run=traces,
+            run=analyse_traces,
             options=TracesOptions(),
         ),
         Analysis(
@@ -54,7 +54,7 @@ ANALYSES: dict[str, Analysis] = {
             needs=(MODELS, PAIRS),
             paper_figure="Difformer, figure 2a",
             summary="Quality of one estimate from pure noise, for each timestep that the network is given.",
-            run=sampling.from_noise,
+            run=sampling.analyse_from_noise,
             options=sampling.FromNoiseOptions(),
         ),
         Analysis(
@@ -70,7 +70,7 @@ ANALYSES: dict[str, Analysis] = {
             needs=(MODELS, PAIRS),
             paper_figure="DiffuSeq, figure 3; SeqDiffuSeq, figure 3",
             summary="Quality and diversity against the number of candidates.",
-            run=tradeoffs.candidates,
+            run=tradeoffs.analyse_candidates,
             options=tradeoffs.CandidateOptions(),
         ),
         Analysis(
@@ -78,7 +78,7 @@ ANALYSES: dict[str, Analysis] = {
             needs=(MODELS, PAIRS),
             paper_figure="Difformer, table 8; DiffuSeq, figure 6",
             summary="Quality and speed against the number of steps.",
-            run=tradeoffs.steps,
+            run=tradeoffs.analyse_steps,
             options=tradeoffs.StepOptions(),
         ),
         Analysis(
@@ -86,7 +86,7 @@ ANALYSES: dict[str, Analysis] = {
             needs=(MODELS, PAIRS),
             paper_figure="DiffuSeq, figure 4; Difformer, figure 3",
             summary="Quality against diversity, one point per model.",
-            run=tradeoffs.diversity,
+            run=tradeoffs.analyse_diversity,
             options=tradeoffs.DiversityOptions(),
         ),
         Analysis(
@@ -94,15 +94,15 @@ ANALYSES: dict[str, Analysis] = {
             needs=(MODELS, PAIRS),
             paper_figure="SeqDiffuSeq, figure 2",
             summary="The loss at each time and position, and the learned schedule.",
-            run=positions.positions,
+            run=positions.analyse_positions,
             options=positions.PositionOptions(),
         ),
         Analysis(
             name="embeddings",
             needs=(MODELS,),
             paper_figure="Difformer, section 3.1 and table 1",
-            summary="Nearest neighbours of tokens, and anisotropy during training.",
-            run=embeddings.embeddings,
+            summary="Nearest neighbors of tokens, and anisotropy during training.",
+            run=embeddings.analyse_embeddings,
             options=embeddings.EmbeddingOptions(),
         ),
     )

@@ -2,10 +2,11 @@
 
     s_n = Σ_k w^{|n−k|} v_k / Σ_k w^{|n−k|}        w in [0, 1)
 
-is the smoothed curve. It weighs both sides alike, so that it does not lag. The raw curve is drawn behind it.
+is the smoothed curve. It weights both sides equally, so it does not lag. The raw curve is drawn behind it.
 
 A joint canvas is mostly padding, and a model that predicts only padding has a low nll over all positions.
-So `nll` (with padding) and `nll_text` (without) share a figure if a run has logged both (thesis, figure 4.3).
+So `nll` (with padding) and `nll_text` (without) share a figure if a run has logged both (Demirag, 2023,
+figure 4.3).
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from noise2text.analysis.inputs import Inputs
 from noise2text.core.config import option
 from noise2text.core.errors import Problem
 
-__all__ = ["Curve", "CurvesOptions", "curves", "read_metrics", "smooth_curve"]
+__all__ = ["Curve", "CurvesOptions", "analyse_curves", "read_metrics", "smooth_curve"]
 
 LABELS = {
     "gradient": "gradient norm",
-    "tokens_per_second": "tokens a second",
+    "tokens_per_second": "tokens per second",
     "rate": "learning rate",
     "valid_bleu": "validation BLEU",
     "valid_exact": "validation exact match (%)",
@@ -35,7 +36,7 @@ LABELS = {
 }
 """The axis labels of numbers whose name is not clear enough."""
 
-PAPER_FIGURES = dict.fromkeys(("nll", "nll_text"), "thesis, figure 4.3")
+PAPER_FIGURES = dict.fromkeys(("nll", "nll_text"), "Demirag (2023), figure 4.3")
 """The figure of a paper that shows the same number."""
 
 
@@ -43,7 +44,7 @@ PAPER_FIGURES = dict.fromkeys(("nll", "nll_text"), "thesis, figure 4.3")
 class CurvesOptions:
     """Which curves are drawn, and how smooth."""
 
-    smoothing: float = option(0.6, "w, the weight of a point relative to its neighbour; 0 for no smoothing")
+    smoothing: float = option(0.6, "w, the weight of a point relative to its neighbor; 0 for no smoothing")
     only: str = option("", "names of the numbers to show, separated by commas; by default all")
 
     def __post_init__(self) -> None:
@@ -60,7 +61,7 @@ class Curve:
 
 
 def smooth_curve(values: Sequence[float | None], weight: float) -> list[float | None]:
-    """The weighted mean of each value and its neighbours; a gap stays a gap and has no weight."""
+    """The weighted mean of each value and its neighbors; a gap stays a gap and has no weight."""
     known = [0.0 if value is None else value for value in values]
     counted = [0.0 if value is None else 1.0 for value in values]
     totals, counts = (_two_sided_sum(each, weight) for each in (known, counted))
@@ -106,7 +107,7 @@ def _parse_line(line: str, place: str, *, last: bool) -> dict[str, float]:
         raise Problem(f"{place}: this is not a JSON object of numbers; delete the line.") from error
 
 
-def curves(inputs: Inputs) -> list[Finding]:
+def analyse_curves(inputs: Inputs) -> list[Finding]:
     """One finding per logged number, and one of nll with and without padding."""
     options = inputs.chosen(CurvesOptions())
     runs = {name: read_metrics(folder) for name, folder in inputs.folders_by_name().items()}

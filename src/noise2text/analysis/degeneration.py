@@ -4,7 +4,7 @@ The degenerated model looks at each position alone and returns the embedding wit
 
     f_dg(z) = argmin_{e_y} ℒ(z, e_y),    ℒ(z, e_y) = ‖z − e_y‖²/d − log p(y | z),    p(y | z) ∝ exp(z · e_y).
 
-Its accuracy at time t is DGS_t (figure 2b; `diffusion/rescaling.py` computes the score, with the nearest
+Its accuracy at time t is DGS_t (figure 2b; `diffusion/noise_factor.py` computes the score, with the nearest
 embedding). Rescaling by F leaves the fraction ᾱ/(ᾱ + F²β̄) of the signal (figure 2c). Theorem 1 says that the
 degenerated model is a global minimum of the objective as β̄ → 0 and d → ∞, because its loss
 
@@ -17,19 +17,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from noise2text.analysis.finding import Finding, ResultRow, plot_lines
+from noise2text.analysis.finding import Finding, ResultRow, draw_lines
 from noise2text.analysis.generation import require_diffusion
 from noise2text.analysis.inputs import Inputs
 from noise2text.analysis.positions import unwrap_objective
 from noise2text.core.config import option, require_at_least
 from noise2text.core.errors import Problem
-from noise2text.diffusion.rescaling import degeneration_scores, random_embeddings
-from noise2text.diffusion.schedules import SCHEDULES, Rescaled
+from noise2text.diffusion.noise_factor import degeneration_scores, random_embeddings
+from noise2text.diffusion.schedules import SCHEDULES, Rescaled, Schedule
 from noise2text.models.folder import load, load_config
 
 __all__ = [
@@ -67,7 +67,7 @@ class DegenerationOptions:
 class ScheduleAndEmbeddings:
     """A schedule and the embeddings that its noise is added to."""
 
-    schedule: nn.Module
+    schedule: Schedule
     embeddings: Tensor  # (V, d)
 
 
@@ -133,11 +133,7 @@ def degeneration_curves(
         for time, score in zip(times, curve, strict=True)
     ]
     labels = {name: f"{name}, DGS = {sum(curve) / cells:.2f}" for name, curve in scores.items()}
-
-    def draw(figure: Any) -> None:
-        lines = {labels[name]: (times, curve) for name, curve in scores.items()}
-        plot_lines(figure.subplots(), lines, x="time t", y="DGSₜ")
-
+    lines = {labels[name]: (times, curve) for name, curve in scores.items()}
     shapes = _shapes(case.embeddings for case in cases.values())
     means = "; ".join(labels.values())
     return Finding(
@@ -146,12 +142,12 @@ def degeneration_curves(
         paper_figure="Difformer, figure 2b",
         rows=rows,
         signature=f"embeddings:{shapes}|samples:{samples}|cells:{cells}|seed:{seed}|{means}",
-        draw=draw,
+        draw=partial(draw_lines, lines=lines, x="time t", y="DGSₜ"),
     )
 
 
 def rescaled_schedules(
-    schedule: nn.Module | None = None, *, factors: Sequence[float] = FACTORS, points: int = 50
+    schedule: Schedule | None = None, *, factors: Sequence[float] = FACTORS, points: int = 50
 ) -> Finding:
     """α, σ and the signal's fraction of a schedule (default sqrt) at each time, for each noise factor."""
     curve = SCHEDULES["sqrt"]() if schedule is None else schedule
@@ -169,17 +165,13 @@ def rescaled_schedules(
             {"factor": factor, "time": time, "alpha": a, "sigma": s, "signal": part}
             for time, a, s, part in torch.stack([times, alpha, sigma, share], dim=1).tolist()
         ]
-
-    def draw(figure: Any) -> None:
-        plot_lines(figure.subplots(), lines, x="time t", y="signal ᾱ/(ᾱ + F²β̄)")
-
     return Finding(
         name="rescaled",
         title="The schedule, rescaled by several factors",
         paper_figure="Difformer, figure 2c",
         rows=rows,
         signature=f"schedule:{type(curve).__name__.lower()}|noise:F·σ (eq. 3)",
-        draw=draw,
+        draw=partial(draw_lines, lines=lines, x="time t", y="signal ᾱ/(ᾱ + F²β̄)"),
     )
 
 
@@ -202,18 +194,14 @@ def loss_curves(
         for name, curve in losses.items()
         for level, loss in zip(levels, curve, strict=True)
     ]
-
-    def draw(figure: Any) -> None:
-        lines = {name: (levels, curve) for name, curve in losses.items()}
-        plot_lines(figure.subplots(), lines, x="noise β̄", y="loss of the degenerated model")
-
+    lines = {name: (levels, curve) for name, curve in losses.items()}
     return Finding(
         name="degenerated-loss",
         title="The loss of the degenerated model over noise and dimension",
         paper_figure="Difformer, theorem 1 and figure 5",
         rows=rows,
         signature=f"embeddings:{_shapes(named.values())}|samples:{samples}|seed:{seed}",
-        draw=draw,
+        draw=partial(draw_lines, lines=lines, x="noise β̄", y="loss of the degenerated model"),
     )
 
 
@@ -238,8 +226,8 @@ def degenerated_losses(
 def _losses(table: Tensor, tokens: Tensor, z: Tensor) -> Tensor:
     """The loss of f_dg(z) for each z (S, d), given the true tokens (S,)."""
     dots = z @ table.T  # (S, V)
-    distance = (table.square().sum(1) - 2 * dots) / table.shape[1]  # ‖z − e‖²/d but for ‖z‖²/d, as log p is
-    answer = table[(distance - dots).argmin(1)]  # (S, d); the normaliser of p is the same for all tokens
+    distance = (table.square().sum(1) - 2 * dots) / table.shape[1]  # ‖z − e‖²/d without the constant ‖z‖²/d
+    answer = table[(distance - dots).argmin(1)]  # (S, d); log p = dots + a constant
     error = (answer - table[tokens]).square().mean(1)
     logits = answer @ table.T
     return error + logits.logsumexp(1) - logits.gather(1, tokens[:, None])[:, 0]

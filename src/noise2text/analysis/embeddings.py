@@ -1,8 +1,8 @@
-"""The embeddings: nearest neighbours, and how far the table has collapsed (Difformer, 3.1).
+"""The embeddings: nearest neighbors, and how far the table has collapsed (Difformer, 3.1).
 
 Training moves the embeddings. If the loss can be lowered by moving all of them together, they collapse: the
 mean cosine of two tokens (anisotropy, `diffusion/anisotropy.py`) goes to 1. Each validation logs it, so the
-curve comes from metrics.jsonl, or else from the models that the run has saved (`kept/`, `checkpoint-…`).
+curve comes from metrics.jsonl, or else from the models that the run saved (`best_models/`, `checkpoint-…`).
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from noise2text.analysis.curves import read_metrics
-from noise2text.analysis.finding import Finding, ResultRow, plot_lines
+from noise2text.analysis.finding import Finding, ResultRow, draw_lines
 from noise2text.analysis.generation import load_all, require_diffusion
 from noise2text.analysis.inputs import Inputs
 from noise2text.core.config import option, require_at_least
@@ -28,11 +28,11 @@ from noise2text.models.folder import load
 
 __all__ = [
     "EmbeddingOptions",
+    "analyse_embeddings",
     "anisotropy_curves",
     "anisotropy_of_run",
-    "embeddings",
     "nearest_rows",
-    "neighbours",
+    "neighbors",
 ]
 
 
@@ -41,33 +41,33 @@ class EmbeddingOptions:
     """Which tokens are shown."""
 
     tokens: str = option("", "tokens, separated by blanks; by default ten of the vocabulary")
-    count: int = option(5, "neighbours per token")
+    count: int = option(5, "neighbors per token")
 
     def __post_init__(self) -> None:
         require_at_least(self, 1, "count")
 
 
-def embeddings(inputs: Inputs) -> list[Finding]:
-    """The analysis `embeddings`: neighbours in each model, and anisotropy over the steps of each run."""
+def analyse_embeddings(inputs: Inputs) -> list[Finding]:
+    """The analysis `embeddings`: neighbors in each model, and anisotropy over the steps of each run."""
     chosen = inputs.chosen(EmbeddingOptions())
     models = load_all(inputs, precision="float32")
     return [
-        neighbours(models, tokens=chosen.tokens.split(), count=chosen.count),
+        neighbors(models, tokens=chosen.tokens.split(), count=chosen.count),
         anisotropy_curves(inputs.folders_by_name(), device=inputs.device),
     ]
 
 
-def neighbours(models: Mapping[str, Model], *, tokens: Sequence[str] = (), count: int = 5) -> Finding:
-    """The nearest neighbours of some tokens in each model, by distance, with the cosine."""
+def neighbors(models: Mapping[str, Model], *, tokens: Sequence[str] = (), count: int = 5) -> Finding:
+    """The nearest neighbors of some tokens in each model, by distance, with the cosine."""
     rows: list[ResultRow] = []
     for name, loaded in models.items():
         model = require_diffusion(loaded, name, wanted="The embedding space")
         vocabulary = _Vocabulary.of(model)
         for token in vocabulary.chosen(tokens, name):
-            rows += [{"model": name} | row for row in vocabulary.neighbour_rows(token, count)]
+            rows += [{"model": name} | row for row in vocabulary.neighbor_rows(token, count)]
     return Finding(
-        name="neighbours",
-        title="The nearest neighbours of some tokens",
+        name="neighbors",
+        title="The nearest neighbors of some tokens",
         paper_figure="Difformer, section 3.1",
         rows=rows,
         signature="distance:euclidean|cosine:of the angle at the origin|specials:left out",
@@ -109,21 +109,21 @@ class _Vocabulary:
                 raise Problem(f"The vocabulary of {name} has no token {text!r}; choose another.")
         return [spelled[text] for text in wanted]
 
-    def neighbour_rows(self, token: int, count: int) -> list[dict[str, float | int | str | None]]:
-        """One row per nearest neighbour of a token."""
-        rows_of_neighbours = nearest_rows(self.table, token, count, among=self.plain)
-        cosines = torch.cosine_similarity(self.table[rows_of_neighbours], self.table[token], dim=1)
-        distances = (self.table[rows_of_neighbours] - self.table[token]).norm(dim=1)
+    def neighbor_rows(self, token: int, count: int) -> list[dict[str, float | int | str | None]]:
+        """One row per nearest neighbor of a token."""
+        rows_of_neighbors = nearest_rows(self.table, token, count, among=self.plain)
+        cosines = torch.cosine_similarity(self.table[rows_of_neighbors], self.table[token], dim=1)
+        distances = (self.table[rows_of_neighbors] - self.table[token]).norm(dim=1)
         return [
             {
                 "token": self.token_texts[token],
                 "rank": rank,
-                "neighbour": self.token_texts[neighbour],
+                "neighbor": self.token_texts[neighbor],
                 "distance": distance,
                 "cosine": cosine,
             }
-            for rank, (neighbour, distance, cosine) in enumerate(
-                zip(rows_of_neighbours.tolist(), distances.tolist(), cosines.tolist(), strict=True), start=1
+            for rank, (neighbor, distance, cosine) in enumerate(
+                zip(rows_of_neighbors.tolist(), distances.tolist(), cosines.tolist(), strict=True), start=1
             )
         ]
 
@@ -134,25 +134,15 @@ def anisotropy_curves(runs: Mapping[str, Path], *, device: str | None = None) ->
     rows: list[ResultRow] = []
     for name, folder in runs.items():
         rows += [{"run": name, "step": step, "anisotropy": value} for step, value in curves[name].items()]
-        rows.append(
-            {
-                "run": name,
-                "step": None,
-                "anisotropy": anisotropy(_embedding_vectors(_load_diffusion(folder, device))),
-            }
-        )
-
-    def draw(figure: Any) -> None:
-        lines = {name: (list(curve), list(curve.values())) for name, curve in curves.items() if curve}
-        plot_lines(figure.subplots(), lines, x="step", y="anisotropy")
-
+        rows.append({"run": name, "step": None, "anisotropy": _anisotropy_of_model(folder, device)})
+    lines = {name: (list(curve), list(curve.values())) for name, curve in curves.items() if curve}
     return Finding(
         name="anisotropy",
         title="Anisotropy of the embeddings during training",
         paper_figure="Difformer, section 3.1 and table 1",
         rows=rows,
         signature="mean cosine of two different rows|all tokens",
-        draw=draw if any(curves.values()) else None,
+        draw=partial(draw_lines, lines=lines, x="step", y="anisotropy") if lines else None,
     )
 
 
@@ -174,15 +164,17 @@ def _logged_anisotropy(folder: Path) -> list[tuple[int, float]]:
 def _anisotropy_of_checkpoints(folder: Path, device: str | None) -> list[tuple[int, float]]:
     """The steps of the saved models in the folder, and the anisotropy of each."""
     found = []
-    for saved in sorted([*folder.glob("kept/*"), *folder.glob("checkpoint-*")]):
+    for saved in sorted([*folder.glob("best_models/*"), *folder.glob("checkpoint-*")]):
         number = re.search(r"(\d+)$", saved.name)
         if number and (saved / "model.safetensors").is_file():
-            found.append((int(number[1]), anisotropy(_embedding_vectors(_load_diffusion(saved, device)))))
+            found.append((int(number[1]), _anisotropy_of_model(saved, device)))
     return found
 
 
-def _load_diffusion(folder: Path, device: str | None) -> DiffusionModel:
-    return require_diffusion(load(folder, device=device), str(folder), wanted="The embedding space")
+def _anisotropy_of_model(folder: Path, device: str | None) -> float:
+    loaded = load(folder, device=device)
+    model = require_diffusion(loaded, str(folder), wanted="The embedding space")
+    return anisotropy(_embedding_vectors(model))
 
 
 def _embedding_vectors(model: DiffusionModel) -> Tensor:

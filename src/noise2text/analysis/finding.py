@@ -1,8 +1,8 @@
 """The result of an analysis: rows of numbers, their signature, and a figure.
 
-Every analysis returns findings, so that commands and reports treat all alike: a finding is written as JSON,
-CSV, SVG and PNG, or inserted into a page. Lines differ in dash and marker as well as in colour, so that a
-figure can be read in greyscale.
+Every analysis returns findings, so that commands and reports are simple: a finding is written as JSON,
+CSV, SVG and PNG, or inserted into a page. Lines differ in dash and marker as well as in color, so that a
+figure can be read in grayscale.
 """
 
 from __future__ import annotations
@@ -16,19 +16,23 @@ from pathlib import Path
 from typing import Any
 
 from noise2text.core.errors import Problem
+from noise2text.core.files import explain_write_failures, write_atomically
 
 __all__ = [
     "LINE_STYLES",
     "Finding",
     "ResultRow",
     "draw_figure",
+    "draw_lines",
     "plot_lines",
+    "render_finding",
     "to_csv",
     "to_svg",
-    "write_finding",
+    "write_findings",
 ]
 
 ResultRow = Mapping[str, float | int | str | None]
+Lines = Mapping[str, tuple[Sequence[float], Sequence[float]]]  # by name: xs and ys
 
 LINE_STYLES: tuple[dict[str, str], ...] = (
     {"color": "#1b4f8a", "linestyle": "-", "marker": "o"},
@@ -54,6 +58,11 @@ class Finding:
     signature: str
     draw: Callable[[Any], None] | None = None  # on a matplotlib Figure
 
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns in order of first appearance."""
+        return list(dict.fromkeys(column for row in self.rows for column in row))
+
     def as_json(self) -> dict[str, Any]:
         """Everything except the figure, ready for JSON."""
         facts = {
@@ -65,9 +74,12 @@ class Finding:
         return facts | {"rows": [dict(row) for row in self.rows]}
 
 
-def plot_lines(
-    axes: Any, lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, x: str, y: str
-) -> None:
+def draw_lines(figure: Any, *, lines: Lines, x: str, y: str) -> None:
+    """Draw named lines as the only panel of a figure."""
+    plot_lines(figure.subplots(), lines, x=x, y=y)
+
+
+def plot_lines(axes: Any, lines: Lines, *, x: str, y: str) -> None:
     """Draw named lines (xs, ys) on axes, with labels and, for several lines, a legend."""
     for number, (name, (xs, ys)) in enumerate(lines.items()):
         style = LINE_STYLES[number % len(LINE_STYLES)]
@@ -108,24 +120,34 @@ def to_svg(finding: Finding) -> str | None:
 
 
 def to_csv(finding: Finding) -> str:
-    """The rows with a header; columns are in order of first appearance."""
-    columns = list(dict.fromkeys(column for row in finding.rows for column in row))
+    """The rows with a header."""
     page = io.StringIO()
-    writer = csv.DictWriter(page, columns, lineterminator="\n")
+    writer = csv.DictWriter(page, finding.columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(finding.rows)
     return page.getvalue()
 
 
-def write_finding(finding: Finding, folder: Path) -> list[Path]:
-    """The files written to the folder: NAME.json, NAME.csv and, if it can be drawn, NAME.svg and NAME.png."""
-    folder.mkdir(parents=True, exist_ok=True)
-    written = [folder / f"{finding.name}.{kind}" for kind in ("json", "csv")]
-    written[0].write_text(json.dumps(finding.as_json(), indent=2, ensure_ascii=False) + "\n", "utf-8")
-    written[1].write_text(to_csv(finding), "utf-8")
+def render_finding(finding: Finding) -> dict[str, bytes]:
+    """The contents of NAME.json, NAME.csv and, if it can be drawn, NAME.svg and NAME.png, by their names."""
+    contents = {
+        "json": (json.dumps(finding.as_json(), indent=2, ensure_ascii=False) + "\n").encode(),
+        "csv": to_csv(finding).encode(),
+    }
     svg = to_svg(finding)
     if svg is not None:
-        written += [folder / f"{finding.name}.{kind}" for kind in ("svg", "png")]
-        written[2].write_text(svg, "utf-8")
-        draw_figure(finding).savefig(written[3], dpi=150)
-    return written
+        image = io.BytesIO()
+        draw_figure(finding).savefig(image, format="png", dpi=150)
+        contents |= {"svg": svg.encode(), "png": image.getvalue()}
+    return {f"{finding.name}.{kind}": content for kind, content in contents.items()}
+
+
+def write_findings(findings: Sequence[Finding], folder: Path) -> dict[str, list[Path]]:
+    """The files of each finding, by its name; all are rendered before the first is written."""
+    rendered = {finding.name: render_finding(finding) for finding in findings}
+    with explain_write_failures(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    for files in rendered.values():
+        for name, content in files.items():
+            write_atomically(folder / name, lambda draft, content=content: draft.write_bytes(content))  # type: ignore[misc]
+    return {name: [folder / file for file in files] for name, files in rendered.items()}

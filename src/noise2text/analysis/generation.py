@@ -6,14 +6,15 @@ samples; diversity (div-4, self-BLEU) compares the samples of one source (DiffuS
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from noise2text.analysis.finding import ResultRow, plot_lines
+from noise2text.analysis.finding import Finding, ResultRow, plot_lines
 from noise2text.analysis.inputs import Inputs
-from noise2text.core.config import option, parse_assignments, require_at_least
+from noise2text.core.command_line import parse_assignments
+from noise2text.core.config import option, require_at_least
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair
 from noise2text.metrics.diversity import div_4, self_bleu
@@ -24,6 +25,7 @@ from noise2text.models.folder import load
 __all__ = [
     "GenerationOptions",
     "ScoreColumns",
+    "analyse_models",
     "collect_references",
     "diversity_scores",
     "draw_samples",
@@ -67,8 +69,23 @@ def load_all(inputs: Inputs, *, precision: str = "auto") -> dict[str, Model]:
     }
 
 
+def analyse_models(
+    analysis: Callable[..., Finding], inputs: Inputs, options: GenerationOptions, **more: Any
+) -> list[Finding]:
+    """The finding of an analysis that generates texts, for the models and pairs of the inputs."""
+    found = analysis(
+        load_all(inputs),
+        inputs.pairs[: options.sentences],
+        seed=inputs.seed,
+        batch=options.batch,
+        settings=options.settings(),
+        **more,
+    )
+    return [found]
+
+
 def collect_references(pairs: Sequence[Pair]) -> list[tuple[str, ...]]:
-    """The references of each pair; a Problem if there is no pair."""
+    """The references of each pair; a Problem if there are no pairs."""
     if not pairs:
         raise Problem("There is nothing to analyse: give at least one pair.")
     return [pair.references for pair in pairs]
@@ -77,7 +94,7 @@ def collect_references(pairs: Sequence[Pair]) -> list[tuple[str, ...]]:
 def require_diffusion(model: Model, name: str, *, wanted: str) -> DiffusionModel:
     """The model, if it is a diffusion model; else a Problem that names what it was needed for."""
     if not isinstance(model, DiffusionModel):
-        raise Problem(f"{wanted} needs a diffusion model, and {name} is none: leave it out.")
+        raise Problem(f"{wanted} needs a diffusion model, but {name} is not one: leave it out.")
     return model
 
 
@@ -107,7 +124,7 @@ def draw_samples(
     """The model's outputs for the pairs' sources, one per seed: `seed`, …, `seed + count − 1`."""
     if count < 1:
         raise Problem(f"At least 1 sample must be drawn, not {count}.")
-    collect_references(pairs)  # raises if there is no pair
+    collect_references(pairs)  # raises if there are no pairs
     sources = [pair.src for pair in pairs]
     return [
         model.generate(sources, seed=seed + number, batch=batch, trace=trace, **(settings or {}))
@@ -155,7 +172,7 @@ def _generation_signature(name: str, model: Model, settings: Settings) -> str:
 
 
 def plot_by_model(
-    figure: Any, rows: Sequence[ResultRow], *, x: str, label: str, columns: Sequence[str]
+    figure: Any, *, rows: Sequence[ResultRow], x: str, label: str, columns: Sequence[str]
 ) -> None:
     """Draw one panel per column that has values, with one line per model over column x, and one legend."""
     shown = [column for column in columns if any(row[column] is not None for row in rows)]

@@ -18,7 +18,7 @@ from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair
 
-__all__ = ["MODELS", "OUTPUTS", "PAIRS", "RUNS", "Analysis", "Inputs", "Need", "NoOptions"]
+__all__ = ["MODELS", "OUTPUTS", "PAIRS", "RUNS", "Analysis", "Inputs", "Need"]
 
 S = TypeVar("S")
 
@@ -63,11 +63,6 @@ PAIRS = Need("pairs", "pairs", "give sources and references as --pairs FILE")
 
 
 @dataclass(frozen=True)
-class NoOptions:
-    """The settings of an analysis that has none."""
-
-
-@dataclass(frozen=True)
 class Analysis:
     """A figure or table of the papers that can be made for any model; call it to make it."""
 
@@ -76,7 +71,7 @@ class Analysis:
     paper_figure: str  # the paper's figure or table
     summary: str  # what it shows
     run: Callable[[Inputs], list[Finding]]
-    options: Any = NoOptions()  # a frozen dataclass; `Inputs.chosen` changes it
+    options: Any  # a frozen dataclass; `Inputs.chosen` changes it
 
     def __call__(self, inputs: Inputs) -> list[Finding]:
         """The findings; before any work is done, a Problem names a missing input or an unknown setting."""

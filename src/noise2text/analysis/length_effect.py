@@ -1,4 +1,4 @@
-"""The effect of source length on the difference between two systems (thesis, 4.2.1).
+"""The effect of source length on the difference between two systems (Demirag, 2023, 4.2.1).
 
     d_r(a, b) = (a − b) / max(a, b) = β₀ + β₁ · length        0 where a = b = 0
 
@@ -83,7 +83,7 @@ class Comparison:
             figure.supylabel("relative difference of sentence BLEU", fontsize=9)
 
         title = "Relative difference of sentence BLEU by length of the source"
-        return Finding("relative-difference", title, "thesis, figure 4.2", rows, signature, draw)
+        return Finding("relative-difference", title, "Demirag (2023), figure 4.2", rows, signature, draw)
 
     def _row(self, a: str, b: str) -> ResultRow:
         line = self.lines[a, b]
@@ -125,7 +125,7 @@ class Comparison:
         critical = critical_t(count, self.confidence)
         title = f"t-tests of the slopes, column over row; beyond ±{critical:.2f} a slope is significant"
         about = f"{signature}|degrees of freedom:{count - 2}|two-sided"
-        return Finding("slope-tests", title, "thesis, table 4.3", rows, about, self._draw_tests)
+        return Finding("slope-tests", title, "Demirag (2023), table 4.3", rows, about, self._draw_tests)
 
     def _draw_tests(self, figure: Any) -> None:
         """Draw the table; bold where the column's system loses significantly less than the row's."""

@@ -1,4 +1,4 @@
-"""BLEU by length of the source (thesis, 4.2.1).
+"""BLEU by length of the source (Demirag, 2023, 4.2.1).
 
 The sentences are sorted by the length of their source and split into buckets of about equal size; each system
 has one BLEU per bucket (figure 4.1). `length_effect` compares the systems sentence by sentence.
@@ -20,7 +20,7 @@ from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.metrics.evaluate import References, bleu
 
-__all__ = ["UNITS", "LengthUnit", "LengthsOptions", "buckets", "lengths"]
+__all__ = ["UNITS", "LengthUnit", "LengthsOptions", "analyse_lengths", "buckets"]
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def buckets(lengths: Sequence[int], count: int) -> np.ndarray:
     return np.unique(bucket, return_inverse=True)[1].reshape(len(values))[index]
 
 
-def lengths(inputs: Inputs) -> list[Finding]:
+def analyse_lengths(inputs: Inputs) -> list[Finding]:
     """BLEU by length; for several systems also their differences and the table of tests."""
     options = inputs.chosen(LengthsOptions())
     _check(inputs)
@@ -139,7 +139,9 @@ def _by_length(
         axes.set_xticks(x, [_span(*span) for span in spans])
 
     about = f"BLEU|{next(iter(scores.values()))[0].signature}|length:{unit}"
-    return Finding("bleu-by-length", "BLEU by length of the source", "thesis, figure 4.1", rows, about, draw)
+    return Finding(
+        "bleu-by-length", "BLEU by length of the source", "Demirag (2023), figure 4.1", rows, about, draw
+    )
 
 
 def _span(shortest: int, longest: int) -> str:

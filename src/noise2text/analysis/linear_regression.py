@@ -5,7 +5,7 @@
     t = β₁ / √(s² / S_xx)                        Student's t with n − 2 degrees of freedom if β₁ = 0
     ŷ(x) ± q · s · √(1/n + (x − x̄)² / S_xx)      confidence band of the mean at x; q is a quantile of that t
 
-The thesis (4.2.1) uses n degrees of freedom; the line takes two, so it is n − 2 here. With its 1,987 points
+Demirag (2023, 4.2.1) uses n degrees of freedom; the line takes two, so it is n − 2 here. With 1,987 points
 this changes no printed digit.
 """
 
@@ -67,9 +67,9 @@ def fit_line(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     if len(x) < 3:
         raise Problem(f"A slope needs at least 3 points, not {len(x)}: give more sentences.")
-    x_centred, y_centred = x - x.mean(), y - y.mean()
-    x_sum_of_squares, y_sum_of_squares = x_centred @ x_centred, y_centred @ y_centred
-    sum_of_products = x_centred @ y_centred
+    x_centered, y_centered = x - x.mean(), y - y.mean()
+    x_sum_of_squares, y_sum_of_squares = x_centered @ x_centered, y_centered @ y_centered
+    sum_of_products = x_centered @ y_centered
     if x_sum_of_squares == 0:
         raise Problem("All points have the same x, so there is no slope: give sources of several lengths.")
     slope = sum_of_products / x_sum_of_squares
@@ -82,7 +82,7 @@ def fit_line(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -
 
 
 def critical_t(count: int, confidence: float) -> float:
-    """The critical value of |t| for a slope over so many points."""
+    """The critical value of |t| for a slope over this many points."""
     return float(_student(count).ppf((1 + confidence) / 2))
 
 

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from noise2text.analysis.finding import Finding, ResultRow, plot_lines
+from noise2text.analysis.finding import Finding, ResultRow, draw_lines
 from noise2text.analysis.generation import collect_references, require_diffusion
 from noise2text.analysis.inputs import Inputs
+from noise2text.analysis.traces import evenly_spaced
 from noise2text.core.config import option, require_at_least
 from noise2text.core.errors import Problem
 from noise2text.core.random import make_key, uniform
@@ -33,7 +34,13 @@ from noise2text.models.folder import load, load_config
 from noise2text.training.objective import DiffusionObjective, Objective
 from noise2text.training.source_dropout import SourceDropout
 
-__all__ = ["PositionOptions", "learned_schedule", "losses_by_position", "position_losses", "positions"]
+__all__ = [
+    "PositionOptions",
+    "analyse_positions",
+    "learned_schedule",
+    "losses_by_position",
+    "position_losses",
+]
 
 TERMS = ("difficulty", "vlb", "nll")
 """The default term is the first of these that the objective has; a schedule adapts to difficulty."""
@@ -55,7 +62,7 @@ class PositionOptions:
         require_at_least(self, 1, "points", "sentences", "batch")
 
 
-def positions(inputs: Inputs) -> list[Finding]:
+def analyse_positions(inputs: Inputs) -> list[Finding]:
     """The analysis `positions`: the losses and the schedule of each model."""
     chosen = inputs.chosen(PositionOptions())
     pairs, found = inputs.pairs[: chosen.sentences], []
@@ -109,20 +116,15 @@ def losses_by_position(
         for position in range(means.shape[1])
         if counts[row, position]
     ]
-
-    def draw(figure: Any) -> None:
-        counted = counts.any(0).nonzero().flatten().tolist()
-        shown = [counted[index] for index in _evenly_spaced_indices(len(counted))]
-        lines = {f"position {position}": (times, means[:, position].tolist()) for position in shown}
-        plot_lines(figure.subplots(), lines, x="time t", y=f"loss ({term})")
-
+    shown = evenly_spaced(counts.any(0).nonzero().flatten().tolist(), SHOWN)
+    lines = {f"position {position}": (times, means[:, position].tolist()) for position in shown}
     return Finding(
         name=f"losses-{_file_name(name)}",
         title=f"The loss of {name} at each time and position",
         paper_figure="SeqDiffuSeq, figure 2, middle and right",
         rows=rows,
         signature=f"term:{term}|sentences:{len(pairs)}|seed:{seed}",
-        draw=draw,
+        draw=partial(draw_lines, lines=lines, x="time t", y=f"loss ({term})"),
     )
 
 
@@ -164,11 +166,11 @@ def position_losses(
 
 
 def unwrap_objective(objective: Objective) -> DiffusionObjective:
-    """The diffusion objective inside any source dropout."""
+    """The diffusion objective, without the source dropout around it."""
     while isinstance(objective, SourceDropout):
         objective = objective.objective
     if not isinstance(objective, DiffusionObjective):
-        raise Problem("The loss at each time needs a diffusion model, and this objective has no times.")
+        raise Problem("The loss at each time needs a diffusion model, but this objective has no times.")
     return objective
 
 
@@ -202,9 +204,7 @@ def learned_schedule(model: DiffusionModel, *, name: str = "model", points: int 
     width = getattr(model.layout, "width", model.max_target)
     learned = model.schedule(times.to(model.device), width).alpha.square()[..., 0].cpu()  # (times, L)
     if isinstance(model.layout, AlignedJointLayout) and learned.shape[1] > 1:
-        learned = learned[
-            :, model.layout.target_start :
-        ]  # positions are counted from the start of the target
+        learned = learned[:, model.layout.target_start :]  # the first position is the target's
     sqrt = SqrtSchedule(model.schedule.num_timesteps).alpha_bar(times)
     rows: list[ResultRow] = [
         {
@@ -216,28 +216,18 @@ def learned_schedule(model: DiffusionModel, *, name: str = "model", points: int 
         for row, time in enumerate(times.tolist())
         for position in range(learned.shape[1])
     ]
-
-    def draw(figure: Any) -> None:
-        lines = {"sqrt": (times.tolist(), sqrt.tolist())} | {
-            f"position {position}": (times.tolist(), learned[:, position].tolist())
-            for position in _evenly_spaced_indices(learned.shape[1])
-        }
-        plot_lines(figure.subplots(), lines, x="time t", y="signal ᾱ")
-
+    lines = {"sqrt": (times.tolist(), sqrt.tolist())} | {
+        f"position {position}": (times.tolist(), learned[:, position].tolist())
+        for position in evenly_spaced(range(learned.shape[1]), SHOWN)
+    }
     return Finding(
         name=f"schedule-{_file_name(name)}",
         title=f"The schedule of {name} at each position",
         paper_figure="SeqDiffuSeq, figure 2, left",
         rows=rows,
         signature=f"schedule:{type(model.schedule).__name__.lower()}|steps:{model.schedule.num_timesteps}",
-        draw=draw,
+        draw=partial(draw_lines, lines=lines, x="time t", y="signal ᾱ"),
     )
-
-
-def _evenly_spaced_indices(count: int) -> list[int]:
-    """At most SHOWN indices, evenly spaced from the first to the last."""
-    few = min(count, SHOWN)
-    return sorted({round(number * (count - 1) / max(1, few - 1)) for number in range(few)})
 
 
 def _file_name(name: str) -> str:

@@ -18,16 +18,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from noise2text.analysis.finding import Finding, ResultRow
 from noise2text.analysis.generation import (
     GenerationOptions,
+    analyse_models,
     draw_samples,
-    load_all,
     plot_by_model,
     require_diffusion,
     score_samples,
@@ -38,6 +39,7 @@ from noise2text.analysis.traces import evenly_spaced
 from noise2text.core.config import option, require_at_least
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair
+from noise2text.diffusion.schedules import Schedule
 from noise2text.diffusion.solvers import strided_times
 from noise2text.models import DiffusionModel, GenerationOutput, Model
 from noise2text.nn.denoiser import Constraint, Denoiser, DenoiserWrapper, EncoderOutput, Estimate, NoiseLevel
@@ -45,9 +47,9 @@ from noise2text.nn.denoiser import Constraint, Denoiser, DenoiserWrapper, Encode
 __all__ = [
     "FromNoiseOptions",
     "SamplingOptions",
+    "analyse_from_noise",
     "analyse_sampling",
     "assume_timestep",
-    "from_noise",
     "from_pure_noise",
     "sampling_finding",
     "score_sampling_steps",
@@ -79,31 +81,13 @@ class FromNoiseOptions(GenerationOptions):
 def analyse_sampling(inputs: Inputs) -> list[Finding]:
     """The analysis `sampling`."""
     chosen = inputs.chosen(SamplingOptions())
-    return [
-        score_sampling_steps(
-            load_all(inputs),
-            inputs.pairs[: chosen.sentences],
-            noises=chosen.noises,
-            seed=inputs.seed,
-            batch=chosen.batch,
-            settings=chosen.settings(),
-        )
-    ]
+    return analyse_models(score_sampling_steps, inputs, chosen, noises=chosen.noises)
 
 
-def from_noise(inputs: Inputs) -> list[Finding]:
+def analyse_from_noise(inputs: Inputs) -> list[Finding]:
     """The analysis `from-noise`."""
     chosen = inputs.chosen(FromNoiseOptions())
-    return [
-        from_pure_noise(
-            load_all(inputs),
-            inputs.pairs[: chosen.sentences],
-            points=chosen.points,
-            seed=inputs.seed,
-            batch=chosen.batch,
-            settings=chosen.settings(),
-        )
-    ]
+    return analyse_models(from_pure_noise, inputs, chosen, points=chosen.points)
 
 
 def score_sampling_steps(
@@ -141,18 +125,14 @@ def sampling_finding(
             columns: ResultRow = {"model": name, "step": step, "done": 100 * step / len(times), "time": time}
             texts = [_texts_at(output, step) for output in samples]
             rows.append({**columns, **score_samples(texts, pairs)})
-
-    def draw(figure: Any) -> None:
-        columns = ("bleu", "div_4", "self_bleu")
-        plot_by_model(figure, rows, x="done", label="steps done (%)", columns=columns)
-
+    shown = ("bleu", "div_4", "self_bleu")
     return Finding(
         name="sampling",
         title="Quality and diversity of the estimate at each step",
         paper_figure="Difformer, figure 4; DiffuSeq, figure 5",
         rows=rows,
         signature=signature,
-        draw=draw,
+        draw=partial(plot_by_model, rows=rows, x="done", label="steps done (%)", columns=shown),
     )
 
 
@@ -165,7 +145,7 @@ def _times(outputs: Sequence[GenerationOutput], name: str) -> list[float]:
 
 
 def _texts_at(output: GenerationOutput, step: int) -> list[str]:
-    """Each source's text after so many steps, or its final text if it took fewer."""
+    """Each source's text after this many steps, or its final text if it took fewer."""
     traced = zip(output.traces, output.texts, strict=True)
     return [trace[step - 1].text if step <= len(trace) else text for trace, text in traced]
 
@@ -191,24 +171,21 @@ def from_pure_noise(
             with assume_timestep(model, time):
                 [outputs] = draw_samples(model, pairs, seed=seed, batch=batch, settings=changes)
             rows.append({"model": name, "time": time, "bleu": score_samples([outputs.texts], pairs)["bleu"]})
-
-    def draw(figure: Any) -> None:
-        plot_by_model(figure, rows, x="time", label="the timestep t given to the network", columns=["bleu"])
-
+    label = "the timestep t given to the network"
     return Finding(
         name="from-noise",
         title="Quality of the estimate from pure noise at each timestep",
         paper_figure="Difformer, figure 2a",
         rows=rows,
         signature=signature(models, pairs, one_step, seed=seed),
-        draw=draw,
+        draw=partial(plot_by_model, rows=rows, x="time", label=label, columns=["bleu"]),
     )
 
 
 class FixedTimestepDenoiser(DenoiserWrapper):
     """A denoiser that treats every canvas as one at time t."""
 
-    def __init__(self, denoiser: Denoiser, schedule: nn.Module, time: float) -> None:
+    def __init__(self, denoiser: Denoiser, schedule: Schedule, time: float) -> None:
         super().__init__(denoiser)
         self.schedule, self.time = schedule, time
 
@@ -234,7 +211,7 @@ class FixedTimestepDenoiser(DenoiserWrapper):
 
 @contextmanager
 def assume_timestep(model: DiffusionModel, time: float) -> Iterator[None]:
-    """A context in which the model's network treats every canvas as one at this time, without CUDA graphs."""
+    """Context manager: the model's network treats every canvas as one at this time, without CUDA graphs."""
     denoiser, use_cuda_graphs = model.denoiser, model.use_cuda_graphs
     model.denoiser, model.use_cuda_graphs = FixedTimestepDenoiser(denoiser, model.schedule, time), False
     try:

@@ -1,9 +1,8 @@
 """Quality against candidates, steps and diversity.
 
-- Candidates (DiffuSeq, figure 3; SeqDiffuSeq, figure 3): all are generated once, and the model's
-own selector
-  selects from the first 1, 2, 5, … of them. Each noise has its own key, so more candidates never change the
-  first ones, and each point is what a run with so many candidates gives.
+- Candidates (DiffuSeq, figure 3; SeqDiffuSeq, figure 3): all are generated once, and the model's selector
+  chooses among the first 1, 2, 5, … of them. Each noise has its own key, so more candidates never change the
+  first ones, and each point is what a run with that number of candidates gives.
 - Steps (Difformer, table 8; DiffuSeq, figure 6): the same sources with fewer steps, without early stopping,
   and the time they take.
 - Diversity (DiffuSeq, figure 4; Difformer, figure 3 over DGS_MAX): one point per model; its samples come from
@@ -15,23 +14,25 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from noise2text.analysis.finding import LINE_STYLES, Finding, ResultRow
 from noise2text.analysis.generation import (
     GenerationOptions,
     ScoreColumns,
+    analyse_models,
     diversity_scores,
     draw_samples,
     find_setting,
     known_settings,
-    load_all,
     plot_by_model,
     score_samples,
     signature,
 )
 from noise2text.analysis.inputs import Inputs
-from noise2text.core.config import apply_overrides, option, parse_numbers, require_at_least
+from noise2text.core.command_line import parse_numbers
+from noise2text.core.config import apply_overrides, option, require_at_least
 from noise2text.data.corpus import Pair
 from noise2text.generation.selection import Candidate, Selector
 from noise2text.models import GenerationOutput, Model
@@ -40,24 +41,19 @@ __all__ = [
     "CandidateOptions",
     "DiversityOptions",
     "StepOptions",
-    "candidates",
-    "diversity",
+    "analyse_candidates",
+    "analyse_diversity",
+    "analyse_steps",
     "diversity_finding",
     "quality_by_candidates",
     "quality_by_diversity",
     "quality_by_steps",
-    "steps",
 ]
 
 CANDIDATE_SETTINGS = ("noise_beam", "samples", "neighbours")
 """The setting for the number of candidates, by family of models."""
 STEP_SETTINGS = ("steps", "iterations")
 COUNTS = (1, 2, 5, 10, 20)
-
-
-def _numbers(text: str, what: str) -> tuple[int, ...]:
-    """The numbers of "1,2,5", in rising order."""
-    return tuple(sorted(set(parse_numbers(text, f"The setting {what}"))))
 
 
 @dataclass(frozen=True)
@@ -68,18 +64,18 @@ class CandidateOptions(GenerationOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _numbers(self.counts, "counts")
+        self.numbers()
+
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers in rising order."""
+        return tuple(sorted(set(parse_numbers(self.counts, "The setting counts"))))
 
 
 @dataclass(frozen=True)
-class StepOptions(GenerationOptions):
+class StepOptions(CandidateOptions):
     """The numbers of steps."""
 
     counts: str = option("1,2,5,10,20,50", "numbers of steps, separated by commas")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _numbers(self.counts, "counts")
 
 
 @dataclass(frozen=True)
@@ -93,35 +89,22 @@ class DiversityOptions(GenerationOptions):
         require_at_least(self, 2, "samples")
 
 
-def candidates(inputs: Inputs) -> list[Finding]:
+def analyse_candidates(inputs: Inputs) -> list[Finding]:
     """The analysis `candidates`."""
     chosen = inputs.chosen(CandidateOptions())
-    counts = _numbers(chosen.counts, "counts")
-    return [_run_on_models(quality_by_candidates, inputs, chosen, counts=counts)]
+    return analyse_models(quality_by_candidates, inputs, chosen, counts=chosen.numbers())
 
 
-def steps(inputs: Inputs) -> list[Finding]:
+def analyse_steps(inputs: Inputs) -> list[Finding]:
     """The analysis `steps`."""
     chosen = inputs.chosen(StepOptions())
-    return [_run_on_models(quality_by_steps, inputs, chosen, counts=_numbers(chosen.counts, "counts"))]
+    return analyse_models(quality_by_steps, inputs, chosen, counts=chosen.numbers())
 
 
-def diversity(inputs: Inputs) -> list[Finding]:
+def analyse_diversity(inputs: Inputs) -> list[Finding]:
     """The analysis `diversity`."""
     chosen = inputs.chosen(DiversityOptions())
-    return [_run_on_models(quality_by_diversity, inputs, chosen, samples=chosen.samples)]
-
-
-def _run_on_models(analysis: Any, inputs: Inputs, chosen: GenerationOptions, **more: Any) -> Finding:
-    found: Finding = analysis(
-        load_all(inputs),
-        inputs.pairs[: chosen.sentences],
-        seed=inputs.seed,
-        batch=chosen.batch,
-        settings=chosen.settings(),
-        **more,
-    )
-    return found
+    return analyse_models(quality_by_diversity, inputs, chosen, samples=chosen.samples)
 
 
 def quality_by_candidates(
@@ -150,17 +133,14 @@ def quality_by_candidates(
         for count in counts:
             own = _first_candidates(output, pairs, count, of=max(counts))
             rows.append({"model": name, "drawn": count, **_score_selected(select, own, pairs)})
-
-    def draw(figure: Any) -> None:
-        plot_by_model(figure, rows, x="drawn", label="candidates drawn", columns=["bleu", "div_4"])
-
+    columns = ("bleu", "div_4")
     return Finding(
         name="candidates",
         title="Quality against the number of candidates",
         paper_figure="DiffuSeq, figure 3; SeqDiffuSeq, figure 3",
         rows=rows,
         signature=signature(models, pairs, {"length_beam": 1, "select": "mbr"} | dict(settings), seed=seed),
-        draw=draw,
+        draw=partial(plot_by_model, rows=rows, x="drawn", label="candidates drawn", columns=columns),
     )
 
 
@@ -219,7 +199,7 @@ def quality_by_steps(
             rows.append({"model": name, "steps": count, "bleu": quality, **speed})
 
     def draw(figure: Any) -> None:
-        plot_by_model(figure, rows, x="steps", label="steps", columns=["bleu", "sentences_per_second"])
+        plot_by_model(figure, rows=rows, x="steps", label="steps", columns=["bleu", "sentences_per_second"])
         for axes in figure.axes:
             axes.set_xscale("log")
             axes.xaxis.set_major_formatter("{x:g}")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
 from noise2text.core.errors import Problem
 from noise2text.core.locks import lock_file
+from noise2text.data.corpus_paths import fingerprint_corpus
 from noise2text.data.dates import write_dates
-from noise2text.data.text_files import split_corpus_path
 
 __all__ = ["CorpusFiles", "ensure_dates_corpus", "hash_corpus"]
 
@@ -38,9 +37,9 @@ def ensure_dates_corpus(folder: Path, scale: str) -> CorpusFiles:
 
 def hash_corpus(corpus: str) -> str:
     """A hash of the content of a corpus's files."""
-    digest = hashlib.sha256()
-    for part in map(Path, split_corpus_path(corpus)):
-        files = sorted(part.rglob("*")) if part.is_dir() else [part]
-        for file in (file for file in files if file.is_file()):
-            digest.update(hashlib.sha256(file.read_bytes()).digest())
-    return digest.hexdigest()[:16]
+    found = fingerprint_corpus(corpus)
+    if found is None:
+        raise Problem(
+            f"An experiment reads its corpora several times, and cannot read {corpus}: give a file."
+        )
+    return str(found["sha256"])[:16]

@@ -10,12 +10,13 @@ from noise2text.experiments.experiment import Arm, Changes, Experiment, ModelSpe
 __all__ = ["BEAM_10", "EXPERIMENTS", "PAPER"]
 
 PAPER = "Difformer (Gao et al., 2024)"
-TOKENISED_BLEU = "tokenised BLEU on IWSLT14 De-En, b = 10, the mean of three runs."
+TOKENIZED_BLEU = "tokenized BLEU on IWSLT14 De-En, b = 10, the mean of three runs."
 BEAM_10: Changes = {"length_beam": 5, "noise_beam": 2}  # b = 10
 ONE_LENGTH: Changes = {"length_beam": 1, "noise_beam": 1}  # all dates have the same length
 NOT_RESCALED: Changes = {"noise_factor": 1.0}
 VLB: Changes = {"anchor_weight": 0.0}
 ROUNDING: Changes = {"anchor_weight": 0.0, "rounding_weight": 1.0}
+SEARCHED: Changes = {"noise_factor": None}  # the preset's factor is of its schedule, dimension and DGS
 
 
 def _difformer_arm(name: str, changes: Changes, **paper: float) -> Arm:
@@ -29,7 +30,7 @@ _LOSSES = Experiment(
     table="tables 1 and 12",
     summary="What keeps the embeddings from collapsing: the loss, or frozen embeddings.",
     claim="without the anchor loss they collapse; frozen ones do not, but are worse than learned ones.",
-    metric_note=f"{TOKENISED_BLEU} The captions say linear, but 34.48 is table 13's number of sqrt, "
+    metric_note=f"{TOKENIZED_BLEU} The captions say linear, but 34.48 is table 13's number of sqrt, "
     "the schedule here.",
     measures=("bleu", "exact", "anisotropy", "target_anisotropy"),
     presets={"cmlm": "iwslt14-de-en"},
@@ -41,7 +42,7 @@ _LOSSES = Experiment(
             "vlb + anchor, a CMLM's embeddings, fixed",
             ModelSpec(
                 "difformer",
-                {"freeze_embeddings": True, "embedding_dim": 512},
+                {"freeze_embeddings": True, "embedding_dim": 512, **SEARCHED},
                 {"embedding_dim": 128},
                 embeddings=ModelSpec("cmlm", {"model_dim": 512}, {"model_dim": 128}),
             ),
@@ -58,7 +59,7 @@ _COMPONENTS = Experiment(
     table="table 7",
     summary="The anchor loss and noise rescaling, each with and without the other.",
     claim="each of them helps, and both together help most.",
-    metric_note=TOKENISED_BLEU,
+    metric_note=TOKENIZED_BLEU,
     measures=("bleu", "exact", "noise_factor"),
     arms=(
         _difformer_arm("rounding, not rescaled", {**ROUNDING, **NOT_RESCALED}, bleu=16.96),
@@ -80,6 +81,8 @@ def _rescaling_arm(schedule: str, dgs: float | None, *, noise_factor: float, ble
     label = "not rescaled" if dgs is None else f"DGS {dgs:.2f}"
     changes: dict[str, Any] = {"schedule": schedule} if schedule != "sqrt" else {}
     changes |= NOT_RESCALED if dgs is None else {} if dgs == 0.15 else {"max_dgs": dgs}
+    if changes and dgs is not None:
+        changes |= SEARCHED
     return _difformer_arm(f"{schedule}, {label}", changes, bleu=bleu, noise_factor=noise_factor)
 
 
@@ -87,9 +90,9 @@ _RESCALING = Experiment(
     name="difformer-rescaling",
     paper=PAPER,
     table="tables 2, 9 and 13",
-    summary="Three schedules, rescaled to three degeneration scores and not at all.",
+    summary="Three schedules, rescaled to three degeneration scores, and not rescaled.",
     claim="without rescaling sqrt is worst and linear best; rescaled to 0.15, sqrt is best.",
-    metric_note=TOKENISED_BLEU,
+    metric_note=TOKENIZED_BLEU,
     tiny={"difformer": {"optim.steps": 1_500}},  # large factors need more steps
     measures=("bleu", "exact", "noise_factor"),
     arms=tuple(
@@ -105,13 +108,13 @@ _DIMENSION = Experiment(
     table="table 14",
     summary="The dimension of the embeddings, the noise rescaled for each.",
     claim="rescaled, 128 to 512 dimensions are about equal; 64 are too few.",
-    metric_note=TOKENISED_BLEU,
+    metric_note=TOKENIZED_BLEU,
     measures=("bleu", "exact", "noise_factor"),
     arms=(
-        _difformer_arm("d = 64", {"embedding_dim": 64}, bleu=32.11, noise_factor=2.5),
+        _difformer_arm("d = 64", {"embedding_dim": 64, **SEARCHED}, bleu=32.11, noise_factor=2.5),
         _difformer_arm("d = 128", {}, bleu=34.48, noise_factor=4.0),
-        _difformer_arm("d = 256", {"embedding_dim": 256}, bleu=34.41, noise_factor=6.0),
-        _difformer_arm("d = 512", {"embedding_dim": 512}, bleu=34.33, noise_factor=8.5),
+        _difformer_arm("d = 256", {"embedding_dim": 256, **SEARCHED}, bleu=34.41, noise_factor=6.0),
+        _difformer_arm("d = 512", {"embedding_dim": 512, **SEARCHED}, bleu=34.33, noise_factor=8.5),
     ),
 )
 
@@ -121,7 +124,7 @@ _BEAMS = Experiment(
     table="table 15",
     summary="The length beam b₁ and the noise beam b₂ of one model.",
     claim="both help, lengths more than noises; beyond b = 10 nothing is gained.",
-    metric_note="tokenised BLEU on IWSLT14 De-En, the mean of three runs.",
+    metric_note="tokenized BLEU on IWSLT14 De-En, the mean of three runs.",
     arms=tuple(
         Arm(
             f"b₁ = {lengths}, b₂ = {noises}",
@@ -150,8 +153,8 @@ _SAMPLING = Experiment(
     paper=PAPER,
     table="table 16",
     summary="Noise rescaling also in sampling.",
-    claim="it does harm: sampling needs no large noise.",
-    metric_note=TOKENISED_BLEU,
+    claim="it is harmful: sampling does not need large noise.",
+    metric_note=TOKENIZED_BLEU,
     arms=(
         Arm("not in sampling", ModelSpec("difformer"), BEAM_10, ONE_LENGTH, {"bleu": 34.48}),
         Arm(
@@ -170,22 +173,24 @@ _PRESERVING = Experiment(
     table="table 17",
     summary="Rescaling by eq. 3 and by eq. 8, which preserves the variance.",
     claim="both work about equally well.",
-    metric_note=TOKENISED_BLEU,
+    metric_note=TOKENIZED_BLEU,
     measures=("bleu", "exact", "noise_factor"),
     arms=(
-        _difformer_arm("DGS 0.05", {"max_dgs": 0.05}, bleu=33.88, noise_factor=7.0),
+        _difformer_arm("DGS 0.05", {"max_dgs": 0.05, **SEARCHED}, bleu=33.88, noise_factor=7.0),
         _difformer_arm(
             "DGS 0.05, preserving",
-            {"max_dgs": 0.05, "variance_preserving": True},
+            {"max_dgs": 0.05, "variance_preserving": True, **SEARCHED},
             bleu=33.80,
             noise_factor=9.5,
         ),
         _difformer_arm("DGS 0.15", {}, bleu=34.48, noise_factor=4.0),
-        _difformer_arm("DGS 0.15, preserving", {"variance_preserving": True}, bleu=33.99, noise_factor=4.5),
-        _difformer_arm("DGS 0.50", {"max_dgs": 0.5}, bleu=32.54, noise_factor=2.0),
+        _difformer_arm(
+            "DGS 0.15, preserving", {"variance_preserving": True, **SEARCHED}, bleu=33.99, noise_factor=4.5
+        ),
+        _difformer_arm("DGS 0.50", {"max_dgs": 0.5, **SEARCHED}, bleu=32.54, noise_factor=2.0),
         _difformer_arm(
             "DGS 0.50, preserving",
-            {"max_dgs": 0.5, "variance_preserving": True},
+            {"max_dgs": 0.5, "variance_preserving": True, **SEARCHED},
             bleu=31.77,
             noise_factor=2.0,
         ),
@@ -210,13 +215,4 @@ _LENGTHS = Experiment(
 )
 
 
-EXPERIMENTS = (
-    _LOSSES,
-    _COMPONENTS,
-    _RESCALING,
-    _DIMENSION,
-    _BEAMS,
-    _SAMPLING,
-    _PRESERVING,
-    _LENGTHS,
-)
+EXPERIMENTS = (_LOSSES, _COMPONENTS, _RESCALING, _DIMENSION, _BEAMS, _SAMPLING, _PRESERVING, _LENGTHS)

@@ -9,16 +9,18 @@ __all__ = ["EXPERIMENTS"]
 
 
 def _candidates_arm(
-    name: str, model: ModelSpec, generation_changes: Changes, *, beam: int, bleu: float
+    name: str, model: ModelSpec, *, noises: int, lengths: int | None = None, bleu: float
 ) -> Arm:
-    """An arm with b candidates; at the tiny scale all have one length."""
-    one_length = {"length_beam": 1} if "length_beam" in generation_changes else {}
-    return Arm(
-        f"{name}, b = {beam}", model, generation_changes, {**one_length, "noise_beam": beam}, {"bleu": bleu}
-    )
+    """An arm with b = lengths × noises candidates; at the tiny scale all have one length."""
+    beam = (lengths or 1) * noises
+    changes = {"noise_beam": noises} if lengths is None else {"length_beam": lengths, "noise_beam": noises}
+    one_length = {"noise_beam": beam} if lengths is None else {"length_beam": 1, "noise_beam": beam}
+    return Arm(f"{name}, b = {beam}", model, changes, one_length, {"bleu": bleu})
 
 
 _TEACHER = ModelSpec("transformer")
+_DISTILLED_DINOISER = ModelSpec("dinoiser", teacher=_TEACHER)
+_DISTILLED_DIFFORMER = ModelSpec("difformer", teacher=_TEACHER)
 _PEERS = Experiment(
     name="difformer-peers",
     paper=PAPER,
@@ -29,40 +31,18 @@ _PEERS = Experiment(
     presets=dict.fromkeys(("difformer", "dinoiser", "cdcd", "seqdiffuseq", "transformer"), "wmt14-en-de"),
     tiny={"seqdiffuseq": {"optim.steps": 600, "refit_every": 200, "refit_start": 200}},
     arms=(
-        _candidates_arm("CDCD", ModelSpec("cdcd"), {"noise_beam": 1}, beam=1, bleu=19.30),
-        _candidates_arm("CDCD", ModelSpec("cdcd"), {"noise_beam": 10}, beam=10, bleu=19.70),
-        _candidates_arm("SeqDiffuSeq", ModelSpec("seqdiffuseq"), {"noise_beam": 1}, beam=1, bleu=19.16),
-        _candidates_arm("SeqDiffuSeq", ModelSpec("seqdiffuseq"), {"noise_beam": 10}, beam=10, bleu=19.76),
-        _candidates_arm(
-            "DiNoiSer", ModelSpec("dinoiser"), {"length_beam": 5, "noise_beam": 1}, beam=5, bleu=24.25
-        ),
-        _candidates_arm(
-            "DiNoiSer", ModelSpec("dinoiser"), {"length_beam": 5, "noise_beam": 10}, beam=50, bleu=24.62
-        ),
-        _candidates_arm(
-            "Difformer", ModelSpec("difformer"), {"length_beam": 1, "noise_beam": 1}, beam=1, bleu=22.80
-        ),
-        _candidates_arm("Difformer", ModelSpec("difformer"), BEAM_10, beam=10, bleu=24.10),
-        _candidates_arm(
-            "Difformer", ModelSpec("difformer"), {"length_beam": 10, "noise_beam": 5}, beam=50, bleu=24.90
-        ),
-        _candidates_arm(
-            "DiNoiSer, distilled",
-            ModelSpec("dinoiser", teacher=_TEACHER),
-            {"length_beam": 5, "noise_beam": 1},
-            beam=5,
-            bleu=25.70,
-        ),
-        _candidates_arm(
-            "DiNoiSer, distilled",
-            ModelSpec("dinoiser", teacher=_TEACHER),
-            {"length_beam": 5, "noise_beam": 10},
-            beam=50,
-            bleu=25.90,
-        ),
-        _candidates_arm(
-            "Difformer, distilled", ModelSpec("difformer", teacher=_TEACHER), BEAM_10, beam=10, bleu=26.20
-        ),
+        _candidates_arm("CDCD", ModelSpec("cdcd"), noises=1, bleu=19.30),
+        _candidates_arm("CDCD", ModelSpec("cdcd"), noises=10, bleu=19.70),
+        _candidates_arm("SeqDiffuSeq", ModelSpec("seqdiffuseq"), noises=1, bleu=19.16),
+        _candidates_arm("SeqDiffuSeq", ModelSpec("seqdiffuseq"), noises=10, bleu=19.76),
+        _candidates_arm("DiNoiSer", ModelSpec("dinoiser"), lengths=5, noises=1, bleu=24.25),
+        _candidates_arm("DiNoiSer", ModelSpec("dinoiser"), lengths=5, noises=10, bleu=24.62),
+        _candidates_arm("Difformer", ModelSpec("difformer"), lengths=1, noises=1, bleu=22.80),
+        _candidates_arm("Difformer", ModelSpec("difformer"), lengths=5, noises=2, bleu=24.10),
+        _candidates_arm("Difformer", ModelSpec("difformer"), lengths=10, noises=5, bleu=24.90),
+        _candidates_arm("DiNoiSer, distilled", _DISTILLED_DINOISER, lengths=5, noises=1, bleu=25.70),
+        _candidates_arm("DiNoiSer, distilled", _DISTILLED_DINOISER, lengths=5, noises=10, bleu=25.90),
+        _candidates_arm("Difformer, distilled", _DISTILLED_DIFFORMER, lengths=5, noises=2, bleu=26.20),
     ),
 )
 
@@ -87,7 +67,7 @@ def _difformer_arm(steps: int, tiny: int, *, speed: float, bleu: float) -> Arm:
 
 
 def _diffuseq_arm(steps: int, tiny: int, *, speed: float, bleu: float) -> Arm:
-    model = ModelSpec("diffuseq", {"vocabulary": 10_000, "normalise": False}, {"optim.steps": 1_400})
+    model = ModelSpec("diffuseq", {"vocabulary": 10_000, "normalize": False}, {"optim.steps": 1_400})
     generation_changes = {"steps": steps, "noise_beam": 10}
     return _timed_arm(
         f"DiffuSeq, K = {steps}", model, generation_changes, {"steps": tiny}, speed=speed, bleu=bleu
@@ -101,7 +81,7 @@ _STEPS = Experiment(
     summary="Speed and quality for fewer and fewer steps K, one sentence at a time "
     "(tiny: a tenth of K above 20).",
     claim="Difformer needs few steps, and with few steps it is faster than the others.",
-    metric_note="tokenised BLEU on IWSLT14 De-En, b = 10; DiffuSeq fails with few steps because of a bug "
+    metric_note="tokenized BLEU on IWSLT14 De-En, b = 10; DiffuSeq fails with few steps because of a bug "
     "in its code.",
     measures=("bleu", "exact", "sentences_per_second"),
     presets={

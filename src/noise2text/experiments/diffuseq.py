@@ -47,7 +47,7 @@ _EMBEDDINGS = Experiment(
     metric_note="mean sentence BLEU in percent on question generation, one candidate, and BERT-tiny's "
     "embeddings.",
     measures=("bleu", "exact", "div_4"),
-    presets={"diffuseq": "quasar-t", "diffuseq-decoupled": "quasar-t", "transformer": "qt"},
+    presets={"diffuseq": "quasar-t", "diffuseq-decoupled": "quasar-t", "transformer": "quasar-t"},
     tiny={
         **{
             name: {"optim.steps": 1_400, "validate_every": 1_400}

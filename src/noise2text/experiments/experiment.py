@@ -28,7 +28,7 @@ __all__ = [
     "Experiment",
     "ModelSpec",
     "TrainedSetting",
-    "fingerprint",
+    "hash_value",
 ]
 
 SCALES = ("tiny", "full")
@@ -177,7 +177,7 @@ def _full_names(config: Any, name: str) -> list[str]:
     return [name] if name in names else [full for full in names if full.endswith(f".{name}")]
 
 
-def fingerprint(value: Any) -> str:
+def hash_value(value: Any) -> str:
     """A short hash of a value that JSON can represent."""
     text = json.dumps(value, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

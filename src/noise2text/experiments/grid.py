@@ -33,7 +33,7 @@ from noise2text.core.files import write_text_file
 from noise2text.core.locks import lock_file
 from noise2text.data.corpus import Pair, read_pairs
 from noise2text.experiments.corpus_files import CorpusFiles, ensure_dates_corpus, hash_corpus
-from noise2text.experiments.experiment import Arm, Experiment, ModelSpec, TrainedSetting, fingerprint
+from noise2text.experiments.experiment import Arm, Experiment, ModelSpec, TrainedSetting, hash_value
 from noise2text.experiments.measures import measure_model, measure_texts
 from noise2text.experiments.result_table import tabulate, to_latex, to_markdown
 from noise2text.models import Model
@@ -254,7 +254,7 @@ class Grid:
         return self.experiment.changes(model, self.scale, self.changes) | {"seed": seed}
 
     def _model_folder(self, model: ModelSpec, seed: int) -> Path:
-        return self.out / "models" / f"{model.recipe}-{fingerprint(self._model_key(model, seed))}"
+        return self.out / "models" / f"{model.recipe}-{hash_value(self._model_key(model, seed))}"
 
     def _model_key(self, model: ModelSpec, seed: int) -> list[Any]:
         """Everything that decides a model."""
@@ -265,7 +265,7 @@ class Grid:
 
     def _fingerprint(self, arm: Arm, seed: int) -> str:
         generation_changes = {name: str(value) for name, value in arm.generation_settings(self.scale).items()}
-        return fingerprint(
+        return hash_value(
             [
                 self._model_key(arm.model, seed),
                 generation_changes,
@@ -285,7 +285,7 @@ class Grid:
 
 
 class _NoResult(Exception):
-    """There is no result of an arm, or only one with other settings."""
+    """Raised if an arm has no result, or only one with other settings."""
 
 
 class _ProgressOnly:

@@ -1,4 +1,4 @@
-"""The measures of every arm, whatever its table shows: quality, diversity, collapse, length and time."""
+"""The measures of every arm, in its table or not: quality, diversity, collapse, length and time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from noise2text.diffusion.anisotropy import anisotropy
 from noise2text.metrics.diversity import div_4
 from noise2text.metrics.evaluate import Score, bleu, exact_match
 from noise2text.models import DiffusionModel, Model
-from noise2text.models.base import GenerationOutput
+from noise2text.models.output import GenerationOutput
 
 __all__ = ["MEASURES", "Measure", "measure_model", "measure_texts"]
 

@@ -28,7 +28,7 @@ _ABLATION = Experiment(
     table="table 2",
     summary="The adaptive schedule and self-conditioning, each with and without the other.",
     claim="both help; without both, more is lost than the sum.",
-    metric_note="sacrebleu on IWSLT14 De-En (En-De, QQP and Wiki-Auto are in the same order but for "
+    metric_note="sacrebleu on IWSLT14 De-En (En-De, QQP and Wiki-Auto are in the same order except for "
     "B and C).",
     tiny={"seqdiffuseq": SHORT_TRAINING},
     arms=(

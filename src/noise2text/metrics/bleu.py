@@ -23,7 +23,9 @@ from noise2text.metrics.metric import (
     Array,
     EvaluationInput,
     Metric,
+    NgramCounts,
     Statistics,
+    count_ngrams,
     count_references,
     mean_statistics,
     safe_divide,
@@ -99,20 +101,16 @@ def _diffuseq_statistics(texts: EvaluationInput) -> Statistics:
 
 def _nltk_sentence_bleu(words: list[str], references: Sequence[list[str]]) -> float:
     """nltk's sentence BLEU: matches clipped by the maximum over references, and the closest length."""
-    matches = [_clipped_matches(words, references, n) for n in range(1, ORDER + 1)]
+    matches = tuple(_clipped_matches(words, references, n) for n in range(1, ORDER + 1))
     closest = min((abs(len(reference) - len(words)), len(reference)) for reference in references)[1]
     return UTILITIES["bleu-nltk4"].scalar_formula(matches, len(words), closest)
 
 
 def _clipped_matches(words: list[str], references: Sequence[list[str]], n: int) -> int:
-    max_reference_counts: Counter[tuple[str, ...]] = Counter()
+    max_reference_counts: NgramCounts = Counter()
     for reference in references:
-        max_reference_counts |= _count_ngrams(reference, n)
-    return (_count_ngrams(words, n) & max_reference_counts).total()
-
-
-def _count_ngrams(words: list[str], n: int) -> Counter[tuple[str, ...]]:
-    return Counter(tuple(words[start : start + n]) for start in range(len(words) - n + 1))
+        max_reference_counts |= count_ngrams(reference, n)
+    return (count_ngrams(words, n) & max_reference_counts).total()
 
 
 bleu = Metric("bleu", "BLEU", partial(corpus_bleu, force=False))

@@ -9,14 +9,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from statistics import fmean
 from typing import Any
 
 from noise2text.metrics.diversity import dist_1, div_4, self_bleu
-from noise2text.metrics.evaluate import DEFAULT_METRICS, LABELS, References, evaluate
+from noise2text.metrics.evaluate import LABELS, METRICS_OF_REPORTS, References, evaluate
 from noise2text.metrics.published import PublishedResult, tabulate_published
-from noise2text.metrics.rouge import rouge_l
 from noise2text.metrics.significance import paired_bootstrap
 
 __all__ = [
@@ -51,10 +49,9 @@ def evaluate_systems(
     tests = paired_bootstrap(
         {name: answers.texts for name, answers in systems.items()}, references, n_resamples=n_resamples
     )
-    metrics = (*DEFAULT_METRICS, rouge_l) if find_spec("rouge_score") else DEFAULT_METRICS
     evaluated, copied = {}, {}
     for name, answers in systems.items():
-        quality = evaluate(answers.texts, references, sources, metrics=metrics)
+        quality = evaluate(answers.texts, references, sources, metrics=METRICS_OF_REPORTS)
         copied = quality.pop("copy_source")
         evaluated[name] = {
             "sentences_per_second": len(sources) / answers.seconds,

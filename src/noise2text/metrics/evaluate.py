@@ -7,6 +7,7 @@ models on paraphrases, the share of texts that are copies, and how much the refe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -26,13 +27,14 @@ from noise2text.metrics.diversity import DIVERSITY_METRICS
 from noise2text.metrics.exact_match import exact_match
 from noise2text.metrics.metric import Metric, References, Score, Statistics
 from noise2text.metrics.model_based import MODEL_METRICS
-from noise2text.metrics.rouge import ROUGE_METRICS
+from noise2text.metrics.rouge import ROUGE_METRICS, rouge_l
 from noise2text.metrics.sari import sari, sari_sentence
 
 __all__ = [
     "DEFAULT_METRICS",
     "LABELS",
     "METRICS_BY_NAME",
+    "METRICS_OF_REPORTS",
     "Metric",
     "References",
     "Score",
@@ -45,6 +47,8 @@ __all__ = [
 ]
 
 DEFAULT_METRICS: tuple[Metric, ...] = (bleu, chrf, exact_match)
+METRICS_OF_REPORTS = (*DEFAULT_METRICS, rouge_l) if find_spec("rouge_score") else DEFAULT_METRICS
+"""The default metrics and, if its package is installed, ROUGE-L."""
 METRICS_BY_NAME: dict[str, Metric] = {
     metric.name: metric
     for metric in (

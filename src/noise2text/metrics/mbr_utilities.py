@@ -41,7 +41,7 @@ class UtilityMatrices:
     exact: Callable[[int, int], list[float]]  # (sentence, row) → the row by the definition
 
 
-ScalarFormula = Callable[[list[int], int, int], float]  # of the shared n-grams by order, and both lengths
+ScalarFormula = Callable[[tuple[int, ...], int, int], float]  # of shared n-grams by order, both lengths
 Grams = tuple[Counter[Hashable], ...]  # one counter per order
 
 
@@ -91,7 +91,10 @@ class NgramUtility:
         for index, lengths in enumerate(both_lengths):
             counts[index] = lengths[row % len(lengths)]  # (C, 1): this row's; (1, C): those of all columns
         counts[2:] = shared
-        return [_cached_formula(self.scalar_formula, *pair) for pair in counts.T.tolist()]
+        return [
+            self.scalar_formula(tuple(matches), length, reference_length)
+            for length, reference_length, *matches in counts.T.tolist()
+        ]
 
     def _grams(self, symbols: Sequence[Any]) -> Grams:
         return tuple(
@@ -100,17 +103,12 @@ class NgramUtility:
         )
 
 
-@lru_cache(maxsize=1 << 14)  # candidates that tie have the same counts
-def _cached_formula(scalar_formula: ScalarFormula, length: int, reference_length: int, *shared: int) -> float:
-    return scalar_formula(list(shared), length, reference_length)
-
-
-def _shared(ours: Grams, theirs: Grams) -> list[int]:
+def _shared(ours: Grams, theirs: Grams) -> tuple[int, ...]:
     """The number of shared n-grams of each order, clipped by the text that has fewer."""
-    return [
+    return tuple(
         sum(min(left[gram], right[gram]) for gram in left.keys() & right.keys())
         for left, right in zip(ours, theirs, strict=True)
-    ]
+    )
 
 
 @cache
@@ -146,16 +144,18 @@ def _characters(text: str) -> str:
     return "".join(text.split())
 
 
-def _bleu(shared: list[int], length: int, reference_length: int) -> float:
+@lru_cache(maxsize=1 << 14)  # candidates that tie have the same counts
+def _bleu(shared: tuple[int, ...], length: int, reference_length: int) -> float:
     """sacrebleu's sentence BLEU, from 0 to 100: exponential smoothing, effective order."""
     totals = [max(length - n, 0) for n in range(len(shared))]
     bleu = _sacrebleu().compute_bleu(
-        shared, totals, length, reference_length, smooth_method="exp", effective_order=True
+        list(shared), totals, length, reference_length, smooth_method="exp", effective_order=True
     )
     return float(bleu.score)
 
 
-def _bleu_nltk4(shared: list[int], length: int, reference_length: int) -> float:
+@lru_cache(maxsize=1 << 14)
+def _bleu_nltk4(shared: tuple[int, ...], length: int, reference_length: int) -> float:
     """nltk's sentence BLEU with smoothing method 4, from 0 to 1.
 
     The k-th order without a match counts as ln(length) / (2ᵏ · 5) matches (Chen and Cherry, 2014; nltk 3.5
@@ -172,7 +172,8 @@ def _bleu_nltk4(shared: list[int], length: int, reference_length: int) -> float:
     return brevity * math.exp(math.fsum(logarithms))
 
 
-def _chrf(shared: list[int], length: int, reference_length: int) -> float:
+@lru_cache(maxsize=1 << 14)
+def _chrf(shared: tuple[int, ...], length: int, reference_length: int) -> float:
     """sacrebleu's chrF, from 0 to 100: F₂ of mean precision and recall over the orders of both texts."""
     if not any(shared):
         return 0.0
@@ -185,7 +186,7 @@ def _chrf(shared: list[int], length: int, reference_length: int) -> float:
     return 100 * (5 * precision * recall / (4 * precision + recall))
 
 
-def _precision(shared: list[int], length: int, reference_length: int) -> float:
+def _precision(shared: tuple[int, ...], length: int, reference_length: int) -> float:
     """Clipped unigram precision: the share of the hypothesis's symbols that the reference has, too."""
     return shared[0] / length if length else 0.0
 

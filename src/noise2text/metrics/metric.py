@@ -7,6 +7,7 @@ sentence i occurs wᵢ times is f(Σᵢ wᵢ sᵢ): all resamples are one matrix
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -19,15 +20,18 @@ __all__ = [
     "Array",
     "EvaluationInput",
     "Metric",
+    "NgramCounts",
     "References",
     "Score",
     "Statistics",
+    "count_ngrams",
     "count_references",
     "mean_statistics",
     "safe_divide",
 ]
 
 Array = NDArray[np.float64]
+NgramCounts = Counter[tuple[str, ...]]
 References = Sequence[Sequence[str]]  # one sequence per sentence; their lengths may differ
 
 
@@ -101,6 +105,11 @@ def mean_statistics(values: Sequence[float], signature: str, *, scale: float = 1
 
 def _mean_formula(sums: Array) -> Array:
     return safe_divide(sums[..., 0], sums[..., 1])
+
+
+def count_ngrams(words: Sequence[str], n: int) -> NgramCounts:
+    """How often each n-gram occurs."""
+    return Counter(tuple(words[start : start + n]) for start in range(len(words) - n + 1))
 
 
 def safe_divide(part: Array, whole: Array) -> Array:

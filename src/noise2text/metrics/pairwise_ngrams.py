@@ -106,7 +106,7 @@ def bleu(pairs: TextPairs) -> Floats:
         counted = np.where(has, matches, half)
         product = np.where(left > 0, product * counted / np.maximum(left, 1), product)
     orders = np.clip(pairs.hypothesis_lengths, 1, len(pairs.shared))
-    return 100 * _where_shared(pairs, _brevity(pairs) * np.exp(np.log(product) / orders))
+    return 100 * _penalize_brevity(pairs, np.exp(np.log(product) / orders))
 
 
 def bleu_nltk4(pairs: TextPairs) -> Floats:
@@ -118,7 +118,7 @@ def bleu_nltk4(pairs: TextPairs) -> Floats:
         counted = np.where(matches > 0, matches, smoothed)
         has = (pairs.hypothesis_lengths > 1) | (n == 0)  # of a single word, only the unigram counts
         product = np.where(has, product * counted / np.maximum(pairs.hypothesis_lengths - n, 1), product)
-    return _where_shared(pairs, _brevity(pairs) * np.exp(np.log(product) / len(pairs.shared)))
+    return _penalize_brevity(pairs, np.exp(np.log(product) / len(pairs.shared)))
 
 
 def chrf(pairs: TextPairs) -> Floats:
@@ -137,12 +137,10 @@ def precision(pairs: TextPairs) -> Floats:
     return pairs.shared[0] / np.maximum(pairs.hypothesis_lengths, 1)
 
 
-def _where_shared(pairs: TextPairs, values: Floats) -> Floats:
-    return np.where(pairs.shared[0] > 0, values, 0)
-
-
-def _brevity(pairs: TextPairs) -> Floats:
-    return np.exp(np.minimum(1 - pairs.reference_lengths / np.maximum(pairs.hypothesis_lengths, 1), 0))
+def _penalize_brevity(pairs: TextPairs, precisions: Floats) -> Floats:
+    """BLEU: the mean precision times the brevity penalty; 0 for texts that share nothing."""
+    penalty = np.exp(np.minimum(1 - pairs.reference_lengths / np.maximum(pairs.hypothesis_lengths, 1), 0))
+    return np.where(pairs.shared[0] > 0, penalty * precisions, 0)
 
 
 def _blocks(sentences: Sequence[Sentence]) -> Iterator[list[Sentence]]:
@@ -194,7 +192,8 @@ def _sorted(
 
     A key is an n-gram's number followed by as many of the next symbols as fit into its bits.
     """
-    digit, number, tail = _bits(symbols), _bits(grams), len(symbols).bit_length()
+    largest = int(symbols.max(initial=1)), int(grams.max(initial=1)), len(symbols)
+    digit, number, tail = (value.bit_length() for value in largest)
     taken = min(len(orders), max(1, (BITS - number - tail) // digit))
     digits = np.zeros(len(symbols) - orders.stop, np.uint64)  # of the key at every position
     for n in orders[:taken]:
@@ -207,10 +206,6 @@ def _sorted(
     packed = (keys << np.uint64(tail)) | positions.astype(np.uint64)  # sorting values is faster than argsort
     packed.sort()
     return (packed & np.uint64((1 << tail) - 1)).astype(np.int64), packed >> np.uint64(tail), shifts
-
-
-def _bits(values: NDArray[Any]) -> int:
-    return max(1, int(values.max(initial=0)).bit_length())
 
 
 def _runs(keys: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

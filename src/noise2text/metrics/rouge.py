@@ -42,7 +42,7 @@ def _torchmetrics(texts: EvaluationInput) -> Statistics:
     pairs = zip(texts.hypotheses, texts.references, strict=True)
     values = [_rouge_l_of_best_rouge_1(_words(text), [_words(own) for own in refs]) for text, refs in pairs]
     num_references = count_references(texts.references)
-    signature = f"rougeL|as:torchmetrics|nrefs:{num_references}|refs:best-by-rouge1"
+    signature = f"rougeL|as:torchmetrics<1.6|nrefs:{num_references}|refs:best-by-rouge1"
     return mean_statistics(values, f"{signature}|stem:no|tok:a-z0-9|case:lc|mean:sentences")
 
 

@@ -27,7 +27,9 @@ from noise2text.metrics.metric import (
     Array,
     EvaluationInput,
     Metric,
+    NgramCounts,
     Statistics,
+    count_ngrams,
     count_references,
     mean_statistics,
     safe_divide,
@@ -36,7 +38,6 @@ from noise2text.metrics.metric import (
 __all__ = ["sari", "sari_sentence"]
 
 ORDER = 4
-NgramCounts = Counter[tuple[str, ...]]
 
 
 def _easse_statistics(texts: EvaluationInput) -> Statistics:
@@ -127,12 +128,8 @@ def _ngrams_of_order(
 ) -> tuple[NgramCounts, NgramCounts, NgramCounts, int]:
     reference_ngrams: NgramCounts = Counter()
     for own in references:
-        reference_ngrams.update(_count_ngrams(own, n))
-    return _count_ngrams(source, n), _count_ngrams(text, n), reference_ngrams, len(references)
-
-
-def _count_ngrams(words: Sequence[str], n: int) -> NgramCounts:
-    return Counter(tuple(words[start : start + n]) for start in range(len(words) - n + 1))
+        reference_ngrams.update(count_ngrams(own, n))
+    return count_ngrams(source, n), count_ngrams(text, n), reference_ngrams, len(references)
 
 
 def _tokenizer_13a() -> Callable[[str], list[str]]:

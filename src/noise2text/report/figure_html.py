@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from noise2text.analysis.finding import Finding, to_svg
-from noise2text.report.html import Html, details, element, html, join_html, note, table, text
+from noise2text.report.html import Html, details, element, html, note, table, text
 
 __all__ = ["figure", "figures", "inline"]
 
@@ -44,7 +44,7 @@ def figure(finding: Finding, *, prefix: str) -> Html:
 
 
 def figures(findings: Sequence[Finding], *, prefix: str) -> Html:
-    """The figures, side by side if there is room, each with ids of its own."""
+    """The figures, side by side if there is room, each with its own ids."""
     numbered = enumerate(findings, start=1)
     shown = (figure(each, prefix=f"{prefix}-{number}") for number, each in numbered)
     return element("div", *shown, class_="figures")
@@ -58,9 +58,8 @@ def _below(finding: Finding) -> Html:
 
 
 def _numbers(finding: Finding) -> Html:
-    columns = list(dict.fromkeys(column for row in finding.rows for column in row))
-    rows = [[_value(row.get(column)) for column in columns] for row in finding.rows]
-    return join_html(table([column.replace("_", " ") for column in columns], rows, label=finding.title))
+    rows = [[_value(row.get(column)) for column in finding.columns] for row in finding.rows]
+    return table([column.replace("_", " ") for column in finding.columns], rows, label=finding.title)
 
 
 def _value(value: float | int | str | None) -> object:

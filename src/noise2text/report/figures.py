@@ -135,7 +135,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure("diversity", "Quality and diversity", "", _always, _diversity),
     Figure("sampling", "From noise to text", "it generates without steps", _has_steps, _sampling),
     Figure("from-noise", "From pure noise", NO_DIFFUSION, _is_diffusion, _from_noise),
-    Figure("candidates", "SentenceCandidates", "it has no candidates", _has_candidates, _candidates),
+    Figure("candidates", "Candidates", "it has no candidates", _has_candidates, _candidates),
     Figure("positions", "Times and positions", NO_DIFFUSION, _is_diffusion, _positions),
     Figure("embeddings", "Embeddings", NO_DIFFUSION, _is_diffusion, _embeddings),
     Figure("degeneration", "Degeneration", NO_DIFFUSION, _is_diffusion, _degeneration),

@@ -64,7 +64,7 @@ def note(line: object) -> Html:
 
 
 def details(summary: object, *body: object) -> Html:
-    """Content that opens by a click on its summary, without a script."""
+    """Content that opens when its summary is clicked, without a script."""
     return element("details", element("summary", summary), *body)
 
 

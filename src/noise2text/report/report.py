@@ -17,6 +17,7 @@ from pathlib import Path
 from noise2text.commands.display import Display, SilentDisplay
 from noise2text.core.errors import Problem, suggest
 from noise2text.core.files import write_text_file
+from noise2text.core.locks import lock_output
 from noise2text.core.version import __version__
 from noise2text.models.shipped import find_model_folder
 from noise2text.report.cases import cases
@@ -64,6 +65,19 @@ def report(
     folders = [find_model_folder(folder) for folder in folders]
     _check(folders, out, without)
     wanted = {name: make for name, make in SECTIONS.items() if name not in without}
+    with lock_output(out):
+        return _write_report(folders, out, pairs, wanted, config, display)
+
+
+def _write_report(
+    folders: Sequence[Path],
+    out: Path,
+    pairs: str | None,
+    wanted: Mapping[str, Callable[[ReportData], Section | None]],
+    config: ReportConfig,
+    display: Display,
+) -> Path:
+    """Generate the texts, make the sections and write the page."""
     file = pairs or find_validation_pairs(folders)
     chosen = first_pairs(file, config.sentences)
     advance = _counter(display, len(folders) * count_progress_steps(len(chosen), config) + len(wanted))

@@ -216,7 +216,11 @@ def _generate(
         whole.texts += part.texts
         whole.candidates += part.candidates
         whole.scores += part.scores
+        whole.lengths += part.lengths
+        whole.chosen += part.chosen
         whole.traces += part.traces
+        whole.drafts += part.drafts
+        whole.utilities += part.utilities
         whole.truncated += part.truncated
         advance()
     return whole

@@ -7,12 +7,10 @@ texts with a single candidate from several seeds. The first run is the baseline 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from typing import Any
 
 from noise2text.metrics.bootstrap import N_RESAMPLES
-from noise2text.metrics.evaluate import DEFAULT_METRICS, evaluate, evaluate_diversity
-from noise2text.metrics.rouge import rouge_l
+from noise2text.metrics.evaluate import METRICS_OF_REPORTS, evaluate, evaluate_diversity
 from noise2text.metrics.score_table import ScoreRow, collect_score_rows
 from noise2text.metrics.significance import BootstrapResult, paired_bootstrap
 from noise2text.report.html import Html, Section, details, element, join_html, note, table
@@ -42,10 +40,12 @@ def scores(data: ReportData) -> Section:
 
 
 def _evaluate_run(run: ReportedRun, data: ReportData) -> list[ScoreRow]:
-    metrics = (*DEFAULT_METRICS, rouge_l) if find_spec("rouge_score") else DEFAULT_METRICS
-    texts = run.output.texts
     result: dict[str, Any] = evaluate(
-        texts, data.references, data.sources, metrics=metrics, n_resamples=N_RESAMPLES
+        run.output.texts,
+        data.references,
+        data.sources,
+        metrics=METRICS_OF_REPORTS,
+        n_resamples=N_RESAMPLES,
     )
     samples_by_source = list(zip(*(sample.texts for sample in run.samples), strict=True))
     result["diversity"] = evaluate_diversity(samples_by_source, n_resamples=N_RESAMPLES)
@@ -85,7 +85,7 @@ def differences(data: ReportData) -> Section | None:
         for name in others
         for own, base in zip(tests[name], tests[first], strict=True)
     ]
-    signatures = dict.fromkeys(f"{own.metric}|{own.signature}" for all in tests.values() for own in all)
+    signatures = dict.fromkeys(f"{own.metric}|{own.signature}" for both in tests.values() for own in both)
     body = join_html(
         note("Paired bootstrap; a star marks p < 0.05, not corrected for multiple comparisons."),
         table(["run", "metric", "score", "difference", "p"], rows, label=f"Differences to {first}"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from noise2text.analysis.curves import curves, read_metrics
+from noise2text.analysis.curves import analyse_curves, read_metrics
 from noise2text.analysis.finding import Finding
 from noise2text.core.errors import Problem
 from noise2text.report.figure_html import figures
@@ -21,7 +21,7 @@ def training(data: ReportData) -> Section:
     missing = {each.name: _why_no_curves(each.folder) for each in data.runs}
     with_curves = data.restrict_to([each for each in data.runs if missing[each.name] is None])
     notes = [note(line) for line in missing.values() if line is not None]
-    body = join_html(*notes, _draw_curves(curves(with_curves.inputs())) if with_curves.runs else "")
+    body = join_html(*notes, _draw_curves(analyse_curves(with_curves.inputs())) if with_curves.runs else "")
     return Section("curves", "Training", body)
 
 
