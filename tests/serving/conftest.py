@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from noise2text.data.tokenizer import Tokenizer
 from noise2text.models import Model
 from noise2text.models.folder import load, save
 from noise2text.models.registry import find_recipe
+from noise2text.models.requests import GenerationRequest
 from noise2text.serving.app import build_app
 from noise2text.serving.limits import Limits
 from noise2text.serving.server import GracefulServer, listen
@@ -65,11 +66,11 @@ class Gate:
     def __exit__(self, *error: object) -> None:
         self.opened.set()
 
-    def generate(self, texts: list[str], **options: Any) -> Any:
+    def generate_together(self, requests: Sequence[GenerationRequest], **options: Any) -> Any:
         self.entered.release()
         assert self.opened.wait(30)
-        self.batches.append(list(texts))
-        return self.model.generate(texts, **options)
+        self.batches.append([text for request in requests for text in request.texts])
+        return self.model.generate_together(requests, **options)
 
     def load(self, folder: object = None) -> Any:
         return self
