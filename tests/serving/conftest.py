@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -82,6 +83,14 @@ def gate(model: Model) -> Iterator[Gate]:
     gate = Gate(model)
     with gate:
         yield gate
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it never happened")
 
 
 @contextmanager

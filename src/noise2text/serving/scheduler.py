@@ -21,8 +21,9 @@ from typing import Any
 from noise2text.core.errors import Problem
 from noise2text.generation.config import DiffusionGenerationConfig
 from noise2text.models.base import Model
-from noise2text.models.output import GenerationOutput
+from noise2text.models.output import GenerationOutput, TraceStep
 from noise2text.models.requests import GenerationRequest
+from noise2text.serving.step_stream import StepStream
 
 __all__ = ["Job", "ModelWorker", "QueueFull", "WorkerClosed", "describe_error"]
 
@@ -31,6 +32,10 @@ logger = logging.getLogger("noise2text.serving")
 
 class QueueFull(Exception):
     """More texts wait than the queue may hold."""
+
+
+class Abandoned(Exception):
+    """Nobody waits for any answer of a batch."""
 
 
 class WorkerClosed(Exception):
@@ -47,6 +52,7 @@ class Job:
         config: the whole generation config; it decides who may share a batch.
         seed: decides the noise, together with the index of a text in `texts`.
         trace: whether the output has the steps.
+        stream: gets each step as it happens, if there is one.
         future: gets the output, or the Problem.
     """
 
@@ -55,7 +61,9 @@ class Job:
     config: Any
     seed: int = 0
     trace: bool = False
+    stream: StepStream | None = None
     future: Future[GenerationOutput] = field(default_factory=Future)
+    _abandoned: threading.Event = field(default_factory=threading.Event)
 
     @property
     def shared_settings(self) -> Any:
@@ -63,9 +71,33 @@ class Job:
         is_diffusion = isinstance(self.config, DiffusionGenerationConfig)
         return self.config.network_settings() if is_diffusion else self.config
 
-    def to_request(self) -> GenerationRequest:
-        """What the model generates for."""
-        return GenerationRequest(self.texts, seed=self.seed, trace=self.trace, overrides=self.settings)
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether nobody waits for the output any more."""
+        return self._abandoned.is_set()
+
+    def abandon(self) -> None:
+        """Leave the queue; a batch that is being generated ends at its next streamed step if all leave it."""
+        self._abandoned.set()
+        self.future.cancel()
+
+    def to_request(self, check: Callable[[], None]) -> GenerationRequest:
+        """What the model generates for; `check` is called after each step that is streamed."""
+        stream, on_trace_step = self.stream, None
+        if stream is not None:
+            stream.restart()
+
+            def on_trace_step(steps: Mapping[int, list[TraceStep]]) -> None:
+                stream.send(steps)
+                check()
+
+        return GenerationRequest(
+            self.texts,
+            seed=self.seed,
+            trace=self.trace,
+            on_trace_step=on_trace_step,
+            overrides=self.settings,
+        )
 
 
 class ModelWorker:
@@ -174,8 +206,17 @@ class ModelWorker:
 
 def _answer(model: Model, batch: Sequence[Job], *, max_batch: int) -> None:
     """Generate for all jobs of a batch together; if that fails, for each of them alone."""
+
+    def check() -> None:
+        if all(job.is_abandoned for job in batch):
+            raise Abandoned
+
     try:
-        outputs = model.generate_together([job.to_request() for job in batch], batch=max_batch)
+        outputs = model.generate_together([job.to_request(check) for job in batch], batch=max_batch)
+    except Abandoned as error:
+        for job in batch:
+            job.future.set_exception(error)
+        return
     except Exception as error:
         if len(batch) == 1:
             _fail(batch, error)
