@@ -80,14 +80,14 @@ def main() -> None:
     together = LengthPredictingGenerationConfig(length=25, noise_beam=10)
 
     def packed() -> None:
-        model.build_decoder(together).decode(batch, seed=0)
+        model.build_decoder(together).decode(batch)
 
     def one_by_one() -> None:
         plain = model.denoiser
         model.denoiser = EncodingEveryStep(plain)
         decoder = model.build_decoder(together.replace(noise_beam=1))
         for seed in range(10):
-            decoder.decode(batch, seed=seed)
+            decoder.decode(SourceBatch(rows, range(len(rows)), seed))
         model.denoiser = plain
 
     fast, slow = measure_seconds(packed), measure_seconds(one_by_one)

@@ -17,10 +17,10 @@ from ..conftest import Make
 
 Event = tuple[str, int]
 BATCHES = [
-    SourceBatch([[8, 9, 10], [13, 14]], [0, 1]),
-    SourceBatch([[20]], [2]),
-    SourceBatch([[15, 16, 17, 18], [21, 22], [23]], [3, 4, 5]),
-    SourceBatch([[24, 25]], [6]),
+    SourceBatch([[8, 9, 10], [13, 14]], [0, 1], 3),
+    SourceBatch([[20]], [2], 3),
+    SourceBatch([[15, 16, 17, 18], [21, 22], [23]], [3, 4, 5], 3),
+    SourceBatch([[24, 25]], [6], 3),
 ]
 
 
@@ -84,6 +84,6 @@ def test_overlapping_batches_are_decoded_as_one_by_one(
     model = small()
     changes = {"steps": 4, "stop_early": 1, "length_beam": 2, "noise_beam": 2} | options
     decoder = model.build_decoder(apply_overrides(model.generation_config, changes, origin="test"))
-    overlapped = list(overlap(BATCHES, decoder.stages(seed=3, trace=trace)))
-    assert overlapped == [decoder.decode(batch, seed=3, trace=trace) for batch in BATCHES]
+    overlapped = list(overlap(BATCHES, decoder.stages(trace=trace)))
+    assert overlapped == [decoder.decode(batch, trace=trace) for batch in BATCHES]
     assert [len(decoded) for decoded in overlapped] == [2, 1, 3, 1]

@@ -47,7 +47,7 @@ def decode(
     indices = options.pop("indices", list(range(len(rows))))
     seed = options.pop("seed", 0)
     decoder = model.build_decoder(AutoregressiveGenerationConfig(**options))
-    return decoder.decode(SourceBatch(rows, indices), seed=seed)
+    return decoder.decode(SourceBatch(rows, indices, seed))
 
 
 @torch.no_grad()

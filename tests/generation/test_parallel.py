@@ -29,7 +29,7 @@ def decode(
         **({"steps": 6, "stop_early": 2, "length_beam": 3, "noise_beam": 2} | options)
     )
     batch = SourceBatch(rows, indices or [0, 1, 2])
-    return model.build_decoder(config).decode(batch, seed=0, trace=True)
+    return model.build_decoder(config).decode(batch, trace=True)
 
 
 def test_there_are_length_beam_times_noise_beam_candidates_and_a_step_for_each_time(
@@ -51,12 +51,12 @@ def test_there_are_length_beam_times_noise_beam_candidates_and_a_step_for_each_t
 def test_the_stages_one_after_another_are_decode(options: dict[str, Any], small: Make) -> None:
     model = small()
     config = LengthPredictingGenerationConfig(steps=4, stop_early=1, length_beam=2, **options)
-    decoder, batch = model.build_decoder(config), SourceBatch(ROWS, [4, 7, 2])
+    decoder, batch = model.build_decoder(config), SourceBatch(ROWS, [4, 7, 2], seeds=1)
     value: Any = batch
-    for stage in decoder.stages(seed=1, trace=True):
+    for stage in decoder.stages(trace=True):
         value = stage(value)
-    assert value == decoder.decode(batch, seed=1, trace=True)
-    traceless = decoder.decode(batch, seed=1)  # a trace changes nothing else
+    assert value == decoder.decode(batch, trace=True)
+    traceless = decoder.decode(batch)  # a trace changes nothing else
     assert [dataclasses.replace(candidates, steps=[]) for candidates in value] == traceless
 
 
@@ -108,7 +108,7 @@ def test_a_length_that_comes_again_has_other_noise_and_changes_nothing_else(smal
         fixed = dataclasses.replace(
             decoder, propose_lengths=lambda encoded: (torch.tensor([lengths]), torch.zeros(1, len(lengths)))
         )
-        (candidates,) = fixed.decode(SourceBatch([ROWS[0]], [0]), seed=0, trace=True)
+        (candidates,) = fixed.decode(SourceBatch([ROWS[0]], [0]), trace=True)
         return candidates.steps[0].noisy
 
     once, again = noises(6, 7), noises(6, 7, 6)

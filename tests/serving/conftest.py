@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from noise2text.data.tokenizer import Tokenizer
 from noise2text.models import Model
 from noise2text.models.folder import load, save
 from noise2text.models.registry import find_recipe
+from noise2text.models.requests import GenerationRequest
 from noise2text.serving.app import build_app
 from noise2text.serving.limits import Limits
 from noise2text.serving.server import GracefulServer, listen
@@ -65,11 +67,11 @@ class Gate:
     def __exit__(self, *error: object) -> None:
         self.opened.set()
 
-    def generate(self, texts: list[str], **options: Any) -> Any:
+    def generate_together(self, requests: Sequence[GenerationRequest], **options: Any) -> Any:
         self.entered.release()
         assert self.opened.wait(30)
-        self.batches.append(list(texts))
-        return self.model.generate(texts, **options)
+        self.batches.append([text for request in requests for text in request.texts])
+        return self.model.generate_together(requests, **options)
 
     def load(self, folder: object = None) -> Any:
         return self
@@ -81,6 +83,14 @@ def gate(model: Model) -> Iterator[Gate]:
     gate = Gate(model)
     with gate:
         yield gate
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it never happened")
 
 
 @contextmanager

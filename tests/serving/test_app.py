@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,9 +12,10 @@ import httpx
 import pytest
 
 from noise2text.models import Model
+from noise2text.models.requests import GenerationRequest
 from noise2text.serving.limits import Limits
 
-from .conftest import TEXTS, Gate, Serve, running
+from .conftest import TEXTS, Gate, Serve, running, wait_until
 
 
 @pytest.fixture
@@ -26,14 +26,6 @@ def client(make_service: Serve) -> Iterator[httpx.Client]:
 
 def generate(client: httpx.Client, **body: Any) -> httpx.Response:
     return client.post("/v1/generate", json=body)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    for _ in range(3000):
-        if condition():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it never happened")
 
 
 def test_an_answer_has_what_the_model_generates(client: httpx.Client, model: Model) -> None:
@@ -52,7 +44,11 @@ def test_an_answer_has_what_the_model_generates(client: httpx.Client, model: Mod
 def test_answers_do_not_depend_on_who_else_asks(make_service: Serve, gate: Gate, model: Model) -> None:
     """Many clients ask at once, with texts, seeds and settings of their own."""
     requests = [
-        {"texts": TEXTS[i % 5 : i % 5 + 1 + i % 3], "seed": i % 2, "settings": {"noise_beam": 1 + i % 2}}
+        {
+            "texts": TEXTS[i % 5 : i % 5 + 1 + i % 3],
+            "seed": i,
+            "settings": {"noise_beam": 1 + i % 2, "prefix": "ab"[: i % 3]},
+        }
         for i in range(40)
     ]
     service = make_service(gate=gate)
@@ -67,23 +63,7 @@ def test_answers_do_not_depend_on_who_else_asks(make_service: Serve, gate: Gate,
             assert [[each["text"] for each in result["candidates"]] for result in value["results"]] == (
                 alone.candidates
             )
-    assert len(gate.batches) < len(requests)
-
-
-def test_steps_are_streamed_before_the_result(client: httpx.Client, model: Model) -> None:
-    with client.stream("POST", "/v1/generate/stream", json={"text": TEXTS[0], "steps": 4}) as answer:
-        assert answer.headers["content-type"].startswith("text/event-stream")
-        events = [event.split("\n") for event in answer.read().decode().strip().split("\n\n")]
-    alone = model.generate([TEXTS[0]], steps=4, trace=True)
-    assert [name for name, _ in events] == ["event: step"] * 4 + ["event: result"]
-    values = [json.loads(data.removeprefix("data: ")) for _, data in events]
-    assert [value["text"] for value in values] == [*(step.text for step in alone.traces[0]), alone.texts[0]]
-
-
-def test_a_problem_in_a_stream_is_an_event(client: httpx.Client) -> None:
-    answer = client.post("/v1/generate/stream", json={"text": "x", "length": 17})
-    assert answer.text.startswith("event: error\ndata: ")
-    assert "at most 16" in answer.text
+    assert len(gate.batches) <= 4  # 80 texts of which 32 go together, and what came first
 
 
 def test_models_and_their_settings_are_listed(client: httpx.Client, model: Model) -> None:
@@ -154,8 +134,8 @@ def test_a_bug_is_an_answer_without_a_stack_trace(
     make_service: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken:
-        def generate(self, texts: list[str], **options: Any) -> Any:
-            raise KeyError(texts[0])
+        def generate_together(self, requests: list[GenerationRequest], **options: Any) -> Any:
+            raise KeyError(requests[0].texts[0])
 
     service = make_service()
     service.pool._load_model = lambda folder: Broken()  # type: ignore[assignment, return-value]

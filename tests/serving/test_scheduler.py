@@ -10,6 +10,7 @@ import pytest
 from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem
 from noise2text.models import Model
+from noise2text.models.requests import GenerationRequest
 from noise2text.serving.scheduler import Job, ModelWorker, QueueFull, WorkerClosed
 
 from .conftest import TEXTS, Gate
@@ -38,10 +39,11 @@ def occupy(worker: ModelWorker, gate: Gate, model: Model) -> Job:
 def test_answers_equal_those_of_the_request_alone(gate: Gate, worker: ModelWorker, model: Model) -> None:
     occupy(worker, gate, model)
     jobs = [
-        make_job(model, TEXTS[:3]),
+        make_job(model, TEXTS[:1]),
         make_job(model, TEXTS[1:3], trace=True),
-        make_job(model, TEXTS[3:5], seed=1),
-        make_job(model, TEXTS[:1], noise_beam=3),
+        make_job(model, TEXTS[3:4], seed=1),
+        make_job(model, TEXTS[:1], noise_beam=3, prefix="a"),
+        make_job(model, TEXTS[5:7], seed=2, select="score", length=4),
     ]
     for job in jobs:
         worker.submit(job)
@@ -74,15 +76,15 @@ def test_the_same_text_in_two_requests_gets_the_same_noise(
     assert other.future.result(30).candidates[0] != mine
 
 
-def test_equal_settings_share_a_batch_and_others_wait_for_theirs(
+def test_jobs_with_equal_steps_share_a_batch_and_others_wait_for_theirs(
     gate: Gate, worker: ModelWorker, model: Model
 ) -> None:
     occupy(worker, gate, model)
     for job in (
         make_job(model, ["1"]),
-        make_job(model, ["2"], noise_beam=1),
-        make_job(model, ["3", "4"]),
-        make_job(model, ["5"], noise_beam=1),
+        make_job(model, ["2"], steps=3),
+        make_job(model, ["3", "4"], seed=9, noise_beam=1, prefix="x", trace=True),
+        make_job(model, ["5"], steps=3, select="score"),
     ):
         worker.submit(job)
     gate.opened.set()
@@ -131,11 +133,11 @@ def test_a_closed_worker_finishes_what_it_accepted(gate: Gate, worker: ModelWork
 
 def test_a_job_that_fails_does_not_spoil_its_batch(model: Model) -> None:
     class Picky(Gate):
-        def generate(self, texts: list[str], **options: Any) -> Any:
-            output = super().generate(texts, **options)
-            if "bad" in texts:
+        def generate_together(self, requests: Sequence[GenerationRequest], **options: Any) -> Any:
+            outputs = super().generate_together(requests, **options)
+            if any("bad" in request.texts for request in requests):
                 raise Problem("This text is bad.")
-            return output
+            return outputs
 
     gate = Picky(model)
     worker = ModelWorker(gate.load, max_queue=8, max_batch=6)

@@ -19,6 +19,7 @@ __all__ = [
     "allow_tf32",
     "autocast",
     "copy_to_device",
+    "device_guard",
     "find_device",
     "find_dtype",
     "has_triton",
@@ -95,3 +96,8 @@ _DTYPES: dict[str, Callable[[torch.device], torch.dtype]] = {
     "bfloat16": lambda device: torch.bfloat16,
     "int8": lambda device: torch.float32,
 }
+
+
+def device_guard(device: torch.device) -> AbstractContextManager[Any]:
+    """A context in which events, streams and kernels are those of this device, not of the first GPU."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()

@@ -29,6 +29,7 @@ __all__ = [
     "gaussian_noise",
     "make_key",
     "normal",
+    "seed_tensor",
     "uniform",
 ]
 
@@ -98,6 +99,11 @@ def make_key(*parts: int | Tensor) -> Tensor:
     host_parts = [part.numpy() if isinstance(part, Tensor) else np.array(_to_signed(part)) for part in parts]
     with np.errstate(over="ignore"):  # numpy warns when a scalar wraps around
         return torch.from_numpy(np.asarray(_fold(np.zeros((), np.int64), host_parts)))
+
+
+def seed_tensor(seeds: Sequence[int]) -> Tensor:
+    """Seeds of any size as a tensor (B,), from which `make_key` makes the same keys as from each of them."""
+    return torch.tensor([_to_signed(seed) for seed in seeds])
 
 
 def _fold(bits: Bits, parts: Sequence[Bits]) -> Bits:

@@ -95,17 +95,18 @@ class AutoregressiveDecoder(Decoder):
     prefix: Sequence[int] = ()
     executor: Executor = EAGER
 
-    def stages(self, *, seed: int, trace: bool = False) -> list[Stage]:
+    def stages(self, *, trace: bool = False) -> list[Stage]:
         """A single stage: the search waits for the device every few tokens anyway."""
-        return [partial(self._search, seed=seed, trace=trace)]
+        return [partial(self._search, trace=trace)]
 
     @torch.inference_mode()
-    def _search(self, batch: SourceBatch, *, seed: int, trace: bool) -> list[SentenceCandidates]:
+    def _search(self, batch: SourceBatch, *, trace: bool) -> list[SentenceCandidates]:
         """The hypotheses of each sentence, best or first sampled first."""
         device = self.limits.forbidden_tokens.device
-        source, indices = batch.to_tensors(self.layout, self.executor, self.max_source)
+        source, *keys = batch.to_tensors(self.layout, self.executor, self.max_source)
         limits = self._remaining_limits(self.config, len(self.prefix))
-        search = self.config.build_search(limits, seed=seed, indices=copy_to_device(indices, device))
+        seeds, indices = (copy_to_device(each, device) for each in keys)
+        search = self.config.build_search(limits, seeds=seeds, indices=indices)
         length = len(self.prefix) + limits.max_length + 1
         encoded = self.executor.encode(self.network, source.to(device))
         state = self.executor.prepare_decoding_state(

@@ -13,6 +13,7 @@ canvas is full). Every round of sampling has its own noise; the first has that o
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
 import torch
@@ -34,6 +35,9 @@ class AutoregressiveDiffusionDecoder(ParallelDecoder):
     def select_new_tokens(self, canvas: Canvas, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Which new tokens (B·C, L) to keep, at least one per row; and which rows (B·C,) have ended."""
 
+    def sharing_key(self, *, seed: int, trace: bool) -> Hashable:
+        return self.config.build_solver(seed), id(self), trace  # the rounds depend on all settings
+
     def fix_tokens(self, canvas: Canvas, tokens: Tensor, new: Tensor, ended: Tensor) -> Canvas:
         """The canvas with the new tokens given, and without open positions in rows that have ended."""
         written = torch.where(new, tokens, canvas.tokens)
@@ -41,7 +45,8 @@ class AutoregressiveDiffusionDecoder(ParallelDecoder):
 
     def _denoise(self, encoded_batch: EncodedBatch) -> SampledBatch:
         """Sample until no position is open; a trace has the steps of all rounds, one after another."""
-        inputs = self.make_sampler_inputs(encoded_batch)
+        lengths = self.find_lengths(encoded_batch)
+        inputs = self.make_sampler_inputs(encoded_batch, lengths, max_length=int(lengths.max()))
         canvas, noise_keys, number = inputs.canvas, inputs.noise_keys, 0
         steps: list[RoundedStep] = []
         total = torch.zeros_like(inputs.length_scores)
@@ -54,9 +59,9 @@ class AutoregressiveDiffusionDecoder(ParallelDecoder):
                 self.denoiser.constrain(canvas),
                 noise_keys,
                 self.times,
-                solver=self.config.build_solver(encoded_batch.seed),
+                solver=encoded_batch.solver,
                 guide=self.guide(canvas),
-                on_step=self._make_step_callback(encoded_batch, inputs, canvas, steps),
+                on_step=self.make_step_callback(encoded_batch, inputs, canvas, steps),
             )
             tokens, scores = self.round_to_tokens(canvas, estimate)  # (B·C, L)
             new, ended = self.select_new_tokens(canvas, tokens)

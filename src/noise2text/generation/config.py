@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import torch
@@ -123,11 +123,25 @@ class DiffusionGenerationConfig(Config):
         """The selections that this family of models knows."""
         return ("mbr", "score")
 
+    def network_settings(self) -> tuple[Any, ...]:
+        """The values of the settings that the network, the steps and the noise depend on.
+
+        Texts can go through the network together when these are equal. The other settings decide how many
+        candidates a text has, what is given of it, and which candidate is selected.
+        """
+        shared = [each.name for each in fields(self) if each.name not in _SETTINGS_OF_A_TEXT]
+        return (type(self), *(getattr(self, name) for name in shared))
+
     def build_solver(self, seed: int) -> Solver:
         """The solver of the sampling steps."""
         return Solver(Ddim(self.eta)) if self.solver == "single" else Solver(Ddim(0.0), order=2)
 
 
+_SETTINGS_OF_A_TEXT = {
+    *("noise_beam", "length_beam", "lengths", "length"),
+    *("prefix", "suffix", "template"),
+    *("select", "utility", "candidate_is", "self_pair"),
+}
 _CHOICES = {
     "solver": ("single", "multistep"),
     "utility": ("bleu", "bleu-nltk4", "chrf", "unigram"),
@@ -198,6 +212,8 @@ class PriorSamplingGenerationConfig(DiffusionGenerationConfig):
 
     def build_solver(self, seed: int) -> Solver:
         usual = super().build_solver(seed)
+        if not self.prior_rate:
+            return usual
         step_limit = self.prior_share * self.steps
         return replace(
             usual, stochasticity=PriorSampling(usual.stochasticity, self.prior_rate, step_limit, seed)
@@ -259,10 +275,11 @@ class AutoregressiveGenerationConfig(Config):
         beam = math.ceil(count / self.diverse_groups) * self.diverse_groups
         return replace(self, beam=max(self.beam, beam))
 
-    def build_search(self, limits: SearchLimits, *, seed: int, indices: Tensor) -> Search:
-        """The search for the sentences with these indices (B,) in the input."""
+    def build_search(self, limits: SearchLimits, *, seeds: Tensor, indices: Tensor) -> Search:
+        """The search for the sentences with these seeds (B,) and these indices (B,) in the input."""
         if self.samples:
-            keys = make_key(seed, indices[:, None], torch.arange(self.samples, device=indices.device))
+            numbers = torch.arange(self.samples, device=indices.device)
+            keys = make_key(seeds[:, None], indices[:, None], numbers)
             return Sampling(
                 keys,
                 limits=limits,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from noise2text.core.errors import Problem
+from noise2text.core.random import seed_tensor
 from noise2text.data.layouts.base import Layout, Source
 from noise2text.data.ragged import RaggedRows
 from noise2text.generation.executor import Executor
@@ -22,22 +23,36 @@ TokenRows = list[list[int]]
 
 @dataclass(frozen=True)
 class SourceBatch:
-    """Tokenized sources that are decoded together; their indices in the whole input key the noise.
+    """Tokenized sources that are decoded together.
 
-    The positions say where the caller has their texts, for `on_step`.
+    Fields:
+        rows: the tokens of each source.
+        indices: the index of each source in its input, which keys the noise together with the seed.
+        seeds: the seed of each source, or one for all of them.
+        positions: where the caller has their texts, for `on_step`.
     """
 
     rows: Sequence[Sequence[int]]
     indices: Sequence[int]
+    seeds: int | Sequence[int] = 0
     positions: Sequence[int] = ()
 
-    def to_tensors(self, layout: Layout, executor: Executor, max_source: int) -> tuple[Source, Tensor]:
-        """The sources and the indices (B,); an executor may fill the batch up with its last sentence."""
+    @property
+    def row_seeds(self) -> Sequence[int]:
+        """The seed of each source."""
+        return [self.seeds] * len(self.rows) if isinstance(self.seeds, int) else self.seeds
+
+    def to_tensors(
+        self, layout: Layout, executor: Executor, max_source: int
+    ) -> tuple[Source, Tensor, Tensor]:
+        """The sources, their seeds (B,) and indices (B,); an executor may repeat the last sentence."""
         size, width = executor.padded_shape(len(self.rows), max(map(len, self.rows)), max_source)
-        missing = size - len(self.rows)
-        rows = [*self.rows, *[self.rows[-1]] * missing]
-        indices = [*self.indices, *[self.indices[-1]] * missing]
-        return layout.make_source(RaggedRows.from_lists(rows), width=width), torch.tensor(indices)
+        rows, seeds, indices = (
+            [*each, *[each[-1]] * (size - len(self.rows))]
+            for each in (self.rows, self.row_seeds, self.indices)
+        )
+        source = layout.make_source(RaggedRows.from_lists(rows), width=width)
+        return source, seed_tensor(seeds), torch.tensor(indices)
 
 
 @dataclass(frozen=True)
@@ -68,8 +83,8 @@ class SentenceCandidates:
 
 Stage = Callable[[Any], Any]
 
-OnTokens = Callable[[SourceBatch, float, TokenRows], object]
-"""Called after each denoising step: the batch, the time, and the first candidate of each sentence."""
+OnTokens = Callable[[SourceBatch, Sequence[TokenTraceStep]], object]
+"""Called after each denoising step: the batch, and the step of each of its sentences."""
 
 
 class Decoder(ABC):
@@ -81,9 +96,9 @@ class Decoder(ABC):
     >>> from noise2text import Decoder
     >>> from noise2text.generation.decoder import SentenceCandidates, SourceBatch
     >>> class CopyDecoder(Decoder):
-    ...     def stages(self, *, seed, trace=False):
+    ...     def stages(self, *, trace=False):
     ...         return [lambda batch: [SentenceCandidates([list(row)], [0.0], []) for row in batch.rows]]
-    >>> CopyDecoder().decode(SourceBatch(rows=[[5, 6]], indices=[0]), seed=0)
+    >>> CopyDecoder().decode(SourceBatch(rows=[[5, 6]], indices=[0]))
     [SentenceCandidates(tokens=[[5, 6]], scores=[0.0], steps=[])]
     """
 
@@ -91,14 +106,21 @@ class Decoder(ABC):
         """This decoder, which calls `on_step` after each denoising step."""
         raise Problem("This model has no denoising steps for on_step to follow: use trace=True instead.")
 
+    def sharing_key(self, *, seed: int, trace: bool) -> Hashable:
+        """Texts whose decoders, seeds and traces have equal keys may go through the network together.
+
+        Different decoders may have equal keys only if `joint.join_stages` can decode with them.
+        """
+        return id(self), trace
+
     @abstractmethod
-    def stages(self, *, seed: int, trace: bool = False) -> Sequence[Stage]:
+    def stages(self, *, trace: bool = False) -> Sequence[Stage]:
         """The stages, between which a caller may work on another batch."""
 
-    def decode(self, batch: SourceBatch, *, seed: int, trace: bool = False) -> list[SentenceCandidates]:
+    def decode(self, batch: SourceBatch, *, trace: bool = False) -> list[SentenceCandidates]:
         """The candidates of each sentence of a batch."""
         value: Any = batch
-        for stage in self.stages(seed=seed, trace=trace):
+        for stage in self.stages(trace=trace):
             value = stage(value)
         decoded: list[SentenceCandidates] = value
         return decoded

@@ -10,7 +10,7 @@ between, for a caller that works on several batches at once (`acceleration/overl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -18,12 +18,14 @@ import torch
 from torch import Tensor
 
 from noise2text.core.devices import copy_to_device
+from noise2text.core.errors import Problem
 from noise2text.core.random import make_key
 from noise2text.data.layouts.base import Canvas, Layout, Source
 from noise2text.data.layouts.template import Template
 from noise2text.diffusion.classifier_guidance import ClassifierGuidance
 from noise2text.diffusion.sampler import Guide, OnStep, SampledStep
 from noise2text.diffusion.schedules import Schedule
+from noise2text.diffusion.solvers import Solver
 from noise2text.generation.config import DiffusionGenerationConfig
 from noise2text.generation.decoder import (
     Decoder,
@@ -44,6 +46,7 @@ __all__ = [
     "RoundedStep",
     "SampledBatch",
     "SamplerInputs",
+    "copy_to_host",
 ]
 
 ProposeLengths = Callable[[EncoderOutput], tuple[Tensor, Tensor]]
@@ -57,12 +60,13 @@ class EncodedBatch:
     batch: SourceBatch
     source: Source
     device_source: Source
+    seeds: Tensor  # (B,)
     indices: Tensor  # (B,)
+    solver: Solver
     encoded: EncoderOutput
     lengths: Tensor  # (B, b₁)
     length_scores: Tensor  # (B, b₁)
     copied: torch.cuda.Event | None
-    seed: int
     trace: bool
 
 
@@ -122,26 +126,49 @@ class ParallelDecoder(Decoder):
     def with_on_step(self, on_step: OnTokens) -> ParallelDecoder:
         return replace(self, on_step=on_step)
 
-    def stages(self, *, seed: int, trace: bool = False) -> list[Stage]:
+    def stages(self, *, trace: bool = False) -> list[Stage]:
         """Propose lengths, denoise, collect: each waits for the device first and leaves it with work."""
-        encode = partial(self._encode, seed=seed, trace=trace)
-        return [torch.inference_mode()(stage) for stage in (encode, self._denoise, self._collect)]
+        encode = partial(self._encode, trace=trace)
+        return [torch.inference_mode()(stage) for stage in (encode, self._denoise, self.collect)]
 
-    def _encode(self, batch: SourceBatch, *, seed: int, trace: bool) -> EncodedBatch:
+    def sharing_key(self, *, seed: int, trace: bool) -> Hashable:
+        is_guided = self.config.guide or self.config.guidance_weight
+        own = super().sharing_key(seed=seed, trace=trace) if is_guided else self.config.network_settings()
+        return self.config.build_solver(seed), own
+
+    def _encode(self, batch: SourceBatch, *, trace: bool) -> EncodedBatch:
         """Encode the sources and propose lengths."""
         device = self.forbidden_mask.device
-        source, indices = batch.to_tensors(self.layout, self.executor, self.max_source)
+        source, seeds, indices = batch.to_tensors(self.layout, self.executor, self.max_source)
         device_source = source.to(device)
         encoded = self.executor.encode(self.denoiser, device_source)
         lengths, scores = self.propose_lengths(encoded)
-        lengths, copied = _copy_to_host(lengths)
+        lengths, copied = copy_to_host(lengths)
         return EncodedBatch(
-            batch, source, device_source, indices, encoded, lengths, scores, copied, seed, trace
+            batch,
+            source,
+            device_source,
+            seeds,
+            indices,
+            self.build_solver(batch),
+            encoded,
+            lengths,
+            scores,
+            copied,
+            trace,
         )
+
+    def build_solver(self, batch: SourceBatch) -> Solver:
+        """The solver of a batch, whose seeds must not need different ones."""
+        solver, *others = {self.config.build_solver(seed) for seed in set(batch.row_seeds)}
+        if others:
+            raise Problem("These seeds choose different sampling steps: give all texts of a batch the same.")
+        return solver
 
     def _denoise(self, encoded_batch: EncodedBatch) -> SampledBatch:
         """Sample from noise to the tokens of every candidate."""
-        inputs = self.make_sampler_inputs(encoded_batch)
+        lengths = self.find_lengths(encoded_batch)
+        inputs = self.make_sampler_inputs(encoded_batch, lengths, max_length=int(lengths.max()))
         canvas = inputs.canvas
         steps: list[RoundedStep] = []
         estimate = self.executor.sample(
@@ -151,29 +178,46 @@ class ParallelDecoder(Decoder):
             self.denoiser.constrain(canvas),
             inputs.noise_keys,
             self.times,
-            solver=self.config.build_solver(encoded_batch.seed),
+            solver=encoded_batch.solver,
             guide=self.guide(canvas),
-            on_step=self._make_step_callback(encoded_batch, inputs, canvas, steps),
+            on_step=self.make_step_callback(encoded_batch, inputs, canvas, steps),
         )
+        return self.finish(encoded_batch, inputs, estimate, steps)
+
+    def finish(
+        self,
+        encoded_batch: EncodedBatch,
+        inputs: SamplerInputs,
+        estimate: Estimate,
+        steps: Sequence[RoundedStep],
+    ) -> SampledBatch:
+        """The last estimate, rounded to tokens and scored."""
+        canvas = inputs.canvas
         tokens, scores = self.round_to_tokens(canvas, estimate)  # (B·C, L)
         written = ~(canvas.padding | canvas.frozen)
         scores = (scores * written).sum(1) / written.sum(1) + inputs.length_scores
         return self.score_and_send_to_host(encoded_batch, inputs, canvas, tokens, scores, steps)
 
-    def make_sampler_inputs(self, encoded_batch: EncodedBatch) -> SamplerInputs:
-        """The empty canvas, the noise key and the length's score of every candidate."""
+    def find_lengths(self, encoded_batch: EncodedBatch) -> Tensor:
+        """The lengths (B, b₁) that are tried, on the host, which waits for them."""
         if encoded_batch.copied is not None:
             encoded_batch.copied.synchronize()
-        source, lengths = encoded_batch.source, encoded_batch.lengths  # on the host
+        if self.template is None:
+            return encoded_batch.lengths
+        return self.template.fit_lengths(encoded_batch.lengths, self.max_length)
+
+    def make_sampler_inputs(
+        self, encoded_batch: EncodedBatch, lengths: Tensor, *, max_length: int
+    ) -> SamplerInputs:
+        """The canvas for texts up to `max_length`, and the noise key and length score of every candidate."""
+        source = encoded_batch.source  # on the host, as the lengths are
         noises, device = self.config.noise_beam, self.forbidden_mask.device
-        if self.template is not None:
-            lengths = self.template.fit_lengths(lengths, self.max_length)
-        _, width = self.executor.padded_shape(len(lengths), int(lengths.max()), self.max_length)
+        _, width = self.executor.padded_shape(len(lengths), max_length, self.max_length)
         canvas = self.layout.make_empty_canvas(source, lengths.repeat_interleave(noises, dim=1), width=width)
         if self.template is not None:
             canvas = self.layout.apply_template(canvas, self.template)
         noise_keys = _make_noise_keys(
-            source, lengths, encoded_batch.indices, seed=encoded_batch.seed, noises=noises
+            source, lengths, encoded_batch.seeds, encoded_batch.indices, noises=noises
         )
         scores = encoded_batch.length_scores.repeat_interleave(noises, dim=1).flatten()
         return SamplerInputs(
@@ -206,33 +250,31 @@ class ParallelDecoder(Decoder):
             scores.append(best.values - logits.logsumexp(-1))
         return torch.where(canvas.frozen, canvas.tokens, torch.cat(tokens)), torch.cat(scores)
 
-    def _make_step_callback(
+    def make_step_callback(
         self,
         encoded_batch: EncodedBatch,
         inputs: SamplerInputs,
         canvas: Canvas,
         steps: list[RoundedStep],
     ) -> OnStep | None:
-        """What is called after every step: the trace, the caller's `on_step`, both, or nothing."""
-        callbacks: list[OnStep] = []
-        if encoded_batch.trace:
-            callbacks.append(partial(self._trace_step, canvas, steps))
-        if self.on_step is not None:
-            callbacks.append(partial(self._report_step, self.on_step, encoded_batch.batch, inputs, canvas))
-        return (lambda step: [callback(step) for callback in callbacks]) if callbacks else None
+        """What is called after every step, for the trace and the caller's `on_step`; None for neither."""
+        on_step, batch, host_canvas = self.on_step, encoded_batch.batch, inputs.host_canvas
+        if not encoded_batch.trace and on_step is None:
+            return None
 
-    def _report_step(
-        self, on_step: OnTokens, batch: SourceBatch, inputs: SamplerInputs, canvas: Canvas, step: SampledStep
-    ) -> None:
-        tokens = self.round_to_tokens(canvas, step.estimate)[0].cpu()
-        rows = self.layout.extract_targets(inputs.host_canvas, tokens)
-        candidates = len(rows) // len(inputs.host_canvas.source.tokens)
-        on_step(batch, step.time, rows[::candidates][: len(batch.rows)])
+        def observe(step: SampledStep) -> None:
+            rounded = self._round_step(canvas, step)
+            if encoded_batch.trace:
+                steps.append(rounded)
+            if on_step is not None:
+                on_step(batch, self._split_step(host_canvas, rounded)[: len(batch.rows)])
 
-    def _trace_step(self, canvas: Canvas, steps: list[RoundedStep], step: SampledStep) -> None:
+        return observe
+
+    def _round_step(self, canvas: Canvas, step: SampledStep) -> RoundedStep:
         clean, scores = self.round_to_tokens(canvas, step.estimate)
         confidence = scores.exp().masked_fill(canvas.frozen, 1.0)
-        steps.append(RoundedStep(step.time, self.denoiser.embedding.nearest(step.z), clean, confidence))
+        return RoundedStep(step.time, self.denoiser.embedding.nearest(step.z), clean, confidence)
 
     def score_and_send_to_host(
         self,
@@ -249,47 +291,49 @@ class ParallelDecoder(Decoder):
             written = replace(canvas, tokens=tokens, frozen=torch.zeros_like(text), scored=text)
             likelihood = self.likelihood_scorer(inputs.encoded, written)
             scores = (likelihood + inputs.length_scores) / text.sum(1)  # per token
-        (tokens, _), (scores, copied) = _copy_to_host(tokens), _copy_to_host(scores)
+        (tokens, _), (scores, copied) = copy_to_host(tokens), copy_to_host(scores)
         return SampledBatch(len(encoded_batch.batch.rows), inputs.host_canvas, tokens, scores, steps, copied)
 
-    def _collect(self, sampled: SampledBatch) -> list[SentenceCandidates]:
+    def collect(self, sampled: SampledBatch) -> list[SentenceCandidates]:
         """The candidates of each sentence, as lists."""
         if sampled.copied is not None:
             sampled.copied.synchronize()
         rows = self.layout.extract_targets(sampled.canvas, sampled.tokens)
-        steps = [self._collect_step(sampled.canvas, step) for step in sampled.steps]
+        steps = [self._split_step(sampled.canvas, step) for step in sampled.steps]
         scores = sampled.scores.view(len(sampled.canvas.source.tokens), -1).tolist()  # (B, C)
         candidates = []
         for i, sentence_scores in enumerate(scores[: sampled.sentences]):
             own = slice(i * len(sentence_scores), (i + 1) * len(sentence_scores))
-            trace = [
-                TokenTraceStep(step.time, step.noisy[own], step.clean[own], step.confidence[own])
-                for step in steps
-            ]
-            candidates.append(SentenceCandidates(rows[own], sentence_scores, trace))
+            candidates.append(SentenceCandidates(rows[own], sentence_scores, [step[i] for step in steps]))
         return candidates
 
-    def _collect_step(self, canvas: Canvas, step: RoundedStep) -> TokenTraceStep:
-        """The step of all candidates of all sentences, as lists."""
-        noisy, clean = step.noisy.cpu(), step.clean.cpu()
+    def _split_step(self, canvas: Canvas, step: RoundedStep) -> list[TokenTraceStep]:
+        """The step of each sentence, as lists."""
+        clean = step.clean.cpu()
         spans = self.layout.locate_targets(canvas, clean)
-        return TokenTraceStep(
-            step.time,
-            self.layout.extract_targets(canvas, noisy),
-            self.layout.extract_targets(canvas, clean),
-            [row[span] for row, span in zip(step.confidence.tolist(), spans, strict=True)],
-        )
+        noisy_rows = self.layout.extract_targets(canvas, step.noisy.cpu())
+        clean_rows = self.layout.extract_targets(canvas, clean)
+        confidence = [row[span] for row, span in zip(step.confidence.tolist(), spans, strict=True)]
+        size = len(clean_rows) // len(canvas.source.tokens)  # the candidates of a sentence
+        return [
+            TokenTraceStep(
+                step.time, noisy_rows[i : i + size], clean_rows[i : i + size], confidence[i : i + size]
+            )
+            for i in range(0, len(clean_rows), size)
+        ]
 
 
-def _make_noise_keys(source: Source, lengths: Tensor, indices: Tensor, *, seed: int, noises: int) -> Tensor:
+def _make_noise_keys(
+    source: Source, lengths: Tensor, seeds: Tensor, indices: Tensor, *, noises: int
+) -> Tensor:
     """The keys (B·b₁·b₂,) of the candidates' noise; a length that is tried again gets other noise."""
     offsets = lengths - (~source.padding).sum(1, keepdim=True)  # (B, b₁)
     repeats = (lengths[:, :, None] == lengths[:, None, :]).tril(-1).sum(2)  # (B, b₁)
     numbers = repeats[:, :, None] * noises + torch.arange(noises)
-    return make_key(seed, indices[:, None, None], offsets[:, :, None], numbers).flatten()
+    return make_key(seeds[:, None, None], indices[:, None, None], offsets[:, :, None], numbers).flatten()
 
 
-def _copy_to_host(tensor: Tensor) -> tuple[Tensor, torch.cuda.Event | None]:
+def copy_to_host(tensor: Tensor) -> tuple[Tensor, torch.cuda.Event | None]:
     """The tensor on the host, and the event after which it is there; the device is not waited for now."""
     if tensor.device.type != "cuda":
         return tensor.cpu(), None

@@ -8,10 +8,8 @@ The output has the order of the input.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Self, overload
@@ -19,30 +17,24 @@ from typing import Any, Self, overload
 import torch
 from torch import nn
 
-from noise2text.core.config import apply_overrides
 from noise2text.core.devices import allow_fork, find_dtype
 from noise2text.core.errors import Problem
 from noise2text.data.layouts.base import Layout
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.alternatives import FLOOR, draw_enough_candidates, rank_alternatives
-from noise2text.generation.decoder import Decoder, SentenceCandidates, SourceBatch, TokenRows
+from noise2text.generation.alternatives import FLOOR
+from noise2text.generation.decoder import Decoder
 from noise2text.generation.executor import EAGER, Executor
-from noise2text.generation.selection import Candidate, Selector, compare_candidates
+from noise2text.generation.selection import Selector
 from noise2text.generation.selector_registry import SELECTORS
 from noise2text.models.accelerate import (
     is_quantized,
     make_cuda_graph_executor,
     prepare_for_inference,
-    run_stages,
 )
-from noise2text.models.output import GenerationOutput, TraceStep
-from noise2text.models.progress import show_progress
+from noise2text.models.output import GenerationOutput
+from noise2text.models.requests import GenerationRequest, OnStep, generate_together
 
-__all__ = ["Model", "ModelOrigin", "OnStep", "device_guard", "require_lists"]
-
-
-OnStep = Callable[[float, list[str]], object]
-"""Called after each denoising step with the time, from 1 to 0, and the texts so far."""
+__all__ = ["Model", "ModelOrigin", "require_lists"]
 
 
 @dataclass(frozen=True)
@@ -237,59 +229,33 @@ class Model(nn.Module, ABC):
             overrides: generation settings by name, such as `steps=10`.
         """
         require_lists("generate", texts)
+        request = GenerationRequest(
+            texts,
+            seed=seed,
+            indices=indices,
+            trace=trace,
+            selector=selector,
+            n=n,
+            floor=floor,
+            on_step=on_step,
+            overrides=overrides,
+        )
+        return self.generate_together([request], batch=batch, progress=progress)[0]
+
+    def generate_together(
+        self, requests: Sequence[GenerationRequest], *, batch: int = 32, progress: bool = False
+    ) -> list[GenerationOutput]:
+        """What `generate` returns for each request alone; their texts share batches where they can.
+
+        Args:
+            requests: texts, each with the seed and the settings of their request.
+            batch: texts per batch; it does not change the texts.
+            progress: whether to show a progress bar, in a terminal or a notebook.
+        """
         allow_fork()
-        if batch < 1:
-            raise Problem(f"The argument batch must be at least 1 sentence, not {batch}.")
-        if indices is not None and len(indices) != len(texts):
-            raise Problem(f"Give one index for each of {len(texts)} texts in indices, not {len(indices)}.")
         if any(part.training for part in (self, *self.children())):  # an objective trains some parts
             self.eval()
-        config = apply_overrides(self.generation_config, overrides, origin="generate")
-        config = draw_enough_candidates(config, overrides, n=n, floor=floor)
-        indices = range(len(texts)) if indices is None else indices
-        selector = selector or self.build_selector(config)
-        rows = self.tokenizer.encode(texts)
-        truncated = sum(len(row) > self.max_source for row in rows)
-        output = GenerationOutput(
-            texts=[""] * len(texts),
-            candidates=[[] for _ in texts],
-            scores=[[] for _ in texts],
-            lengths=[[] for _ in texts],
-            chosen=[None] * len(texts),
-            traces=[[] for _ in texts],
-            drafts=[[] for _ in texts],
-            utilities=[[] for _ in texts],
-            alternatives=[[] for _ in texts],
-            truncated=truncated,
-        )
-        nonempty = [i for i, row in enumerate(rows) if row and texts[i].strip()]
-        order = sorted(nonempty, key=lambda i: min(len(rows[i]), self.max_source))
-        chosen = [order[start : start + batch] for start in range(0, len(order), batch)]
-        batches = (
-            SourceBatch([rows[i][: self.max_source] for i in each], [indices[i] for i in each], each)
-            for each in chosen
-        )
-        decoder = self.build_decoder(config)
-        if on_step is not None:
-            decoder = decoder.with_on_step(partial(self._report_step, on_step, output.texts))
-        bar = show_progress(len(order), "texts") if progress else nullcontext(lambda count: None)
-        with device_guard(self.device), bar as advance:
-            stages = decoder.stages(seed=seed, trace=trace)
-            for each, decoded in zip(chosen, run_stages(batches, stages, self.device), strict=True):
-                candidates = self._decode_texts(decoded, [texts[i] for i in each])
-                best = selector.select_all(candidates)
-                for i, sentence, own, index in zip(each, decoded, candidates, best, strict=True):
-                    output.texts[i], output.chosen[i] = own[index].text, index
-                    output.scores[i], output.lengths[i] = sentence.scores, list(map(len, sentence.tokens))
-                    output.candidates[i] = [candidate.text for candidate in own]
-                    ranked = rank_alternatives(own, index, n=n, floor=floor)
-                    output.alternatives[i] = [own[each].text for each in ranked]
-                    if trace:
-                        output.traces[i] = self._decode_trace(sentence, index)
-                        output.drafts[i] = self._decode_drafts(sentence)
-                        output.utilities[i] = compare_candidates(selector, own)
-                advance(len(each))
-        return output
+        return generate_together(self, requests, batch=batch, progress=progress)
 
     def generate_pairs(
         self,
@@ -305,53 +271,6 @@ class Model(nn.Module, ABC):
         raise Problem(
             "This model generates targets, not sources: use a model of pairs, such as diffusion-lm."
         )
-
-    def _decode_texts(
-        self, decoded: Sequence[SentenceCandidates], sources: Sequence[str]
-    ) -> list[list[Candidate]]:
-        texts = iter(self.tokenizer.decode([row for sentence in decoded for row in sentence.tokens]))
-        return [
-            [
-                Candidate(text=next(texts), tokens=tuple(row), score=score, source=source)
-                for row, score in zip(sentence.tokens, sentence.scores, strict=True)
-            ]
-            for sentence, source in zip(decoded, sources, strict=True)
-        ]
-
-    def _report_step(
-        self, on_step: OnStep, texts: list[str], batch: SourceBatch, time: float, rows: TokenRows
-    ) -> None:
-        """Update the texts of the batch, and call `on_step` with a copy of all texts."""
-        for position, text in zip(batch.positions, self.tokenizer.decode(rows), strict=True):
-            texts[position] = text
-        on_step(time, list(texts))
-
-    def _decode_trace(self, sentence: SentenceCandidates, index: int) -> list[TraceStep]:
-        """The steps of one candidate as texts."""
-        split = self.tokenizer.split
-        noisy = self.tokenizer.decode([step.noisy[index] for step in sentence.steps])
-        clean = self.tokenizer.decode([step.clean[index] for step in sentence.steps])
-        return [
-            TraceStep(
-                time=step.time,
-                noisy=noisy_text,
-                text=text,
-                noisy_tokens=tuple(split(step.noisy[index])),
-                tokens=tuple(split(step.clean[index])),
-                confidence=tuple(step.confidence[index]) if step.confidence else (),
-            )
-            for step, noisy_text, text in zip(sentence.steps, noisy, clean, strict=True)
-        ]
-
-    def _decode_drafts(self, sentence: SentenceCandidates) -> list[list[str]]:
-        """The text of each candidate at every step."""
-        decoded = [self.tokenizer.decode(step.clean) for step in sentence.steps]
-        return [list(drafts) for drafts in zip(*decoded, strict=True)]
-
-
-def device_guard(device: torch.device) -> AbstractContextManager[Any]:
-    """A context in which events, streams and kernels are those of this device, not of the first GPU."""
-    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def require_lists(name: str, *lists: Sequence[str]) -> None:

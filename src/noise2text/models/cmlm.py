@@ -143,7 +143,7 @@ class MaskPredictDecoder(Decoder):
     forbidden: Tensor  # (V,), True for tokens that are never generated
     template: Template | None = None
 
-    def stages(self, *, seed: int, trace: bool = False) -> list[Stage]:
+    def stages(self, *, trace: bool = False) -> list[Stage]:
         return [partial(self._refine, trace=trace)]
 
     @torch.inference_mode()

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from noise2text.core.devices import device_guard
 from noise2text.core.errors import Problem
 from noise2text.data.layouts.base import Canvas, Layout
 from noise2text.data.layouts.template import Template, make_template
@@ -27,7 +28,7 @@ from noise2text.generation.config import (
 from noise2text.generation.denoising_likelihood import DenoisingLikelihood
 from noise2text.generation.likelihood import batched_log_likelihoods
 from noise2text.generation.parallel import ParallelDecoder
-from noise2text.models.base import Model, device_guard, require_lists
+from noise2text.models.base import Model, require_lists
 from noise2text.nn.denoiser import ClampedDenoiser, Denoiser, EncoderOutput
 from noise2text.nn.length_predictor import LENGTH_PROPOSALS, LengthPredictor
 from noise2text.training.classifier import load_classifier

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noise2text.core.random import gaussian_noise, make_key
+from noise2text.core.random import gaussian_noise, make_key, seed_tensor
 from noise2text.data.layouts.base import Canvas, Source
 from noise2text.diffusion.losses import LossTerm, TokenLoss
 from noise2text.generation.decoder import Decoder, SentenceCandidates, SourceBatch, Stage, TokenTraceStep
@@ -212,20 +212,21 @@ class GPVAEDecoder(Decoder):
     model: GPVAEModel
     config: GpvaeGenerationConfig
 
-    def stages(self, *, seed: int, trace: bool = False) -> list[Stage]:
-        return [partial(self._search, seed=seed, trace=trace)]
+    def stages(self, *, trace: bool = False) -> list[Stage]:
+        return [partial(self._search, trace=trace)]
 
-    def _search(self, batch: SourceBatch, *, seed: int, trace: bool) -> list[SentenceCandidates]:
+    def _search(self, batch: SourceBatch, *, trace: bool) -> list[SentenceCandidates]:
         noises, model = self.config.noises, self.model
         repeated = [row for row in batch.rows for _ in range(noises)]
         indices = make_key(torch.tensor(batch.indices)[:, None], torch.arange(noises)).flatten()  # (B·N,)
+        seeds = [seed for seed in batch.row_seeds for _ in range(noises)]
         network = SampledGpvae(
             model.network,
-            make_key(seed, _LATENT, indices).to(model.device),
+            make_key(seed_tensor(seeds), _LATENT, indices).to(model.device),
             latent_noise_scale=self.config.latent_noise_scale,
         )
         decoder = AutoregressiveModel.build_decoder(model, self.config, network)
-        decoded = decoder.decode(SourceBatch(repeated, indices.tolist()), seed=seed, trace=trace)
+        decoded = decoder.decode(SourceBatch(repeated, indices.tolist(), seeds), trace=trace)
         return [join_candidates(decoded[i : i + noises]) for i in range(0, len(decoded), noises)]
 
 

@@ -216,7 +216,7 @@ class LevenshteinDecoder(Decoder):
     prefix: Sequence[int] = ()
     suffix: Sequence[int] = ()
 
-    def stages(self, *, seed: int, trace: bool = False) -> list[Stage]:
+    def stages(self, *, trace: bool = False) -> list[Stage]:
         return [partial(self._edit, trace=trace)]
 
     @torch.inference_mode()

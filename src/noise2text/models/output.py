@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from noise2text.models.output_html import render_outputs
 
@@ -124,6 +125,24 @@ class GenerationOutput:
     utilities: list[list[list[float]]] = field(default_factory=list)
     alternatives: list[list[str]] = field(default_factory=list)
     truncated: int = 0
+
+    @classmethod
+    def empty(cls, count: int, *, truncated: int = 0) -> GenerationOutput:
+        """An output for this many inputs, without texts or candidates."""
+        lists: list[list[Any]] = [[[] for _ in range(count)] for _ in range(7)]
+        candidates, scores, lengths, traces, drafts, utilities, alternatives = lists
+        return cls(
+            [""] * count,
+            candidates,
+            scores,
+            lengths,
+            [None] * count,
+            traces,
+            drafts,
+            utilities,
+            alternatives,
+            truncated,
+        )
 
     def __len__(self) -> int:
         return len(self.texts)

@@ -41,7 +41,7 @@ class CopyConfig(Config):
 class CopyDecoder(Decoder):
     """Returns every source as its only candidate."""
 
-    def stages(self, *, seed: int, trace: bool = False) -> list[Stage]:
+    def stages(self, *, trace: bool = False) -> list[Stage]:
         return [lambda batch: [SentenceCandidates([list(row)], [0.0], []) for row in batch.rows]]
 
 

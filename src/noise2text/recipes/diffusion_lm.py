@@ -127,7 +127,7 @@ class PairDiffusionModel(DiffusionModel):
         rows: list[list[int]] = []
         for start in range(0, count, batch):
             indices = range(start, min(start + batch, count))
-            decoded = decoder.decode(SourceBatch([[]] * len(indices), indices), seed=seed)
+            decoded = decoder.decode(SourceBatch([[]] * len(indices), indices, seed))
             rows += [candidates.tokens[0] for candidates in decoded]
         cuts = [(row, row.index(layout.sep) if layout.sep in row else len(row)) for row in rows]
         sources = self.tokenizer.decode([row[:cut] for row, cut in cuts])

@@ -66,7 +66,7 @@ class NearestDecoder(Decoder):
     targets: RaggedRows
     neighbours: int
 
-    def stages(self, *, seed: int, trace: bool = False) -> list[Stage]:
+    def stages(self, *, trace: bool = False) -> list[Stage]:
         return [lambda batch: [self._look_up(row) for row in batch.rows]]
 
     def _look_up(self, row: Sequence[int]) -> SentenceCandidates:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 from collections.abc import AsyncIterator
@@ -22,6 +23,7 @@ from noise2text.serving.schema import (
     StreamRequest,
 )
 from noise2text.serving.service import Generation, Refused, Service
+from noise2text.serving.step_stream import StepEvent
 
 __all__ = ["ERRORS", "router"]
 
@@ -81,25 +83,42 @@ async def generate(request: Request, body: GenerateRequest) -> GenerateAnswer:
     summary="Generate one text and send its denoising steps",
 )
 async def stream(request: Request, body: StreamRequest) -> StreamingResponse:
-    """Server-sent events: one `step` for each denoising step, then the `result`; or an `error`."""
+    """Server-sent events: a `step` after each denoising step, then the `result`; or an `error`."""
     service = get_service(request)
     generation = service.prepare(
-        body.model, [body.text], body.named_settings(), n=body.n, seed=body.seed, trace=True
+        body.model,
+        [body.text],
+        body.named_settings(),
+        n=body.n,
+        seed=body.seed,
+        trace=True,
+        streamed=True,
     )
     service.submit(generation)
-    return StreamingResponse(_stream_events(service, generation, request), media_type="text/event-stream")
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # proxies pass each step on at once
+    events = _stream_events(service, generation, request)
+    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
 
 async def _stream_events(service: Service, generation: Generation, request: Request) -> AsyncIterator[str]:
+    """The events; when the client goes away, whoever iterates closes this iterator, and the job is let go."""
+    job, answer = generation.job, asyncio.ensure_future(service.wait(generation, request))
+    stream = job.stream
     try:
-        output = await service.wait(generation, request)
+        if stream is not None:
+            job.future.add_done_callback(lambda future: stream.end())
+            async for event in stream:
+                yield _format_event("step", dataclasses.asdict(event))
+        (result,) = make_results(job.texts, await answer)
+        if stream is None:  # a model without denoising steps: its steps are known when the text is
+            for number, step in enumerate(result.steps, 1):
+                yield _format_event("step", dataclasses.asdict(StepEvent(number, [step])))
+        yield _format_event("result", dataclasses.asdict(result))
     except (Problem, Refused) as error:
         yield _format_event("error", {"error": str(error)})
-        return
-    (result,) = make_results(generation.job.texts, output)
-    for step in result.steps:
-        yield _format_event("step", dataclasses.asdict(step))
-    yield _format_event("result", dataclasses.asdict(dataclasses.replace(result, steps=[])))
+    finally:
+        answer.cancel()
+        job.abandon()
 
 
 def _format_event(name: str, value: Any) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from noise2text.models.output import GenerationOutput, TraceStep
 
-__all__ = ["CandidateResult", "StepResult", "TextResult", "keep_steps", "make_results"]
+__all__ = ["CandidateResult", "StepResult", "TextResult", "keep_steps", "make_results", "make_step"]
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def make_results(sources: Sequence[str], output: GenerationOutput) -> list[TextR
             chosen=output.chosen[i],
             candidates=_make_candidates(output, i),
             utilities=[_round(row, 4) for row in output.utilities[i]] or None,
-            steps=[_make_step(step) for step in output.traces[i]],
+            steps=[make_step(step) for step in output.traces[i]],
         )
         for i, source in enumerate(sources)
     ]
@@ -107,7 +107,8 @@ def _make_candidates(output: GenerationOutput, i: int) -> list[CandidateResult]:
     ]
 
 
-def _make_step(step: TraceStep) -> StepResult:
+def make_step(step: TraceStep) -> StepResult:
+    """A step of one candidate as JSON has it."""
     return StepResult(
         step.time,
         step.text,

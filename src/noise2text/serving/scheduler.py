@@ -1,14 +1,14 @@
 """Batches of requests: what waits together goes through the model together.
 
-    request → bounded queue → batch of requests with equal settings → Model.generate → one answer per request
+    request → bounded queue → batch of requests with equal steps → Model.generate_together → answers
 
-The noise of a text is a function of its request's seed and of its index in its request. So an answer is what
-`Model.generate` returns for the request alone, whoever else asks at the same time.
+Requests share a batch whatever their seeds, candidates, lengths, given words and selection: only settings of
+the network and of its steps must be equal. The noise of a text is a function of its request's seed and of its
+index in its request. So an answer is what `Model.generate` returns for the request alone, whoever else asks.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import threading
 import traceback
@@ -19,8 +19,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from noise2text.core.errors import Problem
+from noise2text.generation.config import DiffusionGenerationConfig
 from noise2text.models.base import Model
-from noise2text.models.output import GenerationOutput
+from noise2text.models.output import GenerationOutput, TraceStep
+from noise2text.models.requests import GenerationRequest
+from noise2text.serving.step_stream import StepStream
 
 __all__ = ["Job", "ModelWorker", "QueueFull", "WorkerClosed", "describe_error"]
 
@@ -29,6 +32,10 @@ logger = logging.getLogger("noise2text.serving")
 
 class QueueFull(Exception):
     """More texts wait than the queue may hold."""
+
+
+class Abandoned(Exception):
+    """Nobody waits for any answer of a batch."""
 
 
 class WorkerClosed(Exception):
@@ -42,9 +49,10 @@ class Job:
     Fields:
         texts: the sources.
         settings: the generation settings that the request changes.
-        config: the whole generation config; jobs with equal ones may share a batch.
+        config: the whole generation config; it decides who may share a batch.
         seed: decides the noise, together with the index of a text in `texts`.
         trace: whether the output has the steps.
+        stream: gets each step as it happens, if there is one.
         future: gets the output, or the Problem.
     """
 
@@ -53,11 +61,43 @@ class Job:
     config: Any
     seed: int = 0
     trace: bool = False
+    stream: StepStream | None = None
     future: Future[GenerationOutput] = field(default_factory=Future)
+    _abandoned: threading.Event = field(default_factory=threading.Event)
 
-    def fits(self, other: Job) -> bool:
-        """Whether both may share a batch: all of their settings are equal."""
-        return (self.config, self.seed, self.trace) == (other.config, other.seed, other.trace)
+    @property
+    def shared_settings(self) -> Any:
+        """What must be equal for two jobs to share a batch."""
+        is_diffusion = isinstance(self.config, DiffusionGenerationConfig)
+        return self.config.network_settings() if is_diffusion else self.config
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether nobody waits for the output any more."""
+        return self._abandoned.is_set()
+
+    def abandon(self) -> None:
+        """Leave the queue; a batch that is being generated ends at its next streamed step if all leave it."""
+        self._abandoned.set()
+        self.future.cancel()
+
+    def to_request(self, check: Callable[[], None]) -> GenerationRequest:
+        """What the model generates for; `check` is called after each step that is streamed."""
+        stream, on_trace_step = self.stream, None
+        if stream is not None:
+            stream.restart()
+
+            def on_trace_step(steps: Mapping[int, list[TraceStep]]) -> None:
+                stream.send(steps)
+                check()
+
+        return GenerationRequest(
+            self.texts,
+            seed=self.seed,
+            trace=self.trace,
+            on_trace_step=on_trace_step,
+            overrides=self.settings,
+        )
 
 
 class ModelWorker:
@@ -154,7 +194,9 @@ class ModelWorker:
         batch: list[Job] = []
         size = 0
         for job in tuple(self._waiting):
-            if not batch or (job.fits(batch[0]) and size + len(job.texts) <= self.max_batch):
+            if not batch or (
+                size + len(job.texts) <= self.max_batch and job.shared_settings == batch[0].shared_settings
+            ):
                 self._waiting.remove(job)
                 if job.future.set_running_or_notify_cancel():
                     batch.append(job)
@@ -164,8 +206,17 @@ class ModelWorker:
 
 def _answer(model: Model, batch: Sequence[Job], *, max_batch: int) -> None:
     """Generate for all jobs of a batch together; if that fails, for each of them alone."""
+
+    def check() -> None:
+        if all(job.is_abandoned for job in batch):
+            raise Abandoned
+
     try:
-        output = _generate(model, batch, max_batch=max_batch)
+        outputs = model.generate_together([job.to_request(check) for job in batch], batch=max_batch)
+    except Abandoned as error:
+        for job in batch:
+            job.future.set_exception(error)
+        return
     except Exception as error:
         if len(batch) == 1:
             _fail(batch, error)
@@ -173,22 +224,8 @@ def _answer(model: Model, batch: Sequence[Job], *, max_batch: int) -> None:
             for job in batch:
                 _answer(model, [job], max_batch=max_batch)
         return
-    start = 0
-    for job in batch:
-        job.future.set_result(_slice(output, start, start + len(job.texts)))
-        start += len(job.texts)
-
-
-def _generate(model: Model, batch: Sequence[Job], *, max_batch: int) -> GenerationOutput:
-    first = batch[0]
-    return model.generate(
-        [text for job in batch for text in job.texts],
-        seed=first.seed,
-        indices=[index for job in batch for index in range(len(job.texts))],
-        batch=max_batch,
-        trace=first.trace,
-        **first.settings,
-    )
+    for job, output in zip(batch, outputs, strict=True):
+        job.future.set_result(output)
 
 
 def _fail(batch: Sequence[Job], error: Exception) -> None:
@@ -202,13 +239,3 @@ def _fail(batch: Sequence[Job], error: Exception) -> None:
 def describe_error(error: BaseException) -> str:
     """The kind of an error and where it happened, without its message, which may quote a user's text."""
     return f"{type(error).__name__}\n{''.join(traceback.format_tb(error.__traceback__))}"
-
-
-def _slice(output: GenerationOutput, start: int, end: int) -> GenerationOutput:
-    """The part of the output that belongs to the texts from start to end."""
-    lists = {
-        each.name: getattr(output, each.name)[start:end]
-        for each in dataclasses.fields(output)
-        if isinstance(getattr(output, each.name), list)
-    }
-    return GenerationOutput(**lists)

@@ -13,6 +13,7 @@ from starlette.requests import Request
 
 from noise2text.core.config import describe
 from noise2text.core.errors import Problem
+from noise2text.generation.config import DiffusionGenerationConfig
 from noise2text.models.output import GenerationOutput
 from noise2text.serving.access import ApiKeys, RateLimit
 from noise2text.serving.limits import check_texts
@@ -20,6 +21,7 @@ from noise2text.serving.metrics import ServiceMetrics
 from noise2text.serving.models import ModelPool, ServedModel
 from noise2text.serving.scheduler import Job, QueueFull, WorkerClosed
 from noise2text.serving.settings import name_candidates, resolve_config
+from noise2text.serving.step_stream import StepStream
 
 __all__ = ["Generation", "Refused", "Service"]
 
@@ -95,8 +97,12 @@ class Service:
         n: int | None = None,
         seed: int = 0,
         trace: bool = False,
+        streamed: bool = False,
     ) -> Generation:
-        """The checked request; a Problem says what is wrong with it."""
+        """The checked request; a Problem says what is wrong with it.
+
+        A streamed one gets a `StepStream` if its model has denoising steps.
+        """
         limits, model = self.pool.limits, self.pool.find(model_name)
         check_texts(texts, limits)
         if n is not None:
@@ -104,7 +110,9 @@ class Service:
         resolved, config = resolve_config(
             settings, model.generation_config, guides=self.guides, limits=limits
         )
-        job = Job(texts, resolved, config, seed=seed, trace=trace)
+        has_steps = isinstance(config, DiffusionGenerationConfig)
+        stream = StepStream() if streamed and has_steps else None
+        job = Job(texts, resolved, config, seed=seed, trace=trace, stream=stream)
         return Generation(model, job, guide=str(settings.get("guide") or ""))
 
     def submit(self, generation: Generation) -> None:
@@ -137,6 +145,7 @@ class Service:
         finally:
             gone.cancel()
             answer.cancel()
+            generation.job.abandon()
 
 
 async def _wait_for_disconnect(request: Request) -> None:

@@ -1,0 +1,302 @@
+"""Generation for several requests at once: texts, each with the seed and the settings of its request.
+
+    requests → tokens → batches of similar lengths → decoders → candidates → selectors → outputs
+
+Texts share a batch if their decoders do (`Decoder.sharing_key`), so requests may differ in seeds, candidates,
+lengths, given words and selection. `Model.generate` is the case of one request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from noise2text.core.config import apply_overrides
+from noise2text.core.devices import device_guard
+from noise2text.core.errors import Problem
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.generation.alternatives import FLOOR, draw_enough_candidates, rank_alternatives
+from noise2text.generation.decoder import Decoder, SentenceCandidates, SourceBatch, TokenTraceStep
+from noise2text.generation.joint import BatchPart, join_stages
+from noise2text.generation.selection import Candidate, Selector, compare_candidates
+from noise2text.models.accelerate import run_stages
+from noise2text.models.output import GenerationOutput, TraceStep
+from noise2text.models.progress import show_progress
+
+if TYPE_CHECKING:
+    from noise2text.models.base import Model
+
+__all__ = ["GenerationRequest", "OnStep", "OnTraceStep", "generate_together"]
+
+OnStep = Callable[[float, list[str]], object]
+"""Called after each denoising step with the time, from 1 to 0, and the texts so far."""
+
+OnTraceStep = Callable[[Mapping[int, list[TraceStep]]], object]
+"""Called after each denoising step of a batch with the step of each candidate of the texts that are in it.
+
+The texts are named by their positions in the request.
+"""
+
+
+@dataclass(frozen=True)
+class GenerationRequest:
+    """Texts to generate from, and how; the fields are the arguments of `Model.generate`.
+
+    `on_trace_step` is called after each denoising step with the steps of all candidates.
+
+    >>> import noise2text
+    >>> from noise2text.models.requests import GenerationRequest
+    >>> model = noise2text.load("de-en", device="cpu", precision="float32")
+    >>> requests = [
+    ...     GenerationRequest(["Guten Morgen."], seed=1),
+    ...     GenerationRequest(["Danke."], overrides={"length_beam": 2, "noise_beam": 1}),
+    ... ]
+    >>> [output.texts for output in model.generate_together(requests)]
+    [['Good morning.'], ['Thank you.']]
+    """
+
+    texts: Sequence[str]
+    seed: int = 0
+    indices: Sequence[int] | None = None
+    trace: bool = False
+    selector: Selector | None = None
+    n: int = 1
+    floor: float = FLOOR
+    on_step: OnStep | None = None
+    on_trace_step: OnTraceStep | None = None
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """A request with the parts that generate for it, and its output, which is filled in batch by batch."""
+
+    request: GenerationRequest
+    decoder: Decoder
+    selector: Selector
+    rows: Sequence[Sequence[int]]  # the tokens of its texts, truncated
+    output: GenerationOutput
+
+    def report(self, steps: Mapping[int, list[TraceStep]]) -> None:
+        """Tell the callbacks of the request about a step of its texts at these positions."""
+        for position, candidates in steps.items():
+            self.output.texts[position] = candidates[0].text
+        if self.request.on_step is not None:
+            time = next(iter(steps.values()))[0].time
+            self.request.on_step(time, list(self.output.texts))
+        if self.request.on_trace_step is not None:
+            self.request.on_trace_step(steps)
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A text that is not empty: its request, and its position there."""
+
+    work: _Work
+    position: int
+
+    @property
+    def row(self) -> Sequence[int]:
+        return self.work.rows[self.position]
+
+    @property
+    def source(self) -> str:
+        return self.work.request.texts[self.position]
+
+    @property
+    def index(self) -> int:
+        indices = self.work.request.indices
+        return self.position if indices is None else indices[self.position]
+
+
+def generate_together(
+    model: Model, requests: Sequence[GenerationRequest], *, batch: int = 32, progress: bool = False
+) -> list[GenerationOutput]:
+    """The output of each request; `batch` is the number of texts that go through the network together."""
+    if batch < 1:
+        raise Problem(f"The argument batch must be at least 1 sentence, not {batch}.")
+    run = _Run(model, batch)
+    works = [run.prepare(request) for request in requests]
+    groups = run.group(works)
+    bar = show_progress(len(run.texts), "texts") if progress else nullcontext(lambda count: None)
+    with device_guard(model.device), bar as advance:
+        for numbers in groups:
+            for count in run.decode(numbers):
+                advance(count)
+    return [work.output for work in works]
+
+
+class _Run:
+    """One call of `generate_together`; texts are named by their numbers in `texts`."""
+
+    def __init__(self, model: Model, batch: int) -> None:
+        self.model, self.batch = model, batch
+        self.texts: list[_Text] = []
+        self._decoders: dict[Any, Decoder] = {}  # equal configs share a decoder and a selector
+        self._selectors: dict[Any, Selector] = {}
+
+    def prepare(self, request: GenerationRequest) -> _Work:
+        """The request with its decoder, its selector and an empty output."""
+        model, texts, indices = self.model, request.texts, request.indices
+        if indices is not None and len(indices) != len(texts):
+            raise Problem(f"Give one index for each of {len(texts)} texts in indices, not {len(indices)}.")
+        config = apply_overrides(model.generation_config, request.overrides, origin="generate")
+        config = draw_enough_candidates(config, request.overrides, n=request.n, floor=request.floor)
+        if request.selector is None and config not in self._selectors:
+            self._selectors[config] = model.build_selector(config)
+        rows = model.tokenizer.encode(texts)
+        return _Work(
+            request,
+            self._find_decoder(request, config),
+            request.selector or self._selectors[config],
+            [row[: model.max_source] for row in rows],
+            GenerationOutput.empty(len(texts), truncated=sum(len(row) > model.max_source for row in rows)),
+        )
+
+    def _find_decoder(self, request: GenerationRequest, config: Any) -> Decoder:
+        """The decoder of a config; it reports its steps if the request has a callback for them."""
+        is_watched = request.on_step is not None or request.on_trace_step is not None
+        if (config, is_watched) not in self._decoders:
+            decoder = self.model.build_decoder(config)
+            if is_watched:
+                decoder = decoder.with_on_step(self._report_step)
+            self._decoders[config, is_watched] = decoder
+        return self._decoders[config, is_watched]
+
+    def group(self, works: Sequence[_Work]) -> list[list[int]]:
+        """The texts that are not empty, in groups that may share batches."""
+        groups: dict[Hashable, list[int]] = {}
+        for work in works:
+            request = work.request
+            positions = [i for i, text in enumerate(request.texts) if work.rows[i] and text.strip()]
+            if positions:
+                key = work.decoder.sharing_key(seed=request.seed, trace=request.trace)
+                numbers = range(len(self.texts), len(self.texts) + len(positions))
+                groups.setdefault(key, []).extend(numbers)
+                self.texts += [_Text(work, position) for position in positions]
+        return list(groups.values())
+
+    def decode(self, numbers: Sequence[int]) -> Iterator[int]:
+        """Fill in the outputs of a group of texts; yields the number of texts of each finished batch."""
+        order = sorted(numbers, key=lambda number: len(self.texts[number].row))
+        chunks = [order[start : start + self.batch] for start in range(0, len(order), self.batch)]
+        batches = [self._make_parts(chunk) for chunk in chunks]
+        if len({(id(part.decoder), part.trace) for parts in batches for part in parts}) == 1:
+            ((first, *_), *_) = batches
+            stages = first.decoder.stages(trace=first.trace)
+            decoded = run_stages((part.batch for (part,) in batches), stages, self.model.device)
+        else:
+            decoded = run_stages(batches, join_stages(), self.model.device)
+        for parts, candidates in zip(batches, decoded, strict=True):
+            chunk = [number for part in parts for number in part.batch.positions]
+            self._select([self.texts[number] for number in chunk], candidates)
+            yield len(chunk)
+
+    def _make_parts(self, chunk: Sequence[int]) -> list[BatchPart]:
+        """The texts of a batch, divided by decoder and by whether they are traced."""
+        parts: dict[tuple[int, bool], list[int]] = {}
+        for number in chunk:
+            work = self.texts[number].work
+            parts.setdefault((id(work.decoder), work.request.trace), []).append(number)
+        return [
+            BatchPart(
+                self.texts[own[0]].work.decoder,
+                SourceBatch(
+                    [self.texts[number].row for number in own],
+                    [self.texts[number].index for number in own],
+                    [self.texts[number].work.request.seed for number in own],
+                    own,
+                ),
+                trace,
+            )
+            for (_, trace), own in parts.items()
+        ]
+
+    def _report_step(self, batch: SourceBatch, steps: Sequence[TokenTraceStep]) -> None:
+        """Tell each request of the batch about the steps of its texts."""
+        own_steps: dict[int, tuple[_Work, dict[int, list[TraceStep]]]] = {}
+        for number, step in zip(batch.positions, steps, strict=True):
+            text = self.texts[number]
+            _, found = own_steps.setdefault(id(text.work), (text.work, {}))
+            found[text.position] = _decode_step(self.model.tokenizer, step)
+        for work, found in own_steps.values():
+            work.report(found)
+
+    def _select(self, texts: Sequence[_Text], decoded: Sequence[SentenceCandidates]) -> None:
+        """Decode and select among the candidates of a batch, all those of a selector at once."""
+        candidates = _decode_candidates(self.model.tokenizer, decoded, [text.source for text in texts])
+        by_selector: dict[int, list[int]] = {}
+        for i, text in enumerate(texts):
+            by_selector.setdefault(id(text.work.selector), []).append(i)
+        for own in by_selector.values():
+            selector = texts[own[0]].work.selector
+            best = selector.select_all([candidates[i] for i in own])
+            for i, index in zip(own, best, strict=True):
+                self._fill_in(texts[i], decoded[i], candidates[i], index)
+
+    def _fill_in(
+        self, text: _Text, sentence: SentenceCandidates, candidates: Sequence[Candidate], best: int
+    ) -> None:
+        """Write the candidates of a text, and the selected one, into the output of its request."""
+        request, output, i = text.work.request, text.work.output, text.position
+        output.texts[i], output.chosen[i] = candidates[best].text, best
+        output.scores[i], output.lengths[i] = sentence.scores, list(map(len, sentence.tokens))
+        output.candidates[i] = [candidate.text for candidate in candidates]
+        ranked = rank_alternatives(candidates, best, n=request.n, floor=request.floor)
+        output.alternatives[i] = [candidates[each].text for each in ranked]
+        if request.trace:
+            tokenizer = self.model.tokenizer
+            output.traces[i] = _decode_trace(tokenizer, sentence, best)
+            output.drafts[i] = _decode_drafts(tokenizer, sentence)
+            output.utilities[i] = compare_candidates(text.work.selector, candidates)
+
+
+def _decode_candidates(
+    tokenizer: Tokenizer, decoded: Sequence[SentenceCandidates], sources: Sequence[str]
+) -> list[list[Candidate]]:
+    texts = iter(tokenizer.decode([row for sentence in decoded for row in sentence.tokens]))
+    return [
+        [
+            Candidate(text=next(texts), tokens=tuple(row), score=score, source=source)
+            for row, score in zip(sentence.tokens, sentence.scores, strict=True)
+        ]
+        for sentence, source in zip(decoded, sources, strict=True)
+    ]
+
+
+def _decode_step(tokenizer: Tokenizer, step: TokenTraceStep) -> list[TraceStep]:
+    """The step of each candidate as texts."""
+    noisy, clean = tokenizer.decode(step.noisy), tokenizer.decode(step.clean)
+    return [
+        TraceStep(
+            time=step.time,
+            noisy=noisy[i],
+            text=clean[i],
+            noisy_tokens=tuple(tokenizer.split(step.noisy[i])),
+            tokens=tuple(tokenizer.split(step.clean[i])),
+            confidence=tuple(step.confidence[i]) if step.confidence else (),
+        )
+        for i in range(len(clean))
+    ]
+
+
+def _decode_trace(tokenizer: Tokenizer, sentence: SentenceCandidates, best: int) -> list[TraceStep]:
+    """The steps of one candidate as texts."""
+    return [
+        trace_step
+        for step in sentence.steps
+        for trace_step in _decode_step(
+            tokenizer,
+            TokenTraceStep(
+                step.time, [step.noisy[best]], [step.clean[best]], step.confidence[best : best + 1]
+            ),
+        )
+    ]
+
+
+def _decode_drafts(tokenizer: Tokenizer, sentence: SentenceCandidates) -> list[list[str]]:
+    """The text of each candidate at every step."""
+    decoded = [tokenizer.decode(step.clean) for step in sentence.steps]
+    return [list(drafts) for drafts in zip(*decoded, strict=True)]

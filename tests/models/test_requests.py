@@ -1,0 +1,154 @@
+"""Requests that are generated together: each gets what it gets alone, in as few passes as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+
+from noise2text.core.config import apply_overrides
+from noise2text.core.errors import Problem
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.generation.decoder import SourceBatch
+from noise2text.generation.executor import EagerExecutor
+from noise2text.models import LengthPredictingModel, Model
+from noise2text.models.output import GenerationOutput, TraceStep
+from noise2text.models.registry import find_recipe
+from noise2text.models.requests import GenerationRequest
+
+from ..conftest import Make, lively, shrunk
+
+TEXTS = ["sunday, 7 april 1957", "", "12. mai 2001", "a", "lundi 3 mars 1980", "  ", "9 de abril"]
+STEPS: dict[str, Any] = {"steps": 4, "stop_early": 0}
+
+
+def request(texts: list[str], *, seed: int = 0, trace: bool = False, **overrides: Any) -> GenerationRequest:
+    return GenerationRequest(texts, seed=seed, trace=trace, overrides=STEPS | overrides)
+
+
+REQUESTS = [
+    request(TEXTS),
+    request(TEXTS[:3], seed=5),
+    request(TEXTS[2:5], seed=2**70 + 1),
+    request(TEXTS[2:], length_beam=1, noise_beam=3, select="score"),
+    request(TEXTS[:2], length=7, seed=1),
+    request(TEXTS[3:5], prefix="1", suffix="2", utility="chrf"),
+    request(TEXTS[4:], template="a___{2}b", trace=True),
+    request(TEXTS[:1], select="weighted-mbr", seed=9),
+    request(TEXTS[2:4], trace=True, noise_beam=1),
+    GenerationRequest(TEXTS[:1], seed=3, n=4, floor=9.0, overrides=STEPS),
+    GenerationRequest(TEXTS[:2], indices=[7, 9], overrides=STEPS),
+]
+
+
+@pytest.fixture
+def model(small: Make) -> LengthPredictingModel:
+    """A small untrained model whose noise decides about the texts."""
+    model = small(length_beam=2, noise_beam=2)
+    with torch.no_grad():
+        for name, weight in model.denoiser.named_parameters():
+            if name.startswith(("combine", "input_projection", "position_embedding")):
+                weight.mul_(0.1 if name.startswith("position") else 10)
+    return model
+
+
+def generate_alone(model: Model, each: GenerationRequest) -> GenerationOutput:
+    return model.generate(
+        each.texts,
+        seed=each.seed,
+        indices=each.indices,
+        trace=each.trace,
+        n=each.n,
+        floor=each.floor,
+        **each.overrides,
+    )
+
+
+def assert_same(output: GenerationOutput, alone: GenerationOutput) -> None:
+    names = ("texts", "candidates", "lengths", "chosen", "drafts", "utilities", "alternatives", "truncated")
+    for name in names:
+        assert getattr(output, name) == getattr(alone, name), name
+    assert output.scores == [pytest.approx(scores, abs=1e-4) for scores in alone.scores]
+    for steps, expected in zip(output.traces, alone.traces, strict=True):
+        assert [(each.time, each.tokens, each.noisy_tokens) for each in steps] == [
+            (each.time, each.tokens, each.noisy_tokens) for each in expected
+        ]
+
+
+@pytest.mark.parametrize("batch", [3, 100])
+def test_each_request_gets_what_it_gets_alone(model: Model, batch: int) -> None:
+    outputs = model.generate_together(REQUESTS, batch=batch)
+    alone = [generate_alone(model, each) for each in REQUESTS]
+    for output, expected in zip(outputs, alone, strict=True):
+        assert_same(output, expected)
+    assert outputs[0].candidates[0] != model.generate(TEXTS, seed=1, **STEPS).candidates[0]  # noise decides
+
+
+def test_requests_with_equal_steps_go_through_the_network_together(model: LengthPredictingModel) -> None:
+    passes: list[int] = []
+    model.denoiser.register_forward_hook(lambda module, inputs, output: passes.append(len(inputs[0])))
+    model.generate_together([each for each in REQUESTS if each.overrides.get("select") != "weighted-mbr"])
+    assert len(passes) == STEPS["steps"]
+    passes.clear()
+    model.generate_together([request(TEXTS), request(TEXTS, steps=3), request(TEXTS, eta=0.5)])
+    assert len(passes) == 4 + 3 + 4  # another number of steps and another solver need their own
+
+
+def test_an_executor_may_pad_a_joint_batch(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As CUDA graphs do, which round the rows up to a power of two and the lengths to a multiple of 4."""
+
+    class Padding(EagerExecutor):
+        def padded_shape(self, rows: int, length: int, max_length: int) -> tuple[int, int]:
+            return 1 << (rows - 1).bit_length(), min(-(-length // 4) * 4, max(length, max_length))
+
+    alone = [generate_alone(model, each) for each in REQUESTS]
+    monkeypatch.setattr(model, "executor", Padding)
+    for output, expected in zip(model.generate_together(REQUESTS), alone, strict=True):
+        assert_same(output, expected)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "first", "second"),
+    [
+        ("diffuseq", {"steps": 3, "noise_beam": 3}, {"steps": 3, "prefix": "a"}),
+        ("seqdiffuseq", {"steps": 8, "prior_rate": 0.5}, {"steps": 8, "prior_rate": 0.5, "noise_beam": 2}),
+        ("transformer", {"samples": 3}, {"samples": 3}),
+        ("cmlm", {}, {"length_beam": 2}),
+        ("difformer", {"strategy": "token-by-token", "steps": 2}, {"steps": 2}),
+        ("copy", {}, {}),
+    ],
+)
+def test_it_holds_for_every_family(
+    tokenizer: Tokenizer, recipe: str, first: Mapping[str, Any], second: Mapping[str, Any]
+) -> None:
+    found = find_recipe(recipe)
+    torch.manual_seed(0)
+    model = lively(found.build(shrunk(found.preset("tiny")), tokenizer))
+    requests = [
+        GenerationRequest(TEXTS, seed=1, overrides=first),
+        GenerationRequest(TEXTS[:3], seed=2, overrides=first),
+        GenerationRequest(TEXTS[2:], seed=3, trace=True, overrides=second),
+    ]
+    for output, each in zip(model.generate_together(requests), requests, strict=True):
+        assert_same(output, generate_alone(model, each))
+
+
+def test_a_request_sees_the_steps_of_all_candidates_of_its_own_texts(model: Model) -> None:
+    seen: list[Mapping[int, list[TraceStep]]] = []
+    watched = GenerationRequest(TEXTS[:3], seed=4, on_trace_step=seen.append, trace=True, overrides=STEPS)
+    outputs = model.generate_together([request(TEXTS), watched, request(TEXTS, noise_beam=3)])
+    assert [sorted(steps) for steps in seen] == [[0, 2]] * STEPS["steps"]
+    for position in (0, 2):
+        shown = [[each.text for each in steps[position]] for steps in seen]
+        assert list(map(list, zip(*shown, strict=True))) == outputs[1].drafts[position]
+    assert_same(outputs[0], generate_alone(model, request(TEXTS)))
+
+
+def test_seeds_that_choose_different_steps_cannot_share_a_batch(tokenizer: Tokenizer) -> None:
+    found = find_recipe("seqdiffuseq")
+    model = found.build(shrunk(found.preset("tiny")), tokenizer).eval()
+    config = apply_overrides(model.generation_config, {"steps": 8, "prior_rate": 0.5}, origin="test")
+    with pytest.raises(Problem, match="give all texts of a batch the same"):
+        model.build_decoder(config).decode(SourceBatch([[5], [6]], [0, 1], seeds=[1, 2]))
