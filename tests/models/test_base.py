@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import pytest
+import torch
 
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
@@ -244,3 +245,32 @@ def test_the_repr_of_a_loaded_model_names_its_recipe() -> None:
         "LengthPredictingModel(recipe=difformer"
     ] * 2
     assert shown[0].replace("float32", "int8") == shown[1]
+
+
+def test_a_batch_that_does_not_fit_into_memory_is_halved(small: Make) -> None:
+    """A stand-in for a device on which at most three texts fit, with their candidates."""
+    model = small()
+    sizes: list[int] = []
+
+    def refuse(module: Any, inputs: tuple[Any, ...]) -> None:
+        sizes.append(len(inputs[0]) // 4)
+        if sizes[-1] > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    expected = model.generate(TEXTS, batch=1, **OPTIONS)
+    model.denoiser.register_forward_pre_hook(refuse)
+    output = model.generate(TEXTS, batch=100, **OPTIONS)
+    assert output.candidates == expected.candidates
+    assert max(sizes) == len(TEXTS) - len(EMPTY)
+    assert sizes.count(max(sizes)) == 1, "it tried more than once"
+
+
+def test_a_single_text_that_does_not_fit_into_memory_raises_the_error(small: Make) -> None:
+    model = small()
+
+    def refuse(module: Any, inputs: tuple[Any, ...]) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    model.denoiser.register_forward_pre_hook(refuse)
+    with pytest.raises(torch.OutOfMemoryError):
+        model.generate(TEXTS)

@@ -18,7 +18,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from noise2text.cli.options import app
-from noise2text.core.errors import Problem, Stopped
+from noise2text.core.errors import Problem, Stopped, is_out_of_memory
 from noise2text.core.version import __version__
 
 __all__ = ["app", "main"]
@@ -81,7 +81,7 @@ def _describe_system_error(error: Exception) -> str | None:
             f"{name} cannot be read or written ({error.strerror}): check the path, its permissions and the "
             "disk."
         )
-    if isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error):
+    if is_out_of_memory(error):
         return (
             "There is not enough memory: use a smaller batch (--batch, max_tokens), fewer candidates or "
             "fewer steps."

@@ -19,6 +19,7 @@ from noise2text.generation.likelihood import LikelihoodSelector, require_reducti
 from noise2text.generation.selection import Candidate, Selector, WithoutCopies
 from noise2text.models import AutoregressiveModel, Model, TraceStep
 from noise2text.models.folder import load
+from noise2text.models.requests import GenerationRequest
 
 __all__ = ["GeneratedText", "build_selector", "generate_texts", "remove_teacher"]
 
@@ -130,17 +131,17 @@ def generate_texts(
         start += len(window)
         if indices.stop <= done:
             continue
-        output = model.generate(
+        request = GenerationRequest(
             window,
             seed=seed,
-            batch=batch,
             indices=indices,
             trace=trace,
             selector=selector,
             n=n,
             floor=floor,
-            **overrides,
+            overrides=overrides,
         )
+        (output,) = model.generate_together([request], batch=batch)
         alternatives = output.alternatives if n > 1 else [[] for _ in window]
         generated = map(
             GeneratedText, output.texts, output.candidates, output.scores, output.traces, alternatives

@@ -7,7 +7,7 @@ without a traceback and exits with 1.
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["Problem", "Stopped", "find_closest", "suggest"]
+__all__ = ["Problem", "Stopped", "find_closest", "is_out_of_memory", "suggest"]
 
 
 class Problem(Exception):
@@ -39,3 +39,10 @@ def suggest(name: str, known: Iterable[str]) -> str:
 def find_closest(name: str, known: Iterable[str]) -> str | None:
     """The known name with the most similar spelling; None if none is similar."""
     return next(iter(difflib.get_close_matches(name, known, n=1)), None)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that the memory of the machine or of a GPU does not suffice."""
+    if isinstance(error, MemoryError):
+        return True
+    return any(words in str(error) for words in ("allocate memory", "not enough memory", "out of memory"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -17,8 +18,8 @@ from typing import Any, Self, overload
 import torch
 from torch import nn
 
-from noise2text.core.devices import allow_fork, find_dtype
-from noise2text.core.errors import Problem
+from noise2text.core.devices import allow_fork, device_guard, find_dtype
+from noise2text.core.errors import Problem, is_out_of_memory
 from noise2text.data.layouts.base import Layout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.generation.alternatives import FLOOR
@@ -30,9 +31,11 @@ from noise2text.models.accelerate import (
     is_quantized,
     make_cuda_graph_executor,
     prepare_for_inference,
+    run_stages,
 )
 from noise2text.models.output import GenerationOutput
-from noise2text.models.requests import GenerationRequest, OnStep, generate_together
+from noise2text.models.progress import show_progress
+from noise2text.models.requests import BatchedRequests, GenerationRequest, OnStep
 
 __all__ = ["Model", "ModelOrigin", "require_lists"]
 
@@ -249,13 +252,26 @@ class Model(nn.Module, ABC):
 
         Args:
             requests: texts, each with the seed and the settings of their request.
-            batch: texts per batch; it does not change the texts.
+            batch: texts per batch; it does not change the texts, and is halved where they do not fit into
+                the memory.
             progress: whether to show a progress bar, in a terminal or a notebook.
         """
         allow_fork()
         if any(part.training for part in (self, *self.children())):  # an objective trains some parts
             self.eval()
-        return generate_together(self, requests, batch=batch, progress=progress)
+        batched = BatchedRequests(self, requests, batch=batch)
+        bar = show_progress(batched.num_texts, "texts") if progress else nullcontext(lambda count: None)
+        with device_guard(self.device), bar as advance:
+            while groups := batched.groups:
+                try:
+                    for group in groups:
+                        decoded = run_stages(group.inputs, group.stages, self.device)
+                        for parts, candidates in zip(group.batches, decoded, strict=True):
+                            advance(batched.select(parts, candidates))
+                except (RuntimeError, MemoryError) as error:
+                    if not is_out_of_memory(error) or not batched.halve_batches():
+                        raise
+        return batched.outputs
 
     def generate_pairs(
         self,

@@ -8,27 +8,23 @@ lengths, given words and selection. `Model.generate` is the case of one request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from noise2text.core.config import apply_overrides
-from noise2text.core.devices import device_guard
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.generation.alternatives import FLOOR, draw_enough_candidates, rank_alternatives
-from noise2text.generation.decoder import Decoder, SentenceCandidates, SourceBatch, TokenTraceStep
+from noise2text.generation.decoder import Decoder, SentenceCandidates, SourceBatch, Stage, TokenTraceStep
 from noise2text.generation.joint import BatchPart, join_stages
 from noise2text.generation.selection import Candidate, Selector, compare_candidates
-from noise2text.models.accelerate import run_stages
 from noise2text.models.output import GenerationOutput, TraceStep
-from noise2text.models.progress import show_progress
 
 if TYPE_CHECKING:
     from noise2text.models.base import Model
 
-__all__ = ["GenerationRequest", "OnStep", "OnTraceStep", "generate_together"]
+__all__ = ["BatchGroup", "BatchedRequests", "GenerationRequest", "OnStep", "OnTraceStep"]
 
 OnStep = Callable[[float, list[str]], object]
 """Called after each denoising step with the time, from 1 to 0, and the texts so far."""
@@ -111,33 +107,53 @@ class _Text:
         return self.position if indices is None else indices[self.position]
 
 
-def generate_together(
-    model: Model, requests: Sequence[GenerationRequest], *, batch: int = 32, progress: bool = False
-) -> list[GenerationOutput]:
-    """The output of each request; `batch` is the number of texts that go through the network together."""
-    if batch < 1:
-        raise Problem(f"The argument batch must be at least 1 sentence, not {batch}.")
-    run = _Run(model, batch)
-    works = [run.prepare(request) for request in requests]
-    groups = run.group(works)
-    bar = show_progress(len(run.texts), "texts") if progress else nullcontext(lambda count: None)
-    with device_guard(model.device), bar as advance:
-        for numbers in groups:
-            for count in run.decode(numbers):
-                advance(count)
-    return [work.output for work in works]
+@dataclass(frozen=True)
+class BatchGroup:
+    """Batches whose texts may share the network, and the stages that decode them one after another."""
+
+    batches: Sequence[Sequence[BatchPart]]
+    inputs: Sequence[Any]  # what the first stage takes for each batch
+    stages: Sequence[Stage]
 
 
-class _Run:
-    """One call of `generate_together`; texts are named by their numbers in `texts`."""
+class BatchedRequests:
+    """The requests of one call of `Model.generate_together`, cut into batches, and their outputs."""
 
-    def __init__(self, model: Model, batch: int) -> None:
+    def __init__(self, model: Model, requests: Sequence[GenerationRequest], *, batch: int) -> None:
+        if batch < 1:
+            raise Problem(f"The argument batch must be at least 1 sentence, not {batch}.")
         self.model, self.batch = model, batch
-        self.texts: list[_Text] = []
         self._decoders: dict[Any, Decoder] = {}  # equal configs share a decoder and a selector
         self._selectors: dict[Any, Selector] = {}
+        self._works = [self._prepare(request) for request in requests]
+        self._texts: list[_Text] = []  # those that are not empty; batches name them by their numbers here
+        self._finished: set[int] = set()
+        self._groups = self._group_texts()
 
-    def prepare(self, request: GenerationRequest) -> _Work:
+    @property
+    def num_texts(self) -> int:
+        """The number of texts that are not empty."""
+        return len(self._texts)
+
+    @property
+    def outputs(self) -> list[GenerationOutput]:
+        """The output of each request; `select` fills them in."""
+        return [work.output for work in self._works]
+
+    @property
+    def groups(self) -> list[BatchGroup]:
+        """The texts that have no output yet, in batches; those of a group may share the network."""
+        unfinished = [[number for number in group if number not in self._finished] for group in self._groups]
+        return [self._cut_batches(numbers) for numbers in unfinished if numbers]
+
+    def halve_batches(self) -> bool:
+        """Make batches half as large, for a memory that does not suffice; False if they have one text."""
+        if self.batch == 1:
+            return False
+        self.batch = min(self.batch, self.num_texts - len(self._finished)) // 2 or 1
+        return True
+
+    def _prepare(self, request: GenerationRequest) -> _Work:
         """The request with its decoder, its selector and an empty output."""
         model, texts, indices = self.model, request.texts, request.indices
         if indices is not None and len(indices) != len(texts):
@@ -165,48 +181,43 @@ class _Run:
             self._decoders[config, is_watched] = decoder
         return self._decoders[config, is_watched]
 
-    def group(self, works: Sequence[_Work]) -> list[list[int]]:
+    def _group_texts(self) -> list[list[int]]:
         """The texts that are not empty, in groups that may share batches."""
         groups: dict[Hashable, list[int]] = {}
-        for work in works:
+        for work in self._works:
             request = work.request
             positions = [i for i, text in enumerate(request.texts) if work.rows[i] and text.strip()]
             if positions:
                 key = work.decoder.sharing_key(seed=request.seed, trace=request.trace)
-                numbers = range(len(self.texts), len(self.texts) + len(positions))
+                numbers = range(len(self._texts), len(self._texts) + len(positions))
                 groups.setdefault(key, []).extend(numbers)
-                self.texts += [_Text(work, position) for position in positions]
+                self._texts += [_Text(work, position) for position in positions]
         return list(groups.values())
 
-    def decode(self, numbers: Sequence[int]) -> Iterator[int]:
-        """Fill in the outputs of a group of texts; yields the number of texts of each finished batch."""
-        order = sorted(numbers, key=lambda number: len(self.texts[number].row))
+    def _cut_batches(self, numbers: Sequence[int]) -> BatchGroup:
+        """A group of texts in batches of similar lengths."""
+        order = sorted(numbers, key=lambda number: len(self._texts[number].row))
         chunks = [order[start : start + self.batch] for start in range(0, len(order), self.batch)]
         batches = [self._make_parts(chunk) for chunk in chunks]
-        if len({(id(part.decoder), part.trace) for parts in batches for part in parts}) == 1:
-            ((first, *_), *_) = batches
-            stages = first.decoder.stages(trace=first.trace)
-            decoded = run_stages((part.batch for (part,) in batches), stages, self.model.device)
-        else:
-            decoded = run_stages(batches, join_stages(), self.model.device)
-        for parts, candidates in zip(batches, decoded, strict=True):
-            chunk = [number for part in parts for number in part.batch.positions]
-            self._select([self.texts[number] for number in chunk], candidates)
-            yield len(chunk)
+        if len({(id(part.decoder), part.trace) for parts in batches for part in parts}) > 1:
+            return BatchGroup(batches, batches, join_stages())
+        first = batches[0][0]
+        stages = first.decoder.stages(trace=first.trace)
+        return BatchGroup(batches, [part.batch for (part,) in batches], stages)
 
     def _make_parts(self, chunk: Sequence[int]) -> list[BatchPart]:
         """The texts of a batch, divided by decoder and by whether they are traced."""
         parts: dict[tuple[int, bool], list[int]] = {}
         for number in chunk:
-            work = self.texts[number].work
+            work = self._texts[number].work
             parts.setdefault((id(work.decoder), work.request.trace), []).append(number)
         return [
             BatchPart(
-                self.texts[own[0]].work.decoder,
+                self._texts[own[0]].work.decoder,
                 SourceBatch(
-                    [self.texts[number].row for number in own],
-                    [self.texts[number].index for number in own],
-                    [self.texts[number].work.request.seed for number in own],
+                    [self._texts[number].row for number in own],
+                    [self._texts[number].index for number in own],
+                    [self._texts[number].work.request.seed for number in own],
                     own,
                 ),
                 trace,
@@ -218,14 +229,16 @@ class _Run:
         """Tell each request of the batch about the steps of its texts."""
         own_steps: dict[int, tuple[_Work, dict[int, list[TraceStep]]]] = {}
         for number, step in zip(batch.positions, steps, strict=True):
-            text = self.texts[number]
+            text = self._texts[number]
             _, found = own_steps.setdefault(id(text.work), (text.work, {}))
             found[text.position] = _decode_step(self.model.tokenizer, step)
         for work, found in own_steps.values():
             work.report(found)
 
-    def _select(self, texts: Sequence[_Text], decoded: Sequence[SentenceCandidates]) -> None:
-        """Decode and select among the candidates of a batch, all those of a selector at once."""
+    def select(self, parts: Sequence[BatchPart], decoded: Sequence[SentenceCandidates]) -> int:
+        """Select among the candidates of a batch, and fill in the outputs; returns the number of texts."""
+        numbers = [number for part in parts for number in part.batch.positions]
+        texts = [self._texts[number] for number in numbers]
         candidates = _decode_candidates(self.model.tokenizer, decoded, [text.source for text in texts])
         by_selector: dict[int, list[int]] = {}
         for i, text in enumerate(texts):
@@ -235,6 +248,8 @@ class _Run:
             best = selector.select_all([candidates[i] for i in own])
             for i, index in zip(own, best, strict=True):
                 self._fill_in(texts[i], decoded[i], candidates[i], index)
+        self._finished.update(numbers)
+        return len(texts)
 
     def _fill_in(
         self, text: _Text, sentence: SentenceCandidates, candidates: Sequence[Candidate], best: int
