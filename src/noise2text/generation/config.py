@@ -46,6 +46,10 @@ class DiffusionGenerationConfig(Config):
 
     steps: int = option(2000, "evenly spaced times from noise to text")
     stop_early: int = option(0, "steps skipped at the end of sampling; 0 if steps is set alone")
+    stop_when_sure: float = option(
+        1.0,
+        "stop when all tokens stay the same and have at least this probability; 1 is never",
+    )
     noise_beam: int = option(1, "noise samples per sentence, or per length")
     eta: float = option(1.0, "DDIM's η: 0 is deterministic, 1 is ancestral sampling (DDPM)")
     solver: str = option("single", "single (first order, uses eta) or multistep (second order, no new noise)")
@@ -77,7 +81,7 @@ class DiffusionGenerationConfig(Config):
                 f"The setting stop_early must be at least 0 and below steps, not {self.stop_early} of "
                 f"{self.steps}: change one of them."
             )
-        require_fraction(self, "eta")
+        require_fraction(self, "eta", "stop_when_sure")
         if not self.sampling_noise_factor > 0:
             raise Problem(
                 f"The setting sampling_noise_factor must be above 0, not {self.sampling_noise_factor}."

@@ -26,6 +26,7 @@ from noise2text.diffusion.classifier_guidance import ClassifierGuidance
 from noise2text.diffusion.sampler import Guide, OnStep, SampledStep
 from noise2text.diffusion.schedules import Schedule
 from noise2text.diffusion.solvers import Solver
+from noise2text.diffusion.stopping import StopWhenSure
 from noise2text.generation.config import DiffusionGenerationConfig
 from noise2text.generation.decoder import (
     Decoder,
@@ -181,6 +182,7 @@ class ParallelDecoder(Decoder):
             solver=encoded_batch.solver,
             guide=self.guide(canvas),
             on_step=self.make_step_callback(encoded_batch, inputs, canvas, steps),
+            stopping=self.make_stopping_rule(canvas),
         )
         return self.finish(encoded_batch, inputs, estimate, steps)
 
@@ -233,6 +235,16 @@ class ParallelDecoder(Decoder):
         if self.classifier_guidance is None:
             return None
         return self.classifier_guidance.for_positions(self.layout.target_mask(canvas) & ~canvas.padding)
+
+    def make_stopping_rule(self, canvas: Canvas) -> StopWhenSure | None:
+        """The stopping rule of the texts on this canvas, or none."""
+        if self.config.stop_when_sure == 1:
+            return None
+        return StopWhenSure(
+            partial(self.round_to_tokens, canvas),
+            ~(canvas.padding | canvas.frozen),
+            min_probability=self.config.stop_when_sure,
+        )
 
     def round_to_tokens(self, canvas: Canvas, estimate: Estimate) -> tuple[Tensor, Tensor]:
         """The likeliest token at each position, or the given one, and its log-probability; both (B·C, L)."""
