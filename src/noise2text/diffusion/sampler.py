@@ -31,6 +31,7 @@ __all__ = [
     "Guide",
     "OnStep",
     "Proposal",
+    "Sample",
     "SampledStep",
     "SamplerState",
     "initial_state",
@@ -120,6 +121,10 @@ def sample(
         if stopping is not None and stopping.is_over():
             break
     return estimate
+
+
+Sample = Callable[..., Estimate]
+"""A function with the signature of `sample`."""
 
 
 def step(state: SamplerState, coefficients: StepCoefficients, noise: Tensor) -> Proposal:

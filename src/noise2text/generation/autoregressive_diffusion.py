@@ -52,7 +52,7 @@ class AutoregressiveDiffusionDecoder(ParallelDecoder):
         total = torch.zeros_like(inputs.length_scores)
         count = torch.zeros_like(total)
         while bool(open_positions(canvas).any()):  # the host waits once per round
-            estimate = self.executor.sample(
+            estimate = self.sample(
                 self.denoiser,
                 self.schedule,
                 inputs.encoded,

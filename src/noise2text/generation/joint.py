@@ -117,7 +117,7 @@ def _denoise(parts: _EncodedParts) -> _SampledParts:
     ]
     sizes = [len(each.noise_keys) for each in inputs]
     encoded, constraint, noise_keys = _join_inputs(parts, inputs)
-    estimate = first.executor.sample(
+    estimate = first.sample(
         first.denoiser,
         first.schedule,
         encoded,

@@ -25,6 +25,7 @@ from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig, FolderTokenizerDataConfig
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.boundary import BoundaryConditional
 from noise2text.diffusion.losses import AnchorLoss, LengthLoss, MseLoss, NllLoss, RoundingLoss
 from noise2text.diffusion.noise_factor import find_noise_factor, random_embeddings, rescale_preserving
 from noise2text.diffusion.parameterization import Parameterization
@@ -50,6 +51,7 @@ __all__ = [
     "DifformerModelConfig",
     "build",
     "build_model",
+    "build_token_levels",
     "initialize",
     "objective",
     "resolve",
@@ -86,6 +88,9 @@ class DifformerDiffusionConfig(Config):
         False, "also scale the signal down, so that α² + σ² = 1 (Difformer, eq. 8)"
     )
     self_conditioning: float = option(0.5, "share of the updates with self-conditioning; 0 is none")
+    boundary_confidence: float = option(
+        0.0, "r of boundary-conditional noise, which begins where a token can be lost; 0 is ordinary noise"
+    )
     vlb_weight: float = option(1.0, "weight of the squared error of z₀ (L_VLB)")
     anchor_weight: float = option(1.0, "weight of the anchor loss, −log p(y | ẑ₀)")
     rounding_weight: float = option(0.0, "weight of the rounding loss, −log p(y | z₀)")
@@ -96,7 +101,7 @@ class DifformerDiffusionConfig(Config):
         require_choice(self, "schedule", SCHEDULES)
         require_at_least(self, 1, "num_timesteps")
         require_at_least(self, 0, "vlb_weight", "anchor_weight", "rounding_weight", "length_loss_weight")
-        require_fraction(self, "label_smoothing", "self_conditioning")
+        require_fraction(self, "label_smoothing", "self_conditioning", "boundary_confidence")
         if not (self.vlb_weight or self.anchor_weight):
             raise Problem(
                 "One of the settings vlb_weight and anchor_weight must be above 0: the rounding loss alone "
@@ -234,7 +239,17 @@ def objective(config: DifformerConfig, model: LengthPredictingModel) -> Diffusio
             NllLoss(weight=None, always_computed=bool(diffusion.anchor_weight)),
         ],
         self_conditioning=diffusion.self_conditioning,
+        token_levels=build_token_levels(diffusion, model.training_schedule, model),
     )
+
+
+def build_token_levels(
+    diffusion: DifformerDiffusionConfig, schedule: Schedule, model: LengthPredictingModel
+) -> BoundaryConditional | None:
+    """The noise levels that depend on the tokens, if the config asks for them."""
+    if not diffusion.boundary_confidence:
+        return None
+    return BoundaryConditional(schedule, model.denoiser.embedding, diffusion.boundary_confidence)
 
 
 RECIPE = Recipe(

@@ -61,6 +61,7 @@ def objective(config: difformer.DifformerConfig, model: LengthPredictingModel) -
             NllLoss(weight=None),
         ],
         self_conditioning=diffusion.self_conditioning,
+        token_levels=difformer.build_token_levels(diffusion, model.schedule, model),
     )
 
 

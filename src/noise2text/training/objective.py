@@ -11,7 +11,7 @@ row. So neither the order of work nor the number of processes changes what is dr
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
@@ -26,7 +26,10 @@ from noise2text.diffusion.schedules import Schedule
 from noise2text.diffusion.time_samplers import TimeSampler
 from noise2text.nn.denoiser import Denoiser, NoiseLevel
 
-__all__ = ["DiffusionObjective", "Draws", "Objective"]
+__all__ = ["DiffusionObjective", "Draws", "Objective", "TokenLevels"]
+
+TokenLevels = Callable[[Tensor, Tensor, Tensor, Tensor], NoiseLevel]
+"""Noise levels from the times (B,), the tokens (B, L), z₀ and its noise (B, L, D): `BoundaryConditional`."""
 
 
 @dataclass(frozen=True)
@@ -137,11 +140,13 @@ class DiffusionObjective(Objective):
         terms: Iterable[LossTerm],
         self_conditioning: float = 0.5,
         z0_noise: float = 0.0,
+        token_levels: TokenLevels | None = None,
     ) -> None:
         """`z0_noise`, √β₁ (β₀ where a paper counts from 0), is the standard deviation of z₀ − embedding."""
         super().__init__(terms)
         self.denoiser, self.schedule, self.time_sampler = denoiser, schedule, time_sampler
         self.self_conditioning, self.z0_noise = self_conditioning, z0_noise
+        self.token_levels = token_levels
 
     def step_flags(self, step_key: Tensor) -> bool:
         """Whether this step trains with self-conditioning."""
@@ -163,12 +168,19 @@ class DiffusionObjective(Objective):
             self_conditioned=self.step_flags(step_key),
         )
 
+    def noise_level(self, canvas: Canvas, z0: Tensor, draws: Draws) -> NoiseLevel:
+        """The noise level of the rows, or of each of their positions."""
+        if self.token_levels is not None:
+            return self.token_levels(draws.t, canvas.tokens, z0, draws.noise)
+        level: NoiseLevel = self.schedule(draws.t, z0.shape[1])
+        return level
+
     def forward(self, canvas: Canvas, draws: Draws) -> dict[str, TokenLoss]:
         denoiser = self.denoiser
         constraint = denoiser.constrain(canvas)
         embeddings = constraint.given  # (B, L, D)
         z0 = embeddings + self.z0_noise * draws.z0_noise
-        level: NoiseLevel = self.schedule(draws.t, z0.shape[1])
+        level = self.noise_level(canvas, z0, draws)
         constraint = replace(constraint, given=z0)
         z_t = constraint.apply(level.add_noise(z0, draws.noise))
         encoded = denoiser.encode(canvas.source)
