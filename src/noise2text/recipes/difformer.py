@@ -88,6 +88,9 @@ class DifformerDiffusionConfig(Config):
         False, "also scale the signal down, so that α² + σ² = 1 (Difformer, eq. 8)"
     )
     self_conditioning: float = option(0.5, "share of the updates with self-conditioning; 0 is none")
+    self_condition_noise: float = option(
+        0.0, "standard deviation of the noise on the estimate of self-conditioning in training; 0 is none"
+    )
     boundary_confidence: float = option(
         0.0, "r of boundary-conditional noise, which begins where a token can be lost; 0 is ordinary noise"
     )
@@ -101,6 +104,7 @@ class DifformerDiffusionConfig(Config):
         require_choice(self, "schedule", SCHEDULES)
         require_at_least(self, 1, "num_timesteps")
         require_at_least(self, 0, "vlb_weight", "anchor_weight", "rounding_weight", "length_loss_weight")
+        require_at_least(self, 0, "self_condition_noise")
         require_fraction(self, "label_smoothing", "self_conditioning", "boundary_confidence")
         if not (self.vlb_weight or self.anchor_weight):
             raise Problem(
@@ -239,6 +243,7 @@ def objective(config: DifformerConfig, model: LengthPredictingModel) -> Diffusio
             NllLoss(weight=None, always_computed=bool(diffusion.anchor_weight)),
         ],
         self_conditioning=diffusion.self_conditioning,
+        self_condition_noise=diffusion.self_condition_noise,
         token_levels=build_token_levels(diffusion, model.training_schedule, model),
     )
 

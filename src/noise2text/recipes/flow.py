@@ -61,6 +61,7 @@ def objective(config: difformer.DifformerConfig, model: LengthPredictingModel) -
             NllLoss(weight=None),
         ],
         self_conditioning=diffusion.self_conditioning,
+        self_condition_noise=diffusion.self_condition_noise,
         token_levels=difformer.build_token_levels(diffusion, model.schedule, model),
     )
 

@@ -41,6 +41,7 @@ class Draws:
     noise: Tensor  # (B, L, D)
     z0_noise: Tensor  # (B, L, D), the noise between the embedding and z₀
     self_conditioned: bool  # whether the denoiser sees its own first estimate
+    self_condition_noise: Tensor  # (B, L, D), the noise added to that estimate
 
 
 class Objective(nn.Module, ABC):
@@ -140,13 +141,18 @@ class DiffusionObjective(Objective):
         terms: Iterable[LossTerm],
         self_conditioning: float = 0.5,
         z0_noise: float = 0.0,
+        self_condition_noise: float = 0.0,
         token_levels: TokenLevels | None = None,
     ) -> None:
-        """`z0_noise`, √β₁ (β₀ where a paper counts from 0), is the standard deviation of z₀ − embedding."""
+        """`z0_noise`, √β₁ (β₀ where a paper counts from 0), is the standard deviation of z₀ − embedding.
+
+        `self_condition_noise` is that of the noise on the estimate that the denoiser sees (perturbed
+        self-conditioning, FastDiSS, 2026): in few steps this estimate is worse than a fresh one in training.
+        """
         super().__init__(terms)
         self.denoiser, self.schedule, self.time_sampler = denoiser, schedule, time_sampler
         self.self_conditioning, self.z0_noise = self_conditioning, z0_noise
-        self.token_levels = token_levels
+        self.self_condition_noise, self.token_levels = self_condition_noise, token_levels
 
     def step_flags(self, step_key: Tensor) -> bool:
         """Whether this step trains with self-conditioning."""
@@ -160,12 +166,17 @@ class DiffusionObjective(Objective):
         t, weight = self.time_sampler(uniform(make_key(keys, RowKeyPurpose.TIME)))
         no_noise = torch.zeros((), device=keys.device)
         z0_noise = draw_gaussian(RowKeyPurpose.Z0_NOISE, *shape) if self.z0_noise else no_noise
+        self_conditioned = self.step_flags(step_key)
+        is_perturbed = self_conditioned and self.self_condition_noise
         return Draws(
             t=t,
             weight=weight,
             noise=draw_gaussian(RowKeyPurpose.NOISE, *shape),
             z0_noise=z0_noise,
-            self_conditioned=self.step_flags(step_key),
+            self_conditioned=self_conditioned,
+            self_condition_noise=(
+                draw_gaussian(RowKeyPurpose.SELF_CONDITION_NOISE, *shape) if is_perturbed else no_noise
+            ),
         )
 
     def noise_level(self, canvas: Canvas, z0: Tensor, draws: Draws) -> NoiseLevel:
@@ -187,7 +198,10 @@ class DiffusionObjective(Objective):
         self_condition = None
         if draws.self_conditioned:
             with torch.no_grad():
-                self_condition = constraint.apply(denoiser(z_t, level, encoded, constraint, None).z0)
+                first = denoiser(z_t, level, encoded, constraint, None).z0
+                self_condition = constraint.apply(
+                    first + self.self_condition_noise * draws.self_condition_noise
+                )
         estimate = denoiser(z_t, level, encoded, constraint, self_condition)
         # At a position's first step the target is its embedding, not the noised z₀ (Diffusion-LM).
         is_first_step = level.timestep[..., None] * self.time_sampler.num_timesteps < 0.5  # (B, 1 or L, 1)
