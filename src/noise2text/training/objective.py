@@ -24,7 +24,7 @@ from noise2text.data.layouts.base import Canvas
 from noise2text.diffusion.losses import LossInputs, LossTerm, TokenLoss, TokenNllFunction, token_nll
 from noise2text.diffusion.schedules import Schedule
 from noise2text.diffusion.time_samplers import TimeSampler
-from noise2text.nn.denoiser import Denoiser, NoiseLevel
+from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, NoiseLevel
 
 __all__ = ["DiffusionObjective", "Draws", "Objective", "TokenLevels"]
 
@@ -186,6 +186,20 @@ class DiffusionObjective(Objective):
         level: NoiseLevel = self.schedule(draws.t, z0.shape[1])
         return level
 
+    @torch.no_grad()
+    def first_estimate(
+        self, z_t: Tensor, level: NoiseLevel, encoded: EncoderOutput, constraint: Constraint, draws: Draws
+    ) -> Tensor:
+        """What the denoiser sees as its own estimate in a self-conditioned step, (B, L, D)."""
+        first = self.denoiser(z_t, level, encoded, constraint, None).z0
+        return constraint.apply(first + self.self_condition_noise * draws.self_condition_noise)
+
+    def make_targets(
+        self, canvas: Canvas, z0: Tensor, z_t: Tensor, constraint: Constraint, draws: Draws
+    ) -> tuple[Canvas, Tensor]:
+        """The canvas with the tokens to learn, and the z₀ to estimate from z_t, both (B, L, …)."""
+        return canvas, z0
+
     def forward(self, canvas: Canvas, draws: Draws) -> dict[str, TokenLoss]:
         denoiser = self.denoiser
         constraint = denoiser.constrain(canvas)
@@ -197,12 +211,9 @@ class DiffusionObjective(Objective):
         encoded = denoiser.encode(canvas.source)
         self_condition = None
         if draws.self_conditioned:
-            with torch.no_grad():
-                first = denoiser(z_t, level, encoded, constraint, None).z0
-                self_condition = constraint.apply(
-                    first + self.self_condition_noise * draws.self_condition_noise
-                )
+            self_condition = self.first_estimate(z_t, level, encoded, constraint, draws)
         estimate = denoiser(z_t, level, encoded, constraint, self_condition)
+        canvas, z0 = self.make_targets(canvas, z0, z_t, constraint, draws)
         # At a position's first step the target is its embedding, not the noised z₀ (Diffusion-LM).
         is_first_step = level.timestep[..., None] * self.time_sampler.num_timesteps < 0.5  # (B, 1 or L, 1)
         target = torch.where(is_first_step, embeddings, z0)
