@@ -186,3 +186,57 @@ def test_validation_loss_is_the_same_each_time(small: Make) -> None:
     canvases = [model.layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))]
     assert evaluate_loss(objective, canvases, seed=0) == evaluate_loss(objective, canvases, seed=0)
     assert evaluate_loss(objective, canvases, seed=0) != evaluate_loss(objective, canvases, seed=1)
+
+
+def self_conditions_of(
+    objective: DiffusionObjective, model: LengthPredictingModel
+) -> tuple[list[torch.Tensor], Any]:
+    """What the denoiser gets as its own estimate in a self-conditioned step, and the canvas."""
+    canvas = model.layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
+    canvas = dataclasses.replace(canvas, frozen=torch.arange(5).expand(3, 5) == 1)
+    draws = objective.draw(canvas, make_key(0, torch.arange(3)), key_of_step(objective))
+    seen: list[Any] = []
+    hook = model.denoiser.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[4]))
+    objective(canvas, draws)
+    hook.remove()
+    return seen, canvas
+
+
+def key_of_step(objective: DiffusionObjective) -> torch.Tensor:
+    """The key of a step that is self-conditioned."""
+    return next(key for key in map(make_key, range(100)) if objective.step_flags(key))
+
+
+def test_the_estimate_of_self_conditioning_gets_noise_of_the_given_deviation(small: Make) -> None:
+    model = small(embedding_dim=64)
+    changes: dict[str, Any] = {"embedding_dim": 64}
+    (_, clean), _ = self_conditions_of(objective_of(model, **changes), model)
+    (_, perturbed), canvas = self_conditions_of(
+        objective_of(model, self_condition_noise=0.4, **changes), model
+    )
+    noise = (perturbed - clean)[~canvas.frozen]
+    assert noise.std().item() == pytest.approx(0.4, rel=0.1)
+    assert abs(noise.mean().item()) < 0.05
+    assert torch.equal(perturbed[canvas.frozen], clean[canvas.frozen])  # given positions stay given
+    again, _ = self_conditions_of(objective_of(model, self_condition_noise=0.4, **changes), model)
+    assert torch.equal(again[1], perturbed)  # a function of the key
+
+
+def test_noise_on_the_estimate_changes_no_other_draw(small: Make) -> None:
+    model = small()
+    canvas = model.layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
+    keys = make_key(0, torch.arange(3))
+    plain, perturbed = (objective_of(model, self_condition_noise=value) for value in (0.0, 0.4))
+    key = key_of_step(plain)
+    one, other = plain.draw(canvas, keys, key), perturbed.draw(canvas, keys, key)
+    assert torch.equal(one.noise, other.noise)
+    assert torch.equal(one.t, other.t)
+    assert not one.self_condition_noise.any()
+    assert not torch.equal(other.self_condition_noise, other.noise)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.95, 1.0])
+def test_the_share_of_self_conditioned_steps_is_the_setting(small: Make, share: float) -> None:
+    objective = objective_of(small(), self_conditioning=share)
+    flags = [objective.step_flags(make_key(3, step)) for step in range(2000)]
+    assert sum(flags) / 2000 == pytest.approx(share, abs=0.02)

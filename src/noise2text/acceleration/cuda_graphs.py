@@ -44,6 +44,7 @@ from noise2text.diffusion.sampler import (
 )
 from noise2text.diffusion.schedules import Schedule
 from noise2text.diffusion.solvers import ANCESTRAL, Solver, StepTable, build_step_table
+from noise2text.diffusion.stopping import StopWhenSure
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate
 
 __all__ = ["CudaGraph", "CudaGraphExecutor", "round_up_batch", "round_up_length"]
@@ -278,6 +279,7 @@ class CudaGraphExecutor:
         solver: Solver = ANCESTRAL,
         guide: Guide | None = None,
         on_step: OnStep | None = None,
+        stopping: StopWhenSure | None = None,
     ) -> Estimate:
         """What `diffusion.sampler.sample` returns, by replayed steps; with a guide, steps run eagerly."""
         if guide is not None:
@@ -291,6 +293,7 @@ class CudaGraphExecutor:
                 solver=solver,
                 guide=guide,
                 on_step=on_step,
+                stopping=stopping,
             )
         table = self._step_table(
             denoiser, schedule, times, solver, constraint.given.shape[1], noise_keys.device
@@ -306,12 +309,16 @@ class CudaGraphExecutor:
             lambda pool: _CudaGraphSampler(denoiser, encoded, constraint, noise_keys, table, pool),
         )
         sampler.reset(encoded, constraint, noise_keys, table)
-        if on_step is None:
+        if on_step is None and stopping is None:
             return sampler.advance(len(table)).estimate
         for time in times.tolist():
             state = sampler.advance(1)
-            on_step(SampledStep(time, state.z, state.estimate))
-        return state.estimate
+            estimate = state.estimate if stopping is None else stopping.keep_finished(state.estimate)
+            if on_step is not None:
+                on_step(SampledStep(time, state.z, estimate))
+            if stopping is not None and stopping.is_over():
+                break
+        return estimate
 
     def _step_table(
         self,

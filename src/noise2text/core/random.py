@@ -53,6 +53,7 @@ class RowKeyPurpose(IntEnum):
     NOISE = 1
     Z0_NOISE = 2
     SOURCE_DROPOUT = 3
+    SELF_CONDITION_NOISE = 4
 
 
 class SamplingKeyPurpose(IntEnum):

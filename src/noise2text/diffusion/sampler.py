@@ -4,7 +4,8 @@
 
 A step first moves z to the next noise level, with the estimate before, then asks the denoiser for a new
 estimate there. The first step only draws the initial noise: its other coefficients are 0. Classifier-free
-guidance and clamping are wrappers of the denoiser; classifier guidance is a `Guide`, which moves z.
+guidance and clamping are wrappers of the denoiser; classifier guidance is a `Guide`, which moves z. A
+stopping rule (`stopping.py`) may end sampling before the last step.
 
 The denoiser's previous estimate is its self-conditioning input. Every step has its own noise ε, drawn from
 the key of its row and the step's number, so that a text does not depend on the batch.
@@ -23,12 +24,14 @@ from torch import Tensor
 from noise2text.core.random import gaussian_noise
 from noise2text.diffusion.schedules import Schedule
 from noise2text.diffusion.solvers import ANCESTRAL, Solver, StepCoefficients, build_step_table
+from noise2text.diffusion.stopping import StopWhenSure
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
 
 __all__ = [
     "Guide",
     "OnStep",
     "Proposal",
+    "Sample",
     "SampledStep",
     "SamplerState",
     "initial_state",
@@ -96,6 +99,7 @@ def sample(
     solver: Solver = ANCESTRAL,
     guide: Guide | None = None,
     on_step: OnStep | None = None,
+    stopping: StopWhenSure | None = None,
 ) -> Estimate:
     """The clean estimate after the last of the given falling times, starting from pure noise.
 
@@ -111,9 +115,16 @@ def sample(
         z = constraint.apply(proposal.z if guide is None else guide(proposal))
         estimate = denoiser(z, coefficients.level, encoded, constraint, state.estimate.z0)
         state = state.advance(z, estimate, constraint)
+        estimate = state.estimate if stopping is None else stopping.keep_finished(state.estimate)
         if on_step is not None:
-            on_step(SampledStep(time, state.z, state.estimate))
-    return state.estimate
+            on_step(SampledStep(time, state.z, estimate))
+        if stopping is not None and stopping.is_over():
+            break
+    return estimate
+
+
+Sample = Callable[..., Estimate]
+"""A function with the signature of `sample`."""
 
 
 def step(state: SamplerState, coefficients: StepCoefficients, noise: Tensor) -> Proposal:

@@ -52,7 +52,7 @@ class AutoregressiveDiffusionDecoder(ParallelDecoder):
         total = torch.zeros_like(inputs.length_scores)
         count = torch.zeros_like(total)
         while bool(open_positions(canvas).any()):  # the host waits once per round
-            estimate = self.executor.sample(
+            estimate = self.sample(
                 self.denoiser,
                 self.schedule,
                 inputs.encoded,
@@ -62,6 +62,7 @@ class AutoregressiveDiffusionDecoder(ParallelDecoder):
                 solver=encoded_batch.solver,
                 guide=self.guide(canvas),
                 on_step=self.make_step_callback(encoded_batch, inputs, canvas, steps),
+                stopping=self.make_stopping_rule(canvas),
             )
             tokens, scores = self.round_to_tokens(canvas, estimate)  # (B·C, L)
             new, ended = self.select_new_tokens(canvas, tokens)

@@ -17,6 +17,8 @@ from torch import Tensor
 from noise2text.core.config import Config, option, require_at_least, require_choice, require_fraction
 from noise2text.core.errors import Problem
 from noise2text.core.random import make_key
+from noise2text.diffusion.boundary import BoundarySampler
+from noise2text.diffusion.sampler import Sample
 from noise2text.diffusion.solvers import Ddim, PriorSampling, Solver
 from noise2text.generation.beam_search import BeamSearch, DiverseBeamSearch
 from noise2text.generation.token_sampling import GreedySearch, Sampling
@@ -46,6 +48,10 @@ class DiffusionGenerationConfig(Config):
 
     steps: int = option(2000, "evenly spaced times from noise to text")
     stop_early: int = option(0, "steps skipped at the end of sampling; 0 if steps is set alone")
+    stop_when_sure: float = option(
+        1.0,
+        "stop when all tokens stay the same and have at least this probability; 1 is never",
+    )
     noise_beam: int = option(1, "noise samples per sentence, or per length")
     eta: float = option(1.0, "DDIM's η: 0 is deterministic, 1 is ancestral sampling (DDPM)")
     solver: str = option("single", "single (first order, uses eta) or multistep (second order, no new noise)")
@@ -77,7 +83,7 @@ class DiffusionGenerationConfig(Config):
                 f"The setting stop_early must be at least 0 and below steps, not {self.stop_early} of "
                 f"{self.steps}: change one of them."
             )
-        require_fraction(self, "eta")
+        require_fraction(self, "eta", "stop_when_sure")
         if not self.sampling_noise_factor > 0:
             raise Problem(
                 f"The setting sampling_noise_factor must be above 0, not {self.sampling_noise_factor}."
@@ -132,6 +138,10 @@ class DiffusionGenerationConfig(Config):
         shared = [each.name for each in fields(self) if each.name not in _SETTINGS_OF_A_TEXT]
         return (type(self), *(getattr(self, name) for name in shared))
 
+    def build_sampler(self) -> Sample | None:
+        """The sampler, if it is not `sample` with this config's solver."""
+        return None
+
     def build_solver(self, seed: int) -> Solver:
         """The solver of the sampling steps."""
         return Solver(Ddim(self.eta)) if self.solver == "single" else Solver(Ddim(0.0), order=2)
@@ -168,6 +178,10 @@ class LengthPredictingGenerationConfig(DiffusionGenerationConfig):
     length_beam: int = option(5, "lengths tried per sentence")
     lengths: str = option("top", "which lengths: top (the likeliest) or around (next to the likeliest)")
     length: int | None = option(None, "exact number of tokens of every output; none predicts it")
+    sampling_boundary_confidence: float = option(
+        0.0,
+        "r of the deterministic sampler along boundaries, which ignores eta and solver; 0 does not use it",
+    )
     select: str = option(
         "mbr",
         "how to select: mbr, weighted-mbr (weights candidates by the model's likelihood), or score (mean "
@@ -186,6 +200,12 @@ class LengthPredictingGenerationConfig(DiffusionGenerationConfig):
         super().__post_init__()
         require_at_least(self, 1, "length_beam", *(["length"] if self.length is not None else []))
         require_choice(self, "lengths", ("top", "around"))
+        require_fraction(self, "sampling_boundary_confidence")
+
+    def build_sampler(self) -> Sample | None:
+        return (
+            BoundarySampler(self.sampling_boundary_confidence) if self.sampling_boundary_confidence else None
+        )
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from noise2text.data.layouts.base import Source
 from noise2text.diffusion.sampler import Guide, OnStep, sample
 from noise2text.diffusion.schedules import Schedule
 from noise2text.diffusion.solvers import ANCESTRAL, Solver
+from noise2text.diffusion.stopping import StopWhenSure
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate
 
 __all__ = ["EAGER", "EagerExecutor", "Executor"]
@@ -40,6 +41,7 @@ class Executor(Protocol):
         solver: Solver = ANCESTRAL,
         guide: Guide | None = None,
         on_step: OnStep | None = None,
+        stopping: StopWhenSure | None = None,
     ) -> Estimate:
         """What `diffusion.sampler.sample` returns."""
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from noise2text.data.layouts.base import Source
 from noise2text.diffusion.sampler import OnStep, SampledStep
+from noise2text.diffusion.stopping import StopWhenSure
 from noise2text.generation.decoder import SentenceCandidates, SourceBatch, Stage
 from noise2text.generation.parallel import (
     EncodedBatch,
@@ -116,7 +117,7 @@ def _denoise(parts: _EncodedParts) -> _SampledParts:
     ]
     sizes = [len(each.noise_keys) for each in inputs]
     encoded, constraint, noise_keys = _join_inputs(parts, inputs)
-    estimate = first.executor.sample(
+    estimate = first.sample(
         first.denoiser,
         first.schedule,
         encoded,
@@ -125,6 +126,7 @@ def _denoise(parts: _EncodedParts) -> _SampledParts:
         first.times,
         solver=parts.batches[0].solver,
         on_step=_split_callback(callbacks, sizes),
+        stopping=_join_stopping_rules(parts.decoders, inputs, len(noise_keys)),
     )
     finished = [
         decoder.finish(batch, own, own_estimate, own_steps)
@@ -167,6 +169,26 @@ def _join_inputs(
     rows = torch.arange(size).clamp_max(len(owners) - 1).to(noise_keys.device)
     constraint = replace(constraint, **{name: getattr(constraint, name)[rows] for name in names})
     return _select_sources(parts.encoded, owners.to(rows.device)[rows]), constraint, noise_keys[rows]
+
+
+def _join_stopping_rules(
+    decoders: Sequence[ParallelDecoder], inputs: Sequence[SamplerInputs], rows: int
+) -> StopWhenSure | None:
+    """The stopping rule of all candidates, which round by the decoders of their parts; None for none."""
+    rules = [decoder.make_stopping_rule(own.canvas) for decoder, own in zip(decoders, inputs, strict=True)]
+    present = [rule for rule in rules if rule is not None]
+    if not present:  # parts that share the network have the same rule
+        return None
+    sizes = [len(rule.written) for rule in present]
+    index = torch.arange(rows, device=present[0].written.device).clamp_max(sum(sizes) - 1)  # repeated rows
+
+    def round_to_tokens(estimate: Estimate) -> tuple[Tensor, Tensor]:
+        pairs = zip(present, _split_estimate(estimate, sizes), strict=True)
+        tokens, log_probs = zip(*(rule.round_to_tokens(own) for rule, own in pairs), strict=True)
+        return torch.cat(tokens)[index], torch.cat(log_probs)[index]
+
+    written = torch.cat([rule.written for rule in present])[index]
+    return StopWhenSure(round_to_tokens, written, min_probability=present[0].min_probability)
 
 
 def _select_sources(encoded: EncoderOutput, rows: Tensor) -> EncoderOutput:

@@ -23,9 +23,10 @@ from noise2text.core.random import make_key
 from noise2text.data.layouts.base import Canvas, Layout, Source
 from noise2text.data.layouts.template import Template
 from noise2text.diffusion.classifier_guidance import ClassifierGuidance
-from noise2text.diffusion.sampler import Guide, OnStep, SampledStep
+from noise2text.diffusion.sampler import Guide, OnStep, Sample, SampledStep
 from noise2text.diffusion.schedules import Schedule
 from noise2text.diffusion.solvers import Solver
+from noise2text.diffusion.stopping import StopWhenSure
 from noise2text.generation.config import DiffusionGenerationConfig
 from noise2text.generation.decoder import (
     Decoder,
@@ -171,7 +172,7 @@ class ParallelDecoder(Decoder):
         inputs = self.make_sampler_inputs(encoded_batch, lengths, max_length=int(lengths.max()))
         canvas = inputs.canvas
         steps: list[RoundedStep] = []
-        estimate = self.executor.sample(
+        estimate = self.sample(
             self.denoiser,
             self.schedule,
             inputs.encoded,
@@ -181,6 +182,7 @@ class ParallelDecoder(Decoder):
             solver=encoded_batch.solver,
             guide=self.guide(canvas),
             on_step=self.make_step_callback(encoded_batch, inputs, canvas, steps),
+            stopping=self.make_stopping_rule(canvas),
         )
         return self.finish(encoded_batch, inputs, estimate, steps)
 
@@ -233,6 +235,21 @@ class ParallelDecoder(Decoder):
         if self.classifier_guidance is None:
             return None
         return self.classifier_guidance.for_positions(self.layout.target_mask(canvas) & ~canvas.padding)
+
+    @property
+    def sample(self) -> Sample:
+        """The executor's `sample`, or the sampler that the config asks for."""
+        return self.config.build_sampler() or self.executor.sample
+
+    def make_stopping_rule(self, canvas: Canvas) -> StopWhenSure | None:
+        """The stopping rule of the texts on this canvas, or none."""
+        if self.config.stop_when_sure == 1:
+            return None
+        return StopWhenSure(
+            partial(self.round_to_tokens, canvas),
+            ~(canvas.padding | canvas.frozen),
+            min_probability=self.config.stop_when_sure,
+        )
 
     def round_to_tokens(self, canvas: Canvas, estimate: Estimate) -> tuple[Tensor, Tensor]:
         """The likeliest token at each position, or the given one, and its log-probability; both (B·C, L)."""

@@ -25,6 +25,7 @@ from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig, FolderTokenizerDataConfig
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.boundary import BoundaryConditional
 from noise2text.diffusion.losses import AnchorLoss, LengthLoss, MseLoss, NllLoss, RoundingLoss
 from noise2text.diffusion.noise_factor import find_noise_factor, random_embeddings, rescale_preserving
 from noise2text.diffusion.parameterization import Parameterization
@@ -36,11 +37,13 @@ from noise2text.models.init_embeddings import load_embeddings
 from noise2text.models.init_from_teacher import initialize_from_teacher
 from noise2text.models.presets import DIFFORMER_TABLE_21
 from noise2text.models.registry import Recipe
+from noise2text.models.step_teacher import copy_teacher, load_step_teacher
 from noise2text.nn.config import EncoderDecoderFromTeacherConfig, build_encoder_decoder
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.length_predictor import LengthPredictor
 from noise2text.training.config import OptimConfig, RunConfig
 from noise2text.training.objective import DiffusionObjective
+from noise2text.training.step_distillation import StepDistillation
 
 __all__ = [
     "PRESETS",
@@ -50,6 +53,7 @@ __all__ = [
     "DifformerModelConfig",
     "build",
     "build_model",
+    "build_token_levels",
     "initialize",
     "objective",
     "resolve",
@@ -86,6 +90,17 @@ class DifformerDiffusionConfig(Config):
         False, "also scale the signal down, so that α² + σ² = 1 (Difformer, eq. 8)"
     )
     self_conditioning: float = option(0.5, "share of the updates with self-conditioning; 0 is none")
+    self_condition_noise: float = option(
+        0.0, "standard deviation of the noise on the estimate of self-conditioning in training; 0 is none"
+    )
+    boundary_confidence: float = option(
+        0.0, "r of boundary-conditional noise, which begins where a token can be lost; 0 is ordinary noise"
+    )
+    student_steps: int = option(
+        0,
+        "N, steps of a student that does in one step what the difformer in from_folder does in two; 0 is "
+        "ordinary training",
+    )
     vlb_weight: float = option(1.0, "weight of the squared error of z₀ (L_VLB)")
     anchor_weight: float = option(1.0, "weight of the anchor loss, −log p(y | ẑ₀)")
     rounding_weight: float = option(0.0, "weight of the rounding loss, −log p(y | z₀)")
@@ -96,11 +111,18 @@ class DifformerDiffusionConfig(Config):
         require_choice(self, "schedule", SCHEDULES)
         require_at_least(self, 1, "num_timesteps")
         require_at_least(self, 0, "vlb_weight", "anchor_weight", "rounding_weight", "length_loss_weight")
-        require_fraction(self, "label_smoothing", "self_conditioning")
+        require_at_least(self, 0, "self_condition_noise", "student_steps")
+        require_fraction(self, "label_smoothing", "self_conditioning", "boundary_confidence")
         if not (self.vlb_weight or self.anchor_weight):
             raise Problem(
                 "One of the settings vlb_weight and anchor_weight must be above 0: the rounding loss alone "
                 "does not train the denoiser."
+            )
+        if self.student_steps and self.boundary_confidence:
+            raise Problem("A student learns its teacher's steps: set boundary_confidence to 0.")
+        if 2 * self.student_steps > self.num_timesteps:
+            raise Problem(
+                f"The setting student_steps must be at most half of num_timesteps, not {self.student_steps}."
             )
         if self.noise_factor is not None and not self.noise_factor > 0:
             raise Problem(f"The setting noise_factor must be above 0, not {self.noise_factor}.")
@@ -155,8 +177,15 @@ PRESETS: dict[str, DifformerConfig] = {
 def resolve(
     config: DifformerConfig, tokenizer: Tokenizer, *, schedule: Schedule | None = None
 ) -> DifformerConfig:
-    """The config with the noise factor for this vocabulary, embedding dimension and schedule."""
+    """The config with the noise factor for this vocabulary, embedding dimension and schedule.
+
+    A student generates in the steps that it is trained for.
+    """
     diffusion = config.diffusion
+    if diffusion.student_steps:
+        if not config.model.from_folder:
+            raise Problem("A student needs a teacher: name the folder of a difformer in from_folder.")
+        config = config.replace({"generation.steps": diffusion.student_steps + 1}, stop_early=1, eta=0.0)
     if diffusion.noise_factor is not None:
         return config
     found = find_noise_factor(
@@ -187,7 +216,8 @@ def build_model(
     """The untrained model with these schedules; without a parameterization, it predicts z₀."""
     data = config.data
     embedding = TokenEmbedding(len(tokenizer), config.model.embedding_dim)
-    embedding.weight.requires_grad_(not config.model.freeze_embeddings)
+    is_student = config.diffusion.student_steps > 0  # its teacher's estimates are in the space of these
+    embedding.weight.requires_grad_(not (config.model.freeze_embeddings or is_student))
     network = build_encoder_decoder(
         config.model, embedding, source_positions=data.max_source, target_positions=data.max_target
     )
@@ -208,7 +238,9 @@ def build_model(
 
 def initialize(config: DifformerConfig, model: LengthPredictingModel) -> None:
     """Copy the layers of a teacher or the embeddings of another model, where the config names one."""
-    if config.model.from_folder:
+    if config.diffusion.student_steps:
+        copy_teacher(model, load_step_teacher(config, model, recipe=RECIPE.name))
+    elif config.model.from_folder:
         initialize_from_teacher(config, model)
     if config.model.embeddings_from:
         load_embeddings(model.denoiser.embedding, model.tokenizer, Path(config.model.embeddings_from))
@@ -223,18 +255,40 @@ def objective(config: DifformerConfig, model: LengthPredictingModel) -> Diffusio
         AnchorLoss(weight=diffusion.anchor_weight, smoothing=diffusion.label_smoothing),
         RoundingLoss(weight=diffusion.rounding_weight),
     ]
+    all_terms = [
+        *(term for term in terms if term.weight),
+        LengthLoss(weight=diffusion.length_loss_weight, length_predictor=model.lengths),
+        # The anchor loss computes it anyway.
+        NllLoss(weight=None, always_computed=bool(diffusion.anchor_weight)),
+    ]
+    if diffusion.student_steps:
+        return StepDistillation(
+            model.denoiser,
+            model.schedule,
+            teacher=load_step_teacher(config, model, recipe=RECIPE.name).denoiser,
+            steps=diffusion.student_steps,
+            terms=all_terms,
+            self_conditioning=diffusion.self_conditioning,
+            self_condition_noise=diffusion.self_condition_noise,
+        )
     return DiffusionObjective(
         model.denoiser,
         model.training_schedule,
         UniformTimes(diffusion.num_timesteps),
-        terms=[
-            *(term for term in terms if term.weight),
-            LengthLoss(weight=diffusion.length_loss_weight, length_predictor=model.lengths),
-            # The anchor loss computes it anyway.
-            NllLoss(weight=None, always_computed=bool(diffusion.anchor_weight)),
-        ],
+        terms=all_terms,
         self_conditioning=diffusion.self_conditioning,
+        self_condition_noise=diffusion.self_condition_noise,
+        token_levels=build_token_levels(diffusion, model.training_schedule, model),
     )
+
+
+def build_token_levels(
+    diffusion: DifformerDiffusionConfig, schedule: Schedule, model: LengthPredictingModel
+) -> BoundaryConditional | None:
+    """The noise levels that depend on the tokens, if the config asks for them."""
+    if not diffusion.boundary_confidence:
+        return None
+    return BoundaryConditional(schedule, model.denoiser.embedding, diffusion.boundary_confidence)
 
 
 RECIPE = Recipe(

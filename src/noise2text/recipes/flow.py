@@ -43,6 +43,8 @@ def build(config: difformer.DifformerConfig, tokenizer: Tokenizer) -> LengthPred
     diffusion = config.diffusion
     if (diffusion.schedule, diffusion.variance_preserving, diffusion.rounding_weight) != ("sqrt", False, 0):
         raise Problem("flow has a schedule of its own and takes no variance_preserving or rounding_weight.")
+    if diffusion.student_steps:
+        raise Problem("flow has no students: leave student_steps at 0, or distill a difformer.")
     flow = RectifiedFlow(diffusion.num_timesteps, diffusion.noise_factor or 1.0)
     return difformer.build_model(config, tokenizer, flow, flow, parameterization=PredictVelocity(flow))
 
@@ -61,6 +63,8 @@ def objective(config: difformer.DifformerConfig, model: LengthPredictingModel) -
             NllLoss(weight=None),
         ],
         self_conditioning=diffusion.self_conditioning,
+        self_condition_noise=diffusion.self_condition_noise,
+        token_levels=difformer.build_token_levels(diffusion, model.schedule, model),
     )
 
 

@@ -11,7 +11,7 @@ row. So neither the order of work nor the number of processes changes what is dr
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
@@ -24,9 +24,12 @@ from noise2text.data.layouts.base import Canvas
 from noise2text.diffusion.losses import LossInputs, LossTerm, TokenLoss, TokenNllFunction, token_nll
 from noise2text.diffusion.schedules import Schedule
 from noise2text.diffusion.time_samplers import TimeSampler
-from noise2text.nn.denoiser import Denoiser, NoiseLevel
+from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, NoiseLevel
 
-__all__ = ["DiffusionObjective", "Draws", "Objective"]
+__all__ = ["DiffusionObjective", "Draws", "Objective", "TokenLevels"]
+
+TokenLevels = Callable[[Tensor, Tensor, Tensor, Tensor], NoiseLevel]
+"""Noise levels from the times (B,), the tokens (B, L), z₀ and its noise (B, L, D): `BoundaryConditional`."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class Draws:
     noise: Tensor  # (B, L, D)
     z0_noise: Tensor  # (B, L, D), the noise between the embedding and z₀
     self_conditioned: bool  # whether the denoiser sees its own first estimate
+    self_condition_noise: Tensor  # (B, L, D), the noise added to that estimate
 
 
 class Objective(nn.Module, ABC):
@@ -137,11 +141,18 @@ class DiffusionObjective(Objective):
         terms: Iterable[LossTerm],
         self_conditioning: float = 0.5,
         z0_noise: float = 0.0,
+        self_condition_noise: float = 0.0,
+        token_levels: TokenLevels | None = None,
     ) -> None:
-        """`z0_noise`, √β₁ (β₀ where a paper counts from 0), is the standard deviation of z₀ − embedding."""
+        """`z0_noise`, √β₁ (β₀ where a paper counts from 0), is the standard deviation of z₀ − embedding.
+
+        `self_condition_noise` is that of the noise on the estimate that the denoiser sees (perturbed
+        self-conditioning, FastDiSS, 2026): in few steps this estimate is worse than a fresh one in training.
+        """
         super().__init__(terms)
         self.denoiser, self.schedule, self.time_sampler = denoiser, schedule, time_sampler
         self.self_conditioning, self.z0_noise = self_conditioning, z0_noise
+        self.self_condition_noise, self.token_levels = self_condition_noise, token_levels
 
     def step_flags(self, step_key: Tensor) -> bool:
         """Whether this step trains with self-conditioning."""
@@ -155,28 +166,54 @@ class DiffusionObjective(Objective):
         t, weight = self.time_sampler(uniform(make_key(keys, RowKeyPurpose.TIME)))
         no_noise = torch.zeros((), device=keys.device)
         z0_noise = draw_gaussian(RowKeyPurpose.Z0_NOISE, *shape) if self.z0_noise else no_noise
+        self_conditioned = self.step_flags(step_key)
+        is_perturbed = self_conditioned and self.self_condition_noise
         return Draws(
             t=t,
             weight=weight,
             noise=draw_gaussian(RowKeyPurpose.NOISE, *shape),
             z0_noise=z0_noise,
-            self_conditioned=self.step_flags(step_key),
+            self_conditioned=self_conditioned,
+            self_condition_noise=(
+                draw_gaussian(RowKeyPurpose.SELF_CONDITION_NOISE, *shape) if is_perturbed else no_noise
+            ),
         )
+
+    def noise_level(self, canvas: Canvas, z0: Tensor, draws: Draws) -> NoiseLevel:
+        """The noise level of the rows, or of each of their positions."""
+        if self.token_levels is not None:
+            return self.token_levels(draws.t, canvas.tokens, z0, draws.noise)
+        level: NoiseLevel = self.schedule(draws.t, z0.shape[1])
+        return level
+
+    @torch.no_grad()
+    def first_estimate(
+        self, z_t: Tensor, level: NoiseLevel, encoded: EncoderOutput, constraint: Constraint, draws: Draws
+    ) -> Tensor:
+        """What the denoiser sees as its own estimate in a self-conditioned step, (B, L, D)."""
+        first = self.denoiser(z_t, level, encoded, constraint, None).z0
+        return constraint.apply(first + self.self_condition_noise * draws.self_condition_noise)
+
+    def make_targets(
+        self, canvas: Canvas, z0: Tensor, z_t: Tensor, constraint: Constraint, draws: Draws
+    ) -> tuple[Canvas, Tensor]:
+        """The canvas with the tokens to learn, and the z₀ to estimate from z_t, both (B, L, …)."""
+        return canvas, z0
 
     def forward(self, canvas: Canvas, draws: Draws) -> dict[str, TokenLoss]:
         denoiser = self.denoiser
         constraint = denoiser.constrain(canvas)
         embeddings = constraint.given  # (B, L, D)
         z0 = embeddings + self.z0_noise * draws.z0_noise
-        level: NoiseLevel = self.schedule(draws.t, z0.shape[1])
+        level = self.noise_level(canvas, z0, draws)
         constraint = replace(constraint, given=z0)
         z_t = constraint.apply(level.add_noise(z0, draws.noise))
         encoded = denoiser.encode(canvas.source)
         self_condition = None
         if draws.self_conditioned:
-            with torch.no_grad():
-                self_condition = constraint.apply(denoiser(z_t, level, encoded, constraint, None).z0)
+            self_condition = self.first_estimate(z_t, level, encoded, constraint, draws)
         estimate = denoiser(z_t, level, encoded, constraint, self_condition)
+        canvas, z0 = self.make_targets(canvas, z0, z_t, constraint, draws)
         # At a position's first step the target is its embedding, not the noised z₀ (Diffusion-LM).
         is_first_step = level.timestep[..., None] * self.time_sampler.num_timesteps < 0.5  # (B, 1 or L, 1)
         target = torch.where(is_first_step, embeddings, z0)

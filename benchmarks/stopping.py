@@ -1,0 +1,71 @@
+"""What the stopping rule saves and what it costs: steps, processor time and BLEU, as a Markdown table.
+
+    python benchmarks/stopping.py MODEL PAIRS.jsonl [--sure 1,0.99,0.95,0.9,0.5,0] [--sentences 300]
+
+Every sentence is a batch of its own, in which it need not wait for others. Steps are the mean over the
+sentences, each of which takes as many as its slowest candidate. The same texts are those that all steps give,
+too. Processor time is relative to the first row; other options of `generate` follow --set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from itertools import islice
+from typing import Any
+
+import torch
+
+from noise2text import load
+from noise2text.core.command_line import parse_assignments
+from noise2text.data.corpus import read_references, read_sources
+from noise2text.metrics.evaluate import bleu, exact_match
+from noise2text.models import Model
+
+
+def timed(model: Model, texts: list[str], **options: Any) -> tuple[list[str], float]:
+    """The texts, and the processor time that they took."""
+    start = time.process_time()
+    return model.generate(texts, batch=1, **options).texts, time.process_time() - start
+
+
+def count_steps(model: Model, texts: list[str], **options: Any) -> float:
+    """The mean number of steps of a text."""
+    seen: list[float] = []
+    model.generate(texts, batch=1, on_step=lambda at, texts_so_far: seen.append(at), **options)
+    return len(seen) / len(texts)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model")
+    parser.add_argument("pairs")
+    parser.add_argument("--sure", default="1,0.99,0.95,0.9,0.5,0")
+    parser.add_argument("--sentences", type=int, default=300)
+    parser.add_argument("--precision", default="auto")
+    parser.add_argument("--set", action="append", default=[], dest="assignments")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    model = load(given.model, device="cpu", precision=given.precision)
+    texts = list(islice(read_sources(given.pairs), given.sentences))
+    references = list(islice(read_references(given.pairs), given.sentences))
+    options = parse_assignments(given.assignments)
+    print("| stop_when_sure | steps | processor time | BLEU | exact match | same texts |")
+    print("|---|---|---|---|---|---|")
+    whole: tuple[list[str], float] | None = None
+    timed(model, texts[:5], **options)  # does not count
+    for sure in map(float, given.sure.split(",")):
+        written, seconds = timed(model, texts, stop_when_sure=sure, **options)
+        steps = count_steps(model, texts, stop_when_sure=sure, **options)
+        whole = whole or (written, seconds)
+        same = sum(a == b for a, b in zip(written, whole[0], strict=True)) / len(texts)
+        scores = bleu(written, references).score, exact_match(written, references).score
+        print(
+            f"| {sure:g} | {steps:.2f} | {seconds / whole[1]:.2f} | {scores[0]:.2f} | {scores[1]:.1f} % "
+            f"| {100 * same:.1f} % |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

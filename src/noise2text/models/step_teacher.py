@@ -1,0 +1,49 @@
+"""The teacher of a student that takes fewer steps: a trained model of the same recipe and shape."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+from noise2text.core.errors import Problem
+from noise2text.models.diffusion import DiffusionModel
+from noise2text.models.folder import load, load_config
+
+__all__ = ["copy_teacher", "load_step_teacher"]
+
+M = TypeVar("M", bound=DiffusionModel)
+
+
+def load_step_teacher(config: Any, model: M, *, recipe: str) -> M:
+    """The model in `config.model.from_folder`, if it can teach this student of the same recipe."""
+    folder = Path(config.model.from_folder)
+    teacher_recipe, teacher_config = load_config(folder)
+    if teacher_recipe.name != recipe:
+        raise Problem(
+            f"The model in {folder} is no {recipe}, but {teacher_recipe.name}: the teacher of student_steps "
+            f"has to be one."
+        )
+    teacher = load(folder, device=model.device, precision="float32")
+    assert isinstance(teacher, type(model))
+    if teacher.tokenizer.fingerprint != model.tokenizer.fingerprint:
+        raise Problem(
+            f"The model in {folder} has other tokens than this corpus: set tokenizer to folder to use its "
+            f"tokenizer, and in `prepare`, too, if the corpus was prepared."
+        )
+    own, its = ((each.model.heads, each.diffusion.schedule) for each in (config, teacher_config))
+    if own != its or _shapes(model) != _shapes(teacher):
+        raise Problem(
+            f"A student has the shape of its teacher: set the section model, schedule, max_source and "
+            f"max_target as in {folder / 'config.json'}."
+        )
+    return teacher
+
+
+def copy_teacher(model: DiffusionModel, teacher: DiffusionModel) -> None:
+    """Start the student from all weights of its teacher."""
+    model.load_state_dict(teacher.state_dict())
+
+
+def _shapes(model: DiffusionModel) -> dict[str, Any]:
+    """The shapes of the model's weights by their names."""
+    return {name: tensor.shape for name, tensor in model.state_dict().items()}
