@@ -20,7 +20,7 @@ from noise2text.generation.selection import Candidate, Selector, WithoutCopies
 from noise2text.models import AutoregressiveModel, Model, TraceStep
 from noise2text.models.folder import load
 
-__all__ = ["GeneratedText", "build_selector", "generate_texts", "remove_teacher"]
+__all__ = ["GeneratedText", "build_selector", "generate_texts", "generate_window", "remove_teacher"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,10 @@ class GeneratedText:
 
     def as_json(self) -> str:
         """The text, its candidates and any trace as a line of JSON Lines, which `evaluate` reads."""
+        return json.dumps(self.as_record(), ensure_ascii=False)
+
+    def as_record(self) -> dict[str, Any]:
+        """The text, its candidates and any trace as what JSON can hold."""
         pairs = zip(self.candidates, self.scores, strict=True)
         finite = ((text, score if math.isfinite(score) else None) for text, score in pairs)  # JSON has no ∞
         candidates = [{"text": text, "score": score} for text, score in finite]
@@ -48,7 +52,7 @@ class GeneratedText:
             {"trace": [{"time": step.time, "text": step.text} for step in self.trace]} if self.trace else {}
         )
         more = {"alternatives": self.alternatives} if self.alternatives else {}
-        return json.dumps({"text": self.text} | more | {"candidates": candidates} | trace, ensure_ascii=False)
+        return {"text": self.text} | more | {"candidates": candidates} | trace
 
 
 def build_selector(
@@ -130,29 +134,59 @@ def generate_texts(
         start += len(window)
         if indices.stop <= done:
             continue
-        output = model.generate(
+        generated, too_long = generate_window(
+            model,
             window,
+            indices=indices,
             seed=seed,
             batch=batch,
-            indices=indices,
             trace=trace,
+            overrides=overrides,
             selector=selector,
             n=n,
             floor=floor,
-            **overrides,
-        )
-        alternatives = output.alternatives if n > 1 else [[] for _ in window]
-        generated = map(
-            GeneratedText, output.texts, output.candidates, output.scores, output.traces, alternatives
         )
         yield from islice(generated, max(0, done - indices.start), None)
-        truncated += output.truncated
+        truncated += too_long
     if not start:
         show_line("The input is empty, so there is nothing to write.")
     if truncated:
         show_line(
             f"{truncated:,} of {start:,} inputs had more than {model.max_source} tokens and were truncated."
         )
+
+
+def generate_window(
+    model: Model,
+    window: Sequence[str],
+    *,
+    indices: Sequence[int],
+    seed: int,
+    batch: int,
+    trace: bool,
+    overrides: Mapping[str, Any],
+    selector: Selector,
+    n: int,
+    floor: float,
+) -> tuple[list[GeneratedText], int]:
+    """One generated text per text of the window, and how many texts were truncated.
+
+    `indices` are the numbers of the texts in the input, which decide the noise.
+    """
+    output = model.generate(
+        window,
+        seed=seed,
+        batch=batch,
+        indices=indices,
+        trace=trace,
+        selector=selector,
+        n=n,
+        floor=floor,
+        **overrides,
+    )
+    alternatives = output.alternatives if n > 1 else [[] for _ in window]
+    fields = (output.texts, output.candidates, output.scores, output.traces, alternatives)
+    return list(map(GeneratedText, *fields)), output.truncated
 
 
 @dataclass(frozen=True)
