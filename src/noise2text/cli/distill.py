@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from noise2text.cli.options import EXTRA_OPTIONS, DeviceOption, FieldsOption, SetOption, app
+from noise2text.cli.ray_options import RayCommand, RayOption, ShardRowsOption, WorkersOption, run_on_ray
 
 __all__ = ["distill"]
 
 
-@app.command(context_settings=EXTRA_OPTIONS)
+@app.command(cls=RayCommand, context_settings=EXTRA_OPTIONS)
 def distill(
     context: typer.Context,
     teacher: Annotated[Path, typer.Argument(help="The model folder of the teacher, e.g. a transformer.")],
@@ -24,6 +25,9 @@ def distill(
     batch: Annotated[int, typer.Option(help="Sentences per batch; does not change the texts.")] = 32,
     device: DeviceOption = None,
     precision: Annotated[str, typer.Option(help="float32, bfloat16 or auto.")] = "auto",
+    ray: RayOption = None,
+    workers: WorkersOption = None,
+    shard_rows: ShardRowsOption = 10_000,
 ) -> None:
     """Replace the targets of a corpus by a teacher's texts.
 
@@ -33,15 +37,32 @@ def distill(
     from noise2text.commands.display import SilentDisplay, TerminalDisplay
     from noise2text.commands.distill import DistillGroup
     from noise2text.commands.distill import distill as run
+    from noise2text.commands.generate_on_ray import GenerationJob, PairRecords, RayOptions
     from noise2text.core.command_line import parse_assignments, parse_options
     from noise2text.data.fields import with_fields
 
+    input, overrides = (
+        with_fields(input, fields),
+        parse_options(context.args) | parse_assignments(assignments),
+    )
+    if ray is not None:
+        job = GenerationJob(
+            teacher,
+            PairRecords(),
+            overrides=overrides,
+            seed=seed,
+            batch=batch,
+            device=device,
+            precision=precision,
+        )
+        run_on_ray(job, input, output, resume=True, options=RayOptions(ray, workers, shard_rows))
+        return
     with TerminalDisplay.open() as display:
         run(
             teacher,
-            input=with_fields(input, fields),
+            input=input,
             output=output,
-            overrides=parse_options(context.args) | parse_assignments(assignments),
+            overrides=overrides,
             seed=seed,
             batch=batch,
             device=device,

@@ -20,6 +20,7 @@ from noise2text.cli.options import (
     app,
 )
 from noise2text.cli.output import open_output, refuse_overwriting_input, warn
+from noise2text.cli.ray_options import RayCommand, RayOption, ShardRowsOption, WorkersOption, run_on_ray
 from noise2text.core.errors import Problem, Stopped
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["generate"]
 
 
-@app.command(context_settings=EXTRA_OPTIONS)
+@app.command(cls=RayCommand, context_settings=EXTRA_OPTIONS)
 def generate(
     model: Annotated[
         Path, typer.Argument(help="A model folder, or the name of a shipped model such as de-en.")
@@ -82,6 +83,9 @@ def generate(
     ] = True,
     device: DeviceOption = None,
     precision: PrecisionOption = "auto",
+    ray: RayOption = None,
+    workers: WorkersOption = None,
+    shard_rows: ShardRowsOption = 10_000,
 ) -> None:
     """Generate a text for each text or line of a file.
 
@@ -90,6 +94,7 @@ def generate(
     """
     from noise2text.commands.display import count_progress
     from noise2text.commands.generate import build_selector, generate_texts
+    from noise2text.commands.generate_on_ray import GenerationJob, RayOptions, TextRecords
     from noise2text.commands.input_texts import find_texts
     from noise2text.core.command_line import parse_assignments, parse_options, split_texts
     from noise2text.data.fields import with_fields
@@ -98,7 +103,6 @@ def generate(
 
     input = None if input is None else with_fields(input, fields)
     given, options = split_texts(arguments or [])
-    texts = find_texts(given, input, line_by_line=output is None)
     if input is not None:
         refuse_overwriting_input(output, input)
     if resume and (output is None or given):
@@ -107,6 +111,28 @@ def generate(
         name: value for name, value in (("guide", guide), ("guide_class", label)) if value is not None
     }
     overrides = parse_options(options) | parse_assignments(assignments) | guidance_settings
+    if ray is not None:
+        if input is None or output is None or given:
+            raise Problem("--ray maps an --input to an --output: give both, and no texts.")
+        asked = (("alternatives", n > 1), ("candidates", as_json), ("trace", trace))
+        job = GenerationJob(
+            model,
+            TextRecords(tuple(name for name, is_asked in asked if is_asked)),
+            overrides=overrides,
+            seed=seed,
+            batch=batch,
+            n=n,
+            floor=floor,
+            trace=trace,
+            teacher=teacher,
+            likelihood=likelihood,
+            copies=copies,
+            device=device,
+            precision=precision,
+        )
+        run_on_ray(job, input, output, resume=resume, options=RayOptions(ray, workers, shard_rows))
+        return
+    texts = find_texts(given, input, line_by_line=output is None)
     loaded = load(model, device=device, precision=precision)
     selector, settings = build_selector(
         loaded, overrides, teacher, reduction=likelihood, device=device, precision=precision, copies=copies

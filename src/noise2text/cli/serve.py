@@ -9,11 +9,12 @@ import typer
 
 from noise2text.cli.options import DeviceOption, PrecisionOption, app
 from noise2text.cli.output import warn
+from noise2text.cli.ray_options import RayCommand, RayOption
 
 __all__ = ["serve"]
 
 
-@app.command()
+@app.command(cls=RayCommand)
 def serve(
     models: Annotated[
         list[str],
@@ -46,6 +47,11 @@ def serve(
     log_texts: Annotated[bool, typer.Option("--log-texts", help="Log the texts of users.")] = False,
     device: DeviceOption = None,
     precision: PrecisionOption = "auto",
+    ray: RayOption = None,
+    min_replicas: Annotated[int, typer.Option(help="With --ray, the fewest replicas.")] = 1,
+    max_replicas: Annotated[
+        int | None, typer.Option(help="With --ray, the most replicas; by default one per GPU, or per core.")
+    ] = None,
 ) -> None:
     """Answer requests over HTTP: generation, denoising steps, and LibreTranslate's interface."""
     from noise2text.core.command_line import parse_assignments
@@ -79,4 +85,9 @@ def serve(
         device=device,
         precision=precision,
     )
-    serve_models(models, limits, options, say=warn)
+    if ray is None:
+        serve_models(models, limits, options, say=warn)
+        return
+    from noise2text.serving.ray_serve import RayCluster, serve_on_ray
+
+    serve_on_ray(models, limits, options, cluster=RayCluster(ray, min_replicas, max_replicas), say=warn)

@@ -19,9 +19,10 @@ from noise2text.generation.likelihood import LikelihoodSelector, require_reducti
 from noise2text.generation.selection import Candidate, Selector, WithoutCopies
 from noise2text.models import AutoregressiveModel, Model, TraceStep
 from noise2text.models.folder import load
+from noise2text.models.output import GenerationOutput
 from noise2text.models.requests import GenerationRequest
 
-__all__ = ["GeneratedText", "build_selector", "generate_texts", "remove_teacher"]
+__all__ = ["GeneratedText", "build_selector", "generate_texts", "remove_teacher", "split_output"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,10 @@ class GeneratedText:
 
     def as_json(self) -> str:
         """The text, its candidates and any trace as a line of JSON Lines, which `evaluate` reads."""
+        return json.dumps(self.as_record(), ensure_ascii=False)
+
+    def as_record(self) -> dict[str, Any]:
+        """The text, its candidates and any trace as what JSON can hold."""
         pairs = zip(self.candidates, self.scores, strict=True)
         finite = ((text, score if math.isfinite(score) else None) for text, score in pairs)  # JSON has no ∞
         candidates = [{"text": text, "score": score} for text, score in finite]
@@ -49,7 +54,7 @@ class GeneratedText:
             {"trace": [{"time": step.time, "text": step.text} for step in self.trace]} if self.trace else {}
         )
         more = {"alternatives": self.alternatives} if self.alternatives else {}
-        return json.dumps({"text": self.text} | more | {"candidates": candidates} | trace, ensure_ascii=False)
+        return {"text": self.text} | more | {"candidates": candidates} | trace
 
 
 def build_selector(
@@ -142,10 +147,7 @@ def generate_texts(
             overrides=overrides,
         )
         (output,) = model.generate_together([request], batch=batch)
-        alternatives = output.alternatives if n > 1 else [[] for _ in window]
-        generated = map(
-            GeneratedText, output.texts, output.candidates, output.scores, output.traces, alternatives
-        )
+        generated = split_output(output, n=n)
         yield from islice(generated, max(0, done - indices.start), None)
         truncated += output.truncated
     if not start:
@@ -154,6 +156,13 @@ def generate_texts(
         show_line(
             f"{truncated:,} of {start:,} inputs had more than {model.max_source} tokens and were truncated."
         )
+
+
+def split_output(output: GenerationOutput, *, n: int) -> list[GeneratedText]:
+    """The output of each text; it has alternatives if more than one text was asked for."""
+    alternatives = output.alternatives if n > 1 else [[] for _ in output.texts]
+    fields = (output.texts, output.candidates, output.scores, output.traces, alternatives)
+    return list(map(GeneratedText, *fields))
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,12 @@ __all__ = [
 ]
 
 
-def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` create the file under a temporary name, then rename it into place."""
-    draft = path.with_name(path.name + ".draft")
+def write_atomically(path: Path, write: Callable[[Path], object], *, writer: str = "") -> None:
+    """Let `write` create the file under a temporary name, then rename it into place.
+
+    Processes that may write the same file at the same time, with the same contents, each name their `writer`.
+    """
+    draft = path.with_name(f"{path.name}{writer and f'.{writer}'}.draft")
     with explain_write_failures(path):
         try:
             draft.touch()  # with the user's default permissions; safetensors lets only the owner read

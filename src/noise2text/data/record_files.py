@@ -25,7 +25,7 @@ from noise2text.data.formats import (
 )
 from noise2text.data.text_files import FileLine, display_name, read_lines
 
-__all__ = ["Records", "read_records"]
+__all__ = ["Records", "map_json", "map_row", "read_records"]
 
 Records = Iterator[Record | LineError]
 Parse = Callable[[FileLine], Record]
@@ -51,7 +51,7 @@ def read_records(path: str, fields: Sequence[str] = (), *, pairs: bool) -> Recor
     if suffix not in (".jsonl", ".ndjson", ".tsv") and _starts_array(first, suffix == ".json" or pairs):
         return _read_array(path, lines, fields)
     if suffix in (".jsonl", ".ndjson", ".json") or is_record(first, fields) or _starts_object(first, pairs):
-        return _parse_lines(lines, lambda line: _map_json(parse_json(line), fields))
+        return _parse_lines(lines, lambda line: map_json(parse_json(line), fields))
     if suffix == ".tsv" or pairs:
         return _read_tsv(path, first, lines, fields)
     if fields:
@@ -91,7 +91,8 @@ def _starts_array(line: FileLine, likely: bool) -> bool:
     return start.startswith(b"[") if likely else start in (b"[", b"[{") or start.startswith((b'[{"', b'["'))
 
 
-def _map_json(record: Record, fields: Sequence[str]) -> Record:
+def map_json(record: Record, fields: Sequence[str]) -> Record:
+    """A JSON object with src and trg, or text, from the named fields."""
     missing = [name for name in fields if name not in {**record.fields, **record.inner_fields}]
     if missing:
         raise LineError(record.line, f'there is no field "{missing[0]}"{record.describe_fields()}')
@@ -116,7 +117,7 @@ def _read_array(path: str, lines: Iterator[FileLine], fields: Sequence[str]) -> 
         elif not isinstance(row, dict):
             yield LineError(line, "this is not an object, a text or a list of two texts")
         else:
-            yield _or_error(_map_json, Record(line, row), fields)
+            yield _or_error(map_json, Record(line, row), fields)
 
 
 # Tables
@@ -199,15 +200,15 @@ def _read_parquet(path: str, fields: Sequence[str]) -> Records:
             for row in batch.to_pylist():
                 number += 1
                 line = FileLine(path, number, b"", "row")
-                yield _or_error(_map_row, Record(line, row), fields)
+                yield _or_error(map_row, Record(line, row), fields)
     except (ArrowException, OSError) as error:
         raise Problem(f"{path} cannot be read as Parquet: {error}.") from error
 
 
-def _map_row(record: Record, fields: Sequence[str]) -> Record:
+def map_row(record: Record, fields: Sequence[str]) -> Record:
     """A row as from JSON, or by the names of its columns."""
     if fields or record.inner_fields or {"src", "text", "hyp", "trg"} & set(record.fields):
-        return _map_json(record, fields)
+        return map_json(record, fields)
     columns = map_columns(list(record.fields), (), record.line.path)
     values = list(record.fields.values())
     return Record(record.line, {key: values[at] for key, at in columns.items()})

@@ -1,0 +1,126 @@
+"""The service on Ray Serve: replicas of the same application, as many as the load needs.
+
+A replica is what `noise2text serve` starts on one machine, with a queue, batches and models of its own. An
+answer depends on its request alone, so it does not matter which replica gives it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fastapi import FastAPI
+
+from noise2text.commands.ray_cluster import connect_to_ray, count_workers
+from noise2text.core.errors import Problem
+from noise2text.core.signals import defer_signals
+from noise2text.serving.access import ApiKeys
+from noise2text.serving.app import build_app
+from noise2text.serving.limits import Limits
+from noise2text.serving.server import listen
+from noise2text.serving.start import Options, build_service
+
+__all__ = ["RayCluster", "serve_on_ray"]
+
+NAME = "noise2text"
+
+
+@dataclass(frozen=True)
+class RayCluster:
+    """Where replicas run and how many; without a maximum, one per GPU, or per core without GPUs."""
+
+    address: str | None = None
+    min_replicas: int = 1
+    max_replicas: int | None = None
+
+
+def serve_on_ray(
+    models: Sequence[str],
+    limits: Limits,
+    options: Options,
+    *,
+    cluster: RayCluster,
+    say: Callable[[str], None],
+) -> None:
+    """Serve until a signal ends the service; replicas finish what they have accepted."""
+    if cluster.min_replicas < 1:
+        raise Problem(f"--min-replicas must be at least 1, not {cluster.min_replicas}.")
+    models = list(map(_make_absolute, models))
+    keys = build_service(models, limits, options).keys  # also finds mistakes before anything is started
+    with listen(options.host, options.port) as listener:
+        port = listener.getsockname()[1]
+    guides = {name: os.path.abspath(folder) for name, folder in options.guides.items()}
+    options = replace(options, port=port, guides=guides, keys=None)
+    os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "60")  # a busy machine starts slowly
+    with connect_to_ray(cluster.address) as ray:
+        number, resources = count_workers(ray, cluster.max_replicas)
+        if number < cluster.min_replicas:
+            raise Problem(f"--min-replicas {cluster.min_replicas} is above the {number} that are allowed.")
+        deployment = _deployment(
+            lambda: build_replica(models, limits, options, keys=keys),
+            limits=limits,
+            replicas=(cluster.min_replicas, number),
+            resources=resources,
+        )
+        _run(deployment, options, say=say)
+
+
+def build_replica(models: Sequence[str], limits: Limits, options: Options, *, keys: ApiKeys) -> FastAPI:
+    """The application of a replica, with its first model loaded; runs in the replica's process."""
+    logging.getLogger("noise2text.serving").setLevel(logging.INFO)
+    service = build_service(models, limits, options)
+    service.keys = keys  # the machine of the replica has neither the file nor the variable
+    service.pool.warm_up(next(iter(service.pool.models)))
+    return build_app(service, allow_origins=options.allow_origins)
+
+
+def _deployment(
+    build: Callable[[], FastAPI], *, limits: Limits, replicas: tuple[int, int], resources: dict[str, float]
+) -> Any:
+    """What Ray Serve deploys: a replica is full when a batch waits behind the one that is generated."""
+    from ray import serve
+
+    return serve.deployment(
+        serve.ingress(build)(),
+        name=NAME,
+        ray_actor_options=resources,
+        max_ongoing_requests=2 * limits.batch,
+        max_queued_requests=limits.queue,
+        graceful_shutdown_timeout_s=60,
+        autoscaling_config={
+            "min_replicas": replicas[0],
+            "max_replicas": replicas[1],
+            "target_ongoing_requests": limits.batch,
+        },
+    )
+
+
+def _run(deployment: Any, options: Options, *, say: Callable[[str], None]) -> None:
+    """Deploy, wait for a signal, and take everything down."""
+    from ray import serve
+    from ray.exceptions import RayError
+
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)
+    quiet = {"enable_access_log": False, "log_level": "WARNING"}  # a path may have a text of a user
+    with defer_signals() as is_stopped:
+        try:
+            serve.start(http_options={"host": options.host, "port": options.port}, logging_config=quiet)
+            serve.run(deployment.bind(), name=NAME, logging_config=quiet)
+            say(f"Serving on Ray at http://{options.host}:{options.port}")
+            while not is_stopped():
+                time.sleep(0.1)
+        except (RayError, RuntimeError) as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise Problem(f"Ray Serve could not start the replicas ({reason}); its logs say why.") from error
+        finally:
+            serve.shutdown()
+
+
+def _make_absolute(argument: str) -> str:
+    """The model FOLDER, NAME=FOLDER or shipped name, with an absolute path, for processes elsewhere."""
+    name, equals, folder = argument.rpartition("=")
+    return f"{name}{equals}{os.path.abspath(folder)}" if os.path.isdir(folder) else argument
