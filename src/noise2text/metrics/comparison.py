@@ -148,7 +148,7 @@ def _format_task(task: str, rows: Sequence[PublishedResult]) -> list[str]:
     notes: dict[str, None] = {}
     for row in rows:
         notes[f"- {row.where}: {row.note}"] = None
-        notes |= {f"- {row.where}, {score.metric}: {score.about}": None for score in row.scores if score.about}
+        notes |= {f"- {row.where}, {own.metric}: {own.about}": None for own in row.scores if own.about}
     return [
         f"## {task}, as reported",
         format_markdown_table(tabulate_published(rows)),
