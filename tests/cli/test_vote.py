@@ -40,3 +40,19 @@ def test_files_of_unequal_lengths_are_named(run: Run, tmp_path: Path) -> None:
     src.write_text("s\n")
     told = run("vote", a, b, "--src", src, "--votes", tmp_path / "votes.sqlite")
     assert told.err == "noise2text: --src, A and B must have equally many lines, not 1, 2, 2.\n"
+
+
+def test_a_sheet_goes_out_and_comes_back(run: Run, tmp_path: Path) -> None:
+    a, b, src = write(tmp_path)
+    sheet = tmp_path / "sheet.csv"
+    options = (a, b, "--src", src, "--votes", tmp_path / "votes.sqlite")
+    assert "give --voter NAME" in run("vote", *options, "--sheet", sheet).err
+    told = run("vote", *options, "--sheet", sheet, "--voter", "Anna")
+    assert told.out == f"{sheet}: 1 pairs for Anna; fill in first, second or equal.\n"
+    assert "already exists" in run("vote", *options, "--sheet", sheet, "--voter", "Anna").err
+    header, row = sheet.read_text(encoding="utf-8-sig").splitlines()
+    assert header == "voter,number,source,first,second,better"
+    winner = "A 1, B 0" if row.split(",")[3] == "y" else "A 0, B 1"
+    sheet.write_text(f"{header}\n{row}first\n")
+    told = run("vote", *options, "--read-sheet", sheet)
+    assert told.out.startswith(f"{sheet}: 1 votes.\n{winner}, equal 0: A wins")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -19,7 +20,9 @@ from noise2text.core.locks import lock_file
 from noise2text.experiments import grid
 from noise2text.experiments.corpus_files import CorpusFiles
 from noise2text.experiments.experiment import Arm, Experiment, ModelSpec, TrainedSetting
-from noise2text.experiments.grid import run_experiment
+from noise2text.experiments.measures import TextMeasures
+from noise2text.experiments.run_experiment import run_experiment
+from noise2text.metrics.evaluate import find_metrics
 
 from ..conftest import SMALL
 
@@ -47,11 +50,12 @@ def experiment(*more: Arm) -> Experiment:
         *more,
     )
     facts: dict[str, Any] = dict.fromkeys(("paper", "table", "summary", "claim", "metric_note"), "words")
-    return Experiment(name="trial", arms=arms, measures=("bleu", "exact", "anisotropy"), **facts)
+    return Experiment(name="trial", arms=arms, measures=("bleu", "exact_match", "anisotropy"), **facts)
 
 
 def run(folder: Path, dates: Path, what: Experiment | None = None, **more: Any) -> dict[str, Any]:
-    files = CorpusFiles(*(str(dates / f"{split}.jsonl") for split in ("train", "valid", "test")))
+    train, valid, test = (str(dates / f"{split}.jsonl") for split in ("train", "valid", "test"))
+    files = CorpusFiles(train, valid, test)
     options: dict[str, Any] = {"files": files, "changes": FAST, "sentences": 4, "device": "cpu"}
     return run_experiment(what or experiment(), folder, **(options | more))
 
@@ -186,6 +190,67 @@ def test_a_student_learns_from_its_teachers_texts(dates: Path, tmp_path: Path) -
     assert corpus.parent != model
 
 
+def test_a_raw_baseline_stands_beside_a_student_of_the_users_own_corpus(dates: Path, tmp_path: Path) -> None:
+    distilled = tmp_path / "distilled.jsonl"
+    distilled.write_text("".join((dates / "train.jsonl").read_text().splitlines(keepends=True)[:-5]))
+    teacher = ModelSpec("difformer", ROUNDING)
+    arms = (Arm("raw", ModelSpec("difformer")), Arm("student", ModelSpec("difformer", teacher=teacher)))
+    both = replace(experiment(), arms=arms)
+    train, valid, test = (str(dates / f"{split}.jsonl") for split in ("train", "valid", "test"))
+    found = run(
+        tmp_path / "out", dates, both, files=CorpusFiles(train, valid, test, {"distilled": str(distilled)})
+    )
+    assert [row["failures"] for row in found["rows"]] == [[], []]
+    folders = {
+        record["arm"]: tmp_path / "out/models" / record["model"] for record in records(tmp_path / "out")
+    }
+    corpora = {arm: json.loads((own / "run.json").read_text())["train"] for arm, own in folders.items()}
+    assert corpora == {"raw": train, "student": str(distilled)}
+    assert len(list(tmp_path.glob("out/models/*/config.json"))) == 2, "no teacher is needed"
+    with pytest.raises(Problem, match="no corpus named 'distiled'; there are distilled"):
+        run(tmp_path / "out", dates, both, files=CorpusFiles(train, valid, test, {"distiled": "x"}))
+
+
+def test_a_further_metric_is_of_the_texts_that_are_there(dates: Path, tmp_path: Path) -> None:
+    first = run(tmp_path, dates)
+    before = records(tmp_path)
+    texts, models = (written(tmp_path, pattern) for pattern in ("trial/*/texts/*", "models/*/**/*"))
+    more = run(tmp_path, dates, metrics="rouge-l,sari")
+    assert more["measures"] == [*first["measures"], "rouge-l", "sari"]
+    assert (written(tmp_path, "trial/*/texts/*"), written(tmp_path, "models/*/**/*")) == (texts, models)
+    pairs = [json.loads(line) for line in (dates / "test.jsonl").read_text().splitlines()[:4]]
+    (sari,) = find_metrics("sari")
+    for old, new in zip(before, records(tmp_path), strict=True):
+        assert old["numbers"].items() <= new["numbers"].items()
+        (path,) = tmp_path.glob(f"trial/tiny/texts/*-{old['arm']}-seed-0.jsonl")
+        own = [json.loads(line)["text"] for line in path.read_text().splitlines()]
+        score = sari(own, [[pair["trg"]] for pair in pairs], [pair["src"] for pair in pairs])
+        assert new["numbers"]["sari"] == score.score
+        assert more["signatures"]["sari"] == score.signature
+    assert "SARI: `" in (tmp_path / "trial/tiny/table.md").read_text()
+
+
+def test_a_column_has_results_of_its_own_and_shares_the_models(dates: Path, tmp_path: Path) -> None:
+    whole = experiment()
+    column = replace(whole, arms=tuple(replace(arm, paper={"bleu": 1.0}) for arm in whole.arms))
+    table = replace(whole, columns={"other": column})
+    found = run(tmp_path, dates, table)
+    display = LineRecorder()
+    other = run(tmp_path, dates, table, preset="other", display=display)
+    assert display.trained() == []
+    assert [row["means"] for row in other["rows"]] == [row["means"] for row in found["rows"]]
+    assert (tmp_path / "trial-other/tiny/table.md").exists()
+    assert other["rows"][0]["paper"] == {"bleu": 1.0} != found["rows"][0]["paper"]
+
+
+def test_a_pretrained_model_without_its_folder_fails_alone(dates: Path, tmp_path: Path) -> None:
+    arms = (experiment().arms[0], Arm("gpt2", ModelSpec("pretrained-causal", pretrained="gpt2")))
+    both = replace(experiment(), arms=arms, presets={"difformer": "tiny"})
+    found = run(tmp_path, dates, both, scale="full")
+    assert [bool(row["failures"]) for row in found["rows"]] == [False, True]
+    assert "--pretrained gpt2=FOLDER" in found["rows"][-1]["failures"][0]
+
+
 def test_mistakes_are_told_before_anything_is_trained(dates: Path, tmp_path: Path) -> None:
     for name, value in [("widht", 3), ("model_dim", "x")]:
         with pytest.raises(Problem, match=name):
@@ -249,7 +314,8 @@ def test_other_texts_under_the_same_name_are_other_results(dates: Path, tmp_path
     files = CorpusFiles(str(dates / "train.jsonl"), str(dates / "valid.jsonl"), str(test))
 
     def identity() -> str:
-        made = grid.Grid(experiment(), tmp_path, "full", files, {}, None, "cpu", SilentDisplay())
+        measures = TextMeasures(experiment().measures)
+        made = grid.Grid(experiment(), tmp_path, "full", files, {}, measures, None, "cpu", SilentDisplay())
         return made._fingerprint(experiment().arms[0], 0)
 
     before = identity()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+import pytest
+from scipy.stats import kendalltau, spearmanr
 
 from noise2text.experiments.experiment import Arm, Experiment, ModelSpec
 from noise2text.experiments.result_table import tabulate, to_latex, to_markdown
@@ -14,7 +18,7 @@ EXPERIMENT = Experiment(
     summary="A line.",
     claim="it is so.",
     metric_note="made up.",
-    measures=("bleu", "exact", "decoding_seconds"),
+    measures=("bleu", "exact_match", "decoding_seconds"),
     arms=(
         Arm("best & last", ModelSpec("difformer"), paper={"bleu": 30.0}),
         Arm("middle", ModelSpec("difformer"), paper={"bleu": 20.0}),
@@ -25,7 +29,7 @@ EXPERIMENT = Experiment(
 
 
 def record(arm: str, seed: int, bleu: float, exact: float) -> dict[str, Any]:
-    numbers = {"bleu": bleu, "exact": exact, "decoding_seconds": 1.0}
+    numbers = {"bleu": bleu, "exact_match": exact, "decoding_seconds": 1.0}
     signatures = {"bleu": "tok:13a"}
     return {"arm": arm, "seed": seed, "numbers": numbers, "signatures": signatures, "sentences": 7}
 
@@ -48,7 +52,41 @@ def test_orders_and_their_agreement_are_of_the_arms_that_both_have() -> None:
     assert bleu["arms"] == ["best & last", "middle", "worst"]
     assert (bleu["paper_ranks"], bleu["our_ranks"]) == ([1, 2, 3], [1, 3, 2])
     assert (bleu["spearman"], round(bleu["kendall"], 6)) == (0.5, 0.333333)
-    assert (exact["ours"], exact["spearman"], exact["kendall"]) == ("exact", -1, -1)
+    assert (exact["ours"], exact["spearman"], exact["kendall"]) == ("exact_match", -1, -1)
+
+
+def test_every_measure_of_the_paper_is_compared_as_scipy_does() -> None:
+    names = ("bleu-fairseq", "rouge-l", "self_bleu")
+    paper = [{"bleu-fairseq": 30.0, "rouge-l": 1.0}, {"bleu-fairseq": 20.0, "rouge-l": 2.0}, {"rouge-l": 3.0}]
+    own = [
+        {"bleu": 70.0, "rouge-l": 8.0, "exact_match": 3.0},
+        {"bleu": 60.0, "rouge-l": 9.0, "exact_match": 4.0},
+        {"bleu": 5.0, "rouge-l": 1.0, "exact_match": 5.0},
+    ]
+    arms = tuple(Arm(f"arm {k}", ModelSpec("difformer"), paper=each) for k, each in enumerate(paper))
+    records = [{"arm": f"arm {k}", "seed": 0, "numbers": each, "sentences": 1} for k, each in enumerate(own)]
+    table = replace(EXPERIMENT, measures=names, tiny_measures=("bleu", "exact_match", "rouge-l"), arms=arms)
+    found = tabulate(table, records, scale="tiny")
+    assert [(each["paper"], each["ours"]) for each in found["agreement"]] == [
+        ("bleu-fairseq", "bleu"),
+        ("bleu-fairseq", "exact_match"),
+        ("rouge-l", "rouge-l"),
+    ]
+    for each in found["agreement"]:
+        both = [
+            (p[each["paper"]], o[each["ours"]]) for p, o in zip(paper, own, strict=True) if each["paper"] in p
+        ]
+        first, second = zip(*both, strict=True)
+        assert each["spearman"] == pytest.approx(spearmanr(first, second).statistic)
+        assert each["kendall"] == pytest.approx(kendalltau(first, second).statistic)
+    assert "| BLEU (fairseq), paper |" in to_markdown(found)
+
+
+def test_a_metric_that_is_a_model_is_asked_for() -> None:
+    table = replace(EXPERIMENT, measures=("bleu", "bertscore"))
+    page = to_markdown(tabulate(table, RECORDS, scale="full"))
+    assert "- BERTScore is not measured: `--metrics bertscore=FOLDER` says with which model." in page
+    assert "| BERTScore" not in page
 
 
 def test_the_page_has_means_spreads_ranks_failures_and_signatures() -> None:

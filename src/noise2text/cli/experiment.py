@@ -37,6 +37,21 @@ def experiment(
     train: Annotated[str | None, typer.Option(help="Training pairs, for --scale full.")] = None,
     valid: Annotated[str | None, typer.Option(help="Validation pairs, for --scale full.")] = None,
     test: Annotated[str | None, typer.Option(help="Test pairs, for --scale full.")] = None,
+    corpora: Annotated[
+        list[str] | None,
+        typer.Option("--corpus", help="A training corpus for models that have their own: distilled=FILE."),
+    ] = None,
+    pretrained: Annotated[
+        list[str] | None,
+        typer.Option(help="The folder of a pre-trained model of --scale full: gpt2=FOLDER."),
+    ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(help="The dataset of a table that has several, or the preset of all models (full)."),
+    ] = None,
+    metrics: Annotated[
+        str | None, typer.Option(help="More metrics of `evaluate`, e.g. sari,bertscore=FOLDER,div_4.")
+    ] = None,
     sentences: Annotated[int | None, typer.Option(help="Use only this many test sentences.")] = None,
     assignments: SetOption = None,
     device: DeviceOption = None,
@@ -59,20 +74,25 @@ def experiment(
     from noise2text.commands.display import TerminalDisplay
     from noise2text.core.command_line import parse_assignments
     from noise2text.experiments.corpus_files import CorpusFiles
-    from noise2text.experiments.grid import run_experiment
     from noise2text.experiments.result_table import to_markdown
+    from noise2text.experiments.run_experiment import run_experiment
 
-    given = [file for file in (train, valid, test) if file is not None]
-    if len(given) != (3 if scale == "full" else 0):
-        raise Problem("--scale full needs --train, --valid and --test, and --scale tiny none of them.")
+    files = None
+    if train and valid and test and scale == "full":
+        files = CorpusFiles(train, valid, test, _parse_files("--corpus", corpora))
+    elif scale == "full" or train or valid or test or corpora or pretrained:
+        raise Problem("--scale full needs --train, --valid and --test, and --scale tiny takes no files.")
     with TerminalDisplay.open() as display:
         found = run_experiment(
             find_experiment(name),
             out,
             scale=scale,
             seeds=seeds,
-            files=CorpusFiles(*given) if given else None,
+            files=files,
             changes=parse_assignments(assignments),
+            preset=preset,
+            metrics=metrics,
+            pretrained=_parse_files("--pretrained", pretrained),
             sentences=sentences,
             device=device,
             display=display,
@@ -81,6 +101,17 @@ def experiment(
     print(page, end="")
     if not any(row["means"] for row in found["rows"]):
         raise Problem(f"Every arm of {name} failed; the table says why.")
+
+
+def _parse_files(option: str, assignments: list[str] | None) -> dict[str, str]:
+    """The files or folders by name."""
+    found = {}
+    for assignment in assignments or ():
+        name, equals, file = assignment.partition("=")
+        if not (name and equals and file):
+            raise Problem(f"{option} is NAME=PATH, not {assignment!r}.")
+        found[name] = file
+    return found
 
 
 def _list(as_json: bool) -> None:
@@ -94,6 +125,8 @@ def _list(as_json: bool) -> None:
                 "table": experiment.table,
                 "summary": experiment.summary,
                 "arms": [arm.name for arm in experiment.arms],
+                "measures": list(experiment.measures),
+                "presets": list(experiment.columns),
             }
             for experiment in EXPERIMENTS.values()
         ]

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["vote"]
 
+MAX_LISTED_VOTERS = 10
+
 
 @app.command()
 def vote(
@@ -26,10 +28,19 @@ def vote(
         Path | None, typer.Option(help="Write the votes to this file of JSON Lines, and serve nothing.")
     ] = None,
     tally: Annotated[bool, typer.Option("--tally", help="Print the tally, and serve nothing.")] = False,
+    sheet: Annotated[
+        Path | None, typer.Option(help="Write a CSV sheet for --voter to fill in, and serve nothing.")
+    ] = None,
+    voter: Annotated[str, typer.Option(help="The name of the person who fills in --sheet.")] = "",
+    pairs: Annotated[int, typer.Option(help="Pairs of texts on --sheet, drawn at random.", min=1)] = 100,
+    filled: Annotated[
+        list[Path] | None,
+        typer.Option("--read-sheet", help="Record the votes of a filled sheet and print the tally."),
+    ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port to listen on.")] = 8000,
 ) -> None:
-    """Serve a page on which people vote blindly: first, second or equally good."""
+    """Let people vote blindly, on a page or on a sheet: first, second or equally good."""
     from noise2text.core.files import write_text_file
     from noise2text.data.corpus import read_sources, read_texts
     from noise2text.serving.votes import BlindTest, Item, VoteBook
@@ -41,10 +52,45 @@ def vote(
     test = BlindTest([Item(*texts) for texts in zip(*columns, strict=True)], VoteBook(votes))
     if export is not None:
         write_text_file(export, test.export_lines())
-    if tally:
-        print(_describe(test.book.tally()))
-    if export is None and not tally:
+    if sheet is not None:
+        _write_sheet(test, sheet, voter, pairs)
+    for path in filled or ():
+        _record_sheet(test, path)
+    if tally or filled:
+        _print_tally(test)
+    if export is None and sheet is None and not filled and not tally:
         _serve(test, host, port)
+
+
+def _write_sheet(test: BlindTest, sheet: Path, voter: str, pairs: int) -> None:
+    from noise2text.core.files import write_text_file
+    from noise2text.serving.vote_sheet import format_sheet
+
+    if not voter.strip():
+        raise Problem("--sheet is for one person, who is named: give --voter NAME.")
+    if sheet.exists():
+        raise Problem(f"{sheet} already exists, and may be filled in: choose another file.")
+    write_text_file(sheet, "\ufeff" + format_sheet(test, voter, pairs=pairs))  # the mark is for spreadsheets
+    print(f"{sheet}: {min(pairs, len(test.differing))} pairs for {voter}; fill in first, second or equal.")
+
+
+def _record_sheet(test: BlindTest, path: Path) -> None:
+    from noise2text.serving.vote_sheet import read_sheet
+
+    found = read_sheet(path, test)
+    for voter, number, preferred in found.votes:
+        test.vote(voter, number, preferred)
+    left = f", {found.unanswered} rows are not filled in" if found.unanswered else ""
+    print(f"{path}: {len(found.votes)} votes{left}.")
+
+
+def _print_tally(test: BlindTest) -> None:
+    """The tally of each voter, where there are a few, and that of all."""
+    voters = test.book.voters()
+    if 1 < len(voters) <= MAX_LISTED_VOTERS:
+        for each in voters:
+            print(f"{each}: {_describe(test.book.tally(each))}")
+    print(_describe(test.book.tally()))
 
 
 def _describe(tally: Tally) -> str:

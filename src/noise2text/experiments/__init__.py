@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from noise2text.core.errors import Problem, suggest
-from noise2text.experiments import difformer, difformer_comparison, diffuseq, seqdiffuseq, thesis
+from noise2text.experiments import (
+    difformer,
+    difformer_comparison,
+    difformer_main,
+    diffuseq,
+    diffuseq_main,
+    seqdiffuseq,
+    seqdiffuseq_main,
+    thesis,
+)
 from noise2text.experiments.experiment import Experiment
 
 __all__ = ["EXPERIMENTS", "find_experiment"]
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
-    for module in (difformer, difformer_comparison, seqdiffuseq, diffuseq, thesis)
+    for module in (
+        *(difformer_main, difformer, difformer_comparison),
+        *(diffuseq_main, diffuseq, seqdiffuseq_main, seqdiffuseq, thesis),
+    )
     for experiment in module.EXPERIMENTS
 }
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from noise2text.core.errors import Problem
@@ -17,11 +18,17 @@ PAIRS = 20_000
 
 @dataclass(frozen=True)
 class CorpusFiles:
-    """The training, validation and test pairs."""
+    """The training, validation and test pairs, and further training corpora by name (`distilled`)."""
 
     train: str
     valid: str
     test: str
+    more: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def by_name(self) -> dict[str, str]:
+        """All of them by name."""
+        return {"train": self.train, "valid": self.valid, "test": self.test, **self.more}
 
 
 def ensure_dates_corpus(folder: Path, scale: str) -> CorpusFiles:
@@ -32,7 +39,8 @@ def ensure_dates_corpus(folder: Path, scale: str) -> CorpusFiles:
         if not (folder / "whole").exists():
             write_dates(folder, pairs=PAIRS, seed=0)
             (folder / "whole").touch()
-    return CorpusFiles(*(str(folder / f"{split}.jsonl") for split in ("train", "valid", "test")))
+    train, valid, test = (str(folder / f"{split}.jsonl") for split in ("train", "valid", "test"))
+    return CorpusFiles(train, valid, test)
 
 
 def hash_corpus(corpus: str) -> str:

@@ -1,11 +1,13 @@
 """An experiment: a table of a paper as data.
 
 An experiment has arms, the rows of the table. An arm is a model and its generation settings; arms that differ
-only in generation share their model, which is trained once. A model may be trained on a teacher's texts, and
-may start from another model's embeddings: both are models of the same experiment, trained first.
+only in generation share their model, which is trained once. A model may be trained on a corpus of its own,
+such as a teacher's texts, and may start from another model's embeddings: teachers and such models belong to
+the experiment, too, and are trained first.
 
 There are two scales. `full` is the paper's: its presets, with the user's files. `tiny` uses synthetic dates
-on two cores: each recipe's preset `tiny`, with the changes of the experiment.
+on two cores: each recipe's preset `tiny`, with the changes of the experiment. A table of several datasets is
+one experiment per dataset, under one name (`columns`); the preset chooses among them.
 """
 
 from __future__ import annotations
@@ -13,14 +15,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from noise2text.core.config import apply_overrides, describe
-from noise2text.core.errors import Problem
+from noise2text.core.errors import Problem, suggest
 from noise2text.models.registry import find_recipe
 
 __all__ = [
+    "DISTILLED",
     "SCALES",
     "TINY_PRESET_CHANGES",
     "Arm",
@@ -32,6 +35,8 @@ __all__ = [
 ]
 
 SCALES = ("tiny", "full")
+DISTILLED = "distilled"
+"""The name of the corpus of a model that has a teacher."""
 Changes = Mapping[str, Any]
 
 TINY_PRESET_CHANGES: Mapping[str, Changes] = {
@@ -72,8 +77,15 @@ class ModelSpec:
     recipe: str
     changes: Changes = field(default_factory=dict)
     tiny: Changes = field(default_factory=dict)
-    teacher: ModelSpec | None = None  # whose texts are the targets
+    teacher: ModelSpec | None = None  # whose texts are the targets, unless the user has such a corpus
     embeddings: ModelSpec | None = None  # whose embeddings are the initial ones
+    preset: str = ""  # at the full scale, if it is not the experiment's
+    pretrained: str = ""  # the name of the pre-trained model that it starts from at the full scale
+
+    @property
+    def corpus(self) -> str:
+        """The name of the corpus that it is trained on: train, or distilled."""
+        return DISTILLED if self.teacher else "train"
 
     def dependencies(self) -> Iterator[ModelSpec]:
         """The models that must be trained before this one."""
@@ -86,22 +98,37 @@ class ModelSpec:
 @dataclass(frozen=True)
 class Arm:
     """A row of the table: a model, its generation settings (`tiny`: more at that scale), and the paper's
-    numbers."""
+    numbers.
+
+    With `samples`, measures that compare the candidates of a source get samples of their own, generated with
+    these settings instead. DiffuSeq measures quality with one text, and diversity with three samples. A
+    system that always generates the same text has it three times.
+    """
 
     name: str
     model: ModelSpec
     generation_changes: Changes = field(default_factory=dict)
     tiny: Changes = field(default_factory=dict)
     paper: Mapping[str, float] = field(default_factory=dict)  # by measure
+    samples: Changes | None = None
+    num_samples: int = 3
 
     def generation_settings(self, scale: str) -> dict[str, Any]:
         """The changed generation settings at this scale."""
         return {**self.generation_changes, **(self.tiny if scale == "tiny" else {})}
 
+    def sample_settings(self, scale: str) -> dict[str, Any] | None:
+        """The changed generation settings of the samples for diversity, if it has any."""
+        return None if self.samples is None else self.generation_settings(scale) | dict(self.samples)
+
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table of a paper: its arms, its measures (the first one is ranked), and its presets."""
+    """A table of a paper: its arms, its measures and its presets.
+
+    Dates are one word, and some measures say nothing about one word (BLEU of words between white space):
+    `tiny_measures` are those of the tiny scale, if they are not the same.
+    """
 
     name: str
     paper: str
@@ -110,11 +137,33 @@ class Experiment:
     claim: str  # what the paper concludes
     metric_note: str  # what the paper's numbers are
     arms: tuple[Arm, ...]
-    measures: tuple[str, ...] = ("bleu", "exact")
+    measures: tuple[str, ...] = ("bleu", "exact_match")
+    tiny_measures: tuple[str, ...] = ()
     presets: Mapping[str, str] = field(default_factory=dict)  # at the full scale, by recipe; else its default
     tiny: Mapping[str, Changes] = field(default_factory=dict)  # changes at the tiny scale, by recipe
     batch: int = 64
     sentences: int = 500  # of the test set of dates
+    columns: Mapping[str, Experiment] = field(default_factory=dict)  # the table on each dataset, by preset
+    chosen_preset: str = ""  # the user's choice
+
+    def with_preset(self, preset: str | None, scale: str) -> Experiment:
+        """The experiment with the user's preset: that dataset of the table, or this preset for all models."""
+        if preset is None:
+            return self
+        if preset in self.columns:
+            return replace(self.columns[preset], chosen_preset=preset)
+        if self.columns:
+            raise Problem(f"{self.name} has no preset {preset!r}; {suggest(preset, self.columns)}")
+        if scale == "tiny":
+            raise Problem("--preset chooses the presets of --scale full; at --scale tiny all are tiny.")
+        recipes = {model.recipe for model in self.models() if not model.preset}
+        for recipe in sorted(recipes):
+            find_recipe(recipe).preset(preset)  # raises: this recipe has none of that name
+        return replace(self, presets=dict.fromkeys(recipes, preset), chosen_preset=preset)
+
+    def measures_at(self, scale: str) -> tuple[str, ...]:
+        """The measures of the table at this scale."""
+        return self.tiny_measures if scale == "tiny" and self.tiny_measures else self.measures
 
     def models(self) -> list[ModelSpec]:
         """All models to train, each after those that it needs."""
@@ -125,11 +174,9 @@ class Experiment:
 
     def preset(self, model: ModelSpec, scale: str) -> str:
         """The name of a model's preset."""
-        return (
-            "tiny"
-            if scale == "tiny"
-            else self.presets.get(model.recipe, find_recipe(model.recipe).default_preset)
-        )
+        if scale == "tiny":
+            return "tiny"
+        return model.preset or self.presets.get(model.recipe, find_recipe(model.recipe).default_preset)
 
     def changes(self, model: ModelSpec, scale: str, overrides: Changes) -> dict[str, Any]:
         """The changes to the preset, with `overrides` that the recipe has and the arms do not differ in."""

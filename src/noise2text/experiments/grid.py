@@ -3,10 +3,14 @@
     FOLDER/corpus/                         the dates, for the tiny scale
     FOLDER/models/RECIPE-…/                trained once for all arms and experiments that share the model
     FOLDER/EXPERIMENT/SCALE/arms/….json    the measurements of an arm with a seed
+    FOLDER/EXPERIMENT/SCALE/texts/….jsonl  what it generated
     FOLDER/EXPERIMENT/SCALE/table.md       and .json, .tex
 
+With a preset of the user's, the folder is EXPERIMENT-PRESET.
+
 The folder of a model is named after a hash of everything that decides it; the JSON file of an arm has a hash
-of its model, settings and test set. So only what has changed is computed again. A grid that was killed
+of its model, settings and test set. So only what has changed is computed again, and further metrics are
+computed of the texts that are there. A grid that was killed
 continues, training from its last checkpoint. An arm that fails records the error in its JSON file, does not
 affect the others, and is tried again by the next run. Several processes may work in one folder.
 """
@@ -23,63 +27,25 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from noise2text.commands.display import Display, SilentDisplay
+from noise2text.commands.display import Display
 from noise2text.commands.distill import distill
 from noise2text.commands.train import train
 from noise2text.core.config import get_setting
-from noise2text.core.devices import find_device
 from noise2text.core.errors import Problem, Stopped
 from noise2text.core.files import write_text_file
 from noise2text.core.locks import lock_file
 from noise2text.data.corpus import Pair, read_pairs
-from noise2text.experiments.corpus_files import CorpusFiles, ensure_dates_corpus, hash_corpus
+from noise2text.experiments.arm_texts import GeneratedArm, read_arm_texts, write_arm_texts
+from noise2text.experiments.corpus_files import CorpusFiles, hash_corpus
 from noise2text.experiments.experiment import Arm, Experiment, ModelSpec, TrainedSetting, hash_value
-from noise2text.experiments.measures import measure_model, measure_texts
-from noise2text.experiments.result_table import tabulate, to_latex, to_markdown
+from noise2text.experiments.measures import MEASURES, TextMeasures, measure_model, measure_training
 from noise2text.models import Model
 from noise2text.models.folder import load, load_config
 
-__all__ = ["Grid", "run_experiment"]
+__all__ = ["Grid"]
 
 POLL_SECONDS = 2.0  # between checks whether another process has finished with a model
 TRAINED_FILE = "trained.json"  # in a model's folder: marks it as finished, with the training time
-
-
-def run_experiment(
-    experiment: Experiment,
-    out: Path,
-    *,
-    scale: str = "tiny",
-    seeds: int = 1,
-    files: CorpusFiles | None = None,
-    changes: Mapping[str, Any] | None = None,
-    sentences: int | None = None,
-    device: str | None = None,
-    display: Display | None = None,
-) -> dict[str, Any]:
-    """The content of table.json, after training, generating and measuring what is missing."""
-    out = out.resolve()  # so that a resumed run finds the same files from another working directory
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Problem(f"{out} cannot be created: {error.strerror}; choose another folder.") from error
-    experiment.validate(scale, changes or {})
-    find_device(device)  # a bad device would fail in every arm
-    if seeds < 1 or (sentences is not None and sentences < 1):
-        raise Problem("An experiment needs at least one seed and one test sentence.")
-    files = files or ensure_dates_corpus(out / "corpus", scale)
-    limit = sentences or (experiment.sentences if scale == "tiny" else None)
-    grid = Grid(experiment, out, scale, files, dict(changes or {}), limit, device, display or SilentDisplay())
-    jobs = [(arm, seed) for seed in range(seeds) for arm in experiment.arms]
-    grid.run_all(jobs)
-    found = tabulate(experiment, [grid.load_result(arm, seed) for arm, seed in jobs], scale=scale)
-    with lock_file(grid.results_dir / "table", wait=True):
-        write_text_file(
-            grid.results_dir / "table.json", json.dumps(found, indent=2, ensure_ascii=False) + "\n"
-        )
-        write_text_file(grid.results_dir / "table.md", to_markdown(found))
-        write_text_file(grid.results_dir / "table.tex", to_latex(found))
-    return found
 
 
 @dataclass
@@ -91,9 +57,11 @@ class Grid:
     scale: str
     files: CorpusFiles
     changes: dict[str, Any]
+    measures: TextMeasures
     sentences: int | None
     device: str | None
     display: Display
+    pretrained: dict[str, str] = field(default_factory=dict)  # folders by name
     failed: dict[Path, str] = field(default_factory=dict)  # models whose training failed in this run
     loaded: tuple[Path, Model] | None = None  # the last loaded model, which the next arm may share
     started: float = field(default_factory=time.time)
@@ -101,12 +69,13 @@ class Grid:
     @cached_property
     def corpus_hashes(self) -> dict[str, str]:
         """The hashes of the corpora."""
-        return {name: hash_corpus(file) for name, file in vars(self.files).items()}
+        return {name: hash_corpus(file) for name, file in self.files.by_name.items()}
 
     @property
     def results_dir(self) -> Path:
         """The folder of the results."""
-        return self.out / self.experiment.name / self.scale
+        name, preset = self.experiment.name, self.experiment.chosen_preset
+        return self.out / (f"{name}-{preset}" if preset else name) / self.scale
 
     def run_all(self, jobs: Sequence[tuple[Arm, int]]) -> None:
         """Measure all arms; those whose model is locked by another process come later."""
@@ -139,7 +108,7 @@ class Grid:
         write_text_file(self._result_path(arm, seed), json.dumps(record, indent=2, ensure_ascii=False) + "\n")
         if "error" in record:
             return f"failed: {record['error']}"
-        shown = {name: record["numbers"][name] for name in ("bleu", "exact")}
+        shown = {MEASURES[name].label: record["numbers"][name] for name in ("bleu", "exact_match")}
         return "  ".join(f"{name} {value:.2f}" for name, value in shown.items())
 
     def _is_done(self, arm: Arm, seed: int) -> bool:
@@ -148,7 +117,9 @@ class Grid:
             found = self.load_result(arm, seed)
         except _NoResult:
             return False
-        return "numbers" in found or self._result_path(arm, seed).stat().st_mtime >= self.started
+        if "error" in found:
+            return self._result_path(arm, seed).stat().st_mtime >= self.started
+        return self.measures.wanted.items() <= found["measured"].items()
 
     def load_result(self, arm: Arm, seed: int) -> dict[str, Any]:
         """The record of an arm: its measurements, or the error."""
@@ -161,31 +132,56 @@ class Grid:
         return found
 
     def _measure(self, arm: Arm, seed: int) -> dict[str, Any]:
+        """The record of an arm, for which only what is missing is generated and measured."""
+        record, pairs = self._generated_record(arm, seed), self._test_pairs()
+        texts = read_arm_texts(self._texts_path(arm, seed))
+        numbers, signatures = self.measures.compute(texts, pairs, record["measured"])
+        return record | {
+            "numbers": record["numbers"] | numbers,
+            "signatures": record["signatures"] | signatures,
+            "measured": record["measured"] | self.measures.wanted,
+        }
+
+    def _generated_record(self, arm: Arm, seed: int) -> dict[str, Any]:
+        """The record of an arm that was measured with fewer metrics, or one of new texts without any."""
+        try:
+            found = self.load_result(arm, seed)
+            if "error" not in found and self._texts_path(arm, seed).exists():
+                return found
+        except _NoResult:
+            pass
+        return self._generate(arm, seed)
+
+    def _generate(self, arm: Arm, seed: int) -> dict[str, Any]:
         folder = self.ensure_trained(arm.model, seed)
         _, config = load_config(folder)
         if self.loaded is None or self.loaded[0] != folder:
             self.loaded = folder, load(folder, device=self.device)
         model, pairs = self.loaded[1], self._test_pairs()
-        generation_changes = {
-            name: get_setting(config, value.setting) if isinstance(value, TrainedSetting) else value
-            for name, value in arm.generation_settings(self.scale).items()
-        }
-        started = time.perf_counter()
-        output = model.generate(
-            [pair.src for pair in pairs], seed=seed, batch=self.experiment.batch, **generation_changes
+        settings = _resolve(arm.generation_settings(self.scale), config)
+        samples = arm.sample_settings(self.scale)
+        generated = GeneratedArm.generate(
+            model,
+            [pair.src for pair in pairs],
+            seed=seed,
+            batch=self.experiment.batch,
+            settings=settings,
+            sample_settings=None if samples is None else _resolve(samples, config),
+            num_samples=arm.num_samples,
         )
-        seconds = time.perf_counter() - started
-        numbers, signatures = measure_texts(
-            output, pairs, model=model, requested_length=generation_changes.get("length"), seconds=seconds
-        )
-        facts = json.loads((folder / TRAINED_FILE).read_text())
+        write_arm_texts(self._texts_path(arm, seed), [pair.src for pair in pairs], generated.texts)
+        trained = json.loads((folder / TRAINED_FILE).read_text())
+        logged = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
         return {
-            "numbers": numbers | measure_model(model, config, pairs, facts),
-            "signatures": signatures,
+            "numbers": generated.numbers
+            | trained
+            | measure_training(logged)
+            | measure_model(model, config, pairs),
+            "signatures": {},
+            "measured": {},
             "model": folder.name,
-            "generation": generation_changes,
+            "generation": settings,
             "sentences": len(pairs),
-            "texts": output.texts[:5],
         }
 
     def ensure_trained(self, model: ModelSpec, seed: int) -> Path:
@@ -206,7 +202,11 @@ class Grid:
 
     def _train(self, model: ModelSpec, seed: int, folder: Path) -> None:
         changes = self._training_changes(model, seed)
-        corpus = self._distill_corpus(model.teacher, seed) if model.teacher else self.files.train
+        if changes.get("from_folder") == "":
+            raise Problem(
+                f"{model.recipe} needs a pre-trained model: give --pretrained {model.pretrained}=FOLDER."
+            )
+        corpus = self._training_corpus(model, seed)
         if model.embeddings:
             with lock_file(self._model_folder(model.embeddings, seed), wait=True):
                 changes["embeddings_from"] = str(self.ensure_trained(model.embeddings, seed))
@@ -232,6 +232,13 @@ class Grid:
                 write_text_file(seconds_file, json.dumps(seconds))
         write_text_file(folder / TRAINED_FILE, json.dumps({"training_seconds": seconds}))
 
+    def _training_corpus(self, model: ModelSpec, seed: int) -> str:
+        """The user's corpus of this name; without one, the teacher's texts."""
+        if model.corpus in self.files.by_name:
+            return self.files.by_name[model.corpus]
+        assert model.teacher is not None
+        return self._distill_corpus(model.teacher, seed)
+
     def _distill_corpus(self, teacher: ModelSpec, seed: int) -> str:
         """The corpus with a teacher's texts for the training sources."""
         with lock_file(self._model_folder(teacher, seed), wait=True):
@@ -251,24 +258,32 @@ class Grid:
         return str(output)
 
     def _training_changes(self, model: ModelSpec, seed: int) -> dict[str, Any]:
-        return self.experiment.changes(model, self.scale, self.changes) | {"seed": seed}
+        changes = self.experiment.changes(model, self.scale, self.changes) | {"seed": seed}
+        if model.pretrained and self.scale == "full":
+            changes["from_folder"] = self.pretrained.get(model.pretrained, "")
+        return changes
 
     def _model_folder(self, model: ModelSpec, seed: int) -> Path:
         return self.out / "models" / f"{model.recipe}-{hash_value(self._model_key(model, seed))}"
 
     def _model_key(self, model: ModelSpec, seed: int) -> list[Any]:
         """Everything that decides a model."""
-        dependencies = [other and self._model_key(other, seed) for other in (model.teacher, model.embeddings)]
-        corpus = [self.corpus_hashes[name] for name in ("train", "valid")]
+        own_corpus = model.corpus in self.files.by_name  # then the teacher is not needed
+        others = (None if own_corpus else model.teacher, model.embeddings)
+        dependencies = [other and self._model_key(other, seed) for other in others]
+        corpus = [self.corpus_hashes[model.corpus if own_corpus else "train"], self.corpus_hashes["valid"]]
         preset = self.experiment.preset(model, self.scale)
         return [model.recipe, preset, self._training_changes(model, seed), corpus, dependencies]
 
     def _fingerprint(self, arm: Arm, seed: int) -> str:
-        generation_changes = {name: str(value) for name, value in arm.generation_settings(self.scale).items()}
+        generation, samples = arm.generation_settings(self.scale), arm.sample_settings(self.scale)
         return hash_value(
             [
                 self._model_key(arm.model, seed),
-                generation_changes,
+                *(
+                    {name: str(value) for name, value in (each or {}).items()}
+                    for each in (generation, samples)
+                ),
                 self.corpus_hashes["test"],
                 self.sentences,
                 self.experiment.batch,
@@ -279,6 +294,10 @@ class Grid:
         number = self.experiment.arms.index(arm) + 1
         slug = re.sub(r"[^a-z0-9.]+", "-", arm.name.lower()).strip("-")
         return self.results_dir / "arms" / f"{number:02d}-{slug}-seed-{seed}.json"
+
+    def _texts_path(self, arm: Arm, seed: int) -> Path:
+        name = self._result_path(arm, seed).name
+        return self.results_dir / "texts" / f"{name}l"
 
     def _test_pairs(self) -> list[Pair]:
         return list(islice(read_pairs(self.files.test), self.sentences))
@@ -296,6 +315,14 @@ class _ProgressOnly:
 
     def show_line(self, line: str) -> None:
         pass
+
+
+def _resolve(settings: Mapping[str, Any], config: Any) -> dict[str, Any]:
+    """Generation settings with the values of those that are the model's own."""
+    return {
+        name: get_setting(config, value.setting) if isinstance(value, TrainedSetting) else value
+        for name, value in settings.items()
+    }
 
 
 def _format_changes(changes: Mapping[str, Any]) -> str:

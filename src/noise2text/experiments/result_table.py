@@ -1,7 +1,8 @@
 """The result table of an experiment: the paper's numbers, ours, and their rank correlation.
 
-Ours are means over the seeds, with ± the sample standard deviation (n − 1) for several seeds. The rank
-correlation (Spearman's ρ, Kendall's τ) is that of the first measure that the paper reports.
+Ours are means over the seeds, with ± the sample standard deviation (n − 1) for several seeds. There is a rank
+correlation (Spearman's ρ, Kendall's τ) for each measure that the paper reports, with the same measure of ours
+and with those that may stand for it (`STAND_INS`); the ranks of the table are those of the first.
 """
 
 from __future__ import annotations
@@ -14,15 +15,37 @@ from noise2text.experiments.experiment import Arm, Experiment
 from noise2text.experiments.measures import MEASURES
 from noise2text.experiments.rank_correlation import kendall, rank_from_best, spearman
 from noise2text.metrics.comparison import format_markdown_table
+from noise2text.metrics.model_based import MODEL_METRICS
 from noise2text.metrics.score_table import escape_latex
 
 __all__ = ["tabulate", "to_latex", "to_markdown"]
 
 
-def tabulate(experiment: Experiment, records: Sequence[Mapping[str, Any]], *, scale: str) -> dict[str, Any]:
-    """All numbers of the table, ready for JSON, from the records of each arm and seed."""
-    rows = [_row(experiment, arm, [r for r in records if r["arm"] == arm.name]) for arm in experiment.arms]
-    signatures = {name: text for record in records for name, text in record.get("signatures", {}).items()}
+STAND_INS: Mapping[str, tuple[str, ...]] = {
+    "bleu": ("exact_match",),
+    "bleu-fairseq": ("bleu", "exact_match"),
+    "bleu-diffuseq": ("bleu", "exact_match"),
+    "rouge-l-torchmetrics": ("rouge-l",),
+    "dist_1_diffuseq": ("dist_1",),
+    "div_4_diffuseq": ("div_4",),
+    "self_bleu_diffuseq": ("self_bleu",),
+}
+"""Measures of ours that are also compared with a measure of the paper, if the table has them."""
+
+
+def tabulate(
+    experiment: Experiment,
+    records: Sequence[Mapping[str, Any]],
+    *,
+    scale: str,
+    more: Sequence[str] = (),
+) -> dict[str, Any]:
+    """All numbers of the table, ready for JSON, from the records of each arm and seed.
+
+    `more` are measures that the user added.
+    """
+    measures = tuple(dict.fromkeys((*experiment.measures_at(scale), *more)))
+    rows = [_row(measures, arm, [r for r in records if r["arm"] == arm.name]) for arm in experiment.arms]
     return {
         "experiment": experiment.name,
         "paper": experiment.paper,
@@ -33,18 +56,28 @@ def tabulate(experiment: Experiment, records: Sequence[Mapping[str, Any]], *, sc
         "scale": scale,
         "seeds": sorted({record["seed"] for record in records}),
         "sentences": max((record["sentences"] for record in records if "sentences" in record), default=0),
-        "measures": list(experiment.measures),
+        "preset": experiment.chosen_preset,
+        "measures": list(measures),
         "rows": rows,
-        "agreement": _agreement(experiment, rows),
-        "signatures": {name: signatures[name] for name in experiment.measures if name in signatures},
+        "agreement": _agreement(rows),
+        "signatures": _signatures(measures, records),
     }
 
 
-def _row(experiment: Experiment, arm: Arm, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _signatures(measures: Sequence[str], records: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The signature of each measure; where arms differ, all of them."""
+    found = {
+        name: dict.fromkeys(
+            record["signatures"][name] for record in records if name in record.get("signatures", {})
+        )
+        for name in measures
+    }
+    return {name: " or ".join(own) for name, own in found.items() if own}
+
+
+def _row(measures: Sequence[str], arm: Arm, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     complete = [record["numbers"] for record in records if "numbers" in record]
-    known = [
-        name for name in experiment.measures if complete and all(name in numbers for numbers in complete)
-    ]
+    known = [name for name in measures if complete and all(name in numbers for numbers in complete)]
     values = {name: [float(numbers[name]) for numbers in complete] for name in known}
     return {
         "arm": arm.name,
@@ -55,43 +88,51 @@ def _row(experiment: Experiment, arm: Arm, records: Sequence[Mapping[str, Any]])
     }
 
 
-def _agreement(experiment: Experiment, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Both rankings, ρ and τ for the first measure that the paper reports; for BLEU also our exact match."""
-    theirs = next(
-        (name for name in experiment.measures if any(name in arm.paper for arm in experiment.arms)), None
-    )
+def _agreement(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Both rankings, ρ and τ for each measure of the paper and each of ours that may stand for it."""
     found = []
-    for ours in (theirs, "exact") if theirs == "bleu" and "exact" in experiment.measures else (theirs,):
-        both = [row for row in rows if theirs in row["paper"] and ours in row["means"]]
-        if theirs is None or ours is None or len(both) < 2:
-            continue
-        first, second = ([row["paper"][theirs] for row in both], [row["means"][ours] for row in both])
-        found.append(
-            {
-                "paper": theirs,
-                "ours": ours,
-                "arms": [row["arm"] for row in both],
-                "paper_ranks": rank_from_best(first, lower_is_better=MEASURES[theirs].lower_is_better),
-                "our_ranks": rank_from_best(second, lower_is_better=MEASURES[ours].lower_is_better),
-                "spearman": spearman(first, second),
-                "kendall": kendall(first, second),
-            }
-        )
+    for theirs in _reported(rows):
+        for ours in (theirs, *STAND_INS.get(theirs, ())):
+            both = [row for row in rows if theirs in row["paper"] and ours in row["means"]]
+            if len(both) > 1:
+                found.append(_compare_ranks(theirs, ours, both))
     return found
+
+
+def _reported(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The measures that the paper reports, in its order."""
+    return list(dict.fromkeys(name for row in rows for name in row["paper"]))
+
+
+def _compare_ranks(theirs: str, ours: str, both: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    first, second = [row["paper"][theirs] for row in both], [row["means"][ours] for row in both]
+    return {
+        "paper": theirs,
+        "ours": ours,
+        "arms": [row["arm"] for row in both],
+        "paper_ranks": rank_from_best(first, lower_is_better=MEASURES[theirs].lower_is_better),
+        "our_ranks": rank_from_best(second, lower_is_better=MEASURES[ours].lower_is_better),
+        "spearman": spearman(first, second),
+        "kendall": kendall(first, second),
+    }
 
 
 def to_markdown(found: Mapping[str, Any]) -> str:
     """The table as a Markdown page."""
     seeds = len(found["seeds"])
+    scale = f"{found['scale']}, {found['preset']}" if found["preset"] else found["scale"]
     parts = [
         f"# {found['experiment']}: {found['paper']}, {found['table']}",
         f"{found['summary']} The paper: {found['claim']}",
         format_markdown_table(_table_rows(found)),
         "\n".join(_agreements(found)),
         "\n".join(_failures(found)),
-        f"Scale {found['scale']}, {seeds} seed{'s' if seeds > 1 else ''}, {found['sentences']:,} test texts"
+        f"Scale {scale}, {seeds} seed{'s' if seeds > 1 else ''}, {found['sentences']:,} test texts"
         f"{', mean ± standard deviation' if seeds > 1 else ''}. The paper's numbers: {found['metric_note']}",
-        "\n".join(f"- {MEASURES[name].label}: `{text}`" for name, text in found["signatures"].items()),
+        "\n".join(
+            [f"- {MEASURES[name].label}: `{text}`" for name, text in found["signatures"].items()]
+            + _missing(found)
+        ),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -107,8 +148,8 @@ def to_latex(found: Mapping[str, Any]) -> str:
 
 def _table_rows(found: Mapping[str, Any]) -> list[list[str]]:
     """The header, and one row of cells per arm."""
-    rows, measures = found["rows"], found["measures"]
-    reported = [name for name in measures if any(name in row["paper"] for row in rows)]
+    rows, measures = found["rows"], _measured(found)
+    reported = _reported(rows)
     ranks = _ranks_by_arm(found)
     ranked = ["rank, paper", "rank, ours"] if ranks else []
     head = ["arm", *(f"{MEASURES[name].label}, paper" for name in reported)]
@@ -126,6 +167,21 @@ def _table_rows(found: Mapping[str, Any]) -> list[list[str]]:
     return lines
 
 
+def _measured(found: Mapping[str, Any]) -> list[str]:
+    """The measures that some row has, or all of them if none has any."""
+    measured = [name for name in found["measures"] if any(name in row["means"] for row in found["rows"])]
+    return measured or list(found["measures"])
+
+
+def _missing(found: Mapping[str, Any]) -> list[str]:
+    """What to do about the measures of models that were not named."""
+    return [
+        f"- {MEASURES[name].label} is not measured: `--metrics {name}=FOLDER` says with which model."
+        for name in found["measures"]
+        if name in MODEL_METRICS and name not in found["signatures"]
+    ]
+
+
 def _measured_cells(row: Mapping[str, Any], measures: Sequence[str]) -> list[str]:
     if not row["means"]:
         return ["failed", *[""] * (len(measures) - 1)]
@@ -136,7 +192,8 @@ def _measured_cells(row: Mapping[str, Any], measures: Sequence[str]) -> list[str
 def _ranks_by_arm(found: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     if not found["agreement"]:
         return {}
-    first = found["agreement"][0]
+    defined = [own for own in found["agreement"] if own["spearman"] is not None]
+    first = (defined or found["agreement"])[0]
     both = zip(first["paper_ranks"], first["our_ranks"], strict=True)
     return {arm: (str(p), str(o)) for arm, (p, o) in zip(first["arms"], both, strict=True)}
 

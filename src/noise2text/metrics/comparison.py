@@ -147,9 +147,8 @@ def _format_task(task: str, rows: Sequence[PublishedResult]) -> list[str]:
     rows = [row for row in rows if row.task == task]
     notes: dict[str, None] = {}
     for row in rows:
-        where = f"{row.paper}, table {row.table}"
-        notes[f"- {where}: {row.note}"] = None
-        notes |= {f"- {where}, {score.metric}: {score.about}": None for score in row.scores if score.about}
+        notes[f"- {row.where}: {row.note}"] = None
+        notes |= {f"- {row.where}, {own.metric}: {own.about}": None for own in row.scores if own.about}
     return [
         f"## {task}, as reported",
         format_markdown_table(tabulate_published(rows)),

@@ -38,6 +38,13 @@ class PublishedResult:
     setting: str  # how it generated, e.g. b = 10; empty if the table does not say
     scores: tuple[PublishedScore, ...]
     note: str
+    second_hand: bool = False  # taken from another paper than the system's own
+
+    @property
+    def where(self) -> str:
+        """The paper, the table if it is known, and whether the number is second-hand."""
+        table = f", table {self.table}" if self.table else ""
+        return f"{self.paper}{table}{' (second-hand)' if self.second_hand else ''}"
 
 
 def published(task: str | None = None) -> list[PublishedResult]:
@@ -55,8 +62,7 @@ def tabulate_published(rows: Sequence[PublishedResult]) -> list[list[str]]:
     lines = [["as reported", "how", *metrics, "where"]]
     for row in rows:
         own = {score.metric: f"{score.score:.2f}" for score in row.scores}
-        where = f"{row.paper}, table {row.table}"
-        lines.append([row.system, row.setting, *(own.get(metric, "") for metric in metrics), where])
+        lines.append([row.system, row.setting, *(own.get(metric, "") for metric in metrics), row.where])
     return lines
 
 
@@ -78,6 +84,13 @@ def _parse_table(table: dict[str, Any]) -> list[PublishedResult]:
         )
         where = (table["paper"], table["number"], table["task"])
         results.append(
-            PublishedResult(*where, system=system, setting=setting, scores=scores, note=table["note"])
+            PublishedResult(
+                *where,
+                system=system,
+                setting=setting,
+                scores=scores,
+                note=table["note"],
+                second_hand=table.get("second_hand", False),
+            )
         )
     return results

@@ -99,6 +99,7 @@ _WMT14 = CDCDConfig()
 
 PRESETS: dict[str, CDCDConfig] = {
     "wmt14-en-de": _WMT14,
+    "wmt14-de-en": _WMT14,
     "iwslt14-de-en": _WMT14.replace(
         {"optim.steps": 300_000},
         vocabulary=10_000,

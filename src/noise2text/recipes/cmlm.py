@@ -60,11 +60,15 @@ class CMLMConfig(Config):
 
 
 _WMT = CMLMConfig()
+_IWSLT14 = _WMT.replace(vocabulary=10_000, ffn_dim=1024, heads=4, max_tokens=8_192)
 
 PRESETS: dict[str, CMLMConfig] = {
     "wmt14-en-de": _WMT,
+    "wmt14-de-en": _WMT,
     "wmt16-en-ro": _WMT,
-    "iwslt14-de-en": _WMT.replace(vocabulary=10_000, ffn_dim=1024, heads=4, max_tokens=8_192),
+    "iwslt14-de-en": _IWSLT14,
+    "iwslt14-en-de": _IWSLT14,
+    "gigaword": _WMT.replace(max_tokens=65_536),  # run by Difformer, whose table 21 gives the batch
     "tiny": _WMT.replace(
         TINY_ITERATIVE | {"optim.steps": 1_500},
         max_tokens=1_536,

@@ -221,12 +221,22 @@ def build_schedule(config: DiffuSeqConfig) -> AlphaBarSchedule:
 
 
 _QQP = DiffuSeqConfig()
+# Difformer ran DiffuSeq on these, and says only how it trained all systems (table 21): DiffuSeq's network
+# with the vocabulary, the steps and the tokens per update of that table.
+_IWSLT14 = _QQP.replace(
+    {"optim.steps": 300_000}, vocabulary=10_000, lowercase=False, max_tokens=8_064, accumulate=1
+)
+_WMT = _IWSLT14.replace(vocabulary=32_768, accumulate=8)
 
 PRESETS: dict[str, DiffuSeqConfig] = {
     "qqp": _QQP,
     "quasar-t": _QQP.replace({"optim.steps": 40_000}),
     "wiki-auto": _QQP.replace({"optim.steps": 80_000}),
     "commonsense-conversation": _QQP.replace({"optim.steps": 140_000}),
+    "iwslt14-de-en": _IWSLT14,
+    "wmt14-en-de": _WMT,
+    "wmt16-en-ro": _WMT,
+    "gigaword": _WMT,
     "covost-de-en": _QQP.replace(  # Demirag (2023), 4.1
         {"optim.steps": 80_000},
         vocabulary=30_000,

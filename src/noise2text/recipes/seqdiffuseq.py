@@ -111,6 +111,8 @@ PRESETS: dict[str, SeqDiffuSeqConfig] = {
     "iwslt14-en-de": _IWSLT14,
     "wmt14-en-de": _WMT14,
     "wmt14-de-en": _WMT14,
+    "wmt16-en-ro": _WMT14.replace(max_tokens=128 * 64),  # run by Difformer; D.1: 128 pairs except for WMT14
+    "gigaword": _OTHERS,  # run by Difformer; no translation
     "qqp": _OTHERS,
     "wiki-auto": _OTHERS,
     "quasar-t": _OTHERS,

@@ -45,6 +45,8 @@ _IWSLT14 = TransformerConfig()
 
 PRESETS: dict[str, TransformerConfig] = {
     **{name: _IWSLT14.replace(changes) for name, changes in DIFFORMER_TABLE_21.items()},
+    "iwslt14-en-de": _IWSLT14,  # run by SeqDiffuSeq, which gives no settings: those of the other direction
+    "wmt14-de-en": _IWSLT14.replace(DIFFORMER_TABLE_21["wmt14-en-de"]),
     "commonsense-conversation": _IWSLT14.replace(  # DiffuSeq gives no numbers: its steps, QQP's shape
         DIFFORMER_TABLE_21["qqp"] | {"optim.steps": 140_000}
     ),

@@ -101,9 +101,13 @@ class VoteBook:
             rows = connection.execute("SELECT voter, item, preferred, at FROM votes ORDER BY rowid")
             return [dict(zip(("voter", "item", "preferred", "at"), row, strict=True)) for row in rows]
 
-    def tally(self) -> Tally:
-        """The count of all votes."""
-        votes = [vote["preferred"] for vote in self.read()]
+    def voters(self) -> list[str]:
+        """Who has voted, in the order of their first votes."""
+        return list(dict.fromkeys(vote["voter"] for vote in self.read()))
+
+    def tally(self, voter: str | None = None) -> Tally:
+        """The count of all votes, or of one voter's."""
+        votes = [vote["preferred"] for vote in self.read() if voter in (None, vote["voter"])]
         a, b = votes.count("a"), votes.count("b")
         share = a / (a + b) if a + b else None
         return Tally(a, b, votes.count("equal"), share, *wilson_interval(a, a + b))
