@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import noise2text
+
 from .conftest import Outcome
 
 
@@ -107,3 +109,40 @@ def test_no_number_stands_twice(run: Callable[..., Outcome], tmp_path: Path) -> 
     assert len(names) == len(set(names))
     assert "BLEU of the source" in names
     assert not [name for name in names if "the source of the source" in name]
+
+
+def test_a_model_is_scored_by_its_likelihood(
+    run: Callable[..., Outcome], model: Path, tmp_path: Path
+) -> None:
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("7 april 1957\t1957-04-07\n12 may 2001\t2001-05-12\n")
+    given = ("evaluate", "--likelihood", model, "--ref", pairs, "--samples", "3", "--seed", "1")
+    told = json.loads(run(*given, "--set", "sampling_noise_factor=2", "--json").out)
+    loaded = noise2text.load(model)
+    expected = loaded.likelihood_bound(
+        ["7 april 1957", "12 may 2001"],
+        ["1957-04-07", "2001-05-12"],
+        samples=3,
+        seed=1,
+        sampling_noise_factor=2.0,
+    )
+    assert told["nats_per_token"] == pytest.approx(expected.nats_per_token)
+    assert told["signature"] == expected.signature
+    plain = run(*given).out
+    assert "| diffusion " in plain
+    assert "an upper bound of −log p: 2 pairs" in plain
+    assert "steps:" in plain
+
+
+def test_mistakes_about_the_likelihood_are_one_sentence(
+    run: Callable[..., Outcome], model: Path, files: dict[str, Path]
+) -> None:
+    both = run("evaluate", "--likelihood", model, "--ref", files["r.jsonl"], "--hyp", files["h.txt"])
+    assert both.code != 0
+    assert "leave out --hyp" in both.err
+    neither = run("evaluate", "--ref", files["r.jsonl"])
+    assert neither.code != 0
+    assert "--likelihood MODEL" in neither.err
+    unknown = run("evaluate", "--likelihood", model, "--ref", files["r.jsonl"], "--set", "noise=2")
+    assert unknown.code != 0
+    assert "Traceback" not in unknown.err

@@ -112,7 +112,7 @@ def test_the_target_of_the_mean_is_that_of_the_posterior(family: str) -> None:
     schedule = FAMILIES[family]
     z0, _, z, level = noised(schedule)
     before: NoiseLevel = schedule(TIMES - 1 / T, LENGTH)
-    mean, _ = posterior(level.alpha**2, before.alpha**2, z, z0)
+    mean, _ = posterior(level, before, z, z0)
     assert torch.allclose(PredictMean(schedule).target(z0, z, level), mean, atol=1e-9)
 
 
@@ -186,11 +186,10 @@ def test_the_error_of_epsilon_is_the_snr_times_that_of_z0_by_hand() -> None:
 def test_weights_are_the_ratios_of_the_bound() -> None:
     """KL = w_z·‖ẑ₀ − z₀‖² = w_ε·‖ε̂ − ε‖² = w_μ·‖μ̂ − μ‖²."""
     schedule = SqrtSchedule(T)
-    level: NoiseLevel = schedule(TIMES[1:], 1)
-    now, before = (schedule.alpha_bar(times)[:, None, None] for times in (TIMES[1:], TIMES[1:] - 1 / T))
-    clean = z0_weight(now, before)
-    assert torch.allclose(PredictNoise(schedule).weight(level), clean / noise_weight(now, before))
-    assert torch.allclose(PredictMean(schedule).weight(level), clean / mean_weight(now, before))
+    level, before = (schedule(times, 1) for times in (TIMES[1:], TIMES[1:] - 1 / T))
+    clean = z0_weight(level, before)
+    assert torch.allclose(PredictNoise(schedule).weight(level), clean / noise_weight(level, before))
+    assert torch.allclose(PredictMean(schedule).weight(level), clean / mean_weight(level, before))
 
 
 def test_with_z0_nothing_is_wrapped_around_the_network() -> None:

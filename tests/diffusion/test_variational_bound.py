@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Independent, MultivariateNormal, Normal, kl_divergence
 
-from noise2text.diffusion.schedules import SCHEDULES
+from noise2text.diffusion.schedules import SCHEDULES, Rescaled, Schedule, SqrtSchedule
 from noise2text.diffusion.variational_bound import (
     gaussian_kl,
     mean_weight,
@@ -13,14 +13,29 @@ from noise2text.diffusion.variational_bound import (
     posterior,
     z0_weight,
 )
+from noise2text.nn.denoiser import NoiseLevel
+from noise2text.recipes.flow import RectifiedFlow
 
 
 def numbers(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def alpha_bars(name: str, steps: int) -> Tensor:
-    return SCHEDULES[name]().alpha_bar(torch.linspace(0, 1, steps + 1, dtype=torch.float64))
+CHAINS: dict[str, Schedule] = {name: schedule() for name, schedule in SCHEDULES.items()} | {
+    "rescaled": Rescaled(SqrtSchedule(), 3.0),
+    "flow": RectifiedFlow(noise_factor=2.0),
+}
+
+
+def steps_of(name: str, steps: int, first: int = 1, last: int = 0) -> tuple[NoiseLevel, NoiseLevel]:
+    """The levels that steps come from and lead to, from the `first` time of the chain to the `last`."""
+    times = torch.linspace(0, 1, steps + 1, dtype=torch.float64)[first : last or steps]
+    level: NoiseLevel = CHAINS[name](times, 1)
+    alpha, sigma = level.alpha[:, 0], level.sigma[:, 0]  # (K, 1)
+    return (
+        NoiseLevel(alpha[1:], sigma[1:], level.timestep[1:]),
+        NoiseLevel(alpha[:-1], sigma[:-1], level.timestep[:-1]),
+    )
 
 
 def test_kl_equals_torchs() -> None:
@@ -56,15 +71,16 @@ def test_kl_of_a_distribution_with_itself_is_zero() -> None:
     assert gaussian_kl(mean, variance, mean, variance).abs().max() < 1e-15
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", CHAINS)
 def test_posterior_is_bayes_rule(name: str) -> None:
-    previous, now = alpha_bars(name, 50)[[20, 21]]
+    now, then = steps_of(name, 50, 20, 22)
     z0, previous_z, z_t = numbers(3, 8), numbers(3, 8, seed=1), numbers(3, 8, seed=2)
-    alpha = now / previous
-    likelihood = Normal(alpha.sqrt() * previous_z, (1 - alpha).sqrt()).log_prob(z_t)
-    prior = Normal(previous.sqrt() * z0, (1 - previous).sqrt()).log_prob(previous_z)
-    evidence = Normal(now.sqrt() * z0, (1 - now).sqrt()).log_prob(z_t)
-    mean, variance = posterior(now, previous, z_t, z0)
+    ratio = now.alpha / then.alpha
+    added = (now.sigma**2 - (ratio * then.sigma) ** 2).sqrt()
+    likelihood = Normal(ratio * previous_z, added).log_prob(z_t)
+    prior = Normal(then.alpha * z0, then.sigma).log_prob(previous_z)
+    evidence = Normal(now.alpha * z0, now.sigma).log_prob(z_t)
+    mean, variance = posterior(now, then, z_t, z0)
     torch.testing.assert_close(
         Normal(mean, variance.sqrt()).log_prob(previous_z),
         likelihood + prior - evidence,
@@ -74,52 +90,40 @@ def test_posterior_is_bayes_rule(name: str) -> None:
 
 
 @pytest.mark.parametrize("steps", [20, 2000])
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", CHAINS)
 def test_mean_z0_and_noise_losses_are_one_bound(name: str, steps: int) -> None:
-    alpha_bar = alpha_bars(name, steps)[1:-1, None]
-    previous, now = alpha_bar[:-1], alpha_bar[1:]  # t = 2 … T − 1: at T the signal may be gone
-    z0, self_condition, noise = (
-        numbers(len(now), 8),
-        numbers(len(now), 8, seed=1),
-        numbers(len(now), 8, seed=2),
-    )
-    z_t = now.sqrt() * z0 + (1 - now).sqrt() * noise
-    noise_guess = (z_t - now.sqrt() * self_condition) / (1 - now).sqrt()
-    mean, variance = posterior(now, previous, z_t, z0)
-    mean_guess, _ = posterior(now, previous, z_t, self_condition)
+    now, then = steps_of(name, steps)  # from t = 1/T to 1 − 1/T: at 1 the signal may be gone
+    count = len(now.alpha)
+    z0, guess, noise = numbers(count, 8), numbers(count, 8, seed=1), numbers(count, 8, seed=2)
+    z_t = now.alpha * z0 + now.sigma * noise
+    noise_guess = (z_t - now.alpha * guess) / now.sigma
+    mean, variance = posterior(now, then, z_t, z0)
+    mean_guess, _ = posterior(now, then, z_t, guess)
     bound = gaussian_kl(mean, variance, mean_guess, variance)
     for weight, error in (
         (mean_weight, mean_guess - mean),
-        (z0_weight, self_condition - z0),
+        (z0_weight, guess - z0),
         (noise_weight, noise_guess - noise),
     ):
-        weighted = weight(now, previous)[:, 0] * error.square().sum(1)
-        torch.testing.assert_close(weighted, bound, rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("name", SCHEDULES)
-def test_z0_weight_is_half_the_fall_of_the_signal_to_noise_ratio(name: str) -> None:
-    alpha_bar = alpha_bars(name, 100)[1:]
-    snr = alpha_bar / (1 - alpha_bar)
-    torch.testing.assert_close(z0_weight(alpha_bar[1:], alpha_bar[:-1]), (snr[:-1] - snr[1:]) / 2)
+        weighted = weight(now, then)[:, 0] * error.square().sum(1)
+        torch.testing.assert_close(weighted, bound, rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize("steps", [2, 10, 20, 100, 1000, 2000, 5000])
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_posterior_variance_is_at_most_what_was_there_and_what_was_added(name: str, steps: int) -> None:
-    alpha_bar = alpha_bars(name, steps)
-    previous, now = alpha_bar[:-1], alpha_bar[1:]
-    _, variance = posterior(now, previous, torch.zeros(1).double(), torch.zeros(1).double())
+    now, then = steps_of(name, steps, 0, steps + 1)
+    _, variance = posterior(now, then, torch.zeros(1).double(), torch.zeros(1).double())
     assert (variance >= 0).all()
-    assert (variance <= (1 - previous) * (1 + 1e-12)).all()
-    assert (variance <= (1 - now / previous) + 1e-12).all()
+    assert (variance <= then.sigma**2 * (1 + 1e-12)).all()
+    assert (variance <= (1 - (now.alpha / then.alpha) ** 2) + 1e-12).all()
 
 
 def test_the_step_to_clean_data_is_certain() -> None:
-    now, clean = alpha_bars("sqrt", 10)[1], torch.ones((), dtype=torch.float64)
+    now, clean = steps_of("sqrt", 10, 0, 2)
     z0 = numbers(4)
     mean, variance = posterior(now, clean, numbers(4, seed=1), z0)
-    torch.testing.assert_close(mean, z0)
+    torch.testing.assert_close(mean[0], z0)
     assert variance == 0
     assert (
         torch.stack([mean_weight(now, clean), z0_weight(now, clean), noise_weight(now, clean)]).isinf().all()

@@ -83,6 +83,10 @@ def test_the_loss_is_the_librarys_and_counts_the_targets_alone(family: str, tmp_
     torch.testing.assert_close(ours.detach(), torch.stack(theirs), rtol=1e-4, atol=1e-4)
     scores = system.likelihood(TEXTS, TARGETS, per_token=True)
     assert scores == pytest.approx([-float(loss) for loss in theirs], abs=1e-3)
+    bound = system.likelihood_bound(TEXTS, TARGETS)
+    nats = sum(float(loss) * length for loss, length in zip(theirs, lengths.tolist(), strict=True))
+    assert bound.is_exact
+    assert bound.nats_per_token == pytest.approx(nats / lengths.sum().item(), abs=1e-3)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -5,7 +5,7 @@ To add one, write a function from Inputs to findings in its own module, and add 
 
 from __future__ import annotations
 
-from noise2text.analysis import degeneration, embeddings, positions, sampling, tradeoffs
+from noise2text.analysis import bound, degeneration, embeddings, positions, sampling, tradeoffs
 from noise2text.analysis.curves import CurvesOptions, analyse_curves
 from noise2text.analysis.inputs import MODELS, OUTPUTS, PAIRS, RUNS, Analysis
 from noise2text.analysis.lengths import LengthsOptions, analyse_lengths
@@ -96,6 +96,14 @@ ANALYSES: dict[str, Analysis] = {
             summary="The loss at each time and position, and the learned schedule.",
             run=positions.analyse_positions,
             options=positions.PositionOptions(),
+        ),
+        Analysis(
+            name="bound",
+            needs=(MODELS, PAIRS),
+            paper_figure=bound.PAPER_FIGURE,
+            summary="The bound of the likelihood in nats per token, by term and by time.",
+            run=bound.analyse_bound,
+            options=bound.BoundOptions(),
         ),
         Analysis(
             name="embeddings",

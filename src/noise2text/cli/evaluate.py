@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from noise2text.cli.options import FieldsOption, JsonOption, app
+from noise2text.cli.options import DeviceOption, FieldsOption, JsonOption, SeedOption, SetOption, app
+from noise2text.core.errors import Problem
 
 __all__ = ["evaluate"]
 
@@ -24,8 +25,8 @@ class Format(StrEnum):
 
 @app.command()
 def evaluate(
-    hyp: Annotated[str, typer.Option(help="The generated texts: one per line, or JSON Lines.")],
     ref: Annotated[str, typer.Option(help="The references: one per line, or JSON Lines with trg and refs.")],
+    hyp: Annotated[str | None, typer.Option(help="The generated texts: one per line, or JSON Lines.")] = None,
     src: Annotated[
         str | None, typer.Option(help="The sources, for the scores of copying, SARI, iBLEU and COMET.")
     ] = None,
@@ -45,15 +46,45 @@ def evaluate(
         str | None,
         typer.Option(help="Several texts per source, for diversity: JSON Lines with candidates."),
     ] = None,
+    likelihood: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL", help="Score this model instead, by its likelihood of the pairs in --ref."
+        ),
+    ] = None,
+    samples: Annotated[
+        int, typer.Option(help="For --likelihood: diffusion steps that are evaluated per pair.")
+    ] = 32,
+    assignments: SetOption = None,
+    seed: SeedOption = 0,
+    device: DeviceOption = None,
     format: Annotated[Format, typer.Option(help="table, json, csv or latex (booktabs).")] = Format.table,
     as_json: JsonOption = False,
 ) -> None:
-    """Score texts; every score comes with its signature."""
+    """Score texts, or a model by its likelihood; every score comes with its signature."""
     from noise2text.commands.evaluate import EvaluationFiles, evaluate_files
     from noise2text.data.fields import with_fields
     from noise2text.metrics import score_table
     from noise2text.metrics.evaluate import DEFAULT_METRICS, find_metrics
 
+    if likelihood is not None:
+        if hyp or src or against or candidates or metrics:
+            raise Problem(
+                "--likelihood takes the pairs in --ref and no generated texts: leave out --hyp, --src, "
+                "--against, --candidates and --metrics."
+            )
+        _evaluate_likelihood(
+            likelihood,
+            with_fields(ref, fields),
+            samples=samples,
+            assignments=assignments,
+            seed=seed,
+            device=device,
+            as_json=as_json or format is Format.json,
+        )
+        return
+    if hyp is None:
+        raise Problem("Give the generated texts with --hyp, or a model with --likelihood MODEL.")
     chosen = DEFAULT_METRICS if metrics is None else find_metrics(metrics)
     ref, src = with_fields(ref, fields), None if src is None else with_fields(src, fields)
     files = EvaluationFiles(hyp, ref, src, against=against, candidates=candidates)
@@ -67,3 +98,43 @@ def evaluate(
         Format.latex: score_table.to_latex,
     }
     print(shown[format](score_table.collect_score_rows(result)), end="")
+
+
+def _evaluate_likelihood(
+    model: str,
+    corpus: str,
+    *,
+    samples: int,
+    assignments: list[str] | None,
+    seed: int,
+    device: str | None,
+    as_json: bool,
+) -> None:
+    """Print the bound of a model, term by term."""
+    import noise2text
+    from noise2text.core.command_line import parse_assignments
+    from noise2text.data.corpus import read_pairs
+    from noise2text.metrics.comparison import format_markdown_table
+
+    pairs = list(read_pairs(corpus))
+    overrides: dict[str, Any] = dict(parse_assignments(assignments))
+    bound = noise2text.load(model, device=device).likelihood_bound(
+        [pair.src for pair in pairs],
+        [pair.trg for pair in pairs],
+        samples=samples,
+        seed=seed,
+        **overrides,
+    )
+    if as_json:
+        print(json.dumps(bound.as_json(), indent=2, ensure_ascii=False))
+        return
+    rows = [[name, f"{nats:.4f}"] for name, nats in bound.terms.items()]
+    error = "" if bound.standard_error is None else f" ± {bound.standard_error:.4f}"
+    rows.append(["sum", f"{bound.nats_per_token:.4f}{error}"])
+    print(format_markdown_table([["term", "nats per token"], *rows]))
+    kind = "−log p, exact" if bound.is_exact else "an upper bound of −log p"
+    counts = f"{len(bound.pair_nats) - bound.num_skipped:,} pairs, {bound.num_tokens:,} tokens"
+    skipped = (
+        f"; {bound.num_skipped:,} targets left out, which it cannot generate" if bound.num_skipped else ""
+    )
+    print(f"\n{kind}: {counts}{skipped}\n{bound.signature}")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import torch
 
+from noise2text.core.version import __version__
 from noise2text.data.layouts.split_with_end import SplitWithEndLayout
 from noise2text.data.layouts.template import encode_pieces
 from noise2text.data.tokenizer import Tokenizer
@@ -16,6 +18,7 @@ from noise2text.generation.config import AutoregressiveGenerationConfig
 from noise2text.generation.likelihood import autoregressive_log_likelihood, batched_log_likelihoods
 from noise2text.generation.token_search import SearchLimits
 from noise2text.models.base import Model, require_lists
+from noise2text.models.likelihood_bound import LikelihoodBound, summarize_pairs
 from noise2text.nn.autoregressive import AutoregressiveNetwork
 
 __all__ = ["AutoregressiveModel"]
@@ -96,4 +99,24 @@ class AutoregressiveModel(Model):
             max_length=self.max_target,
             batch=batch,
             device=self.device,
+        )
+
+    def likelihood_bound(
+        self,
+        texts: Sequence[str],
+        targets: Sequence[str],
+        *,
+        samples: int = 32,
+        steps: int | None = None,
+        seed: int = 0,
+        batch: int = 32,
+        **overrides: Any,
+    ) -> LikelihoodBound:
+        """−log p of the targets and their ends: exact, so nothing is sampled, and no setting matters."""
+        log_probs = self.likelihood(texts, targets, batch=batch)
+        return summarize_pairs(
+            [None if math.isinf(value) else {"tokens": -value} for value in log_probs],
+            [len(row) + 1 for row in self.tokenizer.encode(targets)],
+            is_exact=True,
+            signature=f"likelihood|exact|noise2text:{__version__}",
         )

@@ -33,6 +33,7 @@ from noise2text.models.accelerate import (
     prepare_for_inference,
     run_stages,
 )
+from noise2text.models.likelihood_bound import LikelihoodBound
 from noise2text.models.output import GenerationOutput
 from noise2text.models.progress import show_progress
 from noise2text.models.requests import BatchedRequests, GenerationRequest, OnStep
@@ -76,6 +77,10 @@ class Model(nn.Module, ABC):
     layout: Layout
     generation_config: Any  # a frozen dataclass, one class per family of models
     max_source: int
+    why_no_likelihood = (
+        "This model has no likelihood: it gives given texts no probability. Use a diffusion model or an "
+        "autoregressive one."
+    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -272,6 +277,33 @@ class Model(nn.Module, ABC):
                     if not is_out_of_memory(error) or not batched.halve_batches():
                         raise
         return batched.outputs
+
+    def likelihood_bound(
+        self,
+        texts: Sequence[str],
+        targets: Sequence[str],
+        *,
+        samples: int = 32,
+        steps: int | None = None,
+        seed: int = 0,
+        batch: int = 32,
+        **overrides: Any,
+    ) -> LikelihoodBound:
+        """How likely the model finds the targets: −log p in nats per token from above, term by term.
+
+        It is exact for autoregressive models, the variational bound for diffusion models, and a Problem for
+        models without either. A text that is too long is truncated, as by `generate`.
+
+        Args:
+            texts: the sources.
+            targets: a target for each source.
+            samples: how many of the steps of diffusion are evaluated per pair, spread over time.
+            steps: the steps of diffusion, all T of training by default; fewer give a looser bound.
+            seed: decides the noise and the steps that are evaluated.
+            batch: pairs per batch; it does not change the numbers.
+            overrides: generation settings by name, such as `sampling_noise_factor=2.0`.
+        """
+        raise Problem(self.why_no_likelihood)
 
     def generate_pairs(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from noise2text.core.config import apply_overrides
 from noise2text.core.devices import device_guard
 from noise2text.core.errors import Problem
+from noise2text.core.version import __version__
 from noise2text.data.layouts.base import Canvas, Layout
 from noise2text.data.layouts.template import Template, make_template
 from noise2text.data.tokenizer import Tokenizer
@@ -20,6 +22,7 @@ from noise2text.diffusion.classifier_guidance import ClassifierGuidance
 from noise2text.diffusion.parameterization import ParameterizedDenoiser, PredictMean
 from noise2text.diffusion.schedules import Rescaled, Schedule
 from noise2text.diffusion.solvers import strided_times
+from noise2text.diffusion.variational_bound import VariationalBound
 from noise2text.generation.autoregressive_diffusion import TokenByTokenDecoder, WordByWordDecoder
 from noise2text.generation.config import (
     DiffusionGenerationConfig,
@@ -29,6 +32,8 @@ from noise2text.generation.denoising_likelihood import DenoisingLikelihood
 from noise2text.generation.likelihood import batched_log_likelihoods
 from noise2text.generation.parallel import ParallelDecoder
 from noise2text.models.base import Model, require_lists
+from noise2text.models.diffusion_bound import CorpusBound, LengthNll
+from noise2text.models.likelihood_bound import LikelihoodBound
 from noise2text.nn.denoiser import ClampedDenoiser, Denoiser, EncoderOutput
 from noise2text.nn.length_predictor import LENGTH_PROPOSALS, LengthPredictor
 from noise2text.training.classifier import load_classifier
@@ -128,6 +133,61 @@ class DiffusionModel(Model):
             classifier_guidance=self.load_classifier_guidance(config) if config.guide else None,
             likelihood_scorer=self.likelihood_scorer(config),
         )
+
+    def likelihood_bound(
+        self,
+        texts: Sequence[str],
+        targets: Sequence[str],
+        *,
+        samples: int = 32,
+        steps: int | None = None,
+        seed: int = 0,
+        batch: int = 32,
+        **overrides: Any,
+    ) -> LikelihoodBound:
+        """The variational bound of the chain that ancestral sampling draws from, with no self-conditioning.
+
+        Guidance and clamping are those of generation. So is the noise, except in models that predict lengths:
+        they know the noise of training, at which the network is calibrated. `sampling_noise_factor` sets
+        another.
+        """
+        require_lists("likelihood_bound", texts, targets)
+        if min(samples, batch, 1 if steps is None else steps) < 1:
+            raise Problem("The arguments samples, steps and batch of likelihood_bound must be at least 1.")
+        self.eval()
+        config = apply_overrides(self.generation_config, overrides, origin="likelihood_bound")
+        steps = steps or self.schedule.num_timesteps
+        corpus = CorpusBound(
+            VariationalBound(
+                self.wrap_denoiser(config),
+                self.build_bound_schedule(config, overrides),
+                strided_times(steps, num_timesteps=self.schedule.num_timesteps),
+                samples,
+            ),
+            self.layout,
+            self.length_nll,
+            device=self.device,
+            seed=seed,
+        )
+        sources = [row[: self.max_source] for row in self.tokenizer.encode(texts)]
+        with device_guard(self.device):
+            found = corpus.measure(
+                sources, self.tokenizer.encode(targets), max_target=self.max_target, batch=batch
+            )
+        evaluated = f"steps:{steps}|samples:{min(samples, max(1, steps - 1))}|seed:{seed}"
+        noise = f"noise-factor:{overrides.get('sampling_noise_factor', 'default')}|self-conditioning:off"
+        return corpus.summarize(
+            found, signature=f"likelihood|variational-bound|{evaluated}|{noise}|noise2text:{__version__}"
+        )
+
+    def build_bound_schedule(self, config: Any, overrides: Mapping[str, Any]) -> Schedule:
+        """The noise levels of the chain whose likelihood is bounded."""
+        return self.build_sampling_schedule(config)
+
+    @property
+    def length_nll(self) -> LengthNll | None:
+        """−log p of the targets' lengths; None where a model generates the end of a text."""
+        return None
 
     def likelihood_scorer(self, config: Any) -> DenoisingLikelihood | None:
         """The likelihood that scores the candidates; None for the log-probabilities of the last step."""
@@ -231,6 +291,15 @@ class LengthPredictingModel(DiffusionModel):
         encoded = self.denoiser.encode(canvas.source)
         tokens = DenoisingLikelihood(self.denoiser, self.training_schedule)(encoded, canvas)
         return tokens - self.lengths.nll(encoded, canvas.padding)[:, 0]
+
+    def build_bound_schedule(self, config: Any, overrides: Mapping[str, Any]) -> Schedule:
+        if "sampling_noise_factor" in overrides:
+            return self.build_sampling_schedule(config)
+        return self.training_schedule
+
+    @property
+    def length_nll(self) -> LengthNll:
+        return lambda canvas: self.lengths.nll(self.denoiser.encode(canvas.source), canvas.padding)[:, 0]
 
     def likelihood_scorer(self, config: LengthPredictingGenerationConfig) -> DenoisingLikelihood | None:
         if config.select != "weighted-mbr":

@@ -23,6 +23,10 @@ class DraftModel(Model):
 
     layout: SplitLayout
     forbidden: Tensor  # (V,), True for the tokens that are never generated
+    why_no_likelihood = (
+        "This model has no likelihood: it refines drafts step by step, and the probability of a text over "
+        "all drafts has no known bound. Use a diffusion model or an autoregressive one."
+    )
 
     def __init__(self, config: Any, tokenizer: Tokenizer) -> None:
         super().__init__()

@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Never
 
 import torch
 from torch import Tensor, nn
 
+from noise2text.core.errors import Problem
 from noise2text.core.random import gaussian_noise, make_key, seed_tensor
 from noise2text.data.layouts.base import Canvas, Source
 from noise2text.diffusion.losses import LossTerm, TokenLoss
@@ -200,6 +201,13 @@ class GPVAEModel(AutoregressiveModel):
 
     network: GpvaeEncoderDecoder
     generation_config: GpvaeGenerationConfig
+    why_no_likelihood = (
+        "GPVAE has no likelihood here: the probability of a text is an integral over its latent process. "
+        "Use a diffusion model or an autoregressive one."
+    )
+
+    def likelihood_bound(self, texts: Sequence[str], targets: Sequence[str], **options: Any) -> Never:
+        raise Problem(self.why_no_likelihood)
 
     def build_decoder(self, config: Any, network: AutoregressiveNetwork | None = None) -> Decoder:  # type: ignore[override]
         return GPVAEDecoder(self, config)

@@ -82,6 +82,11 @@ def test_infilling_learns_the_whole_canvas_and_is_given_the_source_later() -> No
     assert not canvas.frozen.any()
     assert canvas.scored.all()
     assert layout.make_empty_canvas(canvas.source, torch.ones(2, 1), width=0).frozen.sum(1).tolist() == [5, 3]
+    (filled,) = layout.generation_rounds(canvas)
+    plain = LAYOUT.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
+    assert torch.equal(filled.frozen, plain.frozen)
+    assert torch.equal(filled.scored, plain.scored)
+    assert torch.equal(filled.tokens, plain.tokens)
 
 
 def test_batches_have_one_shape_and_so_one_number_of_rows() -> None:

@@ -49,6 +49,24 @@ def test_chance_chooses_the_word_and_only_the_last_brings_the_end(
     assert not canvas.padding.any()
 
 
+def test_rounds_generate_every_token_once_with_the_words_before_it_given() -> None:
+    short = RaggedRows.from_lists([[5, DASH], [5, DASH]]), RaggedRows.from_lists([[6, 7, DASH, 8], [6]])
+    layout = replace(LAYOUT, max_word_tokens=2)
+    rounds = list(layout.generation_rounds(layout.make_canvas(*short)))
+    generated = [
+        [each.tokens[row][~each.frozen[row] & ~each.padding[row]].tolist() for each in rounds]
+        for row in (0, 1)
+    ]
+    assert generated == [[[6, 7], [DASH, 8], [EOS, PAD]], [[6, EOS], [], []]]
+    assert [each.tokens[0][each.frozen[0]].tolist() for each in rounds] == [
+        HEAD,
+        [*HEAD, 6, 7],
+        [*HEAD, 6, 7, DASH, 8],
+    ]
+    for each in rounds:
+        assert torch.equal(each.scored, ~each.frozen & ~each.padding)
+
+
 def test_every_word_is_drawn_equally_often() -> None:
     rows = 3000
     canvas = LAYOUT.make_canvas(

@@ -7,7 +7,7 @@ losses count `scored`, and the sampler keeps the tokens of `frozen` positions.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -113,6 +113,13 @@ class Layout(ABC):
     def randomise(self, canvas: Canvas, u: Tensor) -> Canvas:
         """The training canvas after its random choices, decided by one number u ∈ [0, 1) per row."""
         return canvas
+
+    def generation_rounds(self, canvas: Canvas) -> Iterator[Canvas]:
+        """The canvas of pairs as generation fills it: one canvas per round, all at once by default.
+
+        What a round generates is neither frozen nor padding; what was generated before is frozen.
+        """
+        yield canvas
 
     def apply_template(self, canvas: Canvas, template: Template) -> Canvas:
         """The canvas with a template's given pieces frozen, for layouts whose text decides its own end."""

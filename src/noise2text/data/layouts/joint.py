@@ -8,6 +8,7 @@ So nothing is marked as `padding`; the source, [BOS] and [SEP] are frozen, every
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -130,6 +131,11 @@ class InfillingLayout(JointLayout):
     ) -> Canvas:
         canvas = super().make_canvas(sources, targets, shape=shape)
         return replace(canvas, frozen=torch.zeros_like(canvas.frozen), scored=torch.ones_like(canvas.scored))
+
+    def generation_rounds(self, canvas: Canvas) -> Iterator[Canvas]:
+        """The canvas whose source is given, as in generation."""
+        target = self.target_mask(canvas)
+        yield replace(canvas, frozen=~target, scored=target)
 
 
 class PairGenerationLayout(JointLayout):

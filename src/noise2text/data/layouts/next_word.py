@@ -10,6 +10,7 @@ canvas, 95 % of which was padding, and its model learned to generate nothing els
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -56,14 +57,40 @@ class NextWordLayout(JointLayout):
 
     def randomise(self, canvas: Canvas, u: Tensor) -> Canvas:
         """The canvas up to one word of each target, which is to be generated; u chooses the word."""
-        positions = torch.arange(self.width, device=u.device)
+        word = self._word_numbers(canvas)
+        return self._up_to_word(canvas, word, torch.floor(u[:, None] * word[:, -1:]) + 1)
+
+    def generation_rounds(self, canvas: Canvas) -> Iterator[Canvas]:
+        """One canvas per word, with the words before it given; texts of fewer words generate nothing more.
+
+        A word of more than `max_word_tokens` tokens takes several rounds.
+        """
+        word = self._word_numbers(canvas)
+        position = torch.arange(self.width, device=word.device).expand_as(word)
+        starts = torch.where(word.diff(dim=1, prepend=torch.zeros_like(word[:, :1])) > 0, position, 0)
+        in_word = position - starts.cummax(1).values
+        is_next_piece = (in_word > 0) & (in_word % self.max_word_tokens == 0) & (canvas.tokens != self.pad)
+        word = word + (is_next_piece & (word > 0)).cumsum(1)
+        for number in range(1, int(word.max()) + 1):
+            round_canvas = self._up_to_word(canvas, word, torch.full_like(word[:, :1], number))
+            ended = word[:, -1:] < number
+            yield replace(
+                round_canvas, frozen=round_canvas.frozen | ended, scored=round_canvas.scored & ~ended
+            )
+
+    def _word_numbers(self, canvas: Canvas) -> Tensor:
+        """The number of the word that each position belongs to, (B, L): 0 before the target, then from 1.
+
+        The end belongs to the last word.
+        """
+        positions = torch.arange(self.width, device=canvas.tokens.device)
         first = canvas.frozen.sum(1, keepdim=True)  # where the target starts
         text = (positions > first) & (canvas.tokens != self.eos) & (canvas.tokens != self.pad)
-        is_word_start = (positions == first) | (
-            text & torch.isin(canvas.tokens, self._word_start_tensor(u.device))
-        )
-        word = is_word_start.cumsum(1)  # (B, L), counted from 1; the end belongs to the last
-        chosen = torch.floor(u[:, None] * word[:, -1:]) + 1
+        starts_word = torch.isin(canvas.tokens, self._word_start_tensor(canvas.tokens.device))
+        return ((positions == first) | (text & starts_word)).cumsum(1)
+
+    def _up_to_word(self, canvas: Canvas, word: Tensor, chosen: Tensor) -> Canvas:
+        """The canvas up to the chosen word (B, 1), which is to be generated."""
         tokens = torch.where(word <= chosen, canvas.tokens, self.pad)
         return self.limit_to_next_word(replace(canvas, tokens=tokens, frozen=word < chosen))
 
