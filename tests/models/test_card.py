@@ -78,7 +78,7 @@ def test_what_the_user_says_is_in_the_head() -> None:
 def test_a_head_is_put_before_a_card_that_has_none() -> None:
     assert update_head("# mine\n", {"license": "mit"}) == "---\nlicense: mit\n---\n\n# mine\n"
     assert update_head("# mine\n", {}) == "# mine\n"
-    with pytest.raises(Problem, match="not YAML"):
+    with pytest.raises(Problem, match="not plain YAML"):
         update_head("---\na: [\n---\ntext", {"license": "mit"})
 
 

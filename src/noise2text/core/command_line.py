@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from noise2text.core.errors import Problem
+from noise2text.core.errors import Problem, abbreviate
 
 __all__ = ["parse_assignments", "parse_numbers", "parse_options", "split_texts"]
 
@@ -13,7 +13,7 @@ def parse_assignments(assignments: list[str] | None) -> dict[str, str]:
     for assignment in assignments or []:
         name, equals, value = assignment.partition("=")
         if not equals:
-            raise Problem(f"--set takes key=value, not {assignment!r}.")
+            raise Problem(f"--set takes key=value, not {abbreviate(assignment)}.")
         overrides[name.strip()] = value.strip()
     return overrides
 
@@ -25,7 +25,7 @@ def parse_numbers(text: str, name: str) -> list[int]:
     except ValueError:
         found = []
     if not found or min(found) < 1:
-        raise Problem(f"{name} takes whole numbers above 0, separated by commas, not {text!r}.")
+        raise Problem(f"{name} takes whole numbers above 0, separated by commas, not {abbreviate(text)}.")
     return found
 
 
@@ -35,11 +35,11 @@ def parse_options(arguments: list[str]) -> dict[str, str]:
     for argument in rest:
         name, equals, value = argument.partition("=")
         if not name.startswith("--"):
-            raise Problem(f"Unexpected argument {argument!r}; settings are given as --name VALUE.")
+            raise Problem(f"Unexpected argument {abbreviate(argument)}; settings are given as --name VALUE.")
         if not equals:
             value = next(rest, "")
             if not value or value.startswith("--"):
-                raise Problem(f"The option {name} needs a value.")
+                raise Problem(f"The option {name[:80]} needs a value.")
         overrides[name.removeprefix("--").replace("-", "_")] = value
     return overrides
 

@@ -28,7 +28,7 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from noise2text.core.convert import convert_value
-from noise2text.core.errors import Problem
+from noise2text.core.errors import Problem, abbreviate
 from noise2text.core.setting_words import suggest_setting
 
 __all__ = [
@@ -136,9 +136,11 @@ def apply_overrides(
     changes: dict[str, Any] = {}
     in_sections: dict[str, dict[str, Any]] = {}
     for name, value in overrides.items():
-        found = _match(config, str(name))
+        if not isinstance(name, str):
+            raise Problem(f"{origin}: a setting's name is text, not {abbreviate(name)}.")
+        found = _match(config, name)
         if len(found) != 1:
-            raise _reject_name(str(name), found, root or config, prefix, origin)
+            raise _reject_name(name, found, root or config, prefix, origin)
         field, _, rest = found[0].partition(".")
         current = getattr(config, field)
         if rest:
@@ -164,11 +166,11 @@ def _reject_name(name: str, found: Sequence[str], root: Any, prefix: str, origin
     """The problem with a name that matches no setting, or several."""
     if found:
         names = " or ".join(prefix + each for each in found)
-        return Problem(f"{origin}: there is more than one setting {name!r}; write {names}.")
+        return Problem(f"{origin}: there is more than one setting {abbreviate(name)}; write {names}.")
     sections = [each for each, value, _ in _iterate_fields(root) if isinstance(value, Config)]
     settings = [each for each, _, _ in describe(root)]
     hint = suggest_setting(prefix + name, partial(_match, root), settings=settings, sections=sections)
-    return Problem(f"{origin}: there is no setting {prefix + name!r}; {hint}")
+    return Problem(f"{origin}: there is no setting {abbreviate(prefix + name)}; {hint}")
 
 
 def _reject_section(section: Config, name: str, origin: str) -> Problem:
@@ -227,7 +229,8 @@ def describe(config: Any) -> list[tuple[str, Any, str]]:
 def require_choice(config: Any, name: str, allowed: Iterable[str]) -> None:
     """Refuse a value that is not among the allowed ones."""
     if getattr(config, name) not in allowed:
-        raise Problem(f"The setting {name} is one of {', '.join(allowed)}, not {getattr(config, name)!r}.")
+        chosen = abbreviate(getattr(config, name))
+        raise Problem(f"The setting {name} is one of {', '.join(allowed)}, not {chosen}.")
 
 
 def require_at_least(config: Any, minimum: float, *names: str) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 
 from noise2text.core.config import Config
 from noise2text.core.errors import Problem
+from noise2text.core.files import read_limited
+from noise2text.core.plain_yaml import MAX_YAML_BYTES, parse_yaml
 
 __all__ = ["read_config", "to_yaml"]
 
@@ -49,14 +51,13 @@ def _yaml_value(value: Any) -> str:
 
 def read_config(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file."""
-    import yaml
-
     try:
-        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = read_limited(path, MAX_YAML_BYTES).decode("utf-8")
     except OSError as error:
         raise Problem(f"The configuration {path} cannot be read: {error.strerror}.") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise Problem(f"The configuration {path} is not YAML: {' '.join(str(error).split())}.") from error
+    except UnicodeDecodeError as error:
+        raise Problem(f"The configuration {path} is not UTF-8 text.") from error
+    loaded = parse_yaml(text, what=f"The configuration {path}")
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):

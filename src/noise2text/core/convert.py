@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+import numbers
 import re
 import types
 import typing
 from typing import Any
 
-from noise2text.core.errors import Problem
+from noise2text.core.errors import Problem, abbreviate
 
-__all__ = ["convert_value"]
+__all__ = ["MAX_INTEGER", "convert_value"]
+
+MAX_INTEGER = 2**62
+"""Whole numbers are below this, so that twice as much is still an int64."""
 
 
 def convert_value(value: Any, field_type: Any, what: str) -> Any:
@@ -20,44 +24,49 @@ def convert_value(value: Any, field_type: Any, what: str) -> Any:
             return None
         (field_type,) = (k for k in typing.get_args(field_type) if k is not type(None))
     if typing.get_origin(field_type) is tuple:
-        parts = value.strip("()[] ").split(",") if isinstance(value, str) else value
+        parts = value.strip("()[] ").split(",", 100) if isinstance(value, str) else value
         field_types = typing.get_args(field_type)
         if not isinstance(parts, list | tuple) or len(parts) != len(field_types):
-            raise Problem(f"{what} takes {len(field_types)} values, separated by commas, not {value!r}.")
+            raise Problem(
+                f"{what} takes {len(field_types)} values, separated by commas, not {abbreviate(value)}."
+            )
         return tuple(convert_value(part, k, what) for part, k in zip(parts, field_types, strict=True))
     parser = _PARSERS[field_type]
     try:
         return parser(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise Problem(f"{what} takes {_TYPE_NAMES[field_type]}, not {value!r}.") from error
+        raise Problem(f"{what} takes {_TYPE_NAMES[field_type]}, not {abbreviate(value)}.") from error
 
 
 def _parse_bool(value: Any) -> bool:
     words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-    if str(value).lower() not in words:
-        raise ValueError(value)
-    return words[str(value).lower()]
+    word = str(value).lower() if isinstance(value, str | numbers.Real) else ""
+    if word not in words:
+        raise ValueError("neither true nor false")
+    return words[word]
 
 
 def _parse_int(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, str | numbers.Real):
+        raise TypeError("not a number")
     text = str(value).replace("_", "")
     plain = re.fullmatch(r"\s*[+-]?\d+\s*", text)
     number = int(text) if plain else float(text)  # float would round integers above 2⁵³
-    if isinstance(value, bool) or number != int(number) or abs(number) >= 2**63:  # beyond int64
-        raise ValueError(value)
+    if number != int(number) or abs(number) >= MAX_INTEGER:
+        raise ValueError("no whole number, or too large")
     return int(number)
 
 
 def _parse_float(value: Any) -> float:
     number = float(value)
     if isinstance(value, bool) or not math.isfinite(number):
-        raise ValueError(value)
+        raise ValueError("no finite number")
     return number
 
 
 def _parse_str(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(value)
+        raise TypeError("no text")
     return value
 
 

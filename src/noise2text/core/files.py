@@ -22,6 +22,7 @@ __all__ = [
     "explain_write_failures",
     "flush_folder",
     "flush_to_disk",
+    "read_limited",
     "write_atomically",
     "write_folder_atomically",
     "write_text_file",
@@ -111,3 +112,12 @@ def write_text_file(path: Path, text: str) -> None:
     with explain_write_failures(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, lambda draft: draft.write_text(text, encoding="utf-8", newline="\n"))
+
+
+def read_limited(path: Path, limit: int) -> bytes:
+    """The contents of a file; a Problem, before it is in memory, if it has more bytes than the limit."""
+    with path.open("rb") as file:
+        contents = file.read(limit + 1)
+    if len(contents) > limit:
+        raise Problem(f"{path} is too large: it may have {limit:,} bytes.")
+    return contents

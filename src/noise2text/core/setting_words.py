@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from noise2text.core.errors import find_closest
+from noise2text.core.errors import find_closest, list_some
 
 __all__ = ["REMARKS", "SYNONYMS", "suggest_setting"]
 
@@ -76,4 +76,4 @@ def suggest_setting(
     closest = find_closest(name, [*settings, *sections, *(each.rpartition(".")[2] for each in settings)])
     if closest is not None:
         return f"did you mean {' or '.join(match(closest))}?"
-    return f"the settings are {', '.join(settings)}." if settings else "there are no settings."
+    return f"the settings are {list_some(settings)}." if settings else "there are no settings."

@@ -14,6 +14,7 @@ from typing import Any
 
 from noise2text.core.errors import Problem
 from noise2text.core.files import write_text_file
+from noise2text.core.plain_yaml import parse_yaml
 from noise2text.core.version import __version__
 from noise2text.models.base import Model
 
@@ -107,14 +108,11 @@ def _split(card: str) -> tuple[dict[str, Any], str]:
     """The head and the rest; a card without a head has an empty one."""
     if not card.startswith("---\n") or "\n---\n" not in card[3:]:
         return {}, card
-    import yaml
-
     head, _, body = card[4:].partition("\n---\n")
-    try:
-        fields = yaml.safe_load(head) or {}
-    except yaml.YAMLError as error:
-        raise Problem(f"The head of the model card is not YAML: correct {CARD_FILE}.") from error
-    return dict(fields), body.lstrip("\n")
+    fields = parse_yaml(head, what=f"The head of the model card, {CARD_FILE},") or {}
+    if not isinstance(fields, dict):
+        raise Problem(f"The head of the model card, {CARD_FILE}, must hold `name: value` lines: correct it.")
+    return fields, body.lstrip("\n")
 
 
 def _join(fields: Mapping[str, Any], body: str) -> str:
