@@ -50,6 +50,14 @@ def train(
     ] = False,
     skip_bad: SkipBadOption = False,
     device: DeviceOption = None,
+    logger: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Send the metrics to tensorboard, wandb or trackio, too; may be repeated. A resumed run "
+            "keeps its loggers.",
+        ),
+    ] = None,
 ) -> None:
     """Train a model on pairs of texts."""
     from noise2text.commands.display import TerminalDisplay
@@ -59,6 +67,7 @@ def train(
 
     if train is None:
         train, valid = _read_files(out, resume=resume)
+    changes = parse_assignments(assignments) | ({"run.loggers": ",".join(logger)} if logger else {})
     with TerminalDisplay.open() as display:
         run(
             recipe,
@@ -67,7 +76,7 @@ def train(
             out=out,
             preset=preset,
             config=config,
-            changes=parse_assignments(assignments),
+            changes=changes,
             resume=resume,
             allow_changes=allow_changes,
             skip_bad=skip_bad,
