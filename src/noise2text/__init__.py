@@ -17,6 +17,7 @@ from noise2text.core.errors import Problem
 from noise2text.core.version import __version__
 
 if TYPE_CHECKING:
+    from noise2text.commands.loggers import TensorBoardLogger, TrackioLogger, WandbLogger
     from noise2text.commands.train import train
     from noise2text.core.config import Config, option, section
     from noise2text.data.config import DataConfig
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from noise2text.models.registry import Recipe, list_recipes, register
     from noise2text.nn.config import EncoderDecoderConfig, JointTransformerConfig
     from noise2text.nn.denoiser import Denoiser
+    from noise2text.training.callbacks import TrainingCallback, TrainingStart
     from noise2text.training.config import OptimConfig, RunConfig
     from noise2text.training.objective import Objective
 
@@ -71,9 +73,14 @@ _MODULES = {
     "Schedule": "diffusion.schedules",
     "Selector": "generation.selection",
     "Solver": "diffusion.solvers",
+    "TensorBoardLogger": "commands.loggers",
     "TextOutput": "models.output",
     "TimeSampler": "diffusion.time_samplers",
     "Tokenizer": "data.tokenizer",
+    "TrackioLogger": "commands.loggers",
+    "TrainingCallback": "training.callbacks",
+    "TrainingStart": "training.callbacks",
+    "WandbLogger": "commands.loggers",
     "evaluate": "metrics.evaluate",
     "generate": "models.folder",
     "list_recipes": "models.registry",
@@ -103,6 +110,11 @@ __all__ = [  # noqa: RUF022, in the order in which a newcomer needs them
     "AutoregressiveModel",
     "GenerationOutput",
     "TextOutput",
+    "TrainingCallback",
+    "TrainingStart",
+    "TensorBoardLogger",
+    "WandbLogger",
+    "TrackioLogger",
     "Config",
     "option",
     "section",

@@ -83,7 +83,7 @@ def test_a_config_and_assignments_change_settings_and_tensorboard_is_written(
 ) -> None:
     config = tmp_path / "c.yaml"
     optim = "optim:\n  steps: 50\n  ema_decay: 0.5\n"
-    config.write_text(f"dropout: 0.25\n{optim}tensorboard: true\nprecision: bfloat16\n")
+    config.write_text(f"dropout: 0.25\n{optim}loggers: tensorboard\nprecision: bfloat16\n")
     done = run(
         *("train", "difformer", "--train", dates / "train.jsonl", "--valid", dates / "valid.jsonl"),
         *("--out", tmp_path / "run", "--preset", "tiny", "--device", "cpu", "--config", config, *SETS),

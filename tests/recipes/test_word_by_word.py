@@ -10,7 +10,7 @@ import torch
 
 from noise2text.commands.display import SilentDisplay
 from noise2text.commands.run_data import load_data
-from noise2text.commands.train import TrainingRun
+from noise2text.commands.training_run import TrainingRun
 from noise2text.core.config import describe, get_setting
 from noise2text.core.errors import Problem
 from noise2text.core.random import make_key
@@ -70,7 +70,7 @@ def canvases(dates: Path, out: Path, step: int, **changes: Any) -> list[torch.Te
     files = str(dates / "train.jsonl"), str(dates / "valid.jsonl")
     data = load_data(*files, out / "data", config, skip_bad=False, show_line=lambda line: None)
     run = TrainingRun(find_recipe("word-by-word"), config, data, out, torch.device("cpu"), SilentDisplay())
-    return [canvas.frozen for canvas in run._batches(step)]
+    return [canvas.frozen for canvas in run.batches(step)]
 
 
 def test_the_words_of_a_step_are_a_function_of_seed_step_and_row(dates: Path, tmp_path: Path) -> None:

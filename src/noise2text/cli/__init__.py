@@ -54,7 +54,7 @@ def _run() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # regardless of the terminal's encoding
     try:
-        app()
+        app(prog_name="noise2text")
     except Problem as problem:
         print(f"noise2text: {problem}", file=sys.stderr)
         sys.exit(1)

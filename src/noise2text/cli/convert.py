@@ -1,7 +1,8 @@
-"""`noise2text convert`: bring an older model folder up to today's format."""
+"""`noise2text convert`: bring an older or foreign model up to today's format."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -12,16 +13,34 @@ from noise2text.cli.options import app
 __all__ = ["convert"]
 
 
+class Origin(StrEnum):
+    """Whose code wrote a model."""
+
+    NOISE2TEXT = "noise2text"
+    DIFFUSEQ = "diffuseq"
+
+
 @app.command()
 def convert(
-    old: Annotated[Path, typer.Argument(help="The folder of a model or classifier of an older version.")],
+    old: Annotated[
+        Path, typer.Argument(help="The folder of a model or classifier, or a .pt file of published code.")
+    ],
     new: Annotated[Path, typer.Argument(help="The folder to write.")],
+    origin: Annotated[
+        Origin,
+        typer.Option("--from", help="What wrote it: an older noise2text, or the published code of DiffuSeq."),
+    ] = Origin.NOISE2TEXT,
 ) -> None:
-    """Convert a model folder of an older version.
+    """Convert a model of an older version, or of DiffuSeq's published code.
 
     The new folder has today's format; the model stays the same.
     """
-    from noise2text.models.convert import convert_folder
+    if origin is Origin.DIFFUSEQ:
+        from noise2text.models.import_diffuseq import import_diffuseq
 
-    convert_folder(old, new)
+        import_diffuseq(old, new)
+    else:
+        from noise2text.models.convert import convert_folder
+
+        convert_folder(old, new)
     print(f"{new}: the model of {old} in today's format")

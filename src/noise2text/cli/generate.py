@@ -12,6 +12,8 @@ import typer
 
 from noise2text.cli.options import (
     EXTRA_OPTIONS,
+    FILES,
+    HARDWARE,
     DeviceOption,
     FieldsOption,
     PrecisionOption,
@@ -28,58 +30,91 @@ if TYPE_CHECKING:
 
 __all__ = ["generate"]
 
+_CHOICE, _CONTROL = "Several texts, and which is best", "Control"
+
 
 @app.command(cls=RayCommand, context_settings=EXTRA_OPTIONS)
 def generate(
-    model: Annotated[
-        Path, typer.Argument(help="A model folder, or the name of a shipped model such as de-en.")
-    ],
+    model: Annotated[Path, typer.Argument(help="A model folder, or a shipped model such as de-en.")],
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TEXT]...", help="The texts; without any, --input or standard input."),
+        typer.Argument(metavar="TEXT", help="The texts; without any, --input or standard input."),
     ] = None,
     input: Annotated[
         str | None,
-        typer.Option(help="One text per line, JSON with src, CSV, TSV, Parquet, or - for standard input."),
+        typer.Option(
+            help="One text per line, JSON with src, CSV, TSV, Parquet, or - for standard input.",
+            rich_help_panel=FILES,
+        ),
     ] = None,
     fields: FieldsOption = None,
     output: Annotated[
-        Path | None, typer.Option(help="The file to write, one text per line; by default standard output.")
+        Path | None,
+        typer.Option(
+            help="The file to write, one text per line; by default standard output.", rich_help_panel=FILES
+        ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with an --output that was stopped.")
+        bool, typer.Option("--resume", help="Go on with an --output that was stopped.", rich_help_panel=FILES)
     ] = False,
     n: Annotated[
-        int, typer.Option("--n", help="Different texts per input, best first, separated by tabs.")
+        int,
+        typer.Option(
+            "--n", help="Different texts per input, best first, separated by tabs.", rich_help_panel=_CHOICE
+        ),
     ] = 1,
     floor: Annotated[
-        float, typer.Option(help="How far the score of one of --n texts may be below the best.")
+        float,
+        typer.Option(
+            help="How far the score of one of --n texts may be below the best.", rich_help_panel=_CHOICE
+        ),
     ] = 1.5,
     assignments: SetOption = None,
     guide: Annotated[
-        str | None, typer.Option(help="The folder of a classifier that steers every text towards --class.")
+        str | None,
+        typer.Option(
+            help="The folder of a classifier that steers every text towards --class.",
+            rich_help_panel=_CONTROL,
+        ),
     ] = None,
-    label: Annotated[str | None, typer.Option("--class", help="The class to steer towards.")] = None,
+    label: Annotated[
+        str | None, typer.Option("--class", help="The class to steer towards.", rich_help_panel=_CONTROL)
+    ] = None,
     seed: SeedOption = 0,
-    batch: Annotated[int, typer.Option(help="Sentences per batch; does not change the texts.")] = 32,
+    batch: Annotated[
+        int, typer.Option(help="Sentences per batch; does not change the texts.", rich_help_panel=HARDWARE)
+    ] = 32,
     trace: Annotated[
         bool,
-        typer.Option("--trace", help="Print the text at every step; with --json it is part of the output."),
+        typer.Option(
+            "--trace",
+            help="Print the text at every step; with --json it is part of the output.",
+            rich_help_panel=FILES,
+        ),
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Write JSON Lines: each text with its candidates and scores.")
+        bool,
+        typer.Option(
+            "--json",
+            help="Write JSON Lines: each text with its candidates and scores.",
+            rich_help_panel=FILES,
+        ),
     ] = False,
     teacher: Annotated[
         Path | None,
-        typer.Option(help="The autoregressive model that selects, with --select teacher."),
+        typer.Option(
+            help="The autoregressive model that selects, with --select teacher.", rich_help_panel=_CHOICE
+        ),
     ] = None,
     likelihood: Annotated[
         str,
-        typer.Option(help="The teacher's score: mean or sum of the tokens' log-likelihoods."),
+        typer.Option(
+            help="The teacher's score: mean or sum of the tokens' log-likelihoods.", rich_help_panel=_CHOICE
+        ),
     ] = "mean",
     copies: Annotated[
         bool,
-        typer.Option(help="Allow candidates that copy the source."),
+        typer.Option(help="Allow candidates that copy the source.", rich_help_panel=_CHOICE),
     ] = True,
     device: DeviceOption = None,
     precision: PrecisionOption = "auto",
@@ -89,8 +124,8 @@ def generate(
 ) -> None:
     """Generate a text for each text or line of a file.
 
-    Every generation setting of the model is an option, e.g. --steps 10 --length-beam 3; `noise2text inspect
-    MODEL` lists them.
+    Every generation setting of the model is an option, e.g. --steps 10 --length-beam 3; `noise2text generate
+    MODEL -h` lists them with the model's values.
     """
     from noise2text.commands.display import count_progress
     from noise2text.commands.generate import build_selector, generate_texts

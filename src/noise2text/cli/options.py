@@ -6,13 +6,18 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+
+from noise2text.cli.help import CommandWithPanels, GroupedCommands
 
 __all__ = [
     "COMMAND_GROUPS",
     "EXTRA_OPTIONS",
+    "FILES",
+    "HARDWARE",
     "PAIRS",
     "PAIRS_OR_PREPARED",
+    "SETTINGS",
+    "App",
     "ConfigOption",
     "DeviceOption",
     "FieldsOption",
@@ -44,25 +49,20 @@ COMMAND_GROUPS: dict[str, tuple[str, ...]] = {
 """The commands in the order and under the headings in which --help lists them."""
 
 
-class _GroupedCommands(TyperGroup):
-    """The root command, whose --help lists the commands under headings."""
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        width = max(map(len, self.commands))
-        limit = formatter.width - 6 - width
-        for heading, names in COMMAND_GROUPS.items():
-            rows = [
-                (name.ljust(width), self.commands[name].get_short_help_str(limit))
-                for name in names
-                if name in self.commands
-            ]
-            with formatter.section(heading):
-                formatter.write_dl(rows)
+class _RootCommand(GroupedCommands):
+    groups = COMMAND_GROUPS
 
 
-app = typer.Typer(
+class App(typer.Typer):
+    """An application whose commands group their options."""
+
+    def command(self, name: str | None = None, **settings: Any) -> Any:
+        return super().command(name, **({"cls": CommandWithPanels} | settings))
+
+
+app = App(
     name="noise2text",
-    cls=_GroupedCommands,
+    cls=_RootCommand,
     help="Turns noise into text: diffusion models for sequence-to-sequence generation.",
     context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
@@ -74,22 +74,41 @@ app = typer.Typer(
 EXTRA_OPTIONS: dict[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": True}
 """The context of a command that takes every generation setting as an option, e.g. --steps 10."""
 
+FILES = "Input and output"
+SETTINGS = "Settings"
+HARDWARE = "Hardware"
+"""The headings under which --help lists the options that many commands share."""
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-SeedOption = Annotated[int, typer.Option(help="Decides the noise.")]
-PrecisionOption = Annotated[str, typer.Option(help="float32, bfloat16, int8 (on a CPU) or auto.")]
+SeedOption = Annotated[int, typer.Option(help="Decides the noise.", rich_help_panel=SETTINGS)]
+PrecisionOption = Annotated[
+    str, typer.Option(help="float32, bfloat16, int8 (on a CPU) or auto.", rich_help_panel=HARDWARE)
+]
 DeviceOption = Annotated[
-    str | None, typer.Option(help="cpu, cuda or cuda:1; by default a GPU if there is one.")
+    str | None,
+    typer.Option(help="cpu, cuda or cuda:1; by default a GPU if there is one.", rich_help_panel=HARDWARE),
 ]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a setting; may be repeated.",
+        rich_help_panel=SETTINGS,
+    ),
 ]
-ConfigOption = Annotated[Path | None, typer.Option(help="A YAML file of settings.")]
+ConfigOption = Annotated[Path | None, typer.Option(help="A YAML file of settings.", rich_help_panel=SETTINGS)]
 SkipBadOption = Annotated[
-    bool, typer.Option("--skip-bad", help="Skip and count bad lines; many are refused.")
+    bool,
+    typer.Option("--skip-bad", help="Skip and count bad lines; many are refused.", rich_help_panel=FILES),
 ]
 FieldsOption = Annotated[
     str | None,
-    typer.Option(metavar="SOURCE,TARGET", help="The columns or fields of the texts, e.g. de,en."),
+    typer.Option(
+        metavar="SOURCE,TARGET",
+        help="The columns or fields of the texts, e.g. de,en.",
+        rich_help_panel=FILES,
+    ),
 ]
 PAIRS = "JSON Lines, JSON, CSV, TSV, Parquet, SOURCE,TARGET files or -."
 PAIRS_OR_PREPARED = f"{PAIRS.rstrip('.')}, or a prepared folder."

@@ -7,11 +7,14 @@ from typing import Annotated
 
 import typer
 
-from noise2text.cli.options import app
+from noise2text.cli.help import GroupedCommands
+from noise2text.cli.options import App, app
 
 __all__ = ["dates", "days", "synth"]
 
-synth = typer.Typer(help="Write a synthetic corpus.", no_args_is_help=True, rich_markup_mode=None)
+synth = App(
+    cls=GroupedCommands, help="Write a synthetic corpus.", no_args_is_help=True, rich_markup_mode=None
+)
 app.add_typer(synth, name="synth")
 
 

@@ -9,7 +9,9 @@ from typing import Annotated
 import typer
 
 from noise2text.cli.options import (
+    FILES,
     PAIRS_OR_PREPARED,
+    SETTINGS,
     ConfigOption,
     DeviceOption,
     FieldsOption,
@@ -21,37 +23,65 @@ from noise2text.core.errors import Problem
 
 __all__ = ["train"]
 
+_RESUMING = "Resuming"
+
 
 @app.command()
 def train(
     recipe: Annotated[
         str, typer.Argument(help="The recipe, e.g. difformer; `noise2text recipes` lists them.")
     ],
-    out: Annotated[Path, typer.Option(help="The folder of the run, which becomes the model.")],
+    out: Annotated[
+        Path, typer.Option(help="The folder of the run, which becomes the model.", rich_help_panel=FILES)
+    ],
     train: Annotated[
         str | None,
-        typer.Option(help=f"Training pairs: {PAIRS_OR_PREPARED} With --resume, by default those of the run."),
+        typer.Option(
+            help=f"Training pairs: {PAIRS_OR_PREPARED} With --resume, by default those of the run.",
+            rich_help_panel=FILES,
+        ),
     ] = None,
     valid: Annotated[
         str | None,
         typer.Option(
             help=f"Validation pairs: {PAIRS_OR_PREPARED} By default 5 % of the training pairs are "
-            "set aside, at most 1,000."
+            "set aside, at most 1,000.",
+            rich_help_panel=FILES,
         ),
     ] = None,
     fields: FieldsOption = None,
-    preset: Annotated[str | None, typer.Option(help="The name of published settings, or tiny.")] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="The name of published settings, or tiny.", rich_help_panel=SETTINGS)
+    ] = None,
     config: ConfigOption = None,
     assignments: SetOption = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue from the newest checkpoint.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue from the newest checkpoint.", rich_help_panel=_RESUMING)
+    ] = False,
     allow_changes: Annotated[
         bool,
-        typer.Option("--allow-changes", help="Resume although the corpus or a setting has changed."),
+        typer.Option(
+            "--allow-changes",
+            help="Resume although the corpus or a setting has changed.",
+            rich_help_panel=_RESUMING,
+        ),
     ] = False,
     skip_bad: SkipBadOption = False,
     device: DeviceOption = None,
+    logger: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Send the metrics to tensorboard, wandb or trackio, too; may be repeated. A resumed run "
+            "keeps its loggers.",
+            rich_help_panel=FILES,
+        ),
+    ] = None,
 ) -> None:
-    """Train a model on pairs of texts."""
+    """Train a model on pairs of texts.
+
+    `noise2text config RECIPE` lists the settings that --set changes, with their values.
+    """
     from noise2text.commands.display import TerminalDisplay
     from noise2text.commands.train import train as run
     from noise2text.core.command_line import parse_assignments
@@ -59,6 +89,7 @@ def train(
 
     if train is None:
         train, valid = _read_files(out, resume=resume)
+    changes = parse_assignments(assignments) | ({"run.loggers": ",".join(logger)} if logger else {})
     with TerminalDisplay.open() as display:
         run(
             recipe,
@@ -67,7 +98,7 @@ def train(
             out=out,
             preset=preset,
             config=config,
-            changes=parse_assignments(assignments),
+            changes=changes,
             resume=resume,
             allow_changes=allow_changes,
             skip_bad=skip_bad,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Protocol
@@ -18,7 +18,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-__all__ = ["Display", "SilentDisplay", "TerminalDisplay", "count_progress", "show_count"]
+from noise2text.training.callbacks import TrainingCallback, TrainingStart
+
+__all__ = ["Display", "ShowProgress", "SilentDisplay", "TerminalDisplay", "count_progress", "show_count"]
 
 
 class Display(Protocol):
@@ -96,6 +98,25 @@ class TerminalDisplay:
         seconds_left = round(seconds_per_step * (self.total - step))
         # A timedelta has a maximum.
         return f"  {timedelta(seconds=seconds_left)} left" if seconds_left < 1e12 else ""
+
+
+class ShowProgress(TrainingCallback):
+    """Shows a training run on a display: the step, the latest means, and a line per validation."""
+
+    def __init__(self, display: Display) -> None:
+        self.display = display
+
+    def on_start(self, start: TrainingStart) -> None:
+        self.display.start(start.last_step)
+
+    def on_log(self, step: int, values: Mapping[str, float]) -> None:
+        hidden = ("gradient", "rate", "tokens_per_second")
+        means = "  ".join(f"{name} {value:.3f}" for name, value in values.items() if name not in hidden)
+        self.display.progress(step, f"{means}  {values['tokens_per_second']:,.0f} tokens/s")
+
+    def on_validation(self, step: int, scores: Mapping[str, float]) -> None:
+        shown = "  ".join(f"{name} {score:.3f}" for name, score in scores.items())
+        self.display.show_line(f"step {step:,}: valid {shown}")
 
 
 @contextmanager

@@ -43,7 +43,7 @@ CHANGEABLE_ON_RESUME = {
     "run.log_every",
     "run.validate_every",
     "run.save_every",
-    "run.tensorboard",
+    "run.loggers",
     "run.sharded",
 }
 """Settings that a resumed run may change."""

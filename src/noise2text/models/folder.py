@@ -188,11 +188,17 @@ def load_engine(folder: Path) -> OnnxRuntimeConfig | None:
 def rename_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """The saved config with today's names of its settings."""
     return {
-        section: {RENAMED_SETTINGS.get(f"{section}.{name}", name): value for name, value in values.items()}
+        section: dict(_rename_setting(section, *setting) for setting in values.items())
         if isinstance(values, dict)
         else values
         for section, values in config.items()
     }
+
+
+def _rename_setting(section: str, name: str, value: Any) -> tuple[str, Any]:
+    if (section, name) == ("run", "tensorboard"):
+        return "loggers", "tensorboard" if value else ""
+    return RENAMED_SETTINGS.get(f"{section}.{name}", name), value
 
 
 def load_config(folder: Path) -> tuple[Recipe, Any]:

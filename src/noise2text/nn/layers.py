@@ -174,10 +174,17 @@ class LayerStack(nn.ModuleList):
 class TimeEmbedding(nn.Module):
     """A timestep in [0, 1] as a vector: sinusoids of 1000·timestep, cosines first, then a small network."""
 
-    def __init__(self, model_dim: int) -> None:
+    def __init__(
+        self,
+        model_dim: int,
+        *,
+        sinusoid_dim: int | None = None,
+        activation: Callable[[], nn.Module] = nn.ReLU,
+    ) -> None:
         super().__init__()
-        self.register_buffer("frequencies", _frequencies(model_dim // 2), persistent=False)
-        self.mlp = FeedForward(model_dim, 4 * model_dim, model_dim)
+        dim = sinusoid_dim or model_dim
+        self.register_buffer("frequencies", _frequencies(dim // 2), persistent=False)
+        self.mlp = FeedForward(dim, 4 * dim, model_dim, activation=activation)
 
     frequencies: Tensor
 

@@ -33,6 +33,7 @@ from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig
 from noise2text.data.layouts.aligned_joint import AlignedJointLayout
 from noise2text.data.layouts.joint import NUM_SPECIAL_TOKENS, JointLayout
+from noise2text.data.layouts.published_diffuseq import PublishedDiffuSeqLayout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.diffuseq_losses import LOSS_TERMS, LOSS_WEIGHTINGS
 from noise2text.diffusion.loss_aware_times import LossAwareTimes
@@ -52,6 +53,7 @@ from noise2text.models.registry import Recipe
 from noise2text.nn.config import JointTransformerConfig
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.joint_transformer import JointTransformer
+from noise2text.nn.published_diffuseq import PublishedDiffuSeqTransformer
 from noise2text.training.config import OptimConfig, RunConfig
 from noise2text.training.objective import DiffusionObjective, Draws, Objective
 from noise2text.training.source_dropout import SourceDropout
@@ -62,12 +64,14 @@ __all__ = [
     "RECIPE",
     "DiffuSeqConfig",
     "DiffuSeqDiffusionConfig",
+    "DiffuSeqModelConfig",
     "ImportanceSampledObjective",
     "JointDiffusionConfig",
     "build",
     "build_denoiser",
     "build_model",
     "objective",
+    "require_joint_network",
     "require_z0",
 ]
 
@@ -76,6 +80,10 @@ DEMIRAG_2023 = "Classifier-free Diffusion Models for Machine Translation (Demira
 
 _TIME_SAMPLERS: dict[str, type[TimeSampler]] = {"loss-aware": LossAwareTimes, "uniform": UniformTimes}
 _POSITION_SIGMOID = "position-sigmoid"
+_NETWORKS: dict[str, tuple[type[JointTransformer], type[JointLayout]]] = {
+    "joint": (JointTransformer, JointLayout),
+    "published": (PublishedDiffuSeqTransformer, PublishedDiffuSeqLayout),
+}
 
 
 @dataclass(frozen=True)
@@ -169,13 +177,26 @@ class DiffuSeqDiffusionConfig(JointDiffusionConfig):
 
 
 @dataclass(frozen=True)
+class DiffuSeqModelConfig(JointTransformerConfig):
+    """The transformer, and whose details it has."""
+
+    network: str = option(
+        "joint", "joint, or published: the time embedding, layer norms and special tokens of released weights"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_choice(self, "network", _NETWORKS)
+
+
+@dataclass(frozen=True)
 class DiffuSeqConfig(Config):
     """Section 4.1, or the released code where the paper does not say; the defaults are those of QQP."""
 
     data: DataConfig = section(
         DataConfig(vocabulary=30_522, lowercase=True, max_source=63, max_target=62), "how texts become tokens"
     )
-    model: JointTransformerConfig = section(JointTransformerConfig(), "the transformer")
+    model: DiffuSeqModelConfig = section(DiffuSeqModelConfig(), "the transformer")
     diffusion: DiffuSeqDiffusionConfig = section(DiffuSeqDiffusionConfig(), "noise and loss")
     optim: OptimConfig = section(
         OptimConfig(
@@ -294,10 +315,11 @@ def build_denoiser(
     tokenizer: Tokenizer,
     network_class: type[JointTransformer] = JointTransformer,
     *,
+    positions: int | None = None,
     has_no_padding: bool = True,
 ) -> JointTransformer:
     """The untrained transformer over the canvas; `has_no_padding` says that all of it is visible."""
-    shape = config.model
+    shape, data = config.model, config.data
     return network_class(
         TokenEmbedding(len(tokenizer), shape.embedding_dim, scale=1.0, bias=True),
         model_dim=shape.model_dim,
@@ -305,7 +327,7 @@ def build_denoiser(
         heads=shape.heads,
         layers=shape.layers,
         dropout=shape.dropout,
-        positions=config.data.max_source + config.data.max_target + NUM_SPECIAL_TOKENS,
+        positions=positions or data.max_source + data.max_target + NUM_SPECIAL_TOKENS,
         has_no_padding=has_no_padding,
     )
 
@@ -313,8 +335,11 @@ def build_denoiser(
 def build(config: DiffuSeqConfig, tokenizer: Tokenizer) -> DiffusionModel:
     """The untrained model."""
     diffusion = config.diffusion
-    aligned = diffusion.align_targets or diffusion.schedule == _POSITION_SIGMOID
-    layout = partial(AlignedJointLayout, max_source=config.data.max_source) if aligned else JointLayout
+    network_class, layout = _NETWORKS[config.model.network]
+    num_special_tokens = layout.num_special_tokens
+    if diffusion.align_targets or diffusion.schedule == _POSITION_SIGMOID:
+        require_joint_network(config)
+        layout = partial(AlignedJointLayout, max_source=config.data.max_source)
     schedule = build_schedule(config)
     return build_model(
         config,
@@ -323,7 +348,15 @@ def build(config: DiffuSeqConfig, tokenizer: Tokenizer) -> DiffusionModel:
         schedule,
         parameterization=diffusion.build_parameterization(schedule),
         source_dropout=diffusion.source_dropout,
+        network_class=network_class,
+        num_special_tokens=num_special_tokens,
     )
+
+
+def require_joint_network(config: DiffuSeqConfig) -> None:
+    """Refuse the network of the published code, for what that code cannot do."""
+    if config.model.network != "joint":
+        raise Problem("The setting network must be joint for this recipe, and with aligned targets.")
 
 
 def require_z0(config: DiffuSeqConfig) -> None:
@@ -342,17 +375,22 @@ def build_model(
     parameterization: Parameterization | None = None,
     source_dropout: float = 0.0,
     model_class: type[DiffusionModel] = DiffusionModel,
+    network_class: type[JointTransformer] = JointTransformer,
+    num_special_tokens: int = NUM_SPECIAL_TOKENS,
 ) -> DiffusionModel:
     """The untrained model with this layout and schedule; without a parameterization, it predicts z₀."""
     data = config.data
+    width = data.max_source + data.max_target + num_special_tokens
     layout = layout_class(
         tokenizer.pad,
         bos=tokenizer.bos,
         sep=tokenizer.sep,
         eos=tokenizer.eos,
-        width=data.max_source + data.max_target + NUM_SPECIAL_TOKENS,
+        width=width,
     )
-    network = build_denoiser(config, tokenizer, has_no_padding=layout.has_no_padding)
+    network = build_denoiser(
+        config, tokenizer, network_class, positions=width, has_no_padding=layout.has_no_padding
+    )
     return model_class(
         tokenizer,
         layout=layout,

@@ -19,16 +19,15 @@ from noise2text.data.tokenizer import Tokenizer
 from noise2text.models import DiffusionModel
 from noise2text.models.init_embeddings import load_embeddings
 from noise2text.models.registry import Recipe
-from noise2text.nn.config import JointTransformerConfig
 from noise2text.nn.decoupled_joint import SeparateSourceTransformer
 from noise2text.recipes import diffuseq
-from noise2text.recipes.diffuseq import DiffuSeqConfig
+from noise2text.recipes.diffuseq import DiffuSeqConfig, DiffuSeqModelConfig
 
 __all__ = ["PRESETS", "RECIPE", "DecoupledConfig", "DecoupledModelConfig", "build", "initialize"]
 
 
 @dataclass(frozen=True)
-class DecoupledModelConfig(JointTransformerConfig):
+class DecoupledModelConfig(DiffuSeqModelConfig):
     """DiffuSeq's transformer, and the model whose embeddings the source has."""
 
     embeddings_from: str = option(
@@ -59,6 +58,7 @@ PRESETS: dict[str, DecoupledConfig] = {
 def build(config: DecoupledConfig, tokenizer: Tokenizer) -> DiffusionModel:
     """The untrained model: DiffuSeq's, with another denoiser."""
     diffuseq.require_z0(config)
+    diffuseq.require_joint_network(config)
     model = diffuseq.build(config, tokenizer)
     model.denoiser = diffuseq.build_denoiser(config, tokenizer, SeparateSourceTransformer)
     return model

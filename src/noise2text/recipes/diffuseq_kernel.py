@@ -29,6 +29,7 @@ PRESETS: dict[str, DiffuSeqConfig] = {
 def build(config: DiffuSeqConfig, tokenizer: Tokenizer) -> DiffusionModel:
     """The untrained model: DiffuSeq's, with another denoiser."""
     diffuseq.require_z0(config)
+    diffuseq.require_joint_network(config)
     model = diffuseq.build(config, tokenizer)
     model.denoiser = diffuseq.build_denoiser(config, tokenizer, InterpolatingTransformer)
     return model

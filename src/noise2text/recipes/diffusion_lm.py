@@ -56,8 +56,8 @@ class DiffusionLMConfig(Config):
 
 
 _TINY = dataclasses.asdict(diffuseq.PRESETS["tiny"])
-_SHARED = {each.name for each in dataclasses.fields(JointDiffusionConfig)}
-_TINY["diffusion"] = {name: value for name, value in _TINY["diffusion"].items() if name in _SHARED}
+for _section, _shared in {"diffusion": JointDiffusionConfig, "model": JointTransformerConfig}.items():
+    _TINY[_section] = {each.name: _TINY[_section][each.name] for each in dataclasses.fields(_shared)}
 
 _DATES = DiffusionLMConfig().replace(_TINY)
 

@@ -80,6 +80,7 @@ PRESETS: dict[str, WordByWordConfig] = {
 
 def build(config: WordByWordConfig, tokenizer: Tokenizer) -> DiffusionModel:
     """The untrained model."""
+    diffuseq.require_joint_network(config)
     diffusion, data = config.diffusion, config.data
     layout = partial(
         NextWordLayout,

@@ -77,7 +77,7 @@ class RunConfig(ValidationConfig):
     validate_every: int = option(5_000, "updates between two validations")
     save_every: int = option(1_000, "updates between two checkpoints")
     best_by: str = option("bleu", "what picks the best model: bleu (of generated texts) or loss")
-    tensorboard: bool = option(False, "write TensorBoard files, too")
+    loggers: str = option("", "where metrics go, too: tensorboard, wandb or trackio, separated by commas")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -33,6 +34,8 @@ class JointLayout(Layout):
     sep: int
     eos: int
     width: int  # of every canvas
+
+    num_special_tokens: ClassVar[int] = NUM_SPECIAL_TOKENS
 
     @property
     def end_tokens(self) -> tuple[int, ...]:
@@ -85,7 +88,7 @@ class JointLayout(Layout):
 
     def required_width(self, sources: RaggedRows, targets: RaggedRows) -> int:
         """The number of positions that the longest pair needs."""
-        return int((sources.lengths + targets.lengths).max()) + NUM_SPECIAL_TOKENS
+        return int((sources.lengths + targets.lengths).max()) + self.num_special_tokens
 
     def non_padding_mask(self, canvas: Canvas) -> Tensor:
         """Where the scored token is the text or its end, not the padding after it."""

@@ -1,0 +1,187 @@
+"""Checkpoints of DiffuSeq's published code (Shark-NLP/DiffuSeq), as model folders of the recipe diffuseq.
+
+That code writes one folder per run: `ema_0.9999_….pt` (the averaged weights of its TransformerNetModel),
+`training_args.json`, and the files of BERT's tokenizer. The weights are read by `torch.load` without running
+code, and every one of them has a place in `PublishedDiffuSeqTransformer`.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from noise2text.core.errors import Problem
+from noise2text.data.tokenizer import Tokenizer, load_wordpiece
+from noise2text.models.folder import save
+from noise2text.models.registry import find_recipe
+from noise2text.nn.published_diffuseq import TIME_DIM
+
+__all__ = ["import_diffuseq"]
+
+_HEAD_DIM = 64
+"""The dimension of a head in every published BERT; checkpoints do not say how many heads they have."""
+_NEEDED_ARGUMENTS = {
+    "predict_xstart": True,
+    "learn_sigma": False,
+    "rescale_timesteps": True,
+    "noise_schedule": "sqrt",
+    "hidden_t_dim": TIME_DIM,
+    "vocab": "bert",
+}
+"""Arguments of the published runs that decide what the network means."""
+_WEIGHTS = [
+    (r"^lm_head\.bias$", "embedding.bias"),
+    (r"^time_embed\.0\.", "time_embedding.mlp.0."),
+    (r"^time_embed\.2\.", "time_embedding.mlp.3."),
+    (r"^input_up_proj\.", "input_projection."),
+    (r"^output_down_proj\.", "output_projection."),
+    (r"^position_embeddings\.", "position_embedding."),
+    (r"^LayerNorm\.", "norm."),
+    (r"^input_transformers\.layer\.(\d+)\.", r"layers.\1."),
+    (r"\.attention\.output\.dense\.", ".self_attention.output_projection."),
+    (r"\.attention\.output\.LayerNorm\.", ".self_attention_norm."),
+    (r"\.intermediate\.dense\.", ".feed_forward.0."),
+    (r"\.output\.dense\.", ".feed_forward.3."),
+    (r"\.output\.LayerNorm\.", ".feed_forward_norm."),
+]
+"""The names of the published weights and ours, replaced from top to bottom."""
+
+
+def import_diffuseq(old: Path, new: Path) -> None:
+    """Write the model of a checkpoint of DiffuSeq's published code to a new folder.
+
+    Args:
+        old: the run's folder, of which the newest checkpoint is taken, or one of its .pt files.
+        new: the folder to write.
+    """
+    if new.exists():
+        raise Problem(f"{new} exists already; name a folder that does not.")
+    file = old if old.suffix == ".pt" else _find_newest(old)
+    arguments = _read_arguments(file.parent / "training_args.json")
+    weights = _read_weights(file)
+    tokenizer, tokenizer_settings = _read_tokenizer(file.parent)
+    recipe = find_recipe("diffuseq")
+    config = recipe.preset().replace(_find_settings(arguments, weights, file) | tokenizer_settings)
+    vocabulary = len(weights["word_embedding.weight"])
+    if len(tokenizer) != vocabulary:
+        raise Problem(
+            f"{file} has {vocabulary:,} embeddings, but the tokenizer beside it has {len(tokenizer):,} "
+            f"tokens: copy the tokenizer's files of that run."
+        )
+    model = recipe.build(config, tokenizer)
+    renamed = {f"denoiser.{name}": tensor for name, tensor in _rename_weights(weights).items()}
+    renamed["denoiser.position_embedding.weight"] = renamed["denoiser.position_embedding.weight"][
+        : arguments["seq_len"]
+    ]
+    try:
+        model.load_state_dict(renamed)
+    except RuntimeError as error:
+        raise Problem(f"{file} does not fit its training_args.json ({error}): copy both again.") from error
+    save(new, model, recipe=recipe.name, config=config)
+
+
+def _find_newest(folder: Path) -> Path:
+    """The averaged weights with the highest step in a run's folder."""
+    steps = {path: re.fullmatch(r"(?:ema_[\d.]+_|model)(\d+)\.pt", path.name) for path in folder.glob("*.pt")}
+    found = [(int(match[1]), path) for path, match in steps.items() if match]
+    if not found:
+        raise Problem(f"There is no ema_….pt in {folder}: name the folder of a run of DiffuSeq's code.")
+    return max(found)[1]
+
+
+def _read_arguments(path: Path) -> dict[str, Any]:
+    try:
+        arguments = dict(json.loads(path.read_text("utf-8")))
+        sizes = {name: int(arguments[name]) for name in ("seq_len", "diffusion_steps")}
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise Problem(
+            f"{path} is missing or lacks what a checkpoint needs ({error}): copy it from the run's folder."
+        ) from error
+    for name, needed in _NEEDED_ARGUMENTS.items():
+        if arguments.get(name, needed) != needed:
+            raise Problem(f"{path}: {name} is {arguments[name]}; only {needed} can be imported.")
+    return arguments | sizes
+
+
+def _read_weights(file: Path) -> dict[str, Tensor]:
+    """The tensors of a checkpoint, read without running code from it."""
+    try:
+        weights = torch.load(file, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise Problem(
+            f"{file} is missing or not a file of plain weights ({reason}): copy it again."
+        ) from error
+    if not isinstance(weights, Mapping) or not all(isinstance(each, Tensor) for each in weights.values()):
+        raise Problem(f"{file} does not hold weights by name; name an ema_….pt of DiffuSeq's code.")
+    plain = {name.removeprefix("module."): tensor for name, tensor in weights.items()}
+    needed = ("word_embedding.weight", "position_embeddings.weight", "input_up_proj.0.weight")
+    missing = [name for name in needed if name not in plain]
+    if missing:
+        raise Problem(f"{file} has no {missing[0]}; name an ema_….pt of DiffuSeq's code.")
+    return plain
+
+
+def _read_tokenizer(folder: Path) -> tuple[Tokenizer, dict[str, Any]]:
+    """BERT's tokenizer, which that code saves beside its checkpoints, and its settings."""
+    vocabulary = folder / "vocab.txt"
+    if vocabulary.exists():
+        path = folder / "tokenizer_config.json"
+        saved = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        lowercase = bool(saved.get("do_lower_case", True))
+        settings = {"tokenizer": "wordpiece", "vocabulary_file": str(vocabulary), "lowercase": lowercase}
+        return load_wordpiece(vocabulary, lowercase=lowercase), settings
+    if (folder / "tokenizer.json").exists():
+        return Tokenizer.load(folder / "tokenizer.json"), {}
+    raise Problem(f"{folder} has no vocab.txt and no tokenizer.json: copy BERT's vocab.txt there.")
+
+
+def _find_settings(arguments: Mapping[str, Any], weights: Mapping[str, Tensor], file: Path) -> dict[str, Any]:
+    """The settings of the recipe for these weights."""
+    model_dim, embedding_dim = weights["input_up_proj.0.weight"].shape
+    layers = {name.split(".")[2] for name in weights if name.startswith("input_transformers.layer.")}
+    if model_dim % _HEAD_DIM:
+        raise Problem(f"{file} has states of dimension {model_dim}; BERT's are a multiple of {_HEAD_DIM}.")
+    text = arguments["seq_len"] - 5  # the special tokens of PublishedDiffuSeqLayout
+    return {
+        "model.network": "published",
+        "model_dim": model_dim,
+        "embedding_dim": embedding_dim,
+        "ffn_dim": len(weights["input_transformers.layer.0.intermediate.dense.weight"]),
+        "heads": model_dim // _HEAD_DIM,
+        "layers": len(layers),
+        "dropout": float(arguments.get("dropout", 0.1)),
+        "max_source": text - text // 2,
+        "max_target": text // 2,
+        "num_timesteps": arguments["diffusion_steps"],
+        "generation.steps": arguments["diffusion_steps"],
+        "loss_positions": "released",
+    }
+
+
+def _rename_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights by our names; queries, keys and values become one matrix."""
+    # The table is in the file twice, as the embeddings and as the head that shares them, and only the first
+    # is averaged. The published code loads the head last, so its values are those that it generates with.
+    table = weights.get("lm_head.weight", weights["word_embedding.weight"])
+    renamed = {"embedding.weight": table}
+    left_out = ("word_embedding.weight", "lm_head.weight", "position_ids")
+    for name, tensor in weights.items():
+        if name in left_out or ".attention.self." in name:
+            continue
+        for pattern, replacement in _WEIGHTS:
+            name = re.sub(pattern, replacement, name)
+        renamed[name] = tensor
+    for name in weights:
+        match = re.fullmatch(r"input_transformers\.layer\.(\d+)\.attention\.self\.query\.(\w+)", name)
+        if match:
+            parts = [weights[name.replace(".query.", f".{part}.")] for part in ("query", "key", "value")]
+            renamed[f"layers.{match[1]}.self_attention.qkv_projection.{match[2]}"] = torch.cat(parts)
+    return renamed

@@ -1,0 +1,52 @@
+"""The transformer of DiffuSeq's published code, where it differs from `JointTransformer`:
+
+    time = Linear(SiLU(Linear(sinusoids of another dimension))),    layer norms with ε = 10⁻¹²
+
+The rest is BERT's encoder in both. Checkpoints of that code compute the same here.
+"""
+
+from __future__ import annotations
+
+from torch import nn
+
+from noise2text.nn.embeddings import TokenEmbedding
+from noise2text.nn.joint_transformer import JointTransformer
+from noise2text.nn.layers import TimeEmbedding, init_weights
+
+__all__ = ["PublishedDiffuSeqTransformer"]
+
+TIME_DIM = 128
+"""The dimension of the sinusoids (`hidden_t_dim`), the same in all published runs."""
+_BERT_EPSILON = 1e-12
+
+
+class PublishedDiffuSeqTransformer(JointTransformer):
+    """A denoiser that takes the weights of DiffuSeq's published code as they are."""
+
+    def __init__(
+        self,
+        embedding: TokenEmbedding,
+        *,
+        model_dim: int,
+        ffn_dim: int,
+        heads: int,
+        layers: int,
+        dropout: float,
+        positions: int,
+        has_no_padding: bool = False,
+    ) -> None:
+        super().__init__(
+            embedding,
+            model_dim=model_dim,
+            ffn_dim=ffn_dim,
+            heads=heads,
+            layers=layers,
+            dropout=dropout,
+            positions=positions,
+            has_no_padding=has_no_padding,
+        )
+        self.time_embedding = TimeEmbedding(model_dim, sinusoid_dim=TIME_DIM, activation=nn.SiLU)
+        self.time_embedding.apply(init_weights)
+        for module in self.modules():
+            if isinstance(module, nn.LayerNorm):
+                module.eps = _BERT_EPSILON

@@ -1,0 +1,59 @@
+"""--help: every option once, under a heading, at any width and without colour."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from noise2text.cli import app
+from noise2text.core.config import describe
+from noise2text.models.folder import load_config
+
+from .conftest import Outcome
+
+COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_help_fits_the_terminal_without_colour(
+    columns: int, run: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for command in ([], *([name] for name in COMMANDS)):
+        shown = run(*command, "-h").out
+        assert "\x1b" not in shown
+        assert max(map(len, shown.splitlines())) <= columns, command
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_lists_every_option_once(command: str, run: Callable[..., Outcome]) -> None:
+    sections = re.split(r"^\w.*:$", run(command, "-h").out, maxsplit=1, flags=re.M)[1]
+    listed = Counter(re.findall(r"^  (?:-h, )?(--[a-z-]+)", sections, re.M))
+    options = [each.opts[-1] for each in COMMANDS[command].params if each.param_type_name == "option"]
+    assert listed == Counter([*options, "--help"])
+
+
+def test_options_are_under_headings_in_the_order_of_a_job(run: Callable[..., Outcome]) -> None:
+    headings = re.findall(r"^(\w.*):$", run("train", "-h").out, re.M)
+    assert headings == ["Arguments", "Input and output", "Settings", "Resuming", "Hardware", "Options"]
+
+
+def test_help_for_a_model_lists_its_settings_with_its_values(run: Callable[..., Outcome]) -> None:
+    general, special = run("generate", "-h").out, run("generate", "de-en", "-h").out
+    assert special.startswith(general.rstrip("\n"))
+    extra = " ".join(special[len(general) :].split())
+    _, config = load_config(Path("de-en"))
+    for name, value, _ in describe(config.generation):
+        found = re.search(rf"--{name.replace('_', '-')} .*?\[default: (.*?)\]", extra)
+        assert found
+        assert found[1].lower() == ("none" if value == "" else str(value).lower())
+
+
+def test_help_for_no_model_is_the_general_one(run: Callable[..., Outcome], tmp_path: Path) -> None:
+    assert run("generate", tmp_path / "missing", "-h").out == run("generate", "-h").out
