@@ -8,7 +8,7 @@ The output has the order of the input.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -27,22 +27,20 @@ from noise2text.data.tokenizer import Tokenizer
 from noise2text.generation.alternatives import FLOOR, draw_enough_candidates, rank_alternatives
 from noise2text.generation.decoder import Decoder, SentenceCandidates, SourceBatch, TokenRows
 from noise2text.generation.executor import EAGER, Executor
+from noise2text.generation.preparation import build_preparation
 from noise2text.generation.selection import Candidate, Selector, compare_candidates
-from noise2text.generation.selector_registry import SELECTORS
+from noise2text.generation.selector_registry import SELECTORS, prefer_faithful_copies
 from noise2text.models.accelerate import (
     is_quantized,
     make_cuda_graph_executor,
     prepare_for_inference,
     run_stages,
 )
+from noise2text.models.joining import OnStep, join_outputs, join_steps
 from noise2text.models.output import GenerationOutput, TraceStep
 from noise2text.models.progress import show_progress
 
 __all__ = ["Model", "ModelOrigin", "OnStep", "device_guard", "require_lists"]
-
-
-OnStep = Callable[[float, list[str]], object]
-"""Called after each denoising step with the time, from 1 to 0, and the texts so far."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,7 @@ class Model(nn.Module, ABC):
 
     def build_selector(self, config: Any) -> Selector:
         """The selector that selects one of the candidates of a sentence, the setting `select`."""
-        return SELECTORS[config.select](config)
+        return prefer_faithful_copies(SELECTORS[config.select](config), config)
 
     def executor(self) -> Executor:
         """How decoders run: with CUDA graphs on a GPU, except under autocast, where weights may move."""
@@ -247,7 +245,46 @@ class Model(nn.Module, ABC):
         config = apply_overrides(self.generation_config, overrides, origin="generate")
         config = draw_enough_candidates(config, overrides, n=n, floor=floor)
         indices = range(len(texts)) if indices is None else indices
-        selector = selector or self.build_selector(config)
+        run = partial(
+            self._generate_sources,
+            config=config,
+            selector=selector or self.build_selector(config),
+            seed=seed,
+            batch=batch,
+            trace=trace,
+            n=n,
+            floor=floor,
+            progress=progress,
+        )
+        preparation = build_preparation(config, self.tokenizer, self.max_source)
+        if preparation is None:
+            return run(texts, indices=indices, on_step=on_step)
+        prepared = [preparation(text) for text in texts]
+        return join_outputs(
+            prepared,
+            run(
+                [segment.source for each in prepared for segment in each.segments],
+                indices=[i for i, each in zip(indices, prepared, strict=True) for _ in each.segments],
+                on_step=on_step and join_steps(prepared, on_step),
+            ),
+        )
+
+    def _generate_sources(
+        self,
+        texts: Sequence[str],
+        *,
+        config: Any,
+        selector: Selector,
+        seed: int,
+        batch: int,
+        indices: Sequence[int],
+        trace: bool,
+        n: int,
+        floor: float,
+        on_step: OnStep | None,
+        progress: bool,
+    ) -> GenerationOutput:
+        """A text for each source as it is; the arguments are those of `generate`."""
         rows = self.tokenizer.encode(texts)
         truncated = sum(len(row) > self.max_source for row in rows)
         output = GenerationOutput(
@@ -260,6 +297,7 @@ class Model(nn.Module, ABC):
             drafts=[[] for _ in texts],
             utilities=[[] for _ in texts],
             alternatives=[[] for _ in texts],
+            warnings=[[] for _ in texts],
             truncated=truncated,
         )
         nonempty = [i for i, row in enumerate(rows) if row and texts[i].strip()]

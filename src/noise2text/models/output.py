@@ -48,6 +48,7 @@ class TextOutput:
         chosen: the index of the selected candidate; None without candidates.
         trace: the steps to the text, with `trace=True`.
         alternatives: different texts, best first, of which `text` is the first; as many as `n` asked for.
+        warnings: what may be wrong with the input, such as another language.
 
     >>> import noise2text
     >>> model = noise2text.load("de-en", device="cpu", precision="float32")
@@ -65,6 +66,7 @@ class TextOutput:
     chosen: int | None
     trace: list[TraceStep]
     alternatives: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         return self.text
@@ -92,6 +94,7 @@ class GenerationOutput:
         utilities: how well each candidate (row) agrees with each (column), with `trace=True` and a selector
             that compares them, such as MBR; the candidate with the highest row mean is selected.
         alternatives: different texts for each input, best first, at most `n` (`generate(n=5)`).
+        warnings: what may be wrong with each input, with the preparation `language`.
         truncated: the number of inputs that were too long for the model and were truncated.
 
     >>> import noise2text
@@ -123,6 +126,7 @@ class GenerationOutput:
     drafts: list[list[list[str]]] = field(default_factory=list)
     utilities: list[list[list[float]]] = field(default_factory=list)
     alternatives: list[list[str]] = field(default_factory=list)
+    warnings: list[list[str]] = field(default_factory=list)
     truncated: int = 0
 
     def __len__(self) -> int:
@@ -143,6 +147,7 @@ class GenerationOutput:
             chosen=self.chosen[index],
             trace=self.traces[index],
             alternatives=self.alternatives[index] if self.alternatives else [],
+            warnings=self.warnings[index] if self.warnings else [],
         )
 
     def __repr__(self) -> str:
