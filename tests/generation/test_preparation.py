@@ -14,7 +14,7 @@ from noise2text.generation.faithful_copies import FaithfulCopies, count_copy_err
 from noise2text.generation.language_check import find_other_language
 from noise2text.generation.preparation import PREPARATIONS, Preparation, PreparedText, build_preparation
 from noise2text.generation.restoration import restore_text, restore_tokens
-from noise2text.generation.selection import BestScore, Candidate
+from noise2text.generation.selection import MBR, BestScore, Candidate
 from noise2text.generation.sentence_splitting import split_clauses, split_sentences
 from noise2text.generation.stand_ins import find_values, replace_values
 from noise2text.generation.text_rules import list_text_rules, load_text_rules
@@ -165,6 +165,7 @@ def test_restored_tokens_are_the_restored_text_and_as_many() -> None:
         ("Es ist halb drei.", "It's 2:30.", 0),
         ("Tom lacht.", "Tom Tom laughs.", 2),
         ("Das, das ich will.", "What I want.", 0),
+        ("Maria lacht.", "Mary laughs.", 0),
     ],
 )
 def test_copy_errors_are_counted(source: str, output: str, errors: int) -> None:
@@ -181,6 +182,24 @@ def test_candidates_with_the_numbers_of_the_source_are_preferred_to_likelier_one
     assert selector(candidates) == selector.select_all([candidates, candidates[:1]])[0] == 1
     assert selector.select_all([candidates[:1]]) == [0]  # one is always selected
     assert selector.signature == "faithful|score"
+
+
+def test_a_faithful_choice_stands_whatever_the_other_candidates_are() -> None:
+    texts = [
+        "The cat sat on the mat.",
+        "The cat sat on a mat.",
+        "A cat sat sat here.",
+        "A cat sat sat there.",
+    ]
+    candidates = [Candidate(text, (1,), 0.0, source="Die Katze saß da.") for text in texts]
+    for order in ([0, 1, 2, 3], [2, 0, 3, 1]):
+        own = [candidates[i] for i in order]
+        chosen = MBR()(own)
+        selector = FaithfulCopies(MBR(), RULES)
+        if "sat sat" not in own[chosen].text:
+            assert selector(own) == chosen
+            assert selector.utilities(own) == MBR().utilities(own)
+        assert "sat sat" not in own[selector(own)].text
 
 
 def test_emoji_are_kept_at_the_end(tokenizer: Tokenizer) -> None:

@@ -3,7 +3,9 @@
     errors(s) = numbers of the source that s lacks + figures of s that the source lacks
               + stand-ins that are not in s as often as in the source + words of s that follow themselves
 
-Only the candidates of the fewest errors are left to the other selector. A number may also be a word.
+If the other selector's choice has more errors than another candidate, it selects again, among those of the
+fewest. Otherwise its choice stands, since leaving candidates out would change what MBR compares. A number may
+also be a word.
 """
 
 from __future__ import annotations
@@ -25,12 +27,25 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 @dataclass(frozen=True)
 class FaithfulCopies(CandidateFilter):
-    """Another selector, for the candidates with the fewest copying errors."""
+    """Another selector, for the candidates with the fewest copying errors if its choice is none of them."""
 
     rules: TextRules
     name = "faithful"
 
     def keep(self, candidates: Sequence[Candidate]) -> list[int]:
+        """All candidates if the other selector chooses a faithful one, else the faithful ones."""
+        faithful = self._find_faithful(candidates)
+        return [] if self.selector(candidates) in faithful else faithful
+
+    def select_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
+        chosen = self.selector.select_all(sentences)
+        for number, candidates in enumerate(sentences):
+            faithful = self._find_faithful(candidates)
+            if chosen[number] not in faithful:
+                chosen[number] = faithful[self.selector([candidates[i] for i in faithful])]
+        return chosen
+
+    def _find_faithful(self, candidates: Sequence[Candidate]) -> list[int]:
         errors = [count_copy_errors(each.source, each.text, self.rules) for each in candidates]
         return [i for i, count in enumerate(errors) if count == min(errors)]
 
@@ -64,9 +79,10 @@ def _number_words(text: str, rules: TextRules) -> Counter[str]:
 
 
 def _count_stand_in_errors(source: str, output: str, rules: TextRules) -> int:
-    """How often a name or place that stands in for others is lacking or too many; numbers count above."""
-    return sum(
-        abs(len(re.findall(rf"\b{re.escape(each.reads)}s?\b", source)) - len(re.findall(each.writes, output)))
-        for kind in ("male", "female", "place")
-        for each in rules.stand_ins[kind]
-    )
+    """How often names and places that stand in for others are lacking or too many; numbers count above."""
+    errors = 0
+    for stand_in in (each for kind in ("male", "female", "place") for each in rules.stand_ins[kind]):
+        expected = len(re.findall(rf"\b{re.escape(stand_in.reads)}s?\b", source))
+        if expected:  # without it, a name may be that of another: Maria is Mary in English
+            errors += abs(expected - len(re.findall(stand_in.writes, output)))
+    return errors
