@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,6 +35,9 @@ def test_a_classifier_is_trained_and_steers_by_command(
     done = run("generate", model, *fast, "--class", "may", "--guide-rate", 5, stdin=b"1957\n1987\n")
     assert done.code == 0, done.err
     assert len(done.out.splitlines()) == 2
+    assert re.search(r"Classifier guidance changed [0-2] of the first 2 texts", done.err)
+    done = run("generate", model, *fast, "--class", "may", "--guide-steps", 0, stdin=b"1957\n1987\n")
+    assert "Classifier guidance changed 0 of the first 2 texts. A model that" in done.err
     done = run("generate", model, *fast, "--class", "mai", stdin=b"1957\n")
     assert (done.code, done.out) == (1, "")
     assert "no class 'mai'" in done.err

@@ -92,7 +92,7 @@ def test_mistakes_are_named(folder: Path) -> None:
     few = {"batches": "1,x", "steps": "2", "candidates": "1", "length": 5, "input": None, "as_json": False}
     with pytest.raises(Problem, match="--batches takes whole numbers above 0"):
         list(bench_report(model, folder, **few, peer=None))  # type: ignore[arg-type]
-    with pytest.raises(Problem, match="--peer must be hf, not 'fairseq'"):
+    with pytest.raises(Problem, match="--peer must be hf or ctranslate2, not 'fairseq'"):
         list(bench_report(model, folder, **few, peer="fairseq"))  # type: ignore[arg-type]
 
 
@@ -114,7 +114,7 @@ def test_what_has_no_weights_is_timed_and_what_has_no_peer_says_so(
         if peer is None:
             assert any("default settings" in line for line in lines)
         else:
-            with pytest.raises(Problem, match="no Marian model of the shape of gru"):
+            with pytest.raises(Problem, match="no peer of the shape of gru"):
                 list(lines)
 
 

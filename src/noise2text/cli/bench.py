@@ -32,7 +32,16 @@ def bench(
     ] = CANDIDATES,
     length: Annotated[int, typer.Option(help="Tokens per random source, and per target.")] = 25,
     input: Annotated[str | None, typer.Option(help="Time these texts instead of random ones.")] = None,
-    peer: Annotated[str | None, typer.Option(help="hf: also time a Marian model of the same shape.")] = None,
+    peer: Annotated[
+        str | None,
+        typer.Option(
+            help="hf: also time a Marian model of the same shape; ctranslate2: a Transformer there."
+        ),
+    ] = None,
+    teacher: Annotated[
+        Path | None,
+        typer.Option(help="The Transformer that --peer ctranslate2 converts, for texts of --input."),
+    ] = None,
     assignments: SetOption = None,
     train: Annotated[
         bool, typer.Option("--train", help="Time training steps instead: eager, with CUDA graphs, compiled.")
@@ -50,13 +59,8 @@ def bench(
     if train:
         from noise2text.commands.bench_training import training_report
 
-        if (batches, steps, candidates, input, peer, assignments) != (
-            BATCHES,
-            STEPS,
-            CANDIDATES,
-            None,
-            None,
-            None,
+        if (batches, steps, candidates) != (BATCHES, STEPS, CANDIDATES) or any(
+            (input, peer, teacher, assignments)
         ):
             raise Problem("--train times training steps: it takes only --rows, --length and --precision.")
         for line in training_report(
@@ -88,5 +92,6 @@ def bench(
         input=input,
         peer=peer,
         as_json=as_json,
+        teacher=teacher,
     ):
         print(line)

@@ -24,12 +24,14 @@ from torch import Tensor, nn
 
 from noise2text.acceleration.int8 import Int8Linear
 from noise2text.acceleration.onnx_runtime import OnnxDenoiser
+from noise2text.commands.bench_ctranslate2 import report_ctranslate2
+from noise2text.commands.ctranslate2_baseline import require_transformer
 from noise2text.commands.huggingface_baseline import build_marian, make_marian_call
 from noise2text.core.command_line import parse_numbers
 from noise2text.core.errors import Problem
-from noise2text.data.corpus import read_sources
+from noise2text.data.corpus import read_references, read_sources
 from noise2text.models import Model
-from noise2text.models.folder import load_config
+from noise2text.models.folder import load, load_config
 
 __all__ = [
     "BenchRow",
@@ -109,12 +111,23 @@ def bench_report(
     input: str | None,
     peer: str | None,
     as_json: bool,
+    teacher: Path | None = None,
 ) -> Iterator[str]:
     """The lines that `noise2text bench` prints: a table, row by row, or JSON."""
-    if peer not in (None, "hf"):
-        raise Problem(f"--peer must be hf, not {peer!r}.")
+    if peer not in (None, "hf", "ctranslate2"):
+        raise Problem(f"--peer must be hf or ctranslate2, not {peer!r}.")
+    if teacher is not None and peer != "ctranslate2":
+        raise Problem("--teacher is the Transformer that --peer ctranslate2 runs: give both.")
     sizes = parse_numbers(batches, "--batches")
     length = min(length, getattr(model, "max_target", length))
+    if peer == "ctranslate2":
+        if as_json:
+            raise Problem("--peer ctranslate2 prints a table only: leave out --json.")
+        steps_and_candidates = parse_numbers(steps, "--steps"), parse_numbers(candidates, "--candidates")
+        yield from _report_ctranslate2(
+            model, folder, teacher, sizes, *steps_and_candidates, length=length, input=input
+        )
+        return
     texts = list(read_sources(input)) if input else []
     if input and not texts:
         raise Problem(f"{input} has no texts to time.")
@@ -146,11 +159,48 @@ def bench_report(
         yield f"twice the {name}: {2**power:.2f} times the time"
 
 
+def _report_ctranslate2(
+    model: Model,
+    folder: Path,
+    teacher: Path | None,
+    batches: Sequence[int],
+    steps: Sequence[int],
+    candidates: Sequence[int],
+    *,
+    length: int,
+    input: str | None,
+) -> Iterator[str]:
+    """The table of `--peer ctranslate2`: with a trained Transformer on pairs, else of random weights."""
+    if (teacher is None) != (input is None):
+        raise Problem(
+            "To compare texts with --peer ctranslate2, give both --teacher DIR, a Transformer, and --input, "
+            "pairs of texts; without both, random weights are timed."
+        )
+    trained = None if teacher is None else require_transformer(load(teacher, device="cpu"), teacher)
+    configurations = list_configurations(model, steps, candidates, length)
+    if trained is not None:  # texts have the lengths that the models give them
+        fixed = {"length"}
+        configurations = {
+            name: {key: value for key, value in settings.items() if key not in fixed}
+            for name, settings in configurations.items()
+        } | {"its own settings": {}}
+    yield from report_ctranslate2(
+        model,
+        trained,
+        shape=_shape(folder) if trained is None else {},
+        batches=batches,
+        configurations=configurations,
+        texts=list(read_sources(input)) if input else make_random_texts(model, 64, length),
+        references=[each[0] for each in read_references(input)] if input else [],
+        length=length,
+    )
+
+
 def _shape(folder: Path) -> dict[str, Any]:
-    """The sizes of a Marian model of the same shape."""
+    """The sizes of a peer of the same shape."""
     recipe, config = load_config(folder)
     if not all(hasattr(getattr(config, "model", None), name) for name in ("model_dim", "ffn_dim", "heads")):
-        raise Problem(f"There is no Marian model of the shape of {recipe.name}: leave out --peer.")
+        raise Problem(f"There is no peer of the shape of {recipe.name}: leave out --peer.")
     layers = getattr(config.model, "decoder_layers", None) or getattr(config.model, "layers", 6)
     return {
         "model_dim": config.model.model_dim,

@@ -22,7 +22,16 @@ from noise2text.models.folder import load
 from noise2text.models.output import GenerationOutput
 from noise2text.models.requests import GenerationRequest
 
-__all__ = ["GeneratedText", "build_selector", "generate_texts", "remove_teacher", "split_output"]
+__all__ = [
+    "GeneratedText",
+    "build_selector",
+    "describe_guidance",
+    "generate_texts",
+    "remove_teacher",
+    "split_output",
+]
+
+GUIDED_TEXTS_COMPARED = 8
 
 
 @dataclass(frozen=True)
@@ -34,6 +43,7 @@ class GeneratedText:
     scores: list[float]
     trace: list[TraceStep]
     alternatives: list[str] = field(default_factory=list)  # with the text, if more than one was asked for
+    warnings: list[str] = field(default_factory=list)  # about the input, such as another language
 
     def as_text(self, separator: str = "\t") -> str:
         """The text on one line, with spaces for line breaks; alternatives follow, with spaces for tabs."""
@@ -54,7 +64,8 @@ class GeneratedText:
             {"trace": [{"time": step.time, "text": step.text} for step in self.trace]} if self.trace else {}
         )
         more = {"alternatives": self.alternatives} if self.alternatives else {}
-        return {"text": self.text} | more | {"candidates": candidates} | trace
+        warned = {"warnings": self.warnings} if self.warnings else {}
+        return {"text": self.text} | more | {"candidates": candidates} | trace | warned
 
 
 def build_selector(
@@ -129,29 +140,41 @@ def generate_texts(
     """
     if batch < 1:
         raise Problem(f"--batch must be at least 1 sentence, not {batch}.")
-    selector = _CountingSelector(selector, advance)
     start, truncated = 0, 0
+    warnings = _WarningCounts()
     for window in cut_windows(texts, batch):
         indices = range(start, start + len(window))
         start += len(window)
         if indices.stop <= done:
             continue
+        progress = _WindowProgress(len(window), advance)
         request = GenerationRequest(
             window,
             seed=seed,
             indices=indices,
             trace=trace,
-            selector=selector,
+            selector=_CountingSelector(selector, progress.add),
             n=n,
             floor=floor,
             overrides=overrides,
         )
         (output,) = model.generate_together([request], batch=batch)
+        progress.finish()
+        if overrides.get("guide") and not indices.start:
+            few = slice(GUIDED_TEXTS_COMPARED)
+            show_line(
+                describe_guidance(
+                    model, window[few], output.texts[few], seed=seed, selector=selector, overrides=overrides
+                )
+            )
+        warnings.add(output.warnings, start=indices.start)
         generated = split_output(output, n=n)
         yield from islice(generated, max(0, done - indices.start), None)
         truncated += output.truncated
     if not start:
         show_line("The input is empty, so there is nothing to write.")
+    for line in warnings.lines():
+        show_line(line)
     if truncated:
         show_line(
             f"{truncated:,} of {start:,} inputs had more than {model.max_source} tokens and were truncated."
@@ -161,8 +184,75 @@ def generate_texts(
 def split_output(output: GenerationOutput, *, n: int) -> list[GeneratedText]:
     """The output of each text; it has alternatives if more than one text was asked for."""
     alternatives = output.alternatives if n > 1 else [[] for _ in output.texts]
-    fields = (output.texts, output.candidates, output.scores, output.traces, alternatives)
+    fields = (
+        output.texts,
+        output.candidates,
+        output.scores,
+        output.traces,
+        alternatives,
+        output.warnings,
+    )
     return list(map(GeneratedText, *fields))
+
+
+def describe_guidance(
+    model: Model,
+    texts: Sequence[str],
+    guided: Sequence[str],
+    *,
+    seed: int,
+    selector: Selector,
+    overrides: Mapping[str, Any],
+) -> str:
+    """How many of these texts classifier guidance has changed, in a sentence: they are generated again."""
+    plain = dict(overrides) | {"guide": "", "guide_class": ""}
+    unguided = model.generate(texts, seed=seed, selector=selector, **plain).texts
+    changed = sum(map(str.__ne__, guided, unguided))
+    found = f"Classifier guidance changed {changed} of the first {len(texts)} texts."
+    if 2 * changed >= len(texts):
+        return found
+    return (
+        f"{found} A model that follows its source closely leaves it little room: try a larger --guide-rate "
+        f"or --guide-steps, or a smaller --fluency."
+    )
+
+
+@dataclass
+class _WindowProgress:
+    """Reports the texts of a window as done: at most all of them, since a text may be several sentences."""
+
+    remaining: int
+    advance: Callable[[int], None]
+
+    def add(self, sentences: int) -> None:
+        """Report so many sentences as texts."""
+        count = min(sentences, self.remaining)
+        self.remaining -= count
+        self.advance(count)
+
+    def finish(self) -> None:
+        """Report the texts that are left, such as empty ones."""
+        self.add(self.remaining)
+
+
+@dataclass
+class _WarningCounts:
+    """Each warning about inputs, with the number of its first input and how many it is about."""
+
+    found: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def add(self, warnings: Sequence[Sequence[str]], *, start: int) -> None:
+        """Count the warnings about the inputs from `start` on."""
+        for number, own in enumerate(warnings, start + 1):
+            for warning in own:
+                first, count = self.found.get(warning, (number, 0))
+                self.found[warning] = (first, count + 1)
+
+    def lines(self) -> Iterator[str]:
+        """One line per warning."""
+        for warning, (first, count) in self.found.items():
+            more = f" (and {count - 1:,} more)" if count > 1 else ""
+            yield f"Input {first:,}{more}: {warning}"
 
 
 @dataclass(frozen=True)

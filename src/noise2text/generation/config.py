@@ -14,13 +14,14 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from noise2text.core.config import Config, option, require_at_least, require_choice, require_fraction
+from noise2text.core.config import option, require_at_least, require_choice, require_fraction
 from noise2text.core.errors import Problem
 from noise2text.core.random import make_key
 from noise2text.diffusion.boundary import BoundarySampler
 from noise2text.diffusion.sampler import Sample
 from noise2text.diffusion.solvers import Ddim, PriorSampling, Solver
 from noise2text.generation.beam_search import BeamSearch, DiverseBeamSearch
+from noise2text.generation.preparation import PreparationConfig
 from noise2text.generation.token_sampling import GreedySearch, Sampling
 from noise2text.generation.token_search import Search, SearchLimits
 
@@ -34,7 +35,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class DiffusionGenerationConfig(Config):
+class DiffusionGenerationConfig(PreparationConfig):
     """The section `generation` of diffusion recipes: sampling steps, candidates and the selection among them.
 
     Its fields are settings; `noise2text config diffuseq` prints them with their help. `Model.generate` and
@@ -77,6 +78,7 @@ class DiffusionGenerationConfig(Config):
     )
 
     def __post_init__(self) -> None:
+        self.require_valid_preparation()
         require_at_least(self, 1, "steps", "noise_beam")
         if not 0 <= self.stop_early < self.steps:
             raise Problem(
@@ -241,7 +243,7 @@ class PriorSamplingGenerationConfig(DiffusionGenerationConfig):
 
 
 @dataclass(frozen=True)
-class AutoregressiveGenerationConfig(Config):
+class AutoregressiveGenerationConfig(PreparationConfig):
     """The section `generation` of autoregressive recipes: beam search or sampling, and the selection.
 
     Its fields are settings, with those of Difformer's table 3 (b = 5) as defaults; `noise2text config
@@ -270,6 +272,7 @@ class AutoregressiveGenerationConfig(Config):
     length: int | None = option(None, "exact number of tokens of every output; none lets the model end")
 
     def __post_init__(self) -> None:
+        self.require_valid_preparation()
         require_at_least(self, 1, "beam", "diverse_groups", *(["length"] if self.length is not None else []))
         require_at_least(self, 0, "samples", "top_k", "diversity")
         if self.beam % self.diverse_groups:

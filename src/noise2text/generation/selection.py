@@ -13,11 +13,12 @@ reference; Difformer's code has them the other way round. The signature states a
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, repeat
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -28,6 +29,7 @@ __all__ = [
     "MBR",
     "BestScore",
     "Candidate",
+    "CandidateFilter",
     "ComparesCandidates",
     "Selector",
     "WithoutCopies",
@@ -193,15 +195,20 @@ class BestScore:
 
 
 @dataclass(frozen=True)
-class WithoutCopies:
-    """Another selector, for the candidates that do not copy the source; for all, if all are copies."""
+class CandidateFilter(ABC):
+    """Another selector, for some of the candidates; for all, if the filter keeps none."""
 
     selector: Selector
+    name: ClassVar[str]  # marks the signature
+
+    @abstractmethod
+    def keep(self, candidates: Sequence[Candidate]) -> list[int]:
+        """The indices of the candidates that are left to the selector."""
 
     @property
     def signature(self) -> str:
-        """The signature of the other selector, marked with `novel`."""
-        return f"novel|{self.selector.signature}"
+        """The signature of the other selector, marked with the filter's name."""
+        return f"{self.name}|{self.selector.signature}"
 
     def __call__(self, candidates: Sequence[Candidate]) -> int:
         """The index of the selected candidate among all of them."""
@@ -209,22 +216,31 @@ class WithoutCopies:
 
     def select_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
         """The index of the selected candidate of each sentence."""
-        indices = [_find_non_copies(candidates) or list(range(len(candidates))) for candidates in sentences]
+        indices = [self._keep_any(candidates) for candidates in sentences]
         remaining = [[each[i] for i in own] for each, own in zip(sentences, indices, strict=True)]
         return [own[at] for own, at in zip(indices, self.selector.select_all(remaining), strict=True)]
 
     def utilities(self, candidates: Sequence[Candidate]) -> list[list[float]]:
         """The other selector's utilities; the pairs of candidates that are left out are 0."""
-        kept = _find_non_copies(candidates) or list(range(len(candidates)))
+        kept = self._keep_any(candidates)
         utilities = compare_candidates(self.selector, [candidates[i] for i in kept])
         matrix = np.zeros((len(candidates), len(candidates)))
         matrix[np.ix_(kept, kept)] = utilities or 0.0
         return matrix.tolist() if utilities else []
 
+    def _keep_any(self, candidates: Sequence[Candidate]) -> list[int]:
+        return self.keep(candidates) or list(range(len(candidates)))
 
-def _find_non_copies(candidates: Sequence[Candidate]) -> list[int]:
-    """The indices of the candidates that differ from their source by more than case and spaces."""
-    return [i for i, each in enumerate(candidates) if _normalize(each.text) != _normalize(each.source)]
+
+@dataclass(frozen=True)
+class WithoutCopies(CandidateFilter):
+    """Another selector, for the candidates that do not copy the source; for all, if all are copies."""
+
+    name = "novel"
+
+    def keep(self, candidates: Sequence[Candidate]) -> list[int]:
+        """The indices of the candidates that differ from their source by more than case and spaces."""
+        return [i for i, each in enumerate(candidates) if _normalize(each.text) != _normalize(each.source)]
 
 
 def _normalize(text: str) -> list[str]:

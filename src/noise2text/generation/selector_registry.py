@@ -6,10 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from noise2text.generation.denoising_likelihood import NOISE_TIME
+from noise2text.generation.faithful_copies import FaithfulCopies
+from noise2text.generation.preparation import PreparationConfig
 from noise2text.generation.selection import MBR, BestScore, Selector
+from noise2text.generation.text_rules import load_text_rules
 from noise2text.generation.weighted_mbr import WeightedMBR
 
-__all__ = ["SELECTORS", "build_mbr", "build_weighted_mbr"]
+__all__ = ["SELECTORS", "build_mbr", "build_weighted_mbr", "prefer_faithful_copies"]
 
 
 def build_mbr(config: Any) -> MBR:
@@ -27,3 +30,10 @@ SELECTORS: dict[str, Callable[[Any], Selector]] = {
     "weighted-mbr": build_weighted_mbr,
     "score": lambda config: BestScore(),
 }
+
+
+def prefer_faithful_copies(selector: Selector, config: Any) -> Selector:
+    """The selector, for the candidates that copy best if the generation config prepares `copies`."""
+    if not isinstance(config, PreparationConfig) or "copies" not in config.preparations:
+        return selector
+    return FaithfulCopies(selector, load_text_rules(config.text_rules))

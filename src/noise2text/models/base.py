@@ -26,7 +26,7 @@ from noise2text.generation.alternatives import FLOOR
 from noise2text.generation.decoder import Decoder
 from noise2text.generation.executor import EAGER, Executor
 from noise2text.generation.selection import Selector
-from noise2text.generation.selector_registry import SELECTORS
+from noise2text.generation.selector_registry import SELECTORS, prefer_faithful_copies
 from noise2text.models.accelerate import (
     is_quantized,
     make_cuda_graph_executor,
@@ -130,7 +130,7 @@ class Model(nn.Module, ABC):
 
     def build_selector(self, config: Any) -> Selector:
         """The selector that selects one of the candidates of a sentence, the setting `select`."""
-        return SELECTORS[config.select](config)
+        return prefer_faithful_copies(SELECTORS[config.select](config), config)
 
     def executor(self) -> Executor:
         """How decoders run: with CUDA graphs on a GPU, except under autocast, where weights may move."""

@@ -49,6 +49,7 @@ class TextOutput:
         chosen: the index of the selected candidate; None without candidates.
         trace: the steps to the text, with `trace=True`.
         alternatives: different texts, best first, of which `text` is the first; as many as `n` asked for.
+        warnings: what may be wrong with the input, such as another language.
 
     >>> import noise2text
     >>> model = noise2text.load("de-en", device="cpu", precision="float32")
@@ -66,6 +67,7 @@ class TextOutput:
     chosen: int | None
     trace: list[TraceStep]
     alternatives: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         return self.text
@@ -93,6 +95,7 @@ class GenerationOutput:
         utilities: how well each candidate (row) agrees with each (column), with `trace=True` and a selector
             that compares them, such as MBR; the candidate with the highest row mean is selected.
         alternatives: different texts for each input, best first, at most `n` (`generate(n=5)`).
+        warnings: what may be wrong with each input, with the preparation `language`.
         truncated: the number of inputs that were too long for the model and were truncated.
 
     >>> import noise2text
@@ -124,25 +127,24 @@ class GenerationOutput:
     drafts: list[list[list[str]]] = field(default_factory=list)
     utilities: list[list[list[float]]] = field(default_factory=list)
     alternatives: list[list[str]] = field(default_factory=list)
+    warnings: list[list[str]] = field(default_factory=list)
     truncated: int = 0
 
     @classmethod
     def empty(cls, count: int, *, truncated: int = 0) -> GenerationOutput:
         """An output for this many inputs, without texts or candidates."""
-        lists: list[list[Any]] = [[[] for _ in range(count)] for _ in range(7)]
-        candidates, scores, lengths, traces, drafts, utilities, alternatives = lists
-        return cls(
-            [""] * count,
-            candidates,
-            scores,
-            lengths,
-            [None] * count,
-            traces,
-            drafts,
-            utilities,
-            alternatives,
-            truncated,
+        lists = (
+            "candidates",
+            "scores",
+            "lengths",
+            "traces",
+            "drafts",
+            "utilities",
+            "alternatives",
+            "warnings",
         )
+        empty: dict[str, list[Any]] = {name: [[] for _ in range(count)] for name in lists}
+        return cls(texts=[""] * count, chosen=[None] * count, truncated=truncated, **empty)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -162,6 +164,7 @@ class GenerationOutput:
             chosen=self.chosen[index],
             trace=self.traces[index],
             alternatives=self.alternatives[index] if self.alternatives else [],
+            warnings=self.warnings[index] if self.warnings else [],
         )
 
     def __repr__(self) -> str:

@@ -1,0 +1,187 @@
+"""Preparation: a text as the sources that a model can take, and how their outputs become one text again.
+
+    text → sentences → ordinary case → clauses that fit → stand-ins → final punctuation → sources
+    outputs → values for stand-ins, no added marks → joined
+
+Each part is switched on by its name in the setting `prepare`:
+
+- sentences    several sentences in a line are generated one by one
+- clauses      a sentence that is too long is split at clauses (`clause_words`), and never truncated
+- case         a text in capitals or in lower case gets ordinary case (`casing.py`)
+- punctuation  a sentence without a final mark gets one, which the output loses again
+- copies       numbers, times, prices, addresses and known names are copied (`stand_ins.py`), emoji are kept
+               at the end, and candidates with the source's numbers are preferred (`faithful_copies.py`)
+- language     a text in another language gets a warning (`language_check.py`)
+
+Each text is prepared alone, so that its output does not depend on the others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from noise2text.core.config import Config, option, require_at_least
+from noise2text.core.errors import Problem
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.generation.casing import restore_case
+from noise2text.generation.language_check import LANGUAGE_NAMES, find_other_language
+from noise2text.generation.restoration import Restoration, restore_text
+from noise2text.generation.sentence_splitting import Clause, split_clauses, split_sentences
+from noise2text.generation.stand_ins import replace_values
+from noise2text.generation.text_rules import TextRules, load_text_rules
+
+__all__ = ["PREPARATIONS", "Preparation", "PreparationConfig", "PreparedText", "Segment", "build_preparation"]
+
+PREPARATIONS = ("sentences", "clauses", "case", "punctuation", "copies", "language")
+_EMOJI = re.compile(
+    "(?:[\U0001f000-\U0001faff\u2600-\u27bf\u2b50\u2b55][\ufe0f\u200d\U0001f3fb-\U0001f3ff]*)+", re.UNICODE
+)
+_FINAL_MARK = re.compile(r"[.!?…:;,][\"'”“»)\]]*$")
+_OUTPUT_FINAL_MARK = re.compile(r"[.!?]+\s*$")
+_FIXED_OUTPUT = ("prefix", "suffix", "template", "length")  # settings that are about the whole output
+
+
+@dataclass(frozen=True)
+class PreparationConfig(Config):
+    """The settings of preparation, which generation configs begin with."""
+
+    prepare: str = option(
+        "",
+        "what is done to texts first, separated by commas: "
+        + ", ".join(PREPARATIONS)
+        + "; empty for nothing",
+    )
+    text_rules: str = option("", "languages whose rules prepare follows, such as de-en")
+    clause_words: int = option(0, "words above which prepare=clauses splits a sentence; 0 if it is too long")
+
+    @property
+    def preparations(self) -> frozenset[str]:
+        """The names in `prepare`."""
+        return frozenset(name.strip() for name in self.prepare.split(",") if name.strip())
+
+    def require_valid_preparation(self) -> None:
+        """Raise a Problem for an unknown name, and for preparation without rules."""
+        unknown = sorted(self.preparations - set(PREPARATIONS))
+        if unknown:
+            raise Problem(
+                f"The setting prepare has no {unknown[0]!r}: choose from {', '.join(PREPARATIONS)}, with "
+                f"commas between them."
+            )
+        require_at_least(self, 0, "clause_words")
+        if self.preparations:
+            if not self.text_rules:
+                raise Problem("The setting prepare needs text_rules: set it, too, such as text_rules=de-en.")
+            load_text_rules(self.text_rules)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A source for the model, and what makes its output a part of the text.
+
+    Fields:
+        source: what the model reads.
+        before, after: text before and after the output, such as a space, or an emoji.
+        restorations: undo what was done to the source.
+    """
+
+    source: str
+    before: str = ""
+    after: str = ""
+    restorations: tuple[Restoration, ...] = ()
+
+    def restore(self, output: str) -> str:
+        """The part of the text that this output becomes."""
+        return self.before + restore_text(output, self.restorations) + self.after
+
+
+@dataclass(frozen=True)
+class PreparedText:
+    """The segments of a text, and warnings about it. `fixed` is the output of a text without segments."""
+
+    segments: tuple[Segment, ...]
+    warnings: tuple[str, ...] = ()
+    fixed: str = ""
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """Prepares texts for one model."""
+
+    parts: frozenset[str]
+    rules: TextRules
+    tokenizer: Tokenizer
+    max_source: int
+    clause_words: int = 0
+    fits: Callable[[str], bool] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fits", lambda text: len(self.tokenizer.encode([text])[0]) < self.max_source)
+
+    def __call__(self, text: str) -> PreparedText:
+        """The text in segments."""
+        warnings = self._check_language(text) if "language" in self.parts else ()
+        emoji = "".join(_EMOJI.findall(text)) if "copies" in self.parts else ""
+        words = _EMOJI.sub(" ", text).strip() if emoji else text
+        if not words.strip():
+            return PreparedText((), warnings, emoji)
+        sentences = split_sentences(words, self.rules) if "sentences" in self.parts else [words]
+        segments = [
+            self._make_segment(clause, number=number, count=len(clauses), first=not index and not number)
+            for index, clauses in enumerate(map(self._split, sentences))
+            for number, clause in enumerate(clauses)
+        ]
+        if emoji:
+            last = segments[-1]
+            segments[-1] = Segment(last.source, last.before, f"{last.after} {emoji}", last.restorations)
+        return PreparedText(tuple(segments), warnings)
+
+    def _check_language(self, text: str) -> tuple[str, ...]:
+        other = find_other_language(text, self.rules.language)
+        expected = LANGUAGE_NAMES[self.rules.language]
+        return (f"The text looks like {other}; this model reads {expected}.",) if other else ()
+
+    def _split(self, sentence: str) -> list[Clause]:
+        if "case" in self.parts:
+            sentence = restore_case(sentence, self.rules, self.tokenizer)
+        if "clauses" not in self.parts:
+            return [Clause(sentence)]
+        return split_clauses(sentence, self.rules, max_words=self.clause_words, fits=self.fits)
+
+    def _make_segment(self, clause: Clause, *, number: int, count: int, first: bool) -> Segment:
+        """The segment of one clause of `count` clauses of a sentence."""
+        source, restorations = clause.text, ()
+        if number:
+            source = source[0].upper() + source[1:]  # the model knows whole sentences
+        if "copies" in self.parts:
+            source, restorations = replace_values(source, self.rules)
+        adds_mark = not _FINAL_MARK.search(source) and ("punctuation" in self.parts or count > 1)
+        if adds_mark:
+            source += self._choose_mark(source) if count == 1 else "."
+            restorations = (*restorations, Restoration(_OUTPUT_FINAL_MARK, lambda match: ""))
+        if number:
+            restorations = (*restorations, self._lower_first_word())
+        return Segment(source, "" if first else clause.joint or " ", "", restorations)
+
+    def _choose_mark(self, sentence: str) -> str:
+        word = re.match(r"\W*(\w+)", sentence)
+        return "?" if word and word[1].lower() in self.rules.question_words else "."
+
+    def _lower_first_word(self) -> Restoration:
+        words = "|".join(re.escape(word.capitalize()) for word in sorted(self.rules.joined_in_lower_case))
+        return Restoration(re.compile(rf"\A\s*(?:{words})(?![\w'])"), lambda match: match[0].lower())
+
+
+def build_preparation(config: object, tokenizer: Tokenizer, max_source: int) -> Preparation | None:
+    """The preparation that a generation config asks for; None for none.
+
+    A prefix, a suffix, a template or a length is about the whole output, so that texts then stay whole.
+    """
+    if not isinstance(config, PreparationConfig) or not config.preparations:
+        return None
+    parts = config.preparations
+    if any(getattr(config, name, None) for name in _FIXED_OUTPUT):
+        parts &= {"case", "language"}
+    rules = load_text_rules(config.text_rules)
+    return Preparation(parts, rules, tokenizer, max_source, config.clause_words)

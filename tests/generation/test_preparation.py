@@ -1,0 +1,262 @@
+"""Laws of preparing texts: nothing is lost, values are copied, and what is joined fits together."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from noise2text.core.errors import Problem
+from noise2text.data.tokenizer import Tokenizer, learn_bpe
+from noise2text.generation.casing import is_in_one_case, restore_case
+from noise2text.generation.config import AutoregressiveGenerationConfig, LengthPredictingGenerationConfig
+from noise2text.generation.faithful_copies import FaithfulCopies, count_copy_errors
+from noise2text.generation.language_check import find_other_language
+from noise2text.generation.preparation import PREPARATIONS, Preparation, PreparedText, build_preparation
+from noise2text.generation.restoration import restore_text, restore_tokens
+from noise2text.generation.selection import MBR, BestScore, Candidate
+from noise2text.generation.sentence_splitting import split_clauses, split_sentences
+from noise2text.generation.stand_ins import find_values, replace_values
+from noise2text.generation.text_rules import list_text_rules, load_text_rules
+
+RULES = load_text_rules("de-en")
+EVERYTHING = ",".join(PREPARATIONS)
+TRAINING_TEXTS = ["Wo ist der Bahnhof? Der Bahnhof ist dort. Ich sehe das Haus, und das Haus ist rot."] * 3
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return learn_bpe(TRAINING_TEXTS, size=400)
+
+
+def prepare(text: str, tokenizer: Tokenizer, *parts: str, **settings: int) -> list[str]:
+    preparation = Preparation(frozenset(parts), RULES, tokenizer, settings.pop("max_source", 500), **settings)
+    return [segment.source for segment in preparation(text).segments]
+
+
+@pytest.mark.parametrize(
+    ("line", "sentences"),
+    [
+        ("Hallo. Wie geht's? Gut!", ["Hallo.", "Wie geht's?", "Gut!"]),
+        ("Dr. Meier kommt am 3. Mai.", ["Dr. Meier kommt am 3. Mai."]),
+        ("Das kostet z.B. 3.50 Euro.", ["Das kostet z.B. 3.50 Euro."]),
+        ("Er sagte: „Komm!“ Dann ging er.", ["Er sagte: „Komm!“", "Dann ging er."]),
+        ("Eins.\nZwei", ["Eins.", "Zwei"]),
+        ("Siehe www.example.org. Danke.", ["Siehe www.example.org.", "Danke."]),
+        ("", []),
+    ],
+)
+def test_a_line_is_split_into_its_sentences(line: str, sentences: list[str]) -> None:
+    assert split_sentences(line, RULES) == sentences
+
+
+def test_sentences_lose_nothing_but_spaces() -> None:
+    line = 'Nein... Doch! "Wirklich?" Ja, um 3. Dann (vielleicht!) nicht?! A. B. Meier & Co. sind da.'
+    assert "".join("".join(split_sentences(line, RULES)).split()) == "".join(line.split())
+
+
+@pytest.mark.parametrize("max_words", [4, 8, 12])
+def test_clauses_fit_and_keep_every_word(max_words: int) -> None:
+    sentence = (
+        "Als wir gestern nach Hause kamen, war die Tür offen, und niemand wusste, wer sie geöffnet "
+        "hatte, obwohl alle den ganzen Tag zu Hause gewesen waren und der Hund vor der Tür gelegen hatte"
+    )
+    clauses = split_clauses(sentence, RULES, max_words=max_words, fits=lambda text: len(text) <= 60)
+    assert len(clauses) > 1
+    assert all(len(clause.text) <= 60 for clause in clauses)
+    assert "".join(clause.joint + clause.text for clause in clauses) == sentence
+
+
+def test_a_long_sentence_without_any_mark_is_split_and_not_truncated(tokenizer: Tokenizer) -> None:
+    sentence = "haus " * 80
+    sources = prepare(sentence, tokenizer, "clauses", max_source=30)
+    assert all(len(tokenizer.encode([source])[0]) <= 30 for source in sources)
+    assert sum(source.lower().count("haus") for source in sources) == 80
+
+
+def test_a_short_sentence_stays_whole(tokenizer: Tokenizer) -> None:
+    assert prepare("Ich gehe, du bleibst.", tokenizer, *PREPARATIONS, clause_words=20) == [
+        "Ich gehe, du bleibst."
+    ]
+
+
+@pytest.mark.parametrize("text", ["WO IST DER BAHNHOF?", "wo ist der bahnhof?"])
+def test_texts_in_one_case_get_the_case_of_the_training_texts(text: str, tokenizer: Tokenizer) -> None:
+    assert restore_case(text, RULES, tokenizer) == "Wo ist der Bahnhof?"
+
+
+@pytest.mark.parametrize("text", ["Wo ist der bahnhof?", "USA", "OK!", "12:30", "", "A@B.DE"])
+def test_other_texts_keep_their_case(text: str, tokenizer: Tokenizer) -> None:
+    assert not is_in_one_case(text)
+    assert restore_case(text, RULES, tokenizer) == text
+
+
+def test_case_leaves_addresses_alone(tokenizer: Tokenizer) -> None:
+    written = restore_case("ICH BIN A.B@WEB.DE UND WWW.WEB.DE", RULES, tokenizer)
+    assert "A.B@WEB.DE" in written
+    assert written.startswith("Ich")
+    assert "www.haus.de" in restore_case("das ist www.haus.de", RULES, tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [("Wo ist er", "Wo ist er?"), ("Er ist da", "Er ist da."), ("Er ist da!", "Er ist da!")],
+)
+def test_a_missing_final_mark_is_added_and_taken_from_the_output(
+    text: str, source: str, tokenizer: Tokenizer
+) -> None:
+    preparation = Preparation(frozenset(["punctuation"]), RULES, tokenizer, 500)
+    (segment,) = preparation(text).segments
+    assert segment.source == source
+    assert segment.restore("Here." if text != source else "Here!") == ("Here" if text != source else "Here!")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "values"),
+    [
+        ("Das kostet 3,50 €.", ["3.50 euros"]),
+        ("Das kostet 1 Euro.", ["1 euro"]),
+        ("Es kostet € 1.250,99!", ["1,250.99 euros"]),
+        ("Um 14:35 Uhr, nicht um 20 Uhr.", ["14:35", "20:00"]),
+        ("Schreib an a.b@c.de oder geh auf https://c.de/x?y=1.", ["a.b@c.de", "https://c.de/x?y=1"]),
+        ("Ich habe 3 Katzen und 17 Hunde.", ["17"]),
+        ("Am 24. Dezember 1999.", ["24", "1999"]),
+        ("Ruf 0176 1234567 an.", ["0176 1234567"]),
+        ("Sophies Bruder heißt Krzysztof.", ["Sophie", "Krzysztof"]),
+        ("Lukas Schneider wohnt in München.", ["Lukas Schneider", "Munich"]),
+        ("Frau Dr. Weiß und Herrn Öztürk.", ["Ms. Dr. Weiß", "Mr. Öztürk"]),
+        ("Meine Frau Anna lacht.", ["Anna"]),
+        ("Tom hat einen Hund.", []),
+    ],
+)
+def test_values_are_found_and_written_as_the_output_needs_them(sentence: str, values: list[str]) -> None:
+    assert [value.written for value in find_values(sentence, RULES)] == values
+
+
+def test_values_take_the_place_of_their_stand_ins() -> None:
+    source, restorations = replace_values("Lukas zahlt um 14:35 Uhr 19,99 € an Eva.", RULES)
+    assert source == "Tom zahlt um 2:30 Uhr 30 Dollar an Mary."
+    output = "At 2:30 p.m. Tom pays Mary $30."
+    assert restore_text(output, restorations) == "At 14:35 Lukas pays Eva 19.99 euros."
+
+
+def test_a_stand_in_is_never_a_word_of_the_sentence() -> None:
+    source, restorations = replace_values("Tom und Lukas haben 30 und 45 Katzen.", RULES)
+    assert source.startswith("Tom und John")
+    assert restore_text("Tom and John have 30 and 45 cats.", restorations).startswith("Tom and Lukas")
+
+
+def test_restored_tokens_are_the_restored_text_and_as_many() -> None:
+    _, restorations = replace_values("Lukas kommt um 14:35 Uhr.", RULES)
+    tokens = ["T", "om", " comes", " at", " 2", ":", "30", "."]
+    restored = restore_tokens(tokens, restorations)
+    assert len(restored) == len(tokens)
+    assert "".join(restored) == restore_text("".join(tokens), restorations) == "Lukas comes at 14:35."
+
+
+@pytest.mark.parametrize(
+    ("source", "output", "errors"),
+    [
+        ("Ich habe 3 Katzen.", "I have three cats.", 0),
+        ("Ich habe drei Katzen.", "I have 3 cats.", 0),
+        ("Ich habe 3 Katzen.", "I have cats.", 1),
+        ("Ich habe Katzen.", "I have 3 cats.", 1),
+        ("Um 8 Uhr.", "At 8:00.", 0),
+        ("Es ist halb drei.", "It's 2:30.", 0),
+        ("Tom lacht.", "Tom Tom laughs.", 2),
+        ("Das, das ich will.", "What I want.", 0),
+        ("Maria lacht.", "Mary laughs.", 0),
+    ],
+)
+def test_copy_errors_are_counted(source: str, output: str, errors: int) -> None:
+    assert count_copy_errors(source, output, RULES) == errors
+
+
+def test_candidates_with_the_numbers_of_the_source_are_preferred_to_likelier_ones() -> None:
+    texts = ["I have 4 cats.", "I have three cats.", "I have 3 3 cats."]
+    candidates = [
+        Candidate(text, (1,), -float(i), source="Ich habe 3 Katzen.") for i, text in enumerate(texts)
+    ]
+    selector = FaithfulCopies(BestScore(), RULES)
+    assert BestScore()(candidates) == 0
+    assert selector(candidates) == selector.select_all([candidates, candidates[:1]])[0] == 1
+    assert selector.select_all([candidates[:1]]) == [0]  # one is always selected
+    assert selector.signature == "faithful|score"
+
+
+def test_a_faithful_choice_stands_whatever_the_other_candidates_are() -> None:
+    texts = [
+        "The cat sat on the mat.",
+        "The cat sat on a mat.",
+        "A cat sat sat here.",
+        "A cat sat sat there.",
+    ]
+    candidates = [Candidate(text, (1,), 0.0, source="Die Katze saß da.") for text in texts]
+    for order in ([0, 1, 2, 3], [2, 0, 3, 1]):
+        own = [candidates[i] for i in order]
+        chosen = MBR()(own)
+        selector = FaithfulCopies(MBR(), RULES)
+        if "sat sat" not in own[chosen].text:
+            assert selector(own) == chosen
+            assert selector.utilities(own) == MBR().utilities(own)
+        assert "sat sat" not in own[selector(own)].text
+
+
+def test_emoji_are_kept_at_the_end(tokenizer: Tokenizer) -> None:
+    preparation = Preparation(frozenset(["copies"]), RULES, tokenizer, 500)
+    (segment,) = preparation("Ich 😀 komme 👍🏽").segments
+    assert "😀" not in segment.source
+    assert segment.restore("I come") == "I come 😀👍🏽"
+    assert preparation("🎉") == PreparedText((), fixed="🎉")
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Where is the station?", "English"),
+        ("Où est la gare, s'il vous plaît ?", "French"),
+        ("¿Dónde está la estación de tren?", "Spanish"),
+        ("Где находится вокзал?", "Cyrillic"),
+        ("駅はどこですか", "Hiragana"),
+        ("Wo ist der Bahnhof?", ""),
+        ("Das ist ein Email-Account.", ""),
+        ("Tom!", ""),
+        ("Hamburg", ""),
+        ("", ""),
+    ],
+)
+def test_another_language_is_named_and_german_is_not(text: str, language: str) -> None:
+    assert find_other_language(text, "de") == language
+
+
+def test_what_is_prepared_does_not_depend_on_settings_about_the_whole_output(tokenizer: Tokenizer) -> None:
+    config = LengthPredictingGenerationConfig(prepare=EVERYTHING, text_rules="de-en")
+    for changes in ({"prefix": "I"}, {"length": 5}, {"template": "___."}):
+        preparation = build_preparation(dataclasses.replace(config, **changes), tokenizer, 500)
+        assert preparation is not None
+        assert len(preparation("Eins. Zwei mit 17 Katzen.").segments) == 1
+    assert build_preparation(LengthPredictingGenerationConfig(), tokenizer, 500) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"prepare": "sentence", "text_rules": "de-en"}, "no 'sentence'"),
+        ({"prepare": "sentences"}, "needs text_rules"),
+        ({"prepare": "case", "text_rules": "xx-yy"}, "no text rules 'xx-yy'"),
+        ({"clause_words": -1}, "clause_words"),
+    ],
+)
+def test_wrong_settings_are_refused_in_a_sentence(settings: dict[str, object], message: str) -> None:
+    for config in (LengthPredictingGenerationConfig, AutoregressiveGenerationConfig):
+        with pytest.raises(Problem, match=message):
+            config(**settings)  # type: ignore[arg-type]
+
+
+def test_stand_ins_match_what_they_read_or_a_word_for_it() -> None:
+    assert list_text_rules() == ["de-en"]
+    for kind in ("male", "female", "place", "number", "year"):
+        for each in RULES.stand_ins[kind]:
+            source, restorations = replace_values("nichts", RULES)
+            assert (source, restorations) == ("nichts", ())
+            assert count_copy_errors(f"{each.reads} hier", f"{each.reads} here", RULES) == 0
