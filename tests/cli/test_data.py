@@ -134,3 +134,18 @@ def test_raw_that_is_the_wrong_file_is_named(run: Callable[..., Outcome], tmp_pa
     done = run("data", "qqp", "--raw", tmp_path, "--out", tmp_path / "out")
     assert done.code == 1
     assert "has no column 'question1'" in done.err
+
+
+def test_the_texts_of_a_model_are_detokenised_in_its_target_language(
+    run: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    texts, out = tmp_path / "texts.txt", tmp_path / "plain.txt"
+    texts.write_text("it &apos;s true , isn &apos;t it ?\n\nyes .\n")
+    done = run("data", "iwslt14", "--detokenise", "--texts", texts, "--out", out)
+    assert done.code == 0, done.err
+    assert done.out == f"{out}: 3 texts\n"
+    assert out.read_text() == "it's true, isn't it?\n\nyes.\n"
+    for options in (["iwslt14", "--out", out], ["--detokenise", "--out", out]):
+        assert "--texts needs" in run("data", *options, "--texts", texts).err
+    told = run("data", "qqp", "--detokenise", "--texts", texts, "--out", out)
+    assert "qqp are not Moses tokens" in told.err

@@ -24,6 +24,15 @@ def data(
     raw: Annotated[Path | None, typer.Option(help="The folder of the raw files.")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder to write; must be new or empty.")] = None,
     reverse: Annotated[bool, typer.Option("--reverse", help="Swap source and target.")] = False,
+    detokenise: Annotated[
+        bool, typer.Option("--detokenise", help="Make plain text of Moses tokens: it &apos;s → it's.")
+    ] = False,
+    texts: Annotated[
+        str | None,
+        typer.Option(
+            help="With --detokenise, instead of --raw: texts that a model trained on the dataset wrote."
+        ),
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Fail if the split sizes match no paper.")] = False,
     list_all: Annotated[
         bool, typer.Option("--list", help="List the datasets and where to get their files.")
@@ -46,14 +55,36 @@ def data(
             else "\n\n".join(map(_entry, chosen))
         )
         return
+    if texts is not None:
+        _detokenise_texts(name, texts, out, asked=detokenise, reverse=reverse)
+        return
     if name is None or raw is None or out is None:
         raise Problem(
             "Give the name of a dataset, --raw DIR and --out DIR; `noise2text data --list` lists them."
         )
     with show_count("lines") as progress:
-        built = build_dataset(find_dataset(name), raw, out=out, reverse=reverse, progress=progress)
+        dataset = find_dataset(name)
+        built = build_dataset(
+            dataset, raw, out=out, reverse=reverse, detokenise=detokenise, progress=progress
+        )
     print(json.dumps(_result_record(built), ensure_ascii=False) if as_json else _summary(built, out))
     _compare(built, out, strict=strict)
+
+
+def _detokenise_texts(name: str | None, texts: str, out: Path | None, *, asked: bool, reverse: bool) -> None:
+    """Write the texts of a model as plain text, one per line."""
+    from noise2text.core.files import write_text_file
+    from noise2text.data.builders.detokenise import load_detokenizer, require_moses_languages
+    from noise2text.data.builders.registry import find_dataset
+    from noise2text.data.corpus import read_texts
+
+    if name is None or out is None or not asked:
+        raise Problem("--texts needs the name of the dataset, --detokenise and --out FILE.")
+    source, target = require_moses_languages(find_dataset(name))
+    detokenise = load_detokenizer(source if reverse else target)
+    lines = [detokenise(text) for text in read_texts(texts)]
+    write_text_file(out, "".join(f"{line}\n" for line in lines))
+    print(f"{out}: {len(lines):,} texts")
 
 
 def _record(dataset: Dataset) -> dict[str, object]:

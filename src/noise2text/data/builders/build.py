@@ -19,6 +19,11 @@ from noise2text.core.errors import Problem
 from noise2text.core.files import write_folder_atomically
 from noise2text.core.locks import lock_output
 from noise2text.data.builders.dataset import SPLITS, Dataset, DatasetRow, PublishedSizes
+from noise2text.data.builders.detokenise import (
+    detokenise_rows,
+    load_detokenizer,
+    require_moses_languages,
+)
 from noise2text.data.builders.moses import MosesLoader, load_sacremoses
 from noise2text.data.builders.raw_files import RawFiles, find_files
 from noise2text.data.corpus import Pair, format_json_line
@@ -71,21 +76,26 @@ def build_dataset(
     *,
     out: Path,
     reverse: bool = False,
+    detokenise: bool = False,
     load_moses: MosesLoader = load_sacremoses,
     progress: Callable[[int], None] = lambda rows: None,
 ) -> BuildReport:
-    """Write the splits and dataset.json into a new folder; `reverse` swaps source and target.
+    """Write the splits and dataset.json into a new folder.
 
+    `reverse` swaps source and target; `detokenise` makes plain text of Moses tokens, after all cleaning.
     `progress` is called now and then with the number of raw lines processed so far.
     """
     files = find_files(dataset.files, raw)
     if dataset.needs_moses:
         load_moses("en")  # fail now, not after an hour, if the package is missing
+    if detokenise:
+        load_detokenizer(require_moses_languages(dataset)[1])
     _require_new(out)
     with lock_output(out.resolve()), write_folder_atomically(out) as draft:
         rows = dataset.read_rows(RawFiles(files, load_moses))
+        rows = detokenise_rows(dataset, rows) if detokenise else rows
         report = _write_splits(draft, _report_progress(rows, progress), dataset, reverse=reverse)
-        _write_metadata(draft, report, files, reverse=reverse)
+        _write_metadata(draft, report, files, reverse=reverse, detokenised=detokenise)
     return report
 
 
@@ -131,12 +141,15 @@ def _write_splits(
     return BuildReport(dataset, pairs, dict(skipped))
 
 
-def _write_metadata(temporary: Path, report: BuildReport, files: dict[str, Path], *, reverse: bool) -> None:
+def _write_metadata(
+    temporary: Path, report: BuildReport, files: dict[str, Path], *, reverse: bool, detokenised: bool
+) -> None:
     dataset = report.dataset
     metadata = {
         "name": dataset.name,
         "task": dataset.task,
         "reversed": reverse,
+        "detokenised": detokenised,
         "licence": dataset.license,
         "rules": list(dataset.processing_steps),
         "pairs": report.pairs,

@@ -68,3 +68,4 @@ class Dataset:
     processing_steps: tuple[str, ...]  # what is done to the raw lines, in words
     read_rows: Callable[[RawFiles], Iterator[DatasetRow]]
     needs_moses: bool = False  # needs the Moses rules of sacremoses
+    moses_languages: tuple[str, str] | None = None  # of source and target, if its texts are Moses tokens

@@ -77,4 +77,5 @@ IWSLT14 = Dataset(
     ),
     read_rows=read_talks,
     needs_moses=True,
+    moses_languages=("de", "en"),
 )

@@ -94,6 +94,7 @@ WMT14_PREPARED = Dataset(
         "newstest2013 is validation, newstest2014 the test",
     ),
     read_rows=partial(read_splits, names=WMT14_NAMES, clean=join_subwords),
+    moses_languages=("en", "de"),
 )
 
 WMT16_NAMES = {
@@ -113,4 +114,5 @@ WMT16_PREPARED = Dataset(
     license="unspecified",
     processing_steps=("Moses tokens and cleaning as released; subwords are put together again",),
     read_rows=partial(read_splits, names=WMT16_NAMES, clean=join_subwords),
+    moses_languages=("en", "ro"),
 )

@@ -113,6 +113,7 @@ WMT14 = Dataset(
     ),
     read_rows=read_wmt14,
     needs_moses=True,
+    moses_languages=("en", "de"),
 )
 
 WMT16 = Dataset(
@@ -134,4 +135,5 @@ WMT16 = Dataset(
     ),
     read_rows=read_wmt16,
     needs_moses=True,
+    moses_languages=("en", "ro"),
 )
