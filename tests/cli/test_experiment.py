@@ -20,7 +20,7 @@ def test_studies_are_listed(run: Callable[..., Outcome]) -> None:
     assert len(listed.out.splitlines()) == len(EXPERIMENTS)
     rows = json.loads(run("experiment", "--list", "--json").out)
     assert [row["name"] for row in rows] == list(EXPERIMENTS)
-    assert set(rows[0]) == {"name", "paper", "table", "summary", "arms"}
+    assert set(rows[0]) == {"name", "paper", "table", "summary", "arms", "measures", "presets"}
 
 
 def test_mistakes_are_one_sentence(run: Callable[..., Outcome], tmp_path: Path) -> None:
@@ -30,6 +30,9 @@ def test_mistakes_are_one_sentence(run: Callable[..., Outcome], tmp_path: Path) 
         (["difformer-losses", "--scale", "full"], "--train"),
         (["difformer-losses", "--test", "x.jsonl"], "--scale full"),
         (["difformer-losses", "--set", "widht=3"], "widht"),
+        (["diffuseq-main", "--preset", "qpq"], "did you mean qqp"),
+        (["diffuseq-main", "--metrics", "bluu"], "no metric 'bluu'"),
+        (["diffuseq-main", "--corpus", "distilled=x.jsonl"], "--scale full"),
         (["difformer-losses", "--device", "gpu"], "gpu"),
     ]:
         done = run("experiment", *arguments, "--out", tmp_path)
