@@ -188,9 +188,8 @@ def test_the_documentation_names_every_experiment_with_its_rows_and_models() -> 
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(Problem, match="did you mean difformer-losses"):
         find_experiment("difformer-loses")
-    with pytest.raises(Problem, match="there are") as caught:
+    with pytest.raises(Problem, match=r"there are difformer-main, difformer-losses.*experiment --list"):
         find_experiment("xyz")
-    assert all(name in str(caught.value) for name in EXPERIMENTS)
 
 
 @pytest.mark.long

@@ -30,5 +30,8 @@ EXPERIMENTS: dict[str, Experiment] = {
 def find_experiment(name: str) -> Experiment:
     """The experiment with this name."""
     if name not in EXPERIMENTS:
-        raise Problem(f"There is no experiment {name!r}; {suggest(name, EXPERIMENTS)}")
+        raise Problem(
+            f"There is no experiment {name!r}; {suggest(name, EXPERIMENTS)} `noise2text experiment --list` "
+            "says what each is."
+        )
     return EXPERIMENTS[name]
