@@ -12,6 +12,7 @@ import pytest
 import typer
 
 from noise2text.cli import app
+from noise2text.cli.help import CommandWithPanels, GroupedCommands
 from noise2text.core.config import describe
 from noise2text.models.folder import load_config
 
@@ -37,6 +38,10 @@ def test_help_lists_every_option_once(command: str, run: Callable[..., Outcome])
     listed = Counter(re.findall(r"^  (?:-h, )?(--[a-z-]+)", sections, re.M))
     options = [each.opts[-1] for each in COMMANDS[command].params if each.param_type_name == "option"]
     assert listed == Counter([*options, "--help"])
+
+
+def test_every_command_groups_its_options() -> None:
+    assert all(isinstance(each, CommandWithPanels | GroupedCommands) for each in COMMANDS.values())
 
 
 def test_options_are_under_headings_in_the_order_of_a_job(run: Callable[..., Outcome]) -> None:

@@ -39,6 +39,9 @@ const pictures = [...document.querySelectorAll("svg")].map(element => element.ge
 const facts = {width: innerWidth, page: document.documentElement.scrollWidth, wide, covered,
   flat: pictures.filter(box => box.width < 200 || box.height < 40).length, pictures: pictures.length,
   paper: getComputedStyle(document.body).backgroundColor};
+for (const slider of document.querySelectorAll(".slider")) slider.querySelector("input").click();
+const visible = slider => [...slider.querySelectorAll(".frame")].map(frame => frame.offsetHeight > 0);
+facts.sliders = [...document.querySelectorAll(".slider")].map(visible);
 const told = top.document.createElement("pre");
 told.id = "facts";
 told.textContent = JSON.stringify(facts);
@@ -64,7 +67,7 @@ def look(page: str, folder: Path, width: int, *flags: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("width", [400, 1200])
+@pytest.mark.parametrize("width", [390, 1200])
 def test_nothing_is_wider_than_the_screen_and_nothing_is_covered(
     written: str, width: int, tmp_path: Path
 ) -> None:
@@ -75,6 +78,8 @@ def test_nothing_is_wider_than_the_screen_and_nothing_is_covered(
     assert seen["covered"] == []
     assert seen["pictures"] > 10
     assert seen["flat"] == 0
+    assert len(seen["sliders"]) == 6  # of two runs with steps, for three sentences
+    assert all(frames == [True] + [False] * (len(frames) - 1) for frames in seen["sliders"])
 
 
 def test_a_dark_system_gets_a_dark_page(written: str, tmp_path: Path) -> None:

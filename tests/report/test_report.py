@@ -60,12 +60,47 @@ def test_the_scores_are_those_of_sacrebleu(runs: dict[str, Path], written: str, 
     wanted = sacrebleu.corpus_chrf(sources, [targets])  # what the run `copy` writes
     row = re.search(r'<th scope="row">chrF</th>(.*?)</tr>', written)
     assert row is not None
-    assert re.findall(r"<td>([\d.]+)<", row[1])[-1] == f"{wanted.score:.2f}"
+    assert re.findall(r'<td>(?:<b class="best">)?([\d.]+)<', row[1])[-1] == f"{wanted.score:.2f}"
     assert "copied" in written
 
 
+def test_the_page_opens_with_five_lines_the_best_run_first(written: str, dates: Path) -> None:
+    summary = re.search(r'<ul class="summary">(.*?)</ul>', written)
+    assert summary is not None
+    assert written.index('id="summary"') < written.index('id="traces"') < written.index('id="scores"')
+    lines = re.findall(r"<li>(.*?)</li>", summary[1])
+    assert len(lines) == 5
+    scores = [float(score) for score in re.findall(r"\w ([\d.]+)[,.]", lines[0].replace(".,", ","))]
+    assert len(scores) == 3
+    assert scores == sorted(scores, reverse=True)
+    assert "copy 100.0\N{NO-BREAK SPACE}%" in lines[2]
+
+
+def test_the_best_values_are_marked_and_only_those(written: str) -> None:
+    for name, best in (("chrF", max), ("self-BLEU (DiffuSeq)", min), ("words", None)):
+        row = re.search(rf'<th scope="row">{re.escape(name)}</th>(.*?)</tr>', written)
+        assert row is not None
+        cells = re.findall(r'<td>(<b class="best">)?([\d.]+)', row[1])
+        values = [float(value) for _, value in cells]
+        marked = [value for (mark, _), value in zip(cells, values, strict=True) if mark]
+        differ = best is not None and len(set(values)) > 1
+        assert marked == ([value for value in values if value == best(values)] if differ and best else [])
+
+
+def test_single_points_and_flat_lines_are_left_out(runs: dict[str, Path], tmp_path: Path) -> None:
+    flat = tmp_path / "flat"
+    shutil.copytree(runs["difformer"], flat)
+    lines = [{"step": step, "loss": 1 / step, "level": 3.0} for step in (1, 2, 3)]
+    lines.append({"step": 3, "valid_bleu": 7.0})
+    (flat / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    others = set(SECTIONS) - {"curves"}
+    report([flat], out=tmp_path / "page.html", config=FEW, without=others)
+    captions = re.findall(r"<figcaption><b>(.*?) over training", (tmp_path / "page.html").read_text())
+    assert captions == ["loss"]
+
+
 def test_the_copies_of_the_run_that_copies_are_flagged(written: str) -> None:
-    own = written[written.index("copy: worst") :]
+    own = written[written.index("copy: worst") : written.index('id="curves"')]
     assert own.count("copy of the source") == own.count('class="case"')
 
 
@@ -76,9 +111,9 @@ def test_the_denoising_ends_in_the_text_that_was_chosen(
 
     sources = [pair.src for pair in list(read_pairs(str(dates / "valid.jsonl")))[:12]]
     made = load(runs["difformer"], device="cpu").generate(sources, trace=True)
-    traces = written[written.index('id="traces"') : written.index('id="cases"')]
+    traces = written[written.index('id="traces"') : written.index('id="scores"')]
     shown = re.findall(r"<b>(?:<span[^>]*>([^<]*)</span>|<i[^>]*>empty</i>)</b></td>", traces)
-    assert shown[0::3] == made.texts[:3]  # of three runs the first
+    assert shown[0::2] == made.texts[:3]  # of the two runs with steps the first
     assert f"{made.traces[0][0].time:.2f}" in traces
 
 
@@ -112,10 +147,10 @@ def test_sections_can_be_left_out(runs: dict[str, Path], tmp_path: Path) -> None
     out = tmp_path / "report.html"
     report([runs["copy"]], out=out, without=QUICK, config=FEW)
     assert [heading["id"] for heading in Parsed(out.read_text()).all("h2")] == [
-        "settings",
-        "scores",
         "traces",
+        "scores",
         "cases",
+        "settings",
     ]
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
+from noise2text.cli.help import CommandWithPanels
 from noise2text.cli.output import warn
 
 if TYPE_CHECKING:
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["RayCommand", "RayOption", "ShardRowsOption", "WorkersOption", "run_on_ray"]
 
+_PANEL = "Ray"
 ADDRESS = re.compile(r"auto|local|[^\s/=]+:\d+")
 
 
-class RayCommand(TyperCommand):
+class RayCommand(CommandWithPanels):
     """A command with the option --ray [ADDRESS]: what follows --ray is its value if it is an address."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -34,13 +35,20 @@ class RayCommand(TyperCommand):
 RayOption = Annotated[
     str | None,
     typer.Option(
-        metavar="[ADDRESS]", help="Run on a Ray cluster, HOST:PORT; by default the one here, or a new one."
+        metavar="[ADDRESS]",
+        help="Run on a Ray cluster, HOST:PORT; by default the one here, or a new one.",
+        rich_help_panel=_PANEL,
     ),
 ]
 WorkersOption = Annotated[
-    int | None, typer.Option(help="With --ray, how many workers; by default one per GPU, or per core.")
+    int | None,
+    typer.Option(
+        help="With --ray, how many workers; by default one per GPU, or per core.", rich_help_panel=_PANEL
+    ),
 ]
-ShardRowsOption = Annotated[int, typer.Option(help="With --ray, rows that a worker writes at once.")]
+ShardRowsOption = Annotated[
+    int, typer.Option(help="With --ray, rows that a worker writes at once.", rich_help_panel=_PANEL)
+]
 
 
 def run_on_ray(job: GenerationJob, input: str, output: Path, *, resume: bool, options: RayOptions) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-__all__ = ["Html", "Section", "details", "element", "html", "join_html", "note", "table", "text"]
+__all__ = ["Html", "Section", "details", "element", "html", "join_html", "note", "radio", "table", "text"]
 
 
 class Html(str):
@@ -48,6 +48,12 @@ def element(tag: str, *children: object, **attributes: object) -> Html:
     named = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items()}
     shown = "".join(f' {key}="{html(value)}"' for key, value in named.items() if value is not None)
     return Html(f"<{tag}{shown}>{join_html(*children)}</{tag}>")
+
+
+def radio(group: str, number: int, *, checked: bool) -> Html:
+    """A radio button with an id of its own; the buttons of a group are one choice."""
+    mark = " checked" if checked else ""
+    return Html(f'<input type="radio" name="{html(group)}" id="{html(f"{group}-{number}")}"{mark}>')
 
 
 def text(value: str) -> Html:

@@ -35,18 +35,20 @@ from noise2text.report.report_data import (
 )
 from noise2text.report.scores import differences, scores
 from noise2text.report.settings import settings
+from noise2text.report.summary import summary
 from noise2text.report.training import training
 
 __all__ = ["SECTIONS", "report"]
 
 SECTIONS: Mapping[str, Callable[[ReportData], Section | None]] = {
-    "settings": settings,
-    "curves": training,
+    "summary": summary,
+    "traces": denoising,
     "scores": scores,
     "differences": differences,
-    **{figure.name: figure for figure in FIGURES},
-    "traces": denoising,
     "cases": cases,
+    "curves": training,
+    **{figure.name: figure for figure in FIGURES},
+    "settings": settings,
 }
 """The sections in order, by name."""
 

@@ -18,16 +18,24 @@ from noise2text.report.report_data import SAMPLES_PER_SOURCE, ReportData, Report
 
 __all__ = ["differences", "scores"]
 
+HIGHER_IS_BETTER = {"BLEU", "chrF", "exact match", "ROUGE-L", "iBLEU"} | {
+    *("distinct texts", "dist-1", "div-4", "dist-1 (DiffuSeq)", "div-4 (DiffuSeq)")
+}
+LOWER_IS_BETTER = {"self-BLEU", "self-BLEU (DiffuSeq)"}
+"""The scores whose best value is marked; the others, such as lengths, have no better direction."""
+
 
 def scores(data: ReportData) -> Section:
     """A table of all scores, one column per run, and their signatures."""
     found = {each.name: {line.name: line for line in _evaluate_run(each, data)} for each in data.runs}
     names = list(dict.fromkeys(name for own in found.values() for name in own))
-    rows = [[name, *(_cell(own.get(name)) for own in found.values())] for name in names]
+    best = {name: _best_value(name, [own[name] for own in found.values() if name in own]) for name in names}
+    rows = [[name, *(_cell(own.get(name), best[name]) for own in found.values())] for name in names]
     count, figure_pairs = len(data.pairs), len(data.figure_pairs)
     about = (
         f"{data.describe_count()} of {data.file}, seed {data.config.seed}, each run with its own settings. "
-        "95 % bootstrap intervals are in brackets. Diversity (from dist-1 on) is measured on "
+        "95 % bootstrap intervals are in brackets, and the best values are bold. Diversity (from dist-1 "
+        "on) is measured on "
         f"{SAMPLES_PER_SOURCE} texts per source, from as many seeds, for the first {figure_pairs} sources."
     )
     body = join_html(
@@ -52,11 +60,19 @@ def _evaluate_run(run: ReportedRun, data: ReportData) -> list[ScoreRow]:
     return collect_score_rows(result)
 
 
-def _cell(line: ScoreRow | None) -> object:
+def _best_value(name: str, lines: Sequence[ScoreRow]) -> str | None:
+    """The best value of a score with a better direction; None if all runs have the same."""
+    if name not in HIGHER_IS_BETTER | LOWER_IS_BETTER or len({line.value for line in lines}) < 2:
+        return None
+    choose = max if name in HIGHER_IS_BETTER else min
+    return choose((line.value for line in lines), key=float)
+
+
+def _cell(line: ScoreRow | None, best: str | None) -> object:
     if line is None:
         return "–"
     ends = element("span", f" [{line.low}, {line.high}]", class_="interval") if line.low else ""
-    return join_html(line.value, ends)
+    return join_html(element("b", line.value, class_="best") if line.value == best else line.value, ends)
 
 
 def _signatures(names: Sequence[str], found: Mapping[str, Mapping[str, ScoreRow]]) -> Html:

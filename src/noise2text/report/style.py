@@ -49,6 +49,25 @@ figure svg { display: block; width: 100%; height: auto; }
 figure svg * { stroke-linejoin: round; stroke-linecap: butt; }
 figcaption { font-size: .9rem; margin-top: .25rem; }
 figcaption code { display: block; }
+.summary { margin: 1rem 0; padding: .75rem 1rem .75rem 2rem; background: var(--shade); border-radius: .4rem; }
+.best { color: var(--accent); }
+.slider { display: flex; flex-wrap: wrap; align-items: center; gap: .25rem; position: relative; }
+.slider > input { position: absolute; opacity: 0; width: 1px; height: 1px; }
+.slider > label { padding: .3rem .35rem; min-width: 2.5rem; text-align: center; cursor: pointer;
+  font-size: .85rem; font-variant-numeric: tabular-nums; border: 1px solid var(--line);
+  border-radius: .3rem; color: var(--quiet); }
+.slider > input:checked + label { color: var(--paper); background: var(--accent);
+  border-color: var(--accent); }
+.slider > input:focus-visible + label { outline: 2px solid var(--ink); outline-offset: 2px; }
+.slider > .frame { display: none; flex-basis: 100%; min-height: 4.5rem; }
+.slider > .frame p { margin: .25rem 0; }
+.slider:has(> input:nth-of-type(1):checked) > .frame:nth-of-type(1),
+.slider:has(> input:nth-of-type(2):checked) > .frame:nth-of-type(2),
+.slider:has(> input:nth-of-type(3):checked) > .frame:nth-of-type(3),
+.slider:has(> input:nth-of-type(4):checked) > .frame:nth-of-type(4),
+.slider:has(> input:nth-of-type(5):checked) > .frame:nth-of-type(5),
+.slider:has(> input:nth-of-type(6):checked) > .frame:nth-of-type(6),
+.slider:has(> input:nth-of-type(7):checked) > .frame:nth-of-type(7) { display: block; }
 .case { padding: .75rem 1rem; background: var(--shade); border-radius: .4rem; }
 .case dl { display: grid; grid-template-columns: minmax(5rem, max-content) minmax(0, 1fr);
   gap: .2rem 1rem; margin: 0; }

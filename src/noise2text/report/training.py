@@ -35,7 +35,17 @@ def _why_no_curves(folder: Path) -> str | None:
 
 
 def _draw_curves(found: list[Finding]) -> Html:
+    found = [each for each in found if _changes(each)]
     leading = [each for each in found if each.name.removeprefix("curve-") in LEADING]
     rest = [each for each in found if each not in leading]
     more = details(f"More curves ({len(rest)})", figures(rest, prefix="curves-more")) if rest else ""
     return join_html(figures(leading, prefix="curves"), more)
+
+
+def _changes(curve: Finding) -> bool:
+    """Whether a line of the figure has two different values; a single point or a flat line says nothing."""
+    values: dict[object, set[object]] = {}
+    for row in curve.rows:
+        if row["value"] is not None:
+            values.setdefault(row["run"], set()).add(row["value"])
+    return any(len(own) > 1 for own in values.values())
