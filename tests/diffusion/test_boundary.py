@@ -114,7 +114,8 @@ def test_full_confidence_leaves_no_token_to_be_read_off_the_canvas(
 def test_times_rise_with_t_to_pure_noise_and_with_the_confidence(
     confidence: float, parts: tuple[TokenEmbedding, Tensor, Tensor, Tensor]
 ) -> None:
-    embedding, tokens, z0, noise = (part[:1] if isinstance(part, Tensor) else part for part in parts)
+    embedding = parts[0]
+    tokens, z0, noise = (part[:1] for part in parts[1:])
     boundary = BoundaryConditional(ALL[0], embedding, confidence)
     times = torch.cat([boundary.times(t[None], tokens, z0, noise) for t in torch.linspace(0, 1, 11)])
     moving = boundary.times(torch.zeros(1), tokens, z0, noise)[0] < 1

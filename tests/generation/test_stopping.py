@@ -26,9 +26,10 @@ SURE = 0.42  # at which the candidates of the model below stop at various steps
 def model(small: Make) -> LengthPredictingModel:
     """An untrained model with larger weights, so that its tokens depend on the noise and can be sure."""
     made = small()
+    weights = dict(made.denoiser.named_parameters())
     with torch.no_grad():
-        made.denoiser.input_projection.weight.mul_(3)
-        made.denoiser.output_projection.weight.mul_(60)
+        weights["input_projection.weight"].mul_(3)
+        weights["output_projection.weight"].mul_(60)
     return made
 
 
