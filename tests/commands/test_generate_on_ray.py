@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -139,6 +140,14 @@ def test_without_ray_one_sentence_says_what_to_install(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(Problem, match=r"pip install 'noise2text\[ray\]'"), connect_to_ray():
         pass
+
+
+def test_a_wrong_address_is_refused_at_once() -> None:
+    pytest.importorskip("ray")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]  # free when it is closed
+    with pytest.raises(Problem, match=f"no Ray cluster at 127.0.0.1:{port} "):
+        connect_to_ray(f"127.0.0.1:{port}").__enter__()
 
 
 @pytest.fixture

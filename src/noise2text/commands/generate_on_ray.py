@@ -202,6 +202,7 @@ def _map_shards(
     if not missing:
         return
     from ray import data
+    from ray.exceptions import RayError
 
     context = data.DataContext.get_current()
     context.enable_progress_bars = False
@@ -216,7 +217,11 @@ def _map_shards(
         compute=data.ActorPoolStrategy(size=min(number, len(items))),
         **resources,
     )
-    yield from results.iter_rows()
+    try:
+        yield from results.iter_rows()
+    except RayError as error:  # a worker raises what would fail every shard, such as a missing model
+        reason = str(error).strip().splitlines()[-1].removeprefix(f"{Problem.__module__}.Problem: ")
+        raise Problem(f"The workers on Ray stopped: {reason}") from error
 
 
 class ShardWorker:

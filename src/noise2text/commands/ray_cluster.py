@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -30,24 +31,40 @@ def connect_to_ray(address: str | None = None, *, num_cpus: int | None = None) -
     if ray.is_initialized():
         yield ray
         return
+    address = address or os.environ.get("RAY_ADDRESS")
+    _check_reachable(address)
     try:
         ray.init(
-            address=address or None,
+            address=address,
             num_cpus=num_cpus,
             include_dashboard=False,
             log_to_driver=False,
             logging_level="ERROR",
         )
     except (ConnectionError, RuntimeError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise Problem(
-            f"There is no Ray cluster at {address or 'the address in RAY_ADDRESS'} ({reason}): start it with "
-            "ray start, or leave out the address to start one here."
-        ) from error
+        raise _no_cluster(address, str(error).splitlines()[0]) from error
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _check_reachable(address: str | None) -> None:
+    """Raise a Problem if nobody listens at HOST:PORT; Ray would ask for minutes."""
+    host, colon, port = (address or "").rpartition(":")
+    if not colon or not port.isdecimal() or "/" in host:
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except (OSError, OverflowError) as error:
+        raise _no_cluster(address, str(error)) from error
+
+
+def _no_cluster(address: str | None, reason: str) -> Problem:
+    return Problem(
+        f"There is no Ray cluster at {address or 'this machine'} ({reason}): start it with ray start, or "
+        "leave out the address to start one here."
+    )
 
 
 def count_workers(ray: Any, asked: int | None) -> tuple[int, dict[str, float]]:
