@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import random
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
@@ -10,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PIL import Image, ImageSequence
 from playwright.sync_api import Browser, Page, expect
 
 from noise2text.models.folder import load
@@ -153,3 +156,39 @@ def test_downloads_are_the_picture_and_the_data(
     assert words[-len(result.steps[-1].tokens) :] == [token.strip() for token in result.steps[-1].tokens]
     saved_data = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
     assert [each["text"] for each in saved_data["results"]] == [each.text for each in data.inputs[1]]
+
+
+def test_the_gif_has_a_frame_for_each_step(browser: Browser, address: str, tmp_path: Path) -> None:
+    """Pillow, which did not write it, reads it."""
+    with open_page(browser, address) as page:
+        for name in ("Download SVG", "Download GIF"):
+            with page.expect_download() as waiting:
+                page.get_by_role("button", name=name).click()
+            waiting.value.save_as(tmp_path / waiting.value.suggested_filename)
+    size = ElementTree.parse(tmp_path / "denoising.svg").getroot().attrib
+    with Image.open(tmp_path / "denoising.gif") as picture:
+        assert picture.n_frames == STEPS
+        assert picture.size == (int(size["width"]), int(size["height"]))
+        frames = [each.convert("L") for each in ImageSequence.Iterator(picture)]
+    ink = [sum(frame.histogram()[:200]) for frame in frames]
+    assert ink == sorted(set(ink))  # each step adds a row
+    rows = frames[-1].resize((1, frames[-1].height), Image.Resampling.BOX).tobytes()
+    assert rows[-1] > 250  # the paper is white
+
+
+@pytest.mark.parametrize("colours", [1, 2, 250])
+def test_pixels_survive_the_compression(browser: Browser, address: str, tmp_path: Path, colours: int) -> None:
+    """Enough random pixels to fill the table of sequences several times, and of every length of code."""
+    draw = random.Random(colours)
+    frames = [[draw.randrange(colours) for _ in range(37 * 400)] for _ in range(2)]
+    palette = [[n, 255 - n, n // 2] for n in range(256)]
+    with open_page(browser, address) as page:
+        script = "([p, f]) => [...encodeGif(37, 400, p, f.map((pixels) => ({ pixels, milliseconds: 50 })))]"
+        (tmp_path / "x.gif").write_bytes(bytes(page.evaluate(script, [palette, frames])))
+        for length in (1, 2, 5, 257, 4000):  # every end of the stream
+            short = page.evaluate(script.replace("37, 400", f"{length}, 1"), [palette, [frames[0][:length]]])
+            with Image.open(io.BytesIO(bytes(short))) as line:
+                assert list(line.convert("RGB").tobytes()[::3]) == frames[0][:length]
+    with Image.open(tmp_path / "x.gif") as picture:
+        for frame, pixels in zip(ImageSequence.Iterator(picture), frames, strict=True):
+            assert list(frame.convert("RGB").tobytes()[::3]) == pixels

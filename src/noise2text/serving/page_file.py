@@ -30,7 +30,7 @@ def find_page_format(path: Path) -> Callable[[PageData], str]:
 def write_html(data: PageData | None = None) -> str:
     """The page with these data; without any, the page that asks its service."""
     page = _read_part("page.html")
-    for name in ("page.css", "view.js", "page.js", "live.js"):
+    for name in ("page.css", "view.js", "gif.js", "page.js", "live.js"):
         page = page.replace(f"/* {name} */", f"\n{_read_part(name)}")
     if data is None:
         return page

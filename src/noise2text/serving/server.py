@@ -15,6 +15,9 @@ from noise2text.serving.models import ModelPool
 __all__ = ["GracefulServer", "listen"]
 
 
+KEEP_ALIVE_SECONDS = 130  # longer than the two minutes of Caddy, which would use a connection that is closed
+
+
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens at this address; port 0 takes a free one."""
     if not 0 <= port <= 65535:
@@ -32,7 +35,10 @@ class GracefulServer(uvicorn.Server):
     """A uvicorn server that empties the queues of its models before it stops listening."""
 
     def __init__(self, app: FastAPI, pool: ModelPool) -> None:
-        super().__init__(uvicorn.Config(app, log_config=None, access_log=False))
+        config = uvicorn.Config(
+            app, log_config=None, access_log=False, lifespan="off", timeout_keep_alive=KEEP_ALIVE_SECONDS
+        )
+        super().__init__(config)
         self._pool = pool
         self._is_draining = False
 

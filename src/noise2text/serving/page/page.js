@@ -126,6 +126,8 @@ byId("copy").addEventListener("click", () => copy(state.results.map((result) => 
 byId("link").addEventListener("click", () => { writeAddress(); copy(location.href, "Link"); });
 byId("svg").addEventListener("click", () =>
   download("denoising.svg", "image/svg+xml", drawPicture(state.results[0], state.view)));
+byId("gif").addEventListener("click", async () =>
+  download("denoising.gif", "image/gif", await drawGif(state.results[0], state.view)));
 byId("json").addEventListener("click", () =>
   download("result.json", "application/json", JSON.stringify({ models: state.models, results: state.results }, null, 1)));
 

@@ -131,15 +131,15 @@ function drawResult(model, result, view) {
   return { section, show };
 }
 
-// The grid as a picture for other documents: one row per step, in the light theme.
-function drawPicture(result, view) {
+// The grid up to a step as a picture for other documents: one row per step, in the light theme.
+function drawPicture(result, view, until = result.steps.length - 1) {
   const size = 8, row = 26, left = 50;
   const rows = result.steps.map((_, at) => shownTokens(result, at, view).map((token) => token.trim() || "␣"));
   const columns = Math.max(...rows.map((tokens) => tokens.length));
   const widths = Array.from({ length: columns }, (_, n) => 20 + size * Math.max(2, ...rows.map((tokens) => (tokens[n] || "").length)));
   const xs = widths.map((_, n) => left + widths.slice(0, n).reduce((sum, width) => sum + width, 0));
   const escape = (text) => text.replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
-  const parts = rows.flatMap((tokens, at) => {
+  const parts = rows.slice(0, until + 1).flatMap((tokens, at) => {
     const y = 50 + at * row;
     const cells = tokens.flatMap((token, n) => {
       const { final, confidence } = describeToken(result, at, n, shownTokens(result, at, view)[n]);
