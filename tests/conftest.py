@@ -18,6 +18,7 @@ from noise2text.data.tokenizer import Tokenizer, learn_characters
 from noise2text.models import LengthPredictingModel, Model
 from noise2text.models.registry import find_recipe, list_recipes
 from noise2text.nn.joint_transformer import JointTransformer
+from noise2text.nn.seqdiffuseq_network import SeqDiffuSeqEncoderDecoder
 
 torch.set_num_threads(1)
 
@@ -100,8 +101,8 @@ def shrunk(config: Any, **changes: Any) -> Any:
 
 
 def lively(model: Model) -> Model:
-    """The untrained model; a joint Transformer gets larger weights, so that its texts depend on the noise."""
-    if isinstance(getattr(model, "denoiser", None), JointTransformer):
+    """The untrained model; tanh projections get larger weights, so that its texts depend on the noise."""
+    if isinstance(getattr(model, "denoiser", None), JointTransformer | SeqDiffuSeqEncoderDecoder):
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 if name.startswith(("denoiser.input_projection", "denoiser.output_projection")):

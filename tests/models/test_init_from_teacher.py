@@ -26,7 +26,7 @@ SHORT = SMALL | SHAPE | {"optim.steps": 2, "validate_every": 2, "save_every": 2}
 STUDENT = SHORT | {"embedding_dim": 16, "tokenizer": "folder"}
 STUDENTS = {
     "difformer": STUDENT | {"noise_factor": 2.0},
-    "seqdiffuseq": STUDENT | {"refit_every": 0, "generation.steps": 5},
+    "seqdiffuseq": STUDENT | {"refit_every": 0, "generation.steps": 5, "network": "difformer"},
 }
 
 

@@ -41,10 +41,11 @@ def test_an_encoder_layer_is_torchs_post_norm_one(activation: Callable[[], nn.Mo
     assert torch.allclose(ours(x, padding_mask(PADDING, x))[~PADDING], expected[~PADDING], atol=1e-5)
 
 
-def test_a_decoder_layer_is_torchs_post_norm_one() -> None:
+@pytest.mark.parametrize(("activation", "name"), [(nn.ReLU, "relu"), (nn.GELU, "gelu")])
+def test_a_decoder_layer_is_torchs_post_norm_one(activation: Callable[[], nn.Module], name: str) -> None:
     torch.manual_seed(0)
-    oracle = nn.TransformerDecoderLayer(8, 2, 16, 0.0, batch_first=True, norm_first=False)
-    ours = DecoderLayer(8, 16, 2, dropout=0.0)
+    oracle = nn.TransformerDecoderLayer(8, 2, 16, 0.0, activation=name, batch_first=True, norm_first=False)
+    ours = DecoderLayer(8, 16, 2, dropout=0.0, activation=activation)
     copy(ours.self_attention.qkv_projection, oracle.self_attn.in_proj_weight, oracle.self_attn.in_proj_bias)
     copy(
         ours.self_attention.output_projection,

@@ -191,6 +191,8 @@ def _convert_settings(settings: Mapping[str, Any], config: Any) -> dict[str, Any
         found["parameterization"] = f"residual-{found['parameterization']}"
     if settings.get("order") == "staggered":
         found["schedule"] = "position-sigmoid"
+    if "network" in known:  # SeqDiffuSeq had Difformer's network then
+        found["network"] = "difformer"
     return found
 
 

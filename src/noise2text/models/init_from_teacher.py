@@ -1,9 +1,9 @@
 """A trained Transformer to start from: its layers, and its embeddings in the diffusion's dimension.
 
-The encoder and the decoder of Difformer and SeqDiffuSeq consist of the Transformer's layers, so that a
-student can start from its teacher's. Only the embeddings differ: the Transformer's have the dimension W of
-its states, the diffusion's have d channels. With √W·E = U·diag(s)·Rᵀ, E the teacher's embeddings (V, W), and
-the d largest of the singular values s,
+The encoder and the decoder of Difformer, and of SeqDiffuSeq with `network=difformer`, consist of the
+Transformer's layers, so that a student can start from its teacher's. Only the embeddings differ: the
+Transformer's have the dimension W of its states, the diffusion's have d channels. With √W·E = U·diag(s)·Rᵀ, E
+the teacher's embeddings (V, W), and the d largest of the singular values s,
 
     z₀ = √V · U,     P = P′ = R · diag(s) / √V,     Q ∝ Pᵀ,
 

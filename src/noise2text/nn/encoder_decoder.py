@@ -1,4 +1,4 @@
-"""The encoder-decoder denoiser of SeqDiffuSeq and Difformer.
+"""The encoder-decoder denoiser of Difformer; SeqDiffuSeq's is in `seqdiffuseq_network.py`.
 
 The encoder reads P·z₀(x) + positions once. The decoder's input is
 
@@ -8,6 +8,8 @@ P, P′ and Q have no bias. Difformer's paper does not give these details; they 
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -41,20 +43,24 @@ class Encoder(nn.Module):
         layers: int,
         dropout: float,
         positions: int,
+        activation: Callable[[], nn.Module] = nn.ReLU,
     ) -> None:
         super().__init__()
         self.embedding = embedding
         self.input_projection: nn.Module = nn.Linear(embedding.dim, model_dim, bias=False)
         self.position_embedding = nn.Embedding(positions, model_dim)
+        self.norm: nn.Module = nn.Identity()
         self.layers = LayerStack(
-            EncoderLayer(model_dim, ffn_dim, heads, dropout=dropout) for _ in range(layers)
+            EncoderLayer(model_dim, ffn_dim, heads, dropout=dropout, activation=activation)
+            for _ in range(layers)
         )
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, source: Source) -> Tensor:
         """The states (B, S, W)."""
         position_vectors = self.position_embedding.weight[: source.tokens.shape[1]]
-        x = self.dropout(self.input_projection(self.embedding.embed(source.tokens)) + position_vectors)
+        projected = self.input_projection(self.embedding.embed(source.tokens))
+        x = self.dropout(self.norm(projected + position_vectors))
         mask = self.layers.self_attention_mask(source.padding, x)
         for layer in self.layers:
             x = layer(x, mask)
@@ -76,21 +82,31 @@ class EncoderDecoder(Denoiser):
         dropout: float,
         source_positions: int,
         target_positions: int,
+        activation: Callable[[], nn.Module] = nn.ReLU,
     ) -> None:
         super().__init__()
         self.embedding, self.heads = embedding, heads
-        shape = {"model_dim": model_dim, "ffn_dim": ffn_dim, "heads": heads, "dropout": dropout}
-        self.encoder = Encoder(embedding, layers=encoder_layers, positions=source_positions, **shape)  # type: ignore[arg-type]
+        self.encoder = Encoder(
+            embedding,
+            model_dim=model_dim,
+            ffn_dim=ffn_dim,
+            heads=heads,
+            layers=encoder_layers,
+            dropout=dropout,
+            positions=source_positions,
+            activation=activation,
+        )
         # One Linear computes the cross-attention keys and values of all layers, once per sentence.
         self.key_value_projection = nn.Linear(model_dim, 2 * decoder_layers * model_dim)
-        self.input_projection = nn.Linear(embedding.dim, model_dim, bias=False)
+        self.input_projection: nn.Module = nn.Linear(embedding.dim, model_dim, bias=False)
         self.combine = FeedForward(2 * model_dim, model_dim, model_dim, dropout=dropout)
         self.time_embedding = TimeEmbedding(model_dim)
         self.position_embedding = nn.Embedding(target_positions, model_dim)
         self.norm = AddNorm(model_dim, dropout=0.0)
         self.dropout = nn.Dropout(dropout)
         self.layers = LayerStack(
-            DecoderLayer(model_dim, ffn_dim, heads, dropout=dropout) for _ in range(decoder_layers)
+            DecoderLayer(model_dim, ffn_dim, heads, dropout=dropout, activation=activation)
+            for _ in range(decoder_layers)
         )
         self.output_projection: nn.Module = nn.Linear(model_dim, embedding.dim, bias=False)
         self.apply(init_weights)
@@ -103,6 +119,12 @@ class EncoderDecoder(Denoiser):
     def time_embedder(self) -> nn.Module:
         return self.time_embedding
 
+    def decoder_input(self, both: Tensor, time_embedding: Tensor, position_vectors: Tensor) -> Tensor:
+        """The decoder's first states (B, L, W) for the noisy canvas and its last estimate (B, L, 2, D)."""
+        combined = self.combine(self.input_projection(both).flatten(2))
+        states: Tensor = self.dropout(self.norm(combined, time_embedding + position_vectors))
+        return states
+
     def forward(
         self,
         z: Tensor,
@@ -113,14 +135,11 @@ class EncoderDecoder(Denoiser):
     ) -> Estimate:
         z = constraint.apply(z)
         self_condition = torch.zeros_like(z) if self_condition is None else self_condition
-        projected = self.input_projection(
-            torch.stack([z, self_condition], dim=2).to(self.position_embedding.weight.dtype)
-        )  # (B, L, 2, W)
-        position_vectors = self.position_embedding.weight[: z.shape[1]]
+        both = torch.stack([z, self_condition], dim=2).to(self.position_embedding.weight.dtype)
         time_embedding = (
             self.time_embedding(level.timestep) if level.time_embedding is None else level.time_embedding
         )
-        x = self.dropout(self.norm(self.combine(projected.flatten(2)), time_embedding + position_vectors))
+        x = self.decoder_input(both, time_embedding, self.position_embedding.weight[: z.shape[1]])
         mask = self.layers.self_attention_mask(constraint.padding, x)
         source_mask = self.layers.source_mask(encoded, x)
         for layer, keys, values in zip(self.layers, encoded.keys, encoded.values, strict=True):

@@ -13,7 +13,14 @@ from torch import Tensor, nn
 from noise2text.data.layouts.base import Source
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
 from noise2text.nn.embeddings import TokenEmbedding
-from noise2text.nn.layers import AddNorm, EncoderLayer, LayerStack, TimeEmbedding, init_weights
+from noise2text.nn.layers import (
+    AddNorm,
+    EncoderLayer,
+    LayerStack,
+    TanhProjection,
+    TimeEmbedding,
+    init_weights,
+)
 
 __all__ = ["JointTransformer"]
 
@@ -36,7 +43,7 @@ class JointTransformer(Denoiser):
         """`has_no_padding`: no position of a canvas is ever padding, so attention needs no mask."""
         super().__init__()
         self.embedding = embedding
-        self.input_projection = _tanh_mlp(embedding.dim, model_dim, model_dim)
+        self.input_projection = TanhProjection(embedding.dim, model_dim, hidden=model_dim)
         self.position_embedding = nn.Embedding(positions, model_dim)
         self.time_embedding = TimeEmbedding(model_dim)
         self.norm = AddNorm(model_dim, dropout=0.0)
@@ -46,7 +53,7 @@ class JointTransformer(Denoiser):
             for _ in range(layers)
         )
         self.layers.has_no_padding = has_no_padding
-        self.output_projection: nn.Module = _tanh_mlp(model_dim, model_dim, embedding.dim)
+        self.output_projection: nn.Module = TanhProjection(model_dim, embedding.dim, hidden=model_dim)
         self.apply(init_weights)
 
     def encode(self, source: Source) -> EncoderOutput:
@@ -75,7 +82,3 @@ class JointTransformer(Denoiser):
         for layer in self.layers:
             x = layer(x, mask)
         return Estimate(self.output_projection(x).float(), x)
-
-
-def _tanh_mlp(in_dim: int, hidden: int, out: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(in_dim, hidden), nn.Tanh(), nn.Linear(hidden, out))

@@ -97,6 +97,13 @@ class FeedForward(nn.Sequential):
         super().__init__(nn.Linear(in_dim, hidden), activation(), nn.Dropout(dropout), nn.Linear(hidden, out))
 
 
+class TanhProjection(nn.Sequential):
+    """Linear, Tanh, Linear between the dimension of the embeddings and that of the states."""
+
+    def __init__(self, in_dim: int, out: int, *, hidden: int) -> None:
+        super().__init__(nn.Linear(in_dim, hidden), nn.Tanh(), nn.Linear(hidden, out))
+
+
 class EncoderLayer(nn.Module):
     """Self-attention, then a feed-forward network."""
 
@@ -124,13 +131,21 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Self-attention, attention to the source, then a feed-forward network."""
 
-    def __init__(self, model_dim: int, ffn_dim: int, heads: int, *, dropout: float) -> None:
+    def __init__(
+        self,
+        model_dim: int,
+        ffn_dim: int,
+        heads: int,
+        *,
+        dropout: float,
+        activation: Callable[[], nn.Module] = nn.ReLU,
+    ) -> None:
         super().__init__()
         self.self_attention = SelfAttention(model_dim, heads)
         self.self_attention_norm = AddNorm(model_dim, dropout)
         self.cross_attention = CrossAttention(model_dim, heads)
         self.cross_attention_norm = AddNorm(model_dim, dropout)
-        self.feed_forward = FeedForward(model_dim, ffn_dim, model_dim)
+        self.feed_forward = FeedForward(model_dim, ffn_dim, model_dim, activation=activation)
         self.feed_forward_norm = AddNorm(model_dim, dropout)
 
     def forward(
@@ -179,12 +194,14 @@ class TimeEmbedding(nn.Module):
         model_dim: int,
         *,
         sinusoid_dim: int | None = None,
+        hidden: int | None = None,
         activation: Callable[[], nn.Module] = nn.ReLU,
     ) -> None:
+        """The sinusoids have by default `model_dim` dimensions, the network inside four times as many."""
         super().__init__()
         dim = sinusoid_dim or model_dim
         self.register_buffer("frequencies", _frequencies(dim // 2), persistent=False)
-        self.mlp = FeedForward(dim, 4 * dim, model_dim, activation=activation)
+        self.mlp = FeedForward(dim, hidden or 4 * dim, model_dim, activation=activation)
 
     frequencies: Tensor
 

@@ -2,7 +2,7 @@
 
     noise2text train seqdiffuseq --train pairs.jsonl --valid pairs.jsonl --out runs/mine --preset qqp
 
-Padded target layout + encoder-decoder with self-conditioning + AdaptiveSchedule(SqrtSchedule);
+Padded target layout + SeqDiffuSeqEncoderDecoder with self-conditioning + AdaptiveSchedule(SqrtSchedule);
 vlb + rounding + prior (eq. 6); ancestral sampling, with some steps from the prior. The model also generates
 the end of the text and the padding after it.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
-from noise2text.core.config import Config, option, require_at_least, require_fraction, section
+from noise2text.core.config import Config, option, require_at_least, require_choice, require_fraction, section
 from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig, FolderTokenizerDataConfig
 from noise2text.data.layouts.padded_target import PaddedTargetLayout
@@ -33,6 +33,7 @@ from noise2text.nn.config import EncoderDecoderFromTeacherConfig, build_encoder_
 from noise2text.nn.denoiser import Denoiser
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.encoder_decoder import EncoderDecoder
+from noise2text.nn.seqdiffuseq_network import ENCODER_DECODERS
 from noise2text.training.config import OptimConfig, RunConfig
 from noise2text.training.objective import DiffusionObjective, Draws
 
@@ -43,9 +44,19 @@ __all__ = ["PRESETS", "RECIPE", "AdaptiveObjective", "SeqDiffuSeqConfig", "build
 class SeqDiffuSeqModelConfig(EncoderDecoderFromTeacherConfig):
     """The transformer of table 6."""
 
+    network: str = option("seqdiffuseq", "whose encoder-decoder it is: seqdiffuseq or difformer")
     ffn_dim: int = option(2048, "inner dimension of the feed-forward networks")
     heads: int = option(8, "attention heads")
     dropout: float = option(0.3, "dropout")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_choice(self, "network", tuple(ENCODER_DECODERS))
+        if self.from_folder and self.network != "difformer":
+            raise Problem(
+                "The setting from_folder takes a Transformer's layers, which SeqDiffuSeq's own network does "
+                "not have: set network to difformer, too."
+            )
 
 
 @dataclass(frozen=True)
@@ -139,7 +150,7 @@ def build(config: SeqDiffuSeqConfig, tokenizer: Tokenizer) -> DiffusionModel:
         bin_size=diffusion.refit_bin_size,
         min_count=diffusion.refit_min_count,
     )
-    return build_model(config, tokenizer, embedding, schedule)
+    return build_model(config, tokenizer, embedding, schedule, ENCODER_DECODERS[config.model.network])
 
 
 def build_model(
