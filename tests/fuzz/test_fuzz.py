@@ -6,6 +6,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -129,6 +131,15 @@ def test_json_lines_lose_nothing(tmp_path: Path, rows: list[tuple[str, str]]) ->
 def test_a_gap_of_thousands_of_digits_is_refused() -> None:
     with pytest.raises(Problem, match="a gap of more tokens than any model has"):
         parse_template(f"7 ___{{{'9' * 5000}}}", learn_characters(["7 may"]))
+
+
+def test_a_parquet_file_whose_text_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    table = pyarrow.table({"src": ["7 may"], "trg": ["7 may"]})
+    pyarrow.parquet.write_table(table, path, compression="none", use_dictionary=False, write_statistics=False)
+    path.write_bytes(path.read_bytes().replace(b"7 may", b"7 m\xffy"))
+    with pytest.raises(Problem, match="cannot be read as Parquet"):
+        list(read_pairs(str(path)))
 
 
 def test_a_tokenizer_whose_unknown_token_is_missing_is_refused() -> None:
