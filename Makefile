@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test quick check docs release bench soak clean
+.PHONY: setup demo test quick check docs release bench soak fuzz clean
 
 setup: .venv/dev
 
@@ -56,6 +56,12 @@ bench: .venv/dev
 # Attack training for twenty minutes, and print what it survived (docs/reliability.md).
 soak: .venv/dev
 	$(BIN)/python tests/soak/soak.py --minutes 20
+
+# Attack every parser with mutated input for twenty minutes, and print the figures (docs/reliability.md). Where atheris
+# can be installed, half of the time is guided by coverage.
+fuzz: .venv/dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check ".[fuzz]" || true
+	$(BIN)/python tests/fuzz/fuzz.py --seconds 600 --guided
 
 clean:
 	rm -rf .venv runs site dist build .mypy_cache .ruff_cache .import_linter_cache .pytest_cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from noise2text.commands.average_checkpoints import average_models
+from noise2text.core import weights_file
+from noise2text.core.errors import Problem
 
 FILES = ("config.json", "generation_config.json", "tokenizer.json")
 
@@ -31,12 +32,20 @@ def test_the_mean_of_the_weights_is_written(tmp_path: Path) -> None:
 
 def test_a_reader_never_sees_half_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     best, out = write_folder(tmp_path / "best", 1.0), write_folder(tmp_path / "out", 2.0)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
 
-    def stop_halfway(source: Path, target: Path) -> None:
-        Path(target).write_text(Path(source).read_text()[:5])
+    def stop_halfway(tensors: object, path: Path, metadata: object = None) -> None:
+        Path(path).write_bytes(b"half")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(shutil, "copyfile", stop_halfway)
+    monkeypatch.setattr(weights_file, "save_file", stop_halfway)
     with pytest.raises(KeyboardInterrupt):
         average_models([best], out)
-    assert [(out / name).read_text() for name in FILES] == ['{"name": "whole"}'] * 3
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_a_damaged_model_is_named(tmp_path: Path) -> None:
+    folders = [write_folder(tmp_path / str(value), value) for value in (1.0, 3.0)]
+    (folders[1] / "model.safetensors").write_bytes(b"half")
+    with pytest.raises(Problem, match=r"3\.0/model\.safetensors is not a whole safetensors file"):
+        average_models(folders, tmp_path / "out")

@@ -19,6 +19,7 @@ from noise2text.commands.display import SilentDisplay
 from noise2text.commands.train import train
 from noise2text.core.errors import Problem, Stopped
 from noise2text.core.locks import lock_folder
+from noise2text.models.folder import load
 from noise2text.training.checkpoint import find_checkpoint
 
 from ..conftest import SMALL
@@ -292,7 +293,7 @@ def _poison(source: Path, target: Path) -> None:
 
     tensors = load_file(source)
     name = next(name for name in tensors if name.endswith("norm.weight"))
-    tensors[name] = torch.full_like(tensors[name], torch.nan)
+    tensors[name] = torch.full_like(tensors[name], 3e38)  # finite, but no product with it is
     save_file(tensors, target)
 
 
@@ -353,3 +354,42 @@ def test_damaged_files_of_a_run_are_one_sentence_or_left_out(dates: Path, tmp_pa
     (out / "run.json").write_text('{"recipe": ')
     with pytest.raises(Problem, match="is damaged"):
         run(dates, out, resume=True)
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        {"recipe": "difformer", "settings": [], "train": "a", "valid": "b"},
+        {"recipe": "difformer", "settings": {}, "train": 3, "valid": "b"},
+        {"recipe": "difformer", "settings": {}, "train": "a"},
+        {
+            "recipe": "difformer",
+            "settings": {},
+            "train": "a",
+            "valid": "b",
+            "corpora": {"train": {"bytes": "x"}},
+        },
+        ["recipe"],
+    ],
+)
+def test_an_altered_run_file_is_one_sentence(contents: object, dates: Path, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text(json.dumps(contents))
+    with pytest.raises(Problem, match=r"run\.json is damaged"):
+        run(dates, tmp_path, resume=True)
+
+
+def test_a_damaged_model_that_was_to_be_averaged_is_named_at_once(dates: Path, tmp_path: Path) -> None:
+    """It was found only after the last step, where it ended the run."""
+    out, said = tmp_path / "run", list[str]()
+    with pytest.raises(Killed):
+        run(dates, out, display=DyingDisplay(10))
+    (out / "best_models" / "00000005" / "model.safetensors").write_bytes(b"half")
+
+    class Listening(SilentDisplay):
+        def show_line(self, line: str) -> None:
+            said.append(line)
+
+    run(dates, out, resume=True, display=Listening())
+    assert "best_models/00000005/model.safetensors is not a whole safetensors file" in said[0]
+    assert said[0].endswith("The final average is taken without it.")
+    assert load(out, device="cpu").origin is not None

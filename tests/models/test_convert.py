@@ -83,7 +83,7 @@ def test_only_an_older_folder_is_converted_and_nothing_is_overwritten(
     convert_folder(tmp_path / "old", tmp_path / "new")
     with pytest.raises(Problem, match="today's format"):
         convert_folder(tmp_path / "new", tmp_path / "newer")
-    with pytest.raises(Problem, match="cannot be read"):
+    with pytest.raises(Problem, match="is missing: name the folder of a model"):
         convert_folder(tmp_path / "nothing", tmp_path / "newer")
 
 

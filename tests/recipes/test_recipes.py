@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from noise2text import load
 from noise2text.core.config import describe
@@ -175,6 +176,9 @@ def test_weights_of_another_shape_are_refused(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     config["config"]["model"]["model_dim"] = 64
     (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(Problem, match=r"config\.json is not the file that was saved"):
+        load(folder, device="cpu")
+    save_file(load_file(folder / "model.safetensors"), folder / "model.safetensors")  # without checksums
     with pytest.raises(Problem, match=r"model\.safetensors does not fit"):
         load(folder, device="cpu")
 

@@ -12,7 +12,7 @@ from torch import nn
 from noise2text.core.errors import Problem
 from noise2text.training import checkpoint
 from noise2text.training.averaging import Ema
-from noise2text.training.checkpoint import find_checkpoint, find_damage, list_checkpoints, save
+from noise2text.training.checkpoint import find_checkpoint, find_damage, list_checkpoints, read_progress, save
 
 
 def test_all_files_are_on_the_disk_before_a_checkpoint_takes_its_name(
@@ -124,3 +124,22 @@ def test_a_draft_goes_when_a_checkpoint_cannot_be_written(
     ):
         save_small(tmp_path, 2)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-00000001"]
+
+
+ALTERED = [
+    "{}",
+    "[]",
+    "[" * 100_000,
+    '{"step": "3", "best": []}',
+    '{"step": 3}',
+    '{"step": 3, "best": [3]}',
+    '{"step": 3, "best": [["a", 1]]}',
+    '{"step": 3, "best": [], "unlogged": 1}',
+]
+
+
+@pytest.mark.parametrize("contents", ALTERED, ids=lambda contents: contents[:20])
+def test_an_altered_training_file_is_one_sentence(contents: str, tmp_path: Path) -> None:
+    (tmp_path / "training.json").write_text(contents)
+    with pytest.raises(Problem, match=r"training\.json"):
+        read_progress(tmp_path)

@@ -45,6 +45,8 @@ class OnnxRuntimeConfig:
         graphs = value["graphs"]
         if not isinstance(graphs, dict) or "step" not in graphs or not graphs.keys() <= set(_GRAPHS):
             raise Problem(f"{path} does not name the graphs of a model; export the model again.")
+        if not isinstance(value["precision"], str) or type(value["parameters"]) is not int:
+            raise Problem(f"{path} names an engine that is not known here; export the model again.")
         return cls(**value)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +19,7 @@ from noise2text.cli.options import (
     app,
 )
 from noise2text.core.errors import Problem
+from noise2text.core.json_files import read_json_object
 
 __all__ = ["train"]
 
@@ -112,7 +112,7 @@ def _read_files(out: Path, *, resume: bool) -> tuple[str, str | None]:
     if not resume:
         raise Problem("There are no training pairs: give a file with --train.")
     try:
-        run_info = json.loads((out / "run.json").read_text("utf-8"))
-        return run_info["train"], run_info["valid"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        run_info = read_json_object(out / "run.json")
+        return str(run_info["train"]), str(run_info["valid"])
+    except (Problem, KeyError) as error:
         raise Problem(f"{out} has no run that can be resumed: give --train to start one.") from error

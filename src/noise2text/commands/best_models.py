@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from noise2text.commands.average_checkpoints import average_models
+from noise2text.core.errors import Problem
+from noise2text.core.weights_file import read_weights
+from noise2text.models.model_files import WEIGHTS_FILE
 from noise2text.training import checkpoint
 
 __all__ = ["BestModels"]
@@ -59,6 +62,17 @@ class BestModels:
     def restore(self, saved: list[Any]) -> None:
         """Go on with the list that a checkpoint holds."""
         self.best = [(score, *(loss or [math.inf]), step) for score, *loss, step in saved]
+
+    def leave_out_damaged(self) -> list[Problem]:
+        """What is wrong with models that were to be averaged and cannot be read; they are left out."""
+        problems = []
+        for entry in list(self.best) if self.count > 1 else []:
+            try:
+                read_weights(self._folder(entry[-1]) / WEIGHTS_FILE)
+            except Problem as problem:
+                self.best.remove(entry)
+                problems.append(problem)
+        return problems
 
     def remove_unused(self) -> None:
         """Remove the models that will not be averaged, once no checkpoint lists them any more."""

@@ -19,6 +19,7 @@ from noise2text.core.config import apply_overrides, describe
 from noise2text.core.config_files import read_config
 from noise2text.core.errors import Problem
 from noise2text.core.files import write_atomically
+from noise2text.core.json_files import read_json_object
 from noise2text.data.corpus_paths import fingerprint_corpus, make_absolute
 from noise2text.models.folder import rename_settings
 from noise2text.models.registry import Recipe
@@ -152,7 +153,7 @@ def _write_run_file(out: Path, run_info: Mapping[str, Any]) -> None:
 
 def mark_saved(out: Path) -> None:
     """Record that the run has a checkpoint, so that a run that lost it does not start again unnoticed."""
-    run_info = json.loads((out / "run.json").read_text("utf-8"))
+    run_info = _read_run_file(out)
     if not run_info.get("saved"):
         _write_run_file(out, run_info)
 
@@ -199,13 +200,29 @@ def resume_config(
 def _read_run_file(out: Path) -> dict[str, Any]:
     """The contents of run.json; a Problem if it is damaged."""
     path = out / "run.json"
+    damaged = Problem(f"{path} is damaged, so the run cannot be resumed: choose another folder.")
     try:
-        run_info = json.loads(path.read_text("utf-8"))
-        if not {"recipe", "settings", "train", "valid"} <= run_info.keys():
-            raise ValueError("it lacks a key")
-    except (ValueError, AttributeError) as error:
-        raise Problem(f"{path} is damaged, so the run cannot be resumed: choose another folder.") from error
-    return dict(run_info)
+        run_info = read_json_object(path)
+    except Problem as problem:
+        raise damaged from problem
+    corpora = run_info.get("corpora") or {}
+    if (
+        not all(isinstance(run_info.get(name), str) for name in ("recipe", "train", "valid"))
+        or not isinstance(run_info.get("settings"), dict)
+        or not isinstance(corpora, dict)
+        or not all(each is None or _is_fingerprint(each) for each in corpora.values())
+    ):
+        raise damaged
+    return run_info
+
+
+def _is_fingerprint(value: object) -> bool:
+    """Whether this can be the fingerprint of a corpus."""
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("bytes"), int)
+        and isinstance(value.get("sha256"), str)
+    )
 
 
 def check_corpora(out: Path, files: Mapping[str, str], *, allow_changes: bool) -> dict[str, Any]:

@@ -226,6 +226,9 @@ class TrainingRun:
             group=self.group,
         )
         self.best.restore(progress["best"])
+        for problem in self.best.leave_out_damaged():  # now, and not after the last step
+            if self.group.rank == 0:
+                self.display.show_line(f"{problem} The final average is taken without it.")
         self.means.unlogged = progress.get("unlogged", {})
         if self.group.rank == 0:  # remove what a killed process left
             checkpoint.delete_discarded(self.out)

@@ -7,10 +7,11 @@ overwritten or removed by the next one that writes in its place.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -22,8 +23,10 @@ __all__ = [
     "explain_write_failures",
     "flush_folder",
     "flush_to_disk",
+    "hash_file",
     "read_limited",
     "write_atomically",
+    "write_files_together",
     "write_folder_atomically",
     "write_text_file",
 ]
@@ -34,20 +37,34 @@ def write_atomically(path: Path, write: Callable[[Path], object], *, writer: str
 
     Processes that may write the same file at the same time, with the same contents, each name their `writer`.
     """
-    draft = path.with_name(f"{path.name}{writer and f'.{writer}'}.draft")
-    with explain_write_failures(path):
-        try:
-            draft.touch()  # with the user's default permissions; safetensors lets only the owner read
-            mode = draft.stat().st_mode
-            write(draft)
-            draft.chmod(mode)
-            flush_to_disk(draft)
-            os.replace(draft, path)
-        except BaseException:
+    write_files_together({path: write}, writer=writer)
+
+
+def write_files_together(writers: Mapping[Path, Callable[[Path], object]], *, writer: str = "") -> None:
+    """Write files of one folder; they take their names one after another when all of them are on the disk."""
+    drafts = {path: path.with_name(f"{path.name}{writer and f'.{writer}'}.draft") for path in writers}
+    try:
+        for path, write in writers.items():
+            with explain_write_failures(path):
+                _write_draft(drafts[path], write)
+        for path, draft in drafts.items():
+            with explain_write_failures(path):
+                os.replace(draft, path)
+    except BaseException:
+        for draft in drafts.values():
             with suppress(OSError):
                 draft.unlink()
-            raise
-        flush_folder(path.parent)
+        raise
+    for folder in {path.parent for path in writers}:
+        flush_folder(folder)
+
+
+def _write_draft(draft: Path, write: Callable[[Path], object]) -> None:
+    draft.touch()  # with the user's default permissions; safetensors lets only the owner read
+    mode = draft.stat().st_mode
+    write(draft)
+    draft.chmod(mode)
+    flush_to_disk(draft)
 
 
 @contextmanager
@@ -121,3 +138,9 @@ def read_limited(path: Path, limit: int) -> bytes:
     if len(contents) > limit:
         raise Problem(f"{path} is too large: it may have {limit:,} bytes.")
     return contents
+
+
+def hash_file(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

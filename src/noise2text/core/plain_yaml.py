@@ -52,12 +52,13 @@ def _loader_class() -> type:
 
         def compose_node(self, parent: Any, index: Any) -> Any:
             event = self.peek_event()
+            mark: Any = event.start_mark
             if isinstance(event, yaml.AliasEvent):
-                raise ConstructorError(None, None, "write out what the alias stands for", event.start_mark)
+                raise ConstructorError(None, None, "write out what the alias stands for", mark)
             self.depth += 1
             if self.depth > MAX_DEPTH:
                 raise ConstructorError(
-                    None, None, f"at most {MAX_DEPTH} levels may be inside each other", event.start_mark
+                    None, None, f"at most {MAX_DEPTH} levels may be inside each other", mark
                 )
             node = super().compose_node(parent, index)
             self.depth -= 1

@@ -201,8 +201,8 @@ def _read_parquet(path: str, fields: Sequence[str]) -> Records:
                 number += 1
                 line = FileLine(path, number, b"", "row")
                 yield _or_error(map_row, Record(line, row), fields)
-    except (ArrowException, OSError) as error:
-        raise Problem(f"{path} cannot be read as Parquet: {error}.") from error
+    except (ArrowException, OSError, ValueError, TypeError, KeyError, OverflowError, MemoryError) as error:
+        raise Problem(f"{path} cannot be read as Parquet: {str(error)[:200]}.") from error
 
 
 def map_row(record: Record, fields: Sequence[str]) -> Record:

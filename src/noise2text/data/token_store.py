@@ -4,8 +4,8 @@ Its folder contains
 
 - tokens.bin      source₀ target₀ source₁ target₁ …, two bytes per token if the vocabulary allows, else four
 - index.npy       (N, 2) the lengths of both sides; loaded into memory, 16 bytes per pair with the offsets
-- prepared.json   the counts, the length limits and the tokenizer's fingerprint; written last, so that an
-                  interrupted preparation is never taken for a complete one
+- prepared.json   the counts, the length limits, the tokenizer's fingerprint and the checksums of the other
+                  files; written last, so that an interrupted preparation is never taken for a complete one
 
 References are not stored.
 """
@@ -15,15 +15,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from noise2text.core.errors import Problem
+from noise2text.core.files import hash_file
+from noise2text.core.json_files import read_json_object
 from noise2text.data.corpus import Pair, ReadCounts
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
@@ -78,29 +80,42 @@ class TokenStore:
                 f"{folder} was prepared with another tokenizer; prepare the corpus again with this one."
             )
         try:
-            lengths = np.load(folder / INDEX_FILE, allow_pickle=False)
-            if lengths.dtype != np.int32 or lengths.shape != (metadata["report"]["pairs"], 2):
-                raise ValueError(f"{INDEX_FILE} does not fit {METADATA_FILE}")
-            if lengths.min(initial=1) < 1 or metadata["dtype"] not in DTYPES:
-                raise ValueError(f"{INDEX_FILE} or {METADATA_FILE} was altered")
-            dtype = np.dtype(metadata["dtype"])
-            size = (folder / TOKENS_FILE).stat().st_size
-            if size != int(lengths.sum(dtype=np.int64)) * dtype.itemsize:
-                raise ValueError(f"{TOKENS_FILE} has {size} bytes, which does not fit {INDEX_FILE}")
-            tokens = np.memmap(folder / TOKENS_FILE, dtype=dtype, mode="r").view(np.ndarray)
-            sizes = lengths.sum(axis=1, dtype=np.int64)
-            return cls(
-                lengths,
-                PreparationReport(**metadata["report"]),
-                int(metadata["max_source"]),
-                int(metadata["max_target"]),
-                tokens,
-                np.cumsum(sizes) - sizes,
-            )
-        except (OSError, EOFError, ValueError, TypeError, KeyError) as error:
+            return cls._open(folder, metadata, vocabulary=None if tokenizer is None else len(tokenizer))
+        except Exception as error:  # whatever numpy raises for a file that is not an array
             raise Problem(
-                f"The prepared corpus in {folder} is damaged ({error}); prepare it again."
+                f"The prepared corpus in {folder} is damaged ({str(error)[:200]}); prepare it again."
             ) from error
+
+    @classmethod
+    def _open(cls, folder: Path, metadata: Mapping[str, Any], *, vocabulary: int | None) -> TokenStore:
+        """The corpus in a folder; an error of any kind if it is damaged."""
+        report = PreparationReport(**metadata["report"])
+        limits = int(metadata["max_source"]), int(metadata["max_target"])
+        mapped = np.load(folder / INDEX_FILE, mmap_mode="r", allow_pickle=False)  # no more than the file has
+        if mapped.dtype != np.int32 or mapped.shape != (report.pairs, 2):
+            raise ValueError(f"{INDEX_FILE} does not fit {METADATA_FILE}")
+        lengths = np.array(mapped)
+        if lengths.min(initial=1) < 1 or (lengths.max(axis=0, initial=0) > limits).any():
+            raise ValueError(f"{INDEX_FILE} or {METADATA_FILE} was altered")
+        if metadata["dtype"] not in DTYPES:
+            raise ValueError(f"{METADATA_FILE} was altered")
+        dtype = np.dtype(metadata["dtype"])
+        size = (folder / TOKENS_FILE).stat().st_size
+        if size != int(lengths.sum(dtype=np.int64)) * dtype.itemsize:
+            raise ValueError(f"{TOKENS_FILE} has {size} bytes, which does not fit {INDEX_FILE}")
+        for name, checksum in metadata.get("checksums", {}).items():  # none in older folders
+            if name not in (TOKENS_FILE, INDEX_FILE) or hash_file(folder / name) != checksum:
+                raise ValueError(f"{str(name)[:40]} is not the file that was prepared")
+        tokens = np.memmap(folder / TOKENS_FILE, dtype=dtype, mode="r").view(np.ndarray)
+        if vocabulary is not None and _find_largest(tokens) >= vocabulary:
+            raise ValueError(f"{TOKENS_FILE} has tokens beyond the vocabulary of {vocabulary:,}")
+        sizes = lengths.sum(axis=1, dtype=np.int64)
+        return cls(lengths, report, *limits, tokens, np.cumsum(sizes) - sizes)
+
+
+def _find_largest(tokens: np.ndarray, chunk: int = 1 << 22) -> int:
+    """The largest token; the file is read in chunks."""
+    return max(int(tokens[start : start + chunk].max()) for start in range(0, len(tokens), chunk))
 
 
 def prepare(
@@ -142,6 +157,7 @@ def prepare(
             "max_target": max_target,
             "report": asdict(report) | {"skipped": skipped},
             "tokenizer": tokenizer.fingerprint,
+            "checksums": {name: hash_file(partial / name) for name in (TOKENS_FILE, INDEX_FILE)},
         }
         (partial / METADATA_FILE).write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
         (folder / METADATA_FILE).unlink(missing_ok=True)  # an older one, so that no mixture looks complete
@@ -177,19 +193,14 @@ def _write_tokens(
     return lengths, PreparationReport(len(lengths), skipped, int(truncated[0]), int(truncated[1]))
 
 
-def _read_metadata(folder: Path) -> dict:
+def _read_metadata(folder: Path) -> dict[str, Any]:
     """The contents of prepared.json; a Problem if another version wrote it."""
-    try:
-        metadata = json.loads((folder / METADATA_FILE).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise Problem(
-            f"There is no finished prepared corpus in {folder}; run `noise2text prepare`."
-        ) from error
-    except ValueError as error:
-        raise Problem(f"{folder / METADATA_FILE} is damaged ({error}); prepare the corpus again.") from error
-    known = isinstance(metadata, dict) and metadata.get("format") == "noise2text.prepared"
+    path = folder / METADATA_FILE
+    if not path.is_file():
+        raise Problem(f"There is no finished prepared corpus in {folder}; run `noise2text prepare`.")
+    metadata = read_json_object(path)
     if (
-        not known
+        metadata.get("format") != "noise2text.prepared"
         or metadata.get("version") != VERSION
         or not {"tokenizer", "report", "dtype"} <= metadata.keys()
     ):

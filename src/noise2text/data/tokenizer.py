@@ -22,11 +22,13 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from noise2text.core.errors import Problem
+from noise2text.core.json_files import read_ordinary_file
 
 __all__ = ["Tokenizer", "learn_bpe", "learn_characters", "load_wordpiece"]
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]", "[SEP]", "[MASK]")
 BERT_SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_RARE_CHARACTER = "\U0010fffd"  # of private use: in no vocabulary of characters
 MAX_SEQUENTIAL_TEXTS = 64  # up to this many texts, one thread is faster than starting several
 GPT2_SPECIAL_TOKEN = "<|endoftext|>"  # its only one; T5, BART and Marian have <pad>, </s> and perhaps <s>
 SPECIAL_TOKEN_NAMES = (
@@ -133,25 +135,33 @@ class Tokenizer:
         """A digest that is equal for two tokenizers only if they do the same."""
         return hashlib.sha256(self._backend.to_str().encode()).hexdigest()
 
+    def to_json(self) -> str:
+        """The contents of tokenizer.json, which Hugging Face tokenizers can read."""
+        return str(self._backend.to_str(pretty=True))
+
     def save(self, path: Path) -> None:
-        """Write tokenizer.json, which Hugging Face tokenizers can read."""
-        Path(path).write_text(self._backend.to_str(pretty=True), encoding="utf-8")
+        """Write tokenizer.json."""
+        Path(path).write_text(self.to_json(), encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
         """The tokenizer in a tokenizer.json."""
+        if not Path(path).is_file():
+            raise Problem(f"There is no tokenizer at {path}; name a model folder.")
+        return cls.from_json(read_ordinary_file(Path(path)), path)
+
+    @classmethod
+    def from_json(cls, contents: bytes, path: Path) -> Tokenizer:
+        """The tokenizer in the contents of a tokenizer.json; `path` names the file in messages."""
         try:
-            backend = tokenizers.Tokenizer.from_str(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise Problem(
-                f"There is no tokenizer at {path} ({error.strerror}); name a model folder."
-            ) from error
-        except Exception as error:  # the library has no narrower exception for an unreadable file
-            raise Problem(f"{path} is damaged or not a tokenizer ({error}); copy the file again.") from error
-        try:
-            return cls(backend)
+            tokenizer = cls(tokenizers.Tokenizer.from_str(contents.decode("utf-8")))
+            tokenizer.encode([_RARE_CHARACTER])  # fails if the token for unknown characters is missing
+            return tokenizer
         except Problem as problem:
             raise Problem(f"{path}: {problem}.") from problem
+        except Exception as error:  # the library has no narrower exception for an unreadable file
+            reason = str(error)[:200]
+            raise Problem(f"{path} is damaged or not a tokenizer ({reason}); copy the file again.") from error
 
 
 def _is_encodable(text: object) -> bool:

@@ -8,20 +8,28 @@ same texts.
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from noise2text.core.config import apply_overrides, describe
 from noise2text.core.errors import Problem
-from noise2text.core.files import write_atomically, write_text_file
+from noise2text.core.files import write_atomically
+from noise2text.core.json_files import read_json_object, read_ordinary_file, to_json
+from noise2text.core.weights_file import read_weights
+from noise2text.models.card import CARD_FILE
 from noise2text.models.folder import FORMAT, describe_config
+from noise2text.models.model_files import (
+    CONFIG_FILE,
+    GENERATION_FILE,
+    TOKENIZER_FILE,
+    WEIGHTS_FILE,
+    write_model_files,
+)
 from noise2text.models.registry import RENAMED_RECIPES, find_recipe
 
 __all__ = ["convert_folder", "convert_weight_name"]
@@ -113,7 +121,7 @@ def convert_folder(old: Path, new: Path) -> None:
     """Write the model or classifier of an older folder to a new folder in today's format."""
     if new.exists():
         raise Problem(f"{new} exists already; name a folder that does not.")
-    config = _read_json(old / "config.json")
+    config = read_json_object(old / CONFIG_FILE, missing="name the folder of a model")
     if config.get("format") == FORMAT and config.get("recipe") in RENAMED_RECIPES:
         return _rename_recipe(old, new, config)
     if config.get("format") == FORMAT:
@@ -122,30 +130,35 @@ def convert_folder(old: Path, new: Path) -> None:
         raise Problem(f"{old / 'config.json'} is not a noise2text configuration that can be converted.")
     if "engine" in config:
         raise Problem(f"{old} is an exported model: convert the original model and export that.")
-    converted = _convert_classifier(config) if "classifier" in config else _convert_config(old, config)
     try:
-        weights = load_file(old / "model.safetensors")
-    except (OSError, SafetensorError) as error:
+        converted = _convert_classifier(config) if "classifier" in config else _convert_config(old, config)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Problem(
-            f"{old / 'model.safetensors'} is missing or broken ({error}); copy it again."
+            f"{old / CONFIG_FILE} cannot be converted ({type(error).__name__}: {error}); was it changed by "
+            f"hand?"
         ) from error
-    new.mkdir(parents=True)
+    weights = read_weights(old / WEIGHTS_FILE)
     renamed = {convert_weight_name(name): tensor for name, tensor in weights.items()}
-    write_atomically(
-        new / "model.safetensors", lambda path: save_file(renamed, path, metadata={"format": "pt"})
-    )
-    for name, value in converted.items():
-        write_text_file(new / name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
-    for name in ("tokenizer.json", "README.md"):
-        if (old / name).exists():
-            shutil.copyfile(old / name, new / name)
+    texts = {name: to_json(value) for name, value in converted.items()}
+    _write_converted(old, new, renamed, texts)
 
 
 def _rename_recipe(old: Path, new: Path, config: dict[str, Any]) -> None:
     """Copy a folder of today's format with today's name of its recipe."""
+    weights = read_weights(old / WEIGHTS_FILE)
     shutil.copytree(old, new)
     renamed = config | {"recipe": RENAMED_RECIPES[config["recipe"]]}
-    write_text_file(new / "config.json", json.dumps(renamed, indent=2, ensure_ascii=False) + "\n")
+    _write_converted(old, new, weights, {CONFIG_FILE: to_json(renamed)})
+
+
+def _write_converted(old: Path, new: Path, weights: Mapping[str, Tensor], texts: Mapping[str, bytes]) -> None:
+    """Write the weights and files, with the tokenizer and the card of the old folder."""
+    others = {name: old / name for name in (TOKENIZER_FILE, CARD_FILE) if (old / name).exists()}
+    copied = {name: read_ordinary_file(path) for name, path in others.items()}
+    card = copied.pop(CARD_FILE, None)
+    write_model_files(new, weights, {**texts, **copied})
+    if card is not None:
+        write_atomically(new / CARD_FILE, lambda path: path.write_bytes(card))
 
 
 def convert_weight_name(name: str) -> str:
@@ -166,7 +179,7 @@ def _convert_config(folder: Path, config: dict[str, Any]) -> dict[str, dict[str,
     converted = recipe.preset()
     generation = {
         _GENERATION.get(name, name): "weighted-mbr" if value == "weighed" else value
-        for name, value in _read_json(folder / "generation_config.json").items()
+        for name, value in read_json_object(folder / GENERATION_FILE).items()
     }
     changes = _convert_settings(settings, converted) | {f"generation.{k}": v for k, v in generation.items()}
     converted = apply_overrides(converted, changes, origin=str(folder))
@@ -201,13 +214,3 @@ def _convert_classifier(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
     settings = {_SETTINGS.get(name, name): value for name, value in config["classifier"].items()}
     settings["steps"] = settings.pop("optim.steps")
     return {"config.json": config | {"format": FORMAT, "classifier": settings}}
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise Problem(f"{path} cannot be read as JSON ({error}); name the folder of a model.") from error
-    if not isinstance(value, dict):
-        raise Problem(f"{path} is not a JSON object; was it written by another program?")
-    return value

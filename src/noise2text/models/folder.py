@@ -6,24 +6,31 @@ They hold all that a trained model needs, and nothing that runs code when it is 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from noise2text.core.config import apply_overrides
 from noise2text.core.devices import find_device, find_dtype
-from noise2text.core.errors import Problem
-from noise2text.core.files import write_atomically
+from noise2text.core.errors import Problem, abbreviate
+from noise2text.core.json_files import read_json_object, to_json
 from noise2text.core.version import __version__
+from noise2text.core.weights_file import WeightsFile
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models.base import Model, ModelOrigin
 from noise2text.models.exported import check_device, load_onnx_network
+from noise2text.models.limits import build_within_limits
+from noise2text.models.model_files import (
+    CONFIG_FILE,
+    GENERATION_FILE,
+    TOKENIZER_FILE,
+    WEIGHTS_FILE,
+    open_model_files,
+    write_model_files,
+)
 from noise2text.models.output import GenerationOutput
 from noise2text.models.registry import RENAMED_RECIPES, Recipe, list_recipes
 from noise2text.models.shipped import find_model_folder, list_shipped_models
@@ -42,10 +49,8 @@ __all__ = [
     "load_engine",
     "rename_settings",
     "save",
-    "write_settings",
+    "settings_files",
 ]
-
-WEIGHTS_FILE = "model.safetensors"
 
 FORMAT = 2
 """The format of config.json."""
@@ -60,7 +65,7 @@ def save(
     """Write a model to a folder, from which `load` reads it.
 
     Args:
-        folder: the folder to write; each file in it is replaced atomically.
+        folder: the folder to write; the files in it are replaced together.
         model: the model.
         recipe: the name of the recipe that built it.
         config: the config that it was built with.
@@ -77,23 +82,23 @@ def save(
     ...     sorted(path.name for path in Path(folder).iterdir())
     ['config.json', 'generation_config.json', 'model.safetensors', 'tokenizer.json']
     """
-    write_settings(folder, model, recipe=recipe, config=config, engine=engine)
-    weights = {name: tensor.contiguous() for name, tensor in _weights(model).items()}
-    write_atomically(folder / WEIGHTS_FILE, lambda path: save_file(weights, path, metadata={"format": "pt"}))
+    write_model_files(
+        folder, _weights(model), settings_files(model, recipe=recipe, config=config, engine=engine)
+    )
 
 
-def write_settings(
-    folder: Path, model: Model, *, recipe: str, config: Any, engine: OnnxRuntimeConfig | None = None
-) -> None:
-    """Write all files of a model folder but the weights."""
-    folder.mkdir(parents=True, exist_ok=True)
+def settings_files(
+    model: Model, *, recipe: str, config: Any, engine: OnnxRuntimeConfig | None = None
+) -> dict[str, bytes]:
+    """The contents of all files of a model folder but the weights, by name."""
     contents = describe_config(recipe, config, len(model.tokenizer))
     if engine is not None:
         contents["engine"] = dataclasses.asdict(engine)
-    write_atomically(folder / "config.json", lambda path: _write_json(path, contents))
-    generation = dataclasses.asdict(model.generation_config)
-    write_atomically(folder / "generation_config.json", lambda path: _write_json(path, generation))
-    write_atomically(folder / "tokenizer.json", model.tokenizer.save)
+    return {
+        CONFIG_FILE: to_json(contents),
+        GENERATION_FILE: to_json(dataclasses.asdict(model.generation_config)),
+        TOKENIZER_FILE: model.tokenizer.to_json().encode(),
+    }
 
 
 def load(
@@ -123,22 +128,25 @@ def load(
     """
     find_dtype(precision, find_device(device))  # refuse a mistake before anything is read
     folder = find_model_folder(folder, revision=revision)
-    recipe, config = load_config(folder)
-    engine = load_engine(folder)
-    target_device = (
-        check_device(engine, device=device, precision=precision) if engine else find_device(device)
-    )
-    tokenizer = Tokenizer.load(folder / "tokenizer.json")
-    expected = _read_json(folder / "config.json").get("vocabulary")
-    if len(tokenizer) != expected:
-        raise Problem(
-            f"{folder / 'tokenizer.json'} has {len(tokenizer)} tokens, but the model {expected}; "
-            f"were they written by the same run?"
+    _require_folder(folder)
+    with open_model_files(folder) as files:
+        contents = files.parse(CONFIG_FILE)
+        recipe, config = _parse_config(folder, contents, files.parse(GENERATION_FILE))
+        engine = _parse_engine(contents, folder / CONFIG_FILE)
+        target_device = (
+            check_device(engine, device=device, precision=precision) if engine else find_device(device)
         )
-    model: Model = recipe.build(config, tokenizer)
-    if engine:
-        load_onnx_network(model, folder, engine)
-    _load_weights(model, folder / WEIGHTS_FILE)
+        tokenizer = Tokenizer.from_json(files.texts[TOKENIZER_FILE], folder / TOKENIZER_FILE)
+        if len(tokenizer) != contents.get("vocabulary"):
+            raise Problem(
+                f"{folder / TOKENIZER_FILE} has {len(tokenizer)} tokens, but the model "
+                f"{abbreviate(contents.get('vocabulary'))}; were they written by the same run?"
+            )
+        files.require_unchanged()
+        model = build_within_limits(recipe, config, tokenizer, files)
+        if engine:
+            load_onnx_network(model, folder, engine)
+        _load_weights(model, files.weights)
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
     model.origin = ModelOrigin(recipe.name, config, folder, num_parameters)
     return model.move_to(target_device, "float32" if engine else precision).eval()
@@ -176,8 +184,12 @@ def generate(
 
 def load_engine(folder: Path) -> OnnxRuntimeConfig | None:
     """What runs the network of an exported model; none if the folder's weights do."""
-    path = find_model_folder(folder) / "config.json"
-    value = _read_json(path).get("engine")
+    path = find_model_folder(folder) / CONFIG_FILE
+    return _parse_engine(_read_json(path), path)
+
+
+def _parse_engine(contents: Mapping[str, Any], path: Path) -> OnnxRuntimeConfig | None:
+    value = contents.get("engine")
     if value is None:
         return None
     from noise2text.acceleration.onnx_runtime import OnnxRuntimeConfig
@@ -204,20 +216,30 @@ def _rename_setting(section: str, name: str, value: Any) -> tuple[str, Any]:
 def load_config(folder: Path) -> tuple[Recipe, Any]:
     """The recipe and the config of the model in a folder."""
     folder = find_model_folder(folder)
+    _require_folder(folder)
+    return _parse_config(folder, _read_json(folder / CONFIG_FILE), _read_json(folder / GENERATION_FILE))
+
+
+def _require_folder(folder: Path) -> None:
+    """Raise a Problem if there is no folder, or one of a run that has no model yet."""
     if not folder.is_dir():
         names = ", ".join(list_shipped_models())
         raise Problem(
             f"There is no model folder {folder}; train one with `noise2text train`, or name one that comes "
             f"with the package: {names}."
         )
-    path = folder / "config.json"
     checkpoint = find_checkpoint(folder)
-    if checkpoint and not path.exists():
+    if checkpoint and not (folder / CONFIG_FILE).exists():
         raise Problem(
             f"The run in {folder} has not been validated yet; its newest checkpoint is {checkpoint}."
         )
-    contents = _read_json(path)
-    name = str(contents.get("recipe"))
+
+
+def _parse_config(
+    folder: Path, contents: Mapping[str, Any], generation: Mapping[str, Any]
+) -> tuple[Recipe, Any]:
+    """The recipe and the config from the contents of config.json and generation_config.json."""
+    path, name = folder / CONFIG_FILE, str(contents.get("recipe"))
     if contents.get("format") == 1 or name in RENAMED_RECIPES:
         raise Problem(
             f"The model in {folder} was written by an older version: `noise2text convert {folder} NEW` "
@@ -230,14 +252,13 @@ def load_config(folder: Path) -> tuple[Recipe, Any]:
     recipe = list_recipes().get(name)
     if recipe is None:
         raise Problem(
-            f"The model in {folder} needs the recipe {name!r}, which is unknown here: install the package "
-            f"that has it, or call noise2text.register first."
+            f"The model in {folder} needs the recipe {abbreviate(name)}, which is unknown here: install the "
+            f"package that has it, or call noise2text.register first."
         )
     config = apply_overrides(recipe.preset(), rename_settings(contents["config"]), origin=str(path))
-    generation = folder / "generation_config.json"
+    origin = str(folder / GENERATION_FILE)
     return recipe, dataclasses.replace(
-        config,
-        generation=apply_overrides(config.generation, _read_json(generation), origin=str(generation)),
+        config, generation=apply_overrides(config.generation, generation, origin=origin)
     )
 
 
@@ -261,30 +282,18 @@ def _weights(model: Model) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in model.state_dict().items() if name in tensor_names}
 
 
-def _load_weights(model: Model, path: Path) -> None:
-    try:
-        tensors = load_file(path)
-    except FileNotFoundError as error:
-        raise Problem(f"{path} is missing: the folder is not a complete model.") from error
-    except SafetensorError as error:
-        raise Problem(f"{path} is not a whole safetensors file ({error}); copy it again.") from error
+def _load_weights(model: Model, weights: WeightsFile) -> None:
     wanted = {name: tensor.shape for name, tensor in _weights(model).items()}
-    if wanted != {name: tensor.shape for name, tensor in tensors.items()}:
-        raise Problem(f"{path} does not fit its config.json; were they written by the same run?")
+    if wanted != {name: shape for name, (_, shape) in weights.specs.items()}:
+        raise Problem(f"{weights.path} does not fit its config.json; were they written by the same run?")
+    tensors = weights.read()
+    for name, tensor in _weights(model).items():
+        if tensor.is_floating_point() != tensors[name].is_floating_point():
+            raise Problem(
+                f"{weights.path} holds values of type {tensors[name].dtype} in {name}; copy it again."
+            )
     model.load_state_dict(tensors, strict=False)
 
 
-def _write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
 def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise Problem(f"{path} is missing: the folder is not a complete model.") from error
-    except (OSError, ValueError) as error:
-        raise Problem(f"{path} is not whole JSON ({error}); copy it again.") from error
-    if not isinstance(value, dict):
-        raise Problem(f"{path} is not a JSON object; was it written by another program?")
-    return value
+    return read_json_object(path, missing="the folder is not a complete model")

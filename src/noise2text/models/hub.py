@@ -7,7 +7,6 @@ could run code. What was fetched once is in the cache of huggingface_hub and is 
 from __future__ import annotations
 
 import re
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,10 +15,12 @@ from types import ModuleType
 from typing import Any
 
 from noise2text.core.errors import Problem
+from noise2text.core.weights_file import read_weights
 from noise2text.models.accelerate import is_quantized
 from noise2text.models.base import Model
 from noise2text.models.card import CARD_FILE, ModelFacts, make_card, update_head, write_card
-from noise2text.models.folder import WEIGHTS_FILE, load_engine, save, write_settings
+from noise2text.models.folder import load_engine, save, settings_files
+from noise2text.models.model_files import WEIGHTS_FILE, write_model_files
 
 __all__ = ["HUB_FILES", "download_model", "is_hub_name", "push_model", "save_model"]
 
@@ -53,8 +54,8 @@ def save_model(model: Model, folder: Path, *, card: Mapping[str, Any] | None = N
         raise Problem(f"The model was loaded from {folder}: save it to another folder.")
     written = (source / CARD_FILE).read_text("utf-8") if (source / CARD_FILE).exists() else make_card(facts)
     if is_quantized(model):  # a model becomes int8 when it is loaded; its folder has the weights
-        write_settings(folder, model, recipe=model.origin.recipe, config=model.origin.config)
-        shutil.copyfile(source / WEIGHTS_FILE, folder / WEIGHTS_FILE)
+        texts = settings_files(model, recipe=model.origin.recipe, config=model.origin.config)
+        write_model_files(folder, read_weights(source / WEIGHTS_FILE), texts)
     else:
         save(folder, model, recipe=model.origin.recipe, config=model.origin.config)
     write_card(folder, update_head(written, card or {}))

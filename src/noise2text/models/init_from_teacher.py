@@ -20,20 +20,20 @@ that tokens have on average.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from noise2text.core.errors import Problem
+from noise2text.core.json_files import read_json_object
+from noise2text.core.weights_file import read_weights
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models import DiffusionModel
+from noise2text.models.model_files import WEIGHTS_FILE
 from noise2text.nn.config import EncoderDecoderFromTeacherConfig
 from noise2text.nn.encoder_decoder import EncoderDecoder
 
@@ -104,13 +104,16 @@ def _copy_teacher_embeddings(denoiser: EncoderDecoder, table: Tensor, folder: Pa
 def _read_heads(folder: Path) -> int:
     """The number of attention heads of a Transformer."""
     try:
-        contents = json.loads((folder / "config.json").read_text())
+        contents = read_json_object(
+            folder / "config.json",
+            missing="there is no whole model; name the folder of a trained transformer",
+        )
         if contents["recipe"] != "transformer":
             raise Problem(
                 f"The model in {folder} is no transformer, but {contents['recipe']}: name the folder of one."
             )
         return int(contents["config"]["model"]["heads"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise Problem(
             f"There is no whole model in {folder} ({error}); name the folder of a trained transformer."
         ) from error
@@ -118,13 +121,7 @@ def _read_heads(folder: Path) -> int:
 
 def _read_weights(folder: Path) -> Mapping[str, Tensor]:
     """The weights of a Transformer by their names in its network."""
-    path = folder / "model.safetensors"
-    try:
-        weights = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise Problem(
-            f"There is no whole model in {folder} ({error}); name the folder of a trained transformer."
-        ) from error
+    weights = read_weights(folder / WEIGHTS_FILE)
     return {name.removeprefix(NETWORK_PREFIX): weight for name, weight in weights.items()}
 
 

@@ -9,7 +9,6 @@ parts gives the same texts.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -21,6 +20,7 @@ from noise2text.analysis.inputs import Inputs
 from noise2text.commands.inspect import inspect_model
 from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem
+from noise2text.core.json_files import read_json_object
 from noise2text.data.corpus import Pair, read_pairs
 from noise2text.data.text_files import split_corpus_path
 from noise2text.models import GenerationOutput, Model
@@ -140,8 +140,8 @@ def find_validation_pairs(folders: Sequence[Path]) -> str:
 
 def _validation_pairs(folder: Path) -> str:
     try:
-        return str(json.loads((folder / "run.json").read_text(encoding="utf-8"))["valid"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return str(read_json_object(folder / "run.json")["valid"])
+    except (Problem, KeyError) as error:
         raise Problem(f"{folder} does not record its validation pairs: give pairs with --pairs.") from error
 
 

@@ -12,7 +12,6 @@ processes can resume from either, with whole or sharded models (sharded_checkpoi
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -28,7 +27,14 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from noise2text.core.errors import Problem
-from noise2text.core.files import explain_write_failures, flush_folder, flush_to_disk, write_atomically
+from noise2text.core.files import (
+    explain_write_failures,
+    flush_folder,
+    flush_to_disk,
+    hash_file,
+    write_atomically,
+)
+from noise2text.core.json_files import read_json_object
 from noise2text.training.averaging import Ema
 from noise2text.training.process_group import ProcessGroup
 
@@ -73,11 +79,11 @@ def find_damage(folder: Path) -> str | None:
         return None  # written before there were checksums
     try:
         checksums: dict[str, str] = dict(json.loads(file.read_text("utf-8")))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return CHECKSUMS_FILE
     for name, checksum in checksums.items():
         try:
-            if _sha256(folder / name) != checksum:
+            if hash_file(folder / name) != checksum:
                 return name
         except OSError:
             return name
@@ -100,11 +106,6 @@ def delete_discarded(run: Path) -> None:
     for folder in run.glob(f"checkpoint-*{_DISCARDED_SUFFIX}"):
         if _NAME.fullmatch(folder.name.removesuffix(_DISCARDED_SUFFIX)):
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def save(
@@ -152,7 +153,7 @@ def _remove_on_failure(draft: Path) -> Iterator[None]:
 def _publish(draft: Path, folder: Path) -> None:
     """Make a complete draft the newest checkpoint of its run."""
     files = [path for path in draft.rglob("*") if path.is_file()]  # several processes write into a subfolder
-    checksums = {file.relative_to(draft).as_posix(): _sha256(file) for file in files}
+    checksums = {file.relative_to(draft).as_posix(): hash_file(file) for file in files}
     (draft / CHECKSUMS_FILE).write_text(json.dumps(checksums, indent=2))
     for file in (*files, draft / CHECKSUMS_FILE):
         flush_to_disk(file)
@@ -178,7 +179,7 @@ def restore(
     try:
         progress = read_progress(folder)
         moments = _read_state(folder, module, _ema_tensors(ema), _objective_buffers(objective), group)
-    except (OSError, ValueError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise Problem(
             f"The checkpoint {folder} cannot be read ({error}): copy it again, or train in another folder."
         ) from error
@@ -189,8 +190,20 @@ def restore(
 
 
 def read_progress(folder: Path) -> dict[str, Any]:
-    """The contents of a checkpoint's training.json."""
-    progress: dict[str, Any] = json.loads((folder / "training.json").read_text("utf-8"))
+    """The contents of a checkpoint's training.json: the step, the best models and what is not logged yet."""
+    path = folder / "training.json"
+    progress = read_json_object(path)
+    best, unlogged = progress.get("best"), progress.get("unlogged", {})
+    if (
+        type(progress.get("step")) is not int
+        or not isinstance(best, list)
+        or not all(isinstance(each, list) and len(each) in (2, 3) for each in best)
+        or not all(isinstance(value, int | float) for each in best for value in each)
+        or not isinstance(unlogged, dict)
+    ):
+        raise Problem(
+            f"{path} is damaged: copy the checkpoint again, or delete it to resume from another one."
+        )
     return progress
 
 

@@ -16,15 +16,16 @@ from enum import IntEnum
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from noise2text.core.allocation_limit import AllocationLimit
 from noise2text.core.config import Config, apply_overrides, option, require_at_least, require_fraction
 from noise2text.core.errors import Problem
-from noise2text.core.files import write_atomically
+from noise2text.core.files import write_files_together
+from noise2text.core.json_files import read_json_object
 from noise2text.core.random import KeyPurpose, gaussian_noise, make_key, uniform
+from noise2text.core.weights_file import open_weights, save_weights
 from noise2text.data.layouts.base import Layout
 from noise2text.data.ragged import RaggedRows
 from noise2text.diffusion.schedules import Schedule
@@ -167,9 +168,13 @@ def save_classifier(folder: Path, trainer: ClassifierTrainer, labels: Sequence[s
         "embeddings": fingerprint_embeddings(trainer.embedding),
     }
     text = json.dumps(saved, indent=2, ensure_ascii=False) + "\n"
-    write_atomically(folder / "config.json", lambda path: path.write_text(text, encoding="utf-8"))
-    tensors = {name: tensor.contiguous() for name, tensor in trainer.classifier.state_dict().items()}
-    write_atomically(folder / "model.safetensors", lambda path: save_file(tensors, path))
+    tensors = trainer.classifier.state_dict()
+    write_files_together(
+        {
+            folder / "config.json": lambda path: path.write_text(text, encoding="utf-8"),
+            folder / "model.safetensors": lambda path: save_weights(path, tensors),
+        }
+    )
 
 
 @torch.inference_mode(False)  # whatever the caller's mode: gradients go through the classifier
@@ -178,17 +183,14 @@ def load_classifier(folder: Path, embedding: TokenEmbedding) -> tuple[Classifier
     path = folder / "config.json"
     if not path.exists():
         raise Problem(f"There is no classifier in {folder}; train one with `noise2text train-classifier`.")
+    saved = read_json_object(path)
     try:
-        saved = json.loads(path.read_text(encoding="utf-8"))
         if saved["format"] != FORMAT:
             raise Problem(_explain_format(folder, saved["format"]))
         config = apply_overrides(ClassifierConfig(), saved["classifier"], origin=str(path))
-        labels, max_length, expected_fingerprint = (
-            list(saved["labels"]),
-            int(saved["longest"]),
-            saved["embeddings"],
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        labels, max_length = list(map(str, saved["labels"])), int(saved["longest"])
+        expected_fingerprint = saved["embeddings"]
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise Problem(
             f"{path} does not describe a classifier; train one with `noise2text train-classifier`."
         ) from error
@@ -197,11 +199,13 @@ def load_classifier(folder: Path, embedding: TokenEmbedding) -> tuple[Classifier
             f"The classifier in {folder} belongs to another model: its embeddings differ; "
             f"train one for this model with `noise2text train-classifier`."
         )
-    classifier = build_classifier(config, embedding, classes=len(labels), max_length=max_length)
-    try:
-        classifier.load_state_dict(load_file(folder / "model.safetensors"))
-    except (OSError, SafetensorError, RuntimeError) as error:
-        raise Problem(f"{folder / 'model.safetensors'} is missing or broken; copy it again.") from error
+    with open_weights(folder / "model.safetensors") as weights:
+        try:
+            with AllocationLimit(weights.num_elements, len(weights.specs), str(path)):
+                classifier = build_classifier(config, embedding, classes=len(labels), max_length=max_length)
+            classifier.load_state_dict(weights.read())
+        except RuntimeError as error:
+            raise Problem(f"{weights.path} does not fit its config.json; copy it again.") from error
     return classifier.to(embedding.weight.device).eval().requires_grad_(False), labels
 
 

@@ -18,10 +18,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noise2text.core.errors import Problem
+from noise2text.core.errors import Problem, abbreviate
 from noise2text.data.tokenizer import Tokenizer
 
 __all__ = ["OPEN_TEMPLATE", "Template", "encode_pieces", "make_template", "parse_template"]
+
+MAX_DIGITS = 9
+"""The most digits of a gap's width."""
 
 _GAP = re.compile(r"_{3,}(?:\{(\d+)\})?")
 
@@ -89,9 +92,11 @@ OPEN_TEMPLATE = Template(((), ()), (None,))
 def parse_template(text: str, tokenizer: Tokenizer) -> Template:
     """The template that a text describes; without a gap, all of the text is given."""
     parts = _GAP.split(text)
+    if any(width is not None and len(width) > MAX_DIGITS for width in parts[1::2]):
+        raise Problem(f"The template {abbreviate(text)} has a gap of more tokens than any model has.")
     widths = [None if width is None else int(width) for width in parts[1::2]]
     if 0 in widths:
-        raise Problem(f"The template {text!r} has a gap of no tokens; a gap has at least 1.")
+        raise Problem(f"The template {abbreviate(text)} has a gap of no tokens; a gap has at least 1.")
     texts = [text.rstrip() if tokenizer.attaches_leading_space else text for text in parts[:-1:2]]
     return Template(encode_pieces([*texts, parts[-1]], tokenizer), tuple(widths))
 
@@ -109,7 +114,8 @@ def make_template(generation_config: Any, tokenizer: Tokenizer, max_length: int)
         given = parse_template(generation_config.template, tokenizer)
         if not given.gaps:
             raise Problem(
-                f"The template {generation_config.template!r} has no gap; mark what is to be written by ___."
+                f"The template {abbreviate(generation_config.template)} has no gap; mark what is to be "
+                f"written by ___."
             )
     else:
         given = Template(
@@ -131,5 +137,7 @@ def encode_pieces(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[tuple[int
     rows = tokenizer.encode(texts)
     for text, row in zip(texts, rows, strict=True):
         if tokenizer.unk in row:
-            raise Problem(f"The given text {text!r} has a character that this model's vocabulary lacks.")
+            raise Problem(
+                f"The given text {abbreviate(text)} has a character that this model's vocabulary lacks."
+            )
     return tuple(map(tuple, rows))
