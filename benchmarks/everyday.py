@@ -4,8 +4,8 @@
     python benchmarks/everyday.py de-en --half held      # the even ones, for the figure that is reported
     python benchmarks/everyday.py de-en --set prepare=   # without preparation
 
-It prints the sentences whose text is none of the accepted ones (without case and final marks), how many are
-accepted, and sacrebleu's BLEU against the first accepted answers.
+It prints the sentences whose text is none of the accepted ones (case, commas and final marks aside), how
+many are accepted, and sacrebleu's BLEU against the first accepted answers.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import argparse
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import sacrebleu
 
@@ -32,7 +33,7 @@ class Everyday:
     answers: tuple[str, ...]
 
     def accepts(self, text: str) -> bool:
-        """Whether a text is one of the answers, without case and final marks."""
+        """Whether a text is one of the answers, without case, commas and final marks."""
         return normalize(text) in {normalize(answer) for answer in self.answers}
 
 
@@ -61,8 +62,8 @@ def expand(pattern: str) -> list[str]:
 
 
 def normalize(text: str) -> str:
-    """The text in lower case, with plain apostrophes, single spaces and no marks at its end."""
-    text = re.sub(r"\s+", " ", text.lower().replace("’", "'")).strip()
+    """The text in lower case, with plain apostrophes, single spaces, no commas and no marks at its end."""
+    text = re.sub(r"\s+", " ", text.lower().replace("’", "'").replace(",", "")).strip()
     return re.sub(r"[.!?]+(?=$| \W*$)", "", text)
 
 
@@ -77,9 +78,8 @@ def main() -> None:
     options = parser.parse_args()
     sentences = read_sentences()[HALVES[options.half]]
     model = noise2text.load(options.model, device="cpu")
-    texts = model.generate(
-        [each.source for each in sentences], seed=options.seed, **parse_assignments(options.set)
-    ).texts
+    settings: dict[str, Any] = parse_assignments(options.set)
+    texts = model.generate([each.source for each in sentences], seed=options.seed, **settings).texts
     right = [each.accepts(text) for each, text in zip(sentences, texts, strict=True)]
     for each, text, accepted in zip(sentences, texts, right, strict=True):
         if not accepted:

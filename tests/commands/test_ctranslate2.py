@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,7 +94,7 @@ def test_bench_compares_quality_and_time_with_a_trained_transformer(
     (tmp_path / "pairs.jsonl").write_text(
         "\n".join((dates / "test.jsonl").read_text().splitlines()[:4]) + "\n"
     )
-    few = {
+    few: dict[str, Any] = {
         "batches": "1,2",
         "steps": "2",
         "candidates": "1",
@@ -104,7 +105,7 @@ def test_bench_compares_quality_and_time_with_a_trained_transformer(
     lines = list(
         bench_report(
             small(), tmp_path, input=str(tmp_path / "pairs.jsonl"), teacher=transformer.origin.folder, **few
-        )  # type: ignore[arg-type]
+        )
     )
     assert "beam 5: of 4 texts, 4 of CTranslate2 in float32" in "\n".join(lines)
     for system in ("1 candidates, 2 steps", "its own settings", "CTranslate2, greedy", "CTranslate2, beam 5"):
@@ -112,9 +113,9 @@ def test_bench_compares_quality_and_time_with_a_trained_transformer(
         assert [line.split()[0] for line in rows] == ["1", "2"]
         assert all(float(line.split()[-1]) >= 0 for line in rows)  # BLEU
     with pytest.raises(Problem, match="give both --teacher DIR"):
-        list(bench_report(small(), tmp_path, input=None, teacher=transformer.origin.folder, **few))  # type: ignore[arg-type]
+        list(bench_report(small(), tmp_path, input=None, teacher=transformer.origin.folder, **few))
     with pytest.raises(Problem, match="--teacher is the Transformer"):
-        list(bench_report(small(), tmp_path, input=None, teacher=tmp_path, **few | {"peer": "hf"}))  # type: ignore[arg-type]
+        list(bench_report(small(), tmp_path, input=None, teacher=tmp_path, **few | {"peer": "hf"}))
 
 
 def test_bench_times_a_transformer_of_the_same_shape_without_texts(small: Make, tmp_path: Path) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import noise2text
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from everyday import HALVES, expand, normalize, read_sentences
+from everyday import HALVES, expand, normalize, read_sentences  # type: ignore[import-not-found]
 
 
 def test_there_are_200_sentences_with_accepted_answers_in_two_halves() -> None:
@@ -26,6 +27,7 @@ def test_there_are_200_sentences_with_accepted_answers_in_two_halves() -> None:
 def test_patterns_stand_for_all_their_texts() -> None:
     assert expand("(a|b (c|d)|) e") == ["a e", "b c e", "e", "a e", "b d e", "e"]
     assert normalize("It’s  Cold!") == normalize("it's cold.") == "it's cold"
+    assert normalize("Please, sit") == normalize("please sit")
     assert normalize("Later. 😀") == normalize("later 😀")
     assert normalize("Hello. I'm Tom.") != normalize("Hello I'm Tom.")
 
@@ -38,10 +40,11 @@ def test_the_shipped_model_answers_more_everyday_sentences_with_its_preparation(
         if any(character.isdigit() or character == "@" for character in each.source)
     ]
     model = noise2text.load("de-en", device="cpu", precision="float32")
-    few = {"steps": 5, "eta": 0.0, "solver": "multistep"}
+    few: dict[str, Any] = {"steps": 5, "eta": 0.0, "solver": "multistep"}
+    settings_of_both: list[dict[str, Any]] = [{}, {"prepare": ""}]
     prepared, plain = (
         model.generate([each.source for each in chosen], **few, **settings).texts
-        for settings in ({}, {"prepare": ""})
+        for settings in settings_of_both
     )
     right = [
         sum(each.accepts(text) for each, text in zip(chosen, texts, strict=True))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import noise2text
@@ -14,7 +16,7 @@ TEXTS = [
     "Das kostet 25 Euro. 😀",
     "Where is the station?",
 ]
-FEW = {"steps": 3, "length_beam": 2, "noise_beam": 2}
+FEW: dict[str, Any] = {"steps": 3, "length_beam": 2, "noise_beam": 2}
 
 
 @pytest.fixture(scope="module")
@@ -28,15 +30,16 @@ def test_every_output_is_consistent(model: Model) -> None:
     for i, text in enumerate(output.texts):
         counts = {len(each[i]) for each in (output.candidates, output.scores, output.lengths, output.drafts)}
         assert len(counts) == 1
-        if output.chosen[i] is None:
+        chosen = output.chosen[i]
+        if chosen is None:
             assert (text, output.candidates[i]) == ("", [])
             continue
-        assert output.candidates[i][output.chosen[i]] == text
+        assert output.candidates[i][chosen] == text
         assert output.alternatives[i][0] == text
         last = output.traces[i][-1]
         assert last.text == "".join(last.tokens)
         assert len(last.tokens) == len(last.confidence)
-        assert last.text == output.drafts[i][output.chosen[i]][-1] == text
+        assert last.text == output.drafts[i][chosen][-1] == text
     assert "25 euros" in output.texts[3]
     assert output.texts[3].endswith("😀")
     assert [bool(each) for each in output.warnings] == [False, False, False, False, True]

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -160,14 +160,10 @@ def generate_texts(
         )
         (output,) = model.generate_together([request], batch=batch)
         progress.finish()
-        if overrides.get("guide") and not indices.start:
-            few = slice(GUIDED_TEXTS_COMPARED)
-            show_line(
-                describe_guidance(
-                    model, window[few], output.texts[few], seed=seed, selector=selector, overrides=overrides
-                )
-            )
         warnings.add(output.warnings, start=indices.start)
+        if overrides.get("guide") and not indices.start:
+            plain = replace(request, texts=window[:GUIDED_TEXTS_COMPARED], selector=selector)
+            show_line(describe_guidance(model, plain, output.texts))
         generated = split_output(output, n=n)
         yield from islice(generated, max(0, done - indices.start), None)
         truncated += output.truncated
@@ -184,32 +180,19 @@ def generate_texts(
 def split_output(output: GenerationOutput, *, n: int) -> list[GeneratedText]:
     """The output of each text; it has alternatives if more than one text was asked for."""
     alternatives = output.alternatives if n > 1 else [[] for _ in output.texts]
-    fields = (
-        output.texts,
-        output.candidates,
-        output.scores,
-        output.traces,
-        alternatives,
-        output.warnings,
-    )
+    warnings = output.warnings or [[] for _ in output.texts]
+    fields = (output.texts, output.candidates, output.scores, output.traces, alternatives, warnings)
     return list(map(GeneratedText, *fields))
 
 
-def describe_guidance(
-    model: Model,
-    texts: Sequence[str],
-    guided: Sequence[str],
-    *,
-    seed: int,
-    selector: Selector,
-    overrides: Mapping[str, Any],
-) -> str:
-    """How many of these texts classifier guidance has changed, in a sentence: they are generated again."""
-    plain = dict(overrides) | {"guide": "", "guide_class": ""}
-    unguided = model.generate(texts, seed=seed, selector=selector, **plain).texts
-    changed = sum(map(str.__ne__, guided, unguided))
-    found = f"Classifier guidance changed {changed} of the first {len(texts)} texts."
-    if 2 * changed >= len(texts):
+def describe_guidance(model: Model, request: GenerationRequest, guided: Sequence[str]) -> str:
+    """How many of a request's texts classifier guidance changed: they are generated again without it."""
+    unguided = {**request.overrides, "guide": "", "guide_class": ""}
+    indices = None if request.indices is None else request.indices[: len(request.texts)]
+    (plain,) = model.generate_together([replace(request, overrides=unguided, indices=indices, trace=False)])
+    changed = sum(a != b for a, b in zip(plain.texts, guided, strict=False))
+    found = f"Classifier guidance changed {changed} of the first {len(plain.texts)} texts."
+    if 2 * changed >= len(plain.texts):
         return found
     return (
         f"{found} A model that follows its source closely leaves it little room: try a larger --guide-rate "

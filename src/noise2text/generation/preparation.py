@@ -151,7 +151,8 @@ class Preparation:
 
     def _make_segment(self, clause: Clause, *, number: int, count: int, first: bool) -> Segment:
         """The segment of one clause of `count` clauses of a sentence."""
-        source, restorations = clause.text, ()
+        source = clause.text
+        restorations: tuple[Restoration, ...] = ()
         if number:
             source = source[0].upper() + source[1:]  # the model knows whole sentences
         if "copies" in self.parts:

@@ -8,27 +8,54 @@ candidates in their order, and all that belongs to them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from noise2text.generation.preparation import PreparedText, Segment
+from noise2text.core.config import apply_overrides
+from noise2text.generation.preparation import PreparedText, Segment, build_preparation
 from noise2text.generation.restoration import restore_tokens
 from noise2text.models.output import GenerationOutput, TraceStep
+from noise2text.models.requests import GenerationRequest, OnStep, OnTraceStep
 
-__all__ = ["JoinedTraceSteps", "OnStep", "OnTraceStep", "join_outputs", "join_steps"]
+if TYPE_CHECKING:
+    from noise2text.models.base import Model
+
+__all__ = ["PreparedRequest", "join_outputs", "prepare_request"]
 
 T = TypeVar("T")
 
-OnStep = Callable[[float, list[str]], object]
-"""Called after each denoising step with the time, from 1 to 0, and the texts so far."""
 
-OnTraceStep = Callable[[Mapping[int, list[TraceStep]]], object]
-"""Called after each denoising step of a batch with the step of each candidate of the texts that are in it.
+@dataclass(frozen=True)
+class PreparedRequest:
+    """A request whose texts are the segments of another's; `texts` is None if it is that request itself."""
 
-The texts are named by their positions in the request.
-"""
+    request: GenerationRequest
+    texts: Sequence[PreparedText] | None = None
+
+    def join(self, output: GenerationOutput) -> GenerationOutput:
+        """The output of the request that was prepared, from the output of this one."""
+        return output if self.texts is None else join_outputs(self.texts, output)
+
+
+def prepare_request(model: Model, request: GenerationRequest) -> PreparedRequest:
+    """The request with the segments of its texts, if its generation config prepares texts."""
+    config = apply_overrides(model.generation_config, request.overrides, origin="generate")
+    preparation = build_preparation(config, model.tokenizer, model.max_source)
+    indices = range(len(request.texts)) if request.indices is None else request.indices
+    if preparation is None or len(indices) != len(request.texts):  # which is refused where batches are made
+        return PreparedRequest(request)
+    texts = [preparation(text) for text in request.texts]
+    segments = replace(
+        request,
+        texts=[segment.source for text in texts for segment in text.segments],
+        indices=[index for index, text in zip(indices, texts, strict=True) for _ in text.segments],
+        on_step=request.on_step and partial(_report_joined, texts, request.on_step),
+        on_trace_step=request.on_trace_step and _TraceJoiner(texts, request.on_trace_step),
+    )
+    return PreparedRequest(segments, texts)
 
 
 def join_outputs(prepared: Sequence[PreparedText], output: GenerationOutput) -> GenerationOutput:
@@ -41,9 +68,28 @@ def join_outputs(prepared: Sequence[PreparedText], output: GenerationOutput) -> 
     return joined
 
 
-def join_steps(prepared: Sequence[PreparedText], on_step: OnStep) -> OnStep:
-    """A function for the texts of the segments that calls `on_step` with those of the whole texts."""
-    return partial(_report_joined, prepared, on_step)
+class _TraceJoiner:
+    """Reports the steps of segments as steps of their texts: of each segment the last one so far."""
+
+    def __init__(self, prepared: Sequence[PreparedText], on_trace_step: OnTraceStep) -> None:
+        self.prepared, self.on_trace_step = prepared, on_trace_step
+        self.latest: dict[int, list[TraceStep]] = {}
+        self.owners = [number for number, text in enumerate(prepared) for _ in text.segments]
+
+    def __call__(self, steps: Mapping[int, list[TraceStep]]) -> object:
+        self.latest.update(steps)
+        return self.on_trace_step({text: self._join(text) for text in {self.owners[at] for at in steps}})
+
+    def _join(self, text: int) -> list[TraceStep]:
+        """The step of each candidate of a text, without the segments that have not begun."""
+        first = self.owners.index(text)
+        begun = [
+            (segment, self.latest[at])
+            for at, segment in enumerate(self.prepared[text].segments, first)
+            if at in self.latest
+        ]
+        segments, steps = zip(*begun, strict=True)
+        return [_join_step(segments, row) for row in zip(*steps, strict=False)]
 
 
 def _report_joined(
@@ -55,31 +101,6 @@ def _report_joined(
         own = [(segment, next(waiting)) for segment in text.segments]
         texts.append("".join(segment.restore(output) for segment, output in own if output) or text.fixed)
     return on_step(time, texts)
-
-
-class JoinedTraceSteps:
-    """A function for the steps of segments that calls `on_trace_step` with those of the whole texts.
-
-    A segment that no batch has reached yet is left out; one that is finished stays at its last step.
-    """
-
-    def __init__(self, prepared: Sequence[PreparedText], on_trace_step: OnTraceStep) -> None:
-        self.on_trace_step = on_trace_step
-        self.segments = [segment for text in prepared for segment in text.segments]
-        self.owners = [number for number, text in enumerate(prepared) for _ in text.segments]
-        self.latest: dict[int, list[TraceStep]] = {}
-
-    def __call__(self, steps: Mapping[int, list[TraceStep]]) -> None:
-        self.latest |= steps
-        texts = sorted({self.owners[at] for at in steps})
-        self.on_trace_step({text: self._join(text) for text in texts})
-
-    def _join(self, text: int) -> list[TraceStep]:
-        """The latest step of each candidate of a text."""
-        known = [at for at, owner in enumerate(self.owners) if owner == text and at in self.latest]
-        segments, candidates = [self.segments[at] for at in known], [self.latest[at] for at in known]
-        count = max(map(len, candidates))
-        return [_join_step(segments, [own[min(k, len(own) - 1)] for own in candidates]) for k in range(count)]
 
 
 def _append_joined(

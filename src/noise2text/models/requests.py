@@ -8,8 +8,8 @@ lengths, given words and selection. `Model.generate` is the case of one request.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from noise2text.core.config import apply_overrides
@@ -18,15 +18,22 @@ from noise2text.data.tokenizer import Tokenizer
 from noise2text.generation.alternatives import FLOOR, draw_enough_candidates, rank_alternatives
 from noise2text.generation.decoder import Decoder, SentenceCandidates, SourceBatch, Stage, TokenTraceStep
 from noise2text.generation.joint import BatchPart, join_stages
-from noise2text.generation.preparation import PreparedText, build_preparation
 from noise2text.generation.selection import Candidate, Selector, compare_candidates
-from noise2text.models.joining import JoinedTraceSteps, OnStep, OnTraceStep, join_outputs, join_steps
 from noise2text.models.output import GenerationOutput, TraceStep
 
 if TYPE_CHECKING:
     from noise2text.models.base import Model
 
 __all__ = ["BatchGroup", "BatchedRequests", "GenerationRequest", "OnStep", "OnTraceStep"]
+
+OnStep = Callable[[float, list[str]], object]
+"""Called after each denoising step with the time, from 1 to 0, and the texts so far."""
+
+OnTraceStep = Callable[[Mapping[int, list[TraceStep]]], object]
+"""Called after each denoising step of a batch with the step of each candidate of the texts that are in it.
+
+The texts are named by their positions in the request.
+"""
 
 
 @dataclass(frozen=True)
@@ -67,12 +74,6 @@ class _Work:
     selector: Selector
     rows: Sequence[Sequence[int]]  # the tokens of its texts, truncated
     output: GenerationOutput
-    prepared: Sequence[PreparedText] | None = None  # whose segments are the texts of the request
-
-    @property
-    def joined_output(self) -> GenerationOutput:
-        """The output for the texts before their preparation."""
-        return self.output if self.prepared is None else join_outputs(self.prepared, self.output)
 
     def report(self, steps: Mapping[int, list[TraceStep]]) -> None:
         """Tell the callbacks of the request about a step of its texts at these positions."""
@@ -137,7 +138,7 @@ class BatchedRequests:
     @property
     def outputs(self) -> list[GenerationOutput]:
         """The output of each request; `select` fills them in."""
-        return [work.joined_output for work in self._works]
+        return [work.output for work in self._works]
 
     @property
     def groups(self) -> list[BatchGroup]:
@@ -161,18 +162,13 @@ class BatchedRequests:
         config = draw_enough_candidates(config, request.overrides, n=request.n, floor=request.floor)
         if request.selector is None and config not in self._selectors:
             self._selectors[config] = model.build_selector(config)
-        preparation = build_preparation(config, model.tokenizer, model.max_source)
-        prepared = None if preparation is None else [preparation(text) for text in texts]
-        if prepared is not None:
-            request = _split_request(request, prepared)
-        rows = model.tokenizer.encode(request.texts)
+        rows = model.tokenizer.encode(texts)
         return _Work(
             request,
             self._find_decoder(request, config),
             request.selector or self._selectors[config],
             [row[: model.max_source] for row in rows],
-            GenerationOutput.empty(len(rows), truncated=sum(len(row) > model.max_source for row in rows)),
-            prepared,
+            GenerationOutput.empty(len(texts), truncated=sum(len(row) > model.max_source for row in rows)),
         )
 
     def _find_decoder(self, request: GenerationRequest, config: Any) -> Decoder:
@@ -270,18 +266,6 @@ class BatchedRequests:
             output.traces[i] = _decode_trace(tokenizer, sentence, best)
             output.drafts[i] = _decode_drafts(tokenizer, sentence)
             output.utilities[i] = compare_candidates(text.work.selector, candidates)
-
-
-def _split_request(request: GenerationRequest, prepared: Sequence[PreparedText]) -> GenerationRequest:
-    """The request for the segments of its texts; each has the index of its text."""
-    indices = range(len(prepared)) if request.indices is None else request.indices
-    return replace(
-        request,
-        texts=[segment.source for each in prepared for segment in each.segments],
-        indices=[index for index, each in zip(indices, prepared, strict=True) for _ in each.segments],
-        on_step=request.on_step and join_steps(prepared, request.on_step),
-        on_trace_step=request.on_trace_step and JoinedTraceSteps(prepared, request.on_trace_step),
-    )
 
 
 def _decode_candidates(

@@ -63,5 +63,7 @@ def load_text_rules(name: str) -> TextRules:
     stand_ins = {
         kind: tuple(StandIn(**each) for each in values) for kind, values in contents.pop("stand_ins").items()
     }
-    fields = {key: frozenset(value) if isinstance(value, list) else value for key, value in contents.items()}
+    fields: dict[str, Any] = {
+        key: frozenset(value) if isinstance(value, list) else value for key, value in contents.items()
+    }
     return TextRules(stand_ins=stand_ins, **fields)
