@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -65,7 +67,8 @@ def test_packed_rows_without_padding_still_need_a_mask() -> None:
 
 def test_an_encoder_packs_its_rows_and_keeps_its_weights() -> None:
     torch.manual_seed(0)
-    encoder = Encoder(TokenEmbedding(11, 4), dropout=0.0, **SHAPE)
+    shape: dict[str, Any] = SHAPE
+    encoder = Encoder(TokenEmbedding(11, 4), dropout=0.0, **shape)
     source = Source(torch.randint(11, (4, 5)), PADDING)
     names, expected = list(encoder.state_dict()), encoder(source)
     pack_short_rows(encoder)

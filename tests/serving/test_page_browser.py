@@ -167,9 +167,9 @@ def test_the_gif_has_a_frame_for_each_step(browser: Browser, address: str, tmp_p
             waiting.value.save_as(tmp_path / waiting.value.suggested_filename)
     size = ElementTree.parse(tmp_path / "denoising.svg").getroot().attrib
     with Image.open(tmp_path / "denoising.gif") as picture:
-        assert picture.n_frames == STEPS
         assert picture.size == (int(size["width"]), int(size["height"]))
         frames = [each.convert("L") for each in ImageSequence.Iterator(picture)]
+    assert len(frames) == STEPS
     ink = [sum(frame.histogram()[:200]) for frame in frames]
     assert ink == sorted(set(ink))  # each step adds a row
     rows = frames[-1].resize((1, frames[-1].height), Image.Resampling.BOX).tobytes()

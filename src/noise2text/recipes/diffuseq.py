@@ -335,8 +335,9 @@ def build_denoiser(
 def build(config: DiffuSeqConfig, tokenizer: Tokenizer) -> DiffusionModel:
     """The untrained model."""
     diffusion = config.diffusion
-    network_class, layout = _NETWORKS[config.model.network]
-    num_special_tokens = layout.num_special_tokens
+    network_class, layout_class = _NETWORKS[config.model.network]
+    layout: Callable[..., JointLayout] = layout_class
+    num_special_tokens = layout_class.num_special_tokens
     if diffusion.align_targets or diffusion.schedule == _POSITION_SIGMOID:
         require_joint_network(config)
         layout = partial(AlignedJointLayout, max_source=config.data.max_source)
