@@ -9,6 +9,7 @@ import pytest
 
 import noise2text
 from noise2text.core.errors import Problem
+from noise2text.core.weights_file import open_weights
 from noise2text.models import LengthPredictingModel
 from noise2text.models.folder import load_config
 from noise2text.models.shipped import find_model_folder, list_shipped_models
@@ -42,6 +43,11 @@ def test_its_length_can_be_chosen() -> None:
     model = noise2text.load("de-en", device="cpu")
     words = [len(model.generate(SOURCES[:1], length=length).texts[0].split()) for length in (4, 8, 12)]
     assert words == sorted(set(words))
+
+
+def test_it_has_checksums() -> None:
+    with open_weights(find_model_folder("de-en") / "model.safetensors") as weights:
+        assert weights.checksums.keys() == {"tensors", "config.json", "tokenizer.json"}
 
 
 def test_it_is_small_enough_to_live_in_a_repository() -> None:
