@@ -111,14 +111,14 @@ def _evaluate_likelihood(
     as_json: bool,
 ) -> None:
     """Print the bound of a model, term by term."""
-    import noise2text
     from noise2text.core.command_line import parse_assignments
     from noise2text.data.corpus import read_pairs
     from noise2text.metrics.comparison import format_markdown_table
+    from noise2text.models.folder import load
 
     pairs = list(read_pairs(corpus))
     overrides: dict[str, Any] = dict(parse_assignments(assignments))
-    bound = noise2text.load(model, device=device).likelihood_bound(
+    bound = load(model, device=device).likelihood_bound(
         [pair.src for pair in pairs],
         [pair.trg for pair in pairs],
         samples=samples,
