@@ -16,7 +16,7 @@ from noise2text.nn.joint_transformer import JointTransformer
 from noise2text.nn.layers import DecoderLayer, LayerStack
 
 PADDING = torch.tensor([[False] * 5, [False] * 3 + [True] * 2] * 2)
-SHAPE: dict[str, int] = {"model_dim": 8, "ffn_dim": 16, "heads": 2, "layers": 2, "positions": 9}
+SHAPE: dict[str, Any] = {"model_dim": 8, "ffn_dim": 16, "heads": 2, "layers": 2, "positions": 9}
 
 
 class Decoder(torch.nn.Module):

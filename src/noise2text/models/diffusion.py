@@ -175,7 +175,8 @@ class DiffusionModel(Model):
                 sources, self.tokenizer.encode(targets), max_target=self.max_target, batch=batch
             )
         evaluated = f"steps:{steps}|samples:{min(samples, max(1, steps - 1))}|seed:{seed}"
-        noise = f"noise-factor:{overrides.get('sampling_noise_factor', 'default')}|self-conditioning:off"
+        factor = f"{config.sampling_noise_factor:g}" if "sampling_noise_factor" in overrides else "default"
+        noise = f"noise-factor:{factor}|self-conditioning:off"
         return corpus.summarize(
             found, signature=f"likelihood|variational-bound|{evaluated}|{noise}|noise2text:{__version__}"
         )
