@@ -79,7 +79,10 @@ def test_a_tiny_experiment_learns_the_dates_and_leaves_its_table(
     assert done.out == (folder / "table.md").read_text()
     first = json.loads(next((folder / "arms").glob("01-*.json")).read_text())
     assert first["numbers"]["bleu"] > 1
-    assert all(re.fullmatch("[0-9-]+", text) for text in first["texts"]), "it writes no letters any more"
+    lines = next((folder / "texts").glob("01-*.jsonl")).read_text().splitlines()
+    texts = [json.loads(line)["text"] for line in lines]
+    assert len(texts) == 50
+    assert all(re.fullmatch("[0-9-]+", text) for text in texts), "it writes no letters any more"
     assert (folder / "table.tex").exists()
     again = run(*command, "--device", "cpu")
     assert (again.out, "was done already" in again.err) == (done.out, True)

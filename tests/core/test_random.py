@@ -116,8 +116,9 @@ def test_the_purposes_of_keys_keep_their_numbers() -> None:
         "NOISE",
         "Z0_NOISE",
         "SOURCE_DROPOUT",
+        "SELF_CONDITION_NOISE",
     ]
-    assert [purpose.value for purpose in sorted(RowKeyPurpose)] == [0, 1, 2, 3]
+    assert [purpose.value for purpose in sorted(RowKeyPurpose)] == [0, 1, 2, 3, 4]
     assert [(purpose.name, purpose.value) for purpose in SamplingKeyPurpose] == [("PRIOR_SAMPLING", 1)]
     keys = make_key(0, torch.arange(2))
     for purpose in (*KeyPurpose, *RowKeyPurpose):

@@ -153,7 +153,9 @@ def test_downloads_are_the_picture_and_the_data(
     picture = ElementTree.parse(tmp_path / "picture.svg")
     words = [each.text for each in picture.iter("{http://www.w3.org/2000/svg}text")]
     assert words[0] == result.source
-    assert words[-len(result.steps[-1].tokens) :] == [token.strip() for token in result.steps[-1].tokens]
+    assert words[-len(result.steps[-1].tokens) :] == [
+        token.strip() or "␣" for token in result.steps[-1].tokens
+    ]
     saved_data = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
     assert [each["text"] for each in saved_data["results"]] == [each.text for each in data.inputs[1]]
 

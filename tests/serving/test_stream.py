@@ -89,7 +89,7 @@ def test_a_stream_that_is_left_ends_its_batch_and_frees_its_place(make_service: 
         stepper.may_go_on.set()
         answer = client.post("/v1/generate", json={"texts": ["a"]})
         assert answer.json()["texts"] == model.generate(["a"]).texts
-    assert stepper.steps == 2  # of 150: the batch was given up
+    assert stepper.steps <= 2  # of 150: the batch was given up
 
 
 def test_a_stream_that_is_left_does_not_end_the_others(make_service: Serve, model: Model) -> None:

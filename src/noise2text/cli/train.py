@@ -19,7 +19,6 @@ from noise2text.cli.options import (
     app,
 )
 from noise2text.core.errors import Problem
-from noise2text.core.json_files import read_json_object
 
 __all__ = ["train"]
 
@@ -112,6 +111,8 @@ def _read_files(out: Path, *, resume: bool) -> tuple[str, str | None]:
     if not resume:
         raise Problem("There are no training pairs: give a file with --train.")
     try:
+        from noise2text.core.json_files import read_json_object
+
         run_info = read_json_object(out / "run.json")
         return str(run_info["train"]), str(run_info["valid"])
     except (Problem, KeyError) as error:

@@ -196,8 +196,19 @@ def _check_provenance(line: bytes, provenance: dict[str, Any], path: Path) -> No
     found = _parse(line)
     for name, value in provenance.items():
         if found.get(name) != value:
-            other = f"{found.get(name)!r}, not {value!r}"
-            raise Problem(f"{path} was started with another {name}: {other}; delete it to start again.")
+            before, now = _find_difference(str(found.get(name)), str(value))
+            raise Problem(
+                f"{path} was started with another {name}: {before}, not {now}; delete it to start again."
+            )
+
+
+def _find_difference(first: str, second: str) -> tuple[str, str]:
+    """What each of two values has that the other has not, of the parts between commas."""
+    parts, other_parts = first.split(", "), second.split(", ")
+    return (
+        ", ".join(part for part in parts if part not in other_parts),
+        ", ".join(part for part in other_parts if part not in parts),
+    )
 
 
 def _check_source(line: bytes, source: tuple[int, str] | None, path: Path, *, number: int) -> None:

@@ -182,6 +182,8 @@ def _convert_config(folder: Path, config: dict[str, Any]) -> dict[str, dict[str,
         for name, value in read_json_object(folder / GENERATION_FILE).items()
     }
     changes = _convert_settings(settings, converted) | {f"generation.{k}": v for k, v in generation.items()}
+    if recipe.name == "seqdiffuseq":
+        changes["network"] = "difformer"  # which it had then
     converted = apply_overrides(converted, changes, origin=str(folder))
     return {
         "config.json": describe_config(recipe.name, converted, int(config["vocabulary"])),
@@ -204,8 +206,6 @@ def _convert_settings(settings: Mapping[str, Any], config: Any) -> dict[str, Any
         found["parameterization"] = f"residual-{found['parameterization']}"
     if settings.get("order") == "staggered":
         found["schedule"] = "position-sigmoid"
-    if "network" in known:  # SeqDiffuSeq had Difformer's network then
-        found["network"] = "difformer"
     return found
 
 
