@@ -100,7 +100,8 @@ def test_a_stream_that_is_left_does_not_end_the_others(make_service: Serve, mode
         ThreadPoolExecutor(1) as threads,
         client.stream("POST", "/v1/generate/stream", json=BODY) as first,
     ):
-        next(read_events(first))  # it stops after its second step, and the next two wait together
+        events_of_first = read_events(first)  # kept: an iterator that is dropped closes the connection
+        next(events_of_first)  # it stops after its second step, and the next two wait together
         stays = threads.submit(client.post, "/v1/generate/stream", json=BODY | {"seed": 4})
         wait_until(lambda: service.pool.num_waiting() == {"de-en": 1})
         with client.stream("POST", "/v1/generate/stream", json=BODY | {"seed": 5}):
@@ -139,7 +140,8 @@ def test_a_batch_that_is_generated_again_sends_no_step_twice(make_service: Serve
         ThreadPoolExecutor(3) as threads,
         client.stream("POST", "/v1/generate/stream", json=BODY) as first,
     ):
-        next(read_events(first))
+        events_of_first = read_events(first)
+        next(events_of_first)
         jobs = [
             threads.submit(client.post, "/v1/generate/stream", json=BODY | {"seed": seed}) for seed in (4, 5)
         ]
