@@ -24,7 +24,7 @@ BENCH_OPTIONS = {
 
 @app.command()
 def bench(
-    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    model: Annotated[Path, typer.Argument(help="A model folder, or a shipped model such as de-en.")],
     batches: Annotated[str, typer.Option(help="Batch sizes, separated by commas.")] = BATCHES,
     steps: Annotated[str, typer.Option(help="Sampling steps, separated by commas.")] = STEPS,
     candidates: Annotated[
@@ -34,9 +34,7 @@ def bench(
     input: Annotated[str | None, typer.Option(help="Time these texts instead of random ones.")] = None,
     peer: Annotated[
         str | None,
-        typer.Option(
-            help="hf: also time a Marian model of the same shape; ctranslate2: a Transformer there."
-        ),
+        typer.Option(help="Also time hf (a Marian model of the same shape) or ctranslate2 (a Transformer)."),
     ] = None,
     teacher: Annotated[
         Path | None,

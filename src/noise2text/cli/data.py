@@ -30,7 +30,7 @@ def data(
     texts: Annotated[
         str | None,
         typer.Option(
-            help="With --detokenise, instead of --raw: texts that a model trained on the dataset wrote."
+            help="With --detokenise, instead of --raw: the texts of a model trained on the dataset."
         ),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Fail if the split sizes match no paper.")] = False,

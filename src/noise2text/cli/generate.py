@@ -35,7 +35,9 @@ _CHOICE, _CONTROL = "Several texts, and which is best", "Control"
 
 @app.command(cls=RayCommand, context_settings=EXTRA_OPTIONS)
 def generate(
-    model: Annotated[Path, typer.Argument(help="A model folder, or a shipped model such as de-en.")],
+    model: Annotated[
+        Path, typer.Argument(help="A model folder, a shipped model such as de-en, or org/name on the hub.")
+    ],
     arguments: Annotated[
         list[str] | None,
         typer.Argument(metavar="TEXT", help="The texts; without any, --input or standard input."),

@@ -100,7 +100,9 @@ SetOption = Annotated[
 ConfigOption = Annotated[Path | None, typer.Option(help="A YAML file of settings.", rich_help_panel=SETTINGS)]
 SkipBadOption = Annotated[
     bool,
-    typer.Option("--skip-bad", help="Skip and count bad lines; many are refused.", rich_help_panel=FILES),
+    typer.Option(
+        "--skip-bad", help="Skip and count bad lines, up to a tenth of a file.", rich_help_panel=FILES
+    ),
 ]
 FieldsOption = Annotated[
     str | None,

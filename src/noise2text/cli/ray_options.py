@@ -47,7 +47,10 @@ WorkersOption = Annotated[
     ),
 ]
 ShardRowsOption = Annotated[
-    int, typer.Option(help="With --ray, rows that a worker writes at once.", rich_help_panel=_PANEL)
+    int,
+    typer.Option(
+        help="With --ray, rows per shard; a worker that dies loses one shard.", rich_help_panel=_PANEL
+    ),
 ]
 
 
