@@ -47,3 +47,12 @@ def test_a_score_that_json_cannot_hold_is_none() -> None:
     output = GenerationOutput(["a"], [["a", "b"]], [[-math.inf, -1.0]], [[1, 1]], [0], [[]], [[]], [[]])
     (result,) = make_results(["x"], output)
     assert [candidate.score for candidate in result.candidates] == [None, -1.0]
+
+
+def test_a_result_has_the_warnings_about_its_text() -> None:
+    output = GenerationOutput.empty(2)
+    output.warnings[1].append("It looks like French.")
+    assert [result.warnings for result in make_results(["Hallo.", "Bonjour."], output)] == [
+        [],
+        ["It looks like French."],
+    ]

@@ -4,7 +4,8 @@
      "candidates": [{"text": "Where is the station?", "length": 5, "score": -0.31, "drafts": ["At …", …]}, …],
      "utilities": [[100.0, 40.9, …], …],
      "steps": [{"time": 1.0, "text": …, "noisy": …, "tokens": ["At", …], "noisy_tokens": [" yes", …],
-                "confidence": [0.14, …]}, …]}
+                "confidence": [0.14, …]}, …],
+     "warnings": []}
 
 `dataclasses.asdict` turns a `TextResult` into this object.
 """
@@ -61,6 +62,7 @@ class TextResult:
         utilities: the utility of each candidate (row) against each (column), if MBR compared them and the
             result is traced; else None. The chosen candidate has the highest row mean.
         steps: the denoising steps of the chosen candidate, if traced.
+        warnings: what may be wrong with the input, such as another language.
     """
 
     source: str
@@ -69,6 +71,7 @@ class TextResult:
     candidates: list[CandidateResult]
     utilities: list[list[float]] | None
     steps: list[StepResult]
+    warnings: list[str]
 
 
 def make_results(sources: Sequence[str], output: GenerationOutput) -> list[TextResult]:
@@ -81,6 +84,7 @@ def make_results(sources: Sequence[str], output: GenerationOutput) -> list[TextR
             candidates=_make_candidates(output, i),
             utilities=[_round(row, 4) for row in output.utilities[i]] or None,
             steps=[make_step(step) for step in output.traces[i]],
+            warnings=output.warnings[i] if output.warnings else [],
         )
         for i, source in enumerate(sources)
     ]
