@@ -56,7 +56,7 @@ from noise2text.nn.joint_transformer import JointTransformer
 from noise2text.nn.published_diffuseq import PublishedDiffuSeqTransformer
 from noise2text.training.config import OptimConfig, RunConfig
 from noise2text.training.objective import DiffusionObjective, Draws, Objective
-from noise2text.training.source_dropout import SourceDropout
+from noise2text.training.source_dropout import require_dropout_for_guidance, with_source_dropout
 
 __all__ = [
     "DEMIRAG_2023",
@@ -222,11 +222,9 @@ class DiffuSeqConfig(Config):
         PARAMETERIZATIONS[self.diffusion.parameterization].validate(
             build_schedule(self), noise_factor=self.diffusion.noise_factor, precision=self.run.precision
         )
-        if self.generation.guidance_weight and not self.diffusion.source_dropout:
-            raise Problem(
-                "The setting guidance_weight needs a model that is also trained without sources: set "
-                "source_dropout above 0."
-            )
+        require_dropout_for_guidance(
+            source_dropout=self.diffusion.source_dropout, guidance_weight=self.generation.guidance_weight
+        )
 
 
 def build_schedule(config: DiffuSeqConfig) -> AlphaBarSchedule:
@@ -424,8 +422,7 @@ def objective(config: DiffuSeqConfig, model: DiffusionModel) -> Objective:
         self_conditioning=0.0,
         z0_noise=schedule.z0_noise,
     )
-    dropout = diffusion.source_dropout
-    return SourceDropout(plain, model.layout, dropout) if dropout else plain
+    return with_source_dropout(plain, model.layout, diffusion.source_dropout)
 
 
 RECIPE = Recipe(
