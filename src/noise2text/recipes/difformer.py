@@ -42,7 +42,8 @@ from noise2text.nn.config import EncoderDecoderFromTeacherConfig, build_encoder_
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.length_predictor import LengthPredictor
 from noise2text.training.config import OptimConfig, RunConfig
-from noise2text.training.objective import DiffusionObjective
+from noise2text.training.objective import DiffusionObjective, Objective
+from noise2text.training.source_dropout import require_dropout_for_guidance, with_source_dropout
 from noise2text.training.step_distillation import StepDistillation
 
 __all__ = [
@@ -101,6 +102,7 @@ class DifformerDiffusionConfig(Config):
         "N, steps of a student that does in one step what the difformer in from_folder does in two; 0 is "
         "ordinary training",
     )
+    source_dropout: float = option(0.0, "share of the pairs trained without their source, for guidance")
     vlb_weight: float = option(1.0, "weight of the squared error of z₀ (L_VLB)")
     anchor_weight: float = option(1.0, "weight of the anchor loss, −log p(y | ẑ₀)")
     rounding_weight: float = option(0.0, "weight of the rounding loss, −log p(y | z₀)")
@@ -113,6 +115,7 @@ class DifformerDiffusionConfig(Config):
         require_at_least(self, 0, "vlb_weight", "anchor_weight", "rounding_weight", "length_loss_weight")
         require_at_least(self, 0, "self_condition_noise", "student_steps")
         require_fraction(self, "label_smoothing", "self_conditioning", "boundary_confidence")
+        require_fraction(self, "source_dropout")
         if not (self.vlb_weight or self.anchor_weight):
             raise Problem(
                 "One of the settings vlb_weight and anchor_weight must be above 0: the rounding loss alone "
@@ -140,6 +143,11 @@ class DifformerConfig(Config):
         LengthPredictingGenerationConfig(), "how it generates"
     )
     run: RunConfig = section(RunConfig(), "seed, hardware, logging")
+
+    def __post_init__(self) -> None:
+        require_dropout_for_guidance(
+            source_dropout=self.diffusion.source_dropout, guidance_weight=self.generation.guidance_weight
+        )
 
 
 _IWSLT14 = DifformerConfig()
@@ -233,6 +241,7 @@ def build_model(
         generation_config=config.generation,
         max_source=data.max_source,
         max_target=data.max_target,
+        source_dropout=config.diffusion.source_dropout,
     )
 
 
@@ -246,8 +255,13 @@ def initialize(config: DifformerConfig, model: LengthPredictingModel) -> None:
         load_embeddings(model.denoiser.embedding, model.tokenizer, Path(config.model.embeddings_from))
 
 
-def objective(config: DifformerConfig, model: LengthPredictingModel) -> DiffusionObjective:
-    """The training objective: eq. 2, and the length."""
+def objective(config: DifformerConfig, model: LengthPredictingModel) -> Objective:
+    """The training objective: eq. 2, and the length; for guidance, some pairs have no source."""
+    return with_source_dropout(_build_objective(config, model), model.layout, config.diffusion.source_dropout)
+
+
+def _build_objective(config: DifformerConfig, model: LengthPredictingModel) -> DiffusionObjective:
+    """The objective of pairs with their sources."""
     diffusion = config.diffusion
     assert diffusion.noise_factor is not None, "resolve the config first"
     terms = [

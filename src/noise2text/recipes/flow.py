@@ -20,7 +20,8 @@ from noise2text.models import LengthPredictingModel
 from noise2text.models.registry import Recipe
 from noise2text.nn.denoiser import NoiseLevel
 from noise2text.recipes import difformer
-from noise2text.training.objective import DiffusionObjective
+from noise2text.training.objective import DiffusionObjective, Objective
+from noise2text.training.source_dropout import with_source_dropout
 
 
 class RectifiedFlow(Schedule):
@@ -49,10 +50,10 @@ def build(config: difformer.DifformerConfig, tokenizer: Tokenizer) -> LengthPred
     return difformer.build_model(config, tokenizer, flow, flow, parameterization=PredictVelocity(flow))
 
 
-def objective(config: difformer.DifformerConfig, model: LengthPredictingModel) -> DiffusionObjective:
+def objective(config: difformer.DifformerConfig, model: LengthPredictingModel) -> Objective:
     """The training objective: the squared error of the velocity, the anchor loss and the length."""
     diffusion = config.diffusion
-    return DiffusionObjective(
+    plain = DiffusionObjective(
         model.denoiser,
         model.schedule,
         UniformTimes(diffusion.num_timesteps),
@@ -66,6 +67,7 @@ def objective(config: difformer.DifformerConfig, model: LengthPredictingModel) -
         self_condition_noise=diffusion.self_condition_noise,
         token_levels=difformer.build_token_levels(diffusion, model.schedule, model),
     )
+    return with_source_dropout(plain, model.layout, diffusion.source_dropout)
 
 
 RECIPE = Recipe(
