@@ -26,11 +26,11 @@ from noise2text.data.config import DataConfig, FolderTokenizerDataConfig
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.boundary import BoundaryConditional
+from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
 from noise2text.diffusion.losses import AnchorLoss, LengthLoss, MseLoss, NllLoss, RoundingLoss
 from noise2text.diffusion.noise_factor import find_noise_factor, random_embeddings, rescale_preserving
 from noise2text.diffusion.parameterization import Parameterization
 from noise2text.diffusion.schedules import SCHEDULES, Rescaled, Schedule
-from noise2text.diffusion.time_samplers import UniformTimes
 from noise2text.generation.config import LengthPredictingGenerationConfig
 from noise2text.models import LengthPredictingModel
 from noise2text.models.init_embeddings import load_embeddings
@@ -42,6 +42,7 @@ from noise2text.nn.config import EncoderDecoderFromTeacherConfig, build_encoder_
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.length_predictor import LengthPredictor
 from noise2text.training.config import OptimConfig, RunConfig
+from noise2text.training.importance_sampling import ImportanceSampledObjective
 from noise2text.training.objective import DiffusionObjective, Objective
 from noise2text.training.source_dropout import require_dropout_for_guidance, with_source_dropout
 from noise2text.training.step_distillation import StepDistillation
@@ -83,6 +84,9 @@ class DifformerDiffusionConfig(Config):
 
     num_timesteps: int = option(2000, "T, the resolution of time in training")
     schedule: str = option("sqrt", ", ".join(SCHEDULES))
+    time_sampler: str = option(
+        "uniform", "how training times are drawn: uniform or loss-aware (DiffuSeq, eq. 3)"
+    )
     max_dgs: float = option(0.15, "largest degeneration score (DGS) that the noise factor may leave")
     noise_factor: float | None = option(
         None, "F, factor of the noise in training; none finds it by max_dgs; 1 is no rescaling"
@@ -111,6 +115,7 @@ class DifformerDiffusionConfig(Config):
 
     def __post_init__(self) -> None:
         require_choice(self, "schedule", SCHEDULES)
+        require_choice(self, "time_sampler", TIME_SAMPLERS)
         require_at_least(self, 1, "num_timesteps")
         require_at_least(self, 0, "vlb_weight", "anchor_weight", "rounding_weight", "length_loss_weight")
         require_at_least(self, 0, "self_condition_noise", "student_steps")
@@ -123,6 +128,8 @@ class DifformerDiffusionConfig(Config):
             )
         if self.student_steps and self.boundary_confidence:
             raise Problem("A student learns its teacher's steps: set boundary_confidence to 0.")
+        if self.student_steps and self.time_sampler != "uniform":
+            raise Problem("A student is trained at the times of its own steps: set time_sampler to uniform.")
         if 2 * self.student_steps > self.num_timesteps:
             raise Problem(
                 f"The setting student_steps must be at most half of num_timesteps, not {self.student_steps}."
@@ -285,11 +292,12 @@ def _build_objective(config: DifformerConfig, model: LengthPredictingModel) -> D
             self_conditioning=diffusion.self_conditioning,
             self_condition_noise=diffusion.self_condition_noise,
         )
-    return DiffusionObjective(
+    return ImportanceSampledObjective(
         model.denoiser,
         model.training_schedule,
-        UniformTimes(diffusion.num_timesteps),
+        TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),
         terms=all_terms,
+        observed_term="vlb" if diffusion.vlb_weight else "anchor",
         self_conditioning=diffusion.self_conditioning,
         self_condition_noise=diffusion.self_condition_noise,
         token_levels=build_token_levels(diffusion, model.training_schedule, model),

@@ -21,9 +21,9 @@ from noise2text.data.config import DataConfig, FolderTokenizerDataConfig
 from noise2text.data.layouts.padded_target import PaddedTargetLayout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.adaptive_schedule import AdaptiveSchedule
+from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
 from noise2text.diffusion.losses import MseLoss, PriorLoss, RoundingLoss, TokenLoss
 from noise2text.diffusion.schedules import Schedule, SqrtSchedule
-from noise2text.diffusion.time_samplers import UniformTimes
 from noise2text.generation.config import PriorSamplingGenerationConfig
 from noise2text.models import DiffusionModel
 from noise2text.models.init_from_teacher import initialize_from_teacher
@@ -35,6 +35,7 @@ from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.encoder_decoder import EncoderDecoder
 from noise2text.nn.seqdiffuseq_network import ENCODER_DECODERS
 from noise2text.training.config import OptimConfig, RunConfig
+from noise2text.training.importance_sampling import row_means
 from noise2text.training.objective import DiffusionObjective, Draws, Objective
 from noise2text.training.source_dropout import require_dropout_for_guidance, with_source_dropout
 
@@ -65,6 +66,9 @@ class SeqDiffuSeqDiffusionConfig(Config):
     """The adaptive schedule of section 4.3."""
 
     num_timesteps: int = option(2000, "T, the resolution of time in training")
+    time_sampler: str = option(
+        "uniform", "how training times are drawn: uniform or loss-aware (DiffuSeq, eq. 3)"
+    )
     self_conditioning: float = option(0.5, "share of the updates with self-conditioning; 0 is none")
     source_dropout: float = option(0.0, "share of the pairs trained without their source, for guidance")
     refit_every: int = option(20_000, "updates between two refits of the schedule; 0 keeps it at sqrt")
@@ -73,6 +77,7 @@ class SeqDiffuSeqDiffusionConfig(Config):
     refit_min_count: int = option(100, "losses that each bin of a position needs before a refit")
 
     def __post_init__(self) -> None:
+        require_choice(self, "time_sampler", TIME_SAMPLERS)
         require_fraction(self, "self_conditioning", "source_dropout")
         require_at_least(self, 0, "refit_every", "refit_start")
         require_at_least(self, 1, "refit_bin_size", "refit_min_count")
@@ -197,7 +202,10 @@ def build_model(
 
 
 class AdaptiveObjective(DiffusionObjective):
-    """A diffusion objective whose schedule is refitted to the losses of the term `difficulty`."""
+    """A diffusion objective whose schedule is refitted to the losses of the term `difficulty`.
+
+    A time sampler that observes losses observes the mean of this term in each row.
+    """
 
     schedule: AdaptiveSchedule
 
@@ -209,10 +217,14 @@ class AdaptiveObjective(DiffusionObjective):
         self, draws: Draws, token_losses: Mapping[str, TokenLoss]
     ) -> tuple[Tensor, Tensor, Tensor]:
         difficulty = token_losses["difficulty"]
-        return draws.t, difficulty.values.detach(), difficulty.mask
+        # Both observe losses without the weight of the time.
+        return draws.t, difficulty.values.detach() / draws.weight[:, None], difficulty.mask
 
     def observe(self, *observed: Tensor) -> None:
         self.schedule.observe(*observed)
+        if self.time_sampler.observes_losses:
+            t, losses, mask = observed
+            self.time_sampler.observe(t, row_means(losses, mask))
 
     def update(self, step: int) -> None:
         """Refit the schedule every `refit_every` steps; before `refit_start`, only drop the losses.
@@ -239,7 +251,7 @@ def objective(config: SeqDiffuSeqConfig, model: DiffusionModel) -> Objective:
     plain = AdaptiveObjective(
         model.denoiser,
         model.schedule,
-        UniformTimes(diffusion.num_timesteps),
+        TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),
         terms=[
             MseLoss(),
             RoundingLoss(),
