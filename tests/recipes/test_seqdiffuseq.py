@@ -82,7 +82,9 @@ def made(tokenizer: Tokenizer, **changes: Any) -> tuple[DiffusionModel, Adaptive
     config = shrunk(PRESETS["tiny"], **changes)
     torch.manual_seed(0)
     model = build(config, tokenizer)
-    return model, objective(config, model)
+    adaptive = objective(config, model)
+    assert isinstance(adaptive, AdaptiveObjective)
+    return model, adaptive
 
 
 def test_the_terms_are_equation_6_over_the_whole_canvas(tokenizer: Tokenizer) -> None:

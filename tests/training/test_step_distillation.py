@@ -212,6 +212,7 @@ def test_a_student_starts_as_its_teacher_and_learns_its_tokens(teacher: Path) ->
         ({"ffn_dim": 48}, "shape of its teacher"),
         ({"schedule": "cosine"}, "shape of its teacher"),
         ({"boundary_confidence": 0.5}, "boundary_confidence to 0"),
+        ({"source_dropout": 0.5}, "never trained without sources"),
         ({"student_steps": 1_500}, "half of num_timesteps"),
     ],
 )

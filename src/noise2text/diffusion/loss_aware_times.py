@@ -12,9 +12,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from noise2text.diffusion.time_samplers import TimeSampler
+from noise2text.diffusion.time_samplers import TimeSampler, UniformTimes
 
-__all__ = ["LossAwareTimes"]
+__all__ = ["TIME_SAMPLERS", "LossAwareTimes"]
 
 
 class LossAwareTimes(TimeSampler):
@@ -55,3 +55,7 @@ class LossAwareTimes(TimeSampler):
         slot = (self.counts[index] + rank) % history
         self.losses[index, slot] = losses[order[newest]].to(self.losses.dtype)
         self.counts += here
+
+
+TIME_SAMPLERS: dict[str, type[TimeSampler]] = {"loss-aware": LossAwareTimes, "uniform": UniformTimes}
+"""The time samplers by the names that the setting `time_sampler` takes."""

@@ -27,6 +27,8 @@ class TimeSampler(nn.Module, ABC):
     (tensor([0.2500, 0.5000]), tensor([0.5000, 1.2071]))
     """
 
+    observes_losses = True  # whether training passes the losses to `observe`
+
     def __init__(self, num_timesteps: int) -> None:
         super().__init__()
         self.num_timesteps = num_timesteps
@@ -41,6 +43,8 @@ class TimeSampler(nn.Module, ABC):
 
 class UniformTimes(TimeSampler):
     """Each time with the same probability."""
+
+    observes_losses = False
 
     def forward(self, u: Tensor) -> tuple[Tensor, Tensor]:
         times = (torch.floor(u * self.num_timesteps) + 1) / self.num_timesteps

@@ -36,6 +36,11 @@ def load_step_teacher(config: Any, model: M, *, recipe: str) -> M:
             f"A student has the shape of its teacher: set the section model, schedule, max_source and "
             f"max_target as in {folder / 'config.json'}."
         )
+    if model.source_dropout and not teacher.source_dropout:
+        raise Problem(
+            f"The model in {folder} was never trained without sources, so it cannot teach that: leave "
+            f"source_dropout at 0, or take a teacher that was trained with it."
+        )
     return teacher
 
 

@@ -26,11 +26,11 @@ from noise2text.data.config import DataConfig, FolderTokenizerDataConfig
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.boundary import BoundaryConditional
+from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
 from noise2text.diffusion.losses import AnchorLoss, LengthLoss, MseLoss, NllLoss, RoundingLoss
 from noise2text.diffusion.noise_factor import find_noise_factor, random_embeddings, rescale_preserving
 from noise2text.diffusion.parameterization import Parameterization
 from noise2text.diffusion.schedules import SCHEDULES, Rescaled, Schedule
-from noise2text.diffusion.time_samplers import UniformTimes
 from noise2text.generation.config import LengthPredictingGenerationConfig
 from noise2text.models import LengthPredictingModel
 from noise2text.models.init_embeddings import load_embeddings
@@ -42,7 +42,9 @@ from noise2text.nn.config import EncoderDecoderFromTeacherConfig, build_encoder_
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.length_predictor import LengthPredictor
 from noise2text.training.config import OptimConfig, RunConfig
-from noise2text.training.objective import DiffusionObjective
+from noise2text.training.importance_sampling import ImportanceSampledObjective
+from noise2text.training.objective import DiffusionObjective, Objective
+from noise2text.training.source_dropout import require_dropout_for_guidance, with_source_dropout
 from noise2text.training.step_distillation import StepDistillation
 
 __all__ = [
@@ -82,6 +84,9 @@ class DifformerDiffusionConfig(Config):
 
     num_timesteps: int = option(2000, "T, the resolution of time in training")
     schedule: str = option("sqrt", ", ".join(SCHEDULES))
+    time_sampler: str = option(
+        "uniform", "how training times are drawn: uniform or loss-aware (DiffuSeq, eq. 3)"
+    )
     max_dgs: float = option(0.15, "largest degeneration score (DGS) that the noise factor may leave")
     noise_factor: float | None = option(
         None, "F, factor of the noise in training; none finds it by max_dgs; 1 is no rescaling"
@@ -101,6 +106,7 @@ class DifformerDiffusionConfig(Config):
         "N, steps of a student that does in one step what the difformer in from_folder does in two; 0 is "
         "ordinary training",
     )
+    source_dropout: float = option(0.0, "share of the pairs trained without their source, for guidance")
     vlb_weight: float = option(1.0, "weight of the squared error of z₀ (L_VLB)")
     anchor_weight: float = option(1.0, "weight of the anchor loss, −log p(y | ẑ₀)")
     rounding_weight: float = option(0.0, "weight of the rounding loss, −log p(y | z₀)")
@@ -109,10 +115,12 @@ class DifformerDiffusionConfig(Config):
 
     def __post_init__(self) -> None:
         require_choice(self, "schedule", SCHEDULES)
+        require_choice(self, "time_sampler", TIME_SAMPLERS)
         require_at_least(self, 1, "num_timesteps")
         require_at_least(self, 0, "vlb_weight", "anchor_weight", "rounding_weight", "length_loss_weight")
         require_at_least(self, 0, "self_condition_noise", "student_steps")
         require_fraction(self, "label_smoothing", "self_conditioning", "boundary_confidence")
+        require_fraction(self, "source_dropout")
         if not (self.vlb_weight or self.anchor_weight):
             raise Problem(
                 "One of the settings vlb_weight and anchor_weight must be above 0: the rounding loss alone "
@@ -120,6 +128,8 @@ class DifformerDiffusionConfig(Config):
             )
         if self.student_steps and self.boundary_confidence:
             raise Problem("A student learns its teacher's steps: set boundary_confidence to 0.")
+        if self.student_steps and self.time_sampler != "uniform":
+            raise Problem("A student is trained at the times of its own steps: set time_sampler to uniform.")
         if 2 * self.student_steps > self.num_timesteps:
             raise Problem(
                 f"The setting student_steps must be at most half of num_timesteps, not {self.student_steps}."
@@ -140,6 +150,11 @@ class DifformerConfig(Config):
         LengthPredictingGenerationConfig(), "how it generates"
     )
     run: RunConfig = section(RunConfig(), "seed, hardware, logging")
+
+    def __post_init__(self) -> None:
+        require_dropout_for_guidance(
+            source_dropout=self.diffusion.source_dropout, guidance_weight=self.generation.guidance_weight
+        )
 
 
 _IWSLT14 = DifformerConfig()
@@ -233,6 +248,7 @@ def build_model(
         generation_config=config.generation,
         max_source=data.max_source,
         max_target=data.max_target,
+        source_dropout=config.diffusion.source_dropout,
     )
 
 
@@ -246,8 +262,13 @@ def initialize(config: DifformerConfig, model: LengthPredictingModel) -> None:
         load_embeddings(model.denoiser.embedding, model.tokenizer, Path(config.model.embeddings_from))
 
 
-def objective(config: DifformerConfig, model: LengthPredictingModel) -> DiffusionObjective:
-    """The training objective: eq. 2, and the length."""
+def objective(config: DifformerConfig, model: LengthPredictingModel) -> Objective:
+    """The training objective: eq. 2, and the length; for guidance, some pairs have no source."""
+    return with_source_dropout(_build_objective(config, model), model.layout, config.diffusion.source_dropout)
+
+
+def _build_objective(config: DifformerConfig, model: LengthPredictingModel) -> DiffusionObjective:
+    """The objective of pairs with their sources."""
     diffusion = config.diffusion
     assert diffusion.noise_factor is not None, "resolve the config first"
     terms = [
@@ -271,11 +292,12 @@ def objective(config: DifformerConfig, model: LengthPredictingModel) -> Diffusio
             self_conditioning=diffusion.self_conditioning,
             self_condition_noise=diffusion.self_condition_noise,
         )
-    return DiffusionObjective(
+    return ImportanceSampledObjective(
         model.denoiser,
         model.training_schedule,
-        UniformTimes(diffusion.num_timesteps),
+        TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),
         terms=all_terms,
+        observed_term="vlb" if diffusion.vlb_weight else "anchor",
         self_conditioning=diffusion.self_conditioning,
         self_condition_noise=diffusion.self_condition_noise,
         token_levels=build_token_levels(diffusion, model.training_schedule, model),

@@ -13,13 +13,10 @@ network predicts (`parameterization`), the schedule, or training without some so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
-
-import torch
-from torch import Tensor
 
 from noise2text.core.config import (
     Config,
@@ -36,17 +33,15 @@ from noise2text.data.layouts.joint import NUM_SPECIAL_TOKENS, JointLayout
 from noise2text.data.layouts.published_diffuseq import PublishedDiffuSeqLayout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.diffuseq_losses import LOSS_TERMS, LOSS_WEIGHTINGS
-from noise2text.diffusion.loss_aware_times import LossAwareTimes
+from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
 from noise2text.diffusion.losses import (
     AnchorLoss,
     LossTerm,
     NllLoss,
-    TokenLoss,
 )
 from noise2text.diffusion.parameterization import PARAMETERIZATIONS, Parameterization
 from noise2text.diffusion.position_sigmoid import PositionSigmoid
 from noise2text.diffusion.schedules import SCHEDULES, AlphaBarSchedule, Rescaled, Schedule, SignalFloor
-from noise2text.diffusion.time_samplers import TimeSampler, UniformTimes
 from noise2text.generation.config import DiffusionGenerationConfig
 from noise2text.models import DiffusionModel
 from noise2text.models.registry import Recipe
@@ -55,8 +50,9 @@ from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.joint_transformer import JointTransformer
 from noise2text.nn.published_diffuseq import PublishedDiffuSeqTransformer
 from noise2text.training.config import OptimConfig, RunConfig
-from noise2text.training.objective import DiffusionObjective, Draws, Objective
-from noise2text.training.source_dropout import SourceDropout
+from noise2text.training.importance_sampling import ImportanceSampledObjective
+from noise2text.training.objective import Objective
+from noise2text.training.source_dropout import require_dropout_for_guidance, with_source_dropout
 
 __all__ = [
     "DEMIRAG_2023",
@@ -65,7 +61,6 @@ __all__ = [
     "DiffuSeqConfig",
     "DiffuSeqDiffusionConfig",
     "DiffuSeqModelConfig",
-    "ImportanceSampledObjective",
     "JointDiffusionConfig",
     "build",
     "build_denoiser",
@@ -78,7 +73,6 @@ __all__ = [
 DEMIRAG_2023 = "Classifier-free Diffusion Models for Machine Translation (Demirag, 2023)"
 """Yunus Demirag's bachelor's thesis, Karlsruhe Institute of Technology, 2023: the variants of DiffuSeq."""
 
-_TIME_SAMPLERS: dict[str, type[TimeSampler]] = {"loss-aware": LossAwareTimes, "uniform": UniformTimes}
 _POSITION_SIGMOID = "position-sigmoid"
 _NETWORKS: dict[str, tuple[type[JointTransformer], type[JointLayout]]] = {
     "joint": (JointTransformer, JointLayout),
@@ -153,7 +147,7 @@ class DiffuSeqDiffusionConfig(JointDiffusionConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_choice(self, "time_sampler", _TIME_SAMPLERS)
+        require_choice(self, "time_sampler", TIME_SAMPLERS)
         require_choice(self, "loss_positions", LOSS_TERMS)
         require_choice(self, "parameterization", PARAMETERIZATIONS)
         require_choice(self, "loss_weighting", LOSS_WEIGHTINGS)
@@ -222,11 +216,9 @@ class DiffuSeqConfig(Config):
         PARAMETERIZATIONS[self.diffusion.parameterization].validate(
             build_schedule(self), noise_factor=self.diffusion.noise_factor, precision=self.run.precision
         )
-        if self.generation.guidance_weight and not self.diffusion.source_dropout:
-            raise Problem(
-                "The setting guidance_weight needs a model that is also trained without sources: set "
-                "source_dropout above 0."
-            )
+        require_dropout_for_guidance(
+            source_dropout=self.diffusion.source_dropout, guidance_weight=self.generation.guidance_weight
+        )
 
 
 def build_schedule(config: DiffuSeqConfig) -> AlphaBarSchedule:
@@ -294,20 +286,6 @@ PRESETS: dict[str, DiffuSeqConfig] = {
         validation_sentences=50,
     ),
 }
-
-
-class ImportanceSampledObjective(DiffusionObjective):
-    """A diffusion objective whose time sampler observes the squared error of each row."""
-
-    def collect_observations(
-        self, draws: Draws, token_losses: Mapping[str, TokenLoss]
-    ) -> tuple[Tensor, Tensor]:
-        error, counted = token_losses["vlb"].values.detach(), token_losses["vlb"].mask
-        rows = torch.where(counted, error, 0).sum(1) / counted.sum(1)
-        return draws.t, rows / draws.weight  # the sampler observes losses without the weight
-
-    def observe(self, *observed: Tensor) -> None:
-        self.time_sampler.observe(*observed)
 
 
 def build_denoiser(
@@ -414,7 +392,7 @@ def objective(config: DiffuSeqConfig, model: DiffusionModel) -> Objective:
     plain = ImportanceSampledObjective(
         model.denoiser,
         diffusion.training_schedule(schedule),
-        _TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),
+        TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),
         terms=[
             *LOSS_TERMS[diffusion.loss_positions](weighting, schedule.final_alpha),
             *diffusion.estimate_terms(),
@@ -424,8 +402,7 @@ def objective(config: DiffuSeqConfig, model: DiffusionModel) -> Objective:
         self_conditioning=0.0,
         z0_noise=schedule.z0_noise,
     )
-    dropout = diffusion.source_dropout
-    return SourceDropout(plain, model.layout, dropout) if dropout else plain
+    return with_source_dropout(plain, model.layout, diffusion.source_dropout)
 
 
 RECIPE = Recipe(

@@ -12,15 +12,17 @@ from torch import Tensor
 
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
 from noise2text.diffusion.losses import AnchorLoss, LengthLoss, MseLoss, NllLoss
 from noise2text.diffusion.parameterization import PredictVelocity
 from noise2text.diffusion.schedules import Schedule
-from noise2text.diffusion.time_samplers import UniformTimes
 from noise2text.models import LengthPredictingModel
 from noise2text.models.registry import Recipe
 from noise2text.nn.denoiser import NoiseLevel
 from noise2text.recipes import difformer
-from noise2text.training.objective import DiffusionObjective
+from noise2text.training.importance_sampling import ImportanceSampledObjective
+from noise2text.training.objective import Objective
+from noise2text.training.source_dropout import with_source_dropout
 
 
 class RectifiedFlow(Schedule):
@@ -49,23 +51,25 @@ def build(config: difformer.DifformerConfig, tokenizer: Tokenizer) -> LengthPred
     return difformer.build_model(config, tokenizer, flow, flow, parameterization=PredictVelocity(flow))
 
 
-def objective(config: difformer.DifformerConfig, model: LengthPredictingModel) -> DiffusionObjective:
+def objective(config: difformer.DifformerConfig, model: LengthPredictingModel) -> Objective:
     """The training objective: the squared error of the velocity, the anchor loss and the length."""
     diffusion = config.diffusion
-    return DiffusionObjective(
+    plain = ImportanceSampledObjective(
         model.denoiser,
         model.schedule,
-        UniformTimes(diffusion.num_timesteps),
+        TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),
         terms=[
             MseLoss("velocity", diffusion.vlb_weight, weighting=PredictVelocity(model.schedule).weight),
             AnchorLoss(weight=diffusion.anchor_weight, smoothing=diffusion.label_smoothing),
             LengthLoss(weight=diffusion.length_loss_weight, length_predictor=model.lengths),
             NllLoss(weight=None),
         ],
+        observed_term="velocity",
         self_conditioning=diffusion.self_conditioning,
         self_condition_noise=diffusion.self_condition_noise,
         token_levels=difformer.build_token_levels(diffusion, model.schedule, model),
     )
+    return with_source_dropout(plain, model.layout, diffusion.source_dropout)
 
 
 RECIPE = Recipe(

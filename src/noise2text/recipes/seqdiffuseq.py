@@ -21,9 +21,9 @@ from noise2text.data.config import DataConfig, FolderTokenizerDataConfig
 from noise2text.data.layouts.padded_target import PaddedTargetLayout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.adaptive_schedule import AdaptiveSchedule
+from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
 from noise2text.diffusion.losses import MseLoss, PriorLoss, RoundingLoss, TokenLoss
 from noise2text.diffusion.schedules import Schedule, SqrtSchedule
-from noise2text.diffusion.time_samplers import UniformTimes
 from noise2text.generation.config import PriorSamplingGenerationConfig
 from noise2text.models import DiffusionModel
 from noise2text.models.init_from_teacher import initialize_from_teacher
@@ -35,7 +35,9 @@ from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.encoder_decoder import EncoderDecoder
 from noise2text.nn.seqdiffuseq_network import ENCODER_DECODERS
 from noise2text.training.config import OptimConfig, RunConfig
-from noise2text.training.objective import DiffusionObjective, Draws
+from noise2text.training.importance_sampling import row_means
+from noise2text.training.objective import DiffusionObjective, Draws, Objective
+from noise2text.training.source_dropout import require_dropout_for_guidance, with_source_dropout
 
 __all__ = ["PRESETS", "RECIPE", "AdaptiveObjective", "SeqDiffuSeqConfig", "build", "build_model", "objective"]
 
@@ -64,14 +66,19 @@ class SeqDiffuSeqDiffusionConfig(Config):
     """The adaptive schedule of section 4.3."""
 
     num_timesteps: int = option(2000, "T, the resolution of time in training")
+    time_sampler: str = option(
+        "uniform", "how training times are drawn: uniform or loss-aware (DiffuSeq, eq. 3)"
+    )
     self_conditioning: float = option(0.5, "share of the updates with self-conditioning; 0 is none")
+    source_dropout: float = option(0.0, "share of the pairs trained without their source, for guidance")
     refit_every: int = option(20_000, "updates between two refits of the schedule; 0 keeps it at sqrt")
     refit_start: int = option(20_000, "first update with a refit")
     refit_bin_size: int = option(20, "K, diffusion steps that share a bin of losses")
     refit_min_count: int = option(100, "losses that each bin of a position needs before a refit")
 
     def __post_init__(self) -> None:
-        require_fraction(self, "self_conditioning")
+        require_choice(self, "time_sampler", TIME_SAMPLERS)
+        require_fraction(self, "self_conditioning", "source_dropout")
         require_at_least(self, 0, "refit_every", "refit_start")
         require_at_least(self, 1, "refit_bin_size", "refit_min_count")
         if self.num_timesteps % self.refit_bin_size or self.num_timesteps < 2 * self.refit_bin_size:
@@ -109,6 +116,9 @@ class SeqDiffuSeqConfig(Config):
                 f"The setting average_best must be 1, not {self.optim.average_best}, where the schedule is "
                 f"refitted: weights before and after a refit belong to different schedules; set ema_decay."
             )
+        require_dropout_for_guidance(
+            source_dropout=self.diffusion.source_dropout, guidance_weight=self.generation.guidance_weight
+        )
 
 
 _IWSLT14 = SeqDiffuSeqConfig().replace(max_tokens=128 * 64)
@@ -150,7 +160,14 @@ def build(config: SeqDiffuSeqConfig, tokenizer: Tokenizer) -> DiffusionModel:
         bin_size=diffusion.refit_bin_size,
         min_count=diffusion.refit_min_count,
     )
-    return build_model(config, tokenizer, embedding, schedule, ENCODER_DECODERS[config.model.network])
+    return build_model(
+        config,
+        tokenizer,
+        embedding,
+        schedule,
+        ENCODER_DECODERS[config.model.network],
+        source_dropout=diffusion.source_dropout,
+    )
 
 
 def build_model(
@@ -159,6 +176,8 @@ def build_model(
     embedding: TokenEmbedding,
     schedule: Schedule,
     network_class: Callable[..., Denoiser] = EncoderDecoder,
+    *,
+    source_dropout: float = 0.0,
 ) -> DiffusionModel:
     """The untrained model with these embeddings and this schedule, over targets padded to the full length."""
     data = config.data
@@ -178,11 +197,15 @@ def build_model(
         max_source=data.max_source,
         max_target=data.max_target,
         allowed_special_tokens=(tokenizer.eos, tokenizer.pad),
+        source_dropout=source_dropout,
     )
 
 
 class AdaptiveObjective(DiffusionObjective):
-    """A diffusion objective whose schedule is refitted to the losses of the term `difficulty`."""
+    """A diffusion objective whose schedule is refitted to the losses of the term `difficulty`.
+
+    A time sampler that observes losses observes the mean of this term in each row.
+    """
 
     schedule: AdaptiveSchedule
 
@@ -194,10 +217,14 @@ class AdaptiveObjective(DiffusionObjective):
         self, draws: Draws, token_losses: Mapping[str, TokenLoss]
     ) -> tuple[Tensor, Tensor, Tensor]:
         difficulty = token_losses["difficulty"]
-        return draws.t, difficulty.values.detach(), difficulty.mask
+        # Both observe losses without the weight of the time.
+        return draws.t, difficulty.values.detach() / draws.weight[:, None], difficulty.mask
 
     def observe(self, *observed: Tensor) -> None:
         self.schedule.observe(*observed)
+        if self.time_sampler.observes_losses:
+            t, losses, mask = observed
+            self.time_sampler.observe(t, row_means(losses, mask))
 
     def update(self, step: int) -> None:
         """Refit the schedule every `refit_every` steps; before `refit_start`, only drop the losses.
@@ -214,14 +241,17 @@ class AdaptiveObjective(DiffusionObjective):
             self.schedule.refit()
 
 
-def objective(config: SeqDiffuSeqConfig, model: DiffusionModel) -> AdaptiveObjective:
-    """The training objective: eq. 6; `difficulty`, the error outside of padding, only adapts the schedule."""
+def objective(config: SeqDiffuSeqConfig, model: DiffusionModel) -> Objective:
+    """The training objective: eq. 6; `difficulty`, the error outside of padding, only adapts the schedule.
+
+    For guidance, some pairs have no source; the schedule adapts to the losses of these, too.
+    """
     assert isinstance(model.layout, PaddedTargetLayout)
     diffusion, start = config.diffusion, SqrtSchedule(config.diffusion.num_timesteps)
-    return AdaptiveObjective(
+    plain = AdaptiveObjective(
         model.denoiser,
         model.schedule,
-        UniformTimes(diffusion.num_timesteps),
+        TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),
         terms=[
             MseLoss(),
             RoundingLoss(),
@@ -233,6 +263,7 @@ def objective(config: SeqDiffuSeqConfig, model: DiffusionModel) -> AdaptiveObjec
         refit_every=diffusion.refit_every,
         refit_start=diffusion.refit_start,
     )
+    return with_source_dropout(plain, model.layout, diffusion.source_dropout)
 
 
 def initialize(config: SeqDiffuSeqConfig, model: DiffusionModel) -> None:

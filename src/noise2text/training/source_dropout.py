@@ -13,12 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from noise2text.core.errors import Problem
 from noise2text.core.random import RowKeyPurpose, make_key, uniform
 from noise2text.data.layouts.base import Canvas, Layout, Source
 from noise2text.diffusion.losses import TokenLoss
 from noise2text.training.objective import Objective
 
-__all__ = ["SourceDropout", "SourceDropoutDraws"]
+__all__ = ["SourceDropout", "SourceDropoutDraws", "require_dropout_for_guidance", "with_source_dropout"]
 
 
 @dataclass(frozen=True)
@@ -97,3 +98,17 @@ class SourceDropout(Objective):
             for name in names
         }
         return Canvas(source=source, **masks)
+
+
+def with_source_dropout(objective: Objective, layout: Layout, rate: float) -> Objective:
+    """The objective that drops this share of the sources; at 0, the objective itself."""
+    return SourceDropout(objective, layout, rate) if rate else objective
+
+
+def require_dropout_for_guidance(*, source_dropout: float, guidance_weight: float) -> None:
+    """Refuse settings that guide a model which never sees a pair without its source."""
+    if guidance_weight and not source_dropout:
+        raise Problem(
+            "The setting guidance_weight needs a model that is also trained without sources: set "
+            "source_dropout above 0."
+        )
