@@ -11,7 +11,7 @@ from noise2text.cli.options import app
 from noise2text.core.errors import Problem
 
 if TYPE_CHECKING:
-    from noise2text.serving.votes import BlindTest, Tally
+    from noise2text.serving.votes import BlindTest, VoteCounts
 
 __all__ = ["vote"]
 
@@ -93,7 +93,7 @@ def _print_tally(test: BlindTest) -> None:
     print(_describe(test.book.tally()))
 
 
-def _describe(tally: Tally) -> str:
+def _describe(tally: VoteCounts) -> str:
     counts = f"A {tally.a}, B {tally.b}, equal {tally.equal}"
     if tally.share is None:
         return f"{counts}: no vote decides yet."

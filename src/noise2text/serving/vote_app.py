@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import BaseModel, Field
 
 from noise2text.core.errors import Problem
-from noise2text.serving.votes import Ballot, BlindTest, Tally
+from noise2text.serving.votes import Ballot, BlindTest, VoteCounts
 
 __all__ = ["Vote", "build_vote_app"]
 
@@ -50,7 +50,7 @@ def build_vote_app(test: BlindTest) -> FastAPI:
         return {"status": "ok"}
 
     @app.get("/v1/tally")
-    def get_tally() -> Tally:
+    def get_tally() -> VoteCounts:
         return test.book.tally()
 
     app.add_exception_handler(Problem, _answer_problem)

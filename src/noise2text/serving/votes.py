@@ -21,7 +21,7 @@ from typing import Any
 
 from noise2text.core.errors import Problem
 
-__all__ = ["Ballot", "BlindTest", "Item", "Tally", "VoteBook", "wilson_interval"]
+__all__ = ["Ballot", "BlindTest", "Item", "VoteBook", "VoteCounts", "wilson_interval"]
 
 Z = 1.959963984540054  # of a two-sided interval of 95 %
 
@@ -57,7 +57,7 @@ class Ballot:
 
 
 @dataclass(frozen=True)
-class Tally:
+class VoteCounts:
     """The votes for A, for B and for neither, and A's share of those that decide, with its interval."""
 
     a: int
@@ -105,12 +105,12 @@ class VoteBook:
         """Who has voted, in the order of their first votes."""
         return list(dict.fromkeys(vote["voter"] for vote in self.read()))
 
-    def tally(self, voter: str | None = None) -> Tally:
+    def tally(self, voter: str | None = None) -> VoteCounts:
         """The count of all votes, or of one voter's."""
         votes = [vote["preferred"] for vote in self.read() if voter in (None, vote["voter"])]
         a, b = votes.count("a"), votes.count("b")
         share = a / (a + b) if a + b else None
-        return Tally(a, b, votes.count("equal"), share, *wilson_interval(a, a + b))
+        return VoteCounts(a, b, votes.count("equal"), share, *wilson_interval(a, a + b))
 
 
 class BlindTest:
