@@ -59,7 +59,7 @@ class DiffusionGenerationConfig(PreparationConfig):
     sampling_noise_factor: float = option(1.0, "factor of the noise while sampling (Difformer, C.7)")
     clamp: bool = option(False, "move every estimate to the nearest embedding")
     select: str = option("mbr", "how to select: mbr, or score (mean log-probability of the tokens)")
-    utility: str = option("bleu", "what MBR compares by: bleu, bleu-nltk4, chrf or unigram")
+    utility: str = option("bleu", "what MBR compares by: bleu, bleu-corpus, bleu-nltk4, chrf or unigram")
     candidate_is: str = option(
         "hypothesis", "role of the candidate in each comparison: hypothesis or reference"
     )
@@ -156,7 +156,7 @@ _SETTINGS_OF_A_TEXT = {
 }
 _CHOICES = {
     "solver": ("single", "multistep"),
-    "utility": ("bleu", "bleu-nltk4", "chrf", "unigram"),
+    "utility": ("bleu", "bleu-corpus", "bleu-nltk4", "chrf", "unigram"),
     "candidate_is": ("hypothesis", "reference"),
 }
 
@@ -186,8 +186,9 @@ class LengthPredictingGenerationConfig(DiffusionGenerationConfig):
     )
     select: str = option(
         "mbr",
-        "how to select: mbr, weighted-mbr (weights candidates by the model's likelihood), or score (mean "
-        "log-probability of the tokens, and of the length)",
+        "how to select: mbr, mbr-by-length (within each length, then among the winners), weighted-mbr "
+        "(weights candidates by the model's likelihood), or score (mean log-probability of the tokens, and "
+        "of the length)",
     )
 
     @property
@@ -196,7 +197,7 @@ class LengthPredictingGenerationConfig(DiffusionGenerationConfig):
 
     @property
     def select_choices(self) -> tuple[str, ...]:
-        return ("mbr", "weighted-mbr", "score")
+        return ("mbr", "mbr-by-length", "weighted-mbr", "score")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -263,7 +264,7 @@ class AutoregressiveGenerationConfig(PreparationConfig):
     top_k: int = option(0, "of sampling: from the k likeliest tokens; 0 is from all")
     top_p: float = option(1.0, "of sampling: from the fewest tokens that reach this probability")
     select: str = option("score", "how to select: score (see length_penalty) or mbr")
-    utility: str = option("bleu", "what MBR compares by: bleu, bleu-nltk4, chrf or unigram")
+    utility: str = option("bleu", "what MBR compares by: bleu, bleu-corpus, bleu-nltk4, chrf or unigram")
     candidate_is: str = option(
         "hypothesis", "role of the candidate in each comparison: hypothesis or reference"
     )
