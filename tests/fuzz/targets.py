@@ -169,7 +169,8 @@ def _read_progress(data: bytes) -> None:
 
 def _build_architecture(data: bytes) -> None:
     """A model folder of transformers, whose configuration is in our config.json."""
-    from noise2text.models.huggingface import CAUSAL_FAMILY, CausalConfig, build_network
+    from noise2text.models.huggingface import CAUSAL_FAMILY, build_network
+    from noise2text.models.pretrained_config import CausalConfig
 
     text = data.decode("utf-8", "replace")
     build_network(
