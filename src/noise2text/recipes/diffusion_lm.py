@@ -116,10 +116,11 @@ class PairDiffusionModel(DiffusionModel):
         )
         forbidden_mask = self.forbidden_mask.clone()
         forbidden_mask[layout.sep] = False
+        usual = self.build_decoder(config)
         decoder = dataclasses.replace(
-            self.build_decoder(config),
+            usual,
             layout=layout,
-            forbidden_mask=forbidden_mask,
+            rounding=dataclasses.replace(usual.rounding, forbidden_mask=forbidden_mask),
             template=given,
             propose_lengths=lambda encoded: self.propose_single_length(encoded, layout.width),
             executor=EAGER,
