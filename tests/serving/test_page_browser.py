@@ -144,18 +144,20 @@ def test_a_reload_shows_the_same(browser: Browser, address: str) -> None:
 def test_downloads_are_the_picture_and_the_data(
     browser: Browser, address: str, data: PageData, tmp_path: Path
 ) -> None:
-    result = data.inputs[1][0]
+    results = data.inputs[1]
     with open_page(browser, f"{address}#input=2") as page:
         for button, name in (("Download SVG", "picture.svg"), ("Download JSON", "result.json")):
             with page.expect_download() as saved:
                 page.get_by_role("button", name=button).click()
             saved.value.save_as(tmp_path / name)
     picture = ElementTree.parse(tmp_path / "picture.svg")
-    words = [each.text for each in picture.iter("{http://www.w3.org/2000/svg}text")]
-    assert words[0] == result.source
-    assert words[-len(result.steps[-1].tokens) :] == [
-        token.strip() or "␣" for token in result.steps[-1].tokens
-    ]
+    name = "{http://www.w3.org/2000/svg}"
+    words = [each.text for each in picture.iter(f"{name}text")]
+    assert words[0] == results[0].source
+    assert {"de-en", "other"} < set(words)
+    for result, grid in zip(results, picture.iter(f"{name}g"), strict=True):
+        last = [token.strip() or "␣" for token in result.steps[-1].tokens]
+        assert [each.text for each in grid.iter(f"{name}text")][-len(last) :] == last
     saved_data = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
     assert [each["text"] for each in saved_data["results"]] == [each.text for each in data.inputs[1]]
 

@@ -107,11 +107,11 @@ async function paint(svg) {
   return context.getImageData(0, 0, image.width, image.height);
 }
 
-// The grid of a result growing step by step.
-async function drawGif(result, view) {
-  const last = result.steps.length - 1;
+// The picture of the results, growing step by step.
+async function drawGif(models, results, view) {
+  const last = Math.max(0, ...results.map((result) => result.steps.length - 1));
   const pictures = [];
-  for (let at = 0; at <= last; at++) pictures.push(await paint(drawPicture(result, view, at)));
+  for (let at = 0; at <= last; at++) pictures.push(await paint(drawPicture(models, results, view, at)));
   const { palette, index } = choosePalette(pictures[last].data);
   const frames = pictures.map((picture, at) => ({
     pixels: index(picture.data),
