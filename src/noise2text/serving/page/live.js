@@ -124,6 +124,10 @@ byId("text").addEventListener("keydown", (event) => {
 });
 byId("request").addEventListener("submit", (event) => {
   event.preventDefault();
+  if (!byId("text").value.trim()) {
+    byId("error").textContent = "Write a text first.";
+    return;
+  }
   generate(!matchMedia("(prefers-reduced-motion: reduce)").matches);
 });
 

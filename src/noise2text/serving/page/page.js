@@ -139,9 +139,12 @@ for (const radio of document.querySelectorAll("input[name=view]")) {
 byId("copy").addEventListener("click", () => copy(state.results.map((result) => result.text).join("\n"), "Text"));
 byId("link").addEventListener("click", () => { writeAddress(); copy(location.href, "Link"); });
 byId("svg").addEventListener("click", () =>
-  download("denoising.svg", "image/svg+xml", drawPicture(state.models, state.results, state.view)));
-byId("gif").addEventListener("click", async () =>
-  download("denoising.gif", "image/gif", await drawGif(state.models, state.results, state.view)));
+  download("denoising.svg", "image/svg+xml", drawPicture(state.models, state.results, state.view).svg));
+byId("gif").addEventListener("click", async () => {
+  byId("done").textContent = "Drawing …";
+  download("denoising.gif", "image/gif", await drawGif(state.models, state.results, state.view));
+  byId("done").textContent = "";
+});
 byId("json").addEventListener("click", () =>
   download("result.json", "application/json", JSON.stringify({ models: state.models, results: state.results }, null, 1)));
 

@@ -24,6 +24,11 @@ function describeToken(result, at, position, token) {
   return { final: last.tokens[position] === token, confidence: result.steps[at].confidence[position] };
 }
 
+// How a token looks in a grid: without the spaces around it, unless it is one; some tokens write nothing.
+function showToken(token) {
+  return token.trim() || (token && "␣");
+}
+
 function drawToken(result, at, position, token) {
   const { final, confidence } = describeToken(result, at, position, token);
   const isKnown = confidence !== undefined;
@@ -31,10 +36,19 @@ function drawToken(result, at, position, token) {
   const state = final ? `${name}${isKnown ? `, confidence ${percent(confidence)}` : ""}` : `not the ${name}`;
   return make("span", {
     className: `token${final ? " final" : ""}${isKnown ? " known" : ""}`,
-    textContent: token.trim() || "␣",
+    textContent: showToken(token),
     title: state,
     style: { "--c": (isKnown ? confidence : 0.5).toFixed(3) },
   });
+}
+
+// A token as part of a running text, with the spaces that it has.
+function drawWord(result, at, position, token) {
+  if (!token) return [];
+  const word = drawToken(result, at, position, token), [, before, after] = token.match(/^(\s*).*?(\s*)$/s);
+  if (token.trim()) return [before, word, after];
+  word.textContent = " ";
+  return [word];
 }
 
 function percent(share) {
@@ -58,21 +72,31 @@ function scrolling(label) {
   return make("div", { className: "scroll", attributes });
 }
 
+// Scrolls a high grid, and nothing else, so far that a row is seen.
+function scrollToRow(region, row) {
+  const lowest = row.offsetTop + row.offsetHeight - region.clientHeight;
+  region.scrollTop = Math.max(Math.min(region.scrollTop, row.offsetTop), lowest);
+}
+
 function meanUtilities(result) {
   return (result.utilities || []).map((row) => row.reduce((sum, value) => sum + value, 0) / row.length);
 }
 
 function explainChoice(result, selection) {
   if (result.isPartial) return "The model is at work. Above are the steps of candidate 1; at the end, those of the chosen one.";
-  const means = meanUtilities(result);
-  const name = `Candidate ${result.chosen + 1}`;
+  const means = meanUtilities(result), name = `Candidate ${result.chosen + 1}`;
+  if (result.candidates.length === 1) return "There is only one candidate.";
+  if (!means.length && selection.includes("mbr")) return `${name} was chosen: it joins the best candidates of the parts of the text.`;
   if (!means.length) return `${name} was chosen. The rule of selection does not compare candidates with each other.`;
   const texts = result.candidates.map((candidate) => candidate.text);
-  const others = means.filter((_, at) => texts[at] !== texts[result.chosen]);
+  const isLeftOut = (at) => result.utilities[at].every((value) => value === 0); // a filter of the rule gives it no utility
+  const leftOut = texts.flatMap((_, at) => (isLeftOut(at) ? [at + 1] : []));
+  const others = means.filter((_, at) => texts[at] !== texts[result.chosen] && !isLeftOut(at));
   const best = means[result.chosen].toFixed(1);
-  const weighted = selection.startsWith("weighted") ? ", weighted by likelihood" : "";
-  const next = others.length ? ` The next best text has ${Math.max(...others).toFixed(1)}.` : " All candidates have the same text.";
-  return `${name} was chosen because it agrees most with all candidates${weighted}: its mean utility is ${best}.${next}`;
+  const weighted = selection.includes("weighted-mbr") ? ", weighted by likelihood" : "";
+  const next = others.length ? ` The next best text has ${Math.max(...others).toFixed(1)}.` : leftOut.length ? "" : " All candidates have the same text.";
+  const without = leftOut.length ? ` Left out before: ${leftOut.join(", ")}.` : "";
+  return `${name} was chosen because it agrees most with all candidates${weighted}: its mean utility is ${best}.${next}${without}`;
 }
 
 function drawCandidates(result) {
@@ -110,11 +134,13 @@ function drawHeatMap(result) {
 function makeView({ name }) {
   const stage = make("p", { className: "stage", dir: "auto" });
   const grid = scrolling(`Tokens at each step, ${name}`);
+  grid.classList.add("high");
   const candidates = scrolling(`Candidates, ${name}`);
   const why = make("p");
   const heat = scrolling(`Utilities of the candidates, ${name}`);
   const selection = make("code");
-  const agreement = make("div", {}, make("h3", { textContent: "How well candidates agree" }), heat);
+  const agreement = make("div", {}, make("h3", { textContent: "How well candidates agree" }),
+    make("p", { className: "quiet", textContent: "Each row is a candidate, each column the one that it is compared with." }), heat);
   const details = make("div", {}, grid, make("h3", { textContent: "Candidates at this step" }), candidates, why, agreement,
     make("p", {}, selection));
   const warnings = make("p", { className: "warning" });
@@ -141,8 +167,8 @@ function makeView({ name }) {
     const at = Math.min(step, result.steps.length - 1);
     if (at < 0) { stage.textContent = result.text; return; }
     rows.forEach((row, n) => { row.className = n > at ? "later" : n === at ? "now" : ""; });
-    stage.replaceChildren(...shownTokens(result, at, view).flatMap((token, n) =>
-      [/^\s/.test(token) ? " " : "", drawToken(result, at, n, token)]));
+    scrollToRow(grid, rows[at]);
+    stage.replaceChildren(...shownTokens(result, at, view).flatMap((token, n) => drawWord(result, at, n, token)));
     texts.forEach((cell, n) => { cell.textContent = result.candidates[n].drafts[at] ?? result.candidates[n].text; });
   }
 
