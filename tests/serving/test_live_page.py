@@ -117,11 +117,14 @@ def test_the_grid_fills_while_the_model_is_at_work(
         expect(page.locator("#actions")).to_be_hidden()  # there is no text yet to copy or download
         expect(page.locator("#results")).to_contain_text("The model is at work")
         assert find_violations(page) == []
+        busy = page.get_by_role("button", name="Generating")
+        expect(busy).to_be_disabled()
+        busy.press("Enter")  # asks for nothing more
         page.get_by_role("button", name="Pause").click()
         page.get_by_role("slider", name="Step").press("Home")
         page.get_by_role("region", name="Candidates").focus()
         stepper.may_go_on.set()
-        expect(page.locator(WHERE)).to_contain_text("1 of 6")  # paused: the reader stays where he is
+        expect(page.locator(WHERE)).to_contain_text("1 of 6,")  # paused: the reader stays where he is
         expect(page.locator("#actions")).to_be_visible()
         assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Candidates, de-en"
         page.get_by_role("button", name="Play").click()

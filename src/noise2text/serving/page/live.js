@@ -55,7 +55,7 @@ async function generate(isWatched) {
 
 function setBusy(isBusy) {
   const button = document.querySelector("#request button");
-  button.disabled = isBusy;
+  button.setAttribute("aria-disabled", isBusy); // unlike `disabled`, it keeps the focus
   button.textContent = isBusy ? "Generating …" : "Generate";
   byId("results").setAttribute("aria-busy", isBusy);
   if (isBusy) byId("error").textContent = "";
@@ -124,6 +124,7 @@ byId("text").addEventListener("keydown", (event) => {
 });
 byId("request").addEventListener("submit", (event) => {
   event.preventDefault();
+  if (byId("results").getAttribute("aria-busy") === "true") return;
   if (!byId("text").value.trim()) {
     byId("error").textContent = "Write a text first.";
     return;
