@@ -118,8 +118,9 @@ class LengthPredictingGenerationConfig(LengthConfig, DiffusionGenerationConfig):
     )
     select: str = option(
         "mbr",
-        "how to select: mbr, weighted-mbr (weights candidates by the model's likelihood), or score (mean "
-        "log-probability of the tokens, and of the length)",
+        "how to select: mbr, mbr-by-length (within each length, then among the winners), weighted-mbr "
+        "(weights candidates by the model's likelihood), or score (mean log-probability of the tokens, and "
+        "of the length)",
     )
 
     @property
@@ -128,7 +129,7 @@ class LengthPredictingGenerationConfig(LengthConfig, DiffusionGenerationConfig):
 
     @property
     def select_choices(self) -> tuple[str, ...]:
-        return ("mbr", "weighted-mbr", "score")
+        return ("mbr", "mbr-by-length", "weighted-mbr", "score")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -82,7 +82,7 @@ class SelectionConfig(Config):
     """Which of a sentence's candidates is its text."""
 
     select: str = option("mbr", "how to select: mbr, or score (mean log-probability of the tokens)")
-    utility: str = option("bleu", "what MBR compares by: bleu, bleu-nltk4, chrf or unigram")
+    utility: str = option("bleu", "what MBR compares by: bleu, bleu-corpus, bleu-nltk4, chrf or unigram")
     candidate_is: str = option(
         "hypothesis", "role of the candidate in each comparison: hypothesis or reference"
     )
@@ -90,7 +90,7 @@ class SelectionConfig(Config):
 
     def __post_init__(self) -> None:
         require_choice(self, "select", self.select_choices)
-        require_choice(self, "utility", ("bleu", "bleu-nltk4", "chrf", "unigram"))
+        require_choice(self, "utility", ("bleu", "bleu-corpus", "bleu-nltk4", "chrf", "unigram"))
         require_choice(self, "candidate_is", ("hypothesis", "reference"))
         super().__post_init__()
 
