@@ -152,6 +152,7 @@ def test_dropout_follows_the_network_that_combines_z_with_its_estimate(small: Ma
     canvas = layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
     z, guess = torch.randn(2, *canvas.tokens.shape, denoiser.embedding.dim)
     made: list[torch.Tensor] = []
+    assert isinstance(denoiser, EncoderDecoder)
     denoiser.combine.register_forward_hook(lambda module, given, output: made.append(output))
     denoiser.norm.register_forward_pre_hook(lambda module, given: made.append(given[0]))
     denoiser(z, level(2), denoiser.encode(canvas.source), denoiser.constrain(canvas), guess)

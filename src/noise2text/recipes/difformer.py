@@ -27,8 +27,8 @@ from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig, FolderTokenizerDataConfig
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.adaptive_noise_config import AdaptiveNoiseConfig, refuse_averages_of_adaptive_models
 from noise2text.diffusion.boundary import BoundaryConditional
-from noise2text.diffusion.config import AdaptiveNoiseConfig, refuse_averages_of_adaptive_models
 from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
 from noise2text.diffusion.losses import AnchorLoss, LengthLoss, MseLoss, NllLoss, RoundingLoss
 from noise2text.diffusion.noise_factor import find_noise_factor, random_embeddings, rescale_preserving

@@ -18,7 +18,7 @@ from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig, FolderTokenizerDataConfig
 from noise2text.data.layouts.padded_target import PaddedTargetLayout
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.config import AdaptiveNoiseConfig, refuse_averages_of_adaptive_models
+from noise2text.diffusion.adaptive_noise_config import AdaptiveNoiseConfig, refuse_averages_of_adaptive_models
 from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
 from noise2text.diffusion.losses import AnchorLoss, MseLoss, PriorLoss, RoundingLoss
 from noise2text.diffusion.schedules import Schedule, SqrtSchedule
