@@ -223,6 +223,8 @@ def _gpt2() -> list[bytes]:
         "n_embd": 8,
         "n_layer": 1,
         "n_head": 2,
+        "bos_token_id": 0,
+        "eos_token_id": 0,
     }
     return [json.dumps(shape).encode()]
 
