@@ -31,6 +31,7 @@ check: .venv/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+	$(BIN)/python .ci/check_dependencies.py
 	$(MAKE) docs
 
 # The documentation site, in site/; a broken link or an option without a page stops it.
