@@ -19,6 +19,7 @@ from noise2text.data.config import DataConfig
 from noise2text.data.layouts.joint import InfillingLayout, JointLayout, PairGenerationLayout
 from noise2text.data.layouts.template import OPEN_TEMPLATE, Template, parse_template
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.config import JointDiffusionConfig
 from noise2text.diffusion.losses import MseLoss, PriorLoss, RoundingLoss
 from noise2text.diffusion.schedules import SCHEDULES, AlphaBarSchedule
 from noise2text.diffusion.time_samplers import UniformTimes
@@ -29,7 +30,6 @@ from noise2text.models import DiffusionModel
 from noise2text.models.registry import Recipe
 from noise2text.nn.config import JointTransformerConfig
 from noise2text.recipes import diffuseq
-from noise2text.recipes.diffuseq import JointDiffusionConfig
 from noise2text.training.config import OptimConfig, RunConfig
 from noise2text.training.objective import DiffusionObjective
 
@@ -116,10 +116,11 @@ class PairDiffusionModel(DiffusionModel):
         )
         forbidden_mask = self.forbidden_mask.clone()
         forbidden_mask[layout.sep] = False
+        usual = self.build_decoder(config)
         decoder = dataclasses.replace(
-            self.build_decoder(config),
+            usual,
             layout=layout,
-            forbidden_mask=forbidden_mask,
+            rounding=dataclasses.replace(usual.rounding, forbidden_mask=forbidden_mask),
             template=given,
             propose_lengths=lambda encoded: self.propose_single_length(encoded, layout.width),
             executor=EAGER,
