@@ -224,7 +224,15 @@ def test_unreadable_sources_are_named_by_line(file: File) -> None:
     with pytest.raises(Problem, match="line 2: byte 1 of the line is not valid UTF-8"):
         list(read_sources(file("c.txt", b"a\n\xff\n")))
     with pytest.raises(Problem, match='line 1: there is no field "src" or "text"'):
-        list(read_sources(file("c.jsonl", '{"source": "a"}\n')))
+        list(read_sources(file("c.jsonl", '{"question": "a"}\n')))
+
+
+def test_known_names_of_fields_are_read_in_objects_as_in_tables(file: File) -> None:
+    assert list(read_sources(file("s.jsonl", '{"source": "a"}\n'))) == ["a"]
+    assert list(read_pairs(file("p.jsonl", '{"id": 1, "de": "a", "en": "b"}\n'))) == [Pair("a", "b")]
+    assert list(read_pairs(file("q.jsonl", '{"input": "a", "output": "b"}\n'))) == [Pair("a", "b")]
+    with pytest.raises(Problem, match="choose with --fields"):
+        list(read_pairs(file("three.jsonl", '{"de": "a", "en": "b", "fr": "c"}\n')))
 
 
 def test_texts_to_evaluate(file: File) -> None:
