@@ -66,6 +66,25 @@ def test_answers_do_not_depend_on_who_else_asks(make_service: Serve, gate: Gate,
     assert len(gate.batches) <= 4  # 80 texts of which 32 go together, and what came first
 
 
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_an_answer_is_the_same_to_the_bit_alone_and_with_others(make_service: Serve, precision: str) -> None:
+    """Scores included: the shipped model's sums of floats have the same order in every batch."""
+    texts = ["Guten Morgen.", "Wo ist der Bahnhof?", "Ich habe zwei Brüder und eine Schwester.", "Nein!"]
+    requests = [{"texts": [text], "seed": i, "n": 2, "steps": 2} for i, text in enumerate(texts)]
+    service = make_service("de-en", precision=precision)
+    gate = Gate(service.pool._load_model(service.pool.find(None).folder))
+    service.pool._load_model = gate.load
+    with running(service) as (client, _), ThreadPoolExecutor(5) as threads, gate:
+        first = threads.submit(generate, client, texts=["Ja."])
+        assert gate.entered.acquire(timeout=30)
+        together = [threads.submit(generate, client, **request) for request in requests]
+        wait_until(lambda: service.pool.num_waiting() == {"de-en": 4})
+        gate.opened.set()
+        answers = [answer.result().json() for answer in together]
+        assert answers == [generate(client, **request).json() for request in requests]
+        assert (first.result().status_code, len(gate.batches[1])) == (200, 4)
+
+
 def test_models_and_their_settings_are_listed(client: httpx.Client, model: Model) -> None:
     (listed,) = client.get("/v1/models").json()
     assert (listed["name"], listed["recipe"], listed["source"], listed["target"]) == (
@@ -217,6 +236,14 @@ def test_a_client_that_asks_too_often_waits(make_service: Serve) -> None:
         answers = [client.get("/v1/models") for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
     assert 1 <= int(answers[-1].headers["retry-after"]) <= 30
+
+
+def test_every_key_has_a_rate_of_its_own(make_service: Serve) -> None:
+    service = make_service(rate_limit=1)
+    service.keys = type(service.keys)(["one", "two"])
+    with running(service) as (client, _):
+        asked = [client.get("/v1/models", headers={"x-api-key": key}) for key in ("one", "two", "one", "two")]
+    assert [answer.status_code for answer in asked] == [200, 200, 429, 429]
 
 
 def test_pages_of_other_origins_are_refused_unless_allowed(make_service: Serve) -> None:
