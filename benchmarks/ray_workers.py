@@ -25,7 +25,8 @@ from typing import Any
 import torch
 
 import noise2text
-from noise2text.commands.generate_on_ray import GenerationJob, RayOptions, TextRecords, generate_on_ray
+from noise2text.commands.generate_on_ray import RayOptions, TextRecords, generate_on_ray
+from noise2text.commands.generation_job import GenerationJob
 from noise2text.commands.ray_cluster import connect_to_ray
 from noise2text.core.command_line import parse_numbers
 
@@ -68,7 +69,8 @@ def measure_on_ray(sources: list[str], folder: Path, *, workers: int, shard_rows
 
     with CpuSeconds() as cpu_seconds, connect_to_ray("local", num_cpus=workers):
         generate_on_ray(
-            GenerationJob(Path("de-en"), TextRecords(), overrides=SETTINGS, device="cpu"),
+            GenerationJob(Path("de-en"), overrides=SETTINGS, device="cpu"),
+            TextRecords(),
             input=str(corpus),
             output=folder / f"{workers}.jsonl",
             options=RayOptions("local", workers, shard_rows),

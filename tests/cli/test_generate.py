@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from noise2text.commands.generate import GeneratedText, remove_teacher
+from noise2text.commands.generate import GeneratedText
+from noise2text.commands.generation_job import remove_teacher
 from noise2text.models.folder import load_config, save
 
 from .conftest import Outcome

@@ -10,12 +10,12 @@ alternatives are needed: most noises of a length lead to few different texts.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from noise2text.core.errors import Problem
 from noise2text.generation.selection import Candidate
+from noise2text.metrics.alternatives import normalize_words
 
 __all__ = ["FLOOR", "draw_enough_candidates", "rank_alternatives"]
 
@@ -32,10 +32,10 @@ def rank_alternatives(
     scores = [candidate.score for candidate in candidates]
     lowest = max(scores) - floor if math.isfinite(max(scores)) else -math.inf
     order = sorted(range(len(candidates)), key=lambda i: -scores[i])
-    different: dict[str, int] = {_normalize(candidates[selected].text): selected}
+    different: dict[str, int] = {normalize_words(candidates[selected].text): selected}
     for i in order:
         if scores[i] >= lowest:
-            different.setdefault(_normalize(candidates[i].text), i)
+            different.setdefault(normalize_words(candidates[i].text), i)
     return list(different.values())[:n]
 
 
@@ -48,8 +48,3 @@ def draw_enough_candidates(config: Any, overrides: Mapping[str, Any], *, n: int,
     if n == 1 or BEAM_SETTINGS & set(overrides) or not hasattr(config, "with_candidates"):
         return config
     return config.with_candidates(CANDIDATES_PER_ALTERNATIVE * n)
-
-
-def _normalize(text: str) -> str:
-    """The words of a text in lower case; of a text without words, its signs."""
-    return " ".join(re.findall(r"\w+", text.casefold())) or "".join(text.split())
