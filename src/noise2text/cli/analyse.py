@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from noise2text.cli.folding import print_folded
 from noise2text.cli.options import DeviceOption, JsonOption, SeedOption, SetOption, app
 from noise2text.core.errors import Problem
 
@@ -91,9 +92,9 @@ def _list(as_json: bool) -> None:
         return
     for row in rows:
         needs = " and ".join(row["needs"]) or "nothing"
-        print(f"{row['name']}  (needs {needs}; after {row['paper_figure']})\n  {row['summary']}")
+        print_folded(f"{row['name']}  (needs {needs}; after {row['paper_figure']})\n  {row['summary']}")
         for name, option in row["settings"].items():
-            print(f"    --set {name}={option['value']}  {option['help']}")
+            print_folded(f"    --set {name}={option['value']}  {option['help']}")
 
 
 def _read_outputs(outputs: Sequence[str]) -> dict[str, list[str]]:
