@@ -31,11 +31,13 @@ def generate(client: httpx.Client, **body: Any) -> httpx.Response:
 
 def test_an_answer_has_what_the_model_generates(client: httpx.Client, model: Model) -> None:
     answer = generate(client, texts=TEXTS, n=4, seed=5, steps=3, prefix="a", trace=True).json()
-    alone = model.generate(TEXTS, seed=5, steps=3, prefix="a", noise_beam=4, trace=True)
+    alone = model.generate(TEXTS, seed=5, steps=3, prefix="a", noise_beam=4, trace=True, n=4)
     settings, results = answer["settings"], answer["results"]
     assert answer["texts"] == alone.texts
     assert [[each["text"] for each in result["candidates"]] for result in results] == alone.candidates
     assert [result["chosen"] for result in results] == alone.chosen
+    assert [result["alternatives"] for result in results] == alone.alternatives
+    assert max(map(len, alone.alternatives)) > 1
     assert [[step["text"] for step in result["steps"]] for result in results] == [
         [step.text for step in steps] for steps in alone.traces
     ]
