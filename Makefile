@@ -31,6 +31,7 @@ check: .venv/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+	$(BIN)/python .ci/check_dependencies.py
 	$(MAKE) docs
 
 # The documentation site, in site/; a broken link or an option without a page stops it.
@@ -53,15 +54,15 @@ bench: .venv/dev
 	test -e runs/demo/model.safetensors || $(BIN)/noise2text demo
 	for name in generation invariance mbr; do $(BIN)/python benchmarks/$$name.py || exit 1; done
 
-# Attack training for twenty minutes, and print what it survived (docs/reliability.md).
+# Attack training, the parsers and the service for twenty minutes, and print the figures (docs/reliability.md).
 soak: .venv/dev
 	$(BIN)/python tests/soak/soak.py --minutes 20
 
-# Attack every parser with mutated input for twenty minutes, and print the figures (docs/reliability.md). Where atheris
-# can be installed, half of the time is guided by coverage.
+# Attack every parser with a million mutated inputs, and print the figures (docs/reliability.md). Where atheris can be
+# installed, ten more minutes are guided by coverage.
 fuzz: .venv/dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check ".[fuzz]" || true
-	$(BIN)/python tests/fuzz/fuzz.py --seconds 600 --guided
+	$(BIN)/python tests/fuzz/fuzz.py --cases 1000000 --guided 600
 
 clean:
 	rm -rf .venv runs site dist build .mypy_cache .ruff_cache .import_linter_cache .pytest_cache

@@ -1,5 +1,6 @@
 """A corpus is read line by line, exactly, and every error names its line."""
 
+import codecs
 import gzip
 import io
 import json
@@ -330,4 +331,31 @@ def test_a_line_that_is_too_long_is_refused_or_skipped_in_bounded_memory(
     if end:
         assert [pair.src for pair in read_pairs(str(file), skip_bad=True)] == ["a"]
     assert tracemalloc.get_traced_memory()[1] < 8 * MAX_LINE_BYTES
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "mark, encoding",
+    [
+        (codecs.BOM_UTF16_LE, "utf-16-le"),
+        (codecs.BOM_UTF16_BE, "utf-16-be"),
+        (codecs.BOM_UTF32_LE, "utf-32-le"),
+    ],
+)
+def test_a_long_line_of_utf_16_is_refused_or_skipped_in_bounded_memory(
+    tmp_path: Path, mark: bytes, encoding: str
+) -> None:
+    """It was read into memory whole before it was refused."""
+    file, piece = tmp_path / "long.tsv", ("ü" * MAX_LINE_BYTES).encode(encoding)
+    with file.open("wb") as opened:
+        opened.write(mark + "a\tb\n".encode(encoding))
+        for _ in range(24):
+            opened.write(piece)
+        opened.write("\nc\td\n".encode(encoding))
+    del piece
+    tracemalloc.start()
+    with pytest.raises(Problem, match=r"line 2: the line is longer than 1,048,576 bytes; split it"):
+        list(read_pairs(str(file)))
+    assert [pair.src for pair in read_pairs(str(file), skip_bad=True)] == ["a", "c"]
+    assert tracemalloc.get_traced_memory()[1] < 16 * MAX_LINE_BYTES
     tracemalloc.stop()

@@ -25,11 +25,11 @@ from noise2text.generation.config import DiffusionGenerationConfig, PriorSamplin
 from noise2text.models import DiffusionModel
 from noise2text.recipes.seqdiffuseq import (
     PRESETS,
-    AdaptiveObjective,
     SeqDiffuSeqConfig,
     build,
     objective,
 )
+from noise2text.training.adaptive_objective import AdaptiveObjective
 
 from ..conftest import SMALL, shrunk
 

@@ -77,6 +77,9 @@ def test_models_and_their_settings_are_listed(client: httpx.Client, model: Model
     defaults = {each["name"]: each["default"] for each in listed["settings"]}
     assert defaults["steps"] == model.generation_config.steps
     assert all(each["help"] for each in listed["settings"])
+    assert not listed["loaded"]
+    generate(client, texts=["a"])
+    assert client.get("/v1/models").json()[0]["loaded"]
 
 
 @pytest.mark.parametrize(

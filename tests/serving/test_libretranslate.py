@@ -96,6 +96,11 @@ def test_a_mistake_is_400_with_a_sentence(
     assert sentence in answer.json()["error"]
 
 
+def test_true_is_no_number_of_alternatives(client: httpx.Client) -> None:
+    answer = client.post("/translate", json={"q": "a", "source": "de", "target": "en", "alternatives": True})
+    assert (answer.status_code, "alternatives" in answer.json()["error"]) == (400, True)
+
+
 def test_a_list_without_texts_is_a_mistake(client: httpx.Client) -> None:
     answer = client.post("/translate", json={"q": [], "source": "de", "target": "en"})
     assert (answer.status_code, list(answer.json())) == (400, ["error"])

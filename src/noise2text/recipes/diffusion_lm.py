@@ -4,16 +4,18 @@
 
 The canvas, the transformer, the terms and the schedule are DiffuSeq's. But training noises the whole canvas,
 source included, at uniform times: this is a model of pairs. Only sampling sets the source again at each step
-(algorithm 7).
+(algorithm 7), and the model has never seen a clean source beside a noisy target. With `given_source`, it sees
+that in some training pairs, too: it stays a model of pairs and learns to translate.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from noise2text.core.config import Config, apply_overrides, section
+from noise2text.core.config import Config, apply_overrides, option, require_fraction, section
 from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig
 from noise2text.data.layouts.joint import InfillingLayout, JointLayout, PairGenerationLayout
@@ -37,6 +39,19 @@ __all__ = ["PRESETS", "RECIPE", "DiffusionLMConfig", "PairDiffusionModel", "buil
 
 
 @dataclass(frozen=True)
+class DiffusionLMDiffusionConfig(JointDiffusionConfig):
+    """Noise and loss of a model of pairs."""
+
+    given_source: float = option(
+        0.0, "share of the training pairs whose source is given, as in generation; 0 as in the paper"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_fraction(self, "given_source")
+
+
+@dataclass(frozen=True)
 class DiffusionLMConfig(Config):
     """Section 4.1.2 of Demirag (2023); what it does not say is as in DiffuSeq."""
 
@@ -44,7 +59,9 @@ class DiffusionLMConfig(Config):
         DataConfig(vocabulary=30_000, normalize=True, max_source=31, max_target=30), "how texts become tokens"
     )
     model: JointTransformerConfig = section(JointTransformerConfig(embedding_dim=256), "the transformer")
-    diffusion: JointDiffusionConfig = section(JointDiffusionConfig(num_timesteps=4000), "noise and loss")
+    diffusion: DiffusionLMDiffusionConfig = section(
+        DiffusionLMDiffusionConfig(num_timesteps=4000), "noise and loss"
+    )
     optim: OptimConfig = section(
         diffuseq.DiffuSeqConfig().optim.replace(steps=600_000, max_tokens=3_968, accumulate=1),
         "the optimizer",
@@ -66,6 +83,7 @@ PRESETS: dict[str, DiffusionLMConfig] = {
     "tiny": _DATES.replace(
         {"optim.steps": 4_500, "generation.steps": 50},
         anchor_weight=1.0,
+        given_source=0.5,
         max_tokens=1_680,
         validate_every=900,
         sampling_noise_factor=0.3,
@@ -156,7 +174,8 @@ class PairDiffusionModel(DiffusionModel):
 def build(config: DiffusionLMConfig, tokenizer: Tokenizer) -> DiffusionModel:
     """The untrained model."""
     schedule = SCHEDULES[config.diffusion.schedule](config.diffusion.num_timesteps)
-    return diffuseq.build_model(config, tokenizer, InfillingLayout, schedule, model_class=PairDiffusionModel)
+    layout = partial(InfillingLayout, given_source=config.diffusion.given_source)
+    return diffuseq.build_model(config, tokenizer, layout, schedule, model_class=PairDiffusionModel)
 
 
 def objective(config: DiffusionLMConfig, model: DiffusionModel) -> DiffusionObjective:

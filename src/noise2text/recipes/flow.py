@@ -45,6 +45,8 @@ def build(config: difformer.DifformerConfig, tokenizer: Tokenizer) -> LengthPred
     diffusion = config.diffusion
     if (diffusion.schedule, diffusion.variance_preserving, diffusion.rounding_weight) != ("sqrt", False, 0):
         raise Problem("flow has a schedule of its own and takes no variance_preserving or rounding_weight.")
+    if diffusion.refit_every or diffusion.noise_factor_every:
+        raise Problem("flow has one path for all times: leave refit_every and noise_factor_every at 0.")
     if diffusion.student_steps:
         raise Problem("flow has no students: leave student_steps at 0, or distill a difformer.")
     flow = RectifiedFlow(diffusion.num_timesteps, diffusion.noise_factor or 1.0)

@@ -18,7 +18,7 @@ from noise2text.serving.app import build_app
 from noise2text.serving.limits import Limits
 from noise2text.serving.metrics import ServiceMetrics
 from noise2text.serving.models import ModelPool, describe_models
-from noise2text.serving.server import GracefulServer, listen
+from noise2text.serving.server import GracefulServer, allow_many_connections, listen
 from noise2text.serving.service import Service
 
 __all__ = ["Options", "build_service", "serve_models"]
@@ -71,6 +71,7 @@ def serve_models(
     logging.getLogger("noise2text.serving").setLevel(logging.INFO)
     if not service.keys.keys and not _is_loopback(options.host):
         say(f"Anybody who reaches {options.host} can use this service: --keys FILE asks for API keys.")
+    allow_many_connections()
     with listen(options.host, options.port) as listener:
         service.pool.warm_up(next(iter(service.pool.models)))
         server = GracefulServer(build_app(service, allow_origins=options.allow_origins), service.pool)
