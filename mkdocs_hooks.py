@@ -41,8 +41,12 @@ LONG_WORD = re.compile(r"(?<=[\s>])[^\s<>]*[-/][^\s<>]*")
 """A word that a browser would break at its hyphens and slashes."""
 
 
+PICTURE = re.compile(r'<img [^>]*src="([^"]+\.svg)"[^>]*>')
+
+
 def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """The page whose commands are broken only between words."""
+    """The page whose commands are broken only between words, and whose pictures open alone, to zoom in."""
+    html = PICTURE.sub(r'<a href="\1" class="picture">\g<0></a>', html)
     return SHELL_BLOCK.sub(lambda block: LONG_WORD.sub(_keep_whole, block[0]), html)
 
 

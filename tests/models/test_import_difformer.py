@@ -6,6 +6,7 @@ There is written out below by the names of fairseq's modules, around torch's own
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import sys
 import types
@@ -310,6 +311,8 @@ def test_the_command_imports(as_cfg: bool, tmp_path: Path) -> None:
         ({"source_lang": "fr", "target_lang": "it"}, "has no dict.fr.txt"),
         ({"encoder_attention_heads": 2}, "not as many heads"),
         ({"diffusion_steps": "many"}, "diffusion_steps|num_timesteps"),
+        ({"arch": 5}, "has not the arguments and weights of a run"),
+        ({"noise_schedule": ["sqrt"]}, "has not the arguments and weights of a run"),
     ],
 )
 def test_what_cannot_be_imported_is_named(arguments: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -334,6 +337,19 @@ def test_a_checkpoint_that_would_run_code_is_refused(place: str, tmp_path: Path,
     assert "ran" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_damaged_checkpoint_is_a_problem_or_a_model(seed: int, tmp_path: Path) -> None:
+    write_run(tmp_path / "old")
+    file = tmp_path / "old" / "checkpoint_best.pt"
+    changed, random = bytearray(file.read_bytes()), np.random.default_rng(seed)
+    for place in random.integers(len(changed) // 20, size=9):  # the beginning has the pickle
+        changed[place] = random.integers(256)
+    file.write_bytes(changed)
+    with contextlib.suppress(Problem):  # and nothing else
+        import_difformer(tmp_path / "old", tmp_path / "new")
+    assert (tmp_path / "new").exists() == (tmp_path / "new" / "model.safetensors").exists()
+
+
 def test_a_checkpoint_without_its_weights_is_refused(tmp_path: Path) -> None:
     write_run(tmp_path / "old")
     file = tmp_path / "old" / "checkpoint_best.pt"
@@ -345,7 +361,6 @@ def test_a_checkpoint_without_its_weights_is_refused(tmp_path: Path) -> None:
     torch.save({"args": argparse.Namespace(**ARGUMENTS), "model": {}}, file)
     with pytest.raises(Problem, match=r"has no encoder\.embed_tokens\.weight"):
         import_difformer(tmp_path / "old", tmp_path / "new")
-    (tmp_path / "old" / "dict.en.txt").write_text("das 1\n")
     write_run(tmp_path / "other")
     (tmp_path / "other" / "dict.en.txt").write_text("das 1\n")
     with pytest.raises(Problem, match="only a joined dictionary"):

@@ -46,6 +46,7 @@ def analyse(
     from noise2text.analysis.catalogue import find_analysis
     from noise2text.analysis.finding import write_findings
     from noise2text.analysis.inputs import Inputs
+    from noise2text.commands.display import show_elapsed
     from noise2text.core.command_line import parse_assignments
     from noise2text.data.corpus import read_pairs
     from noise2text.models.shipped import find_model_folder
@@ -61,8 +62,9 @@ def analyse(
         seed=seed,
         device=device,
     )
-    found = analysis(inputs)
-    written = write_findings(found, out)
+    with show_elapsed(f"analysing {name}"):
+        found = analysis(inputs)
+        written = write_findings(found, out)
     if as_json:
         print(json.dumps([finding.as_json() for finding in found], indent=2, ensure_ascii=False))
         return

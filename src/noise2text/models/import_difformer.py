@@ -95,28 +95,33 @@ def import_difformer(old: Path, new: Path) -> None:
     if new.exists():
         raise Problem(f"{new} exists already; name a folder that does not.")
     file = old if old.suffix == ".pt" else old / "checkpoint_best.pt"
-    arguments, weights = _read_checkpoint(file)
-    tokenizer = _read_dictionaries(file.parent, arguments)
-    vocabulary = len(weights["encoder.embed_tokens.weight"])
-    if len(tokenizer) != vocabulary:
-        raise Problem(
-            f"{file} has {vocabulary:,} embeddings, but the dictionary beside it has {len(tokenizer):,} "
-            f"tokens: copy the dict.….txt of that run's data."
-        )
-    recipe = find_recipe("difformer")
+    weights, state = _read_checkpoint(file)
     try:
+        arguments = _read_arguments(state, file)
+        tokenizer = _read_dictionaries(file.parent, arguments)
+        _require_same_size(tokenizer, weights, file)
+        recipe = find_recipe("difformer")
         config = recipe.preset().replace(_find_settings(arguments, weights, file))
         model = recipe.build(config, tokenizer)
         model.load_state_dict(_rename_weights(weights))
-    except (RuntimeError, KeyError, TypeError, ValueError) as error:
+    except (RuntimeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise Problem(
             f"{file} has not the arguments and weights of a run ({abbreviate(str(error))}): copy it again."
         ) from error
     save(new, model, recipe=recipe.name, config=config)
 
 
-def _read_checkpoint(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The arguments and the weights, in float32."""
+def _require_same_size(tokenizer: Tokenizer, weights: Mapping[str, Tensor], file: Path) -> None:
+    vocabulary = len(weights["encoder.embed_tokens.weight"])
+    if len(tokenizer) != vocabulary:
+        raise Problem(
+            f"{file} has {vocabulary:,} embeddings, but the dictionary beside it has {len(tokenizer):,} "
+            f"tokens: copy the dict.….txt of that run's data."
+        )
+
+
+def _read_checkpoint(file: Path) -> tuple[dict[str, Tensor], Mapping[Any, Any]]:
+    """The weights in float32, and all that the file holds."""
     state = read_torch_file(file, plain_classes=[argparse.Namespace], not_read=_NOT_READ)
     if not isinstance(state, Mapping) or "model" not in state:
         raise Problem(f"{file} has no model; name {_NAMED}.")
@@ -125,7 +130,7 @@ def _read_checkpoint(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     missing = [name for name in needed if name not in weights]
     if missing:
         raise Problem(f"{file} has no {missing[0]}; name {_NAMED}.")
-    return _read_arguments(state, file), {name: tensor.float() for name, tensor in weights.items()}
+    return {name: tensor.float() for name, tensor in weights.items()}, state
 
 
 def _read_arguments(state: Mapping[Any, Any], file: Path) -> dict[str, Any]:
