@@ -19,10 +19,12 @@ from noise2text.commands.prepare import prepare
 from noise2text.commands.run_data import sample_texts
 from noise2text.commands.train import train
 from noise2text.commands.train_classifier import train_classifier
+from noise2text.commands.windows import arriving_windows, growing_windows
 from noise2text.core.errors import Problem
 from noise2text.core.locks import lock_folder, lock_output
 from noise2text.data.builders.build import build_dataset
 from noise2text.data.builders.dataset import Dataset
+from noise2text.data.chunks import MAX_CHUNK_CHARACTERS
 from noise2text.data.corpus import read_pairs
 from noise2text.data.dates import write_dates, write_days
 from noise2text.report.report import report
@@ -114,6 +116,28 @@ def test_bpe_is_learned_from_all_texts_or_from_a_fair_sample() -> None:
     assert len(set(sample)) == 100
     assert 400 < statistics.mean(map(int, sample)) < 600  # four standard errors are 115
     assert sample == sample_texts(iter(texts), limit=100)
+
+
+def test_the_texts_that_bpe_is_learned_from_have_a_bounded_size() -> None:
+    """A million long texts would not fit into memory."""
+    texts = [f"{number:03} {'x' * 96}" for number in range(1_000)]
+    assert sample_texts(texts, limit=1_000, max_characters=100_000) == texts
+    for most in (99_999, 10_000, 1_000):
+        sample = sample_texts(texts, limit=500, max_characters=most)
+        assert most / 4 < sum(map(len, sample)) <= most
+    numbers = [int(text[:3]) for text in sample_texts(texts, limit=500, max_characters=20_000)]
+    assert len(set(numbers)) == len(numbers) > 50
+    assert 350 < statistics.mean(numbers) < 650  # four standard errors are 150 or less
+
+
+def test_what_is_tokenized_together_has_a_bounded_size() -> None:
+    """Tokenizing takes some 150 bytes per character; a window of long texts took gigabytes."""
+    long, short = "x" * (MAX_CHUNK_CHARACTERS // 2), "x" * 100
+    assert list(map(len, growing_windows([long] * 5, 100))) == [2, 2, 1]
+    assert list(map(len, growing_windows([short] * 700, 100))) == [100, 200, 400]
+    assert list(map(len, growing_windows([long * 3] * 3, 100))) == [1, 1, 1]
+    assert max(map(len, arriving_windows([long] * 5, 100))) <= 2
+    assert [text for window in arriving_windows([short] * 700, 100) for text in window] == [short] * 700
 
 
 # Two at once are refused before any work

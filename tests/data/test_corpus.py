@@ -1,5 +1,6 @@
 """A corpus is read line by line, exactly, and every error names its line."""
 
+import codecs
 import gzip
 import io
 import json
@@ -223,7 +224,15 @@ def test_unreadable_sources_are_named_by_line(file: File) -> None:
     with pytest.raises(Problem, match="line 2: byte 1 of the line is not valid UTF-8"):
         list(read_sources(file("c.txt", b"a\n\xff\n")))
     with pytest.raises(Problem, match='line 1: there is no field "src" or "text"'):
-        list(read_sources(file("c.jsonl", '{"source": "a"}\n')))
+        list(read_sources(file("c.jsonl", '{"question": "a"}\n')))
+
+
+def test_known_names_of_fields_are_read_in_objects_as_in_tables(file: File) -> None:
+    assert list(read_sources(file("s.jsonl", '{"source": "a"}\n'))) == ["a"]
+    assert list(read_pairs(file("p.jsonl", '{"id": 1, "de": "a", "en": "b"}\n'))) == [Pair("a", "b")]
+    assert list(read_pairs(file("q.jsonl", '{"input": "a", "output": "b"}\n'))) == [Pair("a", "b")]
+    with pytest.raises(Problem, match="choose with --fields"):
+        list(read_pairs(file("three.jsonl", '{"de": "a", "en": "b", "fr": "c"}\n')))
 
 
 def test_texts_to_evaluate(file: File) -> None:
@@ -322,4 +331,31 @@ def test_a_line_that_is_too_long_is_refused_or_skipped_in_bounded_memory(
     if end:
         assert [pair.src for pair in read_pairs(str(file), skip_bad=True)] == ["a"]
     assert tracemalloc.get_traced_memory()[1] < 8 * MAX_LINE_BYTES
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "mark, encoding",
+    [
+        (codecs.BOM_UTF16_LE, "utf-16-le"),
+        (codecs.BOM_UTF16_BE, "utf-16-be"),
+        (codecs.BOM_UTF32_LE, "utf-32-le"),
+    ],
+)
+def test_a_long_line_of_utf_16_is_refused_or_skipped_in_bounded_memory(
+    tmp_path: Path, mark: bytes, encoding: str
+) -> None:
+    """It was read into memory whole before it was refused."""
+    file, piece = tmp_path / "long.tsv", ("ü" * MAX_LINE_BYTES).encode(encoding)
+    with file.open("wb") as opened:
+        opened.write(mark + "a\tb\n".encode(encoding))
+        for _ in range(24):
+            opened.write(piece)
+        opened.write("\nc\td\n".encode(encoding))
+    del piece
+    tracemalloc.start()
+    with pytest.raises(Problem, match=r"line 2: the line is longer than 1,048,576 bytes; split it"):
+        list(read_pairs(str(file)))
+    assert [pair.src for pair in read_pairs(str(file), skip_bad=True)] == ["a", "c"]
+    assert tracemalloc.get_traced_memory()[1] < 16 * MAX_LINE_BYTES
     tracemalloc.stop()

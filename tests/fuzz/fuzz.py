@@ -1,10 +1,10 @@
 """Attack every parser with mutated input, and print the figures: cases, problems, faults.
 
-    python tests/fuzz/fuzz.py --seconds 300             # mutations, a share of the time for each target
-    python tests/fuzz/fuzz.py --seconds 300 --guided    # and as much again, guided by coverage (atheris)
+    python tests/fuzz/fuzz.py --cases 1000000           # mutations, about as many for each target
+    python tests/fuzz/fuzz.py --cases 0 --guided 600    # 600 seconds, guided by coverage (atheris)
 
-The law: an input works, or raises a Problem of at most 500 characters, within 20 seconds. Anything else is a
-fault; its input is written to build/fuzz/, and the exit code is 1.
+The law: an input works, or raises a Problem of at most 500 characters, within 20 seconds and 2 GiB of memory.
+Anything else is a fault; its input is written to build/fuzz/, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import hashlib
 import importlib.util
 import random
 import re
+import resource
 import signal
 import subprocess
 import sys
-import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,9 +31,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from noise2text.core.errors import MAX_MESSAGE, Problem
 from tests.fuzz.targets import TARGETS, Target, remove_files
 
-__all__ = ["Figures", "attack", "mutate"]
+__all__ = ["Figures", "attack", "mutate", "run", "share_cases"]
 
 TIME_LIMIT = 20  # seconds of the processor per case
+MEMORY_LIMIT = 2 << 30  # bytes of addresses above those at the start
 FAULTS = Path("build/fuzz")
 
 TOKENS = [
@@ -80,6 +81,7 @@ class Figures:
 
     cases: collections.Counter[str] = field(default_factory=collections.Counter)
     problems: collections.Counter[str] = field(default_factory=collections.Counter)
+    guided: collections.Counter[str] = field(default_factory=collections.Counter)
     faults: list[tuple[str, bytes, str]] = field(default_factory=list)
 
     def add(self, name: str, target: Target, data: bytes) -> None:
@@ -150,16 +152,20 @@ def _exchange_word(changed: bytearray, choose: random.Random) -> None:
         changed[found.start() : found.end()] = other
 
 
-def attack(figures: Figures, name: str, *, seed: int, cases: int | None = None, seconds: float = 0) -> None:
-    """Try mutations of a target's seeds, as many as asked for or for as long."""
+def attack(figures: Figures, name: str, *, seed: int, cases: int) -> None:
+    """Try a target's seeds and so many mutations of them."""
     target, choose = TARGETS[name], random.Random(f"{seed} {name}")
-    seeds, end = target.seeds(), time.monotonic() + seconds
+    seeds = target.seeds()
     for data in seeds:
         figures.add(name, target, data)
-    number = 0
-    while number < cases if cases is not None else time.monotonic() < end:
+    for _ in range(cases):
         figures.add(name, target, mutate(choose.choice(seeds), choose))
-        number += 1
+
+
+def share_cases(total: int, names: Sequence[str]) -> dict[str, int]:
+    """How many of all cases each target gets, by its share."""
+    shares = {name: TARGETS[name].share for name in names}
+    return {name: -int(-total * share // sum(shares.values())) for name, share in shares.items()}
 
 
 def _attack_guided(name: str, seconds: int) -> tuple[int, str]:
@@ -173,36 +179,58 @@ def _attack_guided(name: str, seconds: int) -> tuple[int, str]:
     return count, "" if done.returncode == 0 else done.stderr[-3000:] + done.stdout[-3000:]
 
 
+def _limit_memory() -> None:
+    """From here on, a case that needs more than `MEMORY_LIMIT` fails with a MemoryError, which is a fault."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + MEMORY_LIMIT
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
 def main() -> None:
     """Parse the options, attack, and print a table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seconds", type=float, default=300, help="of all targets together")
+    parser.add_argument("--cases", type=int, default=1_000_000, help="mutations of all targets together")
+    parser.add_argument("--guided", type=int, default=0, help="seconds guided by coverage (atheris)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--guided", action="store_true", help="attack again, guided by coverage (atheris)")
     parser.add_argument("--targets", nargs="*", default=list(TARGETS))
     options = parser.parse_args()
-    figures, share = Figures(), options.seconds / len(options.targets)
-    guided: collections.Counter[str] = collections.Counter()
-    for name in options.targets:
-        attack(figures, name, seed=options.seed, seconds=share)
-        if options.guided and importlib.util.find_spec("atheris"):
-            guided[name], fault = _attack_guided(name, max(1, round(share)))
-            figures.faults += [(name, b"", fault)] if fault else []
-        faults = [each for each in figures.faults if each[0] == name]
-        print(
-            f"{name:24}{figures.cases[name]:>9,} cases{figures.problems[name]:>9,} problems"
-            f"{guided[name]:>10,} guided{len(faults):>5} faults",
-            flush=True,
-        )
-    print(
-        f"{'all':24}{figures.cases.total():>9,} cases{figures.problems.total():>9,} problems"
-        f"{guided.total():>10,} guided{len(figures.faults):>5} faults"
-    )
+    figures = run(options.targets, cases=options.cases, guided_seconds=options.guided, seed=options.seed)
     _report_faults(figures)
     remove_files()
     sys.exit(bool(figures.faults))
+
+
+def run(names: Sequence[str], *, cases: int, guided_seconds: int, seed: int) -> Figures:
+    """Attack the targets, and print a line of figures for each."""
+    figures, shares = Figures(), share_cases(cases, names)
+    figures.add(names[-1], TARGETS[names[-1]], b"")  # imports what all need, before memory is limited
+    _limit_memory()
+    for name in names:
+        if shares[name]:
+            attack(figures, name, seed=seed, cases=shares[name])
+        if guided_seconds and importlib.util.find_spec("atheris"):
+            figures.guided[name], fault = _attack_guided(name, max(1, guided_seconds // len(names)))
+            figures.faults += [(name, b"", fault)] if fault else []
+        _print_figures(figures, name)
+    _print_figures(figures)
+    print(f"peak memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB", flush=True)
+    return figures
+
+
+def _print_figures(figures: Figures, name: str | None = None) -> None:
+    """A line about one target, or about all."""
+    counts = [
+        counter.total() if name is None else counter[name]
+        for counter in (figures.cases, figures.problems, figures.guided)
+    ]
+    faults = sum(name in (None, each[0]) for each in figures.faults)
+    cases, problems, guided = counts
+    print(
+        f"{name or 'all':24}{cases:>10,} cases{problems:>10,} problems{guided:>10,} guided{faults:>5} faults",
+        flush=True,
+    )
 
 
 def _report_faults(figures: Figures) -> None:

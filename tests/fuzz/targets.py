@@ -29,6 +29,8 @@ from noise2text.data.corpus import (
 from noise2text.data.layouts.template import parse_template
 from noise2text.data.token_store import TokenStore, prepare
 from noise2text.data.tokenizer import Tokenizer, learn_bpe, learn_characters
+from noise2text.generation.preparation import PREPARATIONS, Preparation
+from noise2text.generation.text_rules import load_text_rules
 from noise2text.models.folder import load, save
 from noise2text.models.registry import find_recipe
 from noise2text.training.checkpoint import read_progress
@@ -45,6 +47,12 @@ SMALL = {
 }
 WORDS = ["7 may 1957", "12 april", "the 3rd of june, 2001"]
 
+TEXTS = [
+    "Am 7. Mai 1957 um 14:30 Uhr zahlte Dr. Müller 1.234,56 € an info@example.org. Warum, weiß niemand!",
+    'DAS IST z. B. EIN SATZ, der weitergeht, weil er lang ist, und dann noch länger wird; "so" ist es. 😀',
+    "ein kurzer satz ohne punkt",
+]
+
 
 @dataclass(frozen=True)
 class Target:
@@ -52,13 +60,14 @@ class Target:
 
     run: Callable[[bytes], object]
     seeds: Callable[[], list[bytes]]
-    file: str = ""  # the name of the file that it reads, which decides the format
+    share: float = 1.0  # of the cases that other targets get: less for a slow one, more for a fast one
 
 
 @functools.cache
 def _place() -> Path:
-    """A folder for the files of this process."""
-    return Path(tempfile.mkdtemp(prefix="noise2text-fuzz-"))
+    """A folder for the files of this process, in memory where Linux offers it: up to ten times as fast."""
+    memory = Path("/dev/shm")
+    return Path(tempfile.mkdtemp(prefix="noise2text-fuzz-", dir=memory if memory.is_dir() else None))
 
 
 @functools.cache
@@ -170,6 +179,35 @@ def _parse_template(data: bytes) -> None:
     parse_template(data.decode("utf-8", "surrogateescape"), _tokenizer())
 
 
+def _prepare_text(data: bytes) -> None:
+    """Sentences, clauses, case, punctuation, numbers and names of a text, and its output restored."""
+    prepared = _preparation()(data.decode("utf-8", "replace"))
+    for segment in prepared.segments:
+        segment.restore(segment.source)
+
+
+@functools.cache
+def _preparation() -> Preparation:
+    rules = load_text_rules("de-en")
+    return Preparation(frozenset(PREPARATIONS), rules, learn_characters(TEXTS), max_source=40, clause_words=8)
+
+
+def _read_parallel(data: bytes) -> None:
+    """Two files with parallel lines, which the first form feed separates."""
+    source, _, target = data.partition(b"\f")
+    paths = f"{_write('a.de', source)},{_write('a.en', target)}"
+    yield_all(lambda: read_pairs(paths))
+    yield_all(lambda: read_pairs(paths, skip_bad=True))
+
+
+def _read_fields(data: bytes) -> None:
+    """Names of fields after the name of a file."""
+    fields = data.decode("utf-8", "surrogateescape")
+    for path in (_write("b.jsonl", _json_lines()[0]), _write("b.csv", b"de;en;id\na;b;1\n")):
+        yield_all(lambda path=path: read_pairs(f"{path}[{fields}]"))
+        yield_all(lambda path=path: read_sources(f"{path}[{fields}]"))
+
+
 def _read_progress(data: bytes) -> None:
     _write("training.json", data)
     read_progress(_place())
@@ -194,6 +232,8 @@ def _gpt2() -> list[bytes]:
         "n_embd": 8,
         "n_layer": 1,
         "n_head": 2,
+        "bos_token_id": 0,
+        "eos_token_id": 0,
     }
     return [json.dumps(shape).encode()]
 
@@ -219,13 +259,17 @@ def _corpus(name: str, *seeds: bytes) -> Target:
     return Target(functools.partial(_read_corpus, name), lambda: list(seeds))
 
 
-def _file_of(folder: Callable[[], Path], run: Callable[[str, bytes], None], name: str) -> Target:
-    return Target(functools.partial(run, name), lambda: [(folder() / name).read_bytes()])
+def _file_of(
+    folder: Callable[[], Path], run: Callable[[str, bytes], None], name: str, *, share: float = 1.0
+) -> Target:
+    return Target(functools.partial(run, name), lambda: [(folder() / name).read_bytes()], share)
 
 
 TARGETS: dict[str, Target] = {
     "yaml": Target(
-        _read_yaml, lambda: [to_yaml(_config()).encode(), b"optim: {lr: 1e-3}\nmodel.heads: 2\na: &b [*b]\n"]
+        _read_yaml,
+        lambda: [to_yaml(_config()).encode(), b"optim: {lr: 1e-3}\nmodel.heads: 2\na: &b [*b]\n"],
+        share=0.5,
     ),
     "set": Target(
         _read_assignments, lambda: [b"lr=1e-3\noptim.steps=1_000\nbetas=0.9,0.98\nnoise_factor=none"]
@@ -236,23 +280,27 @@ TARGETS: dict[str, Target] = {
     "csv": _corpus("a.csv", b'src,trg\n"a, b",c\n"d\n""e""",f\n'),
     "tsv": _corpus("a.tsv", b"src\ttrg\na\tb\nc\td\n", "ä\tb\nc\tß\n".encode("utf-16")),
     "text": _corpus("a.txt", b"a b c\n\nd e\n", b"\xef\xbb\xbfa\r\nb\r\n"),
+    "parallel": Target(_read_parallel, lambda: [b"a b\nc\n\fd\ne f\n", "ä\r\nß\r\n\fb\nc\n".encode()]),
+    "fields": Target(_read_fields, lambda: [b"src,trg", b"de,en", b"1,2"]),
     "gzip": _corpus("a.tsv.gz", b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\x4b\xe4\x4c\xe2\x02\x00"),
     "parquet": Target(functools.partial(_read_corpus, "a.parquet"), _parquet),
-    "config.json": _file_of(_model, _load_model, "config.json"),
-    "generation_config.json": _file_of(_model, _load_model, "generation_config.json"),
-    "model.safetensors": _file_of(_model, _load_model, "model.safetensors"),
-    "model tokenizer.json": _file_of(_model, _load_model, "tokenizer.json"),
+    "config.json": _file_of(_model, _load_model, "config.json", share=0.5),
+    "generation_config.json": _file_of(_model, _load_model, "generation_config.json", share=0.5),
+    "model.safetensors": _file_of(_model, _load_model, "model.safetensors", share=0.5),
+    "model tokenizer.json": _file_of(_model, _load_model, "tokenizer.json", share=0.5),
     "tokenizer.json": Target(
         _load_tokenizer,
         lambda: [_tokenizer().to_json().encode(), learn_bpe(WORDS, size=300).to_json().encode()],
+        share=2,
     ),
-    "architecture": Target(_build_architecture, _gpt2),
-    "prepared.json": _file_of(_store, _load_store, "prepared.json"),
+    "architecture": Target(_build_architecture, _gpt2, share=0.1),
+    "prepared.json": _file_of(_store, _load_store, "prepared.json", share=2),
     "index.npy": _file_of(_store, _load_store, "index.npy"),
     "tokens.bin": _file_of(_store, _load_store, "tokens.bin"),
-    "template": Target(_parse_template, lambda: [b"7 ___ 19___{2}", b"___"]),
+    "template": Target(_parse_template, lambda: [b"7 ___ 19___{2}", b"___"], share=2),
+    "text to prepare": Target(_prepare_text, lambda: [text.encode() for text in TEXTS]),
     "training.json": Target(
-        _read_progress, lambda: [b'{"step": 3, "best": [[0.5, 1.0, 3]], "unlogged": {}}']
+        _read_progress, lambda: [b'{"step": 3, "best": [[0.5, 1.0, 3]], "unlogged": {}}'], share=2
     ),
 }
 """All targets by name."""

@@ -21,10 +21,11 @@ from noise2text.data.layouts.template import parse_template
 from noise2text.data.tokenizer import Tokenizer, learn_characters
 from noise2text.models.registry import find_recipe
 
-from .fuzz import Figures, attack, mutate
+from .fuzz import Figures, attack, mutate, share_cases
 from .targets import TARGETS, Target
 
-CASES = 60
+CASES = 10_000
+"""Mutations of all targets together; `make fuzz` tries a million."""
 FEW = settings(
     max_examples=60,
     deadline=None,
@@ -36,10 +37,16 @@ FEW = settings(
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_mutated_input_works_or_is_a_short_problem(name: str) -> None:
-    figures = Figures()
-    attack(figures, name, seed=0, cases=CASES)
-    assert figures.cases[name] > CASES
+    figures, cases = Figures(), share_cases(CASES, list(TARGETS))[name]
+    attack(figures, name, seed=0, cases=cases)
+    assert figures.cases[name] > cases
     assert not figures.faults, figures.faults[0]
+
+
+def test_all_cases_are_shared_out() -> None:
+    shares = share_cases(CASES, list(TARGETS))
+    assert CASES <= sum(shares.values()) < CASES + len(TARGETS)
+    assert min(shares.values()) > 30
 
 
 def test_every_seed_is_well_formed() -> None:
@@ -147,3 +154,30 @@ def test_a_tokenizer_whose_unknown_token_is_missing_is_refused() -> None:
     text = learn_characters(["7 may"]).to_json().replace('"unk_token": "[UNK]"', '"unk_token": "[K]"')
     with pytest.raises(Problem, match="Unk token"):
         Tokenizer.from_json(text.encode(), Path("tokenizer.json"))
+
+
+@pytest.mark.parametrize("fields", [["1" * 5000, "2"], ["²", "1"]], ids=["too long", "no figure"])
+def test_numbers_of_columns_that_are_none_are_refused(tmp_path: Path, fields: list[str]) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("de,en\na,b\n")
+    with pytest.raises(Problem, match="column"):
+        list(read_pairs(f"{path}[{','.join(fields)}]"))
+
+
+def test_a_number_of_thousands_of_digits_is_prepared() -> None:
+    """It was a ValueError: Python reads at most 4,300 digits as a number."""
+    TARGETS["text to prepare"].run(b"Wir haben 12 " + b"9" * 5000 + b" Euro")
+
+
+@pytest.mark.parametrize("text", ["a, b c d\x0b, e f g h i j k l m", "a b c,\u3000 , d e f g h i j k l m n"])
+def test_a_clause_of_marks_and_odd_spaces_alone_is_prepared(text: str) -> None:
+    """An empty clause was an IndexError."""
+    TARGETS["text to prepare"].run(text.encode())
+
+
+@pytest.mark.parametrize("piece", ["a", "1", "1.", '"', ".", "z. B. ", "wort, "])
+def test_the_time_to_prepare_a_long_text_is_not_quadratic(piece: str) -> None:
+    """Each took minutes, more than the time limit of a case; now it takes a second or two."""
+    figures = Figures()
+    figures.add("it", TARGETS["text to prepare"], (piece * (150_000 // len(piece))).encode())
+    assert not figures.faults, figures.faults[0][2]

@@ -62,7 +62,9 @@ def generate(
     n: Annotated[
         int,
         typer.Option(
-            "--n", help="Different texts per input, best first, separated by tabs.", rich_help_panel=_CHOICE
+            "--n",
+            help="Different texts per input, best first: one per line on a terminal, else with tabs between.",
+            rich_help_panel=_CHOICE,
         ),
     ] = 1,
     floor: Annotated[

@@ -24,10 +24,13 @@ from noise2text.data.corpus_paths import is_pipe
 from noise2text.data.token_store import METADATA_FILE, TokenStore, prepare
 from noise2text.data.tokenizer import Tokenizer, learn_bpe, learn_characters, load_wordpiece
 
-__all__ = ["MAX_BPE_TEXTS", "TrainingData", "load_data", "sample_texts"]
+__all__ = ["MAX_BPE_CHARACTERS", "MAX_BPE_TEXTS", "TrainingData", "load_data", "sample_texts"]
 
 MAX_BPE_TEXTS = 1_000_000
 """How many texts BPE is learned from: those of half a million pairs, or a sample of more."""
+
+MAX_BPE_CHARACTERS = 500_000_000
+"""The most characters that these texts have together."""
 
 
 @dataclass(frozen=True)
@@ -136,13 +139,27 @@ def _texts(pairs: Iterable[Pair]) -> Iterator[str]:
         yield pair.trg
 
 
-def sample_texts(texts: Iterator[str], *, limit: int) -> list[str]:
-    """All texts in order, or if there are more, `limit` of them, each with the same chance."""
-    sample, random = list(islice(texts, limit)), Random(0)
-    for number, text in enumerate(texts, limit + 1):
-        place = random.randrange(number)
-        if place < limit:
+def sample_texts(texts: Iterable[str], *, limit: int, max_characters: int = MAX_BPE_CHARACTERS) -> list[str]:
+    """All texts in order, or if there are more, `limit` of them, each with the same chance.
+
+    Where these have more characters than `max_characters`, half of them are kept, as often as needed.
+    """
+    sample: list[str] = []
+    random, characters = Random(0), 0
+    for number, text in enumerate(texts):
+        place = random.randrange(number + 1) if number >= limit else number
+        if place >= limit:
+            continue
+        characters += len(text)
+        if place < len(sample):
+            characters -= len(sample[place])
             sample[place] = text
+        else:
+            sample.append(text)
+        if characters > max_characters and len(sample) > 1:
+            limit = len(sample) // 2
+            sample = random.sample(sample, limit)
+            characters = sum(map(len, sample))
     return sample
 
 

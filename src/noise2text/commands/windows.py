@@ -12,7 +12,8 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+
+from noise2text.data.chunks import take_chunk
 
 __all__ = ["WINDOW", "CutWindows", "arriving_windows", "growing_windows"]
 
@@ -23,9 +24,9 @@ CutWindows = Callable[[Iterable[str], int], Iterator[list[str]]]
 
 
 def growing_windows(texts: Iterable[str], batch: int) -> Iterator[list[str]]:
-    """Windows of 1, 2, 4, … batches of texts, up to `WINDOW`."""
+    """Windows of 1, 2, 4, … batches of texts, up to `WINDOW`; fewer of very long texts."""
     stream, batches = iter(texts), 1
-    while window := list(islice(stream, batches * batch)):
+    while window := take_chunk(stream, batches * batch, measure=len):
         yield window
         batches = min(2 * batches, WINDOW)
 
@@ -36,9 +37,7 @@ def arriving_windows(texts: Iterable[str], batch: int) -> Iterator[list[str]]:
     arrived: queue.Queue[str | _End] = queue.Queue(maxsize=limit)
     threading.Thread(target=_receive, args=(texts, arrived), daemon=True).start()
     while True:
-        window = [arrived.get()]
-        while len(window) < limit and not isinstance(window[-1], _End) and not arrived.empty():
-            window.append(arrived.get())
+        window = take_chunk(_take_arrived(arrived), limit, measure=len)
         end = window.pop() if isinstance(window[-1], _End) else None
         received = [text for text in window if isinstance(text, str)]
         if received:
@@ -54,6 +53,18 @@ class _End:
 
     def __init__(self, error: BaseException | None = None) -> None:
         self.error = error
+
+    def __len__(self) -> int:
+        return 0
+
+
+def _take_arrived(arrived: queue.Queue[str | _End]) -> Iterator[str | _End]:
+    """What is in the queue up to the end of the texts; waits for the first alone."""
+    item = arrived.get()
+    yield item
+    while not isinstance(item, _End) and not arrived.empty():
+        item = arrived.get()
+        yield item
 
 
 def _receive(texts: Iterable[str], arrived: queue.Queue[str | _End]) -> None:

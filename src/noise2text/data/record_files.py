@@ -30,6 +30,8 @@ __all__ = ["Records", "map_json", "map_row", "read_records"]
 Records = Iterator[Record | LineError]
 Parse = Callable[[FileLine], Record]
 
+MAX_COLUMN_DIGITS = 10  # a field of more is a name, not the number of a column
+
 
 def read_records(path: str, fields: Sequence[str] = (), *, pairs: bool) -> Records:
     """The records of a file; its name decides the format, and otherwise its first line.
@@ -139,7 +141,7 @@ def _read_csv(path: str, lines: Iterator[FileLine], fields: Sequence[str]) -> Re
     """The rows of CSV, whose first row names the columns; columns may also be given by number."""
     rows = _split_csv(path, lines)
     first = next(rows, (None, []))[1]
-    numbers = [int(field) for field in fields if field.isdecimal()]
+    numbers = [int(field) for field in fields if field.isdecimal() and len(field) < MAX_COLUMN_DIGITS]
     if numbers and len(numbers) == len(fields):
         if not all(1 <= number <= len(first) for number in numbers):
             raise Problem(f"{path} has the columns 1 to {len(first)}, not {','.join(fields)}.")

@@ -129,6 +129,7 @@ def _transcode(parts: Iterable[bytes], encoding: str, path: str) -> Iterator[byt
         for part in parts:
             *whole, pending = (pending + decoder.decode(part)).split("\n")
             yield from (f"{line}\n".encode() for line in whole)
+            pending = pending[:_PIECE_BYTES]  # longer than a line may be, so that it is refused
         pending += decoder.decode(b"", final=True)
         if pending:
             yield pending.encode()

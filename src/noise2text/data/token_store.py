@@ -17,7 +17,7 @@ import os
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,6 +26,7 @@ import numpy as np
 from noise2text.core.errors import Problem
 from noise2text.core.files import hash_file
 from noise2text.core.json_files import read_json_object
+from noise2text.data.chunks import take_chunk
 from noise2text.data.corpus import Pair, ReadCounts
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
@@ -33,7 +34,7 @@ from noise2text.data.tokenizer import Tokenizer
 __all__ = ["METADATA_FILE", "PreparationReport", "TokenStore", "prepare"]
 
 VERSION = 1
-CHUNK_SIZE = 4096  # pairs that are tokenized together
+CHUNK_SIZE = 4096  # pairs that are tokenized together, or fewer long ones
 DTYPES = ("<u2", "<u4")
 TOKENS_FILE, INDEX_FILE, METADATA_FILE = "tokens.bin", "index.npy", "prepared.json"
 
@@ -178,7 +179,7 @@ def _write_tokens(
     skipped = 0
     truncated = np.zeros(2, dtype=np.int64)
     remaining = iter(pairs)
-    while chunk := list(islice(remaining, CHUNK_SIZE)):
+    while chunk := take_chunk(remaining, CHUNK_SIZE, measure=lambda pair: len(pair.src) + len(pair.trg)):
         sides = tokenizer.encode([pair.src for pair in chunk]), tokenizer.encode([pair.trg for pair in chunk])
         nonempty = [both for both in zip(*sides, strict=True) if all(both)]
         truncated_sides = [

@@ -28,7 +28,7 @@ from noise2text.data.tokenizer import Tokenizer
 from noise2text.generation.casing import restore_case
 from noise2text.generation.language_check import LANGUAGE_NAMES, find_other_language
 from noise2text.generation.restoration import Restoration, restore_text
-from noise2text.generation.sentence_splitting import Clause, split_clauses, split_sentences
+from noise2text.generation.sentence_splitting import MAX_WORD, Clause, split_clauses, split_sentences
 from noise2text.generation.stand_ins import replace_values
 from noise2text.generation.text_rules import TextRules, load_text_rules
 
@@ -143,7 +143,7 @@ class Preparation:
         return (f"The text looks like {other}; this model reads {expected}.",) if other else ()
 
     def _split(self, sentence: str) -> list[Clause]:
-        if "case" in self.parts:
+        if "case" in self.parts and _has_only_words(sentence):
             sentence = restore_case(sentence, self.rules, self.tokenizer)
         if "clauses" not in self.parts:
             return [Clause(sentence)]
@@ -155,7 +155,7 @@ class Preparation:
         restorations: tuple[Restoration, ...] = ()
         if number:
             source = source[0].upper() + source[1:]  # the model knows whole sentences
-        if "copies" in self.parts:
+        if "copies" in self.parts and _has_only_words(source):
             source, restorations = replace_values(source, self.rules)
         adds_mark = not _FINAL_MARK.search(source) and ("punctuation" in self.parts or count > 1)
         if adds_mark:
@@ -172,6 +172,11 @@ class Preparation:
     def _lower_first_word(self) -> Restoration:
         words = "|".join(re.escape(word.capitalize()) for word in sorted(self.rules.joined_in_lower_case))
         return Restoration(re.compile(rf"\A\s*(?:{words})(?![\w'])"), lambda match: match[0].lower())
+
+
+def _has_only_words(text: str) -> bool:
+    """Whether no word is longer than words are: patterns for names and numbers take its length squared."""
+    return all(len(word) <= MAX_WORD for word in text.split())
 
 
 def build_preparation(config: object, tokenizer: Tokenizer, max_source: int) -> Preparation | None:

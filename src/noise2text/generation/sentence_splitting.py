@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from noise2text.generation.text_rules import TextRules
 
-__all__ = ["Clause", "split_clauses", "split_sentences"]
+__all__ = ["MAX_WORD", "Clause", "split_clauses", "split_sentences"]
 
-_SENTENCE_END = re.compile(r"[.!?…]+[\"'”“»)\]]*(?=\s+[\"'„“«(\[¿¡]*[^\W_a-zäöü])|[!?]+(?=\s)|\n+")
+# A run is tried only from its start (?<!…), so that the time is linear in its length.
+_SENTENCE_END = re.compile(
+    r"(?<![.!?…])[.!?…]+[\"'”“»)\]]*(?=\s+[\"'„“«(\[¿¡]*[^\W_a-zäöü])|(?<![!?])[!?]+(?=\s)|\n+"
+)
+_CLAUSE_END = re.compile(r"[,;:]\s+|(?<!\s)\s+[–—-]\s+")
+_TRAILING_MARKS = " \t\n\r\f\v\x85\xa0\u2028\u2029,;:–—"
 _INITIAL_OR_NUMBER = re.compile(r"(?:^|\s)(?:[^\W\d_]|\d+)$")
 MIN_CLAUSE_WORDS = 3
+MAX_WORD = 256  # characters; nothing longer is taken for a word
 
 
 def split_sentences(text: str, rules: TextRules) -> list[str]:
@@ -36,6 +43,7 @@ def split_sentences(text: str, rules: TextRules) -> list[str]:
 
 
 def _ends_in_abbreviation(text: str, rules: TextRules) -> bool:
+    text = text[-MAX_WORD:]
     last = text.rpartition(" ")[2].lower().lstrip("(\"'„“")
     return last in rules.abbreviations or bool(_INITIAL_OR_NUMBER.search(text))
 
@@ -67,7 +75,9 @@ def split_clauses(
     place = next(iter(places), None if fitting else _find_middle(sentence))
     if place is None:
         return [Clause(sentence)]
-    first, second = sentence[: place.start].rstrip(" ,;:–—"), sentence[place.end :].lstrip()
+    first, second = sentence[: place.start].rstrip(_TRAILING_MARKS), sentence[place.end :].strip()
+    if not first or not second:
+        return [Clause(sentence)]
     left = split_clauses(first, rules, max_words=max_words, fits=fits)
     right = split_clauses(second, rules, max_words=max_words, fits=fits)
     return [*left, Clause(right[0].text, place.joint), *right[1:]]
@@ -84,22 +94,25 @@ def _find_clause_ends(sentence: str, rules: TextRules) -> Iterator[_Place]:
     """The places where a clause ends, with enough words on both sides; conjunctions only without marks."""
     marks = [
         _Place(match.start(), match.end(), f"{match[0].rstrip()} ")
-        for match in re.finditer(r"[,;:]\s+|\s+[–—-]\s+", sentence)
+        for match in _CLAUSE_END.finditer(sentence)
     ]
     words = "|".join(sorted(rules.conjunctions))
     joints = [
-        _Place(match.start(), match.start(), " ") for match in re.finditer(rf"\s+(?=(?:{words})\s)", sentence)
+        _Place(match.start(), match.start(), " ")
+        for match in re.finditer(rf"(?<!\s)\s+(?=(?:{words})\s)", sentence)
     ]
+    starts = [match.start() for match in re.finditer(r"\S+", sentence)]
     for places in (marks, joints):
-        wide = [place for place in places if _is_wide(sentence, place)]
+        wide = [place for place in places if _is_wide(starts, place)]
         if wide:
             yield from wide
             return
 
 
-def _is_wide(sentence: str, place: _Place) -> bool:
-    sides = sentence[: place.start], sentence[place.end :]
-    return all(len(side.split()) >= MIN_CLAUSE_WORDS for side in sides)
+def _is_wide(starts: Sequence[int], place: _Place) -> bool:
+    """Whether enough words are on both sides; `starts` are those of all words."""
+    before, after = bisect_left(starts, place.start), len(starts) - bisect_left(starts, place.end)
+    return min(before, after) >= MIN_CLAUSE_WORDS
 
 
 def _find_middle(sentence: str) -> _Place:

@@ -97,9 +97,11 @@ def find_values(sentence: str, rules: TextRules) -> list[Value]:
     ['Lukas', '14:35', '3.50 euros']
     """
     found: list[Value] = []
+    taken = bytearray(len(sentence))  # 1 where a value was found
     for value in _find_all(sentence, rules):
-        if all(value.end <= other.start or other.end <= value.start for other in found):
+        if taken.find(1, value.start, value.end) < 0:
             found.append(value)
+            taken[value.start : value.end] = b"\1" * (value.end - value.start)
     return sorted(found, key=lambda value: value.start)
 
 
@@ -145,7 +147,7 @@ def _find_numbers(sentence: str, rules: TextRules) -> Iterator[Value]:
     for match in re.finditer(r"(?<![\d.,])(?:1\d|20)\d\d(?![\d%]|[.,]\d)", sentence):
         yield Value(*match.span(), "year", match[0])
     for match in re.finditer(rf"(?<![\w.,]){_NUMBER}(?![\w])", sentence):
-        if not match[0].isdigit() or int(match[0]) > MAX_PLAIN_NUMBER:
+        if not match[0].isdigit() or len(match[0]) > 2 or int(match[0]) > MAX_PLAIN_NUMBER:
             yield Value(*match.span(), "number", _write_number(match[0]))
 
 

@@ -25,6 +25,7 @@ from noise2text.core.config import (
 )
 from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig, FolderTokenizerDataConfig
+from noise2text.data.layouts.published_difformer import PublishedDifformerLayout
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.adaptive_noise_config import AdaptiveNoiseConfig, refuse_averages_of_adaptive_models
@@ -43,7 +44,7 @@ from noise2text.models.registry import Recipe
 from noise2text.models.step_teacher import copy_teacher, load_step_teacher
 from noise2text.nn.config import EncoderDecoderFromTeacherConfig, build_encoder_decoder
 from noise2text.nn.embeddings import TokenEmbedding
-from noise2text.nn.length_predictor import LengthPredictor
+from noise2text.nn.length_predictor import LengthPredictor, PublishedLengthPredictor
 from noise2text.training.adaptive_objective import AdaptiveObjective
 from noise2text.training.config import OptimConfig, RunConfig
 from noise2text.training.importance_sampling import ImportanceSampledObjective
@@ -67,11 +68,23 @@ __all__ = [
 ]
 
 
+_NETWORKS: dict[str, tuple[Callable[[Tokenizer], SplitLayout], type[LengthPredictor]]] = {
+    "difformer": (lambda tokenizer: SplitLayout(tokenizer.pad), LengthPredictor),
+    "published": (
+        lambda tokenizer: PublishedDifformerLayout(tokenizer.pad, bos=tokenizer.bos, eos=tokenizer.eos),
+        PublishedLengthPredictor,
+    ),
+}
+
+
 @dataclass(frozen=True)
 class DifformerModelConfig(EncoderDecoderFromTeacherConfig):
     """The transformer of table 21, and where its weights may start from."""
 
     dropout: float = option(0.3, "dropout")
+    network: str = option(
+        "difformer", "difformer, or published: the begin, end and length classes of released weights"
+    )
     embeddings_from: str = option(
         "", "start from these embeddings: a model folder with the same tokens, or a .npy array (V, d)"
     )
@@ -79,6 +92,7 @@ class DifformerModelConfig(EncoderDecoderFromTeacherConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require_choice(self, "network", _NETWORKS)
         if self.from_folder and self.embeddings_from:
             raise Problem("Embeddings come from one model: set from_folder or embeddings_from, not both.")
 
@@ -243,24 +257,30 @@ def build_model(
 ) -> LengthPredictingModel:
     """The untrained model with these schedules; without a parameterization, it predicts z₀."""
     data = config.data
+    make_layout, length_predictor_class = _NETWORKS[config.model.network]
+    layout, added = make_layout(tokenizer), length_predictor_class.num_special_tokens
     embedding = TokenEmbedding(len(tokenizer), config.model.embedding_dim)
     is_student = config.diffusion.student_steps > 0  # its teacher's estimates are in the space of these
     embedding.weight.requires_grad_(not (config.model.freeze_embeddings or is_student))
     network = build_encoder_decoder(
-        config.model, embedding, source_positions=data.max_source, target_positions=data.max_target
+        config.model,
+        embedding,
+        source_positions=data.max_source + added,
+        target_positions=data.max_target + added,
     )
     return LengthPredictingModel(
         tokenizer,
-        layout=SplitLayout(tokenizer.pad),
+        layout=layout,
         denoiser=parameterization.wrap(network) if parameterization else network,
         schedule=schedule,
         training_schedule=training_schedule,
-        length_predictor=LengthPredictor(
+        length_predictor=length_predictor_class(
             config.model.model_dim, max_length=data.max_target, source=data.max_source
         ),
         generation_config=config.generation,
         max_source=data.max_source,
         max_target=data.max_target,
+        allowed_special_tokens=layout.surrounding_tokens,
         source_dropout=config.diffusion.source_dropout,
     )
 

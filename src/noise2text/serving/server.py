@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from noise2text.core.errors import Problem
 from noise2text.serving.models import ModelPool
 
-__all__ = ["GracefulServer", "listen"]
+__all__ = ["GracefulServer", "allow_many_connections", "listen"]
 
 
 KEEP_ALIVE_SECONDS = 130  # longer than the two minutes of Caddy, which would use a connection that is closed
@@ -29,6 +29,19 @@ def listen(host: str, port: int) -> socket.socket:
         raise Problem(
             f"The service cannot listen at {host}, port {port} ({error}): choose another --host or --port."
         ) from error
+
+
+def allow_many_connections() -> None:
+    """Raise the number of files that this process may open to the most that the system allows.
+
+    Each connection is one; the usual limit of 1,024 is reached by a few impatient browsers.
+    """
+    try:
+        import resource
+    except ImportError:  # not on Windows, which has no such limit
+        return
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 class GracefulServer(uvicorn.Server):

@@ -7,18 +7,19 @@ import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from noise2text.core.devices import find_device, find_dtype
 from noise2text.core.errors import Problem
+from noise2text.models.accelerate import make_batch_invariant_on_cpu
+from noise2text.models.base import Model
 from noise2text.models.folder import load
 from noise2text.serving.access import RateLimit, read_keys
 from noise2text.serving.app import build_app
 from noise2text.serving.limits import Limits
 from noise2text.serving.metrics import ServiceMetrics
 from noise2text.serving.models import ModelPool, describe_models
-from noise2text.serving.server import GracefulServer, listen
+from noise2text.serving.server import GracefulServer, allow_many_connections, listen
 from noise2text.serving.service import Service
 
 __all__ = ["Options", "build_service", "serve_models"]
@@ -48,7 +49,7 @@ def build_service(models: Sequence[str], limits: Limits, options: Options) -> Se
     pool = ModelPool(
         describe_models(models),
         limits,
-        load_model=partial(load, device=options.device, precision=options.precision),
+        load_model=lambda folder: load_for_batches(folder, options),
         on_batch=metrics.observe_batch,
     )
     metrics.watch_queues(pool.num_waiting)
@@ -62,6 +63,14 @@ def build_service(models: Sequence[str], limits: Limits, options: Options) -> Se
     )
 
 
+def load_for_batches(folder: Path, options: Options) -> Model:
+    """The model of a folder; if it shares batches, a CPU gives an answer the same bits whoever else asks."""
+    model = load(folder, device=options.device, precision=options.precision)
+    if model.quantizable_module is not None:
+        make_batch_invariant_on_cpu(model, model.device)
+    return model
+
+
 def serve_models(
     models: Sequence[str], limits: Limits, options: Options, *, say: Callable[[str], None]
 ) -> None:
@@ -71,6 +80,7 @@ def serve_models(
     logging.getLogger("noise2text.serving").setLevel(logging.INFO)
     if not service.keys.keys and not _is_loopback(options.host):
         say(f"Anybody who reaches {options.host} can use this service: --keys FILE asks for API keys.")
+    allow_many_connections()
     with listen(options.host, options.port) as listener:
         service.pool.warm_up(next(iter(service.pool.models)))
         server = GracefulServer(build_app(service, allow_origins=options.allow_origins), service.pool)
