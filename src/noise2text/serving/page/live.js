@@ -96,7 +96,8 @@ function showAnswers(answers, isWatched) {
 }
 
 function describeModel({ model, settings }) {
-  return { name: model, selection: [settings.select, settings.utility && `u:${settings.utility}`].filter(Boolean).join("|") };
+  const { select = "", utility } = settings;
+  return { name: model, selection: select.includes("mbr") ? `${select}|u:${utility}` : select };
 }
 
 async function startLive() {
