@@ -40,7 +40,7 @@ def read_questions() -> list[dict[str, Any]]:
     return json.loads(Path(path).read_text(encoding="utf-8")) if path else []
 
 
-class Asker(FastHttpUser):  # type: ignore[misc]
+class Asker(FastHttpUser):
     """A user who asks for one text after another."""
 
     questions = read_questions()
@@ -78,8 +78,8 @@ def run_locust(
 
 
 def main() -> None:
-    from serving import generate_directly, make_questions, serve
-
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from benchmarks.serving import generate_directly, make_questions, serve
     from noise2text.models.folder import load
 
     parser = argparse.ArgumentParser(description="The service under the load of locust.")

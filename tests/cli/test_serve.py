@@ -28,7 +28,7 @@ def serving(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
         try:
             assert process.stderr is not None
             line = process.stderr.readline()
-            found = re.search(r"http://\S+", line)
+            found = re.search(r"http://127\.0\.0\.1:\d+", line)  # no other machine reaches it
             assert found, line
             yield process, found[0]
         finally:

@@ -20,7 +20,7 @@ from noise2text.models.folder import load, save
 from noise2text.models.registry import find_recipe
 from noise2text.training.adaptive_objective import AdaptiveObjective
 from noise2text.training.noise_factor_search import NoiseFactorSearch
-from noise2text.training.objective import Objective
+from noise2text.training.objective import DiffusionObjective, Objective
 
 from ..conftest import shrunk
 
@@ -36,6 +36,11 @@ def made(recipe: str, tokenizer: Tokenizer, **changes: Any) -> tuple[DiffusionMo
     return model, find_recipe(recipe).objective(config, model)
 
 
+def adaptive(model: DiffusionModel) -> AdaptiveSchedule:
+    assert isinstance(model.schedule, AdaptiveSchedule)
+    return model.schedule
+
+
 def canvas_of(model: DiffusionModel) -> Any:
     return model.layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
 
@@ -47,9 +52,8 @@ def test_an_adaptive_schedule_with_a_factor_trains_with_more_noise_and_samples_w
     model, objective = made(recipe, tokenizer, **REFIT, noise_factor=3.0, anchor_weight=1.0)
     assert isinstance(objective, AdaptiveObjective)
     assert objective.weights["anchor"] == 1.0
-    assert isinstance(model.schedule, AdaptiveSchedule)
     t, length = torch.tensor([0.3, 0.7]), canvas_of(model).tokens.shape[1]
-    plain, trained = model.schedule(t, length), objective.schedule(t, length)
+    plain, trained = adaptive(model)(t, length), objective.schedule(t, length)
     assert torch.equal(trained.alpha, plain.alpha)
     assert torch.allclose(trained.sigma, 3 * plain.sigma)
 
@@ -59,14 +63,14 @@ def test_a_refit_makes_the_losses_of_the_amplified_noise_linear(recipe: str, tok
     """Low losses in the first half of the time and high ones in the second move the schedule."""
     model, objective = made(recipe, tokenizer, **REFIT, noise_factor=3.0)
     assert isinstance(objective, AdaptiveObjective)
-    before = model.schedule.alpha_bars.clone()
+    before = adaptive(model).alpha_bars.clone()
     for time, loss in ((0.25, 0.1), (0.75, 0.9)):
         positions = torch.ones(1, before.shape[1])
         objective.observe(torch.tensor([time]), loss * positions, positions.bool())
     objective.update(10)
-    assert torch.equal(model.schedule.alpha_bars, before)  # one step late
+    assert torch.equal(adaptive(model).alpha_bars, before)  # one step late
     objective.update(11)
-    after = model.schedule.alpha_bars
+    after = adaptive(model).alpha_bars
     assert not torch.allclose(after, before)
     assert (after.diff(dim=0) < 0).all()
     assert torch.equal(after[[1, -1]], before[[1, -1]])
@@ -81,12 +85,13 @@ def test_a_step_observes_its_losses_and_the_schedule_is_part_of_the_model(
     draws = objective.draw(canvas, make_key(0, torch.arange(2)), make_key(0))
     objective.observe(*objective.collect_observations(draws, objective(canvas, draws)))
     has_end = recipe == "seqdiffuseq"
-    assert model.schedule.counts.sum() == sum(len(target) + has_end for target in TARGETS)
-    model.schedule.alpha_bars[5:50] *= 0.9
+    assert adaptive(model).counts.sum() == sum(len(target) + has_end for target in TARGETS)
+    adaptive(model).alpha_bars[5:50] *= 0.9
     config = shrunk(find_recipe(recipe).preset("tiny"), **REFIT, noise_factor=2.0, max_target=8)
     save(tmp_path / "model", model, recipe=recipe, config=config)
     loaded = load(tmp_path / "model", device="cpu", precision="float32")
-    assert torch.equal(loaded.schedule.alpha_bars, model.schedule.alpha_bars)
+    assert isinstance(loaded, DiffusionModel)
+    assert torch.equal(adaptive(loaded).alpha_bars, adaptive(model).alpha_bars)
     assert loaded.generate(["abc"], steps=3).texts == model.eval().generate(["abc"], steps=3).texts
 
 
@@ -128,13 +133,14 @@ def test_the_factor_changes_the_noise_of_training_and_is_saved(recipe: str, toke
     t = torch.tensor([0.5])
     objective.rescaled.factor.fill_(4.5)
     inner = objective.objective
+    assert isinstance(inner, DiffusionObjective)
     assert torch.allclose(inner.schedule(t, 3).sigma, 4.5 * model.schedule(t, 3).sigma)
 
 
 @pytest.mark.parametrize("recipe", CROSSED)
 def test_without_these_settings_nothing_is_wrapped(recipe: str, tokenizer: Tokenizer) -> None:
     model, objective = made(recipe, tokenizer, refit_every=0, noise_factor=1.0)
-    assert not isinstance(objective, NoiseFactorSearch)
+    assert isinstance(objective, DiffusionObjective)
     assert all("factor" not in name for name in model.state_dict())
     t = torch.tensor([0.5])
     assert torch.equal(objective.schedule(t, 3).sigma, model.schedule(t, 3).sigma)

@@ -50,11 +50,10 @@ def test_the_real_client_sends_its_key(make_service: Serve) -> None:
 def test_json_takes_a_list_and_gives_alternatives(client: httpx.Client, model: Model) -> None:
     body = {"q": ["7 april", "mai"], "source": "de", "target": "en", "alternatives": 1, "format": "text"}
     answer = client.post("/translate", json=body).json()
-    alone = model.generate(["7 april", "mai"])
-    assert answer["translatedText"] == alone.texts
-    for text, candidates, others in zip(alone.texts, alone.candidates, answer["alternatives"], strict=True):
-        assert set(others) <= set(candidates) - {text}
-        assert len(others) == min(1, len(set(candidates)) - 1)
+    alone = model.generate(["7 april", "mai"], noise_beam=model.generation_config.noise_beam, n=2)
+    assert answer["translatedText"] == alone.texts == model.generate(["7 april", "mai"]).texts
+    assert answer["alternatives"] == [each[1:] for each in alone.alternatives]
+    assert any(answer["alternatives"])
 
 
 def test_sentences_are_translated_one_by_one_and_joined(client: httpx.Client, model: Model) -> None:
