@@ -125,7 +125,7 @@ def test_the_factor_is_the_one_of_the_learned_embeddings(
         assert float(objective.rescaled.factor) == pytest.approx(3 * factors[1], abs=1.5)
 
 
-@pytest.mark.parametrize("recipe", CROSSED)
+@pytest.mark.parametrize("recipe", [*CROSSED, "diffuseq", "diffusion-lm"])
 def test_the_factor_changes_the_noise_of_training_and_is_saved(recipe: str, tokenizer: Tokenizer) -> None:
     model, objective = made(recipe, tokenizer, noise_factor=2.0, noise_factor_every=5)
     assert isinstance(objective, NoiseFactorSearch)
@@ -153,6 +153,8 @@ def test_without_these_settings_nothing_is_wrapped(recipe: str, tokenizer: Token
         ("difformer", {"refit_every": 10, "average_best": 5}, "average_best must be 1"),
         ("difformer", {"refit_every": 10, "refit_bin_size": 7}, "multiple of refit_bin_size"),
         ("seqdiffuseq", {"noise_factor": 0.0}, "noise_factor must be above 0"),
+        ("diffuseq-epsilon", {"noise_factor_every": 10}, "networks that predict z0"),
+        ("diffuseq-position-sigmoid", {"noise_factor_every": 10}, "same at all positions"),
         ("flow", {"noise_factor_every": 10}, "flow has one path for all times"),
     ],
 )
