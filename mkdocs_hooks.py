@@ -15,7 +15,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-__all__ = ["DocstringSections", "on_files", "on_page_markdown"]
+__all__ = ["DocstringSections", "on_files", "on_page_content", "on_page_markdown"]
 
 LEAVES_THE_SITE = re.compile(
     r"\[([^\]]+)\]\((?:\.\./)+((?:src|benchmarks|tests|examples)/[^)#]*|[A-Z]+\.md)[^)]*\)"
@@ -36,6 +36,24 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     return LEAVES_THE_SITE.sub(lambda link: f"{link[1]} (`{link[2]}`)", markdown)
 
 
+SHELL_BLOCK = re.compile(r'(?<=<div class="language-bash highlight">).*?(?=</div>)', re.DOTALL)
+LONG_WORD = re.compile(r"(?<=[\s>])[^\s<>]*[-/][^\s<>]*")
+"""A word that a browser would break at its hyphens and slashes."""
+
+
+PICTURE = re.compile(r'<img [^>]*src="([^"]+\.svg)"[^>]*>')
+
+
+def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """The page whose commands are broken only between words, and whose pictures open alone, to zoom in."""
+    html = PICTURE.sub(r'<a href="\1" class="picture">\g<0></a>', html)
+    return SHELL_BLOCK.sub(lambda block: LONG_WORD.sub(_keep_whole, block[0]), html)
+
+
+def _keep_whole(word: re.Match[str]) -> str:
+    return f'<span class="whole">{word[0]}</span>' if len(word[0]) <= 40 else word[0]
+
+
 def _commands_page() -> str:
     from noise2text.cli import app
     from noise2text.cli.options import COMMAND_GROUPS
@@ -51,8 +69,12 @@ def _commands_page() -> str:
 
 
 def _command_section(name: str, command: Any, parent: Any) -> Iterator[str]:
-    """The heading, help text and table of options of one command."""
+    """The heading, help text and table of options of one command, or of each command of a group."""
     context = command.context_class(command, info_name=name, parent=parent)
+    for inner, inner_command in getattr(command, "commands", {}).items():
+        yield from _command_section(f"{name} {inner}", inner_command, context)
+    if hasattr(command, "commands"):
+        return
     usage = " ".join(command.collect_usage_pieces(context))
     yield from [
         "",
@@ -63,7 +85,7 @@ def _command_section(name: str, command: Any, parent: Any) -> Iterator[str]:
         _plain_help(command.help or ""),
         "",
     ]
-    rows = [row for parameter in command.params if (row := parameter.get_help_record(context))]
+    rows = [row for panel in command.help_rows(context).values() for row in panel]
     yield from ["| option | what it does |", "|---|---|"]
     for option, help_text in rows:
         yield f"| `{_cell(option, code=True)}` | {_cell(help_text)} |"

@@ -520,6 +520,8 @@ class TrainedModels:
             recipe, changes = VARIANTS.get(name, (name, {}))
         known = get_settings(recipe)
         small = {field: value for field, value in SMALL.items() if field in known}
+        if not known.get("diffusion.refit_every"):  # a recipe that adapts no schedule by default
+            small = {field: value for field, value in small.items() if ".refit_" not in field}
         if known["data.vocabulary"] > VOCABULARY:
             small["data.vocabulary"] = VOCABULARY
         return recipe, small | changes

@@ -1,6 +1,6 @@
 """What `generate --ray` costs: CPU seconds per sentence by the number of workers, beside one process.
 
-    python benchmarks/ray_workers.py --workers 1,2,4 --sentences 400
+    OMP_NUM_THREADS=1 python benchmarks/ray_workers.py
 
 A worker computes on one core. The CPU seconds are those of all processes: the workers, Ray's own and the
 driver. Unlike sentences per second, which are shown, too, they hardly depend on what else the machine does.
@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -24,7 +25,8 @@ from typing import Any
 import torch
 
 import noise2text
-from noise2text.commands.generate_on_ray import GenerationJob, RayOptions, TextRecords, generate_on_ray
+from noise2text.commands.generate_on_ray import RayOptions, TextRecords, generate_on_ray
+from noise2text.commands.generation_job import GenerationJob
 from noise2text.commands.ray_cluster import connect_to_ray
 from noise2text.core.command_line import parse_numbers
 
@@ -63,11 +65,12 @@ def measure_on_ray(sources: list[str], folder: Path, *, workers: int, shard_rows
 
     @contextmanager
     def record(total: int) -> Iterator[Callable[[int], None]]:
-        yield lambda rows: finished.append((time.perf_counter(), count_cpu_seconds(), rows))
+        yield lambda rows: finished.append((time.perf_counter(), cpu_seconds.read(), rows))
 
-    with connect_to_ray("local", num_cpus=workers):
+    with CpuSeconds() as cpu_seconds, connect_to_ray("local", num_cpus=workers):
         generate_on_ray(
-            GenerationJob(Path("de-en"), TextRecords(), overrides=SETTINGS, device="cpu"),
+            GenerationJob(Path("de-en"), overrides=SETTINGS, device="cpu"),
+            TextRecords(),
             input=str(corpus),
             output=folder / f"{workers}.jsonl",
             options=RayOptions("local", workers, shard_rows),
@@ -77,30 +80,57 @@ def measure_on_ray(sources: list[str], folder: Path, *, workers: int, shard_rows
     return Usage(sum(rows for *_, rows in later), later[-1][1] - cpu, later[-1][0] - wall)
 
 
-def count_cpu_seconds() -> float:
-    """The CPU seconds of this process and of all its descendants that live."""
-    parents: dict[int, int] = {}
-    ticks: dict[int, int] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it may end while it is looked at
-            values = stat.read_text().rsplit(")", 1)[1].split()
-            parents[int(stat.parent.name)] = int(values[1])
-            ticks[int(stat.parent.name)] = int(values[11]) + int(values[12])
+class CpuSeconds:
+    """The CPU seconds of this process and its descendants, those that have ended included.
 
-    def is_ours(process: int) -> bool:
-        while process not in (0, os.getpid()):
-            process = parents.get(process, 0)
-        return process == os.getpid()
+    A thread looks at them twice a second, because what an ended process used is not in /proc any more: Ray
+    ends a worker as soon as no shard is left for it.
+    """
 
-    return sum(used for process, used in ticks.items() if is_ours(process)) / os.sysconf("SC_CLK_TCK")
+    def __init__(self) -> None:
+        self._ticks: dict[tuple[int, str], int] = {}  # by process id and start time
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> CpuSeconds:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def read(self) -> float:
+        """The sum until now."""
+        parents: dict[int, int] = {}
+        ticks: dict[int, tuple[str, int]] = {}
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):  # it may end while it is looked at
+                values = stat.read_text().rsplit(")", 1)[1].split()
+                parents[int(stat.parent.name)] = int(values[1])
+                ticks[int(stat.parent.name)] = values[19], int(values[11]) + int(values[12])
+        for process, (start, used) in ticks.items():
+            if _is_descendant(process, parents):
+                self._ticks[process, start] = used
+        return sum(self._ticks.values()) / os.sysconf("SC_CLK_TCK")
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.5):
+            self.read()
+
+
+def _is_descendant(process: int, parents: dict[int, int]) -> bool:
+    while process not in (0, os.getpid()):
+        process = parents.get(process, 0)
+    return process == os.getpid()
 
 
 def main() -> None:
     """Print a row per number of workers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--workers", default="1,2,4")
-    parser.add_argument("--sentences", type=int, default=400)
-    parser.add_argument("--shard-rows", type=int, default=20)
+    parser.add_argument("--sentences", type=int, default=2560)
+    parser.add_argument("--shard-rows", type=int, default=64)
     arguments = parser.parse_args()
     sources = [f"{SENTENCES[at % len(SENTENCES)]} {at}" for at in range(arguments.sentences)]
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")

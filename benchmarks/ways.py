@@ -15,7 +15,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from noise2text.commands.generate import build_selector, generate_texts
+from noise2text.commands.generate import generate_texts
+from noise2text.commands.generation_job import GenerationJob
 from noise2text.core.command_line import parse_assignments
 from noise2text.data.corpus import read_references, read_sources, read_texts
 from noise2text.metrics.evaluate import References, bleu, chrf
@@ -31,19 +32,10 @@ def write(
     overrides = parse_assignments(way)
     copies = overrides.pop("copies", "yes") != "no"
     scorer = teacher if overrides.get("select") == "teacher" else None
-    selector, overrides = build_selector(
-        model, overrides, scorer, reduction="mean", device=str(model.device), precision="auto", copies=copies
+    job = GenerationJob(
+        Path(), overrides=overrides, batch=batch, teacher=scorer, copies=copies, device=str(model.device)
     )
-    lines = generate_texts(
-        model,
-        sources,
-        seed=0,
-        batch=batch,
-        trace=False,
-        overrides=overrides,
-        selector=selector,
-        show_line=print,
-    )
+    lines = generate_texts(job.with_model(model), sources, show_line=print)
     draft = path.with_suffix(".draft")
     draft.write_text("".join(f"{line.as_json()}\n" for line in lines), encoding="utf-8")
     draft.rename(path)

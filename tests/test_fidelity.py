@@ -43,6 +43,26 @@ def rows() -> list[str]:
     return cells
 
 
+READ = re.compile(r"[\w/*-]+\.(?:py|sh|md|yaml):\d+")
+"""A file of released code and a line in it."""
+RELEASED = ("released code", "paper or released code", "published code")
+"""The columns that say what released code does."""
+
+
+def released_cells() -> list[str]:
+    """The cells that say something about released code."""
+    cells, column = [], None
+    for line in LINES:
+        parts = [part.strip() for part in line.strip().strip("|").split(" | ")]
+        if not line.startswith("|"):
+            column = None
+        elif line.startswith("| point"):
+            column = next((parts.index(name) for name in RELEASED if name in parts), None)
+        elif column is not None and not line.startswith("|---") and not parts[column].startswith("–"):
+            cells.append(parts[column])
+    return cells
+
+
 @pytest.mark.parametrize(("file", "phrase"), sorted(set(references())))
 def test_every_test_that_the_page_names_exists(file: str, phrase: str) -> None:
     words = set(re.findall(r"[a-z0-9]+", phrase.lower()))
@@ -53,6 +73,19 @@ def test_every_decision_names_a_test() -> None:
     assert len(rows()) > 50
     for cell in rows():
         assert NAMED_TEST.search(cell), cell
+
+
+def test_every_claim_about_released_code_says_where_it_was_read() -> None:
+    """A file and a line, or that it was not read again."""
+    cells = released_cells()
+    assert len(cells) > 100
+    for cell in cells:
+        assert READ.search(cell) or "not read again" in cell, cell
+
+
+def test_every_repository_that_was_read_has_its_commit() -> None:
+    rows = [line for line in LINES if re.match(r"\| [^|]+ \| `[\w.-]+/[\w.-]+` \| `[0-9a-f]{7}` \|", line)]
+    assert len(rows) == 7
 
 
 def test_every_named_file_says_which_of_its_tests() -> None:

@@ -68,6 +68,14 @@ def test_only_large_layers_are_quantized() -> None:
     assert [type(each) for each in (module[0], module[1][1])] == [nn.Linear, Int8Linear]  # type: ignore[index]
 
 
+def test_an_encoder_may_keep_more_of_its_layers_in_float32() -> None:
+    module = nn.Module()
+    module.encoder, module.decoder = (nn.Sequential(nn.Linear(16, 8), nn.Linear(32, 8)) for _ in range(2))
+    assert quantize_linears(module, min_weights=100, min_encoder_weights=200) == 3
+    assert [type(each) for each in module.encoder] == [nn.Linear, Int8Linear]
+    assert [type(each) for each in module.decoder] == [Int8Linear, Int8Linear]
+
+
 def test_an_int8_model_generates_the_same_texts_in_any_batch(small: Make) -> None:
     model = small().move_to(CPU, "int8")
     kinds = {type(each) for each in model.denoiser.modules()}

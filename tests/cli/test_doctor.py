@@ -39,4 +39,7 @@ def test_what_is_missing_comes_with_its_pip_line(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(importlib.metadata, "version", version)
     assert doctor.find_missing_extras() == {"report": ["gone"]}
     monkeypatch.setattr(doctor, "list_shipped_models", list)
-    assert list(doctor.examine())[-1] == "missing: gone; pip install 'noise2text[report]'"
+    assert list(doctor.examine())[-2:] == [
+        "everything else is optional and not installed:",
+        "  pip install 'noise2text[report]'  # gone",
+    ]

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from noise2text.commands.generate import GeneratedText, remove_teacher
+import noise2text
+from noise2text.commands.generate import GeneratedText
+from noise2text.commands.generation_job import remove_teacher
 from noise2text.models.folder import load_config, save
 
 from .conftest import Outcome
@@ -54,12 +56,15 @@ def test_texts_are_given_after_the_model(run: Callable[..., Outcome], model: Pat
 
 
 def test_n_texts_are_on_the_line_of_their_input(run: Callable[..., Outcome]) -> None:
-    ask = ("generate", "de-en", "Wo ist Tom?", "Tom ist schwimmen gegangen.", "--n", 4, "--steps", 2)
+    texts = ["Wo ist Tom?", "Tom ist schwimmen gegangen."]
+    ask = ("generate", "de-en", *texts, "--n", 4, "--steps", 2)
     lines = run(*ask).out.splitlines()
     rows = [json.loads(line) for line in run(*ask, "--json").out.splitlines()]
     assert [line.split("\t") for line in lines] == [row["alternatives"] for row in rows]
     assert 1 < max(len(row["alternatives"]) for row in rows) <= 4
     assert [row["text"] for row in rows] == [row["alternatives"][0] for row in rows]
+    in_python = noise2text.load("de-en").generate(texts, n=4, steps=2)
+    assert [row["alternatives"] for row in rows] == in_python.alternatives
     assert "at least 1, not 0" in run(*ask[:3], "--n", 0).err
 
 

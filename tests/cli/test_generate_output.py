@@ -83,12 +83,17 @@ def test_a_job_is_resumed_with_its_own_options(
     with monkeypatch.context() as patched:
         _stop_after(3, patched)
         assert run(*ask).code == 130
-    for other in (("--seed", 1), ("--steps", 3), ("--json",), ("--batch", 3)):
+    for other in (("--seed", 1), ("--steps", 3), ("--json",)):
         refused = run(*ask, *other)
         assert (refused.code, refused.err.count("\n")) == (1, 1)
         assert "resume with the same options" in refused.err
     for without in (("generate", model, "7 april", "--output", out), ("generate", model, "--input", source)):
         assert "--resume goes on with an --output of an --input" in run(*without, "--resume").err
+    assert run(*ask, "--batch", 3).code == 0  # the batch does not change the texts
+    resumed = out.read_text()
+    out.unlink()
+    assert run(*ask).code == 0
+    assert out.read_text() == resumed
 
 
 def test_an_output_has_one_writer(

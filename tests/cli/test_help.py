@@ -40,6 +40,13 @@ def test_help_lists_every_option_once(command: str, run: Callable[..., Outcome])
     assert listed == Counter([*options, "--help"])
 
 
+def test_arguments_are_in_capitals_without_their_types(run: Callable[..., Outcome]) -> None:
+    shown = run("generate", "-h").out
+    assert shown.startswith("Usage: noise2text generate [OPTIONS] MODEL [TEXT]...\n")
+    assert re.search(r"^  MODEL +A model folder", shown, re.M)
+    assert re.search(r"^  TEXT +The texts", shown, re.M)
+
+
 def test_every_command_groups_its_options() -> None:
     assert all(isinstance(each, CommandWithPanels | GroupedCommands) for each in COMMANDS.values())
 

@@ -28,7 +28,7 @@ def serving(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
         try:
             assert process.stderr is not None
             line = process.stderr.readline()
-            found = re.search(r"http://\S+", line)
+            found = re.search(r"http://127\.0\.0\.1:\d+", line)  # no other machine reaches it
             assert found, line
             yield process, found[0]
         finally:
@@ -76,6 +76,8 @@ def test_a_mistake_is_found_before_the_service_listens() -> None:
         (["de-en", "--rate-limit", "-1"], "at least 0"),
         (["de-en", "--precision", "float8"], "float8"),
         (["de-en", "--port", "99999"], "--port"),
+        (["de-en", "--ray", "--min-replicas", "0"], "--min-replicas must be at least 1"),
+        (["de-en", "--ray", "--scale-up-seconds", "0"], "--scale-up-seconds must be more than 0"),
     ):
         result = CliRunner().invoke(app, ["serve", *arguments])
         assert isinstance(result.exception, Problem), result.output

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from noise2text.commands.bench import bench, bench_marian, bench_report, make_random_texts, measure_scaling
+from noise2text.commands.bench import bench, bench_marian, bench_report, measure_scaling
+from noise2text.commands.measure import count_linear_flops, make_random_texts
 from noise2text.core.errors import Problem
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
@@ -43,11 +44,9 @@ def test_the_share_counts_every_product_with_weights(small: Make) -> None:
     """Against torch's own count of a forward pass, less attention, which has no weights."""
     from torch.utils.flop_counter import FlopCounterMode
 
-    from noise2text.commands.bench import _count_linear_flops
-
     model = small()
     source = model.layout.make_source(RaggedRows.from_lists([[8, 9, 10, 11]]))
-    with FlopCounterMode(display=False) as counter, _count_linear_flops(model) as total, torch.no_grad():
+    with FlopCounterMode(display=False) as counter, count_linear_flops(model) as total, torch.no_grad():
         model.denoiser.encode(source)
     named = counter.get_flop_counts()["Global"]
     attention = sum(n for op, n in named.items() if "attention" in str(op) or "bmm" in str(op))

@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from noise2text.commands.display import TerminalDisplay, count_progress, show_count
+from noise2text.commands.display import TerminalDisplay, count_progress, show_count, show_elapsed
 
 
 def test_without_a_terminal_lines_come_every_few_seconds_with_the_time_left() -> None:
@@ -98,3 +98,14 @@ def test_progress_in_a_terminal_appears_late_and_goes_away() -> None:
                 advance(0)
             advance(100)
         assert ("of 400 texts" in out.getvalue()) == shown
+
+
+def test_elapsed_time_appears_late_in_a_terminal_and_nowhere_else() -> None:
+    for is_terminal, delay, shown in ((True, 0.0, True), (True, 60.0, False), (False, 0.0, False)):
+        out = io.StringIO()
+        console = Console(file=out, width=80, force_terminal=is_terminal)
+        with show_elapsed("scoring", console=console, delay=delay):
+            while shown and "scoring" not in out.getvalue():
+                pass
+        assert ("scoring" in out.getvalue()) == shown
+        assert not shown or "0:00:00" in out.getvalue()

@@ -9,7 +9,8 @@ import pytest
 
 from noise2text.commands.evaluate import EvaluationFiles, evaluate_files
 from noise2text.core.errors import Problem
-from noise2text.metrics.evaluate import evaluate, evaluate_diversity, find_metrics
+from noise2text.metrics.evaluate import evaluate, evaluate_alternatives, evaluate_diversity, find_metrics
+from noise2text.metrics.score_table import collect_score_rows
 from noise2text.metrics.significance import paired_bootstrap
 
 TEXTS = ["the cat sat on the mat", "a dog barks", "one two three"]
@@ -38,6 +39,20 @@ def test_candidates_give_diversity(folder: Path, texts: str, candidates: str | N
     found = evaluate_files(EvaluationFiles(str(folder / texts), str(folder / "ref.txt"), candidates=own))
     assert found["diversity"] == evaluate_diversity(SETS)
     assert "self_bleu" in found["diversity"]
+
+
+def test_alternatives_in_the_file_of_the_texts_are_measured(folder: Path) -> None:
+    """A line without them has its text alone, as `generate --n 5` writes for an empty text."""
+    rows = [{"text": text, "alternatives": own} for text, own in zip(TEXTS, SETS, strict=True)]
+    del rows[1]["alternatives"]
+    (folder / "n.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = evaluate_files(EvaluationFiles(str(folder / "n.jsonl"), str(folder / "ref.txt")))
+    expected = evaluate_alternatives([SETS[0], TEXTS[1:2], SETS[2]], [[one] for one in REFERENCES])
+    assert found["alternatives"] == expected
+    assert found["alternatives"]["quality_2"]["signature"].endswith("counted:2")
+    shown = {row.name: row for row in collect_score_rows(found)}
+    assert shown["chrF, number 2"].value == f"{expected['quality_2']['score']:.2f}"
+    assert {"chrF, the best", "right texts", "nearly right texts", "different texts"} <= set(shown)
 
 
 def test_a_rival_is_tested_by_every_metric_asked_for(folder: Path) -> None:

@@ -20,13 +20,14 @@ from pyarrow import parquet
 
 from noise2text.commands.distill import distill
 from noise2text.commands.generate_on_ray import (
-    GenerationJob,
     PairRecords,
     RayOptions,
+    RecordMaker,
     ShardWorker,
     TextRecords,
     generate_on_ray,
 )
+from noise2text.commands.generation_job import GenerationJob
 from noise2text.commands.ray_cluster import connect_to_ray
 from noise2text.commands.shards import ShardedOutput
 from noise2text.core.config import apply_overrides
@@ -71,11 +72,13 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def run_worker(job: GenerationJob, corpus: Path, output: Path, *, rows: int) -> ShardedOutput:
+def run_worker(
+    job: GenerationJob, records: RecordMaker, corpus: Path, output: Path, *, rows: int
+) -> ShardedOutput:
     """Write all shards in this process, in reverse, as a cluster may."""
-    shards = ShardedOutput.at(output, columns=job.records.columns, input_suffix=corpus.suffix)
+    shards = ShardedOutput.at(output, columns=records.columns, input_suffix=corpus.suffix)
     shards.folder.mkdir()
-    worker = ShardWorker(job, shards)
+    worker = ShardWorker(job, records, shards)
     ranges = cut_into_ranges(str(corpus), rows)
     assert not [result for each in reversed(ranges) if (result := worker.write(each))["problem"]]
     shards.finish(ranges)
@@ -85,13 +88,13 @@ def run_worker(job: GenerationJob, corpus: Path, output: Path, *, rows: int) -> 
 def test_shards_have_the_texts_of_the_whole(folder: Path, corpus: Path, tmp_path: Path) -> None:
     expected = load(folder, device="cpu").generate(SOURCES, seed=3).texts
     assert len(set(expected)) > 60  # the noise of a row decides its text
-    job = GenerationJob(folder, TextRecords(("candidates",)), seed=3, batch=4, device="cpu")
-    run_worker(job, corpus, tmp_path / "out.jsonl", rows=7)
+    job, records = GenerationJob(folder, seed=3, batch=4, device="cpu"), TextRecords(("candidates",))
+    run_worker(job, records, corpus, tmp_path / "out.jsonl", rows=7)
     rows = read_rows(tmp_path / "out.jsonl")
     assert [row["row"] for row in rows] == list(range(len(SOURCES)))
     assert [row["text"] for row in rows] == expected
     assert not (tmp_path / "out.jsonl.shards").exists()
-    run_worker(job, corpus, tmp_path / "out.parquet", rows=7)
+    run_worker(job, records, corpus, tmp_path / "out.parquet", rows=7)
     table = parquet.read_table(tmp_path / "out.parquet")
     assert table.column_names == ["row", "text", "candidates"]
     assert table.to_pylist() == rows
@@ -100,7 +103,7 @@ def test_shards_have_the_texts_of_the_whole(folder: Path, corpus: Path, tmp_path
 def test_distilled_shards_are_the_corpus_of_distill(folder: Path, corpus: Path, tmp_path: Path) -> None:
     distill(folder, input=str(corpus), output=tmp_path / "plain.jsonl", seed=2, device="cpu")
     shards = run_worker(
-        GenerationJob(folder, PairRecords(), seed=2, device="cpu"), corpus, tmp_path / "out", rows=16
+        GenerationJob(folder, seed=2, device="cpu"), PairRecords(), corpus, tmp_path / "out", rows=16
     )
     parts = sorted(shards.folder.glob("rows-*.jsonl"))
     assert len(parts) == 5
@@ -124,15 +127,15 @@ def test_a_folder_of_other_things_is_not_written_to(folder: Path, tmp_path: Path
 
 
 def test_a_job_is_resumed_with_the_same_options_only(folder: Path, tmp_path: Path) -> None:
-    job = GenerationJob(folder, TextRecords())
-    shards = ShardedOutput.at(tmp_path / "out", columns=job.records.columns, input_suffix=".parquet")
+    job = GenerationJob(folder)
+    shards = ShardedOutput.at(tmp_path / "out", columns=TextRecords().columns, input_suffix=".parquet")
     shards.folder.mkdir()
     shards.begin(job.describe(), resume=False)
     shards.begin(job.describe(), resume=True)
     with pytest.raises(Problem, match="add --resume"):
         shards.begin(job.describe(), resume=False)
     with pytest.raises(Problem, match=r"was started with numbers = 'seed=0.*, not 'seed=1"):
-        shards.begin(GenerationJob(folder, TextRecords(), seed=1).describe(), resume=True)
+        shards.begin(GenerationJob(folder, seed=1).describe(), resume=True)
     assert shards.suffix == ".parquet"
 
 
@@ -187,7 +190,7 @@ def test_nothing_is_lost_or_doubled_when_a_worker_dies(folder: Path, corpus: Pat
         "output": out,
         "options": RayOptions(shard_rows=1),
     }
-    job = GenerationJob(folder, TextRecords(), seed=5, device="cpu")
+    job = GenerationJob(folder, seed=5, device="cpu")
     killed_at = []
 
     def kill() -> None:
@@ -201,7 +204,7 @@ def test_nothing_is_lost_or_doubled_when_a_worker_dies(folder: Path, corpus: Pat
     killer = threading.Thread(target=kill)
     killer.start()
     with pytest.raises(Problem, match='line 80: "src" is not a string'):
-        generate_on_ray(job, **arguments)
+        generate_on_ray(job, TextRecords(), **arguments)
     killer.join()
     assert 0 < killed_at[0] < len(SOURCES) - 1
     finished = {path.name: path.stat().st_mtime_ns for path in shards.glob("rows-*.jsonl")}
@@ -209,7 +212,7 @@ def test_nothing_is_lost_or_doubled_when_a_worker_dies(folder: Path, corpus: Pat
     assert not out.exists()
 
     corpus.write_text(good)
-    assert generate_on_ray(job, resume=True, **arguments) == 1
+    assert generate_on_ray(job, TextRecords(), resume=True, **arguments) == 1
     rows = read_rows(out)
     assert [row["row"] for row in rows] == list(range(len(SOURCES)))
     assert [row["text"] for row in rows] == expected

@@ -40,8 +40,14 @@ DICTS = [{"src": pair.src, "trg": pair.trg, "id": 3} for pair in PAIRS]
         iter(DICTS),
         pandas.DataFrame(DICTS),
         Dataset(DICTS),
+        [{"source": pair.src, "target": pair.trg} for pair in PAIRS],
+        pandas.DataFrame([{"id": 3, "de": pair.src, "en": pair.trg} for pair in PAIRS]),
+        Dataset([{"translation": {"de": pair.src, "en": pair.trg}} for pair in PAIRS]),
     ],
-    ids=["pairs", "tuples", "lists", "dicts", "iterator", "pandas", "dataset"],
+    ids=[
+        *("pairs", "tuples", "lists", "dicts", "iterator", "pandas", "dataset"),
+        *("other-names", "languages", "translation"),
+    ],
 )
 def test_rows_of_every_kind_are_the_same_pairs(rows: Any) -> None:
     assert list(convert_rows(rows)) == PAIRS
@@ -67,7 +73,8 @@ def test_fields_name_the_columns(rows: Any) -> None:
         ([("a", "b"), (None, "b")], r"Row 1 .* its source is None, not a text"),
         ([("a", "b", "c")], r"Row 0 .* neither a tuple \(source, target\) nor a dict"),
         (["ab"], r"Row 0 .* neither a tuple"),
-        ([{"de": "a", "en": "b"}], r"Row 0 .* has no 'src' .it has 'de', 'en'.; name the two fields"),
+        ([{"question": "a", "answer": "b"}], r"Row 0 .* has no 'src' .it has 'question', 'answer'.; name"),
+        ([{"de": "a", "en": "b", "fr": "c"}], r"Row 0 .* has no 'src' .it has 'de', 'en', 'fr'.; name"),
         (pandas.DataFrame({"src": ["a"], "trg": [float("nan")]}), r"Row 0 .* trg is nan, not a text"),
         ([("a", "\ud800")], "surrogate"),
         ([], "There are no pairs"),

@@ -30,3 +30,10 @@ def test_cutting_takes_any_rows_in_any_order(rows: list[list[int]], data: st.Dat
     chosen = np.array(data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=6)))
     cut = RaggedRows.from_slices(whole.tokens.astype(np.uint16), starts[chosen], whole.lengths[chosen])
     assert list(cut) == [rows[i] for i in chosen]
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=4), min_size=1, max_size=6), st.integers(0, 2))
+def test_surrounding_puts_the_tokens_around_every_row(rows: list[list[int]], count: int) -> None:
+    prefix, suffix = [11, 12][:count], [21]
+    surrounded = RaggedRows.from_lists(rows).surround(prefix, suffix)
+    assert list(surrounded) == [[*prefix, *row, *suffix] for row in rows]

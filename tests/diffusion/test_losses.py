@@ -9,7 +9,15 @@ import torch
 from torch.nn.functional import cross_entropy, mse_loss
 
 from noise2text.data.ragged import RaggedRows
-from noise2text.diffusion.losses import AnchorLoss, LossInputs, MseLoss, NllLoss, RoundingLoss, TokenLoss
+from noise2text.diffusion.losses import (
+    AnchorLoss,
+    LossInputs,
+    MseLoss,
+    NllLoss,
+    RoundingLoss,
+    TokenLoss,
+    average_by_sentence,
+)
 from noise2text.nn.denoiser import Estimate
 
 from ..conftest import Make
@@ -70,6 +78,20 @@ def test_rounding_is_cross_entropy_of_the_clean_embeddings(inputs: LossInputs) -
     logits = inputs.z0 @ inputs.denoiser.embedding.weight.T
     expected = cross_entropy(logits.transpose(1, 2), inputs.canvas.tokens, reduction="none")
     assert torch.allclose(RoundingLoss().value(inputs), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("term", [MseLoss(weight=0.5), RoundingLoss()])
+def test_averaged_by_sentence_a_term_is_the_mean_of_the_sentences_means(
+    inputs: LossInputs, term: MseLoss | RoundingLoss
+) -> None:
+    averaged = average_by_sentence(term)
+    token_loss = TokenLoss(averaged.value(inputs), averaged.positions(inputs.canvas))
+    values, lengths = term.value(inputs), (3, 1)  # the targets' lengths; the rest is padding
+    means = torch.stack([values[row, :length].mean() for row, length in enumerate(lengths)])
+    assert torch.allclose(token_loss.total() / token_loss.mask.sum(), means.mean())
+    assert (averaged.name, averaged.weight) == (term.name, term.weight)
+    by_token = TokenLoss(values, term.positions(inputs.canvas))
+    assert not torch.allclose(by_token.total() / by_token.mask.sum(), means.mean())
 
 
 def test_a_tally_ignores_what_is_masked_even_if_it_is_not_a_number() -> None:

@@ -18,7 +18,14 @@ from safetensors.torch import load_file, save_file
 from noise2text.core.command_line import parse_assignments, parse_options
 from noise2text.core.config import apply_overrides
 from noise2text.core.config_files import read_config, to_yaml
-from noise2text.data.corpus import Pair, read_candidates, read_labeled, read_pairs, read_sources
+from noise2text.data.corpus import (
+    Pair,
+    read_alternatives,
+    read_candidates,
+    read_labeled,
+    read_pairs,
+    read_sources,
+)
 from noise2text.data.layouts.template import parse_template
 from noise2text.data.token_store import TokenStore, prepare
 from noise2text.data.tokenizer import Tokenizer, learn_bpe, learn_characters
@@ -120,6 +127,7 @@ def _read_corpus(name: str, data: bytes) -> None:
         lambda: read_pairs(path, skip_bad=True),
         lambda: read_sources(path),
         lambda: iter(read_candidates(path) or []),
+        lambda: iter(read_alternatives(path) or []),
         lambda: iter(read_labeled(path)),
     ):
         yield_all(read)
@@ -207,7 +215,8 @@ def _read_progress(data: bytes) -> None:
 
 def _build_architecture(data: bytes) -> None:
     """A model folder of transformers, whose configuration is in our config.json."""
-    from noise2text.models.huggingface import CAUSAL_FAMILY, CausalConfig, build_network
+    from noise2text.models.huggingface import CAUSAL_FAMILY, build_network
+    from noise2text.models.pretrained_config import CausalConfig
 
     text = data.decode("utf-8", "replace")
     build_network(

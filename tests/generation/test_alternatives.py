@@ -3,53 +3,145 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sacrebleu.metrics import BLEU
 
 import noise2text
 from noise2text.core.errors import Problem
-from noise2text.generation.alternatives import draw_enough_candidates, rank_alternatives
+from noise2text.generation.alternatives import (
+    draw_enough_candidates,
+    find_ranking,
+    rank_by_agreement,
+    rank_by_score,
+)
 from noise2text.generation.config import (
     AutoregressiveGenerationConfig,
     DiffusionGenerationConfig,
     LengthPredictingGenerationConfig,
 )
-from noise2text.generation.selection import Candidate
+from noise2text.generation.selection import MBR, BestScore, Candidate, Selector, WithoutCopies
+from noise2text.generation.weighted_mbr import WeightedMBR
+from noise2text.metrics.alternatives import normalize_words
+
+Rank = Callable[..., list[int]]
+both_rankings = pytest.mark.parametrize("rank", [rank_by_agreement, rank_by_score])
+words = st.lists(st.sampled_from(["he", "she", "is", "was", "ill", "sick"]), max_size=4).map(" ".join)
+some_candidates = st.lists(st.builds(Candidate, words, st.just(()), st.floats(-9, 0)), min_size=2, max_size=7)
 
 
 def candidates(**scores: float) -> list[Candidate]:
     return [Candidate(text.replace("_", " "), (), score) for text, score in scores.items()]
 
 
-def test_texts_that_differ_in_case_and_signs_are_one() -> None:
+@both_rankings
+def test_texts_that_differ_in_case_and_signs_are_one(rank: Rank) -> None:
     texts = ["Hello, Tom!", "hello  tom", "HELLO TOM.", "Hi, Tom.", "…", "?"]
-    found = rank_alternatives([Candidate(text, (), -i / 10) for i, text in enumerate(texts)], 1, n=9)
-    assert [texts[i] for i in found] == ["hello  tom", "Hi, Tom.", "…", "?"]
+    some = [Candidate(text, (), -i / 10) for i, text in enumerate(texts)]
+    found = [texts[i] for i in rank(some, 1, n=9, floor=math.inf)]
+    assert found[:2] == ["hello  tom", "Hi, Tom."]
+    assert sorted(found[2:]) == ["?", "…"]
 
 
-def test_the_selected_text_is_first_and_the_others_fall() -> None:
+@both_rankings
+@given(some=some_candidates, n=st.integers(1, 6))
+def test_the_selected_is_first_and_fewer_are_the_beginning_of_more(
+    rank: Rank, some: list[Candidate], n: int
+) -> None:
+    few, many = rank(some, 1, n=n), rank(some, 1, n=n + 1)
+    assert few[0] == 1
+    assert many[:n] == few
+    assert len({normalize_words(some[i].text) for i in many}) == len(many) <= n + 1
+
+
+@both_rankings
+@given(some=some_candidates)
+def test_a_higher_floor_never_leaves_out_a_text(rank: Rank, some: list[Candidate]) -> None:
+    few, many, all_of_them = (
+        {normalize_words(some[i].text) for i in rank(some, 0, n=9, floor=floor)}
+        for floor in (0.5, 9, math.inf)
+    )
+    assert few <= many <= all_of_them == {normalize_words(each.text) for each in some}
+
+
+@both_rankings
+def test_the_selected_text_may_be_below_the_floor(rank: Rank) -> None:
+    some = candidates(he_is_ill=-0.1, he_is_sick=-0.1, zzz=-9.0)
+    found = rank(some, 2, n=3)
+    assert found[0] == 2
+    assert set(found) == {0, 1, 2}
+
+
+def test_by_score_the_others_fall() -> None:
     some = candidates(a=-0.5, b=-0.1, c=-0.9, d=-0.3)
-    assert rank_alternatives(some, 2, n=3) == [2, 1, 3]
-    assert rank_alternatives(some, 2, n=9) == [2, 1, 3, 0]
+    assert rank_by_score(some, 2, n=3) == [2, 1, 3]
+    assert rank_by_score(some, 2, n=9) == [2, 1, 3, 0]
 
 
-def test_none_is_below_the_floor_but_the_selected_one() -> None:
+def test_by_score_none_is_below_the_floor_but_the_selected_one() -> None:
     some = candidates(a=-0.5, b=-0.1, c=-2.9, d=-0.3, e=-3.0)
-    assert rank_alternatives(some, 4, n=9, floor=0.2) == [4, 1, 3]
-    assert rank_alternatives(some, 4, n=9, floor=0.0) == [4, 1]
-    assert len(rank_alternatives(some, 4, n=9, floor=math.inf)) == 5
+    assert rank_by_score(some, 4, n=9, floor=0.2) == [4, 1, 3]
+    assert rank_by_score(some, 4, n=9, floor=0.0) == [4, 1]
     impossible = candidates(a=-math.inf, b=-math.inf)
-    assert rank_alternatives(impossible, 1, n=9) == [1, 0]
+    assert rank_by_score(impossible, 1, n=9) == [1, 0]
 
 
-@given(st.lists(st.tuples(st.text("ab .", max_size=4), st.floats(-9, 0)), min_size=1), st.integers(1, 6))
-def test_a_higher_floor_never_adds_a_text(rows: list[tuple[str, float]], n: int) -> None:
-    some = [Candidate(text, (), score) for text, score in rows]
-    few, many = (rank_alternatives(some, 0, n=n, floor=floor) for floor in (0.5, 2.0))
-    assert len(few) <= len(many) <= n
-    assert set(few[1:]) <= set(rank_alternatives(some, 0, n=len(some), floor=2.0))
+def naive_ranking(texts: list[str], scores: list[float], selected: int, floor: float) -> list[int]:
+    """The equations of the module with sacrebleu's sentence BLEU, loop by loop."""
+
+    def bleu(i: int, j: int) -> float:
+        return float(BLEU(effective_order=True).sentence_score(texts[i], [texts[j]]).score)
+
+    weights = [math.exp(score) for score in scores]
+    everyone = range(len(texts))
+    agreement = [sum(weights[j] * bleu(i, j) for j in everyone) / sum(weights) for i in everyone]
+    ranked = [selected]
+    waiting = [i for i in everyone if i != selected and scores[i] >= max(scores) - floor]
+    while waiting:
+        value = {i: agreement[i] - 0.2 * max((bleu(i, j) + bleu(j, i)) / 2 for j in ranked) for i in waiting}
+        ranked.append(max(waiting, key=value.__getitem__))
+        waiting.remove(ranked[-1])
+    return ranked
+
+
+@pytest.mark.parametrize("floor", [0.8, 1.5, math.inf])
+def test_agreement_is_sacrebleus_bleu_and_redundancy_counts_against_it(floor: float) -> None:
+    texts = [
+        *("Tom went swimming.", "Tom has gone swimming.", "Tom is gone swimming.", "Tom went for a swim."),
+        *("Tom went out to swim with friends.", "Mary swims."),
+    ]
+    scores = [-0.2, -0.5, -0.9, -0.4, -1.5, -2.5]
+    some = [Candidate(text, (), score) for text, score in zip(texts, scores, strict=True)]
+    found = rank_by_agreement(some, 1, n=9, floor=floor)
+    assert found == naive_ranking(texts, scores, 1, floor)
+    shifted = [Candidate(each.text, (), each.score - 7) for each in some]  # scores count by their differences
+    assert rank_by_agreement(shifted, 1, n=9, floor=floor) == found
+
+
+def test_what_was_said_comes_after_what_was_not() -> None:
+    """One of two texts of equal agreement repeats most of the selected one."""
+    texts = ["she was very tired", "she was very sleepy", "he lost his keys", "he lost his key"]
+    some = [Candidate(text, (), -1.0) for text in texts]
+    order = {weight: rank_by_agreement(some, 0, n=3, redundancy_weight=weight) for weight in (0.0, 0.2)}
+    assert [texts[i] for i in order[0.2]] == [texts[0], "he lost his keys", texts[1]]
+    assert order[0.0] != order[0.2]
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        (MBR(), rank_by_agreement),
+        (WeightedMBR(), rank_by_agreement),
+        (WithoutCopies(MBR()), rank_by_agreement),
+        (BestScore(), rank_by_score),
+        (WithoutCopies(BestScore()), rank_by_score),
+    ],
+)
+def test_what_selects_the_first_ranks_the_others(selector: Selector, expected: Rank) -> None:
+    assert find_ranking(selector) is expected
 
 
 @pytest.mark.parametrize(

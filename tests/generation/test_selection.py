@@ -30,11 +30,15 @@ from noise2text.generation.selection import (
 )
 from noise2text.metrics.mbr_utilities import UTILITIES
 
-ORACLE_BLEU, ORACLE_CHRF = BLEU(effective_order=True), CHRF()
+ORACLE_BLEU, ORACLE_CORPUS_BLEU, ORACLE_CHRF = BLEU(effective_order=True), BLEU(), CHRF()
 
 
 def oracle_bleu(hypothesis: str, reference: str) -> float:
     return float(ORACLE_BLEU.sentence_score(hypothesis, [reference]).score)
+
+
+def oracle_bleu_corpus(hypothesis: str, reference: str) -> float:
+    return float(ORACLE_CORPUS_BLEU.corpus_score([hypothesis], [[reference]]).score)
 
 
 def oracle_chrf(hypothesis: str, reference: str) -> float:
@@ -52,6 +56,7 @@ def oracle_unigram(hypothesis: str, reference: str) -> float:
 
 ORACLES: dict[str, Callable[[str, str], float]] = {
     "bleu": oracle_bleu,
+    "bleu-corpus": oracle_bleu_corpus,
     "bleu-nltk4": oracle_nltk4,
     "chrf": oracle_chrf,
     "unigram": oracle_unigram,
@@ -295,7 +300,7 @@ def test_signatures_name_the_utility_its_direction_and_the_self_pair() -> None:
 
 
 def test_unknown_names_are_answered_with_the_known_ones() -> None:
-    with pytest.raises(Problem, match=r"'blue'.*bleu, bleu-nltk4, chrf, unigram"):
+    with pytest.raises(Problem, match=r"'blue'.*bleu, bleu-corpus, bleu-nltk4, chrf, unigram"):
         MBR(utility="blue")
     with pytest.raises(Problem, match=r"candidate_is 'both'.*hypothesis, reference"):
         MBR(candidate_is="both")

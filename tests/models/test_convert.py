@@ -22,6 +22,7 @@ from noise2text.models.registry import RENAMED_RECIPES, find_recipe
 FORMAT1: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "format1.json").read_text("utf-8"))
 CHANGED: dict[str, dict[str, Any]] = {
     "ar-diffusion": {"candidate_is": "hypothesis", "self_pair": True},
+    "dinoiser": {"select": "mbr", "utility": "bleu", "self_pair": True},
     "seqdiffuseq": {"network": "difformer"},
 }
 """Settings of recipes whose defaults have changed since format 1, as they were then."""

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from huggingface_hub import hf_api
 
 from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem
@@ -78,6 +79,12 @@ def test_without_a_network_and_a_cache_the_problem_says_so(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Problem, match=r"no model folder nobody/nothing here, and the Hugging Face hub does"):
         load("nobody/nothing")
+
+
+def test_an_upload_without_a_network_says_so(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hf_api.api, "endpoint", "http://127.0.0.1:9")  # nobody listens there
+    with pytest.raises(Problem, match=r"hub did not take org/name .*: check the name, the network"):
+        load(saved, device="cpu").push_to_hub("org/name")
 
 
 def test_without_huggingface_hub_the_problem_says_how_to_install_it(

@@ -12,7 +12,7 @@ from noise2text.models.output_html import MAX_SHOWN
 
 from ..conftest import Make
 
-VOID = {"input"}
+VOID = {"br", "input"}
 
 
 class Checker(HTMLParser):
@@ -90,6 +90,15 @@ def test_the_slider_has_one_place_per_step_and_starts_at_the_last() -> None:
     assert (slider["min"], slider["max"], slider["value"]) == ("0", "1", "1")
     hidden = [attributes for tag, attributes in checker.tags if tag == "div" and "hidden" in attributes]
     assert len(hidden) == 1
+
+
+def test_each_step_shows_the_noise_and_the_estimate() -> None:
+    output = make_output()
+    output.traces = [[TraceStep(1.0, "<noise> Hut", "Where?"), TraceStep(0.25, "Where Hut", "Where?")]]
+    shown = output._repr_html_()
+    assert "&lt;noise&gt; Hut" in shown
+    assert "Where Hut" in shown
+    assert shown.count("→ Where?") == 2
 
 
 def test_without_a_trace_there_is_no_slider() -> None:

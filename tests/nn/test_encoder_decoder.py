@@ -145,3 +145,18 @@ def test_the_decoder_input_and_the_output_are_those_by_hand(small: Make) -> None
         assert f"{part}.weight" in names
         assert f"{part}.bias" not in names
     assert names["input_projection.weight"] is not names["encoder.input_projection.weight"]
+
+
+def test_dropout_follows_the_network_that_combines_z_with_its_estimate(small: Make) -> None:
+    denoiser, layout = small(dropout=0.5).denoiser.train(), small().layout
+    canvas = layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
+    z, guess = torch.randn(2, *canvas.tokens.shape, denoiser.embedding.dim)
+    made: list[torch.Tensor] = []
+    assert isinstance(denoiser, EncoderDecoder)
+    denoiser.combine.register_forward_hook(lambda module, given, output: made.append(output))
+    denoiser.norm.register_forward_pre_hook(lambda module, given: made.append(given[0]))
+    denoiser(z, level(2), denoiser.encode(canvas.source), denoiser.constrain(canvas), guess)
+    combined, normed = made
+    kept = normed != 0
+    assert 0.3 < kept.float().mean() < 0.7
+    assert torch.equal(normed[kept], 2 * combined[kept])  # a kept value is scaled by 1/(1 − 0.5)

@@ -14,7 +14,7 @@ from noise2text.data.layouts.base import Canvas
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models import AutoregressiveModel
-from noise2text.models.huggingface import PretrainedConfig
+from noise2text.models.pretrained_config import PretrainedConfig
 from noise2text.models.registry import find_recipe
 from noise2text.nn.autoregressive import AutoregressiveNetwork, shift_right
 

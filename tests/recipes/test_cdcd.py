@@ -20,7 +20,7 @@ from noise2text.models import DiffusionModel
 from noise2text.nn.spherical_embeddings import SphericalEmbedding
 from noise2text.nn.vocabulary_head import VocabularyHead
 from noise2text.recipes.cdcd import PRESETS, CDCDConfig, build, objective
-from noise2text.recipes.seqdiffuseq import AdaptiveObjective
+from noise2text.training.adaptive_objective import AdaptiveObjective
 
 from ..conftest import SMALL, shrunk
 

@@ -1,4 +1,4 @@
-"""Diffusion-LM learns whole pairs with nothing given; the source is given in sampling alone."""
+"""Diffusion-LM learns whole pairs, some with their source given; in sampling the source always is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from noise2text.core.config import get_setting
 from noise2text.core.errors import Problem
 from noise2text.core.random import make_key
-from noise2text.data.layouts.joint import PairGenerationLayout
+from noise2text.data.layouts.joint import InfillingLayout, PairGenerationLayout
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.sampler import SampledStep, sample
@@ -73,6 +73,27 @@ def test_in_training_the_whole_canvas_is_noised_and_counted(tokenizer: Tokenizer
     assert torch.allclose(seen[0], (level.alpha * z0 + level.sigma * draws.noise).float(), atol=1e-5)
     assert all(token_loss.mask.all() for token_loss in token_losses.values())
     assert isinstance(objective.time_sampler, UniformTimes)
+
+
+def test_in_a_share_of_the_pairs_the_source_is_given_as_in_sampling(tokenizer: Tokenizer) -> None:
+    model, _ = make(tokenizer)
+    assert isinstance(model.layout, InfillingLayout)
+    assert model.layout.given_source == PRESETS["tiny"].diffusion.given_source == 0.5
+    whole = model.layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
+    canvas = model.layout.randomise(whole, torch.tensor([0.49, 0.5]))
+    (as_sampled,) = model.layout.generation_rounds(whole)
+    for mask in ("frozen", "scored"):
+        assert torch.equal(getattr(canvas, mask)[0], getattr(as_sampled, mask)[0])
+        assert torch.equal(getattr(canvas, mask)[1], getattr(whole, mask)[1])
+    assert torch.equal(canvas.tokens, whole.tokens)
+
+
+def test_published_no_source_is_given_in_training(tokenizer: Tokenizer) -> None:
+    for name in ("covost-de-en", "tiny-published"):
+        assert PRESETS[name].diffusion.given_source == 0
+    published = find_recipe("diffusion-lm").build(PRESETS["tiny-published"], tokenizer).layout
+    whole = published.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
+    assert not published.randomise(whole, torch.zeros(2)).frozen.any()
 
 
 def test_in_sampling_the_source_is_filled_in_at_every_step(tokenizer: Tokenizer) -> None:

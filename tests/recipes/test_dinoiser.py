@@ -37,6 +37,10 @@ RELEASED: dict[str, list[Any]] = {  # typed from the published scripts
     "noise_clip_margin": [0.0, 1.0, 0.0],
     "generation.steps": [20] * 3,
     "min_timestep": [0.99] * 3,
+    "loss_average": ["sentences"] * 3,
+    "select": ["mbr-by-length"] * 3,
+    "utility": ["bleu-corpus"] * 3,
+    "self_pair": [False] * 3,
 }
 
 

@@ -25,11 +25,11 @@ from noise2text.generation.config import DiffusionGenerationConfig, PriorSamplin
 from noise2text.models import DiffusionModel
 from noise2text.recipes.seqdiffuseq import (
     PRESETS,
-    AdaptiveObjective,
     SeqDiffuSeqConfig,
     build,
     objective,
 )
+from noise2text.training.adaptive_objective import AdaptiveObjective
 
 from ..conftest import SMALL, shrunk
 
@@ -123,7 +123,7 @@ def test_the_schedule_sees_the_squared_errors_of_what_is_not_padding(tokenizer: 
     draws = eq6.draw(canvas, make_key(0, torch.arange(3)), make_key(0))
     token_losses = eq6(canvas, draws)
     eq6.observe(*eq6.collect_observations(draws, token_losses))
-    schedule = eq6.schedule
+    schedule = eq6.adaptive_schedule
     assert schedule.counts.sum(0).tolist() == [3, 3, 2, 2, 1, 1, *[0] * 11]
     text = canvas.tokens != model.tokenizer.pad
     expected = torch.where(text, token_losses["vlb"].values, 0).sum(0).double()

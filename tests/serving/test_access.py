@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hmac
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,6 +26,19 @@ def test_keys_come_from_the_environment_and_a_file(tmp_path: Path, monkeypatch: 
 def test_only_a_whole_key_is_a_key() -> None:
     keys = ApiKeys(["first", "ü"])
     assert [keys.find(each) for each in ("first", "ü", "firs", "first ", "", None)] == [0, 1, *[None] * 4]
+
+
+def test_every_key_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hmac.compare_digest, and also after the right one was found."""
+    compared: list[bytes] = []
+
+    def compare(key: bytes, given: bytes) -> bool:
+        compared.append(key)
+        return hmac.compare_digest(key, given)
+
+    monkeypatch.setattr(access, "hmac", SimpleNamespace(compare_digest=compare))
+    assert ApiKeys(["one", "two", "three"]).find("one") == 0
+    assert compared == [b"one", b"two", b"three"]
 
 
 def test_a_bucket_empties_and_fills_evenly() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -30,11 +31,13 @@ def generate(client: httpx.Client, **body: Any) -> httpx.Response:
 
 def test_an_answer_has_what_the_model_generates(client: httpx.Client, model: Model) -> None:
     answer = generate(client, texts=TEXTS, n=4, seed=5, steps=3, prefix="a", trace=True).json()
-    alone = model.generate(TEXTS, seed=5, steps=3, prefix="a", noise_beam=4, trace=True)
+    alone = model.generate(TEXTS, seed=5, steps=3, prefix="a", noise_beam=4, trace=True, n=4)
     settings, results = answer["settings"], answer["results"]
     assert answer["texts"] == alone.texts
     assert [[each["text"] for each in result["candidates"]] for result in results] == alone.candidates
     assert [result["chosen"] for result in results] == alone.chosen
+    assert [result["alternatives"] for result in results] == alone.alternatives
+    assert max(map(len, alone.alternatives)) > 1
     assert [[step["text"] for step in result["steps"]] for result in results] == [
         [step.text for step in steps] for steps in alone.traces
     ]
@@ -66,6 +69,25 @@ def test_answers_do_not_depend_on_who_else_asks(make_service: Serve, gate: Gate,
     assert len(gate.batches) <= 4  # 80 texts of which 32 go together, and what came first
 
 
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_an_answer_is_the_same_to_the_bit_alone_and_with_others(make_service: Serve, precision: str) -> None:
+    """Scores included: the shipped model's sums of floats have the same order in every batch."""
+    texts = ["Guten Morgen.", "Wo ist der Bahnhof?", "Ich habe zwei Brüder und eine Schwester.", "Nein!"]
+    requests = [{"texts": [text], "seed": i, "n": 2, "steps": 2} for i, text in enumerate(texts)]
+    service = make_service("de-en", precision=precision)
+    gate = Gate(service.pool._load_model(service.pool.find(None).folder))
+    service.pool._load_model = gate.load
+    with running(service) as (client, _), ThreadPoolExecutor(5) as threads, gate:
+        first = threads.submit(generate, client, texts=["Ja."])
+        assert gate.entered.acquire(timeout=30)
+        together = [threads.submit(generate, client, **request) for request in requests]
+        wait_until(lambda: service.pool.num_waiting() == {"de-en": 4})
+        gate.opened.set()
+        answers = [answer.result().json() for answer in together]
+        assert answers == [generate(client, **request).json() for request in requests]
+        assert (first.result().status_code, len(gate.batches[1])) == (200, 4)
+
+
 def test_models_and_their_settings_are_listed(client: httpx.Client, model: Model) -> None:
     (listed,) = client.get("/v1/models").json()
     assert (listed["name"], listed["recipe"], listed["source"], listed["target"]) == (
@@ -77,6 +99,9 @@ def test_models_and_their_settings_are_listed(client: httpx.Client, model: Model
     defaults = {each["name"]: each["default"] for each in listed["settings"]}
     assert defaults["steps"] == model.generation_config.steps
     assert all(each["help"] for each in listed["settings"])
+    assert not listed["loaded"]
+    generate(client, texts=["a"])
+    assert client.get("/v1/models").json()[0]["loaded"]
 
 
 @pytest.mark.parametrize(
@@ -141,8 +166,8 @@ def test_a_bug_is_an_answer_without_a_stack_trace(
     service.pool._load_model = lambda folder: Broken()  # type: ignore[assignment, return-value]
     with running(service) as (client, _), caplog.at_level(logging.INFO, logger="noise2text.serving"):
         answer = generate(client, texts=["my secret"])
-    assert answer.status_code == 500
-    assert list(answer.json()) == ["error"]
+    assert (answer.status_code, list(answer.json())) == (500, ["error"])
+    assert answer.json()["error"].startswith("The generation failed")
     assert "KeyError" in caplog.text
     assert "secret" not in caplog.text + answer.text
 
@@ -187,7 +212,9 @@ def test_a_draining_service_finishes_what_it_accepted_and_refuses_the_rest(
         assert client.get("/readyz").status_code == 200
         server.handle_exit(15, None)
         wait_until(lambda: service.pool.is_closed)
-        assert client.get("/readyz").status_code == 503
+        for _ in range(5):  # as long as something is generated, new connections are answered
+            time.sleep(0.1)
+            assert httpx.get(f"{client.base_url}/readyz", trust_env=False).status_code == 503
         assert client.get("/healthz").status_code == 200
         refused = generate(client, texts=["c"])
         assert (refused.status_code, "retry-after" in refused.headers) == (503, True)
@@ -214,6 +241,14 @@ def test_a_client_that_asks_too_often_waits(make_service: Serve) -> None:
         answers = [client.get("/v1/models") for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
     assert 1 <= int(answers[-1].headers["retry-after"]) <= 30
+
+
+def test_every_key_has_a_rate_of_its_own(make_service: Serve) -> None:
+    service = make_service(rate_limit=1)
+    service.keys = type(service.keys)(["one", "two"])
+    with running(service) as (client, _):
+        asked = [client.get("/v1/models", headers={"x-api-key": key}) for key in ("one", "two", "one", "two")]
+    assert [answer.status_code for answer in asked] == [200, 200, 429, 429]
 
 
 def test_pages_of_other_origins_are_refused_unless_allowed(make_service: Serve) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -12,6 +13,7 @@ from noise2text.models import Model
 
 from .browser import WHERE, find_violations, needs_browser, open_browser, open_page
 from .conftest import Serve, running
+from .test_stream import Stepper
 
 pytestmark = [pytest.mark.long, needs_browser]
 
@@ -45,11 +47,7 @@ def ask(page: Page, text: str = TEXT, **fields: object) -> None:
 
 
 def stage(page: Page, at: int = 0) -> str:
-    return "".join(page.locator(".stage").nth(at).locator(".token").all_inner_texts())
-
-
-def shown(text: str) -> str:
-    return text.replace(" ", "␣")  # one token per character: a space is a token of its own
+    return page.locator(".stage").nth(at).inner_text()
 
 
 @pytest.mark.parametrize(("width", "theme"), [(390, "dark"), (1200, "light")])
@@ -60,7 +58,7 @@ def test_a_text_becomes_a_text_and_all_is_accessible(
         expect(page.locator("#model option")).to_have_count(2)
         assert find_violations(page) == []
         ask(page, steps=3, seed=4)
-        assert stage(page) == shown(model.generate([TEXT], steps=3, seed=4).texts[0])
+        assert stage(page) == model.generate([TEXT], steps=3, seed=4).texts[0]
         expect(page.locator(WHERE)).to_contain_text("3 of 3")
         assert find_violations(page) == []
         assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -100,6 +98,98 @@ def test_it_plays_by_itself_unless_the_reader_asked_for_less_motion(browser: Bro
         page.locator("#text").press("Enter")
         expect(page.locator("#play")).to_have_text("Play")
         expect(page.locator(WHERE)).to_contain_text("6 of 6")
+
+
+def test_the_grid_fills_while_the_model_is_at_work(
+    browser: Browser, make_service: Serve, model: Model
+) -> None:
+    """The model stands still after its second step: two rows are there, and no more."""
+    service, stepper = make_service(), Stepper(model)
+    service.pool._load_model = stepper.load
+    with running(service) as (client, _), open_page(browser, f"{client.base_url}/") as page:
+        page.locator("#text").fill(TEXT)
+        page.locator("#text").press("Enter")
+        expect(page.locator(WHERE)).to_contain_text("2 of 2 so far")
+        assert stepper.steps == 2
+        drafts = model.generate([TEXT], trace=True).drafts[0]
+        assert page.locator(".candidates .text").all_inner_texts() == [own[1] for own in drafts]
+        assert page.locator(".grid tr:visible:not(.later)").count() == 2
+        expect(page.locator("#actions")).to_be_hidden()  # there is no text yet to copy or download
+        expect(page.locator("#results")).to_contain_text("The model is at work")
+        assert find_violations(page) == []
+        busy = page.get_by_role("button", name="Generating")
+        expect(busy).to_be_disabled()
+        busy.press("Enter")  # asks for nothing more
+        page.get_by_role("button", name="Pause").click()
+        page.get_by_role("slider", name="Step").press("Home")
+        page.get_by_role("region", name="Candidates").focus()
+        stepper.may_go_on.set()
+        expect(page.locator(WHERE)).to_contain_text("1 of 6,")  # paused: the reader stays where he is
+        expect(page.locator("#actions")).to_be_visible()
+        assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Candidates, de-en"
+        page.get_by_role("button", name="Play").click()
+        expect(page.locator(WHERE)).to_contain_text("6 of 6", timeout=20_000)
+        assert stage(page) == model.generate([TEXT]).texts[0]
+
+
+def test_a_stream_that_breaks_is_asked_for_as_a_whole(browser: Browser, address: str, model: Model) -> None:
+    with open_page(browser, address) as page:
+        broken = 'event: start\ndata: {"model": "one", "settings": {}}\n\nevent: st'
+        page.route("**/stream", lambda route: route.fulfill(content_type="text/event-stream", body=broken))
+        ask(page)
+        assert stage(page) == model.generate([TEXT]).texts[0]
+
+
+def test_a_model_that_fails_midway_leaves_the_last_result(
+    browser: Browser, make_service: Serve, model: Model
+) -> None:
+    class Failing(Stepper):
+        """Fails after the second step of the second request."""
+
+        def _stop(self, on_trace_step: Any) -> Any:
+            def observe(steps: Any) -> None:
+                on_trace_step(steps)
+                self.steps += 1
+                if self.steps == 8:
+                    raise KeyError
+
+            return observe
+
+    service, failing = make_service(), Failing(model)
+    service.pool._load_model = failing.load
+    with running(service) as (client, _), open_page(browser, f"{client.base_url}/") as page:
+        ask(page)
+        before = page.locator("#results").inner_text()
+        page.locator("#seed").fill("9")
+        page.get_by_role("button", name="Generate").click()
+        expect(page.locator("#error")).to_contain_text("The generation failed")
+        assert page.locator("#results").inner_text() == before
+        expect(page.locator("#actions")).to_be_visible()
+
+
+def test_on_a_phone_what_is_played_comes_into_view(browser: Browser, address: str) -> None:
+    with open_page(browser, address, width=390) as page:
+        page.set_viewport_size({"width": 390, "height": 500})
+        page.locator("#text").fill(TEXT)
+        page.locator("#text").press("Enter")
+        expect(page.locator(".stage")).to_be_in_viewport()
+        expect(page.locator("#play")).to_be_in_viewport()
+
+
+def test_an_empty_text_is_not_sent(browser: Browser, address: str) -> None:
+    with open_page(browser, address) as page:
+        page.locator("#text").fill("  ")
+        page.locator("#text").press("Enter")
+        expect(page.locator("#error")).to_have_text("Write a text first.")
+        assert page.locator(".result").count() == 0
+
+
+def test_a_service_that_has_gone_is_a_sentence(browser: Browser, address: str) -> None:
+    with open_page(browser, address, expected_error="Failed to load") as page:
+        ask(page)
+        page.route("**/v1/**", lambda route: route.abort())
+        page.get_by_role("button", name="Generate").click()
+        expect(page.locator("#error")).to_contain_text("The service does not answer")
 
 
 def test_a_refusal_is_a_sentence_and_the_last_result_stays(browser: Browser, address: str) -> None:

@@ -25,7 +25,12 @@ from .browser import WHERE, find_violations, needs_browser, open_browser, open_p
 pytestmark = [pytest.mark.long, needs_browser]
 
 STEPS = 5
-TEXTS = ["Wo ist der Bahnhof?", "", "</script><b onclick='x'>Ich habe zwei Brüder.</b>"]
+TEXTS = [
+    "Wo ist der Bahnhof?",
+    "",
+    "</script><b onclick='x'>Ich habe zwei Brüder.</b>",
+    "This is English. I have two brothers.",
+]
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +41,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def data() -> PageData:
-    """Two texts, each by two models; the second model is the first with fewer steps of noise."""
+    """Three texts, each by two models; the second model is the first with fewer steps of noise."""
     model = load("de-en", device="cpu", precision="float32")
     first = collect_page_data({"de-en": model}, TEXTS, seed=0, overrides={"steps": STEPS})
     other = collect_page_data(
@@ -128,6 +133,28 @@ def test_two_models_are_side_by_side_and_the_choice_is_explained(
         assert second.locator(".stage .token").first.get_attribute("title") == "final token"
 
 
+def test_a_text_of_two_sentences_reads_as_one_and_is_warned_about(
+    browser: Browser, address: str, data: PageData
+) -> None:
+    """The tokens between sentences and those that write nothing do not show in the running text."""
+    with open_page(browser, f"{address}#input=3") as page:
+        assert stage(page) == data.inputs[2][0].text
+        expect(page.locator(".warning").first).to_have_text(data.inputs[2][0].warnings[0])
+        expect(page.locator(".result").first).to_contain_text("the best candidates of the parts of the text")
+
+
+def test_candidates_that_were_left_out_are_named(browser: Browser, address: str) -> None:
+    """A rule gives no utility to candidates that it leaves out, as those with other numbers."""
+    candidates = [{"text": text} for text in ("a", "b", "c")]
+    result = {"chosen": 1, "candidates": candidates, "utilities": [[0, 0, 0], [0, 90, 30], [0, 20, 80]]}
+    with open_page(browser, address) as page:
+        said = page.evaluate("(result) => explainChoice(result, 'faithful|weighted-mbr')", result)
+    assert said == (
+        "Candidate 2 was chosen because it agrees most with all candidates, weighted by likelihood: its mean "
+        "utility is 40.0. The next best text has 33.3. Left out before: 1."
+    )
+
+
 def test_a_reload_shows_the_same(browser: Browser, address: str) -> None:
     with open_page(browser, address) as page:
         page.locator("#input").select_option(index=1)
@@ -144,18 +171,20 @@ def test_a_reload_shows_the_same(browser: Browser, address: str) -> None:
 def test_downloads_are_the_picture_and_the_data(
     browser: Browser, address: str, data: PageData, tmp_path: Path
 ) -> None:
-    result = data.inputs[1][0]
+    results = data.inputs[1]
     with open_page(browser, f"{address}#input=2") as page:
         for button, name in (("Download SVG", "picture.svg"), ("Download JSON", "result.json")):
             with page.expect_download() as saved:
                 page.get_by_role("button", name=button).click()
             saved.value.save_as(tmp_path / name)
     picture = ElementTree.parse(tmp_path / "picture.svg")
-    words = [each.text for each in picture.iter("{http://www.w3.org/2000/svg}text")]
-    assert words[0] == result.source
-    assert words[-len(result.steps[-1].tokens) :] == [
-        token.strip() or "␣" for token in result.steps[-1].tokens
-    ]
+    name = "{http://www.w3.org/2000/svg}"
+    words = [each.text for each in picture.iter(f"{name}text")]
+    assert words[0] == results[0].source
+    assert {"de-en", "other"} < set(words)
+    for result, grid in zip(results, picture.iter(f"{name}g"), strict=True):
+        last = [token.strip() or ("␣" if token else None) for token in result.steps[-1].tokens]
+        assert [each.text for each in grid.iter(f"{name}text")][-len(last) :] == last
     saved_data = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
     assert [each["text"] for each in saved_data["results"]] == [each.text for each in data.inputs[1]]
 

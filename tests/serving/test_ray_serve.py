@@ -1,4 +1,4 @@
-"""On Ray Serve, the replicas give the answers that one process gives, and a signal ends them."""
+"""On Ray Serve, replicas come and go with the load, answer like one process, and lose nothing at the end."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import re
 import signal
 import subprocess
 import sys
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -17,7 +19,9 @@ import pytest
 
 from noise2text.models import Model
 
-from .conftest import TEXTS
+from .conftest import TEXTS, wait_until
+
+HEADERS = {"Authorization": "Bearer secret"}
 
 
 @contextmanager
@@ -40,33 +44,96 @@ def serving_on_ray(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]
             process.wait(120)
 
 
+def count_replicas(session: int) -> int:
+    """The processes of replicas whose cluster belongs to this session."""
+    found = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it may end while it is looked at
+            is_replica = (process / "cmdline").read_bytes().startswith(b"ray::ServeReplica")
+            found += is_replica and os.getsid(int(process.name)) == session
+    return found
+
+
+class Clients:
+    """Ask one request after another, check every answer, and count what becomes of the requests.
+
+    A request that was sent before the service ends is answered. Later ones may also find no route, as Ray
+    says it, or no service.
+    """
+
+    def __init__(self, address: str, expected: list[list[str]]) -> None:
+        self.address, self.expected = address, expected
+        self.counts: Counter[str] = Counter()
+        self.is_ending, self.is_over = threading.Event(), threading.Event()
+
+    def keep_asking(self, number: int) -> None:
+        with httpx.Client(base_url=self.address, timeout=120, trust_env=False, headers=HEADERS) as client:
+            while not self.is_over.is_set():
+                number += 1
+                is_late = self.is_ending.is_set()
+                try:
+                    outcome = self.ask(client, number % len(self.expected))
+                except httpx.TransportError:
+                    outcome = "unreachable"
+                assert outcome == "right" or self.is_ending.is_set()
+                assert outcome != "unreachable" or is_late
+                self.counts[outcome] += 1
+                self.is_over.wait(0.05 if is_late else 0)
+
+    def ask(self, client: httpx.Client, seed: int) -> str:
+        answer = client.post("/v1/generate", json={"texts": TEXTS, "seed": seed})
+        if answer.status_code == 200:
+            assert answer.json()["texts"] == self.expected[seed]
+            return "right"
+        assert answer.status_code in (404, 503)
+        return "refused"
+
+
+@contextmanager
+def clients_of(address: str, expected: list[list[str]]) -> Iterator[Clients]:
+    """Eight clients, which ask until the block ends; an assertion that failed in one of them is raised."""
+    clients = Clients(address, expected)
+    with ThreadPoolExecutor(8) as threads:
+        asking = [threads.submit(clients.keep_asking, 3 * number) for number in range(8)]
+        try:
+            yield clients
+        finally:
+            clients.is_over.set()
+        for each in asking:
+            each.result(60)
+
+
 @pytest.mark.long
-def test_replicas_answer_like_one_process(folder: Path, model: Model, tmp_path: Path) -> None:
+def test_replicas_come_and_go_with_the_load_and_end_without_losing_an_answer(
+    folder: Path, model: Model, tmp_path: Path
+) -> None:
     pytest.importorskip("ray")
     keys = tmp_path / "keys.txt"
     keys.write_text("secret\n")
-    options = ["--precision", "float32", "--min-replicas", "2", "--max-replicas", "2", "--keys", str(keys)]
+    options = ["--device", "cpu", "--precision", "float32", "--keys", str(keys), "--max-batch", "2"]
+    scaling = ["--min-replicas", "1", "--max-replicas", "2", "--scale-up-seconds", "0.5"]
+    scaling += ["--scale-down-seconds", "1"]
+    expected = [model.generate(TEXTS, seed=seed).texts for seed in range(24)]
     with (
-        serving_on_ray(os.path.relpath(folder), "--device", "cpu", *options) as (process, address),
+        serving_on_ray(os.path.relpath(folder), *options, *scaling) as (process, address),
         httpx.Client(base_url=address, timeout=120, trust_env=False) as client,
-        ThreadPoolExecutor(8) as threads,
     ):
-        headers = {"Authorization": "Bearer secret"}
-
-        def ask(seed: int) -> list[str]:
-            answer = client.post("/v1/generate", json={"texts": TEXTS, "seed": seed}, headers=headers)
-            assert answer.status_code == 200, answer.text
-            texts: list[str] = answer.json()["texts"]
-            return texts
-
-        answers = list(threads.map(ask, range(24)))
+        assert count_replicas(process.pid) == 1
         assert client.get("/readyz").status_code == 200
         assert client.post("/v1/generate", json={"texts": TEXTS}).status_code == 401
-        assert client.post("/v1/generate", json={"texts": []}, headers=headers).status_code == 422
-        stream = client.post("/v1/generate/stream", json={"text": "monday"}, headers=headers).text
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(120) == 0
-    assert answers == [model.generate(TEXTS, seed=seed).texts for seed in range(24)]
-    assert stream.count("event:") > 1
+        assert client.post("/v1/generate", json={"texts": []}, headers=HEADERS).status_code == 422
+        stream = client.post("/v1/generate/stream", json={"text": "monday"}, headers=HEADERS).text
+        assert stream.count("event: step") > 1
+        with clients_of(address, expected) as clients:
+            wait_until(lambda: count_replicas(process.pid) == 2)
+            before = clients.counts["right"]
+            wait_until(lambda: clients.counts["right"] > before + 30)
+        wait_until(lambda: count_replicas(process.pid) == 1)
+        with clients_of(address, expected) as clients:
+            wait_until(lambda: clients.counts["right"] > 20)
+            clients.is_ending.set()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(120) == 0
+        assert clients.counts["unreachable"] > 0
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{address}/healthz", trust_env=False)

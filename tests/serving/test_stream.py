@@ -58,12 +58,20 @@ def read_events(answer: httpx.Response) -> Iterator[tuple[str, Any]]:
             yield name, json.loads(line.removeprefix("data: "))
 
 
+def read_two(events: Iterator[tuple[str, Any]]) -> None:
+    """Read the start and the first step, so that the generation has begun."""
+    assert [next(events)[0], next(events)[0]] == ["start", "step"]
+
+
 def test_each_step_arrives_before_the_next_one_is_taken(make_service: Serve, model: Model) -> None:
     service, stepper = make_service(), Stepper(model)
     service.pool._load_model = stepper.load
     with running(service) as (client, _), client.stream("POST", "/v1/generate/stream", json=BODY) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         events = read_events(answer)
+        name, start = next(events)
+        assert (name, start["model"], start["seed"]) == ("start", "de-en", 3)
+        assert (start["settings"]["steps"], start["settings"]["noise_beam"]) == (5, 3)
         first = [next(events), next(events)]
         assert stepper.steps == 2  # the third step is not taken yet
         stepper.may_go_on.set()
@@ -83,7 +91,7 @@ def test_a_stream_that_is_left_ends_its_batch_and_frees_its_place(make_service: 
     service.pool._load_model = stepper.load
     with running(service) as (client, _):
         with client.stream("POST", "/v1/generate/stream", json=BODY | {"steps": 150}) as answer:
-            next(read_events(answer))
+            read_two(read_events(answer))
         text = 'noise2text_requests_total{route="/v1/generate/stream"'
         wait_until(lambda: text in client.get("/metrics").text)  # the service has noticed
         stepper.may_go_on.set()
@@ -101,7 +109,7 @@ def test_a_stream_that_is_left_does_not_end_the_others(make_service: Serve, mode
         client.stream("POST", "/v1/generate/stream", json=BODY) as first,
     ):
         events_of_first = read_events(first)  # kept: an iterator that is dropped closes the connection
-        next(events_of_first)  # it stops after its second step, and the next two wait together
+        read_two(events_of_first)  # it stops after its second step, and the next two wait together
         stays = threads.submit(client.post, "/v1/generate/stream", json=BODY | {"seed": 4})
         wait_until(lambda: service.pool.num_waiting() == {"de-en": 1})
         with client.stream("POST", "/v1/generate/stream", json=BODY | {"seed": 5}):
@@ -141,7 +149,7 @@ def test_a_batch_that_is_generated_again_sends_no_step_twice(make_service: Serve
         client.stream("POST", "/v1/generate/stream", json=BODY) as first,
     ):
         events_of_first = read_events(first)
-        next(events_of_first)
+        read_two(events_of_first)
         jobs = [
             threads.submit(client.post, "/v1/generate/stream", json=BODY | {"seed": seed}) for seed in (4, 5)
         ]
@@ -150,8 +158,8 @@ def test_a_batch_that_is_generated_again_sends_no_step_twice(make_service: Serve
         answers = [list(read_events(job.result())) for job in jobs]
     assert stepper.failures == 1
     for seed, events in zip((4, 5), answers, strict=True):
-        assert [name for name, _ in events] == ["step"] * 5 + ["result"]
-        assert [value["number"] for _, value in events[:-1]] == [1, 2, 3, 4, 5]
+        assert [name for name, _ in events] == ["start"] + ["step"] * 5 + ["result"]
+        assert [value["number"] for _, value in events[1:-1]] == [1, 2, 3, 4, 5]
         alone = model.generate([TEXTS[0]], steps=5, seed=seed, noise_beam=3)
         assert events[-1][1]["text"] == alone.texts[0]
 
@@ -164,12 +172,14 @@ def test_a_model_without_denoising_steps_sends_its_steps_at_the_end(
     save(tmp_path / "tf", recipe.build(config, tokenizer), recipe="transformer", config=config)
     with running(make_service(f"tf={tmp_path / 'tf'}")) as (client, _):
         events = list(read_events(client.post("/v1/generate/stream", json={"text": "7 mai", "length": 4})))
-    assert [name for name, _ in events] == ["step"] * 5 + ["result"]
+    assert [name for name, _ in events] == ["start"] + ["step"] * 5 + ["result"]
     assert events[-2][1]["candidates"][0]["text"] == events[-1][1]["text"]
 
 
 def test_a_problem_in_a_stream_is_an_event(make_service: Serve) -> None:
     with running(make_service()) as (client, _):
         answer = client.post("/v1/generate/stream", json={"text": "x", "length": 17})
-    assert answer.text.startswith("event: error\ndata: ")
+    assert answer.text.startswith("event: start\ndata: ")
+    assert answer.text.count("event: ") == 2
+    assert "event: error\ndata: " in answer.text
     assert "at most 16" in answer.text

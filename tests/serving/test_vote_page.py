@@ -52,8 +52,11 @@ def test_a_voter_goes_through_all_ballots(blind_test: BlindTest, address: str) -
             if number == 1:
                 expect(page.locator("#progress")).to_have_text("2 of 3")
                 source = page.locator("#source").inner_text()
+                expect(page.get_by_role("button", name=f"{side} is better")).to_be_focused()
+                expect(page.get_by_role("status")).to_contain_text(f"2 of 3. Source: {source} First: ")
                 page.reload()
                 expect(page.locator("#source")).to_have_text(source)
+        expect(page.get_by_role("heading", name="Thank you")).to_be_focused()
         expect(page.locator("#tally")).to_contain_text("3 for A, 0 for B, 0 equal")
         expect(page.locator("#tally")).to_contain_text(re.compile(r"43\.\d % to 100\.0 %"))
         assert find_violations(page) == []

@@ -113,14 +113,14 @@ class FusedFeedForward(FeedForward):
     """A feed-forward network whose activation adds the bias of the product before it."""
 
     def forward(self, x: Tensor, *, add_bias: bool = True) -> Tensor:
-        first, activation, dropout_layer, output_linear = self
+        first, activation, _, output_linear = self
         if not self.training:
             assert add_bias
             return super().forward(x)
         input_bias = functions.deferred_bias(first, x) if functions.has_kernel(activation) else None
         product = _apply_linear(first, x, add_bias=input_bias is None)
         hidden = functions.bias_activation(activation, product, input_bias)
-        return _apply_linear(output_linear, dropout_layer(hidden), add_bias=add_bias)
+        return _apply_linear(output_linear, hidden, add_bias=add_bias)
 
 
 class FusedEncoderLayer(EncoderLayer):

@@ -30,7 +30,8 @@ __all__ = [
 ]
 
 INT8_MAX = 127
-MIN_WEIGHTS = 1 << 17  # layers with fewer weights gain too little from int8
+MIN_WEIGHTS = 1 << 16  # layers with fewer weights gain too little from int8
+MIN_ENCODER_WEIGHTS = 1 << 17  # an encoder runs once: int8 saves less there, and no later step corrects it
 
 
 class Int8Linear(nn.Module):
@@ -81,13 +82,21 @@ def has_fast_int8() -> bool:
     return bool(torch.cpu._is_vnni_supported())
 
 
-def quantize_linears(module: nn.Module, *, min_weights: int = MIN_WEIGHTS) -> int:
-    """Replace the module's linear layers of at least `min_weights` weights by int8 ones; returns how many."""
+def quantize_linears(module: nn.Module, *, min_weights: int, min_encoder_weights: int | None = None) -> int:
+    """Replace the module's linear layers of at least `min_weights` weights by int8 ones; returns how many.
+
+    `min_encoder_weights` is another least number for the layers of its encoder.
+    """
+    if min_encoder_weights is None:
+        min_encoder_weights = min_weights
+    encoder = getattr(module, "encoder", None)
+    in_encoder = set() if encoder is None else set(encoder.modules())
     found = [
         (parent, name, child)
         for parent in module.modules()
         for name, child in parent.named_children()
-        if type(child) is nn.Linear and child.weight.numel() >= min_weights
+        if type(child) is nn.Linear
+        and child.weight.numel() >= (min_encoder_weights if child in in_encoder else min_weights)
     ]
     for parent, name, child in found:
         setattr(parent, name, Int8Linear(child))
@@ -101,10 +110,10 @@ def quantize_if_asked(module: nn.Module | None, precision: str, device: torch.de
             raise Problem(
                 "The precision int8 is for diffusion models on a CPU; use auto or bfloat16 elsewhere."
             )
-        min_weights = 1
+        min_weights, min_encoder_weights = 1, 1
     elif precision == "auto" and module is not None and device.type == "cpu" and has_fast_int8():
-        min_weights = MIN_WEIGHTS
+        min_weights, min_encoder_weights = MIN_WEIGHTS, MIN_ENCODER_WEIGHTS
     else:
         return
-    if quantize_linears(module, min_weights=min_weights):
+    if quantize_linears(module, min_weights=min_weights, min_encoder_weights=min_encoder_weights):
         make_batch_invariant(module)

@@ -11,6 +11,7 @@ per position, shown with the sqrt schedule from which it started. A schedule wit
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -28,11 +29,12 @@ from noise2text.data.corpus import Pair
 from noise2text.data.layouts.aligned_joint import AlignedJointLayout
 from noise2text.data.layouts.base import Canvas
 from noise2text.data.ragged import RaggedRows
+from noise2text.diffusion.losses import SentenceMean
 from noise2text.diffusion.schedules import SqrtSchedule
 from noise2text.models import DiffusionModel
 from noise2text.models.folder import load, load_config
 from noise2text.training.objective import DiffusionObjective, Objective
-from noise2text.training.source_dropout import SourceDropout
+from noise2text.training.objective_wrapper import ObjectiveWrapper
 
 __all__ = [
     "PositionOptions",
@@ -143,7 +145,10 @@ def position_losses(
 
     Positions are counted from the start of the target to its end; padding after it is left out.
     """
-    inner = unwrap_objective(objective).eval()
+    inner = copy(unwrap_objective(objective)).eval()
+    inner.terms = {  # of each position, also where the objective averages by sentence
+        name: each.term if isinstance(each, SentenceMean) else each for name, each in inner.terms.items()
+    }
     max_positions = model.max_target + 1
     sums, counts = torch.zeros(2, len(times), max_positions, dtype=torch.float64)
     for number, (canvas, position) in enumerate(_canvases(model, pairs, seed=seed, batch=batch)):
@@ -166,8 +171,8 @@ def position_losses(
 
 
 def unwrap_objective(objective: Objective) -> DiffusionObjective:
-    """The diffusion objective, without the source dropout around it."""
-    while isinstance(objective, SourceDropout):
+    """The diffusion objective, without the wrappers around it."""
+    while isinstance(objective, ObjectiveWrapper):
         objective = objective.objective
     if not isinstance(objective, DiffusionObjective):
         raise Problem("The loss at each time needs a diffusion model, but this objective has no times.")

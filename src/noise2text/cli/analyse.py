@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from noise2text.cli.folding import print_folded
 from noise2text.cli.options import DeviceOption, JsonOption, SeedOption, SetOption, app
 from noise2text.core.errors import Problem
 
@@ -45,6 +46,7 @@ def analyse(
     from noise2text.analysis.catalogue import find_analysis
     from noise2text.analysis.finding import write_findings
     from noise2text.analysis.inputs import Inputs
+    from noise2text.commands.display import show_elapsed
     from noise2text.core.command_line import parse_assignments
     from noise2text.data.corpus import read_pairs
     from noise2text.models.shipped import find_model_folder
@@ -60,8 +62,9 @@ def analyse(
         seed=seed,
         device=device,
     )
-    found = analysis(inputs)
-    written = write_findings(found, out)
+    with show_elapsed(f"analysing {name}"):
+        found = analysis(inputs)
+        written = write_findings(found, out)
     if as_json:
         print(json.dumps([finding.as_json() for finding in found], indent=2, ensure_ascii=False))
         return
@@ -91,9 +94,9 @@ def _list(as_json: bool) -> None:
         return
     for row in rows:
         needs = " and ".join(row["needs"]) or "nothing"
-        print(f"{row['name']}  (needs {needs}; after {row['paper_figure']})\n  {row['summary']}")
+        print_folded(f"{row['name']}  (needs {needs}; after {row['paper_figure']})\n  {row['summary']}")
         for name, option in row["settings"].items():
-            print(f"    --set {name}={option['value']}  {option['help']}")
+            print_folded(f"    --set {name}={option['value']}  {option['help']}")
 
 
 def _read_outputs(outputs: Sequence[str]) -> dict[str, list[str]]:

@@ -18,6 +18,7 @@ class Origin(StrEnum):
 
     NOISE2TEXT = "noise2text"
     DIFFUSEQ = "diffuseq"
+    DIFFORMER = "difformer"
 
 
 @app.command()
@@ -28,10 +29,12 @@ def convert(
     new: Annotated[Path, typer.Argument(help="The folder to write.")],
     origin: Annotated[
         Origin,
-        typer.Option("--from", help="What wrote it: an older noise2text, or the published code of DiffuSeq."),
+        typer.Option(
+            "--from", help="What wrote it: an older noise2text, or DiffuSeq's or Difformer's published code."
+        ),
     ] = Origin.NOISE2TEXT,
 ) -> None:
-    """Convert a model of an older version, or of DiffuSeq's published code.
+    """Convert a model of an older version, or of DiffuSeq's or Difformer's published code.
 
     The new folder has today's format; the model stays the same.
     """
@@ -39,6 +42,10 @@ def convert(
         from noise2text.models.import_diffuseq import import_diffuseq
 
         import_diffuseq(old, new)
+    elif origin is Origin.DIFFORMER:
+        from noise2text.models.import_difformer import import_difformer
+
+        import_difformer(old, new)
     else:
         from noise2text.models.convert import convert_folder
 

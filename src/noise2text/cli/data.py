@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from noise2text.cli.folding import print_folded
 from noise2text.cli.options import JsonOption, app
 from noise2text.core.errors import Problem
 
@@ -49,11 +50,10 @@ def data(
 
     if list_all:
         chosen = [find_dataset(name)] if name else list(DATASETS.values())
-        print(
-            json.dumps([_record(dataset) for dataset in chosen], indent=2, ensure_ascii=False)
-            if as_json
-            else "\n\n".join(map(_entry, chosen))
-        )
+        if as_json:
+            print(json.dumps([_record(dataset) for dataset in chosen], indent=2, ensure_ascii=False))
+        else:
+            print_folded("\n\n".join(map(_entry, chosen)))
         return
     if texts is not None:
         _detokenise_texts(name, texts, out, asked=detokenise, reverse=reverse)

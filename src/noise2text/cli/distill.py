@@ -37,7 +37,8 @@ def distill(
     from noise2text.commands.display import SilentDisplay, TerminalDisplay
     from noise2text.commands.distill import DistillGroup
     from noise2text.commands.distill import distill as run
-    from noise2text.commands.generate_on_ray import GenerationJob, PairRecords, RayOptions
+    from noise2text.commands.generate_on_ray import PairRecords, RayOptions
+    from noise2text.commands.generation_job import GenerationJob
     from noise2text.core.command_line import parse_assignments, parse_options
     from noise2text.data.fields import with_fields
 
@@ -47,15 +48,10 @@ def distill(
     )
     if ray is not None:
         job = GenerationJob(
-            teacher,
-            PairRecords(),
-            overrides=overrides,
-            seed=seed,
-            batch=batch,
-            device=device,
-            precision=precision,
+            teacher, overrides=overrides, seed=seed, batch=batch, device=device, precision=precision
         )
-        run_on_ray(job, input, output, resume=True, options=RayOptions(ray, workers, shard_rows))
+        options = RayOptions(ray, workers, shard_rows)
+        run_on_ray(job, PairRecords(), input=input, output=output, resume=True, options=options)
         return
     with TerminalDisplay.open() as display:
         run(

@@ -62,6 +62,7 @@ def evaluate(
     as_json: JsonOption = False,
 ) -> None:
     """Score texts, or a model by its likelihood; every score comes with its signature."""
+    from noise2text.commands.display import show_elapsed
     from noise2text.commands.evaluate import EvaluationFiles, evaluate_files
     from noise2text.data.fields import with_fields
     from noise2text.metrics import score_table
@@ -88,7 +89,8 @@ def evaluate(
     chosen = DEFAULT_METRICS if metrics is None else find_metrics(metrics)
     ref, src = with_fields(ref, fields), None if src is None else with_fields(src, fields)
     files = EvaluationFiles(hyp, ref, src, against=against, candidates=candidates)
-    result = evaluate_files(files, metrics=chosen, confidence=confidence)
+    with show_elapsed("scoring"):
+        result = evaluate_files(files, metrics=chosen, confidence=confidence)
     if as_json or format is Format.json:
         print(json.dumps(result, indent=2, ensure_ascii=False))
         return
@@ -111,6 +113,7 @@ def _evaluate_likelihood(
     as_json: bool,
 ) -> None:
     """Print the bound of a model, term by term."""
+    from noise2text.commands.display import show_elapsed
     from noise2text.core.command_line import parse_assignments
     from noise2text.data.corpus import read_pairs
     from noise2text.metrics.comparison import format_markdown_table
@@ -118,13 +121,14 @@ def _evaluate_likelihood(
 
     pairs = list(read_pairs(corpus))
     overrides: dict[str, Any] = dict(parse_assignments(assignments))
-    bound = load(model, device=device).likelihood_bound(
-        [pair.src for pair in pairs],
-        [pair.trg for pair in pairs],
-        samples=samples,
-        seed=seed,
-        **overrides,
-    )
+    with show_elapsed(f"computing the likelihood of {len(pairs):,} pairs"):
+        bound = load(model, device=device).likelihood_bound(
+            [pair.src for pair in pairs],
+            [pair.trg for pair in pairs],
+            samples=samples,
+            seed=seed,
+            **overrides,
+        )
     if as_json:
         print(json.dumps(bound.as_json(), indent=2, ensure_ascii=False))
         return

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from noise2text.cli.folding import print_folded
 from noise2text.cli.options import DeviceOption, JsonOption, SetOption, app
 from noise2text.core.errors import Problem
 
@@ -132,6 +133,5 @@ def _list(as_json: bool) -> None:
         ]
         print(json.dumps(facts, indent=2, ensure_ascii=False))
         return
-    width = max(map(len, EXPERIMENTS))
     for experiment in EXPERIMENTS.values():
-        print(f"{experiment.name:<{width}}  {experiment.paper}, {experiment.table}: {experiment.summary}")
+        print_folded(f"{experiment.name}\n  {experiment.summary}\n  {experiment.paper}, {experiment.table}")

@@ -32,6 +32,7 @@ def export(
 
     --set changes the generation settings of --check, e.g. --set steps=10.
     """
+    from noise2text.commands.display import show_elapsed
     from noise2text.commands.export import check_export
     from noise2text.commands.export import export as run
     from noise2text.core.command_line import parse_assignments
@@ -46,7 +47,8 @@ def export(
     if texts == []:
         raise Problem(f"{check} has no texts to check the export with.")
     apply_overrides(load(model, device="cpu").generation_config, settings, origin="export --check")
-    engine = run(model, out, precision=precision)
+    with show_elapsed("exporting"):
+        engine = run(model, out, precision=precision)
     print(f"{out}: {engine.parameters:,} parameters, {engine.precision}, {', '.join(engine.graphs)}")
     if texts is not None:
         for found in check_export(model, out, texts, seed=seed, batch=batch, overrides=settings):

@@ -62,7 +62,9 @@ def generate(
     n: Annotated[
         int,
         typer.Option(
-            "--n", help="Different texts per input, best first, separated by tabs.", rich_help_panel=_CHOICE
+            "--n",
+            help="Different texts per input, best first: one per line on a terminal, else with tabs between.",
+            rich_help_panel=_CHOICE,
         ),
     ] = 1,
     floor: Annotated[
@@ -130,58 +132,49 @@ def generate(
     MODEL -h` lists them with the model's values.
     """
     from noise2text.commands.display import count_progress
-    from noise2text.commands.generate import build_selector, generate_texts
-    from noise2text.commands.generate_on_ray import GenerationJob, RayOptions, TextRecords
+    from noise2text.commands.generate import generate_texts
+    from noise2text.commands.generate_on_ray import RayOptions, TextRecords
+    from noise2text.commands.generation_job import GenerationJob
     from noise2text.commands.input_texts import find_texts
     from noise2text.core.command_line import parse_assignments, parse_options, split_texts
     from noise2text.data.fields import with_fields
-    from noise2text.models.fingerprint import fingerprint_model
-    from noise2text.models.folder import load
 
-    input = None if input is None else with_fields(input, fields)
     given, options = split_texts(arguments or [])
     if input is not None:
+        input = with_fields(input, fields)
         refuse_overwriting_input(output, input)
     if resume and (output is None or given):
         raise Problem("--resume goes on with an --output of an --input: give both.")
-    guidance_settings = {
+    guidance = {
         name: value for name, value in (("guide", guide), ("guide_class", label)) if value is not None
     }
-    overrides = parse_options(options) | parse_assignments(assignments) | guidance_settings
+    job = GenerationJob(
+        model,
+        overrides=parse_options(options)
+        | parse_assignments(assignments)
+        | {name: value for name, value in guidance.items() if value is not None},
+        seed=seed,
+        batch=batch,
+        n=n,
+        floor=floor,
+        trace=trace,
+        teacher=teacher,
+        likelihood=likelihood,
+        copies=copies,
+        device=device,
+        precision=precision,
+    )
     if ray is not None:
         if input is None or output is None or given:
             raise Problem("--ray maps an --input to an --output: give both, and no texts.")
-        asked = (("alternatives", n > 1), ("candidates", as_json), ("trace", trace))
-        job = GenerationJob(
-            model,
-            TextRecords(tuple(name for name, is_asked in asked if is_asked)),
-            overrides=overrides,
-            seed=seed,
-            batch=batch,
-            n=n,
-            floor=floor,
-            trace=trace,
-            teacher=teacher,
-            likelihood=likelihood,
-            copies=copies,
-            device=device,
-            precision=precision,
-        )
-        run_on_ray(job, input, output, resume=resume, options=RayOptions(ray, workers, shard_rows))
+        columns = (("alternatives", n > 1), ("candidates", as_json), ("trace", trace))
+        records = TextRecords(tuple(name for name, is_asked in columns if is_asked))
+        cluster = RayOptions(ray, workers, shard_rows)
+        run_on_ray(job, records, input=input, output=output, resume=resume, options=cluster)
         return
     texts = find_texts(given, input, line_by_line=output is None)
-    loaded = load(model, device=device, precision=precision)
-    selector, settings = build_selector(
-        loaded, overrides, teacher, reduction=likelihood, device=device, precision=precision, copies=copies
-    )
-    started_with = {
-        "model": fingerprint_model(model, classifier=guide or ""),
-        "input": input,
-        "settings": overrides,
-        "teacher": None if teacher is None else f"{fingerprint_model(teacher)}, {likelihood}",
-        "format": f"json={as_json}, trace={trace}, copies={copies}, n={n}, floor={floor}",
-        "numbers": f"seed={seed}, batch={batch}, precision={precision}",
-    }
+    loaded = job.load()
+    started_with = job.describe() | {"input": input, "format": f"json={as_json}, trace={trace}"}
     texts_are_seen = output is None and sys.stdout.isatty()
     with (
         open_output(output, resume=resume, started_with=started_with) as lines,
@@ -191,13 +184,6 @@ def generate(
         for generated in generate_texts(
             loaded,
             texts.texts,
-            seed=seed,
-            batch=batch,
-            trace=trace,
-            overrides=settings,
-            selector=selector,
-            n=n,
-            floor=floor,
             show_line=warn,
             cut_windows=texts.cut_windows,
             done=lines.resumed,

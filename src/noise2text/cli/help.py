@@ -29,14 +29,27 @@ class CommandWithPanels(TyperCommand):
         _fit_terminal(ctx)
         return super().get_help(ctx)
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The words after the command's name: [OPTIONS], and its arguments in capitals."""
+        arguments = [each for each in self.get_params(ctx) if each.param_type_name == "argument"]
+        return ["[OPTIONS]", *map(_show_argument, arguments)]
+
+    def help_rows(self, ctx: Any) -> dict[str, list[tuple[str, str]]]:
+        """Each argument and option with its explanation, by the heading that it is under."""
         panels: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
-            if record is not None:
-                default = "Arguments" if parameter.param_type_name == "argument" else "Options"
-                panel = getattr(parameter, "rich_help_panel", None) or default
+            if record is None:
+                continue
+            if parameter.param_type_name == "argument":
+                panels["Arguments"].append((_name_argument(parameter), record[1]))
+            else:
+                panel = getattr(parameter, "rich_help_panel", None) or "Options"
                 panels.setdefault(panel, []).append(record)
+        return panels
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        panels = self.help_rows(ctx)
         panels["Options"] = panels.pop("Options")  # last, with --help
         if ctx.allow_extra_args:
             panels |= _settings_of_model(ctx.meta.get(_WORDS, []))
@@ -62,6 +75,16 @@ class GroupedCommands(TyperGroup):
                 if name in self.commands
             ]
             _write_rows(formatter, heading, rows)
+
+
+def _name_argument(parameter: Any) -> str:
+    return str(parameter.metavar or parameter.name).upper()
+
+
+def _show_argument(parameter: Any) -> str:
+    """The argument as the usage line has it: [TEXT]... may be left out or repeated."""
+    name = _name_argument(parameter)
+    return (name if parameter.required else f"[{name}]") + ("..." if parameter.nargs == -1 else "")
 
 
 def _fit_terminal(ctx: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from noise2text.cli.folding import print_folded
 from noise2text.cli.options import JsonOption, app
 
 __all__ = ["inspect"]
@@ -31,4 +32,14 @@ def inspect(
     for title, values in facts.items():
         print(title)
         for name, value in values.items():
-            print(f"  {name:<24} {value:.4f}" if isinstance(value, float) else f"  {name:<24} {value}")
+            print_folded(f"  {name:<24} {_show(value)}")
+
+
+def _show(value: object) -> str:
+    if value is None or value == "":
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -13,7 +13,8 @@ from noise2text.cli.help import CommandWithPanels
 from noise2text.cli.output import warn
 
 if TYPE_CHECKING:
-    from noise2text.commands.generate_on_ray import GenerationJob, RayOptions
+    from noise2text.commands.generate_on_ray import RayOptions, RecordMaker
+    from noise2text.commands.generation_job import GenerationJob
 
 __all__ = ["RayCommand", "RayOption", "ShardRowsOption", "WorkersOption", "run_on_ray"]
 
@@ -54,13 +55,22 @@ ShardRowsOption = Annotated[
 ]
 
 
-def run_on_ray(job: GenerationJob, input: str, output: Path, *, resume: bool, options: RayOptions) -> None:
+def run_on_ray(
+    job: GenerationJob,
+    records: RecordMaker,
+    *,
+    input: str,
+    output: Path,
+    resume: bool,
+    options: RayOptions,
+) -> None:
     """Run a job on a cluster, with its progress on standard error."""
     from noise2text.commands.display import count_progress
     from noise2text.commands.generate_on_ray import generate_on_ray
 
     rows = generate_on_ray(
         job,
+        records,
         input=input,
         output=output,
         options=options,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
+from noise2text.cli.folding import print_folded
 from noise2text.cli.options import JsonOption, app
 
 __all__ = ["recipes"]
@@ -30,14 +31,10 @@ def recipes(as_json: JsonOption = False) -> None:
     if as_json:
         print(json.dumps(rows, indent=2, ensure_ascii=False))
         return
-    width = max(len(str(row["name"])) for row in rows)
-    for row in rows:
-        indent = " " * (width + 2)
-        print(f"{row['name']:<{width}}  {row['summary']}")
-        print(f"{indent}{row['paper']}, section {row['section']}")
-        print(f"{indent}presets: {', '.join(row['presets'])}")
-        for preset, result in tiny_results(str(row["name"])).items():
-            print(f"{indent}{preset}: {result.describe()}")
-    print("\nMeasured with seed 0 on one thread of a shared machine, by")
-    for command in measuring_commands():
-        print(f"    {command}")
+    for recipe in list_recipes().values():
+        section = f", section {recipe.paper_section}" if recipe.paper_section.strip("–") else ""
+        measured = [f"{preset}: {result.describe()}" for preset, result in tiny_results(recipe.name).items()]
+        facts = [recipe.summary, recipe.paper + section, f"presets: {', '.join(recipe.presets)}", *measured]
+        print_folded("\n  ".join([recipe.name, *facts]))
+    print_folded("\nMeasured with seed 0 on one thread of a shared machine, by")
+    print_folded("\n".join(f"  {command}" for command in measuring_commands()))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -38,6 +40,7 @@ def sample(
 
     Both sides come from noise, or fill in a template.
     """
+    from noise2text.commands.display import count_progress
     from noise2text.core.command_line import parse_assignments, parse_options
     from noise2text.models.folder import load
 
@@ -45,8 +48,11 @@ def sample(
         raise Problem(f"--count must be at least 1 pair, not {count}.")
     loaded = load(model, device=device, precision=precision)
     settings = parse_options(context.args) | parse_assignments(assignments)
-    with open_output(output) as lines:
+    is_seen = output is None and sys.stdout.isatty()
+    counted = nullcontext(lambda number: None) if is_seen else count_progress("pairs", count)
+    with open_output(output) as lines, counted as advance:
         for src, trg in loaded.generate_pairs(
             count, source=source, target=target, seed=seed, batch=batch, **settings
         ):
             lines.write(json.dumps({"src": src, "trg": trg}, ensure_ascii=False))
+            advance(1)

@@ -52,6 +52,12 @@ def serve(
     max_replicas: Annotated[
         int | None, typer.Option(help="With --ray, the most replicas; by default one per GPU, or per core.")
     ] = None,
+    scale_up_seconds: Annotated[
+        float, typer.Option(help="With --ray, how long a load lasts before replicas are added.")
+    ] = 30,
+    scale_down_seconds: Annotated[
+        float, typer.Option(help="With --ray, how long replicas have too little to do before some end.")
+    ] = 600,
 ) -> None:
     """Answer requests over HTTP: generation, denoising steps, and LibreTranslate's interface."""
     from noise2text.core.command_line import parse_assignments
@@ -90,4 +96,5 @@ def serve(
         return
     from noise2text.serving.ray_serve import RayCluster, serve_on_ray
 
-    serve_on_ray(models, limits, options, cluster=RayCluster(ray, min_replicas, max_replicas), say=warn)
+    cluster = RayCluster(ray, min_replicas, max_replicas, scale_up_seconds, scale_down_seconds)
+    serve_on_ray(models, limits, options, cluster=cluster, say=warn)

@@ -9,24 +9,26 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import random
-import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
-from noise2text.acceleration.int8 import Int8Linear
-from noise2text.acceleration.onnx_runtime import OnnxDenoiser
 from noise2text.commands.bench_ctranslate2 import report_ctranslate2
 from noise2text.commands.ctranslate2_baseline import require_transformer
 from noise2text.commands.huggingface_baseline import build_marian, make_marian_call
+from noise2text.commands.measure import (
+    count_flops,
+    make_random_texts,
+    measure_peak_flops,
+    measure_seconds,
+    read_peak_memory,
+    reset_peak_memory,
+)
 from noise2text.core.command_line import parse_numbers
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import read_references, read_sources
@@ -39,13 +41,7 @@ __all__ = [
     "bench_marian",
     "bench_report",
     "list_configurations",
-    "make_random_texts",
-    "measure_peak_flops",
     "measure_scaling",
-    "measure_seconds",
-    "ordinary_tokens",
-    "read_peak_memory",
-    "reset_peak_memory",
 ]
 
 BATCHES_PER_CALL = 4  # batches per timed call, unless the batch is one sentence
@@ -95,7 +91,7 @@ def bench(
             call()
             first_call = time.perf_counter() - start
             seconds = measure_seconds(call, model.device, repeats=repeats) * batch / count
-            flops = _count_flops(model, partial(model.generate, inputs[:batch], batch=batch, **overrides))
+            flops = count_flops(model, partial(model.generate, inputs[:batch], batch=batch, **overrides))
             peak_fraction = flops / seconds / peak
             yield BenchRow(label, batch, seconds, first_call, read_peak_memory(model.device), peak_fraction)
 
@@ -259,78 +255,6 @@ def _time_configuration(model: Model, point: dict[str, int], repeats: int) -> fl
 
 def _log2(ratio: float) -> float:
     return float(torch.tensor(ratio).log2())
-
-
-def measure_seconds(work: Callable[[], object], device: torch.device, *, repeats: int = 7) -> float:
-    """The median time of `work`, after two warm-up runs."""
-    times = []
-    for _ in range(repeats + 2):
-        start = time.perf_counter()
-        work()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        times.append(time.perf_counter() - start)
-    return statistics.median(times[2:])
-
-
-def make_random_texts(model: Model, count: int, length: int) -> list[str]:
-    """Random texts of about `length` tokens of the model's vocabulary."""
-    rng = random.Random(0)
-    length, tokens = min(length, model.max_source), ordinary_tokens(model)
-    texts = model.tokenizer.decode([rng.choices(tokens, k=length) for _ in range(count)])
-    if not all(texts):
-        raise Problem("No random texts can be made from the vocabulary of this model: give --input.")
-    return texts
-
-
-def ordinary_tokens(model: Model) -> list[int]:
-    """The tokens of the vocabulary that are not special."""
-    return [token for token in range(len(model.tokenizer)) if token not in model.tokenizer.special_tokens]
-
-
-def measure_peak_flops(device: torch.device, dtype: torch.dtype) -> float:
-    """FLOPS of a product of two square matrices."""
-    size = 8192 if device.type == "cuda" else 1024
-    a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
-    return 2 * size**3 / measure_seconds(lambda: a @ b, device, repeats=5)
-
-
-def _count_flops(model: Model, call: Callable[[], object]) -> float:
-    """The FLOPs of the products with weights in a call; 0 if onnxruntime computes them."""
-    if any(isinstance(module, OnnxDenoiser) for module in model.modules()):
-        return 0.0
-    with _count_linear_flops(model) as total:
-        call()
-    return float(total[0])
-
-
-@contextmanager
-def _count_linear_flops(model: Model) -> Iterator[list[int]]:
-    """A running count of the FLOPs of the linear layers, without CUDA graphs, which bypass the hooks."""
-    total = [0]
-
-    def count(module: nn.Linear | Int8Linear, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        total[0] += 2 * module.in_features * output.numel()
-
-    hooks = [m.register_forward_hook(count) for m in model.modules() if isinstance(m, nn.Linear | Int8Linear)]
-    before, model.use_cuda_graphs = model.use_cuda_graphs, False
-    try:
-        yield total
-    finally:
-        for hook in hooks:
-            hook.remove()
-        model.use_cuda_graphs = before
-
-
-def reset_peak_memory(device: torch.device) -> None:
-    """Start to measure the peak memory of a GPU."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-
-
-def read_peak_memory(device: torch.device) -> float:
-    """The peak memory of a GPU in MiB; 0 for a CPU."""
-    return torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else 0.0
 
 
 def bench_marian(

@@ -27,7 +27,7 @@ from typing import Any
 import torch
 
 from noise2text.commands.display import Display, SilentDisplay
-from noise2text.commands.generate import build_selector, remove_teacher
+from noise2text.commands.generation_job import GenerationJob, remove_teacher
 from noise2text.commands.windows import WINDOW
 from noise2text.core.config import apply_overrides
 from noise2text.core.config_files import read_config
@@ -263,23 +263,18 @@ def _generate(
     compared: ComparedModel, sources: list[str], windows: Sequence[range], options: CompareOptions
 ) -> Iterator[tuple[range, SystemOutput]]:
     """The texts of one model for windows of sources, with the time without loading."""
-    model = load(compared.folder, device=options.device, precision=options.precision)
-    selector, overrides = build_selector(
-        model,
-        compared.overrides,
-        compared.teacher,
-        reduction=compared.likelihood,
+    loaded = GenerationJob(
+        compared.folder,
+        overrides=compared.overrides,
+        seed=options.seed,
+        batch=options.batch,
+        teacher=compared.teacher,
+        likelihood=compared.likelihood,
         device=options.device,
         precision=options.precision,
-    )
+    ).load()
     for window in windows:
         start = time.perf_counter()
-        output = model.generate(
-            [sources[index] for index in window],
-            seed=options.seed,
-            batch=options.batch,
-            indices=window,
-            selector=selector,
-            **overrides,
-        )
+        request = loaded.make_request([sources[index] for index in window], window)
+        (output,) = loaded.model.generate_together([request], batch=options.batch)
         yield window, SystemOutput(output.texts, output.candidates, time.perf_counter() - start)

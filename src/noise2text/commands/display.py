@@ -14,13 +14,23 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    SpinnerColumn,
     TextColumn,
+    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 
 from noise2text.training.callbacks import TrainingCallback, TrainingStart
 
-__all__ = ["Display", "ShowProgress", "SilentDisplay", "TerminalDisplay", "count_progress", "show_count"]
+__all__ = [
+    "Display",
+    "ShowProgress",
+    "SilentDisplay",
+    "TerminalDisplay",
+    "count_progress",
+    "show_count",
+    "show_elapsed",
+]
 
 
 class Display(Protocol):
@@ -163,6 +173,26 @@ def count_progress(
         appearance.cancel()
         appearance.join()  # or it starts the line after its end
         bar.stop()
+
+
+@contextmanager
+def show_elapsed(what: str, *, console: Console | None = None, delay: float = 2.0) -> Iterator[None]:
+    """Context manager: a live line with the time since its start, where nobody can say how much is left.
+
+    It appears after `delay` seconds in a terminal, goes away at the end, and is nowhere else.
+    """
+    console = console or Console(stderr=True, highlight=False)
+    columns = (SpinnerColumn("line"), TextColumn(what), TimeElapsedColumn())
+    line = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    line.add_task(what, total=None)
+    appearance = threading.Timer(delay, line.start)
+    appearance.start()
+    try:
+        yield
+    finally:
+        appearance.cancel()
+        appearance.join()
+        line.stop()
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from noise2text.models.shipped import list_shipped_models
 
 __all__ = ["examine", "find_missing_extras"]
 
-HIDDEN_EXTRAS = ("dev", "docs", "release")
+HIDDEN_EXTRAS = ("dev", "docs", "fuzz", "release")  # for those who work on the package
 SECONDS, BATCH = 4.0, 8  # of each speed check
 SENTENCE = "Ich würde gerne wissen, wann der nächste Zug nach Berlin fährt."
 
@@ -32,10 +32,9 @@ def examine(*, device: str | None = None) -> Iterator[str]:
     for name in list_shipped_models():
         yield _time_model(name, device=device)
     missing = find_missing_extras()
-    if not missing:
-        yield "extras: all are installed"
+    yield "everything else is optional and not installed:" if missing else "extras: all are installed"
     for extra, packages in missing.items():
-        yield f"missing: {', '.join(packages)}; pip install 'noise2text[{extra}]'"
+        yield f"  pip install 'noise2text[{extra}]'  # {', '.join(packages)}"
 
 
 def _list_gpus() -> Iterator[str]:

@@ -7,9 +7,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from noise2text.core.errors import Problem
-from noise2text.data.corpus import read_candidates, read_references, read_sources, read_texts
+from noise2text.data.corpus import (
+    read_alternatives,
+    read_candidates,
+    read_references,
+    read_sources,
+    read_texts,
+)
 from noise2text.metrics.bootstrap import N_RESAMPLES
-from noise2text.metrics.evaluate import DEFAULT_METRICS, Metric, References, evaluate, evaluate_diversity
+from noise2text.metrics.evaluate import (
+    DEFAULT_METRICS,
+    Metric,
+    References,
+    evaluate,
+    evaluate_alternatives,
+    evaluate_diversity,
+)
 from noise2text.metrics.significance import paired_bootstrap
 
 __all__ = ["EvaluationFiles", "evaluate_files"]
@@ -31,13 +44,19 @@ class EvaluationFiles:
 def evaluate_files(
     files: EvaluationFiles, *, metrics: Sequence[Metric] = DEFAULT_METRICS, confidence: bool = False
 ) -> dict[str, Any]:
-    """The scores, with "diversity" if there are candidates, and "against" if there is another system."""
+    """The scores, with "alternatives" and "diversity" where the file of the texts has them or candidates.
+
+    If there is another system, "against" has the tests of the differences.
+    """
     n_resamples = N_RESAMPLES if confidence else 0
     texts, references = read_texts(files.texts), read_references(files.references)
     sources = None if files.sources is None else list(read_sources(files.sources))
     candidates = _read_candidates(files, len(texts))
+    alternatives = None if files.texts == "-" else read_alternatives(files.texts)
     other_texts = None if files.against is None else read_texts(files.against)
     result = evaluate(texts, references, sources, metrics=metrics, n_resamples=n_resamples)
+    if alternatives is not None:
+        result["alternatives"] = evaluate_alternatives(alternatives, references, n_resamples=n_resamples)
     if candidates is not None:
         result["diversity"] = evaluate_diversity(candidates, n_resamples=n_resamples)
     if files.against is not None and other_texts is not None:

@@ -142,7 +142,7 @@ def check_export(
 
     def generate(folder: Path, precision: str) -> list[str]:
         model = load(folder, device="cpu", precision=precision)
-        return model.generate(texts, seed=seed, batch=batch, **overrides).texts
+        return model.generate(texts, seed=seed, batch=batch, progress=True, **overrides).texts
 
     ours = generate(exported, engine.precision)
     for precision in dict.fromkeys((engine.precision, "float32")):

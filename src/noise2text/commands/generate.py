@@ -5,29 +5,23 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
+from noise2text.commands.generation_job import LoadedJob
 from noise2text.commands.windows import CutWindows, growing_windows
-from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem
-from noise2text.generation.alternatives import FLOOR
-from noise2text.generation.likelihood import LikelihoodSelector, require_reduction
-from noise2text.generation.selection import Candidate, Selector, WithoutCopies
-from noise2text.models import AutoregressiveModel, Model, TraceStep
-from noise2text.models.folder import load
+from noise2text.generation.selection import Candidate, Selector
+from noise2text.models import Model, TraceStep
 from noise2text.models.output import GenerationOutput
 from noise2text.models.requests import GenerationRequest
 
 __all__ = [
     "GeneratedText",
-    "build_selector",
     "describe_guidance",
     "generate_texts",
-    "remove_teacher",
     "split_output",
 ]
 
@@ -68,67 +62,10 @@ class GeneratedText:
         return {"text": self.text} | more | {"candidates": candidates} | trace | warned
 
 
-def build_selector(
-    model: Model,
-    overrides: Mapping[str, Any],
-    teacher: Path | None,
-    *,
-    reduction: str,
-    device: str | None,
-    precision: str,
-    copies: bool = True,
-) -> tuple[Selector, dict[str, Any]]:
-    """The teacher as selector with `--select teacher`, else the model's own; and the model's overrides.
-
-    Without `copies`, candidates that copy their source are left out.
-    """
-    remaining = remove_teacher(overrides, teacher, reduction=reduction)
-    config = apply_overrides(model.generation_config, remaining, origin="generate")
-    selector = (
-        model.build_selector(config)
-        if teacher is None
-        else _load_teacher(teacher, reduction=reduction, device=device, precision=precision)
-    )
-    return selector if copies else WithoutCopies(selector), remaining
-
-
-def remove_teacher(overrides: Mapping[str, Any], teacher: Path | None, *, reduction: str) -> dict[str, Any]:
-    """The overrides without `select=teacher`, which is not a setting of the model.
-
-    Raises a Problem if only one of --select teacher and --teacher is given.
-    """
-    if (overrides.get("select") == "teacher") != (teacher is not None):
-        raise Problem("To select by a teacher, give both --select teacher and --teacher DIR.")
-    if teacher is None and reduction != "mean":
-        raise Problem(
-            "--likelihood is an option of the teacher: also give --select teacher and --teacher DIR."
-        )
-    require_reduction(reduction)
-    return {name: value for name, value in overrides.items() if teacher is None or name != "select"}
-
-
-def _load_teacher(teacher: Path, *, reduction: str, device: str | None, precision: str) -> Selector:
-    # Unlike sampling, a teacher has no later steps that correct the errors of int8.
-    teacher_precision = "auto" if precision == "int8" else precision
-    model = load(teacher, device=device, precision=teacher_precision)
-    if not isinstance(model, AutoregressiveModel):
-        raise Problem(
-            f"{teacher} is not autoregressive: give the folder of a transformer or a gru as the teacher."
-        )
-    return LikelihoodSelector(model, reduction=reduction)
-
-
 def generate_texts(
-    model: Model,
+    loaded: LoadedJob,
     texts: Iterable[str],
     *,
-    seed: int,
-    batch: int,
-    trace: bool,
-    overrides: Mapping[str, Any],
-    selector: Selector,
-    n: int = 1,
-    floor: float = FLOOR,
     show_line: Callable[[str], None],
     cut_windows: CutWindows = growing_windows,
     done: int = 0,
@@ -138,6 +75,7 @@ def generate_texts(
 
     `advance` is called with the number of texts after each batch.
     """
+    model, batch = loaded.model, loaded.job.batch
     if batch < 1:
         raise Problem(f"--batch must be at least 1 sentence, not {batch}.")
     start, truncated = 0, 0
@@ -148,23 +86,15 @@ def generate_texts(
         if indices.stop <= done:
             continue
         progress = _WindowProgress(len(window), advance)
-        request = GenerationRequest(
-            window,
-            seed=seed,
-            indices=indices,
-            trace=trace,
-            selector=_CountingSelector(selector, progress.add),
-            n=n,
-            floor=floor,
-            overrides=overrides,
-        )
+        selector = _CountingSelector(loaded.selector, progress.add)
+        request = loaded.make_request(window, indices, selector=selector)
         (output,) = model.generate_together([request], batch=batch)
         progress.finish()
         warnings.add(output.warnings, start=indices.start)
-        if overrides.get("guide") and not indices.start:
-            plain = replace(request, texts=window[:GUIDED_TEXTS_COMPARED], selector=selector)
+        if loaded.settings.get("guide") and not indices.start:
+            plain = replace(request, texts=window[:GUIDED_TEXTS_COMPARED], selector=loaded.selector)
             show_line(describe_guidance(model, plain, output.texts))
-        generated = split_output(output, n=n)
+        generated = split_output(output, n=loaded.job.n)
         yield from islice(generated, max(0, done - indices.start), None)
         truncated += output.truncated
     if not start:

@@ -12,27 +12,23 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
-from noise2text.commands.generate import GeneratedText, build_selector, remove_teacher, split_output
+from noise2text.commands.generate import GeneratedText, split_output
+from noise2text.commands.generation_job import GenerationJob
 from noise2text.commands.ray_cluster import connect_to_ray, count_workers
 from noise2text.commands.shards import ShardedOutput
 from noise2text.commands.windows import WINDOW
-from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem, Stopped
 from noise2text.core.locks import lock_folder
 from noise2text.data.row_ranges import RowRange, cut_into_ranges, list_row_files, read_sources_of_range
-from noise2text.generation.alternatives import FLOOR
-from noise2text.models.fingerprint import fingerprint_model
-from noise2text.models.folder import load, load_config
-from noise2text.models.shipped import find_model_folder
 
-__all__ = ["GenerationJob", "PairRecords", "RayOptions", "TextRecords", "generate_on_ray"]
+__all__ = ["PairRecords", "RayOptions", "RecordMaker", "ShardWorker", "TextRecords", "generate_on_ray"]
 
 ShowProgress = Callable[[int], AbstractContextManager[Callable[[int], None]]]
 """From the number of rows to a context whose value is called with the rows of each finished shard."""
@@ -78,45 +74,6 @@ class PairRecords:
 
 
 @dataclass(frozen=True)
-class GenerationJob:
-    """What every worker needs to know: the models, the settings, and what to write."""
-
-    model: Path
-    records: RecordMaker
-    overrides: Mapping[str, Any] = field(default_factory=dict)
-    seed: int = 0
-    batch: int = 32
-    n: int = 1
-    floor: float = FLOOR
-    trace: bool = False
-    teacher: Path | None = None
-    likelihood: str = "mean"
-    copies: bool = True
-    device: str | None = None
-    precision: str = "auto"
-
-    def check(self) -> None:
-        """Raise a Problem for a mistake that can be found without the weights."""
-        if self.batch < 1:
-            raise Problem(f"--batch must be at least 1 sentence, not {self.batch}.")
-        settings = remove_teacher(self.overrides, self.teacher, reduction=self.likelihood)
-        _, config = load_config(find_model_folder(self.model))
-        apply_overrides(config.generation, settings, origin="generate")
-
-    def describe(self) -> dict[str, Any]:
-        """What decides the texts, to compare with when the job is resumed; the batch does not."""
-        guide = str(self.overrides.get("guide") or "")
-        return {
-            "model": fingerprint_model(self.model, classifier=guide),
-            "settings": dict(self.overrides),
-            "teacher": self.teacher and f"{fingerprint_model(self.teacher)}, {self.likelihood}",
-            "numbers": f"seed={self.seed}, precision={self.precision}, n={self.n}, floor={self.floor}",
-            "columns": list(self.records.columns),
-            "copies": self.copies,
-        }
-
-
-@dataclass(frozen=True)
 class RayOptions:
     """Where a job runs: the cluster's address, the number of workers, and the rows of a shard."""
 
@@ -127,6 +84,7 @@ class RayOptions:
 
 def generate_on_ray(
     job: GenerationJob,
+    records: RecordMaker,
     *,
     input: str,
     output: Path,
@@ -138,12 +96,13 @@ def generate_on_ray(
     """Write the output; returns the number of rows that were generated now."""
     job.check()
     files = list_row_files(input)
-    shards = ShardedOutput.at(output, columns=job.records.columns, input_suffix=files[0].suffix)
+    shards = ShardedOutput.at(output, columns=records.columns, input_suffix=files[0].suffix)
     shards.check_free()
     ranges = cut_into_ranges(str(input), options.shard_rows)
     if not ranges:
         raise Problem(f"{input} is empty: there is nothing to generate.")
     started_with = job.describe() | {
+        "columns": list(records.columns),
         "input": list(map(str, files)),
         "rows": ranges[-1].stop,  # not the bytes: a row that failed may have been corrected
         "shard_rows": options.shard_rows,
@@ -155,7 +114,7 @@ def generate_on_ray(
             show_line(f"{len(ranges) - len(missing):,} of {len(ranges):,} shards are already finished.")
         with show_progress(sum(rows.stop - rows.start for rows in missing)) as advance:
             done = _write_shards(
-                _map_shards(ray, job, shards, missing, workers=options.workers),
+                _map_shards(ray, (job, records, shards), missing, workers=options.workers),
                 folder=shards.folder,
                 show_line=show_line,
                 advance=advance,
@@ -192,13 +151,12 @@ def _write_shards(
 
 def _map_shards(
     ray: Any,
-    job: GenerationJob,
-    shards: ShardedOutput,
+    work: tuple[GenerationJob, RecordMaker, ShardedOutput],
     missing: Sequence[RowRange],
     *,
     workers: int | None,
 ) -> Iterator[dict[str, Any]]:
-    """What the workers say about each shard, in the order in which they finish."""
+    """What the workers say about each shard, in the order in which they finish; `work` is theirs."""
     if not missing:
         return
     from ray import data
@@ -212,7 +170,7 @@ def _map_shards(
     pieces = data.from_items(items, override_num_blocks=min(len(items), MAX_BLOCKS))
     results = pieces.map_batches(
         ShardWorker,
-        fn_constructor_args=(job, shards),
+        fn_constructor_args=work,
         batch_size=1,
         compute=data.ActorPoolStrategy(size=min(number, len(items))),
         **resources,
@@ -227,18 +185,8 @@ def _map_shards(
 class ShardWorker:
     """A process with a loaded model, which Ray Data calls with one shard after another."""
 
-    def __init__(self, job: GenerationJob, shards: ShardedOutput) -> None:
-        self.job, self.shards = job, shards
-        self.model = load(job.model, device=job.device, precision=job.precision)
-        self.selector, self.settings = build_selector(
-            self.model,
-            job.overrides,
-            job.teacher,
-            reduction=job.likelihood,
-            device=job.device,
-            precision=job.precision,
-            copies=job.copies,
-        )
+    def __init__(self, job: GenerationJob, records: RecordMaker, shards: ShardedOutput) -> None:
+        self.loaded, self.records, self.shards = job.load(), records, shards
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
         """The numbers of rows and of truncated inputs of each shard, or the sentence of its Problem."""
@@ -258,22 +206,12 @@ class ShardWorker:
 
     def _generate(self, rows: RowRange) -> tuple[list[dict[str, Any]], int]:
         """The records of the rows, and how many of their sources were truncated."""
-        job, records, truncated = self.job, [], 0
+        model, job, records, truncated = self.loaded.model, self.loaded.job, [], 0
         sources, row = read_sources_of_range(rows), rows.start
         while window := list(islice(sources, job.batch * WINDOW)):
-            output = self.model.generate(
-                window,
-                indices=range(row, row + len(window)),
-                seed=job.seed,
-                batch=job.batch,
-                trace=job.trace,
-                selector=self.selector,
-                n=job.n,
-                floor=job.floor,
-                **self.settings,
-            )
-            texts = split_output(output, n=job.n)
-            made = map(job.records.make, range(row, row + len(window)), window, texts)
+            indices = range(row, row + len(window))
+            (output,) = model.generate_together([self.loaded.make_request(window, indices)], batch=job.batch)
+            made = map(self.records.make, indices, window, split_output(output, n=job.n))
             records += [record for record in made if record is not None]
             row, truncated = row + len(window), truncated + output.truncated
         if row != rows.stop:

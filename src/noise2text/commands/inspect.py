@@ -28,7 +28,7 @@ def inspect_model(folder: Path) -> dict[str, dict[str, Any]]:
     if engine:
         facts["engine"] = f"{engine.name}, {engine.precision}"
     if isinstance(model, DiffusionModel):
-        facts["schedule"] = f"{type(model.schedule).__name__.lower()}, {model.schedule.num_timesteps} steps"
+        facts["schedule"] = f"{type(model.schedule).__name__}, {model.schedule.num_timesteps:,} timesteps"
         facts["anisotropy"] = anisotropy(model.denoiser.embedding.vectors.detach())
     return {
         "model": facts,

@@ -18,7 +18,7 @@ from noise2text.core.errors import Problem
 from noise2text.core.files import write_atomically
 from noise2text.data.corpus import Pair, read_pairs, write_pairs
 from noise2text.data.corpus_paths import is_pipe
-from noise2text.data.python_pairs import DEFAULT_FIELDS, convert_rows
+from noise2text.data.python_pairs import convert_rows
 from noise2text.data.token_store import METADATA_FILE
 from noise2text.data.validation_split import choose_split
 
@@ -94,7 +94,7 @@ class Corpora:
     def _read(self, corpus: Any, *, skip_bad: bool) -> Iterable[Pair]:
         if isinstance(corpus, str | Path):
             return read_pairs(str(corpus), skip_bad=skip_bad)
-        return convert_rows(corpus, fields=self.fields or DEFAULT_FIELDS, skip_bad=skip_bad)
+        return convert_rows(corpus, fields=self.fields, skip_bad=skip_bad)
 
     def _write(self, name: str, pairs: Iterable[Pair]) -> None:
         """Write the pairs; if the run has a file already, only check that they are the same."""

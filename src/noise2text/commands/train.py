@@ -2,6 +2,7 @@
 
 The run's folder is itself the model: its root holds the best weights so far (or, at the end, the average of
 the best few), `checkpoint-…` the point to resume from, `data` the tokens, metrics.jsonl the curves.
+`TrainingRun` (training_run.py) loads the checkpoint that a run resumes from; run_setup.py finds it.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def train(
         valid: the same for the pairs that pick the best model. By default 5 % of the training pairs, at most
             1,000, are set aside for it, chosen by their sources and the setting `seed`.
         out: the folder of the run, which is also the model folder.
-        fields: the names of source and target in rows that are dicts, if they are not "src" and "trg".
+        fields: the names of source and target in rows that are dicts, if they are not known ones such as
+            "src" and "trg", or two languages.
         preset: one of the recipe's presets; by default that of its paper.
         config: a YAML file of settings, such as `noise2text config` prints.
         changes: settings by name, such as `{"optim.steps": 3000, "lr": 1e-3}`; they come last.

@@ -116,6 +116,9 @@ class Config:
         """
         return apply_overrides(self, {**(changes or {}), **settings}, origin=type(self).__name__)
 
+    def __post_init__(self) -> None:
+        """Validate the settings; a config that adds some raises a `Problem` for values that it refuses."""
+
     def implied_changes(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Further settings that follow from these changes; none, unless a config says so."""
         return {}

@@ -38,6 +38,7 @@ __all__ = [
     "Pair",
     "ReadCounts",
     "format_json_line",
+    "read_alternatives",
     "read_candidates",
     "read_labeled",
     "read_pairs",
@@ -101,6 +102,15 @@ def read_texts(path: str) -> list[str]:
     return _require_nonempty(
         list(_read_texts(path, lambda record: record.get_first_text("hyp", "text", "trg"))), path
     )
+
+
+def read_alternatives(path: str) -> list[list[str]] | None:
+    """The "alternatives" of each line of JSON Lines, or its text alone; None if no line has them."""
+    found = list(_read_texts(path, Record.get_alternatives))
+    if all(alternatives is None for alternatives in found):
+        return None
+    pairs = zip(found, read_texts(path), strict=True)
+    return [[text] if alternatives is None else alternatives for alternatives, text in pairs]
 
 
 def read_candidates(path: str) -> list[list[str]] | None:

@@ -1,6 +1,6 @@
 """Which fields of a row are the source and the target: by their names, by --fields, or by their order.
 
-src,trg   source,target   de,en   german,english    the first line of a table that is taken for its header
+src,trg   source,target   de,en   german,english    known names, in objects and in the header of a table
 {"translation": {"de": "…", "en": "…"}}             a row of the Hugging Face hub; the first is the source
 corpus.csv[de,en]                                   the fields that --fields names, as part of a path
 """
@@ -99,4 +99,19 @@ def map_object(row: Mapping[str, object], fields: Sequence[str]) -> dict[str, ob
         return kept | {key: flat[name] for key, name in zip(keys, fields, strict=True) if name in flat}
     if len(inner) == 2 and "src" not in row:
         return dict(row) | dict(zip(("src", "trg"), inner.values(), strict=True))
-    return dict(row)
+    return dict(row) if _FINAL_NAMES & row.keys() else {**row, **_find_pair(row)}
+
+
+_FINAL_NAMES = frozenset({"src", "trg", "text", "hyp"})
+
+
+def _find_pair(row: Mapping[str, object]) -> dict[str, object]:
+    """The source and the target of an object whose fields have other names, as far as they are known."""
+    names = list(row)
+    if not is_header(names):
+        return {}
+    try:
+        columns = map_columns(names, (), "a row")
+    except Problem:  # more than two languages
+        return {}
+    return {key: row[names[columns[key]]] for key in ("src", "trg") if key in columns}

@@ -102,13 +102,20 @@ class Record:
 
     def get_candidates(self) -> list[str] | None:
         """The candidates, strings or objects with "text"; None if the field is missing."""
-        found = self.fields.get("candidates")
+        return self._get_texts("candidates")
+
+    def get_alternatives(self) -> list[str] | None:
+        """The alternatives, best first; None if the field is missing."""
+        return self._get_texts("alternatives")
+
+    def _get_texts(self, key: str) -> list[str] | None:
+        found = self.fields.get(key)
         if found is None:
             return None
         if not isinstance(found, list):
-            raise LineError(self.line, '"candidates" is not a list')
+            raise LineError(self.line, f'"{key}" is not a list')
         bare = [one.get("text") if isinstance(one, dict) else one for one in found]
-        return [self.check_string(one, "candidates") for one in bare]
+        return [self.check_string(one, key) for one in bare]
 
     def get_first_text(self, *keys: str) -> str:
         """The first of these fields that exists, which may be blank."""

@@ -1,8 +1,9 @@
 """Pairs from Python: lists of tuples or dicts, the rows of pandas and of Hugging Face datasets.
 
-    [("Hallo", "Hello"), …]    [{"src": "Hallo", "trg": "Hello"}, …]    DataFrame(columns=["src", "trg"])
+    [("Hallo", "Hello"), …]    [{"src": "Hallo", "trg": "Hello"}, …]    DataFrame(columns=["de", "en"])
 
-A row of a translation dataset, {"translation": {"de": …, "en": …}}, is read by its two languages.
+The names of fields are those of files (`data/fields.py`); a row of a translation dataset,
+{"translation": {"de": …, "en": …}}, is read by its two languages.
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ from typing import Any
 
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair, ReadCounts
+from noise2text.data.fields import map_object
 
-__all__ = ["DEFAULT_FIELDS", "convert_rows"]
+__all__ = ["convert_rows"]
 
-DEFAULT_FIELDS = ("src", "trg")
+_DEFAULT_FIELDS = ("src", "trg")
 
 
 def convert_rows(
     rows: Iterable[Any],
     *,
-    fields: tuple[str, str] = DEFAULT_FIELDS,
+    fields: tuple[str, str] | None = None,
     skip_bad: bool = False,
     counts: ReadCounts | None = None,
 ) -> Iterator[Pair]:
@@ -56,10 +58,12 @@ def _iterate_rows(rows: Iterable[Any]) -> Iterable[Any]:
     return rows
 
 
-def _convert_row(row: Any, fields: tuple[str, str]) -> Pair:
+def _convert_row(row: Any, fields: tuple[str, str] | None) -> Pair:
     if isinstance(row, Pair):
         return row
     if isinstance(row, Mapping):
+        if fields is None:
+            return _make_pair(_pick(map_object(row, ()), _DEFAULT_FIELDS), _DEFAULT_FIELDS)
         return _make_pair(_pick(row, fields), fields)
     if isinstance(row, tuple | list) and len(row) == 2:
         return _make_pair(row, ("source", "target"))

@@ -40,6 +40,14 @@ class RaggedRows:
         """Each row as a list."""
         return (row.tolist() for row in np.split(self.tokens, np.cumsum(self.lengths)[:-1]))
 
+    def surround(self, prefix: Sequence[int], suffix: Sequence[int]) -> RaggedRows:
+        """The rows with these tokens before and after each of them."""
+        ends = np.cumsum(self.lengths)
+        bounds = np.stack([ends - self.lengths, ends], axis=1).ravel()  # where prefixes and suffixes go
+        places = np.repeat(bounds, np.tile([len(prefix), len(suffix)], len(self)))
+        tokens = np.insert(self.tokens, places, np.tile([*prefix, *suffix], len(self)))
+        return RaggedRows(tokens, self.lengths + len(prefix) + len(suffix))
+
     def pad_to(self, width: int, *, pad: int) -> tuple[Tensor, Tensor]:
         """The rows padded to (B, width), and the mask of the padding; wider if a row is longer."""
         width = max(width, int(self.lengths.max()))

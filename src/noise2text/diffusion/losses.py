@@ -30,6 +30,7 @@ from noise2text.nn.embeddings import LazyLogits
 from noise2text.nn.length_predictor import LengthPredictor
 
 __all__ = [
+    "LOSS_AVERAGES",
     "AnchorLoss",
     "LengthLoss",
     "LossInputs",
@@ -38,10 +39,12 @@ __all__ = [
     "NllLoss",
     "PriorLoss",
     "RoundingLoss",
+    "SentenceMean",
     "SmoothedNllLoss",
     "TokenLoss",
     "TokenNllFunction",
     "TokenPrediction",
+    "average_by_sentence",
     "label_smoothed_nll",
     "scored_positions",
     "sentences",
@@ -239,3 +242,35 @@ class LengthLoss(LossTerm):
 
     def value(self, inputs: LossInputs) -> Tensor:
         return self.length_predictor.nll(inputs.encoded, inputs.canvas.padding)
+
+
+@dataclass(frozen=True)
+class SentenceMean(LossTerm):
+    """The mean of another term over each sentence, one value per sentence."""
+
+    _: KW_ONLY
+    positions: Callable[[Canvas], Tensor] = sentences
+    term: LossTerm
+
+    def value(self, inputs: LossInputs) -> Tensor:
+        counted = self.term.positions(inputs.canvas)  # (B, L)
+        total = torch.where(counted, self.term.value(inputs), 0).sum(1, keepdim=True)
+        return total / counted.sum(1, keepdim=True).clamp(min=1)
+
+
+def average_by_sentence(term: LossTerm) -> SentenceMean:
+    """The term with the same name and weight in which every sentence weighs the same, however long it is.
+
+    Other terms weigh all tokens the same, so a long sentence counts for more than a short one.
+
+    >>> average_by_sentence(MseLoss(weight=0.5)).weight
+    0.5
+    """
+    return SentenceMean(term.name, term.weight, always_computed=term.always_computed, term=term)
+
+
+LOSS_AVERAGES: dict[str, Callable[[LossTerm], LossTerm]] = {
+    "tokens": lambda term: term,
+    "sentences": average_by_sentence,
+}
+"""What a term is the mean of, by the names of the setting `loss_average`."""

@@ -33,6 +33,7 @@ from noise2text.nn.denoiser import NoiseLevel
 
 __all__ = [
     "SCHEDULES",
+    "AdjustableRescaled",
     "AlphaBarSchedule",
     "CosineSchedule",
     "LinearSchedule",
@@ -180,6 +181,16 @@ class Rescaled(ScheduleWrapper):
 
     def sigma_at(self, alpha: Tensor) -> Tensor:
         return self.factor * self.schedule.sigma_at(alpha)
+
+
+class AdjustableRescaled(Rescaled):
+    """A rescaling whose factor may change while it is trained with; it is saved with the weights."""
+
+    factor: Tensor  # type: ignore[assignment]
+
+    def __init__(self, schedule: Schedule, factor: float) -> None:
+        ScheduleWrapper.__init__(self, schedule)
+        self.register_buffer("factor", torch.tensor(factor, dtype=torch.float64))
 
 
 class VariancePreserving(ScheduleWrapper):

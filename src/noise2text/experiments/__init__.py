@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from noise2text.core.errors import Problem, suggest
 from noise2text.experiments import (
+    crossings,
     difformer,
     difformer_comparison,
     difformer_main,
@@ -21,7 +22,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for module in (
         *(difformer_main, difformer, difformer_comparison),
-        *(diffuseq_main, diffuseq, seqdiffuseq_main, seqdiffuseq, thesis),
+        *(diffuseq_main, diffuseq, seqdiffuseq_main, seqdiffuseq, thesis, crossings),
     )
     for experiment in module.EXPERIMENTS
 }

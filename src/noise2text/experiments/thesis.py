@@ -8,8 +8,15 @@ from noise2text.recipes.diffuseq import DEMIRAG_2023
 __all__ = ["EXPERIMENTS"]
 
 PAPER = DEMIRAG_2023
+_PUBLISHED_DIFFUSION_LM: Changes = {  # of the preset tiny-published, where tiny differs
+    "given_source": 0.0,
+    "anchor_weight": 0.0,
+    "max_tokens": 1_120,
+    "sampling_noise_factor": 1.0,
+    "clamp": True,
+}
 MODELS = {
-    "Diffusion-LM": ModelSpec("diffusion-lm"),
+    "Diffusion-LM": ModelSpec("diffusion-lm", tiny=_PUBLISHED_DIFFUSION_LM),
     "DiffuSeq": ModelSpec("diffuseq"),
     "DiffuSeq, token by token": ModelSpec("diffuseq"),
     "DiffuSeq, distilled": ModelSpec("diffuseq", teacher=ModelSpec("transformer")),

@@ -1,42 +1,106 @@
 """Alternatives: different texts for one sentence, best first, none far less likely than the likeliest.
 
-    a₁ = the selected candidate,    a₂, a₃, … = the others, from the highest score to the lowest,
+    a₁ = the selected candidate,    aₖ₊₁ = argmax_s A(s) − λ · max_{j ≤ k} u(s, aⱼ)
 
-without those that differ from an earlier one only in case, punctuation and spaces, and without those whose
-score is more than `floor` below the highest. Scores are log-probabilities per token. More candidates than
+A(s) is how well a candidate agrees with all candidates, the expected utility of weighted MBR:
+
+    A(s) = Σ_{s′} w(s′) · u(s, s′),     w(s′) ∝ p(s′ | x)^(1/|s′|),     u = sentence BLEU
+
+So what many candidates say comes early, and what an earlier alternative says already comes late (maximal
+marginal relevance; Carbonell and Goldstein, 1998). Where a model selects by its score, A(s) is the score and
+λ is 0: a beam search knows the likelihood of its texts, diffusion has only an estimate.
+
+Left out are texts that differ from an earlier one only in case, punctuation and spaces, and those whose score
+is more than `floor` below the highest. Scores are log-probabilities per token. More candidates than
 alternatives are needed: most noises of a length lead to few different texts.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from noise2text.core.errors import Problem
-from noise2text.generation.selection import Candidate
+import numpy as np
 
-__all__ = ["FLOOR", "draw_enough_candidates", "rank_alternatives"]
+from noise2text.core.errors import Problem
+from noise2text.generation.selection import MBR, Candidate, ComparesCandidates, Selector, WrapsSelector
+from noise2text.generation.weighted_mbr import weigh_candidates
+from noise2text.metrics.alternatives import normalize_words
+
+__all__ = ["FLOOR", "draw_enough_candidates", "find_ranking", "rank_by_agreement", "rank_by_score"]
 
 FLOOR = 1.5
-"""The default floor; `docs/guides/diversity.md` shows how it was chosen."""
+"""The default floor; `docs/guides/diversity.md` shows what it does."""
+REDUNDANCY_WEIGHT = 0.2
+"""λ, the weight of what earlier alternatives say already; `docs/notebook/alternatives.md` has the search."""
 CANDIDATES_PER_ALTERNATIVE = 4
 BEAM_SETTINGS = {"noise_beam", "length_beam", "beam", "samples"}
 
+Ranking = Callable[..., list[int]]
+"""From candidates, the selected one, `n` and `floor` to the indices of at most n alternatives."""
 
-def rank_alternatives(
+
+def find_ranking(selector: Selector) -> Ranking:
+    """By agreement if the selector compares the candidates, as MBR does; by score if it does not."""
+    while isinstance(selector, WrapsSelector):
+        selector = selector.selector
+    return rank_by_agreement if isinstance(selector, ComparesCandidates) else rank_by_score
+
+
+def rank_by_agreement(
+    candidates: Sequence[Candidate],
+    selected: int,
+    *,
+    n: int,
+    floor: float = FLOOR,
+    mbr: MBR | None = None,
+    redundancy_weight: float = REDUNDANCY_WEIGHT,
+) -> list[int]:
+    """The selected candidate, then those that agree most with all and least with the alternatives so far.
+
+    >>> texts = ["She was very tired.", "She was very tired!", "She was so tired.", "He lost his keys."]
+    >>> rank_by_agreement([Candidate(text, (), 0.0) for text in texts], 0, n=3)
+    [0, 2, 3]
+    """
+    if n == 1:
+        return [selected]
+    utilities = np.array((mbr or MBR()).utilities(candidates))  # (C, C)
+    weights = weigh_candidates(candidates)
+    agreement = utilities @ (weights / weights.sum())  # (C,)
+    similarity = (utilities + utilities.T) / 2
+    order = sorted(_reach_floor(candidates, floor), key=lambda i: -agreement[i])
+    waiting = _keep_different(candidates, selected, order)[1:]
+    ranked, redundancy = [selected], similarity[selected]
+    while waiting and len(ranked) < n:
+        best = max(waiting, key=lambda i: agreement[i] - redundancy_weight * redundancy[i])
+        waiting.remove(best)
+        ranked.append(best)
+        redundancy = np.maximum(redundancy, similarity[best])
+    return ranked
+
+
+def rank_by_score(
     candidates: Sequence[Candidate], selected: int, *, n: int, floor: float = FLOOR
 ) -> list[int]:
-    """The indices of at most `n` different candidates: the selected one, then those of the highest scores."""
+    """The selected candidate, then those of the highest scores."""
+    order = sorted(_reach_floor(candidates, floor), key=lambda i: -candidates[i].score)
+    return _keep_different(candidates, selected, order)[:n]
+
+
+def _reach_floor(candidates: Sequence[Candidate], floor: float) -> list[int]:
+    """The candidates that are at most `floor` less likely than the likeliest; all, if none is possible."""
     scores = [candidate.score for candidate in candidates]
     lowest = max(scores) - floor if math.isfinite(max(scores)) else -math.inf
-    order = sorted(range(len(candidates)), key=lambda i: -scores[i])
-    different: dict[str, int] = {_normalize(candidates[selected].text): selected}
+    return [i for i, score in enumerate(scores) if score >= lowest]
+
+
+def _keep_different(candidates: Sequence[Candidate], selected: int, order: Iterable[int]) -> list[int]:
+    """The selected candidate and, in this order, the first of those with the same words."""
+    different = {normalize_words(candidates[selected].text): selected}
     for i in order:
-        if scores[i] >= lowest:
-            different.setdefault(_normalize(candidates[i].text), i)
-    return list(different.values())[:n]
+        different.setdefault(normalize_words(candidates[i].text), i)
+    return list(different.values())
 
 
 def draw_enough_candidates(config: Any, overrides: Mapping[str, Any], *, n: int, floor: float) -> Any:
@@ -48,8 +112,3 @@ def draw_enough_candidates(config: Any, overrides: Mapping[str, Any], *, n: int,
     if n == 1 or BEAM_SETTINGS & set(overrides) or not hasattr(config, "with_candidates"):
         return config
     return config.with_candidates(CANDIDATES_PER_ALTERNATIVE * n)
-
-
-def _normalize(text: str) -> str:
-    """The words of a text in lower case; of a text without words, its signs."""
-    return " ".join(re.findall(r"\w+", text.casefold())) or "".join(text.split())

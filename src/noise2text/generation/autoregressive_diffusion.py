@@ -22,7 +22,8 @@ from torch import Tensor
 from noise2text.core.random import make_key
 from noise2text.data.layouts.base import Canvas
 from noise2text.data.layouts.next_word import NextWordLayout
-from noise2text.generation.parallel import EncodedBatch, ParallelDecoder, RoundedStep, SampledBatch
+from noise2text.generation.parallel import EncodedBatch, ParallelDecoder, SampledBatch
+from noise2text.generation.rounding import RoundedStep
 
 __all__ = ["AutoregressiveDiffusionDecoder", "TokenByTokenDecoder", "WordByWordDecoder", "open_positions"]
 
@@ -64,7 +65,7 @@ class AutoregressiveDiffusionDecoder(ParallelDecoder):
                 on_step=self.make_step_callback(encoded_batch, inputs, canvas, steps),
                 stopping=self.make_stopping_rule(canvas),
             )
-            tokens, scores = self.round_to_tokens(canvas, estimate)  # (B·C, L)
+            tokens, scores = self.rounding(canvas, estimate)  # (B·C, L)
             new, ended = self.select_new_tokens(canvas, tokens)
             total, count = total + (scores * new).sum(1), count + new.sum(1)
             canvas, number = self.fix_tokens(canvas, tokens, new, ended), number + 1

@@ -1,13 +1,13 @@
 """The section `generation` of a recipe's config: how its model generates.
 
-There is one class per family of models, with only the settings that the family understands: a model that
-predicts no lengths has no `length_beam`. The baselines' own are in `models/baseline_config.py`.
+There is one class per family of models, composed of the groups of settings (`config_groups.py`) that the
+family understands: a model that predicts no lengths has no `length_beam`. The baselines' own are in
+`models/baseline_config.py`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
@@ -19,11 +19,20 @@ from noise2text.core.errors import Problem
 from noise2text.core.random import make_key
 from noise2text.diffusion.boundary import BoundarySampler
 from noise2text.diffusion.sampler import Sample
-from noise2text.diffusion.solvers import Ddim, PriorSampling, Solver
+from noise2text.diffusion.solvers import PriorSampling, Solver
 from noise2text.generation.beam_search import BeamSearch, DiverseBeamSearch
+from noise2text.generation.config_groups import (
+    GuidanceConfig,
+    LengthConfig,
+    PrefixConfig,
+    SamplingConfig,
+    SelectionConfig,
+    TemplateConfig,
+)
 from noise2text.generation.preparation import PreparationConfig
 from noise2text.generation.token_sampling import GreedySearch, Sampling
 from noise2text.generation.token_search import Search, SearchLimits
+from noise2text.nn.length_predictor import LENGTH_PROPOSALS
 
 __all__ = [
     "AutoregressiveGenerationConfig",
@@ -35,7 +44,9 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class DiffusionGenerationConfig(PreparationConfig):
+class DiffusionGenerationConfig(
+    GuidanceConfig, TemplateConfig, SelectionConfig, SamplingConfig, PreparationConfig
+):
     """The section `generation` of diffusion recipes: sampling steps, candidates and the selection among them.
 
     Its fields are settings; `noise2text config diffuseq` prints them with their help. `Model.generate` and
@@ -47,70 +58,13 @@ class DiffusionGenerationConfig(PreparationConfig):
     Solver(stochasticity=Ddim(eta=0.0), order=1)
     """
 
-    steps: int = option(2000, "evenly spaced times from noise to text")
-    stop_early: int = option(0, "steps skipped at the end of sampling; 0 if steps is set alone")
-    stop_when_sure: float = option(
-        1.0,
-        "stop when all tokens stay the same and have at least this probability; 1 is never",
-    )
-    noise_beam: int = option(1, "noise samples per sentence, or per length")
-    eta: float = option(1.0, "DDIM's η: 0 is deterministic, 1 is ancestral sampling (DDPM)")
-    solver: str = option("single", "single (first order, uses eta) or multistep (second order, no new noise)")
-    sampling_noise_factor: float = option(1.0, "factor of the noise while sampling (Difformer, C.7)")
-    clamp: bool = option(False, "move every estimate to the nearest embedding")
-    select: str = option("mbr", "how to select: mbr, or score (mean log-probability of the tokens)")
-    utility: str = option("bleu", "what MBR compares by: bleu, bleu-nltk4, chrf or unigram")
-    candidate_is: str = option(
-        "hypothesis", "role of the candidate in each comparison: hypothesis or reference"
-    )
-    prefix: str = option("", "text that every output begins with")
-    suffix: str = option("", "text that every output ends with, where the length is known beforehand")
-    template: str = option("", "fixed text with ___ or ___{3} (tokens) where the model fills in")
-    strategy: str = option("parallel", "parallel (all tokens at once) or token-by-token")
-    self_pair: bool = option(True, "also compare each candidate with itself")
-    guide: str = option("", "folder of the classifier for classifier guidance; empty for none")
-    guide_class: str = option("", "class that the classifier guides to")
-    guide_steps: int = option(3, "Adagrad steps on the classifier's gradient after each sampling step")
-    guide_rate: float = option(0.1, "learning rate of these steps")
-    fluency: float = option(0.01, "λ, weight of staying close to the unguided sample")
-    guidance_weight: float = option(
-        0.0, "w of classifier-free guidance, (1 + w)·with the source − w·without it; 0 is none"
-    )
-
     def __post_init__(self) -> None:
-        self.require_valid_preparation()
-        require_at_least(self, 1, "steps", "noise_beam")
-        if not 0 <= self.stop_early < self.steps:
-            raise Problem(
-                f"The setting stop_early must be at least 0 and below steps, not {self.stop_early} of "
-                f"{self.steps}: change one of them."
-            )
-        require_fraction(self, "eta", "stop_when_sure")
-        if not self.sampling_noise_factor > 0:
-            raise Problem(
-                f"The setting sampling_noise_factor must be above 0, not {self.sampling_noise_factor}."
-            )
-        require_at_least(self, 0, "guide_steps", "guide_rate", "fluency")
-        require_at_least(self, -1, "guidance_weight")
-        if bool(self.guide) != bool(self.guide_class):
-            raise Problem(
-                "The settings guide and guide_class (--guide and --class) need each other: set both or none."
-            )
-        if self.guide and self.fluency and (not self.eta or self.solver != "single"):
+        super().__post_init__()
+        if self.guide and self.fluency and (not self.eta or self.solver != "ddim"):
             raise Problem(
                 "Classifier guidance with fluency needs new noise in each step: set eta above 0 and solver "
-                "to single, or fluency to 0."
+                "to ddim, or fluency to 0."
             )
-        for name, allowed in (
-            _CHOICES | {"strategy": self.strategy_choices, "select": self.select_choices}
-        ).items():
-            require_choice(self, name, allowed)
-        if self.template and (self.prefix or self.suffix):
-            raise Problem("A template fixes how a text begins and ends: set it without prefix and suffix.")
-
-    def implied_changes(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """N steps run all N, unless the change also says how many are left out."""
-        return {"stop_early": 0} if "steps" in changes and "stop_early" not in changes else {}
 
     @property
     def num_lengths(self) -> int:
@@ -120,16 +74,6 @@ class DiffusionGenerationConfig(PreparationConfig):
     def with_candidates(self, count: int) -> Self:
         """The config with more noises per length, if there are fewer than `count` candidates per sentence."""
         return replace(self, noise_beam=max(self.noise_beam, math.ceil(count / self.num_lengths)))
-
-    @property
-    def strategy_choices(self) -> tuple[str, ...]:
-        """The strategies that this family of models knows."""
-        return ("parallel", "token-by-token")
-
-    @property
-    def select_choices(self) -> tuple[str, ...]:
-        """The selections that this family of models knows."""
-        return ("mbr", "score")
 
     def network_settings(self) -> tuple[Any, ...]:
         """The values of the settings that the network, the steps and the noise depend on.
@@ -144,25 +88,15 @@ class DiffusionGenerationConfig(PreparationConfig):
         """The sampler, if it is not `sample` with this config's solver."""
         return None
 
-    def build_solver(self, seed: int) -> Solver:
-        """The solver of the sampling steps."""
-        return Solver(Ddim(self.eta)) if self.solver == "single" else Solver(Ddim(0.0), order=2)
-
 
 _SETTINGS_OF_A_TEXT = {
-    *("noise_beam", "length_beam", "lengths", "length"),
-    *("prefix", "suffix", "template"),
-    *("select", "utility", "candidate_is", "self_pair"),
-}
-_CHOICES = {
-    "solver": ("single", "multistep"),
-    "utility": ("bleu", "bleu-nltk4", "chrf", "unigram"),
-    "candidate_is": ("hypothesis", "reference"),
+    *(each.name for group in (SelectionConfig, TemplateConfig, LengthConfig) for each in fields(group)),
+    *("noise_beam", "length_beam", "lengths"),
 }
 
 
 @dataclass(frozen=True)
-class LengthPredictingGenerationConfig(DiffusionGenerationConfig):
+class LengthPredictingGenerationConfig(LengthConfig, DiffusionGenerationConfig):
     """The section `generation` of diffusion recipes that predict lengths; the defaults are Difformer's.
 
     It has the settings of `DiffusionGenerationConfig` and those of the length beam; `noise2text config
@@ -179,15 +113,15 @@ class LengthPredictingGenerationConfig(DiffusionGenerationConfig):
     noise_beam: int = option(2, "noise samples per length")
     length_beam: int = option(5, "lengths tried per sentence")
     lengths: str = option("top", "which lengths: top (the likeliest) or around (next to the likeliest)")
-    length: int | None = option(None, "exact number of tokens of every output; none predicts it")
     sampling_boundary_confidence: float = option(
         0.0,
         "r of the deterministic sampler along boundaries, which ignores eta and solver; 0 does not use it",
     )
     select: str = option(
         "mbr",
-        "how to select: mbr, weighted-mbr (weights candidates by the model's likelihood), or score (mean "
-        "log-probability of the tokens, and of the length)",
+        "how to select: mbr, mbr-by-length (within each length, then among the winners), weighted-mbr "
+        "(weights candidates by the model's likelihood), or score (mean log-probability of the tokens, and "
+        "of the length)",
     )
 
     @property
@@ -196,12 +130,12 @@ class LengthPredictingGenerationConfig(DiffusionGenerationConfig):
 
     @property
     def select_choices(self) -> tuple[str, ...]:
-        return ("mbr", "weighted-mbr", "score")
+        return ("mbr", "mbr-by-length", "weighted-mbr", "score")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_at_least(self, 1, "length_beam", *(["length"] if self.length is not None else []))
-        require_choice(self, "lengths", ("top", "around"))
+        require_at_least(self, 1, "length_beam")
+        require_choice(self, "lengths", LENGTH_PROPOSALS)
         require_fraction(self, "sampling_boundary_confidence")
 
     def build_sampler(self) -> Sample | None:
@@ -243,7 +177,7 @@ class PriorSamplingGenerationConfig(DiffusionGenerationConfig):
 
 
 @dataclass(frozen=True)
-class AutoregressiveGenerationConfig(PreparationConfig):
+class AutoregressiveGenerationConfig(LengthConfig, PrefixConfig, SelectionConfig, PreparationConfig):
     """The section `generation` of autoregressive recipes: beam search or sampling, and the selection.
 
     Its fields are settings, with those of Difformer's table 3 (b = 5) as defaults; `noise2text config
@@ -263,17 +197,10 @@ class AutoregressiveGenerationConfig(PreparationConfig):
     top_k: int = option(0, "of sampling: from the k likeliest tokens; 0 is from all")
     top_p: float = option(1.0, "of sampling: from the fewest tokens that reach this probability")
     select: str = option("score", "how to select: score (see length_penalty) or mbr")
-    utility: str = option("bleu", "what MBR compares by: bleu, bleu-nltk4, chrf or unigram")
-    candidate_is: str = option(
-        "hypothesis", "role of the candidate in each comparison: hypothesis or reference"
-    )
-    self_pair: bool = option(True, "also compare each candidate with itself")
-    prefix: str = option("", "text that every output begins with")
-    length: int | None = option(None, "exact number of tokens of every output; none lets the model end")
 
     def __post_init__(self) -> None:
-        self.require_valid_preparation()
-        require_at_least(self, 1, "beam", "diverse_groups", *(["length"] if self.length is not None else []))
+        super().__post_init__()
+        require_at_least(self, 1, "beam", "diverse_groups")
         require_at_least(self, 0, "samples", "top_k", "diversity")
         if self.beam % self.diverse_groups:
             raise Problem(
@@ -287,9 +214,6 @@ class AutoregressiveGenerationConfig(PreparationConfig):
             )
         if not self.samples and (self.temperature, self.top_k, self.top_p) != (1, 0, 1):
             raise Problem("The settings temperature, top_k and top_p are for sampling: set samples, too.")
-        require_choice(self, "select", ("mbr", "score"))
-        for name in ("utility", "candidate_is"):
-            require_choice(self, name, _CHOICES[name])
 
     def with_candidates(self, count: int) -> Self:
         """The config with more samples or a larger beam, if it has fewer than `count` texts per sentence."""

@@ -23,11 +23,11 @@ from noise2text.generation.decoder import SentenceCandidates, SourceBatch, Stage
 from noise2text.generation.parallel import (
     EncodedBatch,
     ParallelDecoder,
-    RoundedStep,
     SampledBatch,
     SamplerInputs,
     copy_to_host,
 )
+from noise2text.generation.rounding import RoundedStep
 from noise2text.nn.denoiser import Constraint, EncoderOutput, Estimate
 
 __all__ = ["BatchPart", "join_stages"]
@@ -73,7 +73,7 @@ def _encode(parts: Sequence[BatchPart]) -> _EncodedParts:
         [seed for batch in batches for seed in batch.row_seeds],
     )
     source, seeds, indices = together.to_tensors(first.layout, first.executor, first.max_source)
-    device_source = source.to(first.forbidden_mask.device)
+    device_source = source.to(first.device)
     encoded = first.executor.encode(first.denoiser, device_source)
     encoded_batches, start = [], 0
     for part, batch in zip(parts, batches, strict=True):

@@ -34,17 +34,16 @@ from noise2text.generation.decoder import (
     SentenceCandidates,
     SourceBatch,
     Stage,
-    TokenTraceStep,
 )
 from noise2text.generation.denoising_likelihood import DenoisingLikelihood
 from noise2text.generation.executor import EAGER, Executor
-from noise2text.nn.denoiser import Denoiser, EncoderOutput, Estimate, rows_per_chunk
+from noise2text.generation.rounding import RoundedStep, Rounding
+from noise2text.nn.denoiser import Denoiser, EncoderOutput, Estimate
 
 __all__ = [
     "EncodedBatch",
     "ParallelDecoder",
     "ProposeLengths",
-    "RoundedStep",
     "SampledBatch",
     "SamplerInputs",
     "copy_to_host",
@@ -83,16 +82,6 @@ class SamplerInputs:
 
 
 @dataclass(frozen=True)
-class RoundedStep:
-    """A `SampledStep` rounded to tokens, for a trace; the confidence is the probability of the clean ones."""
-
-    time: float
-    noisy: Tensor  # (B·C, L)
-    clean: Tensor  # (B·C, L)
-    confidence: Tensor  # (B·C, L)
-
-
-@dataclass(frozen=True)
 class SampledBatch:
     """A batch whose tokens are on their way to the host."""
 
@@ -114,8 +103,7 @@ class ParallelDecoder(Decoder):
     layout: Layout
     config: DiffusionGenerationConfig
     propose_lengths: ProposeLengths
-    forbidden_mask: Tensor  # (V,), True for tokens that are never written
-    special_tokens: Tensor  # (S,), ids of the special tokens
+    rounding: Rounding
     max_source: int
     max_length: int  # of a target
     template: Template | None = None
@@ -123,6 +111,11 @@ class ParallelDecoder(Decoder):
     classifier_guidance: ClassifierGuidance | None = None
     likelihood_scorer: DenoisingLikelihood | None = None  # scores the texts instead of the last step
     on_step: OnTokens | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """The device that the network is on."""
+        return self.rounding.forbidden_mask.device
 
     def with_on_step(self, on_step: OnTokens) -> ParallelDecoder:
         return replace(self, on_step=on_step)
@@ -139,7 +132,7 @@ class ParallelDecoder(Decoder):
 
     def _encode(self, batch: SourceBatch, *, trace: bool) -> EncodedBatch:
         """Encode the sources and propose lengths."""
-        device = self.forbidden_mask.device
+        device = self.device
         source, seeds, indices = batch.to_tensors(self.layout, self.executor, self.max_source)
         device_source = source.to(device)
         encoded = self.executor.encode(self.denoiser, device_source)
@@ -195,7 +188,7 @@ class ParallelDecoder(Decoder):
     ) -> SampledBatch:
         """The last estimate, rounded to tokens and scored."""
         canvas = inputs.canvas
-        tokens, scores = self.round_to_tokens(canvas, estimate)  # (B·C, L)
+        tokens, scores = self.rounding(canvas, estimate)  # (B·C, L)
         written = ~(canvas.padding | canvas.frozen)
         scores = (scores * written).sum(1) / written.sum(1) + inputs.length_scores
         return self.score_and_send_to_host(encoded_batch, inputs, canvas, tokens, scores, steps)
@@ -213,7 +206,7 @@ class ParallelDecoder(Decoder):
     ) -> SamplerInputs:
         """The canvas for texts up to `max_length`, and the noise key and length score of every candidate."""
         source = encoded_batch.source  # on the host, as the lengths are
-        noises, device = self.config.noise_beam, self.forbidden_mask.device
+        noises, device = self.config.noise_beam, self.device
         _, width = self.executor.padded_shape(len(lengths), max_length, self.max_length)
         canvas = self.layout.make_empty_canvas(source, lengths.repeat_interleave(noises, dim=1), width=width)
         if self.template is not None:
@@ -246,26 +239,10 @@ class ParallelDecoder(Decoder):
         if self.config.stop_when_sure == 1:
             return None
         return StopWhenSure(
-            partial(self.round_to_tokens, canvas),
+            partial(self.rounding, canvas),
             ~(canvas.padding | canvas.frozen),
             min_probability=self.config.stop_when_sure,
         )
-
-    def round_to_tokens(self, canvas: Canvas, estimate: Estimate) -> tuple[Tensor, Tensor]:
-        """The likeliest token at each position, or the given one, and its log-probability; both (B·C, L)."""
-        inner = canvas.frozen.flip(1).cumsum(1).flip(1) > 0  # before given tokens a text cannot end
-        size = rows_per_chunk(estimate, len(self.forbidden_mask))
-        tokens, scores = [], []
-        parts = (each.split(size) for each in (estimate.z0, estimate.hidden, inner))
-        for z0, hidden, within in zip(*parts, strict=True):
-            logits = self.denoiser.logits(Estimate(z0, hidden)).float()
-            logits = logits.masked_fill(self.forbidden_mask, -torch.inf)
-            ends = logits[..., self.special_tokens].masked_fill(within[..., None], -torch.inf)
-            logits[..., self.special_tokens] = ends
-            best = logits.max(-1)
-            tokens.append(best.indices)
-            scores.append(best.values - logits.logsumexp(-1))
-        return torch.where(canvas.frozen, canvas.tokens, torch.cat(tokens)), torch.cat(scores)
 
     def make_step_callback(
         self,
@@ -280,18 +257,13 @@ class ParallelDecoder(Decoder):
             return None
 
         def observe(step: SampledStep) -> None:
-            rounded = self._round_step(canvas, step)
+            rounded = self.rounding.round_step(canvas, step)
             if encoded_batch.trace:
                 steps.append(rounded)
             if on_step is not None:
-                on_step(batch, self._split_step(host_canvas, rounded)[: len(batch.rows)])
+                on_step(batch, rounded.split(self.layout, host_canvas)[: len(batch.rows)])
 
         return observe
-
-    def _round_step(self, canvas: Canvas, step: SampledStep) -> RoundedStep:
-        clean, scores = self.round_to_tokens(canvas, step.estimate)
-        confidence = scores.exp().masked_fill(canvas.frozen, 1.0)
-        return RoundedStep(step.time, self.denoiser.embedding.nearest(step.z), clean, confidence)
 
     def score_and_send_to_host(
         self,
@@ -316,28 +288,13 @@ class ParallelDecoder(Decoder):
         if sampled.copied is not None:
             sampled.copied.synchronize()
         rows = self.layout.extract_targets(sampled.canvas, sampled.tokens)
-        steps = [self._split_step(sampled.canvas, step) for step in sampled.steps]
+        steps = [step.split(self.layout, sampled.canvas) for step in sampled.steps]
         scores = sampled.scores.view(len(sampled.canvas.source.tokens), -1).tolist()  # (B, C)
         candidates = []
         for i, sentence_scores in enumerate(scores[: sampled.sentences]):
             own = slice(i * len(sentence_scores), (i + 1) * len(sentence_scores))
             candidates.append(SentenceCandidates(rows[own], sentence_scores, [step[i] for step in steps]))
         return candidates
-
-    def _split_step(self, canvas: Canvas, step: RoundedStep) -> list[TokenTraceStep]:
-        """The step of each sentence, as lists."""
-        clean = step.clean.cpu()
-        spans = self.layout.locate_targets(canvas, clean)
-        noisy_rows = self.layout.extract_targets(canvas, step.noisy.cpu())
-        clean_rows = self.layout.extract_targets(canvas, clean)
-        confidence = [row[span] for row, span in zip(step.confidence.tolist(), spans, strict=True)]
-        size = len(clean_rows) // len(canvas.source.tokens)  # the candidates of a sentence
-        return [
-            TokenTraceStep(
-                step.time, noisy_rows[i : i + size], clean_rows[i : i + size], confidence[i : i + size]
-            )
-            for i in range(0, len(clean_rows), size)
-        ]
 
 
 def _make_noise_keys(

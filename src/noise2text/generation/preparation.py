@@ -45,7 +45,7 @@ _FIXED_OUTPUT = ("prefix", "suffix", "template", "length")  # settings that are 
 
 @dataclass(frozen=True)
 class PreparationConfig(Config):
-    """The settings of preparation, which generation configs begin with."""
+    """What is done to a text before a model reads it: a group of settings of generation configs."""
 
     prepare: str = option(
         "",
@@ -61,8 +61,7 @@ class PreparationConfig(Config):
         """The names in `prepare`."""
         return frozenset(name.strip() for name in self.prepare.split(",") if name.strip())
 
-    def require_valid_preparation(self) -> None:
-        """Raise a Problem for an unknown name, and for preparation without rules."""
+    def __post_init__(self) -> None:
         unknown = sorted(self.preparations - set(PREPARATIONS))
         if unknown:
             raise Problem(
@@ -74,6 +73,7 @@ class PreparationConfig(Config):
             if not self.text_rules:
                 raise Problem("The setting prepare needs text_rules: set it, too, such as text_rules=de-en.")
             load_text_rules(self.text_rules)
+        super().__post_init__()
 
 
 @dataclass(frozen=True)

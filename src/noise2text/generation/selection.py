@@ -33,6 +33,7 @@ __all__ = [
     "ComparesCandidates",
     "Selector",
     "WithoutCopies",
+    "WrapsSelector",
     "compare_candidates",
 ]
 
@@ -91,6 +92,16 @@ class ComparesCandidates(Protocol):
 
         A pair that does not count is 0.
         """
+        ...
+
+
+@runtime_checkable
+class WrapsSelector(Protocol):
+    """A selector that leaves the choice to another one."""
+
+    @property
+    def selector(self) -> Selector:
+        """The selector that chooses."""
         ...
 
 

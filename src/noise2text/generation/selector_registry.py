@@ -7,6 +7,7 @@ from typing import Any
 
 from noise2text.generation.denoising_likelihood import NOISE_TIME
 from noise2text.generation.faithful_copies import FaithfulCopies
+from noise2text.generation.mbr_by_length import MBRByLength
 from noise2text.generation.preparation import PreparationConfig
 from noise2text.generation.selection import MBR, BestScore, Selector
 from noise2text.generation.text_rules import load_text_rules
@@ -27,6 +28,7 @@ def build_weighted_mbr(config: Any) -> WeightedMBR:
 
 SELECTORS: dict[str, Callable[[Any], Selector]] = {
     "mbr": build_mbr,
+    "mbr-by-length": lambda config: MBRByLength(build_mbr(config)),
     "weighted-mbr": build_weighted_mbr,
     "score": lambda config: BestScore(),
 }

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from noise2text.generation.selection import MBR, Candidate
 from noise2text.metrics.mbr_utilities import UTILITIES, UtilityMatrices
 
-__all__ = ["WeightedMBR"]
+__all__ = ["WeightedMBR", "weigh_candidates"]
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,14 @@ class WeightedMBR:
 
     def utilities(self, candidates: Sequence[Candidate]) -> list[list[float]]:
         """MBR's utilities, each column times its candidate's weight; the weights have mean 1."""
-        weights = _weigh(candidates)
+        weights = weigh_candidates(candidates)
         return (np.array(self.mbr.utilities(candidates)) * (weights / weights.mean())).tolist()
 
     def _best(
         self, candidates: Sequence[Candidate], texts: Sequence[str], matrix: NDArray[np.float64]
     ) -> int:
         """The index of the best candidate, given the utilities of the different texts."""
-        weights = _weigh(candidates)
+        weights = weigh_candidates(candidates)
         text_weights: dict[str, float] = defaultdict(float)
         for each, weight in zip(candidates, weights.tolist(), strict=True):
             text_weights[each.text] += weight
@@ -71,7 +71,7 @@ class WeightedMBR:
         return int(sums.argmax())
 
 
-def _weigh(candidates: Sequence[Candidate]) -> NDArray[np.float64]:
+def weigh_candidates(candidates: Sequence[Candidate]) -> NDArray[np.float64]:
     """The weight of each candidate, 1 for the likeliest."""
     scores = np.array([each.score for each in candidates])
     highest = scores.max()

@@ -2,6 +2,8 @@
 
 No metric means much on its own: each is reported with the score of copying the source, which beats many
 models on paraphrases, the share of texts that are copies, and how much the references copy.
+
+To add a metric, write a `Metric` (metric.py; exact_match.py is a short one) and list it in `METRICS_BY_NAME`.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from noise2text.core.errors import Problem
+from noise2text.metrics.alternatives import measure_alternatives
 from noise2text.metrics.bleu import BLEU_METRICS, bleu
 from noise2text.metrics.bootstrap import confidence_interval
 from noise2text.metrics.chrf import chrf, chrf_plus_plus, ter
@@ -41,6 +44,7 @@ __all__ = [
     "bleu",
     "chrf",
     "evaluate",
+    "evaluate_alternatives",
     "evaluate_diversity",
     "exact_match",
     "find_metrics",
@@ -127,6 +131,22 @@ def evaluate(
             for score in measure_reference_copying(references, sources)
         }
     return result
+
+
+def evaluate_alternatives(
+    alternatives: Sequence[Sequence[str]], references: References, *, n_resamples: int = 0
+) -> dict[str, Any]:
+    """What several texts per source, best first, are worth, in the form of `evaluate`.
+
+    >>> from noise2text.metrics.evaluate import evaluate_alternatives
+    >>> found = evaluate_alternatives([["He is ill.", "He is sick."]], [["He's sick.", "He is sick."]])
+    >>> [round(found[name]["score"], 1) for name in ("quality_1", "best", "right")]
+    [45.7, 100.0, 1.0]
+    """
+    _check_counts(alternatives=alternatives, references=references)
+    _check_references(references)
+    found = measure_alternatives(alternatives, references)
+    return {name: _score_entry(numbers, n_resamples) for name, numbers in found.items()}
 
 
 def evaluate_diversity(candidates: Sequence[Sequence[str]], *, n_resamples: int = 0) -> dict[str, Any]:

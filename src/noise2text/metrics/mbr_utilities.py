@@ -155,6 +155,16 @@ def _bleu(shared: tuple[int, ...], length: int, reference_length: int) -> float:
 
 
 @lru_cache(maxsize=1 << 14)
+def _bleu_corpus(shared: tuple[int, ...], length: int, reference_length: int) -> float:
+    """sacrebleu's corpus BLEU of a corpus of one text, from 0 to 100: 0 for fewer than four words."""
+    totals = [max(length - n, 0) for n in range(len(shared))]
+    bleu = _sacrebleu().compute_bleu(
+        list(shared), totals, length, reference_length, smooth_method="exp", effective_order=False
+    )
+    return float(bleu.score)
+
+
+@lru_cache(maxsize=1 << 14)
 def _bleu_nltk4(shared: tuple[int, ...], length: int, reference_length: int) -> float:
     """nltk's sentence BLEU with smoothing method 4, from 0 to 1.
 
@@ -197,6 +207,10 @@ def _bleu_signature() -> str:
     return str(bleu.get_signature())
 
 
+def _bleu_corpus_signature() -> str:
+    return _bleu_signature().replace("eff:yes", "eff:no")
+
+
 def _chrf_signature() -> str:
     from sacrebleu.metrics import CHRF
 
@@ -217,6 +231,15 @@ UTILITIES: dict[str, NgramUtility] = {
     utility.name: utility
     for utility in (
         NgramUtility("bleu", _words_13a, ngrams.number_words, 4, _bleu, ngrams.bleu, _bleu_signature),
+        NgramUtility(
+            "bleu-corpus",
+            _words_13a,
+            ngrams.number_words,
+            4,
+            _bleu_corpus,
+            ngrams.bleu_corpus,
+            _bleu_corpus_signature,
+        ),
         NgramUtility(
             "bleu-nltk4", _words, ngrams.number_words, 4, _bleu_nltk4, ngrams.bleu_nltk4, _nltk4_signature
         ),

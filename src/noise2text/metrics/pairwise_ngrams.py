@@ -109,6 +109,11 @@ def bleu(pairs: TextPairs) -> Floats:
     return 100 * _penalize_brevity(pairs, np.exp(np.log(product) / orders))
 
 
+def bleu_corpus(pairs: TextPairs) -> Floats:
+    """sacrebleu's corpus BLEU of one text: sentence BLEU, but 0 where a text has no n-grams of some order."""
+    return np.where(pairs.hypothesis_lengths >= len(pairs.shared), bleu(pairs), 0)
+
+
 def bleu_nltk4(pairs: TextPairs) -> Floats:
     """nltk's sentence BLEU with smoothing method 4."""
     product = np.ones(pairs.shared.shape[1:])

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from noise2text.metrics.alternatives import label_alternatives
 from noise2text.metrics.diversity import DIVERSITY_METRICS
 from noise2text.metrics.evaluate import LABELS
 
@@ -35,6 +36,8 @@ def collect_score_rows(result: Mapping[str, Any]) -> list[ScoreRow]:
     found = _scores(result)
     found += [_length(unit, mean) for unit, mean in result["lengths"].items()]
     found.append(ScoreRow("sentences", str(result["sentences"]), ""))
+    alternatives = result.get("alternatives", {})
+    found += [_score_row(label_alternatives(name), entry) for name, entry in alternatives.items()]
     found += _scores(result.get("diversity", {}))
     found += _scores(result.get("copy_source", {}), " of the source")
     if "copied" in result:

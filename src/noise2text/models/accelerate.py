@@ -15,7 +15,13 @@ from noise2text.core.errors import Problem
 from noise2text.generation.decoder import Stage
 from noise2text.generation.executor import EAGER, Executor
 
-__all__ = ["is_quantized", "make_cuda_graph_executor", "prepare_for_inference", "run_stages"]
+__all__ = [
+    "is_quantized",
+    "make_batch_invariant_on_cpu",
+    "make_cuda_graph_executor",
+    "prepare_for_inference",
+    "run_stages",
+]
 
 
 def prepare_for_inference(
@@ -34,6 +40,16 @@ def prepare_for_inference(
     if device.type == "cuda":
         accelerate_for_inference(model)
     quantize_if_asked(quantizable, precision, device)
+
+
+def make_batch_invariant_on_cpu(model: nn.Module, device: torch.device) -> None:
+    """Let a CPU give each text the same scores, to the bit, in every batch; elsewhere nothing changes."""
+    try:
+        from noise2text.acceleration.batch_invariance import make_batch_invariant
+    except ImportError:
+        return
+    if device.type == "cpu":
+        make_batch_invariant(model)
 
 
 def is_quantized(model: nn.Module) -> bool:

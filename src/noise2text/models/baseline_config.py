@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from noise2text.core.config import Config, option, require_at_least, require_fraction
-from noise2text.core.errors import Problem
 from noise2text.generation.config import AutoregressiveGenerationConfig
+from noise2text.generation.config_groups import LengthConfig, PrefixSuffixConfig, TemplateConfig
 from noise2text.nn.config import require_divisible_heads
 from noise2text.training.config import OptimConfig
 
@@ -54,34 +54,26 @@ class LabelSmoothingOptimConfig(OptimConfig):
 
 
 @dataclass(frozen=True)
-class MaskPredictGenerationConfig(Config):
+class MaskPredictGenerationConfig(LengthConfig, TemplateConfig):
     """Mask-predict (Ghazvininejad et al., 2019); the defaults are the paper's."""
 
     iterations: int = option(10, "T, predictions of the least certain tokens; 1 is parallel decoding")
     length_beam: int = option(5, "ℓ, lengths tried per sentence; the likeliest text of them is taken")
-    length: int | None = option(None, "exact number of tokens of every output; none predicts it")
-    prefix: str = option("", "text that every output begins with")
-    suffix: str = option("", "text that every output ends with")
-    template: str = option("", "fixed text with ___ or ___{3} (tokens) where the model fills in")
 
     def __post_init__(self) -> None:
-        require_at_least(
-            self, 1, "iterations", "length_beam", *(["length"] if self.length is not None else [])
-        )
-        if self.template and (self.prefix or self.suffix):
-            raise Problem("A template fixes how a text begins and ends: set it without prefix and suffix.")
+        super().__post_init__()
+        require_at_least(self, 1, "iterations", "length_beam")
 
 
 @dataclass(frozen=True)
-class LevenshteinGenerationConfig(Config):
+class LevenshteinGenerationConfig(PrefixSuffixConfig):
     """Greedy refinement (Gu et al., 2019); the iterations are those of DiffuSeq's comparison."""
 
     iterations: int = option(9, "rounds of deletion, insertion and filling at most; ends if nothing changes")
     penalty: float = option(0.0, "γ, taken from the log-probability of inserting nothing; makes texts longer")
-    prefix: str = option("", "text that every output begins with")
-    suffix: str = option("", "text that every output ends with")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_at_least(self, 1, "iterations")
         require_at_least(self, 0, "penalty")
 

@@ -31,6 +31,7 @@ from noise2text.generation.config import (
 from noise2text.generation.denoising_likelihood import DenoisingLikelihood
 from noise2text.generation.likelihood import batched_log_likelihoods
 from noise2text.generation.parallel import ParallelDecoder
+from noise2text.generation.rounding import Rounding
 from noise2text.models.base import Model, require_lists
 from noise2text.models.diffusion_bound import CorpusBound, LengthNll
 from noise2text.models.likelihood_bound import LikelihoodBound
@@ -115,8 +116,9 @@ class DiffusionModel(Model):
     def build_decoder(self, config: Any) -> ParallelDecoder:
         """The decoder of `config.strategy`, with the parts of this model."""
         template = make_template(config, self.tokenizer, self.max_target)
+        denoiser = self.wrap_denoiser(config)
         return _DECODERS[config.strategy](
-            denoiser=self.wrap_denoiser(config),
+            denoiser=denoiser,
             schedule=self.build_sampling_schedule(config),
             times=strided_times(
                 config.steps, num_timesteps=self.schedule.num_timesteps, stop_early=config.stop_early
@@ -124,8 +126,7 @@ class DiffusionModel(Model):
             layout=self.layout,
             config=config,
             propose_lengths=partial(self.propose_lengths, config=config, template=template),
-            forbidden_mask=self.forbidden_mask,
-            special_tokens=self.special_tokens,
+            rounding=Rounding(denoiser, self.forbidden_mask, self.special_tokens),
             max_source=self.max_source,
             max_length=self.max_target,
             template=template,

@@ -102,11 +102,21 @@ def _import_hub(purpose: str) -> ModuleType:
 @contextmanager
 def _explain_failures(hub: ModuleType, failed: str) -> Iterator[None]:
     """Context manager: an error of the hub or of the network becomes a Problem."""
+    known = (hub.errors.HfHubHTTPError, hub.errors.HFValidationError, OSError, ValueError)
     try:
         yield
-    except (hub.errors.HfHubHTTPError, hub.errors.HFValidationError, OSError, ValueError) as error:
+    except (*known, *_network_errors()) as error:
         lines = [line.strip(" .") for line in str(error).splitlines() if line.strip()]
         reason = "; ".join(lines[:2]) or type(error).__name__
         raise Problem(
             f"{failed} ({reason}): check the name, the network and, for private models, `hf auth login`."
         ) from error
+
+
+def _network_errors() -> tuple[type[Exception], ...]:
+    """What the client of huggingface_hub raises, since version 1; the one before it raises OSError."""
+    try:
+        from httpx import HTTPError
+    except ImportError:
+        return ()
+    return (HTTPError,)

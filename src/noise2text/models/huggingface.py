@@ -8,7 +8,7 @@ downloaded, and no code of the folder is run. The library's configuration is kep
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,125 +16,30 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from noise2text.core.config import Config, option, require_at_least, require_fraction, section
 from noise2text.core.errors import Problem
-from noise2text.data.config import FolderTokenizerDataConfig
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.config import AutoregressiveGenerationConfig
-from noise2text.models.baseline_config import LabelSmoothingOptimConfig
-from noise2text.nn.config import require_divisible_heads
+from noise2text.models.pretrained_architecture import (
+    check_architecture,
+    first_line,
+    parse_architecture,
+    read_architecture,
+)
+from noise2text.models.pretrained_config import CausalConfig, PretrainedConfig, Seq2SeqConfig
 from noise2text.nn.huggingface import (
     DecoderOnlyModel,
     EncoderDecoderModel,
     import_transformers,
     returns_kv_cache,
 )
-from noise2text.training.config import RunConfig
 
 __all__ = [
     "CAUSAL_FAMILY",
     "SEQ2SEQ_FAMILY",
-    "CausalConfig",
-    "CausalModelConfig",
-    "PretrainedConfig",
     "PretrainedFamily",
-    "PretrainedModelConfig",
-    "Seq2SeqConfig",
-    "Seq2SeqModelConfig",
     "build_network",
     "load_pretrained_weights",
     "resolve_architecture",
 ]
-
-
-MAX_LAYERS = 1_000
-
-_REFERENCES = {
-    "_attn_implementation",
-    "_attn_implementation_internal",
-    "_experts_implementation",
-    "_name_or_path",
-    "attn_implementation",
-    "auto_map",
-    "custom_pipelines",
-    "experts_implementation",
-    "kernel_config",
-    "quantization_config",
-    "transformers_version",
-}
-"""Fields of a configuration that name code, kernels (`org/name` of the hub) or files, or only describe it."""
-
-
-@dataclass(frozen=True)
-class PretrainedModelConfig(Config):
-    """Where the model comes from; its shape counts only from scratch, since a folder has its own."""
-
-    from_folder: str = option("", "folder of the pre-trained model: config.json, tokenizer.json, safetensors")
-    from_scratch: bool = option(False, "start from random weights in the shape below, without a folder")
-    architecture: str = option("", "the library's configuration as JSON; training fills it in")
-    model_dim: int = option(768, "d_model, from scratch")
-    ffn_dim: int = option(3072, "d_ffn, from scratch")
-    heads: int = option(12, "attention heads, from scratch")
-    dropout: float = option(0.1, "dropout, from scratch")
-
-    def __post_init__(self) -> None:
-        require_divisible_heads(self)
-        require_at_least(self, 1, "ffn_dim")
-        require_fraction(self, "dropout")
-        if self.from_scratch and self.from_folder:
-            raise Problem(
-                "A model starts from a folder or from scratch: set from_folder or from_scratch, not both."
-            )
-
-
-@dataclass(frozen=True)
-class CausalModelConfig(PretrainedModelConfig):
-    """GPT-2's base shape."""
-
-    layers: int = option(12, "layers, from scratch")
-
-
-@dataclass(frozen=True)
-class Seq2SeqModelConfig(PretrainedModelConfig):
-    """T5's base shape."""
-
-    encoder_layers: int = option(12, "layers of the encoder, from scratch")
-    decoder_layers: int = option(12, "layers of the decoder, from scratch")
-
-
-_OPTIM = LabelSmoothingOptimConfig(
-    steps=20_000, lr=5e-5, betas=(0.9, 0.999), lr_schedule="linear", warmup=500, label_smoothing=0.0
-)
-
-
-@dataclass(frozen=True)
-class PretrainedConfig(Config):
-    """Fine-tuning; no paper here gives these numbers."""
-
-    data: FolderTokenizerDataConfig = section(
-        FolderTokenizerDataConfig(tokenizer="folder"), "how texts become tokens"
-    )
-    model: PretrainedModelConfig = section(PretrainedModelConfig(), "the pre-trained network")
-    optim: LabelSmoothingOptimConfig = section(_OPTIM, "the optimizer and the loss")
-    generation: AutoregressiveGenerationConfig = section(
-        AutoregressiveGenerationConfig(), "how the model generates"
-    )
-    run: RunConfig = section(RunConfig(validate_every=1_000), "seed, hardware, logging")
-
-
-@dataclass(frozen=True)
-class CausalConfig(PretrainedConfig):
-    """A causal model such as GPT-2."""
-
-    model: CausalModelConfig = section(CausalModelConfig(), "the pre-trained network")
-
-
-@dataclass(frozen=True)
-class Seq2SeqConfig(PretrainedConfig):
-    """An encoder-decoder such as T5."""
-
-    model: Seq2SeqModelConfig = section(Seq2SeqModelConfig(), "the pre-trained network")
-    optim: LabelSmoothingOptimConfig = section(_OPTIM.replace(lr=1e-4), "the optimizer and the loss")
 
 
 @dataclass(frozen=True)
@@ -232,7 +137,7 @@ def build_network(family: PretrainedFamily, config: PretrainedConfig, tokenizer:
     except Exception as error:  # whatever the library raises for values that it did not expect
         raise Problem(
             f"transformers cannot build the {architecture.model_type} of the setting architecture: "
-            f"{_first_line(error)}."
+            f"{first_line(error)}."
         ) from error
     if lacks_cache:
         raise Problem(
@@ -245,82 +150,13 @@ def build_network(family: PretrainedFamily, config: PretrainedConfig, tokenizer:
 def _find_architecture(family: PretrainedFamily, config: PretrainedConfig, tokenizer: Tokenizer) -> Any:
     """The library's configuration: the one in our config, the folder's, or one of our config's shape."""
     if config.model.architecture:
-        architecture = _parse_architecture(config.model.architecture, where="The setting architecture")
+        architecture = parse_architecture(config.model.architecture, where="The setting architecture")
     elif config.model.from_folder:
-        architecture = _read_architecture(Path(config.model.from_folder))
+        architecture = read_architecture(Path(config.model.from_folder))
     else:
         architecture = family.shape(config, tokenizer)
-    _check_architecture(architecture, tokenizer, family.positions(config, tokenizer))
+    check_architecture(architecture, tokenizer, family.positions(config, tokenizer))
     return architecture
-
-
-def _read_architecture(folder: Path) -> Any:
-    try:
-        text = (folder / "config.json").read_text(encoding="utf-8")
-    except OSError as error:
-        raise Problem(
-            f"There is no config.json in {folder}; name a folder that transformers has written."
-        ) from error
-    if not any(folder.glob("*.safetensors")):
-        raise Problem(f"There are no weights in {folder}: they must be safetensors, which run no code.")
-    return _parse_architecture(text, where=str(folder / "config.json"))
-
-
-def _parse_architecture(text: str, *, where: str) -> Any:
-    try:
-        fields = json.loads(text)
-        if not isinstance(fields, dict):
-            raise ValueError("it is not a JSON object")
-        _require_few_layers(fields)
-        return import_transformers().AutoConfig.for_model(**_drop_references(fields))
-    except Problem:
-        raise
-    except Exception as error:  # whatever the library raises for values that it did not expect
-        raise Problem(
-            f"{where} is no configuration that transformers knows: {_first_line(error)}."
-        ) from error
-
-
-def _drop_references(value: Any) -> Any:
-    """The configuration without what would lead the library to code, kernels or files elsewhere."""
-    if isinstance(value, dict):
-        return {name: _drop_references(each) for name, each in value.items() if name not in _REFERENCES}
-    return [_drop_references(each) for each in value] if isinstance(value, list) else value
-
-
-def _require_few_layers(fields: Mapping[str, Any]) -> None:
-    """Refuse numbers of layers that would take minutes to build before their weights are found missing."""
-    for name, value in fields.items():
-        if isinstance(value, dict):
-            _require_few_layers(value)
-        elif "layer" in name and isinstance(value, int) and not 0 <= value <= MAX_LAYERS:
-            raise ValueError(f"{name} must be between 0 and {MAX_LAYERS:,}")
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).splitlines()
-    return (lines[0] if lines else type(error).__name__)[:100]
-
-
-def _check_architecture(architecture: Any, tokenizer: Tokenizer, needed: int) -> None:
-    """Raise a Problem, before weights are allocated, if the tokenizer or the longest pair does not fit."""
-    size = getattr(architecture, "vocab_size", None)
-    if size is None:
-        raise Problem(
-            f"The pre-trained {architecture.model_type} consists of two models with two vocabularies; use "
-            f"one with a single vocabulary, such as T5 or BART."
-        )
-    if size < len(tokenizer):
-        raise Problem(
-            f"The pre-trained model has {size} tokens, but its tokenizer {len(tokenizer)}; set "
-            f"tokenizer to folder, or use a folder whose files belong together."
-        )
-    positions = getattr(architecture, "max_position_embeddings", None)
-    if positions is not None and needed > positions:
-        raise Problem(
-            f"The pre-trained model has {positions} positions, but the longest pair needs {needed}; lower "
-            f"max_source or max_target."
-        )
 
 
 def resolve_architecture(family: PretrainedFamily) -> Callable[[Any, Tokenizer], Any]:

@@ -8,7 +8,6 @@ code, and every one of them has a place in `PublishedDiffuSeqTransformer`.
 from __future__ import annotations
 
 import json
-import pickle
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer, load_wordpiece
 from noise2text.models.folder import save
 from noise2text.models.registry import find_recipe
+from noise2text.models.torch_file import read_torch_file, require_weights
 from noise2text.nn.published_diffuseq import TIME_DIM
 
 __all__ = ["import_diffuseq"]
@@ -112,16 +112,7 @@ def _read_arguments(path: Path) -> dict[str, Any]:
 
 def _read_weights(file: Path) -> dict[str, Tensor]:
     """The tensors of a checkpoint, read without running code from it."""
-    try:
-        weights = torch.load(file, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise Problem(
-            f"{file} is missing or not a file of plain weights ({reason}): copy it again."
-        ) from error
-    if not isinstance(weights, Mapping) or not all(isinstance(each, Tensor) for each in weights.values()):
-        raise Problem(f"{file} does not hold weights by name; name an ema_….pt of DiffuSeq's code.")
-    plain = {name.removeprefix("module."): tensor for name, tensor in weights.items()}
+    plain = require_weights(read_torch_file(file), file, named="an ema_….pt of DiffuSeq's code")
     needed = ("word_embedding.weight", "position_embeddings.weight", "input_up_proj.0.weight")
     missing = [name for name in needed if name not in plain]
     if missing:

@@ -34,13 +34,14 @@ def _render_output(output: TextOutput) -> str:
 
 
 def _render_trace(trace: Sequence[TraceStep]) -> str:
-    """A slider over the steps; at first it shows the last one."""
+    """A slider over the steps, each with its canvas and its estimate; at first it shows the last one."""
     if not trace:
         return ""
     last = len(trace) - 1
     steps = "".join(
         f'<div{"" if number == last else " hidden"}><code style="color:inherit;background:transparent">'
-        f"t={step.time:.3f}</code> {escape(step.text)}</div>"
+        f't={step.time:.3f}</code> <span style="opacity:.6">{escape(step.noisy)}</span><br>'
+        f"→ {escape(step.text)}</div>"
         for number, step in enumerate(trace)
     )
     show = "Array.from(this.parentNode.nextSibling.children).forEach((e,i)=>{e.hidden=i!=this.value})"
@@ -48,7 +49,7 @@ def _render_trace(trace: Sequence[TraceStep]) -> str:
         f'<input type="range" min="0" max="{last}" value="{last}" style="width:100%" '
         f'aria-label="denoising step" oninput="{escape(show)}">'
     )
-    return f'<div><div>{slider}</div><div style="min-height:1.6em">{steps}</div></div>'
+    return f'<div><div>{slider}</div><div style="min-height:3.2em">{steps}</div></div>'
 
 
 def _render_candidates(output: TextOutput) -> str:

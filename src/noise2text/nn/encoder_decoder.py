@@ -4,7 +4,8 @@ The encoder reads P·z₀(x) + positions once. The decoder's input is
 
     LayerNorm(FFN[P′·z_t ; P′·ẑ₀_previous] + time + positions),    and ẑ₀ = Q·(its last state).
 
-P, P′ and Q have no bias. Difformer's paper does not give these details; they follow its released code.
+P, P′ and Q have no bias; dropout follows the FFN and the LayerNorm. Difformer's paper does not give these
+details; they follow its released code.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class EncoderDecoder(Denoiser):
         # One Linear computes the cross-attention keys and values of all layers, once per sentence.
         self.key_value_projection = nn.Linear(model_dim, 2 * decoder_layers * model_dim)
         self.input_projection: nn.Module = nn.Linear(embedding.dim, model_dim, bias=False)
-        self.combine = FeedForward(2 * model_dim, model_dim, model_dim, dropout=dropout)
+        self.combine = FeedForward(2 * model_dim, model_dim, model_dim)
         self.time_embedding = TimeEmbedding(model_dim)
         self.position_embedding = nn.Embedding(target_positions, model_dim)
         self.norm = AddNorm(model_dim, dropout=0.0)
@@ -121,7 +122,7 @@ class EncoderDecoder(Denoiser):
 
     def decoder_input(self, both: Tensor, time_embedding: Tensor, position_vectors: Tensor) -> Tensor:
         """The decoder's first states (B, L, W) for the noisy canvas and its last estimate (B, L, 2, D)."""
-        combined = self.combine(self.input_projection(both).flatten(2))
+        combined = self.dropout(self.combine(self.input_projection(both).flatten(2)))
         states: Tensor = self.dropout(self.norm(combined, time_embedding + position_vectors))
         return states
 

@@ -26,7 +26,8 @@ from noise2text.models.registry import Recipe
 from noise2text.nn.config import EncoderDecoderConfig
 from noise2text.nn.spherical_embeddings import SphericalEmbedding
 from noise2text.nn.vocabulary_head import InterpolatingEncoderDecoder
-from noise2text.recipes.seqdiffuseq import AdaptiveObjective, build_model
+from noise2text.recipes.seqdiffuseq import build_model
+from noise2text.training.adaptive_objective import AdaptiveObjective
 from noise2text.training.config import OptimConfig, RunConfig
 
 __all__ = ["PRESETS", "RECIPE", "CDCDConfig", "build", "objective"]

@@ -10,7 +10,9 @@ the task's vocabulary and embedding dimension.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from noise2text.core.config import (
@@ -23,14 +25,16 @@ from noise2text.core.config import (
 )
 from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig, FolderTokenizerDataConfig
+from noise2text.data.layouts.published_difformer import PublishedDifformerLayout
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.adaptive_noise_config import AdaptiveNoiseConfig, refuse_averages_of_adaptive_models
 from noise2text.diffusion.boundary import BoundaryConditional
 from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
 from noise2text.diffusion.losses import AnchorLoss, LengthLoss, MseLoss, NllLoss, RoundingLoss
 from noise2text.diffusion.noise_factor import find_noise_factor, random_embeddings, rescale_preserving
 from noise2text.diffusion.parameterization import Parameterization
-from noise2text.diffusion.schedules import SCHEDULES, Rescaled, Schedule
+from noise2text.diffusion.schedules import SCHEDULES, AlphaBarSchedule, Rescaled, Schedule, VariancePreserving
 from noise2text.generation.config import LengthPredictingGenerationConfig
 from noise2text.models import LengthPredictingModel
 from noise2text.models.init_embeddings import load_embeddings
@@ -40,9 +44,11 @@ from noise2text.models.registry import Recipe
 from noise2text.models.step_teacher import copy_teacher, load_step_teacher
 from noise2text.nn.config import EncoderDecoderFromTeacherConfig, build_encoder_decoder
 from noise2text.nn.embeddings import TokenEmbedding
-from noise2text.nn.length_predictor import LengthPredictor
+from noise2text.nn.length_predictor import LengthPredictor, PublishedLengthPredictor
+from noise2text.training.adaptive_objective import AdaptiveObjective
 from noise2text.training.config import OptimConfig, RunConfig
 from noise2text.training.importance_sampling import ImportanceSampledObjective
+from noise2text.training.noise_factor_search import with_noise_factor_search
 from noise2text.training.objective import DiffusionObjective, Objective
 from noise2text.training.source_dropout import require_dropout_for_guidance, with_source_dropout
 from noise2text.training.step_distillation import StepDistillation
@@ -62,11 +68,23 @@ __all__ = [
 ]
 
 
+_NETWORKS: dict[str, tuple[Callable[[Tokenizer], SplitLayout], type[LengthPredictor]]] = {
+    "difformer": (lambda tokenizer: SplitLayout(tokenizer.pad), LengthPredictor),
+    "published": (
+        lambda tokenizer: PublishedDifformerLayout(tokenizer.pad, bos=tokenizer.bos, eos=tokenizer.eos),
+        PublishedLengthPredictor,
+    ),
+}
+
+
 @dataclass(frozen=True)
 class DifformerModelConfig(EncoderDecoderFromTeacherConfig):
     """The transformer of table 21, and where its weights may start from."""
 
     dropout: float = option(0.3, "dropout")
+    network: str = option(
+        "difformer", "difformer, or published: the begin, end and length classes of released weights"
+    )
     embeddings_from: str = option(
         "", "start from these embeddings: a model folder with the same tokens, or a .npy array (V, d)"
     )
@@ -74,20 +92,19 @@ class DifformerModelConfig(EncoderDecoderFromTeacherConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require_choice(self, "network", _NETWORKS)
         if self.from_folder and self.embeddings_from:
             raise Problem("Embeddings come from one model: set from_folder or embeddings_from, not both.")
 
 
 @dataclass(frozen=True)
-class DifformerDiffusionConfig(Config):
+class DifformerDiffusionConfig(AdaptiveNoiseConfig):
     """The schedule, its rescaling, and the loss of eq. 2."""
 
-    num_timesteps: int = option(2000, "T, the resolution of time in training")
     schedule: str = option("sqrt", ", ".join(SCHEDULES))
     time_sampler: str = option(
         "uniform", "how training times are drawn: uniform or loss-aware (DiffuSeq, eq. 3)"
     )
-    max_dgs: float = option(0.15, "largest degeneration score (DGS) that the noise factor may leave")
     noise_factor: float | None = option(
         None, "F, factor of the noise in training; none finds it by max_dgs; 1 is no rescaling"
     )
@@ -114,9 +131,9 @@ class DifformerDiffusionConfig(Config):
     label_smoothing: float = option(0.1, "label smoothing of the anchor loss")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_choice(self, "schedule", SCHEDULES)
         require_choice(self, "time_sampler", TIME_SAMPLERS)
-        require_at_least(self, 1, "num_timesteps")
         require_at_least(self, 0, "vlb_weight", "anchor_weight", "rounding_weight", "length_loss_weight")
         require_at_least(self, 0, "self_condition_noise", "student_steps")
         require_fraction(self, "label_smoothing", "self_conditioning", "boundary_confidence")
@@ -125,6 +142,12 @@ class DifformerDiffusionConfig(Config):
             raise Problem(
                 "One of the settings vlb_weight and anchor_weight must be above 0: the rounding loss alone "
                 "does not train the denoiser."
+            )
+        adapts = self.refit_every or self.noise_factor_every
+        if adapts and (self.student_steps or self.boundary_confidence):
+            raise Problem(
+                "Students and boundaries need noise that stays the same: set refit_every and "
+                "noise_factor_every to 0."
             )
         if self.student_steps and self.boundary_confidence:
             raise Problem("A student learns its teacher's steps: set boundary_confidence to 0.")
@@ -152,6 +175,7 @@ class DifformerConfig(Config):
     run: RunConfig = section(RunConfig(), "seed, hardware, logging")
 
     def __post_init__(self) -> None:
+        refuse_averages_of_adaptive_models(self.diffusion, average_best=self.optim.average_best)
         require_dropout_for_guidance(
             source_dropout=self.diffusion.source_dropout, guidance_weight=self.generation.guidance_weight
         )
@@ -215,9 +239,12 @@ def resolve(
 def build(config: DifformerConfig, tokenizer: Tokenizer) -> LengthPredictingModel:
     """The untrained model."""
     diffusion = config.diffusion
-    schedule = SCHEDULES[diffusion.schedule](diffusion.num_timesteps)
-    rescale = rescale_preserving if diffusion.variance_preserving else Rescaled
-    return build_model(config, tokenizer, schedule, rescale(schedule, diffusion.noise_factor or 1.0))
+    schedule: AlphaBarSchedule = SCHEDULES[diffusion.schedule](diffusion.num_timesteps)
+    if diffusion.refit_every:
+        schedule = diffusion.adapt(schedule, config.data.max_target)
+    rescaled: Schedule = diffusion.rescaling(schedule, diffusion.noise_factor or 1.0)
+    trained = VariancePreserving(rescaled) if diffusion.variance_preserving else rescaled
+    return build_model(config, tokenizer, schedule, trained)
 
 
 def build_model(
@@ -230,24 +257,30 @@ def build_model(
 ) -> LengthPredictingModel:
     """The untrained model with these schedules; without a parameterization, it predicts z₀."""
     data = config.data
+    make_layout, length_predictor_class = _NETWORKS[config.model.network]
+    layout, added = make_layout(tokenizer), length_predictor_class.num_special_tokens
     embedding = TokenEmbedding(len(tokenizer), config.model.embedding_dim)
     is_student = config.diffusion.student_steps > 0  # its teacher's estimates are in the space of these
     embedding.weight.requires_grad_(not (config.model.freeze_embeddings or is_student))
     network = build_encoder_decoder(
-        config.model, embedding, source_positions=data.max_source, target_positions=data.max_target
+        config.model,
+        embedding,
+        source_positions=data.max_source + added,
+        target_positions=data.max_target + added,
     )
     return LengthPredictingModel(
         tokenizer,
-        layout=SplitLayout(tokenizer.pad),
+        layout=layout,
         denoiser=parameterization.wrap(network) if parameterization else network,
         schedule=schedule,
         training_schedule=training_schedule,
-        length_predictor=LengthPredictor(
+        length_predictor=length_predictor_class(
             config.model.model_dim, max_length=data.max_target, source=data.max_source
         ),
         generation_config=config.generation,
         max_source=data.max_source,
         max_target=data.max_target,
+        allowed_special_tokens=layout.surrounding_tokens,
         source_dropout=config.diffusion.source_dropout,
     )
 
@@ -264,7 +297,16 @@ def initialize(config: DifformerConfig, model: LengthPredictingModel) -> None:
 
 def objective(config: DifformerConfig, model: LengthPredictingModel) -> Objective:
     """The training objective: eq. 2, and the length; for guidance, some pairs have no source."""
-    return with_source_dropout(_build_objective(config, model), model.layout, config.diffusion.source_dropout)
+    diffusion = config.diffusion
+    searching = with_noise_factor_search(
+        _build_objective(config, model),
+        model.training_schedule,
+        model.denoiser.embedding,
+        every=diffusion.noise_factor_every,
+        target=diffusion.max_dgs,
+        rescale=rescale_preserving if diffusion.variance_preserving else Rescaled,
+    )
+    return with_source_dropout(searching, model.layout, diffusion.source_dropout)
 
 
 def _build_objective(config: DifformerConfig, model: LengthPredictingModel) -> DiffusionObjective:
@@ -292,7 +334,12 @@ def _build_objective(config: DifformerConfig, model: LengthPredictingModel) -> D
             self_conditioning=diffusion.self_conditioning,
             self_condition_noise=diffusion.self_condition_noise,
         )
-    return ImportanceSampledObjective(
+    kind: Callable[..., DiffusionObjective] = ImportanceSampledObjective
+    if diffusion.refit_every:
+        kind = partial(
+            AdaptiveObjective, refit_every=diffusion.refit_every, refit_start=diffusion.refit_start
+        )
+    return kind(
         model.denoiser,
         model.training_schedule,
         TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),

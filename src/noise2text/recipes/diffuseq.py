@@ -18,30 +18,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from noise2text.core.config import (
-    Config,
-    option,
-    require_at_least,
-    require_choice,
-    require_fraction,
-    section,
-)
+from noise2text.core.config import Config, option, require_choice, section
 from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig
 from noise2text.data.layouts.aligned_joint import AlignedJointLayout
 from noise2text.data.layouts.joint import NUM_SPECIAL_TOKENS, JointLayout
 from noise2text.data.layouts.published_diffuseq import PublishedDiffuSeqLayout
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.config import DiffuSeqDiffusionConfig
 from noise2text.diffusion.diffuseq_losses import LOSS_TERMS, LOSS_WEIGHTINGS
 from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
-from noise2text.diffusion.losses import (
-    AnchorLoss,
-    LossTerm,
-    NllLoss,
-)
+from noise2text.diffusion.losses import NllLoss
 from noise2text.diffusion.parameterization import PARAMETERIZATIONS, Parameterization
-from noise2text.diffusion.position_sigmoid import PositionSigmoid
-from noise2text.diffusion.schedules import SCHEDULES, AlphaBarSchedule, Rescaled, Schedule, SignalFloor
+from noise2text.diffusion.schedules import AlphaBarSchedule
 from noise2text.generation.config import DiffusionGenerationConfig
 from noise2text.models import DiffusionModel
 from noise2text.models.registry import Recipe
@@ -51,6 +40,7 @@ from noise2text.nn.joint_transformer import JointTransformer
 from noise2text.nn.published_diffuseq import PublishedDiffuSeqTransformer
 from noise2text.training.config import OptimConfig, RunConfig
 from noise2text.training.importance_sampling import ImportanceSampledObjective
+from noise2text.training.noise_factor_search import with_noise_factor_search
 from noise2text.training.objective import Objective
 from noise2text.training.source_dropout import require_dropout_for_guidance, with_source_dropout
 
@@ -59,9 +49,7 @@ __all__ = [
     "PRESETS",
     "RECIPE",
     "DiffuSeqConfig",
-    "DiffuSeqDiffusionConfig",
     "DiffuSeqModelConfig",
-    "JointDiffusionConfig",
     "build",
     "build_denoiser",
     "build_model",
@@ -73,101 +61,10 @@ __all__ = [
 DEMIRAG_2023 = "Classifier-free Diffusion Models for Machine Translation (Demirag, 2023)"
 """Yunus Demirag's bachelor's thesis, Karlsruhe Institute of Technology, 2023: the variants of DiffuSeq."""
 
-_POSITION_SIGMOID = "position-sigmoid"
 _NETWORKS: dict[str, tuple[type[JointTransformer], type[JointLayout]]] = {
     "joint": (JointTransformer, JointLayout),
     "published": (PublishedDiffuSeqTransformer, PublishedDiffuSeqLayout),
 }
-
-
-@dataclass(frozen=True)
-class JointDiffusionConfig(Config):
-    """Noise and loss of models with source and target on one canvas."""
-
-    num_timesteps: int = option(2000, "T, the resolution of time in training")
-    schedule: str = option("sqrt", ", ".join(SCHEDULES))
-    noise_factor: float = option(1.0, "F, factor of the noise in training (Difformer); 1 as in the paper")
-    anchor_weight: float = option(0.0, "weight of Difformer's anchor loss, −log p(y | ẑ₀); 0 as in the paper")
-
-    def __post_init__(self) -> None:
-        require_choice(self, "schedule", self.schedules)
-        require_at_least(self, 1, "num_timesteps")
-        require_at_least(self, 0, "anchor_weight")
-        if not self.noise_factor > 0:
-            raise Problem(f"The setting noise_factor must be above 0, not {self.noise_factor}.")
-
-    @property
-    def schedules(self) -> tuple[str, ...]:
-        """The names of the schedules that the recipe takes."""
-        return tuple(SCHEDULES)
-
-    def training_schedule(self, schedule: AlphaBarSchedule) -> Schedule:
-        """The schedule of training, with its noise multiplied by the factor."""
-        return schedule if self.noise_factor == 1 else Rescaled(schedule, self.noise_factor)
-
-    def estimate_terms(self) -> list[LossTerm]:
-        """The logged −log p(y | ẑ₀), and where it has a weight, Difformer's anchor loss without smoothing."""
-        if not self.anchor_weight:
-            return [NllLoss(weight=None)]
-        return [
-            AnchorLoss(weight=self.anchor_weight, smoothing=0.0),
-            NllLoss(weight=None, always_computed=True),  # the anchor loss computes it anyway
-        ]
-
-
-@dataclass(frozen=True)
-class DiffuSeqDiffusionConfig(JointDiffusionConfig):
-    """Section 3, or the released code where the paper does not say, and Demirag's variants."""
-
-    schedule: str = option(
-        "sqrt",
-        f"{', '.join(SCHEDULES)}, or position-sigmoid (the last token is noised first; always aligned)",
-    )
-    time_sampler: str = option(
-        "loss-aware", "how training times are drawn: loss-aware (DiffuSeq, eq. 3) or uniform"
-    )
-    loss_positions: str = option(
-        "equation-2",
-        "positions that the losses count: equation-2 (error on the target, rounding everywhere), algorithm-6 "
-        "(error everywhere, rounding on the target), released (everything everywhere) or target",
-    )
-    align_targets: bool = option(
-        False, "start all targets at the same position, after the longest source; false as in the paper"
-    )
-    parameterization: str = option(
-        "z0", f"what the network predicts: {', '.join(PARAMETERIZATIONS)} (Demirag, 2023, 2.1.4)"
-    )
-    loss_weighting: str = option(
-        "output", "whose squared error the loss is: the output's, the noise's (noise) or the estimate's (z0)"
-    )
-    min_alpha_bar: float | None = option(
-        None, "smallest ᾱ of the schedule; none is 0, or 0.01 for epsilon and score, which divide by its root"
-    )
-    source_dropout: float = option(0.0, "share of the pairs trained without their source, for guidance")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_choice(self, "time_sampler", TIME_SAMPLERS)
-        require_choice(self, "loss_positions", LOSS_TERMS)
-        require_choice(self, "parameterization", PARAMETERIZATIONS)
-        require_choice(self, "loss_weighting", LOSS_WEIGHTINGS)
-        require_fraction(self, "source_dropout")
-        if not 0 <= self.signal_floor < 1:
-            raise Problem(f"The setting min_alpha_bar must be from 0 to below 1, not {self.min_alpha_bar}.")
-
-    @property
-    def schedules(self) -> tuple[str, ...]:
-        return (*super().schedules, _POSITION_SIGMOID)
-
-    @property
-    def signal_floor(self) -> float:
-        """The smallest ᾱ of the schedule."""
-        default = PARAMETERIZATIONS[self.parameterization].min_alpha_bar
-        return default if self.min_alpha_bar is None else self.min_alpha_bar
-
-    def build_parameterization(self, schedule: AlphaBarSchedule) -> Parameterization:
-        """The parameterization of the network's output."""
-        return PARAMETERIZATIONS[self.parameterization](schedule, noise_factor=self.noise_factor)
 
 
 @dataclass(frozen=True)
@@ -222,15 +119,10 @@ class DiffuSeqConfig(Config):
 
 
 def build_schedule(config: DiffuSeqConfig) -> AlphaBarSchedule:
-    """The noise schedule, with ᾱ at least `signal_floor`."""
-    diffusion, data = config.diffusion, config.data
-    if diffusion.schedule == _POSITION_SIGMOID:
-        schedule: AlphaBarSchedule = PositionSigmoid(
-            diffusion.num_timesteps, target_start=data.max_source + 2, positions=data.max_target + 1
-        )
-    else:
-        schedule = SCHEDULES[diffusion.schedule](diffusion.num_timesteps)
-    return SignalFloor(schedule, diffusion.signal_floor) if diffusion.signal_floor else schedule
+    """The noise schedule."""
+    return config.diffusion.build_schedule(
+        max_source=config.data.max_source, max_target=config.data.max_target
+    )
 
 
 _QQP = DiffuSeqConfig()
@@ -316,7 +208,7 @@ def build(config: DiffuSeqConfig, tokenizer: Tokenizer) -> DiffusionModel:
     network_class, layout_class = _NETWORKS[config.model.network]
     layout: Callable[..., JointLayout] = layout_class
     num_special_tokens = layout_class.num_special_tokens
-    if diffusion.align_targets or diffusion.schedule == _POSITION_SIGMOID:
+    if diffusion.has_aligned_targets:
         require_joint_network(config)
         layout = partial(AlignedJointLayout, max_source=config.data.max_source)
     schedule = build_schedule(config)
@@ -389,9 +281,10 @@ def objective(config: DiffuSeqConfig, model: DiffusionModel) -> Objective:
     assert isinstance(model.schedule, AlphaBarSchedule)
     diffusion, schedule = config.diffusion, model.schedule
     weighting = LOSS_WEIGHTINGS[diffusion.loss_weighting](diffusion.build_parameterization(schedule))
+    trained = diffusion.training_schedule(schedule).to(model.device)
     plain = ImportanceSampledObjective(
         model.denoiser,
-        diffusion.training_schedule(schedule),
+        trained,
         TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),
         terms=[
             *LOSS_TERMS[diffusion.loss_positions](weighting, schedule.final_alpha),
@@ -402,7 +295,14 @@ def objective(config: DiffuSeqConfig, model: DiffusionModel) -> Objective:
         self_conditioning=0.0,
         z0_noise=schedule.z0_noise,
     )
-    return with_source_dropout(plain, model.layout, diffusion.source_dropout)
+    searching = with_noise_factor_search(
+        plain,
+        trained,
+        model.denoiser.embedding,
+        every=diffusion.noise_factor_every,
+        target=diffusion.max_dgs,
+    )
+    return with_source_dropout(searching, model.layout, diffusion.source_dropout)
 
 
 RECIPE = Recipe(

@@ -4,21 +4,24 @@
 
 The canvas, the transformer, the terms and the schedule are DiffuSeq's. But training noises the whole canvas,
 source included, at uniform times: this is a model of pairs. Only sampling sets the source again at each step
-(algorithm 7).
+(algorithm 7), and the model has never seen a clean source beside a noisy target. With `given_source`, it sees
+that in some training pairs, too: it stays a model of pairs and learns to translate.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from noise2text.core.config import Config, apply_overrides, section
+from noise2text.core.config import Config, apply_overrides, option, require_fraction, section
 from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig
 from noise2text.data.layouts.joint import InfillingLayout, JointLayout, PairGenerationLayout
 from noise2text.data.layouts.template import OPEN_TEMPLATE, Template, parse_template
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.config import JointDiffusionConfig
 from noise2text.diffusion.losses import MseLoss, PriorLoss, RoundingLoss
 from noise2text.diffusion.schedules import SCHEDULES, AlphaBarSchedule
 from noise2text.diffusion.time_samplers import UniformTimes
@@ -29,11 +32,24 @@ from noise2text.models import DiffusionModel
 from noise2text.models.registry import Recipe
 from noise2text.nn.config import JointTransformerConfig
 from noise2text.recipes import diffuseq
-from noise2text.recipes.diffuseq import JointDiffusionConfig
 from noise2text.training.config import OptimConfig, RunConfig
-from noise2text.training.objective import DiffusionObjective
+from noise2text.training.noise_factor_search import with_noise_factor_search
+from noise2text.training.objective import DiffusionObjective, Objective
 
 __all__ = ["PRESETS", "RECIPE", "DiffusionLMConfig", "PairDiffusionModel", "build", "objective"]
+
+
+@dataclass(frozen=True)
+class DiffusionLMDiffusionConfig(JointDiffusionConfig):
+    """Noise and loss of a model of pairs."""
+
+    given_source: float = option(
+        0.0, "share of the training pairs whose source is given, as in generation; 0 as in the paper"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_fraction(self, "given_source")
 
 
 @dataclass(frozen=True)
@@ -44,7 +60,9 @@ class DiffusionLMConfig(Config):
         DataConfig(vocabulary=30_000, normalize=True, max_source=31, max_target=30), "how texts become tokens"
     )
     model: JointTransformerConfig = section(JointTransformerConfig(embedding_dim=256), "the transformer")
-    diffusion: JointDiffusionConfig = section(JointDiffusionConfig(num_timesteps=4000), "noise and loss")
+    diffusion: DiffusionLMDiffusionConfig = section(
+        DiffusionLMDiffusionConfig(num_timesteps=4000), "noise and loss"
+    )
     optim: OptimConfig = section(
         diffuseq.DiffuSeqConfig().optim.replace(steps=600_000, max_tokens=3_968, accumulate=1),
         "the optimizer",
@@ -66,6 +84,7 @@ PRESETS: dict[str, DiffusionLMConfig] = {
     "tiny": _DATES.replace(
         {"optim.steps": 4_500, "generation.steps": 50},
         anchor_weight=1.0,
+        given_source=0.5,
         max_tokens=1_680,
         validate_every=900,
         sampling_noise_factor=0.3,
@@ -116,10 +135,11 @@ class PairDiffusionModel(DiffusionModel):
         )
         forbidden_mask = self.forbidden_mask.clone()
         forbidden_mask[layout.sep] = False
+        usual = self.build_decoder(config)
         decoder = dataclasses.replace(
-            self.build_decoder(config),
+            usual,
             layout=layout,
-            forbidden_mask=forbidden_mask,
+            rounding=dataclasses.replace(usual.rounding, forbidden_mask=forbidden_mask),
             template=given,
             propose_lengths=lambda encoded: self.propose_single_length(encoded, layout.width),
             executor=EAGER,
@@ -155,25 +175,34 @@ class PairDiffusionModel(DiffusionModel):
 def build(config: DiffusionLMConfig, tokenizer: Tokenizer) -> DiffusionModel:
     """The untrained model."""
     schedule = SCHEDULES[config.diffusion.schedule](config.diffusion.num_timesteps)
-    return diffuseq.build_model(config, tokenizer, InfillingLayout, schedule, model_class=PairDiffusionModel)
+    layout = partial(InfillingLayout, given_source=config.diffusion.given_source)
+    return diffuseq.build_model(config, tokenizer, layout, schedule, model_class=PairDiffusionModel)
 
 
-def objective(config: DiffusionLMConfig, model: DiffusionModel) -> DiffusionObjective:
+def objective(config: DiffusionLMConfig, model: DiffusionModel) -> Objective:
     """The training objective: squared error, rounding and prior over the whole canvas."""
-    schedule = model.schedule
+    schedule, diffusion = model.schedule, config.diffusion
     assert isinstance(schedule, AlphaBarSchedule)
-    return DiffusionObjective(
+    trained = diffusion.training_schedule(schedule).to(model.device)
+    plain = DiffusionObjective(
         model.denoiser,
-        config.diffusion.training_schedule(schedule),
-        UniformTimes(config.diffusion.num_timesteps),
+        trained,
+        UniformTimes(diffusion.num_timesteps),
         terms=[
             MseLoss(),
             RoundingLoss(),
             PriorLoss(final_alpha=schedule.final_alpha),
-            *config.diffusion.estimate_terms(),
+            *diffusion.estimate_terms(),
         ],
         self_conditioning=0.0,
         z0_noise=schedule.z0_noise,
+    )
+    return with_noise_factor_search(
+        plain,
+        trained,
+        model.denoiser.embedding,
+        every=diffusion.noise_factor_every,
+        target=diffusion.max_dgs,
     )
 
 

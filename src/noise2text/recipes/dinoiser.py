@@ -12,11 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from noise2text.core.config import Config, option, require_at_least, require_fraction, section
+from noise2text.core.config import Config, option, require_at_least, require_choice, require_fraction, section
 from noise2text.data.config import DataConfig
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.losses import LengthLoss, MseLoss, NllLoss, RoundingLoss
+from noise2text.diffusion.losses import LOSS_AVERAGES, LengthLoss, MseLoss, NllLoss, RoundingLoss
 from noise2text.diffusion.noise_clipping import ClippedTimes, ExaggeratedNoise
 from noise2text.diffusion.schedules import QuadraticSchedule, Schedule
 from noise2text.generation.config import LengthPredictingGenerationConfig
@@ -48,13 +48,21 @@ class DinoiserGenerationConfig(LengthPredictingGenerationConfig):
     stop_early: int = option(0, "steps skipped at the end of sampling; 0 if steps is set alone")
     noise_beam: int = option(1, "noise samples per length")
     eta: float = option(0.0, "DDIM's η: 0 is deterministic, 1 is ancestral sampling (DDPM)")
+    select: str = option(
+        "mbr-by-length",
+        "how to select: mbr-by-length (within each length, then among the winners), mbr, or score (mean "
+        "log-probability of the tokens, and of the length)",
+    )
+    utility: str = option("bleu-corpus", "what MBR compares by: bleu, bleu-corpus, bleu-nltk4, chrf, unigram")
+    self_pair: bool = option(False, "also compare each candidate with itself")
     min_timestep: float = option(
         0.99, "smallest timestep that the network is given, whatever the noise; 0 is the true one"
     )
 
     @property
     def select_choices(self) -> tuple[str, ...]:
-        return ("mbr", "score")  # the time of the denoising likelihood may be clipped in training
+        # No weighted-mbr: the time of the denoising likelihood may be clipped in training.
+        return ("mbr", "mbr-by-length", "score")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,8 +78,12 @@ class DiNoiSerDiffusionConfig(Config):
     noise_clip_margin: float = option(0.0, "added to the smallest noise-to-signal ratio of training")
     noise_clip_every: int = option(100, "updates between two measurements of the embeddings' distances")
     length_loss_weight: float = option(0.1, "weight of the length loss")
+    loss_average: str = option(
+        "sentences", "what the losses are means of: sentences, each of which weighs the same, or tokens"
+    )
 
     def __post_init__(self) -> None:
+        require_choice(self, "loss_average", tuple(LOSS_AVERAGES))
         require_fraction(self, "self_conditioning")
         require_at_least(self, 0, "noise_clip_margin", "length_loss_weight")
         require_at_least(self, 1, "noise_clip_every", "num_timesteps")
@@ -153,13 +165,14 @@ def objective(config: DiNoiSerConfig, model: DiNoiSerModel) -> ClippedObjective:
     """The training objective: the error of ẑ₀ at clipped times, the rounding of z₀, and the length."""
     diffusion, schedule = config.diffusion, model.schedule
     assert isinstance(schedule, QuadraticSchedule)
+    average = LOSS_AVERAGES[diffusion.loss_average]
     return ClippedObjective(
         model.denoiser,
         model.schedule,
         ClippedTimes(schedule, margin=diffusion.noise_clip_margin).to(model.device),
         terms=[
-            MseLoss(),
-            RoundingLoss(),
+            average(MseLoss()),
+            average(RoundingLoss()),
             LengthLoss(weight=diffusion.length_loss_weight, length_predictor=model.lengths),
             NllLoss(weight=None),
         ],

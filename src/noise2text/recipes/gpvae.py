@@ -18,12 +18,11 @@ from noise2text.models.baseline_config import GpvaeGenerationConfig, LabelSmooth
 from noise2text.models.gpvae import GpvaeEncoderDecoder, GPVAEModel, GpvaeObjective
 from noise2text.models.huggingface import (
     SEQ2SEQ_FAMILY,
-    Seq2SeqConfig,
-    Seq2SeqModelConfig,
     build_network,
     load_pretrained_weights,
     resolve_architecture,
 )
+from noise2text.models.pretrained_config import Seq2SeqConfig, Seq2SeqModelConfig
 from noise2text.models.registry import Recipe
 from noise2text.recipes.pretrained import TINY_FROM_SCRATCH, disable_cuda_graphs, shared_arguments
 

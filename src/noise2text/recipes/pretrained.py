@@ -19,15 +19,13 @@ from noise2text.models import AutoregressiveModel
 from noise2text.models.huggingface import (
     CAUSAL_FAMILY,
     SEQ2SEQ_FAMILY,
-    CausalConfig,
-    PretrainedConfig,
     PretrainedFamily,
-    Seq2SeqConfig,
     build_network,
     load_pretrained_weights,
     resolve_architecture,
 )
 from noise2text.models.presets import TINY_AUTOREGRESSIVE
+from noise2text.models.pretrained_config import CausalConfig, PretrainedConfig, Seq2SeqConfig
 from noise2text.models.registry import Recipe
 from noise2text.recipes.transformer import objective
 

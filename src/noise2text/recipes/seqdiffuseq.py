@@ -4,25 +4,23 @@
 
 Padded target layout + SeqDiffuSeqEncoderDecoder with self-conditioning + AdaptiveSchedule(SqrtSchedule);
 vlb + rounding + prior (eq. 6); ancestral sampling, with some steps from the prior. The model also generates
-the end of the text and the padding after it.
+the end of the text and the padding after it. Difformer's noise factor and anchor loss can be added.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-
-from torch import Tensor
 
 from noise2text.core.config import Config, option, require_at_least, require_choice, require_fraction, section
 from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig, FolderTokenizerDataConfig
 from noise2text.data.layouts.padded_target import PaddedTargetLayout
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.adaptive_schedule import AdaptiveSchedule
+from noise2text.diffusion.adaptive_noise_config import AdaptiveNoiseConfig, refuse_averages_of_adaptive_models
 from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
-from noise2text.diffusion.losses import MseLoss, PriorLoss, RoundingLoss, TokenLoss
+from noise2text.diffusion.losses import AnchorLoss, MseLoss, PriorLoss, RoundingLoss
 from noise2text.diffusion.schedules import Schedule, SqrtSchedule
 from noise2text.generation.config import PriorSamplingGenerationConfig
 from noise2text.models import DiffusionModel
@@ -34,12 +32,13 @@ from noise2text.nn.denoiser import Denoiser
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.encoder_decoder import EncoderDecoder
 from noise2text.nn.seqdiffuseq_network import ENCODER_DECODERS
+from noise2text.training.adaptive_objective import AdaptiveObjective
 from noise2text.training.config import OptimConfig, RunConfig
-from noise2text.training.importance_sampling import row_means
-from noise2text.training.objective import DiffusionObjective, Draws, Objective
+from noise2text.training.noise_factor_search import with_noise_factor_search
+from noise2text.training.objective import Objective
 from noise2text.training.source_dropout import require_dropout_for_guidance, with_source_dropout
 
-__all__ = ["PRESETS", "RECIPE", "AdaptiveObjective", "SeqDiffuSeqConfig", "build", "build_model", "objective"]
+__all__ = ["PRESETS", "RECIPE", "SeqDiffuSeqConfig", "build", "build_model", "objective"]
 
 
 @dataclass(frozen=True)
@@ -62,10 +61,9 @@ class SeqDiffuSeqModelConfig(EncoderDecoderFromTeacherConfig):
 
 
 @dataclass(frozen=True)
-class SeqDiffuSeqDiffusionConfig(Config):
-    """The adaptive schedule of section 4.3."""
+class SeqDiffuSeqDiffusionConfig(AdaptiveNoiseConfig):
+    """The adaptive schedule of section 4.3, and parts of Difformer that it can be crossed with."""
 
-    num_timesteps: int = option(2000, "T, the resolution of time in training")
     time_sampler: str = option(
         "uniform", "how training times are drawn: uniform or loss-aware (DiffuSeq, eq. 3)"
     )
@@ -73,19 +71,17 @@ class SeqDiffuSeqDiffusionConfig(Config):
     source_dropout: float = option(0.0, "share of the pairs trained without their source, for guidance")
     refit_every: int = option(20_000, "updates between two refits of the schedule; 0 keeps it at sqrt")
     refit_start: int = option(20_000, "first update with a refit")
-    refit_bin_size: int = option(20, "K, diffusion steps that share a bin of losses")
-    refit_min_count: int = option(100, "losses that each bin of a position needs before a refit")
+    noise_factor: float = option(1.0, "F, factor of the noise in training (Difformer); 1 as in the paper")
+    anchor_weight: float = option(0.0, "weight of Difformer's anchor loss, −log p(y | ẑ₀); 0 as in the paper")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_whole_bins()
         require_choice(self, "time_sampler", TIME_SAMPLERS)
         require_fraction(self, "self_conditioning", "source_dropout")
-        require_at_least(self, 0, "refit_every", "refit_start")
-        require_at_least(self, 1, "refit_bin_size", "refit_min_count")
-        if self.num_timesteps % self.refit_bin_size or self.num_timesteps < 2 * self.refit_bin_size:
-            raise Problem(
-                f"The setting num_timesteps must be a multiple of refit_bin_size and at least twice it, "
-                f"not {self.num_timesteps} of {self.refit_bin_size}."
-            )
+        require_at_least(self, 0, "anchor_weight")
+        if not self.noise_factor > 0:
+            raise Problem(f"The setting noise_factor must be above 0, not {self.noise_factor}.")
 
 
 @dataclass(frozen=True)
@@ -111,11 +107,7 @@ class SeqDiffuSeqConfig(Config):
     run: RunConfig = section(RunConfig(validate_every=10_000), "seed, hardware, logging")
 
     def __post_init__(self) -> None:
-        if self.optim.average_best > 1 and self.diffusion.refit_every:
-            raise Problem(
-                f"The setting average_best must be 1, not {self.optim.average_best}, where the schedule is "
-                f"refitted: weights before and after a refit belong to different schedules; set ema_decay."
-            )
+        refuse_averages_of_adaptive_models(self.diffusion, average_best=self.optim.average_best)
         require_dropout_for_guidance(
             source_dropout=self.diffusion.source_dropout, guidance_weight=self.generation.guidance_weight
         )
@@ -154,12 +146,8 @@ def build(config: SeqDiffuSeqConfig, tokenizer: Tokenizer) -> DiffusionModel:
     """The untrained model."""
     diffusion = config.diffusion
     embedding = TokenEmbedding(len(tokenizer), config.model.embedding_dim, scale=1.0, bias=True)
-    schedule = AdaptiveSchedule(
-        SqrtSchedule(diffusion.num_timesteps),
-        config.data.max_target + 1,  # with the end token
-        bin_size=diffusion.refit_bin_size,
-        min_count=diffusion.refit_min_count,
-    )
+    width = config.data.max_target + 1  # with the end token
+    schedule = diffusion.adapt(SqrtSchedule(diffusion.num_timesteps), width)
     return build_model(
         config,
         tokenizer,
@@ -201,46 +189,6 @@ def build_model(
     )
 
 
-class AdaptiveObjective(DiffusionObjective):
-    """A diffusion objective whose schedule is refitted to the losses of the term `difficulty`.
-
-    A time sampler that observes losses observes the mean of this term in each row.
-    """
-
-    schedule: AdaptiveSchedule
-
-    def __init__(self, *parts: Any, refit_every: int, refit_start: int, **more: Any) -> None:
-        super().__init__(*parts, **more)
-        self.refit_every, self.refit_start = refit_every, refit_start
-
-    def collect_observations(
-        self, draws: Draws, token_losses: Mapping[str, TokenLoss]
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        difficulty = token_losses["difficulty"]
-        # Both observe losses without the weight of the time.
-        return draws.t, difficulty.values.detach() / draws.weight[:, None], difficulty.mask
-
-    def observe(self, *observed: Tensor) -> None:
-        self.schedule.observe(*observed)
-        if self.time_sampler.observes_losses:
-            t, losses, mask = observed
-            self.time_sampler.observe(t, row_means(losses, mask))
-
-    def update(self, step: int) -> None:
-        """Refit the schedule every `refit_every` steps; before `refit_start`, only drop the losses.
-
-        The refit is one step late, so that a model that is validated or saved at a multiple of `refit_every`
-        still has the schedule that it was trained with.
-        """
-        previous = step - 1
-        if not self.refit_every or previous % self.refit_every:
-            return
-        if previous < self.refit_start:
-            self.schedule.reset()
-        else:
-            self.schedule.refit()
-
-
 def objective(config: SeqDiffuSeqConfig, model: DiffusionModel) -> Objective:
     """The training objective: eq. 6; `difficulty`, the error outside of padding, only adapts the schedule.
 
@@ -248,14 +196,17 @@ def objective(config: SeqDiffuSeqConfig, model: DiffusionModel) -> Objective:
     """
     assert isinstance(model.layout, PaddedTargetLayout)
     diffusion, start = config.diffusion, SqrtSchedule(config.diffusion.num_timesteps)
+    has_factor = diffusion.noise_factor != 1 or diffusion.noise_factor_every
+    schedule = diffusion.rescaling(model.schedule, diffusion.noise_factor) if has_factor else model.schedule
     plain = AdaptiveObjective(
         model.denoiser,
-        model.schedule,
+        schedule.to(model.device),
         TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),
         terms=[
             MseLoss(),
             RoundingLoss(),
             PriorLoss(final_alpha=start.final_alpha),
+            *([AnchorLoss(weight=diffusion.anchor_weight, smoothing=0.0)] if diffusion.anchor_weight else []),
             MseLoss("difficulty", None, always_computed=True, positions=model.layout.non_padding_mask),
         ],
         self_conditioning=diffusion.self_conditioning,
@@ -263,7 +214,14 @@ def objective(config: SeqDiffuSeqConfig, model: DiffusionModel) -> Objective:
         refit_every=diffusion.refit_every,
         refit_start=diffusion.refit_start,
     )
-    return with_source_dropout(plain, model.layout, diffusion.source_dropout)
+    searching = with_noise_factor_search(
+        plain,
+        schedule,
+        model.denoiser.embedding,
+        every=diffusion.noise_factor_every,
+        target=diffusion.max_dgs,
+    )
+    return with_source_dropout(searching, model.layout, diffusion.source_dropout)
 
 
 def initialize(config: SeqDiffuSeqConfig, model: DiffusionModel) -> None:

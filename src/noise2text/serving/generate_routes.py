@@ -83,7 +83,7 @@ async def generate(request: Request, body: GenerateRequest) -> GenerateAnswer:
     summary="Generate one text and send its denoising steps",
 )
 async def stream(request: Request, body: StreamRequest) -> StreamingResponse:
-    """Server-sent events: a `step` after each denoising step, then the `result`; or an `error`."""
+    """Server-sent events: `start`, a `step` after each denoising step, then the `result`; or an `error`."""
     service = get_service(request)
     generation = service.prepare(
         body.model,
@@ -96,15 +96,19 @@ async def stream(request: Request, body: StreamRequest) -> StreamingResponse:
     )
     service.submit(generation)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # proxies pass each step on at once
-    events = _stream_events(service, generation, request)
+    start = {"model": generation.model.name, "seed": body.seed, "settings": generation.settings}
+    events = _stream_events(service, generation, request, start=start)
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
 
-async def _stream_events(service: Service, generation: Generation, request: Request) -> AsyncIterator[str]:
+async def _stream_events(
+    service: Service, generation: Generation, request: Request, *, start: dict[str, Any]
+) -> AsyncIterator[str]:
     """The events; when the client goes away, whoever iterates closes this iterator, and the job is let go."""
     job, answer = generation.job, asyncio.ensure_future(service.wait(generation, request))
     stream = job.stream
     try:
+        yield _format_event("start", start)
         if stream is not None:
             job.future.add_done_callback(lambda future: stream.end())
             async for event in stream:

@@ -6,7 +6,6 @@ sentences, since most models were trained on single ones; what lies between sent
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +16,7 @@ from pydantic import ValidationError
 
 from noise2text.core.errors import Problem
 from noise2text.serving.generate_routes import ERRORS, get_service
+from noise2text.serving.limits import count_candidates
 from noise2text.serving.models import ModelPool, ServedModel, name_language
 from noise2text.serving.result import TextResult, make_results
 from noise2text.serving.schema import ErrorAnswer, Language, Status, TranslateAnswer, TranslateRequest
@@ -95,8 +95,12 @@ async def translate(request: Request) -> TranslateAnswer:
     model = find_translator(service.pool, body.source, body.target)
     texts = [body.q] if isinstance(body.q, str) else body.q
     split = [split_sentences(text) for text in texts]
+    count = count_candidates(model.generation_config)
+    n = count if body.alternatives and count > 1 else None
     try:
-        generation = service.prepare(model.name, [each for sentences, _ in split for each in sentences], {})
+        generation = service.prepare(
+            model.name, [each for sentences, _ in split for each in sentences], {}, n=n
+        )
     except Problem as problem:
         raise Refused(400, str(problem)) from None
     service.submit(generation)
@@ -125,21 +129,13 @@ def _make_answer(
 
 def _join(results: Sequence[TextResult], between: Sequence[str], alternatives: int) -> list[str]:
     """The translation of a text and its alternatives, each joined of one candidate per sentence."""
-    ranked = [_rank(result) for result in results]
+    ranked = [result.alternatives or [result.text] for result in results]
     count = min(alternatives + 1, max(map(len, ranked)))
     versions = []
     for number in range(count):
         own = [each[min(number, len(each) - 1)] for each in ranked]
         versions.append("".join(part for pair in zip(own, [*between, ""], strict=True) for part in pair))
     return versions
-
-
-def _rank(result: TextResult) -> list[str]:
-    """The chosen text, then the other candidates by score, each text once."""
-    others = sorted(
-        result.candidates, key=lambda each: -math.inf if each.score is None else each.score, reverse=True
-    )
-    return list(dict.fromkeys([result.text, *(each.text for each in others)]))
 
 
 @router.get("/languages", summary="The languages, as LibreTranslate lists them")

@@ -62,7 +62,7 @@ def collect_page_data(
             if key not in known or has_setting(model.generation_config, key)
         }
         config = apply_overrides(model.generation_config, own, origin="page")
-        output = model.generate(texts, seed=seed, trace=True, **own)
+        output = model.generate(texts, seed=seed, trace=True, progress=True, **own)
         described.append(PageModel(name, model.build_selector(config).signature))
         columns.append([keep_steps(result, MAX_STEPS) for result in make_results(texts, output)])
     return PageData(seed, described, [list(row) for row in zip(*columns, strict=True)])

@@ -17,6 +17,7 @@ from noise2text.serving.page_data import PageData
 __all__ = ["find_page_format", "write_html"]
 
 PARTS = Path(__file__).with_name("page")
+PART_NAMES = ("page.css", "view.js", "picture.js", "gif.js", "page.js", "event_stream.js", "live.js")
 NO_DATA = '<script type="application/json" id="data">null</script>'
 
 
@@ -30,7 +31,7 @@ def find_page_format(path: Path) -> Callable[[PageData], str]:
 def write_html(data: PageData | None = None) -> str:
     """The page with these data; without any, the page that asks its service."""
     page = _read_part("page.html")
-    for name in ("page.css", "view.js", "gif.js", "page.js", "live.js"):
+    for name in PART_NAMES:
         page = page.replace(f"/* {name} */", f"\n{_read_part(name)}")
     if data is None:
         return page

@@ -31,11 +31,25 @@ NAME = "noise2text"
 
 @dataclass(frozen=True)
 class RayCluster:
-    """Where replicas run and how many; without a maximum, one per GPU, or per core without GPUs."""
+    """Where replicas run and how many; without a maximum, one per GPU, or per core without GPUs.
+
+    Load, or its absence, must last `scale_up_seconds` or `scale_down_seconds` before the number changes.
+    """
 
     address: str | None = None
     min_replicas: int = 1
     max_replicas: int | None = None
+    scale_up_seconds: float = 30
+    scale_down_seconds: float = 600
+
+    def check(self) -> None:
+        """Refuse what cannot be meant."""
+        if self.min_replicas < 1:
+            raise Problem(f"--min-replicas must be at least 1, not {self.min_replicas}.")
+        for name in ("scale_up_seconds", "scale_down_seconds"):
+            if getattr(self, name) <= 0:
+                option = f"--{name.replace('_', '-')}"
+                raise Problem(f"{option} must be more than 0, not {getattr(self, name)}.")
 
 
 def serve_on_ray(
@@ -47,8 +61,7 @@ def serve_on_ray(
     say: Callable[[str], None],
 ) -> None:
     """Serve until a signal ends the service; replicas finish what they have accepted."""
-    if cluster.min_replicas < 1:
-        raise Problem(f"--min-replicas must be at least 1, not {cluster.min_replicas}.")
+    cluster.check()
     models = list(map(_make_absolute, models))
     keys = build_service(models, limits, options).keys  # also finds mistakes before anything is started
     with listen(options.host, options.port) as listener:
@@ -63,7 +76,7 @@ def serve_on_ray(
         deployment = _deployment(
             lambda: build_replica(models, limits, options, keys=keys),
             limits=limits,
-            replicas=(cluster.min_replicas, number),
+            cluster=replace(cluster, max_replicas=number),
             resources=resources,
         )
         _run(deployment, options, say=say)
@@ -79,7 +92,7 @@ def build_replica(models: Sequence[str], limits: Limits, options: Options, *, ke
 
 
 def _deployment(
-    build: Callable[[], FastAPI], *, limits: Limits, replicas: tuple[int, int], resources: dict[str, float]
+    build: Callable[[], FastAPI], *, limits: Limits, cluster: RayCluster, resources: dict[str, float]
 ) -> Any:
     """What Ray Serve deploys: a replica is full when a batch waits behind the one that is generated."""
     from ray import serve
@@ -92,9 +105,13 @@ def _deployment(
         max_queued_requests=limits.queue,
         graceful_shutdown_timeout_s=60,
         autoscaling_config={
-            "min_replicas": replicas[0],
-            "max_replicas": replicas[1],
+            "min_replicas": cluster.min_replicas,
+            "max_replicas": cluster.max_replicas,
             "target_ongoing_requests": limits.batch,
+            "upscale_delay_s": cluster.scale_up_seconds,
+            "downscale_delay_s": cluster.scale_down_seconds,
+            "metrics_interval_s": min(10.0, cluster.scale_up_seconds),
+            "look_back_period_s": min(30.0, cluster.scale_up_seconds),
         },
     )
 
@@ -113,6 +130,9 @@ def _run(deployment: Any, options: Options, *, say: Callable[[str], None]) -> No
             say(f"Serving on Ray at http://{options.host}:{options.port}")
             while not is_stopped():
                 time.sleep(0.1)
+            serve.delete(
+                NAME
+            )  # until replicas have answered what they accepted; a shutdown alone cuts it off
         except (RayError, RuntimeError) as error:
             reason = str(error).strip().splitlines()[-1]
             raise Problem(f"Ray Serve could not start the replicas ({reason}); its logs say why.") from error

@@ -1,6 +1,7 @@
 """The result of one text as JSON: what the service answers, and what the page shows.
 
     {"source": "Wo ist der Bahnhof?", "text": "Where is the train station?", "chosen": 3,
+     "alternatives": ["Where is the train station?", "Where's the station?"],
      "candidates": [{"text": "Where is the station?", "length": 5, "score": -0.31, "drafts": ["At …", …]}, …],
      "utilities": [[100.0, 40.9, …], …],
      "steps": [{"time": 1.0, "text": …, "noisy": …, "tokens": ["At", …], "noisy_tokens": [" yes", …],
@@ -58,6 +59,7 @@ class TextResult:
         source: the input.
         text: the chosen text.
         chosen: the index of the chosen candidate; None without candidates, as for an empty input.
+        alternatives: the chosen text and others that differ from it, best first; at most n.
         candidates: all candidates.
         utilities: the utility of each candidate (row) against each (column), if MBR compared them and the
             result is traced; else None. The chosen candidate has the highest row mean.
@@ -68,6 +70,7 @@ class TextResult:
     source: str
     text: str
     chosen: int | None
+    alternatives: list[str]
     candidates: list[CandidateResult]
     utilities: list[list[float]] | None
     steps: list[StepResult]
@@ -81,6 +84,7 @@ def make_results(sources: Sequence[str], output: GenerationOutput) -> list[TextR
             source=source,
             text=output.texts[i],
             chosen=output.chosen[i],
+            alternatives=output.alternatives[i] if output.alternatives else [],
             candidates=_make_candidates(output, i),
             utilities=[_round(row, 4) for row in output.utilities[i]] or None,
             steps=[make_step(step) for step in output.traces[i]],

@@ -52,6 +52,7 @@ class Job:
         config: the whole generation config; it decides who may share a batch.
         seed: decides the noise, together with the index of a text in `texts`.
         trace: whether the output has the steps.
+        n: how many alternatives the output has, at most; the settings say how many candidates are drawn.
         stream: gets each step as it happens, if there is one.
         future: gets the output, or the Problem.
     """
@@ -61,6 +62,7 @@ class Job:
     config: Any
     seed: int = 0
     trace: bool = False
+    n: int = 1
     stream: StepStream | None = None
     future: Future[GenerationOutput] = field(default_factory=Future)
     _abandoned: threading.Event = field(default_factory=threading.Event)
@@ -95,6 +97,7 @@ class Job:
             self.texts,
             seed=self.seed,
             trace=self.trace,
+            n=self.n,
             on_trace_step=on_trace_step,
             overrides=self.settings,
         )

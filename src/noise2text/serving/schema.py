@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from noise2text.serving.result import TextResult
 
@@ -118,6 +118,14 @@ class TranslateRequest(BaseModel):
     format: str = Field("text", description="text, the only one")
     alternatives: int = Field(0, ge=0, description="other translations to return, at most")
     api_key: str | None = None
+
+    @field_validator("alternatives", mode="before")
+    @classmethod
+    def _refuse_booleans(cls, value: object) -> object:
+        """A form has only texts, so that 2 may come as "2"; true is no number anywhere."""
+        if isinstance(value, bool):
+            raise ValueError("give a number, not true or false")
+        return value
 
 
 class TranslateAnswer(BaseModel):

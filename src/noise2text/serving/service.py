@@ -112,7 +112,7 @@ class Service:
         )
         has_steps = isinstance(config, DiffusionGenerationConfig)
         stream = StepStream() if streamed and has_steps else None
-        job = Job(texts, resolved, config, seed=seed, trace=trace, stream=stream)
+        job = Job(texts, resolved, config, seed=seed, trace=trace, n=n or 1, stream=stream)
         return Generation(model, job, guide=str(settings.get("guide") or ""))
 
     def submit(self, generation: Generation) -> None:

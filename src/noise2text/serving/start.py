@@ -7,11 +7,12 @@ import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from noise2text.core.devices import find_device, find_dtype
 from noise2text.core.errors import Problem
+from noise2text.models.accelerate import make_batch_invariant_on_cpu
+from noise2text.models.base import Model
 from noise2text.models.folder import load
 from noise2text.serving.access import RateLimit, read_keys
 from noise2text.serving.app import build_app
@@ -48,7 +49,7 @@ def build_service(models: Sequence[str], limits: Limits, options: Options) -> Se
     pool = ModelPool(
         describe_models(models),
         limits,
-        load_model=partial(load, device=options.device, precision=options.precision),
+        load_model=lambda folder: load_for_batches(folder, options),
         on_batch=metrics.observe_batch,
     )
     metrics.watch_queues(pool.num_waiting)
@@ -60,6 +61,14 @@ def build_service(models: Sequence[str], limits: Limits, options: Options) -> Se
         metrics=metrics,
         log_texts=options.log_texts,
     )
+
+
+def load_for_batches(folder: Path, options: Options) -> Model:
+    """The model of a folder; if it shares batches, a CPU gives an answer the same bits whoever else asks."""
+    model = load(folder, device=options.device, precision=options.precision)
+    if model.quantizable_module is not None:
+        make_batch_invariant_on_cpu(model, model.device)
+    return model
 
 
 def serve_models(

@@ -6,7 +6,7 @@ so that its losses compare with those of any other model. Sampling: `diffusion/c
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from noise2text.core.random import RowKeyPurpose, make_key, uniform
 from noise2text.data.layouts.base import Canvas, Layout, Source
 from noise2text.diffusion.losses import TokenLoss
 from noise2text.training.objective import Objective
+from noise2text.training.objective_wrapper import ObjectiveWrapper
 
 __all__ = ["SourceDropout", "SourceDropoutDraws", "require_dropout_for_guidance", "with_source_dropout"]
 
@@ -30,32 +31,12 @@ class SourceDropoutDraws:
     inner: Any
 
 
-class SourceDropout(Objective):
+class SourceDropout(ObjectiveWrapper):
     """Another objective that sees some of its rows without their source; the rest is the other's."""
 
     def __init__(self, objective: Objective, layout: Layout, rate: float) -> None:
-        super().__init__(objective.terms.values())
-        self.objective, self.layout, self.rate = objective, layout, rate
-        self.graph_capturable = objective.graph_capturable
-
-    @property
-    def terms_logged(self) -> bool:
-        """Whether the next steps of the inner objective are logged."""
-        return self.objective.terms_logged
-
-    @terms_logged.setter
-    def terms_logged(self, value: bool) -> None:
-        self.objective.terms_logged = value
-
-    @property
-    def skipped_terms(self) -> frozenset[str]:
-        return self.objective.skipped_terms
-
-    def counts(self, canvas: Canvas) -> dict[str, Tensor]:
-        return self.objective.counts(canvas)
-
-    def step_flags(self, step_key: Tensor) -> Hashable:
-        return self.objective.step_flags(step_key)
+        super().__init__(objective)
+        self.layout, self.rate = layout, rate
 
     def draw(self, canvas: Canvas, keys: Tensor, step_key: Tensor) -> SourceDropoutDraws:
         rate = self.rate if self.training else 0.0
@@ -68,22 +49,10 @@ class SourceDropout(Objective):
         )
         return token_losses
 
-    def means(self, losses: Mapping[str, TokenLoss], counts: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return self.objective.means(losses, counts)
-
-    def loss(self, means: Mapping[str, Tensor]) -> Tensor:
-        return self.objective.loss(means)
-
     def collect_observations(
         self, draws: SourceDropoutDraws, token_losses: Mapping[str, TokenLoss]
     ) -> tuple[Tensor, ...]:
         return self.objective.collect_observations(draws.inner, token_losses)
-
-    def observe(self, *observed: Tensor) -> None:
-        self.objective.observe(*observed)
-
-    def update(self, step: int) -> None:
-        self.objective.update(step)
 
     def _drop_sources(self, canvas: Canvas, dropped: Tensor) -> Canvas:
         """The canvas without the source in these rows."""

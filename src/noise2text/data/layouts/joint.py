@@ -126,8 +126,20 @@ class JointLayout(Layout):
         return self.separator_positions(canvas.source).repeat_interleave(candidates, 0)
 
 
+@dataclass(frozen=True)
 class InfillingLayout(JointLayout):
-    """The same canvas, all of it learned: the source is given only in generation (Diffusion-LM)."""
+    """The same canvas, all of it learned: the source is given only in generation (Diffusion-LM).
+
+    `given_source` is the share of the training pairs whose source is given, as in generation; 0 is the
+    published form.
+    """
+
+    given_source: float = 0.0
+
+    def randomise(self, canvas: Canvas, u: Tensor) -> Canvas:
+        """The canvas with the source given in the rows whose u is below `given_source`."""
+        given = (u < self.given_source)[:, None] & ~self.target_mask(canvas)
+        return replace(canvas, frozen=canvas.frozen | given, scored=canvas.scored & ~given)
 
     def make_canvas(
         self, sources: RaggedRows, targets: RaggedRows, *, shape: tuple[int, int] = (0, 0)

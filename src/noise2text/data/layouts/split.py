@@ -15,6 +15,11 @@ __all__ = ["SplitLayout"]
 class SplitLayout(Layout):
     """Source and target apart, as encoder-decoders need them; the length is given."""
 
+    @property
+    def surrounding_tokens(self) -> tuple[int, ...]:
+        """The special tokens around a target, which are generated with it."""
+        return ()
+
     def make_canvas(
         self, sources: RaggedRows, targets: RaggedRows, *, shape: tuple[int, int] = (0, 0)
     ) -> Canvas:

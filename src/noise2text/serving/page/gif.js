@@ -48,7 +48,8 @@ function compressPixels(pixels) {
   return bytes;
 }
 
-// frames: [{ pixels: palette indices, milliseconds }]; palette: [[r, g, b]], at most 256.
+// frames: [{ pixels: palette indices of whole lines, milliseconds, top: of its lines, or 0 }], each drawn over the ones
+// before; palette: [[r, g, b]], at most 256.
 function encodeGif(width, height, palette, frames) {
   const { bytes, text, short } = makeBytes();
   text("GIF89a");
@@ -59,10 +60,10 @@ function encodeGif(width, height, palette, frames) {
   text("NETSCAPE2.0");
   bytes.push(3, 1, 0, 0, 0); // for ever
   for (const frame of frames) {
-    bytes.push(0x21, 0xf9, 4, 0);
+    bytes.push(0x21, 0xf9, 4, 4); // what is drawn stays
     short(Math.round(frame.milliseconds / 10));
     bytes.push(0, 0, 0x2c);
-    short(0, 0, width, height);
+    short(0, frame.top || 0, width, frame.pixels.length / width);
     bytes.push(0, 8);
     const data = compressPixels(frame.pixels);
     for (let at = 0; at < data.length; at += 255) {
@@ -107,15 +108,26 @@ async function paint(svg) {
   return context.getImageData(0, 0, image.width, image.height);
 }
 
-// The grid of a result growing step by step.
-async function drawGif(result, view) {
-  const last = result.steps.length - 1;
-  const pictures = [];
-  for (let at = 0; at <= last; at++) pictures.push(await paint(drawPicture(result, view, at)));
-  const { palette, index } = choosePalette(pictures[last].data);
-  const frames = pictures.map((picture, at) => ({
-    pixels: index(picture.data),
-    milliseconds: at < last ? MILLISECONDS_PER_FRAME : MILLISECONDS_OF_LAST_FRAME,
-  }));
-  return encodeGif(pictures[last].width, pictures[last].height, palette, frames);
+// The picture of the results, growing step by step. It is painted once; a frame is the part of it that a step adds.
+async function drawGif(models, results, view) {
+  const { svg, rows } = drawPicture(models, results, view);
+  const { width, height, data } = await paint(svg);
+  const { palette, index } = choosePalette(data);
+  const whole = index(data), shown = whole.slice(), paper = whole[width * height - 1];
+  const fillRow = ({ y }, from) => {
+    for (let at = y * width; at < (y + ROW) * width; at++) shown[at] = from ? from[at] : paper;
+  };
+  const steps = Array.from({ length: Math.max(0, ...rows.map((row) => row.step)) + 1 }, (_, n) => rows.filter((row) => row.step === n));
+  for (const row of rows) if (row.step > 0) fillRow(row, null);
+  const frames = steps.map((own, step) => {
+    for (const row of own) fillRow(row, whole);
+    const top = step ? Math.min(...own.map(({ y }) => y)) : 0;
+    const bottom = step ? Math.max(...own.map(({ y }) => y)) + ROW : height;
+    return {
+      pixels: shown.slice(top * width, bottom * width),
+      top,
+      milliseconds: step < steps.length - 1 ? MILLISECONDS_PER_FRAME : MILLISECONDS_OF_LAST_FRAME,
+    };
+  });
+  return encodeGif(width, height, palette, frames);
 }

@@ -4,16 +4,6 @@
 const SETTINGS = [...document.querySelectorAll("[data-setting]")];
 let served = [];
 
-async function ask(path, body) {
-  const key = byId("key").value;
-  const headers = { "Content-Type": "application/json", ...(key && { Authorization: `Bearer ${key}` }) };
-  const answer = await fetch(path, { headers, ...(body && { method: "POST", body: JSON.stringify(body) }) });
-  const value = await answer.json();
-  if (answer.status === 401) byId("key").parentElement.hidden = false;
-  if (!answer.ok) throw new Error(value.error || `The service answered ${answer.status}.`);
-  return value;
-}
-
 function settingsOf(name) {
   const model = served.find((each) => each.name === name);
   return new Map((model ? model.settings : []).map((setting) => [setting.name, setting]));
@@ -41,30 +31,73 @@ function makeRequest(name) {
   return { model: name, texts: [byId("text").value], seed: Number(byId("seed").value || 0), trace: true, settings };
 }
 
-async function generate(autoplay) {
-  const button = document.querySelector("#request button");
+// Generates what the form asks for. If it is watched, the steps are shown as they arrive, and played from the first one.
+async function generate(isWatched) {
   const names = [byId("model").value, byId("other").value].filter((name) => name !== "");
+  const before = { models: state.models, results: state.results, step: state.step };
+  const controller = new AbortController();
   pause();
-  button.disabled = true;
-  byId("error").textContent = "";
-  byId("results").setAttribute("aria-busy", "true");
+  setBusy(true);
   try {
-    const answers = await Promise.all(names.map((name) => ask("v1/generate", makeRequest(name))));
-    state.models = answers.map((answer) => ({ name: answer.model, selection: describeSelection(answer.settings) }));
-    state.results = answers.map((answer) => answer.results[0]);
-    state.step = autoplay ? 0 : lastStep();
-    draw();
-    if (autoplay && lastStep() > 0) play();
+    const answers = await Promise.all(names.map((name, at) => isWatched
+      ? follow(makeRequest(name), controller.signal, (start, result) => showPartial(names, at, start, result))
+      : ask("v1/generate", makeRequest(name), controller.signal)));
+    showAnswers(answers, isWatched);
   } catch (error) {
+    controller.abort(); // the other model need not go on
+    pause();
+    if (isPartial()) { Object.assign(state, before); draw(); }
     byId("error").textContent = error.message;
   } finally {
-    button.disabled = false;
-    byId("results").removeAttribute("aria-busy");
+    setBusy(false);
   }
 }
 
-function describeSelection(settings) {
-  return [settings.select, settings.utility && `u:${settings.utility}`].filter(Boolean).join("|");
+function setBusy(isBusy) {
+  const button = document.querySelector("#request button");
+  button.setAttribute("aria-disabled", isBusy); // unlike `disabled`, it keeps the focus
+  button.textContent = isBusy ? "Generating …" : "Generate";
+  byId("results").setAttribute("aria-busy", isBusy);
+  if (isBusy) byId("error").textContent = "";
+}
+
+// Shows what is known of the result of one model; the first step of a request starts to play.
+function showPartial(names, at, start, result) {
+  const isFirst = !isPartial();
+  if (isFirst) {
+    state.models = names.map((name) => ({ name, selection: "" }));
+    state.results = names.map(() => makePartialResult(result.source, []));
+    state.step = 0;
+  }
+  state.models[at] = describeModel(start);
+  state.results[at] = result;
+  if (isFirst) drawAndPlay(); else fillSoon();
+}
+
+// On a phone the form fills the screen: what is played is then scrolled into view.
+function drawAndPlay() {
+  draw();
+  play();
+  if (byId("player").getBoundingClientRect().top > innerHeight / 2) byId("player").scrollIntoView();
+}
+
+// Steps may arrive faster than a screen shows them.
+function fillSoon() {
+  state.frame ??= requestAnimationFrame(() => { state.frame = null; fill(); });
+}
+
+function showAnswers(answers, isWatched) {
+  const isBegun = isPartial();
+  state.models = answers.map(describeModel);
+  state.results = answers.map((answer) => answer.results[0]);
+  if (isBegun) return fill();
+  state.step = isWatched ? 0 : lastStep();
+  (isWatched ? drawAndPlay : draw)();
+}
+
+function describeModel({ model, settings }) {
+  const { select = "", utility } = settings;
+  return { name: model, selection: select.includes("mbr") ? `${select}|u:${utility}` : select };
 }
 
 async function startLive() {
@@ -98,6 +131,11 @@ byId("text").addEventListener("keydown", (event) => {
 });
 byId("request").addEventListener("submit", (event) => {
   event.preventDefault();
+  if (byId("results").getAttribute("aria-busy") === "true") return;
+  if (!byId("text").value.trim()) {
+    byId("error").textContent = "Write a text first.";
+    return;
+  }
   generate(!matchMedia("(prefers-reduced-motion: reduce)").matches);
 });
 

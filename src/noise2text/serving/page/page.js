@@ -5,10 +5,15 @@ const byId = (id) => document.getElementById(id);
 const data = JSON.parse(byId("data").textContent);
 const isLive = data === null;
 const MILLISECONDS_PER_STEP = 450;
-const state = { models: [], results: [], views: [], step: 0, view: "noise", timer: null };
+const state = { models: [], results: [], views: [], step: 0, view: "noise", timer: null, frame: null };
 
 function lastStep() {
   return Math.max(0, ...state.results.map((result) => result.steps.length - 1));
+}
+
+// Whether a service is still at work, and more steps will come.
+function isPartial() {
+  return state.results.some((result) => result.isPartial);
 }
 
 // What the address keeps after #, so that a link shows the same.
@@ -27,12 +32,19 @@ function requestFields() {
   return Object.fromEntries(fields.map((each) => [each.id, each.value]));
 }
 
+// Draws the results of other models, or of another text.
 function draw() {
-  state.views = state.results.map((result, at) => drawResult(state.models[at], result, state.view));
+  state.views = state.models.map(makeView);
   byId("results").replaceChildren(...state.views.map((each) => each.section));
-  const slider = byId("step");
-  slider.max = lastStep() + 1;
-  for (const id of ["player", "actions"]) byId(id).hidden = false;
+  fill();
+}
+
+// Draws what the results are now, at the same step.
+function fill() {
+  state.views.forEach((each, at) => each.fill(state.models[at], state.results[at], state.view));
+  byId("step").max = lastStep() + 1;
+  byId("player").hidden = !state.results.length;
+  byId("actions").hidden = !state.results.length || isPartial();
   moveTo(Math.min(state.step, lastStep()));
 }
 
@@ -40,15 +52,16 @@ function moveTo(step) {
   state.step = step;
   for (const each of state.views) each.show(step);
   byId("step").value = step + 1;
-  const longest = state.results.reduce((one, other) => (other.steps.length > one.steps.length ? other : one));
-  const time = longest.steps[step] ? `, time ${longest.steps[step].time.toFixed(2)}` : "";
-  byId("where").textContent = `${step + 1} of ${lastStep() + 1}${time}`;
+  const longest = state.results.find((result) => result.steps.length > step);
+  const time = longest ? `, time ${longest.steps[step].time.toFixed(2)}` : "";
+  byId("where").textContent = `${step + 1} of ${lastStep() + 1}${isPartial() ? " so far" : ""}${time}`;
   byId("step").setAttribute("aria-valuetext", byId("where").textContent);
   if (state.timer === null) settle();
 }
 
 // What is done when the picture stands still: say the text once, and keep the address.
 function settle() {
+  if (isPartial()) return;
   byId("said").textContent = state.results
     .map((result, at) => `${state.models[at].name}: ${stepText(result)}`).join(". ");
   writeAddress();
@@ -59,13 +72,14 @@ function stepText(result) {
   return at < 0 ? result.text : shownTokens(result, at, state.view).join("").trim();
 }
 
+// Plays from here to the end, or from the start if this is the end; waits for steps that have not come yet.
 function play() {
   if (state.timer !== null) return pause();
-  if (state.step >= lastStep()) moveTo(0);
+  if (state.step >= lastStep() && !isPartial()) moveTo(0);
   byId("play").textContent = "Pause";
   state.timer = setInterval(() => {
     if (state.step < lastStep()) moveTo(state.step + 1);
-    if (state.step >= lastStep()) pause();
+    if (state.step >= lastStep() && !isPartial()) pause();
   }, MILLISECONDS_PER_STEP);
 }
 
@@ -120,14 +134,17 @@ async function copy(text, what) {
 byId("play").addEventListener("click", play);
 byId("step").addEventListener("input", (event) => { pause(); moveTo(event.target.value - 1); });
 for (const radio of document.querySelectorAll("input[name=view]")) {
-  radio.addEventListener("change", () => { state.view = radio.value; draw(); });
+  radio.addEventListener("change", () => { state.view = radio.value; fill(); });
 }
 byId("copy").addEventListener("click", () => copy(state.results.map((result) => result.text).join("\n"), "Text"));
 byId("link").addEventListener("click", () => { writeAddress(); copy(location.href, "Link"); });
 byId("svg").addEventListener("click", () =>
-  download("denoising.svg", "image/svg+xml", drawPicture(state.results[0], state.view)));
-byId("gif").addEventListener("click", async () =>
-  download("denoising.gif", "image/gif", await drawGif(state.results[0], state.view)));
+  download("denoising.svg", "image/svg+xml", drawPicture(state.models, state.results, state.view).svg));
+byId("gif").addEventListener("click", async () => {
+  byId("done").textContent = "Drawing …";
+  download("denoising.gif", "image/gif", await drawGif(state.models, state.results, state.view));
+  byId("done").textContent = "";
+});
 byId("json").addEventListener("click", () =>
   download("result.json", "application/json", JSON.stringify({ models: state.models, results: state.results }, null, 1)));
 

@@ -11,35 +11,51 @@ function make(tag, properties = {}, ...children) {
   return element;
 }
 
-// The tokens that a view shows at a step; the last step always shows the text itself.
+// The tokens that a view shows at a step; the last step of a finished result always shows the text itself.
 function shownTokens(result, at, view) {
   const step = result.steps[at];
-  return view === "noise" && at < result.steps.length - 1 ? step.noisy_tokens : step.tokens;
+  return view === "noise" && (result.isPartial || at < result.steps.length - 1) ? step.noisy_tokens : step.tokens;
 }
 
-// A token is final if the text has it at this position; its confidence is the model's at this step, if known.
+// A token is final if the text, or the last estimate so far, has it at this position; its confidence is the model's at
+// this step, if known.
 function describeToken(result, at, position, token) {
   const last = result.steps[result.steps.length - 1];
   return { final: last.tokens[position] === token, confidence: result.steps[at].confidence[position] };
 }
 
+// How a token looks in a grid: without the spaces around it, unless it is one; some tokens write nothing.
+function showToken(token) {
+  return token.trim() || (token && "␣");
+}
+
 function drawToken(result, at, position, token) {
   const { final, confidence } = describeToken(result, at, position, token);
   const isKnown = confidence !== undefined;
-  const state = final ? `final token${isKnown ? `, confidence ${percent(confidence)}` : ""}` : "not the final token";
+  const name = result.isPartial ? "token of the last estimate" : "final token";
+  const state = final ? `${name}${isKnown ? `, confidence ${percent(confidence)}` : ""}` : `not the ${name}`;
   return make("span", {
     className: `token${final ? " final" : ""}${isKnown ? " known" : ""}`,
-    textContent: token.trim() || "␣",
+    textContent: showToken(token),
     title: state,
     style: { "--c": (isKnown ? confidence : 0.5).toFixed(3) },
   });
+}
+
+// A token as part of a running text, with the spaces that it has.
+function drawWord(result, at, position, token) {
+  if (!token) return [];
+  const word = drawToken(result, at, position, token), [, before, after] = token.match(/^(\s*).*?(\s*)$/s);
+  if (token.trim()) return [before, word, after];
+  word.textContent = " ";
+  return [word];
 }
 
 function percent(share) {
   return `${Math.round(100 * share)} %`;
 }
 
-function drawGrid(model, result, view) {
+function drawGrid(result, view) {
   const body = make("tbody");
   result.steps.forEach((step, at) => {
     const cells = shownTokens(result, at, view).map((token, position) =>
@@ -48,12 +64,18 @@ function drawGrid(model, result, view) {
     body.append(make("tr", {}, make("th", { scope: "row", textContent: at + 1, title }), ...cells));
   });
   const caption = make("caption", { className: "unseen", textContent: "Tokens at each step, one row per step" });
-  return scrolling(`Tokens at each step, ${model.name}`, make("table", { className: "grid", dir: "auto" }, caption, body));
+  return make("table", { className: "grid", dir: "auto" }, caption, body);
 }
 
-function scrolling(label, content) {
+function scrolling(label) {
   const attributes = { role: "region", tabindex: "0", "aria-label": label };
-  return make("div", { className: "scroll", attributes }, content);
+  return make("div", { className: "scroll", attributes });
+}
+
+// Scrolls a high grid, and nothing else, so far that a row is seen.
+function scrollToRow(region, row) {
+  const lowest = row.offsetTop + row.offsetHeight - region.clientHeight;
+  region.scrollTop = Math.max(Math.min(region.scrollTop, row.offsetTop), lowest);
 }
 
 function meanUtilities(result) {
@@ -61,18 +83,23 @@ function meanUtilities(result) {
 }
 
 function explainChoice(result, selection) {
-  const means = meanUtilities(result);
-  const name = `Candidate ${result.chosen + 1}`;
+  if (result.isPartial) return "The model is at work. Above are the steps of candidate 1; at the end, those of the chosen one.";
+  const means = meanUtilities(result), name = `Candidate ${result.chosen + 1}`;
+  if (result.candidates.length === 1) return "There is only one candidate.";
+  if (!means.length && selection.includes("mbr")) return `${name} was chosen: it joins the best candidates of the parts of the text.`;
   if (!means.length) return `${name} was chosen. The rule of selection does not compare candidates with each other.`;
   const texts = result.candidates.map((candidate) => candidate.text);
-  const others = means.filter((_, at) => texts[at] !== texts[result.chosen]);
+  const isLeftOut = (at) => result.utilities[at].every((value) => value === 0); // a filter of the rule gives it no utility
+  const leftOut = texts.flatMap((_, at) => (isLeftOut(at) ? [at + 1] : []));
+  const others = means.filter((_, at) => texts[at] !== texts[result.chosen] && !isLeftOut(at));
   const best = means[result.chosen].toFixed(1);
-  const weighted = selection.startsWith("weighted") ? ", weighted by likelihood" : "";
-  const next = others.length ? ` The next best text has ${Math.max(...others).toFixed(1)}.` : " All candidates have the same text.";
-  return `${name} was chosen because it agrees most with all candidates${weighted}: its mean utility is ${best}.${next}`;
+  const weighted = selection.includes("weighted-mbr") ? ", weighted by likelihood" : "";
+  const next = others.length ? ` The next best text has ${Math.max(...others).toFixed(1)}.` : leftOut.length ? "" : " All candidates have the same text.";
+  const without = leftOut.length ? ` Left out before: ${leftOut.join(", ")}.` : "";
+  return `${name} was chosen because it agrees most with all candidates${weighted}: its mean utility is ${best}.${next}${without}`;
 }
 
-function drawCandidates(model, result) {
+function drawCandidates(result) {
   const means = meanUtilities(result);
   const heads = ["", "Candidate", "Tokens", "Score", ...(means.length ? ["Agreement"] : [])];
   const head = make("tr", {}, ...heads.map((name, at) =>
@@ -87,11 +114,10 @@ function drawCandidates(model, result) {
       make("td", { className: "text", dir: "auto", textContent: candidate.text }),
       ...numbers.map((value) => make("td", { className: "number", textContent: value })));
   });
-  const table = make("table", { className: "candidates" }, make("thead", {}, head), make("tbody", {}, ...rows));
-  return scrolling(`Candidates, ${model.name}`, table);
+  return make("table", { className: "candidates" }, make("thead", {}, head), make("tbody", {}, ...rows));
 }
 
-function drawHeatMap(model, result) {
+function drawHeatMap(result) {
   const highest = Math.max(...result.utilities.flat(), 1e-9);
   const numbers = result.candidates.map((_, at) => at + 1);
   const digits = highest > 1 ? 0 : 2;
@@ -100,56 +126,51 @@ function drawHeatMap(model, result) {
     make("th", { scope: "row", textContent: at + 1 }),
     ...row.map((value) => make("td", { textContent: value.toFixed(digits), style: { "--c": value / highest } }))));
   const caption = make("caption", { className: "unseen", textContent: "Utility of each candidate (row) against each (column)" });
-  return scrolling(`Utilities of the candidates, ${model.name}`,
-    make("table", { className: "heat" }, caption, make("thead", {}, head), make("tbody", {}, ...rows)));
+  return make("table", { className: "heat" }, caption, make("thead", {}, head), make("tbody", {}, ...rows));
 }
 
-// One result with a function `show(step)`, which moves it to a step; shorter traces wait at their last one.
-function drawResult(model, result, view) {
+// The view of a model's result: `fill` draws a result, `show` moves it to a step; shorter traces wait at their last one.
+// A result that is filled again, as while its steps arrive, keeps the focus and the place of the reader.
+function makeView({ name }) {
   const stage = make("p", { className: "stage", dir: "auto" });
-  const section = make("section", { className: "result", attributes: { "aria-label": model.name } },
-    make("h2", { textContent: model.name }), stage);
-  if (!result.steps.length) {
-    stage.textContent = result.text;
-    return { section, show() {} };
+  const grid = scrolling(`Tokens at each step, ${name}`);
+  grid.classList.add("high");
+  const candidates = scrolling(`Candidates, ${name}`);
+  const why = make("p");
+  const heat = scrolling(`Utilities of the candidates, ${name}`);
+  const selection = make("code");
+  const agreement = make("div", {}, make("h3", { textContent: "How well candidates agree" }),
+    make("p", { className: "quiet", textContent: "Each row is a candidate, each column the one that it is compared with." }), heat);
+  const details = make("div", {}, grid, make("h3", { textContent: "Candidates at this step" }), candidates, why, agreement,
+    make("p", {}, selection));
+  const warnings = make("p", { className: "warning" });
+  const section = make("section", { className: "result", attributes: { "aria-label": name } },
+    make("h2", { textContent: name }), warnings, stage, details);
+  let result, view, rows, texts;
+
+  function fill(model, newResult, newView) {
+    [result, view] = [newResult, newView];
+    selection.textContent = model.selection;
+    warnings.textContent = result.warnings.join(" ");
+    details.hidden = !result.steps.length;
+    agreement.hidden = !result.utilities;
+    if (details.hidden) return;
+    grid.replaceChildren(drawGrid(result, view));
+    candidates.replaceChildren(drawCandidates(result));
+    why.textContent = explainChoice(result, model.selection);
+    heat.replaceChildren(...(result.utilities ? [drawHeatMap(result)] : []));
+    rows = [...grid.querySelectorAll("tr")];
+    texts = [...candidates.querySelectorAll(".text")];
   }
-  const grid = drawGrid(model, result, view);
-  const candidates = drawCandidates(model, result);
-  section.append(grid, make("h3", { textContent: "Candidates at this step" }), candidates,
-    make("p", { textContent: explainChoice(result, model.selection) }));
-  if (result.utilities) section.append(make("h3", { textContent: "How well candidates agree" }), drawHeatMap(model, result));
-  section.append(make("p", {}, make("code", { textContent: model.selection })));
-  const rows = [...grid.querySelectorAll("tr")];
-  const texts = [...candidates.querySelectorAll(".text")];
+
   function show(step) {
     const at = Math.min(step, result.steps.length - 1);
+    if (at < 0) { stage.textContent = result.text; return; }
     rows.forEach((row, n) => { row.className = n > at ? "later" : n === at ? "now" : ""; });
-    stage.replaceChildren(...shownTokens(result, at, view).flatMap((token, n) =>
-      [/^\s/.test(token) ? " " : "", drawToken(result, at, n, token)]));
+    scrollToRow(grid, rows[at]);
+    stage.replaceChildren(...shownTokens(result, at, view).flatMap((token, n) => drawWord(result, at, n, token)));
     texts.forEach((cell, n) => { cell.textContent = result.candidates[n].drafts[at] ?? result.candidates[n].text; });
   }
-  return { section, show };
-}
 
-// The grid up to a step as a picture for other documents: one row per step, in the light theme.
-function drawPicture(result, view, until = result.steps.length - 1) {
-  const size = 8, row = 26, left = 50;
-  const rows = result.steps.map((_, at) => shownTokens(result, at, view).map((token) => token.trim() || "␣"));
-  const columns = Math.max(...rows.map((tokens) => tokens.length));
-  const widths = Array.from({ length: columns }, (_, n) => 20 + size * Math.max(2, ...rows.map((tokens) => (tokens[n] || "").length)));
-  const xs = widths.map((_, n) => left + widths.slice(0, n).reduce((sum, width) => sum + width, 0));
-  const escape = (text) => text.replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
-  const parts = rows.slice(0, until + 1).flatMap((tokens, at) => {
-    const y = 50 + at * row;
-    const cells = tokens.flatMap((token, n) => {
-      const { final, confidence } = describeToken(result, at, n, shownTokens(result, at, view)[n]);
-      const box = `<rect x="${xs[n] + 2}" y="${y - 17}" width="${widths[n] - 4}" height="${row - 3}" rx="4" fill="#3f9a6b" fill-opacity="${(0.4 * (confidence ?? 0.5)).toFixed(2)}"/>`;
-      return [final ? box : "", `<text x="${xs[n] + 10}" y="${y}" fill="${final ? "#1d2129" : "#667080"}">${escape(token)}</text>`];
-    });
-    return [`<text x="16" y="${y}" fill="#667080">${at + 1}</text>`, ...cells];
-  });
-  const width = left + widths.reduce((sum, value) => sum + value, 0) + 16, height = 50 + rows.length * row;
-  return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="monospace" font-size="13">` +
-    `<title>${escape(result.source)} → ${escape(result.text)}</title><rect width="${width}" height="${height}" fill="#fdfdfc"/>` +
-    `<text x="16" y="26" font-size="15" fill="#1d2129">${escape(result.source)}</text>${parts.join("")}</svg>\n`;
+  return { section, fill, show };
 }

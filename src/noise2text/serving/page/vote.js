@@ -23,6 +23,8 @@ async function show() {
   for (const id of ["source", "first", "second"]) byId(id).textContent = ballot[id] || "(empty)";
   byId("progress").textContent = `${number} of ${total}`;
   byId("ballot").hidden = false;
+  const parts = ["progress", "source", "first", "second"].map((id) => byId(id).textContent);
+  byId("said").textContent = `${parts[0]}. Source: ${parts[1]} First: ${parts[2]} Second: ${parts[3]}`;
 }
 
 async function showEnd() {
@@ -33,10 +35,16 @@ async function showEnd() {
   byId("tally").textContent = `All votes so far: ${tally.a} for A, ${tally.b} for B, ${tally.equal} equal.${share}`;
   byId("ballot").hidden = true;
   byId("end").hidden = false;
+  byId("thanks").focus();
+}
+
+// Unlike `disabled`, this keeps the focus on the button, so that the keyboard votes again from there.
+function setBusy(isBusy) {
+  for (const button of document.querySelectorAll("[data-vote]")) button.setAttribute("aria-disabled", isBusy);
 }
 
 async function vote(preferred) {
-  for (const button of document.querySelectorAll("[data-vote]")) button.disabled = true;
+  setBusy(true);
   try {
     await ask("v1/votes", { voter, number, preferred });
     number += 1;
@@ -45,12 +53,12 @@ async function vote(preferred) {
   } catch (error) {
     byId("error").textContent = error.message;
   } finally {
-    for (const button of document.querySelectorAll("[data-vote]")) button.disabled = false;
+    setBusy(false);
   }
 }
 
 for (const button of document.querySelectorAll("[data-vote]")) {
-  button.addEventListener("click", () => vote(button.dataset.vote));
+  button.addEventListener("click", () => { if (button.getAttribute("aria-disabled") !== "true") vote(button.dataset.vote); });
 }
 ask(`v1/ballots/1?voter=${encodeURIComponent(voter)}`)
   .then((ballot) => { total = ballot.total; return show(); })

@@ -1,0 +1,95 @@
+"""Compare rankings of alternatives on one file of candidates, for sources with several references.
+
+    python benchmarks/alternatives.py group pairs.jsonl --out several
+    noise2text generate de-en --input several/tune.jsonl --n 5 --output out.jsonl --json
+    python benchmarks/alternatives.py rank out.jsonl --ref several/tune.jsonl
+
+`group` writes the sources of a corpus that have several targets, half of them to several/tune.jsonl to choose
+by, half to several/held.jsonl. `rank` ranks the candidates of a file by score and by agreement, with several
+weights of redundancy (λ) and floors; the first text is always the selected one. `noise2text evaluate`
+measures the ranking that was used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from noise2text.data.corpus import read_pairs, read_references
+from noise2text.generation.alternatives import FLOOR, REDUNDANCY_WEIGHT, rank_by_agreement, rank_by_score
+from noise2text.generation.selection import MBR, Candidate
+from noise2text.metrics.comparison import format_markdown_table
+from noise2text.metrics.evaluate import evaluate_alternatives
+
+
+def group(path: Path, out: Path) -> None:
+    """Write the sources with several targets, in two halves."""
+    targets: dict[str, list[str]] = {}
+    for pair in read_pairs(str(path)):
+        own = targets.setdefault(pair.src, [])
+        if pair.trg not in own:
+            own.append(pair.trg)
+    rows = [{"src": src, "trg": own[0], "refs": own[1:]} for src, own in targets.items() if len(own) > 1]
+    random.Random(0).shuffle(rows)
+    out.mkdir(parents=True, exist_ok=True)
+    half = len(rows) // 2
+    for name, part in (("tune", rows[:half]), ("held", rows[half:])):
+        lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in part]
+        (out / f"{name}.jsonl").write_text("".join(lines))
+        print(f"{out / name}.jsonl: {len(part)} sources with several references")
+
+
+def rankings() -> Iterator[tuple[str, Callable[..., list[int]]]]:
+    """The rankings by name."""
+    for floor in (FLOOR, math.inf):
+        yield f"score, floor {floor:g}", partial(rank_by_score, floor=floor)
+    for utility in ("bleu", "chrf", "unigram"):
+        for weight in (0.0, 0.2, 0.4):
+            mbr = MBR(utility=utility)
+            name = f"{utility}, λ = {weight:g}"
+            yield name, partial(rank_by_agreement, mbr=mbr, redundancy_weight=weight)
+    for floor in (1.0, 2.0, 3.0, math.inf):
+        yield f"bleu, λ = {REDUNDANCY_WEIGHT:g}, floor {floor:g}", partial(rank_by_agreement, floor=floor)
+
+
+def rank(path: Path, references: Path, *, n: int) -> None:
+    """Print what each ranking of the same candidates is worth."""
+    rows: list[dict[str, Any]] = [json.loads(line) for line in path.read_text().splitlines()]
+    right = read_references(str(references))[: len(rows)]
+    names = ["best", *(f"quality_{k + 1}" for k in range(n)), "right", "nearly_right", "different"]
+    table = [["ranking", *names]]
+    for name, ranking in rankings():
+        found = evaluate_alternatives([_order(row, ranking, n) for row in rows], right)
+        table.append([name, *(f"{found[each]['score']:.2f}" for each in names)])
+    print(format_markdown_table(table))
+
+
+def _order(row: dict[str, Any], ranking: Callable[..., list[int]], n: int) -> list[str]:
+    scores = (-math.inf if each["score"] is None else each["score"] for each in row["candidates"])
+    pairs = zip(row["candidates"], scores, strict=True)
+    candidates = [Candidate(each["text"], (), score) for each, score in pairs]
+    selected = [each.text for each in candidates].index(row["text"])
+    return [candidates[i].text for i in ranking(candidates, selected, n=n)]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    commands = parser.add_subparsers(required=True, dest="command")
+    grouping = commands.add_parser("group")
+    grouping.add_argument("pairs", type=Path)
+    grouping.add_argument("--out", type=Path, required=True)
+    ranking_parser = commands.add_parser("rank")
+    ranking_parser.add_argument("candidates", type=Path)
+    ranking_parser.add_argument("--ref", type=Path, required=True)
+    ranking_parser.add_argument("--n", type=int, default=5)
+    given = parser.parse_args()
+    if given.command == "group":
+        group(given.pairs, given.out)
+    else:
+        rank(given.candidates, given.ref, n=given.n)

@@ -1,0 +1,32 @@
+"""Lists that are read on a terminal of any width, and by grep."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+
+__all__ = ["print_folded"]
+
+
+def print_folded(text: str) -> None:
+    """Print a text whose lines are folded between words at the terminal's width; a pipe gets whole lines.
+
+    What is folded is indented by two more columns than its line.
+    """
+    if not (sys.stdout.isatty() or "COLUMNS" in os.environ):
+        print(text)
+        return
+    width = max(20, shutil.get_terminal_size().columns)
+    for line in text.splitlines():
+        indent = " " * (len(line) - len(line.lstrip()))
+        folded = textwrap.wrap(
+            line.lstrip(),
+            width,
+            initial_indent=indent,
+            subsequent_indent=indent + "  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        print("\n".join(folded))

@@ -1,0 +1,71 @@
+"""Rounding (Diffusion-LM, section 4.2): from the estimate of a sampling step to tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from noise2text.data.layouts.base import Canvas, Layout
+from noise2text.diffusion.sampler import SampledStep
+from noise2text.generation.decoder import TokenTraceStep
+from noise2text.nn.denoiser import Denoiser, Estimate, rows_per_chunk
+
+__all__ = ["RoundedStep", "Rounding"]
+
+
+@dataclass(frozen=True)
+class RoundedStep:
+    """A `SampledStep` rounded to tokens, for a trace; the confidence is the probability of the clean ones."""
+
+    time: float
+    noisy: Tensor  # (B·C, L)
+    clean: Tensor  # (B·C, L)
+    confidence: Tensor  # (B·C, L)
+
+    def split(self, layout: Layout, canvas: Canvas) -> list[TokenTraceStep]:
+        """The step of each sentence of a canvas on the host, as lists."""
+        clean = self.clean.cpu()
+        spans = layout.locate_targets(canvas, clean)
+        noisy_rows = layout.extract_targets(canvas, self.noisy.cpu())
+        clean_rows = layout.extract_targets(canvas, clean)
+        confidence = [row[span] for row, span in zip(self.confidence.tolist(), spans, strict=True)]
+        size = len(clean_rows) // len(canvas.source.tokens)  # the candidates of a sentence
+        return [
+            TokenTraceStep(
+                self.time, noisy_rows[i : i + size], clean_rows[i : i + size], confidence[i : i + size]
+            )
+            for i in range(0, len(clean_rows), size)
+        ]
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """Takes the likeliest token at each position, among those that may be written there."""
+
+    denoiser: Denoiser
+    forbidden_mask: Tensor  # (V,), True for tokens that are never written
+    special_tokens: Tensor  # (S,), ids of the special tokens
+
+    def __call__(self, canvas: Canvas, estimate: Estimate) -> tuple[Tensor, Tensor]:
+        """The likeliest token at each position, or the given one, and its log-probability; both (B·C, L)."""
+        inner = canvas.frozen.flip(1).cumsum(1).flip(1) > 0  # before given tokens a text cannot end
+        size = rows_per_chunk(estimate, len(self.forbidden_mask))
+        tokens, scores = [], []
+        parts = (each.split(size) for each in (estimate.z0, estimate.hidden, inner))
+        for z0, hidden, within in zip(*parts, strict=True):
+            logits = self.denoiser.logits(Estimate(z0, hidden)).float()
+            logits = logits.masked_fill(self.forbidden_mask, -torch.inf)
+            ends = logits[..., self.special_tokens].masked_fill(within[..., None], -torch.inf)
+            logits[..., self.special_tokens] = ends
+            best = logits.max(-1)
+            tokens.append(best.indices)
+            scores.append(best.values - logits.logsumexp(-1))
+        return torch.where(canvas.frozen, canvas.tokens, torch.cat(tokens)), torch.cat(scores)
+
+    def round_step(self, canvas: Canvas, step: SampledStep) -> RoundedStep:
+        """A sampling step, rounded: its noisy state to the nearest embeddings, its estimate to tokens."""
+        clean, scores = self(canvas, step.estimate)
+        confidence = scores.exp().masked_fill(canvas.frozen, 1.0)
+        return RoundedStep(step.time, self.denoiser.embedding.nearest(step.z), clean, confidence)
