@@ -8,7 +8,8 @@ line. They check that the answer is what `Model.generate` returns for the same t
 a failure.
 
     throughput   four slices of direct batches and of the service in turn; all users ask again at once
-    latency      the users together ask at 50 % and at 90 % of the service's throughput
+    latency      at random moments, the users together ask for 50 % and 90 % of the service's throughput; a
+                 user waits for an answer before the next question, so that they get a little less
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import asdict
 from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from locust import FastHttpUser, constant, constant_throughput, task
+from locust import FastHttpUser, task
 
 QUESTIONS = "NOISE2TEXT_QUESTIONS"  # a file of questions and answers, for the processes of locust
 RATE = "NOISE2TEXT_RATE"  # requests per second of one user; without it, as many as it can
@@ -44,7 +46,14 @@ class Asker(FastHttpUser):
     """A user who asks for one text after another."""
 
     questions = read_questions()
-    wait_time = constant_throughput(float(os.environ[RATE])) if RATE in os.environ else constant(0)
+
+    def wait_time(self) -> float:
+        """Seconds until the next question: random ones of a Poisson process, or none."""
+        return random.expovariate(float(os.environ[RATE])) if RATE in os.environ else 0.0
+
+    def on_start(self) -> None:
+        """Not all users begin at the same moment."""
+        time.sleep(self.wait_time())
 
     @task
     def ask(self) -> None:
@@ -110,7 +119,8 @@ def main() -> None:
         for share in (0.5, 0.9):
             row = measure(seconds=arguments.seconds, rate=share * rate)
             failures, requests = failures + int(row["Failure Count"]), requests + int(row["Request Count"])
-            print(f"latency at {share:.0%}: p50 {row['50%']} ms, p99 {row['99%']} ms", flush=True)
+            asked = f"{float(row['Requests/s']):.1f} texts/s"
+            print(f"latency at {share:.0%}, {asked}: p50 {row['50%']} ms, p99 {row['99%']} ms", flush=True)
         print(f"{requests:,} requests, {failures} wrong or lost, load {os.getloadavg()[0]:.1f}")
 
 

@@ -26,8 +26,8 @@ from noise2text.metrics.evaluate import bleu, exact_match
 from noise2text.models import DiffusionModel
 
 WAYS: dict[str, dict[str, Any]] = {
-    "ancestral": {"eta": 1.0, "solver": "single"},
-    "DDIM": {"eta": 0.0, "solver": "single"},
+    "ancestral": {"eta": 1.0, "solver": "ddim"},
+    "DDIM": {"eta": 0.0, "solver": "ddim"},
     "multistep": {"solver": "multistep"},
 }
 

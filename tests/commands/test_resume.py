@@ -94,6 +94,17 @@ def test_a_run_that_died_at_any_step_ends_the_same(
     assert_same_run(whole, out)
 
 
+def test_a_run_whose_noise_adapts_ends_the_same(dates: Path, tmp_path: Path) -> None:
+    """The refitted schedule, the losses observed since, and the noise factor are in the checkpoint."""
+    adaptive = {"refit_every": 3, "refit_start": 3, "refit_bin_size": 1000, "refit_min_count": 1}
+    changes = adaptive | {"noise_factor": 2.0, "noise_factor_every": 5, "average_best": 1}
+    run(dates, tmp_path / "whole", changes=changes)
+    with pytest.raises(Killed):
+        run(dates, tmp_path / "run", display=DyingDisplay(10), changes=changes | {"log_every": 2})
+    run(dates, tmp_path / "run", resume=True, changes=changes)
+    assert_same_run(tmp_path / "whole", tmp_path / "run")
+
+
 def test_only_the_models_that_are_averaged_are_kept(dates: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     run(dates, out, changes={"best_by": "loss", "lr": 0.01, "ema_decay": 0.0})  # each is the best so far

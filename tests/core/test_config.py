@@ -254,6 +254,7 @@ def test_sections_may_have_sections() -> None:
         ({"optim": {"d_model": 1}}, "there is no setting 'optim.d_model'; it is called model.model_dim."),
         ({"epochs": 1}, "'epochs'; training counts updates, not epochs: set optim.steps."),
         ({"num_steps": 1}, "there is no setting 'num_steps'; it is called generation.steps."),
+        ({"num_candidates": 1}, "where a model predicts them: set generation.noise_beam."),
         ({"num_layers": 1}, "it is called model.encoder_layers and model.decoder_layers."),
         ({"beam": 1}, "it is called generation.length_beam."),
         ({"optim.model_dim": 1}, "there is no setting 'optim.model_dim'; did you mean model.model_dim?"),

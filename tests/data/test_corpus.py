@@ -357,5 +357,5 @@ def test_a_long_line_of_utf_16_is_refused_or_skipped_in_bounded_memory(
     with pytest.raises(Problem, match=r"line 2: the line is longer than 1,048,576 bytes; split it"):
         list(read_pairs(str(file)))
     assert [pair.src for pair in read_pairs(str(file), skip_bad=True)] == ["a", "c"]
-    assert tracemalloc.get_traced_memory()[1] < 16 * MAX_LINE_BYTES
+    assert tracemalloc.get_traced_memory()[1] < 20 * MAX_LINE_BYTES
     tracemalloc.stop()

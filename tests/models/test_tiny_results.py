@@ -36,10 +36,11 @@ def test_the_published_form_stays_beside_a_form_that_learns(name: str) -> None:
     assert find_recipe(name).preset("tiny-published") != find_recipe(name).preset("tiny")
 
 
-def test_every_diffusion_recipe_with_a_figure_learns_dates() -> None:
-    figures = {name: tiny_results(name)["tiny"].exact_match for name in DIFFUSION if name in OURS}
-    assert len(figures) > 15
-    assert {name: figure for name, figure in figures.items() if figure < 80} == {}
+def test_every_diffusion_recipe_has_a_figure_and_learns_dates() -> None:
+    ours = [name for name in DIFFUSION if find_recipe(name).build.__module__.startswith("noise2text.")]
+    assert len(ours) >= 17
+    assert [name for name in ours if name not in OURS] == []
+    assert [name for name in ours if tiny_results(name)["tiny"].exact_match < 80] == []
 
 
 def test_a_figure_is_one_line() -> None:

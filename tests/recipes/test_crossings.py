@@ -125,7 +125,7 @@ def test_the_factor_is_the_one_of_the_learned_embeddings(
         assert float(objective.rescaled.factor) == pytest.approx(3 * factors[1], abs=1.5)
 
 
-@pytest.mark.parametrize("recipe", CROSSED)
+@pytest.mark.parametrize("recipe", [*CROSSED, "diffuseq", "diffusion-lm"])
 def test_the_factor_changes_the_noise_of_training_and_is_saved(recipe: str, tokenizer: Tokenizer) -> None:
     model, objective = made(recipe, tokenizer, noise_factor=2.0, noise_factor_every=5)
     assert isinstance(objective, NoiseFactorSearch)
@@ -135,6 +135,15 @@ def test_the_factor_changes_the_noise_of_training_and_is_saved(recipe: str, toke
     inner = objective.objective
     assert isinstance(inner, DiffusionObjective)
     assert torch.allclose(inner.schedule(t, 3).sigma, 4.5 * model.schedule(t, 3).sigma)
+
+
+def test_an_adaptive_schedule_covers_the_begin_and_the_end_of_the_published_canvas(
+    tokenizer: Tokenizer,
+) -> None:
+    model, _ = made("difformer", tokenizer, **REFIT, noise_factor=2.0, network="published")
+    longest = RaggedRows.from_lists([[20] * model.max_target])
+    length = model.layout.make_canvas(longest, longest).tokens.shape[1]
+    assert adaptive(model)(torch.tensor([0.5]), length).alpha.shape[1] == length == model.max_target + 2
 
 
 @pytest.mark.parametrize("recipe", CROSSED)
@@ -151,8 +160,13 @@ def test_without_these_settings_nothing_is_wrapped(recipe: str, tokenizer: Token
     [
         ("difformer", {"refit_every": 10, "boundary_confidence": 0.5}, "noise that stays the same"),
         ("difformer", {"refit_every": 10, "average_best": 5}, "average_best must be 1"),
+        ("difformer", {"noise_factor_every": 10, "average_best": 5}, "average_best must be 1"),
+        ("difformer", {"max_dgs": 7.0}, "max_dgs must be above 0 and below 1"),
+        ("difformer", {"network": "published", "max_source": 300}, "max_source to at most"),
         ("difformer", {"refit_every": 10, "refit_bin_size": 7}, "multiple of refit_bin_size"),
         ("seqdiffuseq", {"noise_factor": 0.0}, "noise_factor must be above 0"),
+        ("diffuseq-epsilon", {"noise_factor_every": 10}, "networks that predict z0"),
+        ("diffuseq-position-sigmoid", {"noise_factor_every": 10}, "same at all positions"),
         ("flow", {"noise_factor_every": 10}, "flow has one path for all times"),
     ],
 )

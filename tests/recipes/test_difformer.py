@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from noise2text import load, train
 from noise2text.core.config import get_setting
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.schedules import Rescaled, SqrtSchedule, VariancePreserving
+from noise2text.models import LengthPredictingModel
 from noise2text.models.registry import find_recipe
 from noise2text.recipes.difformer import PRESETS, DifformerConfig, resolve
 
-from ..conftest import Make
+from ..conftest import SMALL, Make
 
 COLUMNS = ["wmt14-en-de", "wmt16-en-ro", "iwslt14-de-en", "gigaword", "qqp", "wiki-auto", "quasar-t"]
 TABLE_21: dict[str, list[Any]] = {  # typed from the paper, row by row
@@ -111,3 +114,18 @@ def test_weights_start_small_positions_larger_and_embeddings_at_unit_variance(to
 def test_impossible_settings_are_named(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(Problem, match=named):
         DifformerConfig().replace(changes)
+
+
+def test_the_published_network_trains_and_its_texts_have_the_asked_length(
+    dates: Path, tmp_path: Path
+) -> None:
+    """The begin and the end are learned and generated, and no part of the text."""
+    changes = SMALL | {"model.network": "published", "optim.steps": 3, "noise_factor": 2.0}
+    files: dict[str, Any] = {name: str(dates / f"{name}.jsonl") for name in ("train", "valid")}
+    train("difformer", out=tmp_path / "run", preset="tiny", changes=changes, device="cpu", **files)
+    model = load(tmp_path / "run", device="cpu")
+    assert isinstance(model, LengthPredictingModel)
+    output = model.generate(["7 april 1957"], steps=3, length=10, noise_beam=2)
+    assert output.lengths == [[10, 10]]
+    assert model.generate(["7 april 1957"], steps=3, prefix="19").texts[0].startswith("19")
+    assert model.likelihood(["7 april 1957"], ["1957-04-07"])[0] < 0

@@ -167,6 +167,15 @@ def test_a_model_that_fails_midway_leaves_the_last_result(
         expect(page.locator("#actions")).to_be_visible()
 
 
+def test_on_a_phone_what_is_played_comes_into_view(browser: Browser, address: str) -> None:
+    with open_page(browser, address, width=390) as page:
+        page.set_viewport_size({"width": 390, "height": 500})
+        page.locator("#text").fill(TEXT)
+        page.locator("#text").press("Enter")
+        expect(page.locator(".stage")).to_be_in_viewport()
+        expect(page.locator("#play")).to_be_in_viewport()
+
+
 def test_an_empty_text_is_not_sent(browser: Browser, address: str) -> None:
     with open_page(browser, address) as page:
         page.locator("#text").fill("  ")

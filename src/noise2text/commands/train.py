@@ -2,6 +2,7 @@
 
 The run's folder is itself the model: its root holds the best weights so far (or, at the end, the average of
 the best few), `checkpoint-…` the point to resume from, `data` the tokens, metrics.jsonl the curves.
+`TrainingRun` (training_run.py) loads the checkpoint that a run resumes from; run_setup.py finds it.
 """
 
 from __future__ import annotations

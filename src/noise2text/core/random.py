@@ -5,6 +5,8 @@ step, the position and the channel. So neither the batch nor the padding nor the
 a resumed run needs no generator state, and a CUDA graph can replay it. The hash is SplitMix64 (Steele et
 al., 2014), Box–Muller turns its bits into Gaussians, both with plain tensor operations on any device. Keys
 on the host are computed with numpy, which wraps around as torch does and is faster for few numbers.
+
+The keys of candidates are made in generation/parallel.py, those of training in training/loop.py.
 """
 
 from __future__ import annotations

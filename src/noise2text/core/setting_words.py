@@ -45,6 +45,7 @@ SYNONYMS: dict[str, str] = {
     "noise_beam": "candidates num_candidates num_return_sequences",
     "noise_factor": "factor noise_scale",
     "sampling_noise_factor": "factor noise_scale",
+    "stop_when_sure": "early_exit early_stopping",
     "guidance_weight": "guidance guidance_scale cfg cfg_scale",
     "select": "selection selector rerank",
 }
@@ -56,6 +57,13 @@ REMARKS: dict[str, str] = {
         ("epochs", "num_epochs", "num_train_epochs", "max_epochs"), "training counts updates, not epochs"
     ),
     **dict.fromkeys(("batch", "batch_size"), "a batch counts padded tokens, not sentences"),
+    **dict.fromkeys(
+        ("guidance_scale", "cfg_scale"), "the weight is the scale minus 1, so that 0 is no guidance"
+    ),
+    **dict.fromkeys(
+        ("candidates", "num_candidates", "num_return_sequences"),
+        "candidates are noises, times lengths where a model predicts them",
+    ),
 }
 """Words that mean something slightly different from the setting, and how."""
 

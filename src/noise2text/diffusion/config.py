@@ -14,11 +14,19 @@ from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
 from noise2text.diffusion.losses import AnchorLoss, LossTerm, NllLoss
 from noise2text.diffusion.parameterization import PARAMETERIZATIONS, Parameterization
 from noise2text.diffusion.position_sigmoid import PositionSigmoid
-from noise2text.diffusion.schedules import SCHEDULES, AlphaBarSchedule, Rescaled, Schedule, SignalFloor
+from noise2text.diffusion.schedules import (
+    SCHEDULES,
+    AdjustableRescaled,
+    AlphaBarSchedule,
+    Rescaled,
+    Schedule,
+    SignalFloor,
+)
 
 __all__ = ["DiffuSeqDiffusionConfig", "JointDiffusionConfig"]
 
 _POSITION_SIGMOID = "position-sigmoid"
+_SEARCHABLE = {("z0", name) for name in SCHEDULES}
 
 
 @dataclass(frozen=True)
@@ -29,11 +37,15 @@ class JointDiffusionConfig(Config):
     schedule: str = option("sqrt", ", ".join(SCHEDULES))
     noise_factor: float = option(1.0, "F, factor of the noise in training (Difformer); 1 as in the paper")
     anchor_weight: float = option(0.0, "weight of Difformer's anchor loss, −log p(y | ẑ₀); 0 as in the paper")
+    max_dgs: float = option(0.15, "largest degeneration score (DGS) that a searched noise factor may leave")
+    noise_factor_every: int = option(
+        0, "updates between two searches of the noise factor on the learned embeddings; 0 keeps it"
+    )
 
     def __post_init__(self) -> None:
         require_choice(self, "schedule", self.schedules)
         require_at_least(self, 1, "num_timesteps")
-        require_at_least(self, 0, "anchor_weight")
+        require_at_least(self, 0, "anchor_weight", "noise_factor_every")
         if not self.noise_factor > 0:
             raise Problem(f"The setting noise_factor must be above 0, not {self.noise_factor}.")
 
@@ -44,6 +56,8 @@ class JointDiffusionConfig(Config):
 
     def training_schedule(self, schedule: AlphaBarSchedule) -> Schedule:
         """The schedule of training, with its noise multiplied by the factor."""
+        if self.noise_factor_every:
+            return AdjustableRescaled(schedule, self.noise_factor)
         return schedule if self.noise_factor == 1 else Rescaled(schedule, self.noise_factor)
 
     def estimate_terms(self) -> list[LossTerm]:
@@ -93,6 +107,11 @@ class DiffuSeqDiffusionConfig(JointDiffusionConfig):
         require_choice(self, "parameterization", PARAMETERIZATIONS)
         require_choice(self, "loss_weighting", LOSS_WEIGHTINGS)
         require_fraction(self, "source_dropout")
+        if self.noise_factor_every and (self.parameterization, self.schedule) not in _SEARCHABLE:
+            raise Problem(
+                "The noise factor is searched again for networks that predict z0 and schedules that are the "
+                "same at all positions: set noise_factor_every to 0, or parameterization and schedule."
+            )
         if not 0 <= self.signal_floor < 1:
             raise Problem(f"The setting min_alpha_bar must be from 0 to below 1, not {self.min_alpha_bar}.")
 

@@ -32,6 +32,7 @@ from noise2text.generation.config_groups import (
 from noise2text.generation.preparation import PreparationConfig
 from noise2text.generation.token_sampling import GreedySearch, Sampling
 from noise2text.generation.token_search import Search, SearchLimits
+from noise2text.nn.length_predictor import LENGTH_PROPOSALS
 
 __all__ = [
     "AutoregressiveGenerationConfig",
@@ -59,10 +60,10 @@ class DiffusionGenerationConfig(
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.guide and self.fluency and (not self.eta or self.solver != "single"):
+        if self.guide and self.fluency and (not self.eta or self.solver != "ddim"):
             raise Problem(
                 "Classifier guidance with fluency needs new noise in each step: set eta above 0 and solver "
-                "to single, or fluency to 0."
+                "to ddim, or fluency to 0."
             )
 
     @property
@@ -134,7 +135,7 @@ class LengthPredictingGenerationConfig(LengthConfig, DiffusionGenerationConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_at_least(self, 1, "length_beam")
-        require_choice(self, "lengths", ("top", "around"))
+        require_choice(self, "lengths", LENGTH_PROPOSALS)
         require_fraction(self, "sampling_boundary_confidence")
 
     def build_sampler(self) -> Sample | None:

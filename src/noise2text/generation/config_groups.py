@@ -18,6 +18,7 @@ from typing import Any
 from noise2text.core.config import Config, option, require_at_least, require_choice, require_fraction
 from noise2text.core.errors import Problem
 from noise2text.diffusion.solvers import Ddim, Solver
+from noise2text.metrics.mbr_utilities import DIRECTIONS, UTILITIES
 
 __all__ = [
     "GuidanceConfig",
@@ -42,7 +43,7 @@ class SamplingConfig(Config):
     )
     noise_beam: int = option(1, "noise samples per sentence, or per length")
     eta: float = option(1.0, "DDIM's η: 0 is deterministic, 1 is ancestral sampling (DDPM)")
-    solver: str = option("single", "single (first order, uses eta) or multistep (second order, no new noise)")
+    solver: str = option("ddim", "ddim (first order, uses eta) or multistep (second order, no new noise)")
     sampling_noise_factor: float = option(1.0, "factor of the noise while sampling (Difformer, C.7)")
     clamp: bool = option(False, "move every estimate to the nearest embedding")
     strategy: str = option("parallel", "parallel (all tokens at once) or token-by-token")
@@ -59,7 +60,7 @@ class SamplingConfig(Config):
             raise Problem(
                 f"The setting sampling_noise_factor must be above 0, not {self.sampling_noise_factor}."
             )
-        require_choice(self, "solver", ("single", "multistep"))
+        require_choice(self, "solver", ("ddim", "multistep"))
         require_choice(self, "strategy", self.strategy_choices)
         super().__post_init__()
 
@@ -74,7 +75,7 @@ class SamplingConfig(Config):
 
     def build_solver(self, seed: int) -> Solver:
         """The solver of the sampling steps."""
-        return Solver(Ddim(self.eta)) if self.solver == "single" else Solver(Ddim(0.0), order=2)
+        return Solver(Ddim(self.eta)) if self.solver == "ddim" else Solver(Ddim(0.0), order=2)
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class SelectionConfig(Config):
     """Which of a sentence's candidates is its text."""
 
     select: str = option("mbr", "how to select: mbr, or score (mean log-probability of the tokens)")
-    utility: str = option("bleu", "what MBR compares by: bleu, bleu-corpus, bleu-nltk4, chrf or unigram")
+    utility: str = option("bleu", f"what MBR compares by: {', '.join(UTILITIES)}")
     candidate_is: str = option(
         "hypothesis", "role of the candidate in each comparison: hypothesis or reference"
     )
@@ -90,8 +91,8 @@ class SelectionConfig(Config):
 
     def __post_init__(self) -> None:
         require_choice(self, "select", self.select_choices)
-        require_choice(self, "utility", ("bleu", "bleu-corpus", "bleu-nltk4", "chrf", "unigram"))
-        require_choice(self, "candidate_is", ("hypothesis", "reference"))
+        require_choice(self, "utility", UTILITIES)
+        require_choice(self, "candidate_is", DIRECTIONS)
         super().__post_init__()
 
     @property

@@ -2,6 +2,8 @@
 
 No metric means much on its own: each is reported with the score of copying the source, which beats many
 models on paraphrases, the share of texts that are copies, and how much the references copy.
+
+To add a metric, write a `Metric` (metric.py; exact_match.py is a short one) and list it in `METRICS_BY_NAME`.
 """
 
 from __future__ import annotations

@@ -115,6 +115,7 @@ _GENERATION = {
     "told": "min_timestep",
     "scalar": "latent_noise_scale",
 }
+_GENERATION_VALUES = {("select", "weighed"): "weighted-mbr", ("solver", "single"): "ddim"}
 
 
 def convert_folder(old: Path, new: Path) -> None:
@@ -178,7 +179,7 @@ def _convert_config(folder: Path, config: dict[str, Any]) -> dict[str, dict[str,
         raise Problem(f"{folder / 'config.json'} has no settings; was it written by another program?")
     converted = recipe.preset()
     generation = {
-        _GENERATION.get(name, name): "weighted-mbr" if value == "weighed" else value
+        _GENERATION.get(name, name): _GENERATION_VALUES.get((name, value), value)
         for name, value in read_json_object(folder / GENERATION_FILE).items()
     }
     changes = _convert_settings(settings, converted) | {f"generation.{k}": v for k, v in generation.items()}

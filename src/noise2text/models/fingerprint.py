@@ -1,4 +1,7 @@
-"""The fingerprint of a model: a hash of the files in its folder that decide what it generates."""
+"""The fingerprint of a model: a hash of the files in its folder that decide what it generates.
+
+A job that is resumed compares fingerprints. Damage to a folder is found by `model_files.py`.
+"""
 
 from __future__ import annotations
 

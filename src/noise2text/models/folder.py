@@ -1,6 +1,7 @@
 """Model folders: config.json, model.safetensors, tokenizer.json and generation_config.json.
 
-They hold all that a trained model needs, and nothing that runs code when it is loaded.
+They hold all that a trained model needs, and nothing that runs code when it is loaded. The files are written
+together, and their checksums verified, by `model_files.py`.
 """
 
 from __future__ import annotations

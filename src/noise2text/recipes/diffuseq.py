@@ -40,6 +40,7 @@ from noise2text.nn.joint_transformer import JointTransformer
 from noise2text.nn.published_diffuseq import PublishedDiffuSeqTransformer
 from noise2text.training.config import OptimConfig, RunConfig
 from noise2text.training.importance_sampling import ImportanceSampledObjective
+from noise2text.training.noise_factor_search import with_noise_factor_search
 from noise2text.training.objective import Objective
 from noise2text.training.source_dropout import require_dropout_for_guidance, with_source_dropout
 
@@ -280,9 +281,10 @@ def objective(config: DiffuSeqConfig, model: DiffusionModel) -> Objective:
     assert isinstance(model.schedule, AlphaBarSchedule)
     diffusion, schedule = config.diffusion, model.schedule
     weighting = LOSS_WEIGHTINGS[diffusion.loss_weighting](diffusion.build_parameterization(schedule))
+    trained = diffusion.training_schedule(schedule).to(model.device)
     plain = ImportanceSampledObjective(
         model.denoiser,
-        diffusion.training_schedule(schedule),
+        trained,
         TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),
         terms=[
             *LOSS_TERMS[diffusion.loss_positions](weighting, schedule.final_alpha),
@@ -293,7 +295,14 @@ def objective(config: DiffuSeqConfig, model: DiffusionModel) -> Objective:
         self_conditioning=0.0,
         z0_noise=schedule.z0_noise,
     )
-    return with_source_dropout(plain, model.layout, diffusion.source_dropout)
+    searching = with_noise_factor_search(
+        plain,
+        trained,
+        model.denoiser.embedding,
+        every=diffusion.noise_factor_every,
+        target=diffusion.max_dgs,
+    )
+    return with_source_dropout(searching, model.layout, diffusion.source_dropout)
 
 
 RECIPE = Recipe(

@@ -33,7 +33,8 @@ from noise2text.models.registry import Recipe
 from noise2text.nn.config import JointTransformerConfig
 from noise2text.recipes import diffuseq
 from noise2text.training.config import OptimConfig, RunConfig
-from noise2text.training.objective import DiffusionObjective
+from noise2text.training.noise_factor_search import with_noise_factor_search
+from noise2text.training.objective import DiffusionObjective, Objective
 
 __all__ = ["PRESETS", "RECIPE", "DiffusionLMConfig", "PairDiffusionModel", "build", "objective"]
 
@@ -178,22 +179,30 @@ def build(config: DiffusionLMConfig, tokenizer: Tokenizer) -> DiffusionModel:
     return diffuseq.build_model(config, tokenizer, layout, schedule, model_class=PairDiffusionModel)
 
 
-def objective(config: DiffusionLMConfig, model: DiffusionModel) -> DiffusionObjective:
+def objective(config: DiffusionLMConfig, model: DiffusionModel) -> Objective:
     """The training objective: squared error, rounding and prior over the whole canvas."""
-    schedule = model.schedule
+    schedule, diffusion = model.schedule, config.diffusion
     assert isinstance(schedule, AlphaBarSchedule)
-    return DiffusionObjective(
+    trained = diffusion.training_schedule(schedule).to(model.device)
+    plain = DiffusionObjective(
         model.denoiser,
-        config.diffusion.training_schedule(schedule),
-        UniformTimes(config.diffusion.num_timesteps),
+        trained,
+        UniformTimes(diffusion.num_timesteps),
         terms=[
             MseLoss(),
             RoundingLoss(),
             PriorLoss(final_alpha=schedule.final_alpha),
-            *config.diffusion.estimate_terms(),
+            *diffusion.estimate_terms(),
         ],
         self_conditioning=0.0,
         z0_noise=schedule.z0_noise,
+    )
+    return with_noise_factor_search(
+        plain,
+        trained,
+        model.denoiser.embedding,
+        every=diffusion.noise_factor_every,
+        target=diffusion.max_dgs,
     )
 
 

@@ -53,9 +53,7 @@ class DinoiserGenerationConfig(LengthPredictingGenerationConfig):
         "how to select: mbr-by-length (within each length, then among the winners), mbr, or score (mean "
         "log-probability of the tokens, and of the length)",
     )
-    utility: str = option(
-        "bleu-corpus", "what MBR compares by: bleu, bleu-corpus, bleu-nltk4, chrf or unigram"
-    )
+    utility: str = option("bleu-corpus", "what MBR compares by: bleu, bleu-corpus, bleu-nltk4, chrf, unigram")
     self_pair: bool = option(False, "also compare each candidate with itself")
     min_timestep: float = option(
         0.99, "smallest timestep that the network is given, whatever the noise; 0 is the true one"

@@ -71,7 +71,14 @@ function showPartial(names, at, start, result) {
   }
   state.models[at] = describeModel(start);
   state.results[at] = result;
-  if (isFirst) { draw(); play(); } else fillSoon();
+  if (isFirst) drawAndPlay(); else fillSoon();
+}
+
+// On a phone the form fills the screen: what is played is then scrolled into view.
+function drawAndPlay() {
+  draw();
+  play();
+  if (byId("player").getBoundingClientRect().top > innerHeight / 2) byId("player").scrollIntoView();
 }
 
 // Steps may arrive faster than a screen shows them.
@@ -85,12 +92,12 @@ function showAnswers(answers, isWatched) {
   state.results = answers.map((answer) => answer.results[0]);
   if (isBegun) return fill();
   state.step = isWatched ? 0 : lastStep();
-  draw();
-  if (isWatched) play();
+  (isWatched ? drawAndPlay : draw)();
 }
 
 function describeModel({ model, settings }) {
-  return { name: model, selection: [settings.select, settings.utility && `u:${settings.utility}`].filter(Boolean).join("|") };
+  const { select = "", utility } = settings;
+  return { name: model, selection: select.includes("mbr") ? `${select}|u:${utility}` : select };
 }
 
 async function startLive() {
