@@ -204,8 +204,8 @@ def _read_fields(data: bytes) -> None:
     """Names of fields after the name of a file."""
     fields = data.decode("utf-8", "surrogateescape")
     for path in (_write("b.jsonl", _json_lines()[0]), _write("b.csv", b"de;en;id\na;b;1\n")):
-        yield_all(lambda path=path: read_pairs(f"{path}[{fields}]"))
-        yield_all(lambda path=path: read_sources(f"{path}[{fields}]"))
+        yield_all(functools.partial(read_pairs, f"{path}[{fields}]"))
+        yield_all(functools.partial(read_sources, f"{path}[{fields}]"))
 
 
 def _read_progress(data: bytes) -> None:
