@@ -240,7 +240,7 @@ PROTECTIONS = [
     ),
     Protection(
         "kernels of the hub",
-        "models/huggingface.py",
+        "models/pretrained_architecture.py",
         '    "attn_implementation",\n',
         "",
         "models/test_huggingface.py",
@@ -305,9 +305,9 @@ PROTECTIONS = [
     Protection(
         "SIGTERM waits for what was accepted",
         "serving/server.py",
-        "        self._pool.join()\n",
-        "",
-        "serving/test_faults.py::test_sigterm_under_load_finishes_what_was_accepted",
+        "        if self._is_draining:\n",
+        "        if True:\n",
+        "serving/test_app.py::test_a_draining_service_finishes_what_it_accepted_and_refuses_the_rest",
     ),
     Protection(
         "thousands of connections",
