@@ -15,7 +15,9 @@ import atheris
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-with atheris.instrument_imports(include=["noise2text.core", "noise2text.data", "noise2text.models", "yaml"]):
+with atheris.instrument_imports(
+    include=["noise2text.core", "noise2text.data", "noise2text.models", "noise2text.generation", "yaml"]
+):
     from noise2text.core.errors import MAX_MESSAGE, Problem
     from tests.fuzz.targets import TARGETS
 

@@ -48,6 +48,7 @@ class TrainingAttack:
 
     folder: Path
     rng: random.Random
+    end: float  # by time.monotonic(); no further kill comes then
     figures: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -88,6 +89,8 @@ class TrainingAttack:
         out = self.folder / name
         with load_all_the_time(out) as figures:
             for number in range(kills):
+                if time.monotonic() > self.end:
+                    break
                 if number % 2:
                     self.kill_at_write(out, processes)
                 else:
@@ -253,11 +256,11 @@ def attack_training(
     folder: Path, *, seconds: float, seed: int, kills: int = 12, most_runs: int | None = None
 ) -> Counter[str]:
     """Attack runs on one and on two processes in turn until the time is over; returns the figures."""
-    attack, started = TrainingAttack(folder, random.Random(seed)), time.monotonic()
+    attack = TrainingAttack(folder, random.Random(seed), end=time.monotonic() + seconds)
     write_dates(attack.corpus, pairs=200, seed=0)
     undisturbed = {processes: attack.run_undisturbed(processes) for processes in (1, 2)}
     number = 0
-    while time.monotonic() - started < seconds and number != most_runs:
+    while time.monotonic() < attack.end and number != most_runs:
         processes = 1 + number % 2
         expected, duration = undisturbed[processes]
         attack.attack_run(f"run-{number}", expected, processes, duration / 2, kills)
