@@ -31,6 +31,7 @@ SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in ("a", "e", "i", "o", "u", 
 TINY = {
     **{"model_dim": 64, "ffn_dim": 128, "heads": 2, "embedding_dim": 32, "encoder_layers": 1},
     **{"decoder_layers": 1, "max_tokens": 2048, "noise_factor": 2.0, "validation_sentences": 20},
+    **{"generation.steps": 2, "length_beam": 1, "noise_beam": 1},
 }
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -38,3 +40,13 @@ def imported_packages(path: Path) -> set[str]:
 def test_training_and_generation_need_only_torch_numpy_tokenizers_and_safetensors(path: Path) -> None:
     """rich, typer, sacrebleu, babel and yaml are imported inside the functions that use them."""
     assert imported_packages(path) - set(sys.stdlib_module_names) <= ALLOWED
+
+
+@pytest.mark.parametrize(("given", "wanted"), [({}, "1000"), ({"GOMP_SPINCOUNT": "5"}, "5")])
+def test_threads_wait_without_spinning_unless_the_user_says_so(given: dict[str, str], wanted: str) -> None:
+    """OpenMP reads the variable when torch is imported, so it has to be set before."""
+    program = "import os, sys, noise2text; print(os.environ['GOMP_SPINCOUNT'], 'torch' in sys.modules)"
+    environment = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"} | given
+    command = [sys.executable, "-c", program]
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert said.stdout.split() == [wanted, "False"]

@@ -10,6 +10,7 @@ What this module lists is the public API; everything else may change between ver
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +93,10 @@ _MODULES = {
     "train": "commands.train",
 }
 """Where each public name is defined; it is imported when it is first used, because most need torch."""
+
+# Threads that spin while they wait slow everything down many times over when other programs are busy. OpenMP
+# reads this when torch is imported, which nothing above does.
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 __all__ = [  # noqa: RUF022, in the order in which a newcomer needs them
     "Problem",

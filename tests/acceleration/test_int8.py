@@ -76,6 +76,14 @@ def test_an_encoder_may_keep_more_of_its_layers_in_float32() -> None:
     assert [type(each) for each in module.decoder] == [Int8Linear, Int8Linear]
 
 
+def test_what_runs_once_is_found_in_a_wrapped_network(small: Make) -> None:
+    wrapped = nn.Sequential(small().denoiser)
+    quantize_linears(wrapped, min_weights=1, min_encoder_weights=10**9)
+    quantized = [name for name, each in wrapped.named_modules() if isinstance(each, Int8Linear)]
+    assert quantized
+    assert not [name for name in quantized if "encoder" in name or name.endswith("key_value_projection")]
+
+
 def test_an_int8_model_generates_the_same_texts_in_any_batch(small: Make) -> None:
     model = small().move_to(CPU, "int8")
     kinds = {type(each) for each in model.denoiser.modules()}

@@ -187,9 +187,9 @@ def test_a_score_that_is_not_finite_is_null_in_json() -> None:
 
 def test_the_choice_of_a_teacher_is_not_an_override_of_the_model() -> None:
     given = {"select": "teacher", "steps": "3"}
-    assert remove_teacher(given, Path("teacher"), reduction="mean") == {"steps": "3"}
+    assert remove_teacher(given, Path("teacher"), likelihood="mean") == {"steps": "3"}
     assert given == {"select": "teacher", "steps": "3"}
-    assert remove_teacher({"select": "score"}, None, reduction="mean") == {"select": "score"}
+    assert remove_teacher({"select": "score"}, None, likelihood="mean") == {"select": "score"}
 
 
 def test_int8_is_for_the_model_and_not_for_its_teacher(

@@ -1,6 +1,7 @@
 """What a person sees of a run, with and without a terminal."""
 
 import io
+import time
 
 from rich.console import Console
 
@@ -105,7 +106,8 @@ def test_elapsed_time_appears_late_in_a_terminal_and_nowhere_else() -> None:
         out = io.StringIO()
         console = Console(file=out, width=80, force_terminal=is_terminal)
         with show_elapsed("scoring", console=console, delay=delay):
-            while shown and "scoring" not in out.getvalue():
-                pass
+            deadline = time.monotonic() + 20
+            while shown and "scoring" not in out.getvalue() and time.monotonic() < deadline:
+                time.sleep(0.01)
         assert ("scoring" in out.getvalue()) == shown
         assert not shown or "0:00:00" in out.getvalue()

@@ -75,6 +75,7 @@ def test_fields_name_the_columns(rows: Any) -> None:
         (["ab"], r"Row 0 .* neither a tuple"),
         ([{"question": "a", "answer": "b"}], r"Row 0 .* has no 'src' .it has 'question', 'answer'.; name"),
         ([{"de": "a", "en": "b", "fr": "c"}], r"Row 0 .* has no 'src' .it has 'de', 'en', 'fr'.; name"),
+        (pandas.DataFrame([["a", "b"]]), r"Row 0 .* has no 'src'"),
         (pandas.DataFrame({"src": ["a"], "trg": [float("nan")]}), r"Row 0 .* trg is nan, not a text"),
         ([("a", "\ud800")], "surrogate"),
         ([], "There are no pairs"),

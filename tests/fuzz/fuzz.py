@@ -84,11 +84,11 @@ class Figures:
     guided: collections.Counter[str] = field(default_factory=collections.Counter)
     faults: list[tuple[str, bytes, str]] = field(default_factory=list)
 
-    def add(self, name: str, target: Target, data: bytes) -> None:
-        """Try one input."""
+    def add(self, name: str, target: Target, data: bytes, *, seconds: float = TIME_LIMIT) -> None:
+        """Try one input, which may take so many seconds of the processor."""
         self.cases[name] += 1
         try:
-            with _time_limit():
+            with _time_limit(seconds):
                 target.run(data)
         except Problem as problem:
             self.problems[name] += 1
@@ -105,12 +105,12 @@ class TooSlow(BaseException):
 
 
 @contextlib.contextmanager
-def _time_limit() -> Iterator[None]:
+def _time_limit(seconds: float) -> Iterator[None]:
     def stop(*_: Any) -> None:
         raise TooSlow
 
     before = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, TIME_LIMIT)  # of this process, however busy the machine is
+    signal.setitimer(signal.ITIMER_PROF, seconds)  # of this process, however busy the machine is
     try:
         yield
     finally:

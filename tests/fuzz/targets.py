@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gzip
 import itertools
 import json
 import shutil
@@ -204,8 +205,8 @@ def _read_fields(data: bytes) -> None:
     """Names of fields after the name of a file."""
     fields = data.decode("utf-8", "surrogateescape")
     for path in (_write("b.jsonl", _json_lines()[0]), _write("b.csv", b"de;en;id\na;b;1\n")):
-        yield_all(lambda path=path: read_pairs(f"{path}[{fields}]"))
-        yield_all(lambda path=path: read_sources(f"{path}[{fields}]"))
+        yield_all(functools.partial(read_pairs, f"{path}[{fields}]"))
+        yield_all(functools.partial(read_sources, f"{path}[{fields}]"))
 
 
 def _read_progress(data: bytes) -> None:
@@ -282,7 +283,7 @@ TARGETS: dict[str, Target] = {
     "text": _corpus("a.txt", b"a b c\n\nd e\n", b"\xef\xbb\xbfa\r\nb\r\n"),
     "parallel": Target(_read_parallel, lambda: [b"a b\nc\n\fd\ne f\n", "ä\r\nß\r\n\fb\nc\n".encode()]),
     "fields": Target(_read_fields, lambda: [b"src,trg", b"de,en", b"1,2"]),
-    "gzip": _corpus("a.tsv.gz", b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\x4b\xe4\x4c\xe2\x02\x00"),
+    "gzip": _corpus("a.tsv.gz", gzip.compress(b"a\tb\n", mtime=0)),
     "parquet": Target(functools.partial(_read_corpus, "a.parquet"), _parquet),
     "config.json": _file_of(_model, _load_model, "config.json", share=0.5),
     "generation_config.json": _file_of(_model, _load_model, "generation_config.json", share=0.5),

@@ -14,7 +14,7 @@ import noise2text
 from noise2text.core.errors import Problem
 from noise2text.generation.alternatives import (
     draw_enough_candidates,
-    find_ranking,
+    rank_alternatives,
     rank_by_agreement,
     rank_by_score,
 )
@@ -23,6 +23,7 @@ from noise2text.generation.config import (
     DiffusionGenerationConfig,
     LengthPredictingGenerationConfig,
 )
+from noise2text.generation.mbr_by_length import MBRByLength
 from noise2text.generation.selection import MBR, BestScore, Candidate, Selector, WithoutCopies
 from noise2text.generation.weighted_mbr import WeightedMBR
 from noise2text.metrics.alternatives import normalize_words
@@ -136,12 +137,25 @@ def test_what_was_said_comes_after_what_was_not() -> None:
         (MBR(), rank_by_agreement),
         (WeightedMBR(), rank_by_agreement),
         (WithoutCopies(MBR()), rank_by_agreement),
+        (MBRByLength(), rank_by_agreement),
         (BestScore(), rank_by_score),
         (WithoutCopies(BestScore()), rank_by_score),
     ],
 )
 def test_what_selects_the_first_ranks_the_others(selector: Selector, expected: Rank) -> None:
-    assert find_ranking(selector) is expected
+    texts = ["she was ill", "she was so ill", "she was very ill", "a cat", "she was sick"]
+    some = [Candidate(text, (0,), -i / 10) for i, text in enumerate(reversed(texts))]
+    assert rank_by_agreement(some, 0, n=5) != rank_by_score(some, 0, n=5)
+    assert rank_alternatives(selector, some, 0, n=5) == expected(some, 0, n=5)
+
+
+def test_what_a_filter_leaves_out_is_no_alternative() -> None:
+    texts = ["Elle est malade.", "elle est malade.", "She is ill.", "She is sick."]
+    some = [Candidate(text, (0,), 0.0, source="Elle est malade.") for text in texts]
+    for inner in (MBR(), BestScore()):
+        selector = WithoutCopies(inner)
+        assert sorted(rank_alternatives(selector, some, selector(some), n=4)) == [2, 3]
+        assert len(rank_alternatives(inner, some, 0, n=4)) == 3
 
 
 @pytest.mark.parametrize(

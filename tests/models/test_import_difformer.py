@@ -332,9 +332,19 @@ def test_a_checkpoint_that_would_run_code_is_refused(place: str, tmp_path: Path,
     write_run(tmp_path / "old")
     file = tmp_path / "old" / "checkpoint_best.pt"
     torch.save({"args": argparse.Namespace(), "model": {}, "extra_state": {}} | {place: Evil()}, file)
-    with pytest.raises(Problem, match=r"best\.pt is missing or not a file of plain weights"):
+    with pytest.raises(Problem, match=r"best\.pt holds a '\S*print', which is not read"):
         import_difformer(tmp_path / "old", tmp_path / "new")
     assert "ran" not in capsys.readouterr().out
+
+
+def test_a_weight_of_repeated_numbers_is_refused(tmp_path: Path) -> None:
+    """A file of a kilobyte could otherwise ask for any amount of memory."""
+    write_run(tmp_path / "old")
+    file = tmp_path / "old" / "checkpoint_best.pt"
+    repeated = torch.zeros(1).half().expand(10**7, 10**4)
+    torch.save({"args": argparse.Namespace(), "model": {"encoder.embed_tokens.weight": repeated}}, file)
+    with pytest.raises(Problem, match=r"has fewer numbers than its weight 'encoder\.embed_tokens\.weight'"):
+        import_difformer(tmp_path / "old", tmp_path / "new")
 
 
 @pytest.mark.parametrize("seed", range(20))

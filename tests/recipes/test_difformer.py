@@ -13,6 +13,7 @@ from noise2text.core.config import get_setting
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.schedules import Rescaled, SqrtSchedule, VariancePreserving
+from noise2text.models import LengthPredictingModel
 from noise2text.models.registry import find_recipe
 from noise2text.recipes.difformer import PRESETS, DifformerConfig, resolve
 
@@ -123,7 +124,8 @@ def test_the_published_network_trains_and_its_texts_have_the_asked_length(
     files: dict[str, Any] = {name: str(dates / f"{name}.jsonl") for name in ("train", "valid")}
     train("difformer", out=tmp_path / "run", preset="tiny", changes=changes, device="cpu", **files)
     model = load(tmp_path / "run", device="cpu")
+    assert isinstance(model, LengthPredictingModel)
     output = model.generate(["7 april 1957"], steps=3, length=10, noise_beam=2)
     assert output.lengths == [[10, 10]]
     assert model.generate(["7 april 1957"], steps=3, prefix="19").texts[0].startswith("19")
-    assert model.likelihood(["7 april 1957"], ["1957-04-07"])[0] < 0  # type: ignore[attr-defined]
+    assert model.likelihood(["7 april 1957"], ["1957-04-07"])[0] < 0

@@ -9,19 +9,14 @@ model folder all the time. Every run must end with the weights and the metrics o
 
 from __future__ import annotations
 
-import errno
-import itertools
 import json
 import multiprocessing
 import os
 import random
-import resource
 import signal
-import sys
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +28,8 @@ from noise2text.core.errors import Problem
 from noise2text.data.dates import write_dates
 from noise2text.training.checkpoint import list_checkpoints
 
+from ..faults import NO_FAULT, REFUSED, Fault
+
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["noise2text.commands.train", "torch.distributed.checkpoint"])
 
@@ -43,63 +40,6 @@ CHANGES: dict[str, Any] = {
     **{"optim.steps": 40, "save_every": 4, "validate_every": 5},
 }
 PATIENCE = 60.0  # seconds in which the processes of a run must end after one of them has
-REFUSED = 3  # the exit code of an attempt that ended with a Problem
-
-
-@dataclass(frozen=True)
-class Fault:
-    """What goes wrong in an attempt.
-
-    Fields:
-        limit: the size in bytes that no file may exceed, as on a full disk.
-        read_only: nothing in the folder of the run can be written.
-        kill_at: the number of the write (a file opened or renamed) at which the first process is killed.
-        delay: seconds between that write and the kill.
-        changes: settings that differ from those of the run.
-    """
-
-    limit: int | None = None
-    read_only: bool = False
-    kill_at: int = 0
-    delay: float = 0.0
-    changes: Mapping[str, Any] = field(default_factory=dict)
-
-    def arrange(self, out: Path, rank: int) -> None:
-        """Let it happen in this process."""
-        if self.limit is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (self.limit, self.limit))
-        if self.read_only:
-            _on_write(out, _refuse_write)
-        if self.kill_at and rank == 0:
-            counts = itertools.count(1)
-            _on_write(out, lambda: self._kill() if next(counts) == self.kill_at else None)
-
-    def _kill(self) -> None:
-        if self.delay:
-            threading.Timer(self.delay, os.kill, (os.getpid(), signal.SIGKILL)).start()
-        else:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-NO_FAULT = Fault()
-
-
-def _refuse_write() -> None:
-    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
-
-def _on_write(out: Path, act: Callable[[], None]) -> None:
-    """Call `act` before this process opens a file in the folder for writing, or renames one."""
-    place = str(out)
-
-    def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        writes = event in ("os.rename", "os.mkdir") or (
-            event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
-        )
-        if writes and str(arguments[0]).startswith(place):
-            act()
-
-    sys.addaudithook(hook)
 
 
 @dataclass

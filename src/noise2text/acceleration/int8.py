@@ -85,18 +85,23 @@ def has_fast_int8() -> bool:
 def quantize_linears(module: nn.Module, *, min_weights: int, min_encoder_weights: int | None = None) -> int:
     """Replace the module's linear layers of at least `min_weights` weights by int8 ones; returns how many.
 
-    `min_encoder_weights` is another least number for the layers of its encoder.
+    `min_encoder_weights` is another least number for the layers that run once per sentence: those of an
+    encoder, and the keys and values of attention to the source.
     """
     if min_encoder_weights is None:
         min_encoder_weights = min_weights
-    encoder = getattr(module, "encoder", None)
-    in_encoder = set() if encoder is None else set(encoder.modules())
+    run_once = {
+        layer
+        for name, part in module.named_modules()
+        if name.rpartition(".")[2] in ("encoder", "key_value_projection")
+        for layer in part.modules()
+    }
     found = [
         (parent, name, child)
         for parent in module.modules()
         for name, child in parent.named_children()
         if type(child) is nn.Linear
-        and child.weight.numel() >= (min_encoder_weights if child in in_encoder else min_weights)
+        and child.weight.numel() >= (min_encoder_weights if child in run_once else min_weights)
     ]
     for parent, name, child in found:
         setattr(parent, name, Int8Linear(child))

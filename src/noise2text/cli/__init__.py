@@ -49,8 +49,6 @@ def _exit_now(end: SystemExit) -> NoReturn:
 
 
 def _run() -> None:
-    # Threads that spin while they wait slow a run down many times over when other programs are busy.
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # regardless of the terminal's encoding
     try:

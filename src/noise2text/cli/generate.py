@@ -150,9 +150,7 @@ def generate(
     }
     job = GenerationJob(
         model,
-        overrides=parse_options(options)
-        | parse_assignments(assignments)
-        | {name: value for name, value in guidance.items() if value is not None},
+        overrides=parse_options(options) | parse_assignments(assignments) | guidance,
         seed=seed,
         batch=batch,
         n=n,

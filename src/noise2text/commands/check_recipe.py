@@ -56,8 +56,8 @@ class Workspace:
     def train(
         self, recipe: Recipe, name: str, changes: Mapping[str, Any] | None = None, *, resume: bool = False
     ) -> Model:
-        """The recipe's model after a few steps, trained in a folder of this name."""
-        return train(
+        """The recipe's model in float32 after a few steps, trained in a folder of this name."""
+        train(
             recipe.name,
             train=str(self.folder / "train.jsonl"),
             valid=str(self.folder / "valid.jsonl"),
@@ -67,14 +67,13 @@ class Workspace:
             device="cpu",
             resume=resume,
         )
+        return load(self.folder / name, device="cpu", precision="float32")
 
     def trained(self, recipe: Recipe) -> Model:
         """The model that several laws check, trained only once."""
         out = self.folder / "trained"
-        if (out / "config.json").exists():
-            return load(out, device="cpu", precision="float32")
-        self.train(recipe, "trained")
-        return load(out, device="cpu", precision="float32")
+        is_trained = (out / "config.json").exists()
+        return load(out, device="cpu", precision="float32") if is_trained else self.train(recipe, "trained")
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from noise2text.core.errors import Problem
 from noise2text.core.files import write_text_file
 from noise2text.core.locks import lock_folder
 from noise2text.core.version import __version__
+from noise2text.data.chunks import take_chunk
 from noise2text.data.corpus import Pair, read_pairs
 from noise2text.metrics.comparison import SystemOutput, evaluate_systems, to_markdown, to_tsv
 from noise2text.metrics.published import PublishedResult, published
@@ -194,10 +195,7 @@ def _generate_all(
     display: Display,
 ) -> dict[str, SystemOutput]:
     """The texts of each model; cached ones are not generated again."""
-    windows = [
-        range(len(sources))[start : start + options.batch * WINDOW]
-        for start in range(0, len(sources), options.batch * WINDOW)
-    ]
+    windows = list(_cut_windows(sources, options.batch))
     cache_folders = {each.name: _cache_folder(each, sources, folder, options) for each in compared_models}
     missing = {
         each.name: [window for window in windows if _read_cached(cache_folders[each.name], window) is None]
@@ -205,7 +203,7 @@ def _generate_all(
     }
     pending = [each for each in compared_models if missing[each.name]]
     for each in pending:  # find a mistake about the last model before the others generate
-        overrides = remove_teacher(each.overrides, each.teacher, reduction=each.likelihood)
+        overrides = remove_teacher(each.overrides, each.teacher, likelihood=each.likelihood)
         apply_overrides(load(each.folder, device="cpu").generation_config, overrides, origin=each.name)
     display.start(sum(len(window) for own in missing.values() for window in own))
     done = 0
@@ -257,6 +255,14 @@ def _concatenate(parts: Sequence[SystemOutput | None]) -> SystemOutput:
         candidates=[candidates for part in complete for candidates in part.candidates],
         seconds=sum(part.seconds for part in complete),
     )
+
+
+def _cut_windows(sources: Sequence[str], batch: int) -> Iterator[range]:
+    """Ranges of sources that are generated and cached together; fewer of very long ones."""
+    rest, start = iter(sources), 0
+    while window := take_chunk(rest, batch * WINDOW, measure=len):
+        yield range(start, start + len(window))
+        start += len(window)
 
 
 def _generate(

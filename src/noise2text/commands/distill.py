@@ -28,6 +28,7 @@ from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem, Stopped
 from noise2text.core.files import explain_write_failures, write_atomically
 from noise2text.core.locks import lock_open_file
+from noise2text.data.chunks import take_chunk
 from noise2text.data.corpus import read_sources
 from noise2text.data.corpus_paths import is_pipe
 from noise2text.data.text_files import display_name
@@ -252,7 +253,7 @@ def _generate_part(
     if done:
         display.show_line(f"{done:,} of {sources.count:,} are already done")
     rest, truncated = islice(sources, done, None), 0
-    while window := list(islice(rest, batch * WINDOW)):
+    while window := take_chunk(rest, batch * WINDOW, measure=lambda pair: len(pair[1])):
         indices, texts = [index for index, _ in window], [text for _, text in window]
         output = model.generate(texts, seed=seed, batch=batch, indices=indices, **overrides)
         pairs = zip(texts, output.texts, strict=True)

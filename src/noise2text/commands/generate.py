@@ -12,7 +12,6 @@ from typing import Any
 
 from noise2text.commands.generation_job import LoadedJob
 from noise2text.commands.windows import CutWindows, growing_windows
-from noise2text.core.errors import Problem
 from noise2text.generation.selection import Candidate, Selector
 from noise2text.models import Model, TraceStep
 from noise2text.models.output import GenerationOutput
@@ -76,8 +75,6 @@ def generate_texts(
     `advance` is called with the number of texts after each batch.
     """
     model, batch = loaded.model, loaded.job.batch
-    if batch < 1:
-        raise Problem(f"--batch must be at least 1 sentence, not {batch}.")
     start, truncated = 0, 0
     warnings = _WarningCounts()
     for window in cut_windows(texts, batch):

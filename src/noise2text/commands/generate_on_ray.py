@@ -15,7 +15,6 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,6 +25,7 @@ from noise2text.commands.shards import ShardedOutput
 from noise2text.commands.windows import WINDOW
 from noise2text.core.errors import Problem, Stopped
 from noise2text.core.locks import lock_folder
+from noise2text.data.chunks import take_chunk
 from noise2text.data.row_ranges import RowRange, cut_into_ranges, list_row_files, read_sources_of_range
 
 __all__ = ["PairRecords", "RayOptions", "RecordMaker", "ShardWorker", "TextRecords", "generate_on_ray"]
@@ -208,7 +208,7 @@ class ShardWorker:
         """The records of the rows, and how many of their sources were truncated."""
         model, job, records, truncated = self.loaded.model, self.loaded.job, [], 0
         sources, row = read_sources_of_range(rows), rows.start
-        while window := list(islice(sources, job.batch * WINDOW)):
+        while window := take_chunk(sources, job.batch * WINDOW, measure=len):
             indices = range(row, row + len(window))
             (output,) = model.generate_together([self.loaded.make_request(window, indices)], batch=job.batch)
             made = map(self.records.make, indices, window, split_output(output, n=job.n))

@@ -48,10 +48,12 @@ class GenerationJob:
     device: str | None = None
     precision: str = "auto"
 
-    def check(self) -> None:
-        """Raise a Problem for a mistake that can be found without the weights."""
+    def __post_init__(self) -> None:
         if self.batch < 1:
             raise Problem(f"--batch must be at least 1 sentence, not {self.batch}.")
+
+    def check(self) -> None:
+        """Raise a Problem for a mistake that can be found without the weights."""
         _, config = load_config(find_model_folder(self.model))
         apply_overrides(config.generation, self._model_settings(), origin="generate")
 
@@ -79,7 +81,7 @@ class GenerationJob:
         return LoadedJob(self, model, selector if self.copies else WithoutCopies(selector), settings)
 
     def _model_settings(self) -> dict[str, Any]:
-        return remove_teacher(self.overrides, self.teacher, reduction=self.likelihood)
+        return remove_teacher(self.overrides, self.teacher, likelihood=self.likelihood)
 
     def _load_teacher(self, teacher: Path) -> Selector:
         # Unlike sampling, a teacher has no later steps that correct the errors of int8.
@@ -117,16 +119,16 @@ class LoadedJob:
         )
 
 
-def remove_teacher(overrides: Mapping[str, Any], teacher: Path | None, *, reduction: str) -> dict[str, Any]:
+def remove_teacher(overrides: Mapping[str, Any], teacher: Path | None, *, likelihood: str) -> dict[str, Any]:
     """The overrides without `select=teacher`, which is not a setting of the model.
 
     Raises a Problem if only one of --select teacher and --teacher is given.
     """
     if (overrides.get("select") == "teacher") != (teacher is not None):
         raise Problem("To select by a teacher, give both --select teacher and --teacher DIR.")
-    if teacher is None and reduction != "mean":
+    if teacher is None and likelihood != "mean":
         raise Problem(
             "--likelihood is an option of the teacher: also give --select teacher and --teacher DIR."
         )
-    require_reduction(reduction)
+    require_reduction(likelihood)
     return {name: value for name, value in overrides.items() if teacher is None or name != "select"}

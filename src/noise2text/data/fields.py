@@ -108,7 +108,7 @@ _FINAL_NAMES = frozenset({"src", "trg", "text", "hyp"})
 def _find_pair(row: Mapping[str, object]) -> dict[str, object]:
     """The source and the target of an object whose fields have other names, as far as they are known."""
     names = list(row)
-    if not is_header(names):
+    if not all(isinstance(name, str) for name in names) or not is_header(names):
         return {}
     try:
         columns = map_columns(names, (), "a row")

@@ -27,6 +27,8 @@ class AdaptiveNoiseConfig(Config):
     )
 
     def __post_init__(self) -> None:
+        if not 0 < self.max_dgs < 1:
+            raise Problem(f"The setting max_dgs must be above 0 and below 1, not {self.max_dgs}.")
         require_at_least(self, 0, "refit_every", "refit_start", "noise_factor_every")
         require_at_least(self, 1, "refit_bin_size", "refit_min_count", "num_timesteps")
         if self.refit_every:
@@ -53,9 +55,10 @@ class AdaptiveNoiseConfig(Config):
 
 
 def refuse_averages_of_adaptive_models(config: AdaptiveNoiseConfig, *, average_best: int) -> None:
-    """Refuse the average of models that belong to different schedules."""
-    if average_best > 1 and config.refit_every:
+    """Refuse the average of models that belong to different schedules or noise factors."""
+    if average_best > 1 and (config.refit_every or config.noise_factor_every):
         raise Problem(
-            f"The setting average_best must be 1, not {average_best}, where the schedule is "
-            f"refitted: weights before and after a refit belong to different schedules; set ema_decay."
+            f"The setting average_best must be 1, not {average_best}, where the schedule is refitted or the "
+            f"noise factor is searched again: weights before and after belong to different noise; set "
+            f"ema_decay."
         )

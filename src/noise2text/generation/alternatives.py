@@ -18,17 +18,24 @@ alternatives are needed: most noises of a length lead to few different texts.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from noise2text.core.errors import Problem
-from noise2text.generation.selection import MBR, Candidate, ComparesCandidates, Selector, WrapsSelector
+from noise2text.generation.selection import (
+    MBR,
+    Candidate,
+    CandidateFilter,
+    ComparesCandidates,
+    Selector,
+    WrapsSelector,
+)
 from noise2text.generation.weighted_mbr import weigh_candidates
 from noise2text.metrics.alternatives import normalize_words
 
-__all__ = ["FLOOR", "draw_enough_candidates", "find_ranking", "rank_by_agreement", "rank_by_score"]
+__all__ = ["FLOOR", "draw_enough_candidates", "rank_alternatives", "rank_by_agreement", "rank_by_score"]
 
 FLOOR = 1.5
 """The default floor; `docs/guides/diversity.md` shows what it does."""
@@ -37,15 +44,24 @@ REDUNDANCY_WEIGHT = 0.2
 CANDIDATES_PER_ALTERNATIVE = 4
 BEAM_SETTINGS = {"noise_beam", "length_beam", "beam", "samples"}
 
-Ranking = Callable[..., list[int]]
-"""From candidates, the selected one, `n` and `floor` to the indices of at most n alternatives."""
 
+def rank_alternatives(
+    selector: Selector, candidates: Sequence[Candidate], selected: int, *, n: int, floor: float = FLOOR
+) -> list[int]:
+    """The indices of at most n alternatives, of the candidates that the selector's filters keep.
 
-def find_ranking(selector: Selector) -> Ranking:
-    """By agreement if the selector compares the candidates, as MBR does; by score if it does not."""
+    They are ranked by agreement if the selector compares candidates, as MBR does, and by score if not.
+    """
+    if n == 1:
+        return [selected]
+    kept = list(range(len(candidates)))
     while isinstance(selector, WrapsSelector):
+        if isinstance(selector, CandidateFilter):
+            kept = [kept[i] for i in selector.keep_any([candidates[i] for i in kept])]
         selector = selector.selector
-    return rank_by_agreement if isinstance(selector, ComparesCandidates) else rank_by_score
+    rank = rank_by_agreement if isinstance(selector, ComparesCandidates) else rank_by_score
+    ranked = rank([candidates[i] for i in kept], kept.index(selected), n=n, floor=floor)
+    return [kept[i] for i in ranked]
 
 
 def rank_by_agreement(
@@ -63,8 +79,6 @@ def rank_by_agreement(
     >>> rank_by_agreement([Candidate(text, (), 0.0) for text in texts], 0, n=3)
     [0, 2, 3]
     """
-    if n == 1:
-        return [selected]
     utilities = np.array((mbr or MBR()).utilities(candidates))  # (C, C)
     weights = weigh_candidates(candidates)
     agreement = utilities @ (weights / weights.sum())  # (C,)

@@ -41,9 +41,7 @@ class MBRByLength:
 
     def select_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
         """The index of the selected candidate of each sentence."""
-        grouped = [
-            _group_by_length(candidates) for candidates in sentences
-        ]  # indices, by sentence and length
+        grouped = [_group_by_length(candidates) for candidates in sentences]  # by sentence and length
         groups = [
             [candidates[i] for i in indices]
             for candidates, by_length in zip(sentences, grouped, strict=True)
@@ -53,6 +51,10 @@ class MBRByLength:
         finalists = [[indices[next(winners)] for indices in by_length] for by_length in grouped]
         finals = [[each[i] for i in own] for each, own in zip(sentences, finalists, strict=True)]
         return [own[at] for own, at in zip(finalists, self.mbr.select_all(finals), strict=True)]
+
+    def utilities(self, candidates: Sequence[Candidate]) -> list[list[float]]:
+        """The utility of each candidate (row) against each (column), whatever their lengths."""
+        return self.mbr.utilities(candidates)
 
 
 def _group_by_length(candidates: Sequence[Candidate]) -> list[list[int]]:

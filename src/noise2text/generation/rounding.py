@@ -46,7 +46,7 @@ class Rounding:
 
     denoiser: Denoiser
     forbidden_mask: Tensor  # (V,), True for tokens that are never written
-    special_tokens: Tensor  # (S,), ids of the special tokens
+    special_tokens: Tensor  # (S,), ids of those that can end a text: all special tokens but the first one
 
     def __call__(self, canvas: Canvas, estimate: Estimate) -> tuple[Tensor, Tensor]:
         """The likeliest token at each position, or the given one, and its log-probability; both (B·C, L)."""

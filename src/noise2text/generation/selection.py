@@ -227,19 +227,20 @@ class CandidateFilter(ABC):
 
     def select_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
         """The index of the selected candidate of each sentence."""
-        indices = [self._keep_any(candidates) for candidates in sentences]
+        indices = [self.keep_any(candidates) for candidates in sentences]
         remaining = [[each[i] for i in own] for each, own in zip(sentences, indices, strict=True)]
         return [own[at] for own, at in zip(indices, self.selector.select_all(remaining), strict=True)]
 
     def utilities(self, candidates: Sequence[Candidate]) -> list[list[float]]:
         """The other selector's utilities; the pairs of candidates that are left out are 0."""
-        kept = self._keep_any(candidates)
+        kept = self.keep_any(candidates)
         utilities = compare_candidates(self.selector, [candidates[i] for i in kept])
         matrix = np.zeros((len(candidates), len(candidates)))
         matrix[np.ix_(kept, kept)] = utilities or 0.0
         return matrix.tolist() if utilities else []
 
-    def _keep_any(self, candidates: Sequence[Candidate]) -> list[int]:
+    def keep_any(self, candidates: Sequence[Candidate]) -> list[int]:
+        """The indices of the candidates that are left to the selector; all, if the filter keeps none."""
         return self.keep(candidates) or list(range(len(candidates)))
 
 

@@ -70,6 +70,7 @@ class LevenshteinGenerationConfig(PrefixSuffixConfig):
     """Greedy refinement (Gu et al., 2019); the iterations are those of DiffuSeq's comparison."""
 
     iterations: int = option(9, "rounds of deletion, insertion and filling at most; ends if nothing changes")
+    suffix: str = option("", "text that every output ends with")
     penalty: float = option(0.0, "γ, taken from the log-probability of inserting nothing; makes texts longer")
 
     def __post_init__(self) -> None:

@@ -86,7 +86,7 @@ class DiffusionModel(Model):
         forbidden_mask = torch.zeros(len(tokenizer), dtype=torch.bool)
         forbidden_mask[sorted(tokenizer.special_tokens - set(allowed_special_tokens))] = True
         self.register_buffer("forbidden_mask", forbidden_mask, persistent=False)
-        special_tokens = torch.tensor(sorted(tokenizer.special_tokens))
+        special_tokens = torch.tensor(sorted(tokenizer.special_tokens - {tokenizer.bos}))
         self.register_buffer("special_tokens", special_tokens, persistent=False)
 
     forbidden_mask: torch.Tensor

@@ -112,6 +112,7 @@ def import_difformer(old: Path, new: Path) -> None:
 
 
 def _require_same_size(tokenizer: Tokenizer, weights: Mapping[str, Tensor], file: Path) -> None:
+    """Refuse a dictionary that is not the one of these embeddings."""
     vocabulary = len(weights["encoder.embed_tokens.weight"])
     if len(tokenizer) != vocabulary:
         raise Problem(

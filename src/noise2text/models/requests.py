@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.alternatives import FLOOR, draw_enough_candidates, find_ranking
+from noise2text.generation.alternatives import FLOOR, draw_enough_candidates, rank_alternatives
 from noise2text.generation.decoder import Decoder, SentenceCandidates, SourceBatch, Stage, TokenTraceStep
 from noise2text.generation.joint import BatchPart, join_stages
 from noise2text.generation.selection import Candidate, Selector, compare_candidates
@@ -259,8 +259,7 @@ class BatchedRequests:
         output.texts[i], output.chosen[i] = candidates[best].text, best
         output.scores[i], output.lengths[i] = sentence.scores, list(map(len, sentence.tokens))
         output.candidates[i] = [candidate.text for candidate in candidates]
-        rank = find_ranking(text.work.selector)
-        ranked = rank(candidates, best, n=request.n, floor=request.floor)
+        ranked = rank_alternatives(text.work.selector, candidates, best, n=request.n, floor=request.floor)
         output.alternatives[i] = [candidates[each].text for each in ranked]
         if request.trace:
             tokenizer = self.model.tokenizer

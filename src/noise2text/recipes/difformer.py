@@ -175,6 +175,11 @@ class DifformerConfig(Config):
     run: RunConfig = section(RunConfig(), "seed, hardware, logging")
 
     def __post_init__(self) -> None:
+        if self.model.network == "published" and self.data.max_source > self.data.max_target + 128:
+            raise Problem(
+                f"With network=published a target is at most 128 tokens shorter than its source: set "
+                f"max_source to at most {self.data.max_target + 128}, not {self.data.max_source}."
+            )
         refuse_averages_of_adaptive_models(self.diffusion, average_best=self.optim.average_best)
         require_dropout_for_guidance(
             source_dropout=self.diffusion.source_dropout, guidance_weight=self.generation.guidance_weight
@@ -241,7 +246,9 @@ def build(config: DifformerConfig, tokenizer: Tokenizer) -> LengthPredictingMode
     diffusion = config.diffusion
     schedule: AlphaBarSchedule = SCHEDULES[diffusion.schedule](diffusion.num_timesteps)
     if diffusion.refit_every:
-        schedule = diffusion.adapt(schedule, config.data.max_target)
+        _, length_predictor_class = _NETWORKS[config.model.network]
+        positions = config.data.max_target + length_predictor_class.num_special_tokens
+        schedule = diffusion.adapt(schedule, positions)
     rescaled: Schedule = diffusion.rescaling(schedule, diffusion.noise_factor or 1.0)
     trained = VariancePreserving(rescaled) if diffusion.variance_preserving else rescaled
     return build_model(config, tokenizer, schedule, trained)

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from noise2text.core.errors import Problem
 from noise2text.serving.generate_routes import ERRORS, get_service
-from noise2text.serving.limits import count_candidates
+from noise2text.serving.limits import CANDIDATE_FACTORS, count_candidates
 from noise2text.serving.models import ModelPool, ServedModel, name_language
 from noise2text.serving.result import TextResult, make_results
 from noise2text.serving.schema import ErrorAnswer, Language, Status, TranslateAnswer, TranslateRequest
@@ -95,11 +95,15 @@ async def translate(request: Request) -> TranslateAnswer:
     model = find_translator(service.pool, body.source, body.target)
     texts = [body.q] if isinstance(body.q, str) else body.q
     split = [split_sentences(text) for text in texts]
-    count = count_candidates(model.generation_config)
-    n = count if body.alternatives and count > 1 else None
+    config = model.generation_config
+    # Named as they are, so that no more candidates are drawn, which would change the translation.
+    own_beams = {name: getattr(config, name) for name in CANDIDATE_FACTORS if hasattr(config, name)}
     try:
         generation = service.prepare(
-            model.name, [each for sentences, _ in split for each in sentences], {}, n=n
+            model.name,
+            [each for sentences, _ in split for each in sentences],
+            own_beams,
+            alternatives=count_candidates(config) if body.alternatives else 1,
         )
     except Problem as problem:
         raise Refused(400, str(problem)) from None

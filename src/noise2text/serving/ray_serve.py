@@ -130,11 +130,12 @@ def _run(deployment: Any, options: Options, *, say: Callable[[str], None]) -> No
             say(f"Serving on Ray at http://{options.host}:{options.port}")
             while not is_stopped():
                 time.sleep(0.1)
-            serve.delete(
-                NAME
-            )  # until replicas have answered what they accepted; a shutdown alone cuts it off
+            # Waits until replicas have answered what they accepted; a shutdown alone cuts it off.
+            serve.delete(NAME)
         except (RayError, RuntimeError) as error:
-            reason = str(error).strip().splitlines()[-1]
+            if is_stopped():
+                raise Problem("Ray Serve could not end in good order; its logs say why.") from error
+            reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
             raise Problem(f"Ray Serve could not start the replicas ({reason}); its logs say why.") from error
         finally:
             serve.shutdown()

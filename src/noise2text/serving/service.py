@@ -95,13 +95,16 @@ class Service:
         settings: Mapping[str, Any],
         *,
         n: int | None = None,
+        alternatives: int = 1,
         seed: int = 0,
         trace: bool = False,
         streamed: bool = False,
     ) -> Generation:
         """The checked request; a Problem says what is wrong with it.
 
-        A streamed one gets a `StepStream` if its model has denoising steps.
+        It asks for `n` alternatives and at least as many candidates; or, without `n`, for `alternatives`
+        among the candidates that the settings give. A streamed one gets a `StepStream` if its model has
+        denoising steps.
         """
         limits, model = self.pool.limits, self.pool.find(model_name)
         check_texts(texts, limits)
@@ -112,7 +115,7 @@ class Service:
         )
         has_steps = isinstance(config, DiffusionGenerationConfig)
         stream = StepStream() if streamed and has_steps else None
-        job = Job(texts, resolved, config, seed=seed, trace=trace, n=n or 1, stream=stream)
+        job = Job(texts, resolved, config, seed=seed, trace=trace, n=n or alternatives, stream=stream)
         return Generation(model, job, guide=str(settings.get("guide") or ""))
 
     def submit(self, generation: Generation) -> None:

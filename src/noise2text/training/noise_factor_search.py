@@ -28,6 +28,9 @@ class NoiseFactorSearch(ObjectiveWrapper):
         every: N, steps between two searches.
         target: the degeneration score that the factor may leave (`max_dgs`).
         rescale: how the factor is applied, as for `find_noise_factor`.
+
+    A schedule that differs from position to position is searched at its first position, and the factor found
+    there holds for all.
     """
 
     def __init__(

@@ -62,5 +62,10 @@ class PublishedDifformerLayout(SplitLayout):
     def locate_targets(self, canvas: Canvas, tokens: Tensor) -> list[slice]:
         return [slice(1, 1 + len(row)) for row in self.extract_targets(canvas, tokens)]
 
+    def target_mask(self, canvas: Canvas) -> Tensor:
+        mask = super().target_mask(canvas).clone()
+        mask[:, 0] = False  # the begin token
+        return mask
+
     def _surround(self, rows: RaggedRows) -> RaggedRows:
         return rows.surround((self.bos,), (self.eos,))

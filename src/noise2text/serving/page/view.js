@@ -93,6 +93,7 @@ function explainChoice(result, selection) {
   const leftOut = texts.flatMap((_, at) => (isLeftOut(at) ? [at + 1] : []));
   const others = means.filter((_, at) => texts[at] !== texts[result.chosen] && !isLeftOut(at));
   const best = means[result.chosen].toFixed(1);
+  if (selection.includes("by-length")) return `${name} was chosen: of the candidates of its length, and then of the best ones of every length, it agrees most with the others. Its mean utility is ${best}.`;
   const weighted = selection.includes("weighted-mbr") ? ", weighted by likelihood" : "";
   const next = others.length ? ` The next best text has ${Math.max(...others).toFixed(1)}.` : leftOut.length ? "" : " All candidates have the same text.";
   const without = leftOut.length ? ` Left out before: ${leftOut.join(", ")}.` : "";

@@ -1,0 +1,107 @@
+"""The commands that write, as a function of its input and of the folder that it writes into.
+
+The input is a folder with a corpus, a few pairs of it, labeled texts, a raw file and a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from noise2text.commands.compare import compare
+from noise2text.commands.distill import distill
+from noise2text.commands.prepare import prepare
+from noise2text.commands.train_classifier import train_classifier
+from noise2text.data.builders.build import build_dataset
+from noise2text.data.builders.dataset import Dataset, DatasetRow, make_row
+from noise2text.data.builders.raw_files import RawFile, RawFiles
+from noise2text.data.dates import write_dates
+from noise2text.experiments.corpus_files import CorpusFiles
+from noise2text.experiments.experiment import Arm, Experiment, ModelSpec
+from noise2text.experiments.run_experiment import run_experiment
+from noise2text.report.report import SECTIONS, report
+
+from ..conftest import SMALL
+
+__all__ = ["WRITERS"]
+
+
+def _silent(line: str) -> None:
+    """Show nothing."""
+
+
+def _synth(given: Path, out: Path) -> None:
+    write_dates(out, pairs=20, seed=0)
+
+
+def _prepare(given: Path, out: Path) -> None:
+    files: dict[str, Any] = {name: str(given / f"{name}.jsonl") for name in ("train", "valid")}
+    prepare(**files, out=out, changes={"tokenizer": "characters"}, show_line=_silent)
+
+
+def _generate(given: Path, out: Path) -> None:
+    from noise2text.cli.options import app
+
+    out.mkdir(exist_ok=True)
+    files = ["--input", str(given / "few.jsonl"), "--output", str(out / "texts.txt"), "--resume"]
+    options = ["--device", "cpu", "--batch", "4"]
+    if app(["generate", str(given / "model"), *files, *options], standalone_mode=False):
+        raise KeyboardInterrupt  # the exit code of Ctrl-C; anything else is an exception
+
+
+def _distill(given: Path, out: Path) -> None:
+    out.mkdir(exist_ok=True)
+    distill(given / "model", input=str(given / "few.jsonl"), output=out / "pairs.jsonl", device="cpu")
+
+
+def _read_rows(raw: RawFiles) -> Iterator[DatasetRow]:
+    for place, text in enumerate(raw.read_texts("raw.txt")):
+        yield make_row(("train", "valid", "test")[place % 3], text, text.upper())
+
+
+def _data(given: Path, out: Path) -> None:
+    raw = (RawFile("raw.txt", ""),)
+    build_dataset(Dataset("letters", "", (), raw, (), "none", (), _read_rows), given, out=out)
+
+
+def _experiment(given: Path, out: Path) -> None:
+    facts: dict[str, Any] = dict.fromkeys(("paper", "table", "summary", "claim", "metric_note"), "words")
+    arms = (Arm("plain", ModelSpec("difformer"), {"steps": 2, "stop_early": 0}),)
+    changes = SMALL | {"optim.steps": 2, "validation_sentences": 1, "noise_factor": 2.0}
+    train, valid, test = (str(given / f"{split}.jsonl") for split in ("train", "valid", "test"))
+    run_experiment(
+        Experiment(name="trial", arms=arms, measures=("bleu",), **facts),
+        out,
+        files=CorpusFiles(train, valid, test),
+        changes=changes,
+        sentences=4,
+        device="cpu",
+    )
+
+
+def _compare(given: Path, out: Path) -> None:
+    compare([given / "model"], test=str(given / "few.jsonl"), out=out)
+
+
+def _report(given: Path, out: Path) -> None:
+    report([given / "model"], out=out / "report.html", without=SECTIONS.keys() - {"summary", "settings"})
+
+
+def _train_classifier(given: Path, out: Path) -> None:
+    files: dict[str, Any] = {name: str(given / "labeled.jsonl") for name in ("train", "valid")}
+    train_classifier(given / "model", out=out, changes={"steps": 2}, device="cpu", **files)
+
+
+WRITERS: dict[str, Callable[[Path, Path], None]] = {
+    "synth": _synth,
+    "prepare": _prepare,
+    "generate": _generate,
+    "distill": _distill,
+    "data": _data,
+    "experiment": _experiment,
+    "compare": _compare,
+    "report": _report,
+    "train-classifier": _train_classifier,
+}
+"""The commands by name; `export`, which is slow, has tests of its own (test_export.py, test_faults.py)."""
