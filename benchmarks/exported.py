@@ -26,9 +26,9 @@ from typing import Any
 import torch
 
 from noise2text import load
+from noise2text.commands.bench_tools import make_random_texts
 from noise2text.commands.export import PRECISIONS, export
 from noise2text.commands.huggingface_baseline import build_marian, make_marian_call
-from noise2text.commands.measure import make_random_texts
 from noise2text.data.tokenizer import learn_bpe
 from noise2text.models import Model
 from noise2text.models.folder import save

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from noise2text.commands.bench import BATCHES_PER_CALL
-from noise2text.commands.measure import make_random_texts, measure_seconds
+from noise2text.commands.bench_tools import make_random_texts, measure_seconds
 from noise2text.core.devices import find_device
 from noise2text.data.tokenizer import Tokenizer, learn_bpe
 from noise2text.models import DiffusionModel

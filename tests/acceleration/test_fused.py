@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from noise2text.acceleration import fused_functions as functions
 from noise2text.acceleration.fused import FusedAddNorm, FusedEncoderLayer, FusedFeedForward, fuse_layers
-from noise2text.acceleration.inference import accelerate_for_inference
+from noise2text.acceleration.triton_layers import accelerate_for_inference
 from noise2text.nn.attention import padding_mask
 from noise2text.nn.causal_transformer import CausalAttention, CausalLayer
 from noise2text.nn.layers import EncoderLayer

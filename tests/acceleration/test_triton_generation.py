@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.nn.functional import layer_norm, scaled_dot_product_attention
 
-from noise2text.acceleration.inference import byte_mask
+from noise2text.acceleration.triton_layers import byte_mask
 from noise2text.nn.attention import additive_mask, split_heads
 
 GPU = torch.cuda.is_available()

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from noise2text.commands.bench import bench, bench_marian, bench_report, measure_scaling
-from noise2text.commands.measure import count_linear_flops, make_random_texts
+from noise2text.commands.bench_tools import count_linear_flops, make_random_texts
 from noise2text.core.errors import Problem
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer

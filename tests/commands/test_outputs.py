@@ -15,11 +15,11 @@ import pytest
 from noise2text.commands.compare import compare
 from noise2text.commands.distill import distill
 from noise2text.commands.export import export
+from noise2text.commands.input_windows import arriving_windows, growing_windows
 from noise2text.commands.prepare import prepare
 from noise2text.commands.run_data import sample_texts
 from noise2text.commands.train import train
 from noise2text.commands.train_classifier import train_classifier
-from noise2text.commands.windows import arriving_windows, growing_windows
 from noise2text.core.errors import Problem
 from noise2text.core.locks import lock_folder, lock_output
 from noise2text.data.builders.build import build_dataset

@@ -11,8 +11,8 @@ import pytest
 from noise2text.core.command_line import parse_assignments, parse_options
 from noise2text.core.config import apply_overrides, option, require_choice
 from noise2text.core.config_files import read_config
-from noise2text.core.convert import MAX_INTEGER
 from noise2text.core.errors import MAX_MESSAGE, Problem, abbreviate, suggest
+from noise2text.core.field_values import MAX_INTEGER
 from noise2text.core.plain_yaml import MAX_DEPTH, MAX_YAML_BYTES, parse_yaml
 from noise2text.models.registry import find_recipe
 

@@ -12,7 +12,7 @@ from noise2text.acceleration.cuda_graphs import CudaGraphExecutor
 from noise2text.core.errors import Problem
 from noise2text.generation.config import LengthPredictingGenerationConfig
 from noise2text.generation.decoder import SentenceCandidates, SourceBatch, TokenTraceStep
-from noise2text.generation.joint import BatchPart, join_stages
+from noise2text.generation.mixed_batches import BatchPart, join_stages
 from noise2text.models import LengthPredictingModel
 
 from ..acceleration.test_cuda_graphs import Replayed

@@ -297,7 +297,7 @@ PROTECTIONS = [
     ),
     Protection(
         "one failing request",
-        "serving/scheduler.py",
+        "serving/request_batching.py",
         "        if len(batch) == 1:\n            _fail",
         "        if True:\n            _fail",
         "serving/test_faults.py::test_a_request_on_which_the_model_fails_leaves_the_others_untouched",

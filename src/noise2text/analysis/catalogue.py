@@ -6,9 +6,9 @@ To add one, write a function from Inputs to findings in its own module, and add 
 from __future__ import annotations
 
 from noise2text.analysis import bound, degeneration, embeddings, positions, sampling, tradeoffs
+from noise2text.analysis.bleu_by_length import LengthsOptions, analyse_lengths
 from noise2text.analysis.curves import CurvesOptions, analyse_curves
 from noise2text.analysis.inputs import MODELS, OUTPUTS, PAIRS, RUNS, Analysis
-from noise2text.analysis.lengths import LengthsOptions, analyse_lengths
 from noise2text.analysis.traces import TracesOptions, analyse_traces
 from noise2text.core.errors import Problem, suggest
 

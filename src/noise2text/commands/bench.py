@@ -19,9 +19,7 @@ from typing import Any
 import torch
 
 from noise2text.commands.bench_ctranslate2 import report_ctranslate2
-from noise2text.commands.ctranslate2_baseline import require_transformer
-from noise2text.commands.huggingface_baseline import build_marian, make_marian_call
-from noise2text.commands.measure import (
+from noise2text.commands.bench_tools import (
     count_flops,
     make_random_texts,
     measure_peak_flops,
@@ -29,6 +27,8 @@ from noise2text.commands.measure import (
     read_peak_memory,
     reset_peak_memory,
 )
+from noise2text.commands.ctranslate2_baseline import require_transformer
+from noise2text.commands.huggingface_baseline import build_marian, make_marian_call
 from noise2text.core.command_line import parse_numbers
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import read_references, read_sources

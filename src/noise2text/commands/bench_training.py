@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from noise2text.commands.measure import (
+from noise2text.commands.bench_tools import (
     measure_peak_flops,
     ordinary_tokens,
     read_peak_memory,

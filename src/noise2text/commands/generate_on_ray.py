@@ -20,9 +20,9 @@ from typing import Any, Protocol
 
 from noise2text.commands.generate import GeneratedText, split_output
 from noise2text.commands.generation_job import GenerationJob
+from noise2text.commands.input_windows import WINDOW
 from noise2text.commands.ray_cluster import connect_to_ray, count_workers
 from noise2text.commands.shards import ShardedOutput
-from noise2text.commands.windows import WINDOW
 from noise2text.core.errors import Problem, Stopped
 from noise2text.core.locks import lock_folder
 from noise2text.data.chunks import take_chunk

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from noise2text.commands.windows import CutWindows, arriving_windows, growing_windows
+from noise2text.commands.input_windows import CutWindows, arriving_windows, growing_windows
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import read_sources
 from noise2text.data.text_files import split_corpus_path

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from noise2text.commands.display import Display, SilentDisplay
-from noise2text.commands.fit import fit_baseline
+from noise2text.commands.fit_baseline import fit_baseline
 from noise2text.commands.metrics_file import MetricsFile
 from noise2text.commands.run_corpora import Corpora
 from noise2text.commands.run_data import TrainingData

@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from noise2text.core.convert import convert_value
 from noise2text.core.errors import Problem, abbreviate
+from noise2text.core.field_values import convert_value
 from noise2text.core.setting_words import suggest_setting
 
 __all__ = [

@@ -17,7 +17,7 @@ from torch import Tensor
 from noise2text.core.config import option, require_at_least, require_choice, require_fraction
 from noise2text.core.errors import Problem
 from noise2text.core.random import make_key
-from noise2text.diffusion.boundary import BoundarySampler
+from noise2text.diffusion.boundary_conditional import BoundarySampler
 from noise2text.diffusion.sampler import Sample
 from noise2text.diffusion.solvers import PriorSampling, Solver
 from noise2text.generation.beam_search import BeamSearch, DiverseBeamSearch

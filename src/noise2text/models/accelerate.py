@@ -29,8 +29,8 @@ def prepare_for_inference(
 ) -> None:
     """Let a GPU use the Triton kernels, and a CPU int8 layers where the precision asks for them."""
     try:
-        from noise2text.acceleration.inference import accelerate_for_inference
         from noise2text.acceleration.int8 import quantize_if_asked
+        from noise2text.acceleration.triton_layers import accelerate_for_inference
     except ImportError as error:
         if precision == "int8":
             raise Problem(

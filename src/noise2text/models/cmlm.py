@@ -30,7 +30,7 @@ from noise2text.diffusion.losses import LossTerm, TokenLoss, label_smoothed_nll
 from noise2text.generation.decoder import Decoder, SentenceCandidates, SourceBatch, Stage, TokenTraceStep
 from noise2text.generation.parallel import ProposeLengths
 from noise2text.models.baseline_config import MaskPredictGenerationConfig
-from noise2text.models.draft import DraftModel, build_draft_transformer
+from noise2text.models.draft_refinement import DraftModel, build_draft_transformer
 from noise2text.nn.denoiser import EncoderOutput
 from noise2text.nn.draft_transformer import DraftTransformer
 from noise2text.nn.length_predictor import LengthPredictor, top_lengths

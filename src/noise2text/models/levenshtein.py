@@ -37,7 +37,7 @@ from noise2text.generation.decoder import (
 )
 from noise2text.models.baseline_config import LevenshteinGenerationConfig
 from noise2text.models.cmlm import sample_mask
-from noise2text.models.draft import DraftModel, build_draft_transformer
+from noise2text.models.draft_refinement import DraftModel, build_draft_transformer
 from noise2text.models.levenshtein_edits import (
     align,
     count_insertions,

@@ -17,7 +17,7 @@ from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.generation.alternatives import FLOOR, draw_enough_candidates, rank_alternatives
 from noise2text.generation.decoder import Decoder, SentenceCandidates, SourceBatch, Stage, TokenTraceStep
-from noise2text.generation.joint import BatchPart, join_stages
+from noise2text.generation.mixed_batches import BatchPart, join_stages
 from noise2text.generation.selection import Candidate, Selector, compare_candidates
 from noise2text.models.output import GenerationOutput, TraceStep
 

@@ -2,7 +2,7 @@
 
 A mask is 0 where a key is visible and −∞ where it is hidden. It is computed once and shared by all layers:
 given booleans, attention would convert them in every layer. Faster kernels for a GPU replace these layers
-from outside (`acceleration/inference.py`, `acceleration/fused.py`).
+from outside (`acceleration/triton_layers.py`, `acceleration/fused.py`).
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from noise2text.data.layouts.published_difformer import PublishedDifformerLayout
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.adaptive_noise_config import AdaptiveNoiseConfig, refuse_averages_of_adaptive_models
-from noise2text.diffusion.boundary import BoundaryConditional
+from noise2text.diffusion.boundary_conditional import BoundaryConditional
 from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
 from noise2text.diffusion.losses import AnchorLoss, LengthLoss, MseLoss, NllLoss, RoundingLoss
 from noise2text.diffusion.noise_factor import find_noise_factor, random_embeddings, rescale_preserving

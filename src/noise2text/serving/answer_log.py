@@ -11,8 +11,8 @@ import time
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from noise2text.serving.metrics import ServiceMetrics
-from noise2text.serving.scheduler import describe_error
+from noise2text.serving.prometheus import ServiceMetrics
+from noise2text.serving.request_batching import describe_error
 
 __all__ = ["AnswerLog"]
 

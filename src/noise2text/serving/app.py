@@ -17,7 +17,7 @@ from noise2text.serving import generate_routes, libretranslate, page_routes
 from noise2text.serving.answer_log import AnswerLog
 from noise2text.serving.body_limit import BodyLimit
 from noise2text.serving.generate_routes import get_service
-from noise2text.serving.models import UnknownModel
+from noise2text.serving.model_cache import UnknownModel
 from noise2text.serving.schema import ErrorAnswer, Status
 from noise2text.serving.service import Refused, Service
 

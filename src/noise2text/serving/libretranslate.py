@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from noise2text.core.errors import Problem
 from noise2text.serving.generate_routes import ERRORS, get_service
 from noise2text.serving.limits import CANDIDATE_FACTORS, count_candidates
-from noise2text.serving.models import ModelPool, ServedModel, name_language
+from noise2text.serving.model_cache import ModelPool, ServedModel, name_language
 from noise2text.serving.result import TextResult, make_results
 from noise2text.serving.schema import ErrorAnswer, Language, Status, TranslateAnswer, TranslateRequest
 from noise2text.serving.service import Refused

@@ -10,7 +10,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from noise2text.core.errors import Problem
-from noise2text.serving.models import ModelPool
+from noise2text.serving.model_cache import ModelPool
 
 __all__ = ["GracefulServer", "allow_many_connections", "listen"]
 

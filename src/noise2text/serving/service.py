@@ -17,10 +17,10 @@ from noise2text.generation.config import DiffusionGenerationConfig
 from noise2text.models.output import GenerationOutput
 from noise2text.serving.access import ApiKeys, RateLimit
 from noise2text.serving.limits import check_texts
-from noise2text.serving.metrics import ServiceMetrics
-from noise2text.serving.models import ModelPool, ServedModel
-from noise2text.serving.scheduler import Job, QueueFull, WorkerClosed
-from noise2text.serving.settings import name_candidates, resolve_config
+from noise2text.serving.model_cache import ModelPool, ServedModel
+from noise2text.serving.prometheus import ServiceMetrics
+from noise2text.serving.request_batching import Job, QueueFull, WorkerClosed
+from noise2text.serving.request_settings import name_candidates, resolve_config
 from noise2text.serving.step_stream import StepStream
 
 __all__ = ["Generation", "Refused", "Service"]

@@ -17,8 +17,8 @@ from noise2text.models.folder import load
 from noise2text.serving.access import RateLimit, read_keys
 from noise2text.serving.app import build_app
 from noise2text.serving.limits import Limits
-from noise2text.serving.metrics import ServiceMetrics
-from noise2text.serving.models import ModelPool, describe_models
+from noise2text.serving.model_cache import ModelPool, describe_models
+from noise2text.serving.prometheus import ServiceMetrics
 from noise2text.serving.server import GracefulServer, allow_many_connections, listen
 from noise2text.serving.service import Service
 

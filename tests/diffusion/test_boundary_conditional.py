@@ -11,7 +11,7 @@ from torch import Tensor
 from noise2text.core.errors import Problem
 from noise2text.core.random import make_key
 from noise2text.data.ragged import RaggedRows
-from noise2text.diffusion.boundary import (
+from noise2text.diffusion.boundary_conditional import (
     BoundaryConditional,
     BoundarySampler,
     boundary_ratio,
@@ -129,7 +129,7 @@ def test_chunks_change_nothing(
     parts: tuple[TokenEmbedding, Tensor, Tensor, Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = boundary_ratio(*parts)
-    monkeypatch.setattr("noise2text.diffusion.boundary.MAX_LOGITS", 50 * 7)
+    monkeypatch.setattr("noise2text.diffusion.boundary_conditional.MAX_LOGITS", 50 * 7)
     assert torch.allclose(boundary_ratio(*parts), whole)
 
 

@@ -11,9 +11,9 @@ import sacrebleu
 from hypothesis import given
 from hypothesis import strategies as st
 
+from noise2text.analysis.bleu_by_length import analyse_lengths, buckets
 from noise2text.analysis.finding import to_svg
 from noise2text.analysis.inputs import Inputs
-from noise2text.analysis.lengths import analyse_lengths, buckets
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair
 from noise2text.data.tokenizer import learn_characters

@@ -9,8 +9,8 @@ import pytest
 from noise2text.core.errors import Problem
 from noise2text.models import Model
 from noise2text.serving.limits import Limits
-from noise2text.serving.models import ModelPool, UnknownModel, describe_models, find_languages
-from noise2text.serving.scheduler import Job, WorkerClosed
+from noise2text.serving.model_cache import ModelPool, UnknownModel, describe_models, find_languages
+from noise2text.serving.request_batching import Job, WorkerClosed
 
 from .conftest import Gate
 

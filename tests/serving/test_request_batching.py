@@ -11,7 +11,7 @@ from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem
 from noise2text.models import Model
 from noise2text.models.requests import GenerationRequest
-from noise2text.serving.scheduler import Job, ModelWorker, QueueFull, WorkerClosed
+from noise2text.serving.request_batching import Job, ModelWorker, QueueFull, WorkerClosed
 
 from .conftest import TEXTS, Gate
 

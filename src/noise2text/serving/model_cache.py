@@ -23,7 +23,7 @@ from noise2text.models.folder import load, load_config
 from noise2text.models.output import GenerationOutput
 from noise2text.models.shipped import find_model_folder
 from noise2text.serving.limits import Limits
-from noise2text.serving.scheduler import Job, ModelWorker, WorkerClosed
+from noise2text.serving.request_batching import Job, ModelWorker, WorkerClosed
 
 __all__ = [
     "ModelPool",

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from noise2text.acceleration import inference
-from noise2text.acceleration.inference import (
+from noise2text.acceleration import triton_layers
+from noise2text.acceleration.triton_layers import (
     InferenceLayerStack,
     InferenceSelfAttention,
     accelerate_for_inference,
@@ -56,10 +56,10 @@ def test_the_layers_share_masks_of_bytes_where_the_kernel_can_read_them(
     for part in network.modules():
         if isinstance(part, SelfAttention):
             part.register_forward_pre_hook(lambda module, given: masks.append(given[1].dtype))
-    monkeypatch.setattr(inference, "is_half_precision", lambda x: True)
-    monkeypatch.setattr(inference, "has_triton", lambda: True)
+    monkeypatch.setattr(triton_layers, "is_half_precision", lambda x: True)
+    monkeypatch.setattr(triton_layers, "has_triton", lambda: True)
     monkeypatch.setattr(
-        inference, "byte_mask", lambda padding, like: padding.view(torch.uint8)[:, None, None, :]
+        triton_layers, "byte_mask", lambda padding, like: padding.view(torch.uint8)[:, None, None, :]
     )
     assert torch.equal(output(network), expected)
     assert masks == [torch.uint8] * 3
@@ -74,7 +74,7 @@ def test_bytes_hide_keys_where_the_kernel_cannot_attend() -> None:
 
 
 def test_layers_without_padding_need_no_bytes_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inference, "byte_mask", lambda padding, like: padding)
+    monkeypatch.setattr(triton_layers, "byte_mask", lambda padding, like: padding)
     stack = InferenceLayerStack([nn.Identity()])
     stack.has_no_padding = True
     assert stack.self_attention_mask(PADDING, torch.zeros(2, 5, 8)) is None

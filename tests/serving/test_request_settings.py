@@ -12,7 +12,7 @@ from noise2text.generation.config import (
 )
 from noise2text.models.baseline_config import LevenshteinGenerationConfig
 from noise2text.serving.limits import Limits, check_texts, count_candidates
-from noise2text.serving.settings import name_candidates, resolve_config
+from noise2text.serving.request_settings import name_candidates, resolve_config
 
 LENGTHS = LengthPredictingGenerationConfig()
 
