@@ -5,7 +5,6 @@ Each command runs in a process of its own, which is killed, interrupted or out o
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 from pathlib import Path
@@ -25,7 +24,7 @@ FIGURES = re.compile(rb"[\d.,e\s|-]+")
 RECORDS_SPEED = re.compile(
     r"comparison\.|table\.|trained\.json|arms/|metrics\.jsonl|README\.md|spent\.json|outputs/"
 )
-SLOW = {"experiment", "report", "compare", "train-classifier"}
+SLOW = {"experiment", "report", "compare"}
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +35,6 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
     few = (folder / "test.jsonl").read_text().splitlines(keepends=True)[:10]
     (folder / "few.jsonl").write_text("".join(few))
     (folder / "raw.txt").write_text("a\nb\nc\n")
-    labeled = [{"text": f"{n} may", "label": str(n % 2)} for n in range(30)]
-    (folder / "labeled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in labeled))
     files: dict[str, Any] = {name: str(folder / f"{name}.jsonl") for name in ("train", "valid")}
     changes = SMALL | {"optim.steps": 2, "noise_factor": 2.0, "generation.steps": 2}
     train("difformer", out=folder / "model", preset="tiny", changes=changes, device="cpu", **files)

@@ -1,6 +1,6 @@
 """The commands that write, as a function of its input and of the folder that it writes into.
 
-The input is a folder with a corpus, a few pairs of it, labeled texts, a raw file and a model.
+The input is a folder with a corpus, a few pairs of it, a raw file and a model.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any
 from noise2text.commands.compare import compare
 from noise2text.commands.distill import distill
 from noise2text.commands.prepare import prepare
-from noise2text.commands.train_classifier import train_classifier
 from noise2text.data.builders.build import build_dataset
 from noise2text.data.builders.dataset import Dataset, DatasetRow, make_row
 from noise2text.data.builders.raw_files import RawFile, RawFiles
@@ -88,11 +87,6 @@ def _report(given: Path, out: Path) -> None:
     report([given / "model"], out=out / "report.html", without=SECTIONS.keys() - {"summary", "settings"})
 
 
-def _train_classifier(given: Path, out: Path) -> None:
-    files: dict[str, Any] = {name: str(given / "labeled.jsonl") for name in ("train", "valid")}
-    train_classifier(given / "model", out=out, changes={"steps": 2}, device="cpu", **files)
-
-
 WRITERS: dict[str, Callable[[Path, Path], None]] = {
     "synth": _synth,
     "prepare": _prepare,
@@ -102,6 +96,5 @@ WRITERS: dict[str, Callable[[Path, Path], None]] = {
     "experiment": _experiment,
     "compare": _compare,
     "report": _report,
-    "train-classifier": _train_classifier,
 }
 """The commands by name; `export`, which is slow, has tests of its own (test_export.py, test_faults.py)."""
