@@ -6,8 +6,7 @@
     python benchmarks/scale.py generate FOLDER --seconds 120      # killed and resumed twice
 
 Words are drawn from a Zipf distribution over a made-up vocabulary, so that BPE has something to learn. What
-is
-measured is the peak of resident memory of the command's own process; during generation also its course.
+is measured is the peak of resident memory of the command's own process; during generation also its course.
 """
 
 from __future__ import annotations
@@ -115,7 +114,9 @@ def generate(folder: Path, *, seconds: float) -> None:
     draft = output.with_name(output.name + ".draft")
     for attempt in range(3):
         options = ["--input", str(folder / "sources.txt"), "--output", str(output), "--steps", "1"]
-        options += ["--length-beam", "1", "--noise-beam", "1", "--resume"][: None if attempt else -1]
+        options += ["--length-beam", "1", "--noise-beam", "1"]
+        if attempt:
+            options.append("--resume")
         measured = run_measured(["generate", str(folder / "run"), *options], seconds=seconds)
         with open(draft, "rb") as file:
             lines = sum(1 for _ in file)

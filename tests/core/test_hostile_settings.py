@@ -138,6 +138,11 @@ def test_every_problem_is_short_and_keeps_its_beginning_and_its_end() -> None:
     assert str(Problem("x" * MAX_MESSAGE)) == "x" * MAX_MESSAGE
 
 
+def test_a_message_has_no_control_characters() -> None:
+    message = str(Problem("the file \x1b[2Jä\ud800\u2028 is\tbad\nso is b"))
+    assert message == "the file \\x1b[2Jä\\ud800\\u2028 is\\tbad\nso is b"
+
+
 def test_a_long_list_of_names_says_how_many_more_there_are() -> None:
     assert suggest("zzz", ["a", "b"]) == "there are a, b."
     names = [f"name{number}" for number in range(1000)]

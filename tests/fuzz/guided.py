@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 with atheris.instrument_imports(
     include=["noise2text.core", "noise2text.data", "noise2text.models", "noise2text.generation", "yaml"]
 ):
-    from noise2text.core.errors import MAX_MESSAGE, Problem
-    from tests.fuzz.targets import TARGETS
+    from noise2text.core.errors import Problem
+    from tests.fuzz.targets import TARGETS, require_readable
 
 
 def main() -> None:
@@ -30,12 +30,10 @@ def main() -> None:
         (corpus / str(number)).write_bytes(seed)
 
     def try_one(data: bytes) -> None:
-        message = ""
         try:
             target.run(data)
         except Problem as problem:
-            message = str(problem)
-        assert len(message) <= MAX_MESSAGE
+            require_readable(problem)
 
     atheris.Setup([*sys.argv, f"-artifact_prefix={corpus}/", str(corpus)], try_one)
     atheris.Fuzz()

@@ -44,6 +44,11 @@ class Problem(Exception):
     """
 
     def __init__(self, message: str) -> None:
+        """Control characters, which a file may have brought in, are escaped; a terminal would obey them."""
+        message = "".join(
+            each if each.isprintable() or each == "\n" else each.encode("unicode_escape").decode()
+            for each in message
+        )
         if len(message) > MAX_MESSAGE:  # it repeats something long, and ends with what to do
             start = MAX_MESSAGE * 3 // 5
             message = f"{message[:start]} … {message[start + 3 - MAX_MESSAGE :]}"
