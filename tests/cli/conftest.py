@@ -22,7 +22,8 @@ class Outcome:
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
-    """A function that runs a command as the shell would."""
+    """A function that runs a command as the shell would, into a pipe of no particular width."""
+    monkeypatch.delenv("COLUMNS", raising=False)  # which another test's library may have set
 
     def call(*arguments: object, stdin: bytes = b"") -> Outcome:
         monkeypatch.setattr(sys, "argv", ["noise2text", *map(str, arguments)])

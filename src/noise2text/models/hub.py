@@ -94,6 +94,7 @@ def push_model(
 def _import_hub(purpose: str) -> ModuleType:
     try:
         import huggingface_hub
+        import huggingface_hub.errors  # not loaded with the package
     except ImportError as error:
         raise Problem(f"{purpose}: pip install noise2text[hub].") from error
     return huggingface_hub
