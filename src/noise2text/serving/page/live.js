@@ -78,7 +78,9 @@ function showPartial(names, at, start, result) {
 function drawAndPlay() {
   draw();
   play();
-  if (byId("player").getBoundingClientRect().top > innerHeight / 2) byId("player").scrollIntoView();
+  const top = byId("player").getBoundingClientRect().top;
+  const bottom = document.querySelector(".stage").getBoundingClientRect().bottom;
+  if (top < 0 || bottom > innerHeight) byId("player").scrollIntoView();
 }
 
 // Steps may arrive faster than a screen shows them.
