@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from noise2text.models import Model
 
@@ -174,6 +174,22 @@ def test_on_a_phone_what_is_played_comes_into_view(browser: Browser, address: st
         page.locator("#text").press("Enter")
         expect(page.locator(".stage")).to_be_in_viewport()
         expect(page.locator("#play")).to_be_in_viewport()
+
+
+def test_a_text_written_before_the_models_are_known_waits_for_them(browser: Browser, address: str) -> None:
+    def answer_late(route: Route) -> None:
+        page.wait_for_timeout(400)
+        route.continue_()
+
+    with open_page(browser, address) as page:
+        page.route("**/v1/models", answer_late)
+        for is_sent in (False, True):
+            page.reload(wait_until="domcontentloaded")
+            page.locator("#text").fill(TEXT)
+            if is_sent:
+                page.locator("#text").press("Enter")
+            expect(page.locator("#model option")).not_to_have_count(0)
+            expect(page.locator(".result")).to_have_count(1 if is_sent else 0)
 
 
 def test_an_empty_text_is_not_sent(browser: Browser, address: str) -> None:

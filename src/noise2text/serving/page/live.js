@@ -120,19 +120,20 @@ async function startLive() {
   }
   if (!byId("model").value) byId("model").selectedIndex = 0;
   showSettings();
-  if (!byId("text").value) return;
+  if (!asked.get("text")) return; // what a reader has written meanwhile waits for them
   await generate(false);
   if (state.results.length) restoreView(asked);
 }
 
 byId("model").addEventListener("change", showSettings);
 byId("other").addEventListener("change", showSettings);
-byId("key").addEventListener("change", () => { if (!served.length) { byId("error").textContent = ""; startLive(); } });
+byId("key").addEventListener("change", () => { if (!served.length) { byId("error").textContent = ""; started = startLive(); } });
 byId("text").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); byId("request").requestSubmit(); }
 });
-byId("request").addEventListener("submit", (event) => {
+byId("request").addEventListener("submit", async (event) => {
   event.preventDefault();
+  await started; // the models that the service has
   if (byId("results").getAttribute("aria-busy") === "true") return;
   if (!byId("text").value.trim()) {
     byId("error").textContent = "Write a text first.";
@@ -141,4 +142,4 @@ byId("request").addEventListener("submit", (event) => {
   generate(!matchMedia("(prefers-reduced-motion: reduce)").matches);
 });
 
-if (isLive) startLive();
+let started = isLive ? startLive() : null;
