@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -111,13 +112,25 @@ def open_weights(path: Path) -> Iterator[WeightsFile]:
     if not path.is_file():
         raise Problem(f"{path} is not a file: the folder is not a complete model.")
     try:
-        opened = safe_open(path, framework="pt", device="cpu")
-        with opened as file:
+        with _open_unreplaced(path) as file:
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118, it is no mapping
             specs = {name: (each.get_dtype(), tuple(each.get_shape())) for name, each in slices.items()}
             yield WeightsFile(path, specs, _read_checksums(file.metadata(), path), file)
     except (OSError, SafetensorError, ValueError, OverflowError) as error:
         raise Problem(f"{path} is not a whole safetensors file ({error}); copy it again.") from error
+
+
+def _open_unreplaced(path: Path) -> Any:
+    """The file, opened by safetensors, which opens it by name twice: for its header and for its tensors.
+
+    It is opened again if another process has replaced it in between.
+    """
+    while True:
+        before = os.stat(path)
+        opened = safe_open(path, framework="pt", device="cpu")
+        after = os.stat(path)
+        if (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns):
+            return opened
 
 
 def _read_checksums(metadata: Mapping[str, str] | None, path: Path) -> dict[str, str]:

@@ -1,0 +1,36 @@
+"""A file of weights is read as of one moment, also while another process replaces it."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from pathlib import Path
+
+import torch
+
+from noise2text.core.weights_file import read_weights, save_weights
+
+
+def _replace_by_turns(path: Path, contents: list[bytes], stop: threading.Event) -> None:
+    for number in itertools.count():
+        if stop.is_set():
+            return
+        draft = path.with_name("draft")
+        draft.write_bytes(contents[number % 2])
+        draft.replace(path)
+
+
+def test_a_file_that_is_replaced_all_the_time_is_read_whole(tmp_path: Path) -> None:
+    path, contents = tmp_path / "model.safetensors", []
+    for value in (0.0, 1.0):
+        save_weights(path, {f"w{number}": torch.full((64, 64), value) for number in range(40)})
+        contents.append(path.read_bytes())
+    stop = threading.Event()
+    writer = threading.Thread(target=_replace_by_turns, args=(path, contents, stop))
+    writer.start()
+    try:
+        values = {float(read_weights(path)["w0"][0, 0]) for _ in range(500)}
+    finally:
+        stop.set()
+        writer.join()
+    assert values == {0.0, 1.0}
