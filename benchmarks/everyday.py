@@ -2,7 +2,7 @@
 
     python benchmarks/everyday.py de-en --half tune      # the odd sentences, to choose settings by
     python benchmarks/everyday.py de-en --half held      # the even ones, for the figure that is reported
-    python benchmarks/everyday.py de-en --set prepare=   # without preparation
+    python benchmarks/everyday.py de-en --set preprocess=   # without preprocessor
 
 It prints the sentences whose text is none of the accepted ones (case, commas and final marks aside), how
 many are accepted, and sacrebleu's BLEU against the first accepted answers.

@@ -30,10 +30,10 @@ from noise2text.data.corpus import (
 from noise2text.data.layouts.template import parse_template
 from noise2text.data.token_store import TokenStore, prepare
 from noise2text.data.tokenizer import Tokenizer, learn_bpe, learn_characters
-from noise2text.generation.preparation import PREPARATIONS, Preparation
-from noise2text.generation.text_rules import load_text_rules
 from noise2text.models.folder import load, save
 from noise2text.models.registry import find_recipe
+from noise2text.preprocessing.preprocessor import PREPROCESSING_STEPS, Preprocessor
+from noise2text.preprocessing.text_rules import load_text_rules
 from noise2text.training.checkpoint import read_progress
 
 __all__ = ["TARGETS", "Target"]
@@ -180,17 +180,17 @@ def _parse_template(data: bytes) -> None:
     parse_template(data.decode("utf-8", "surrogateescape"), _tokenizer())
 
 
-def _prepare_text(data: bytes) -> None:
+def _preprocess_text(data: bytes) -> None:
     """Sentences, clauses, case, punctuation, numbers and names of a text, and its output restored."""
-    prepared = _preparation()(data.decode("utf-8", "replace"))
-    for segment in prepared.segments:
+    preprocessed = _preprocessor()(data.decode("utf-8", "replace"))
+    for segment in preprocessed.segments:
         segment.restore(segment.source)
 
 
 @functools.cache
-def _preparation() -> Preparation:
-    rules = load_text_rules("de-en")
-    return Preparation(frozenset(PREPARATIONS), rules, learn_characters(TEXTS), max_source=40, clause_words=8)
+def _preprocessor() -> Preprocessor:
+    steps, rules = frozenset(PREPROCESSING_STEPS), load_text_rules("de-en")
+    return Preprocessor(steps, rules, learn_characters(TEXTS), max_source=40, clause_words=8)
 
 
 def _read_parallel(data: bytes) -> None:
@@ -299,7 +299,7 @@ TARGETS: dict[str, Target] = {
     "index.npy": _file_of(_store, _load_store, "index.npy"),
     "tokens.bin": _file_of(_store, _load_store, "tokens.bin"),
     "template": Target(_parse_template, lambda: [b"7 ___ 19___{2}", b"___"], share=2),
-    "text to prepare": Target(_prepare_text, lambda: [text.encode() for text in TEXTS]),
+    "text to preprocess": Target(_preprocess_text, lambda: [text.encode() for text in TEXTS]),
     "training.json": Target(
         _read_progress, lambda: [b'{"step": 3, "best": [[0.5, 1.0, 3]], "unlogged": {}}'], share=2
     ),

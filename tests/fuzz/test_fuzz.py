@@ -162,20 +162,20 @@ def test_numbers_of_columns_that_are_none_are_refused(tmp_path: Path, fields: li
         list(read_pairs(f"{path}[{','.join(fields)}]"))
 
 
-def test_a_number_of_thousands_of_digits_is_prepared() -> None:
+def test_a_number_of_thousands_of_digits_is_preprocessed() -> None:
     """It was a ValueError: Python reads at most 4,300 digits as a number."""
-    TARGETS["text to prepare"].run(b"Wir haben 12 " + b"9" * 5000 + b" Euro")
+    TARGETS["text to preprocess"].run(b"Wir haben 12 " + b"9" * 5000 + b" Euro")
 
 
 @pytest.mark.parametrize("text", ["a, b c d\x0b, e f g h i j k l m", "a b c,\u3000 , d e f g h i j k l m n"])
-def test_a_clause_of_marks_and_odd_spaces_alone_is_prepared(text: str) -> None:
+def test_a_clause_of_marks_and_odd_spaces_alone_is_preprocessed(text: str) -> None:
     """An empty clause was an IndexError."""
-    TARGETS["text to prepare"].run(text.encode())
+    TARGETS["text to preprocess"].run(text.encode())
 
 
 @pytest.mark.parametrize("piece", ["a", "1", "1.", '"', ".", "z. B. ", "wort, "])
-def test_the_time_to_prepare_a_long_text_is_not_quadratic(piece: str) -> None:
+def test_the_time_to_preprocess_a_long_text_is_not_quadratic(piece: str) -> None:
     """Each took 10 to 40 seconds of the processor; now it takes one at most."""
     figures = Figures()
-    figures.add("it", TARGETS["text to prepare"], (piece * (100_000 // len(piece))).encode(), seconds=5)
+    figures.add("it", TARGETS["text to preprocess"], (piece * (100_000 // len(piece))).encode(), seconds=5)
     assert not figures.faults, figures.faults[0][2]

@@ -41,14 +41,14 @@ def test_the_shipped_model_answers_more_everyday_sentences_with_its_preparation(
     ]
     model = noise2text.load("de-en", device="cpu", precision="float32")
     few: dict[str, Any] = {"steps": 5, "eta": 0.0, "solver": "multistep"}
-    settings_of_both: list[dict[str, Any]] = [{}, {"prepare": ""}]
-    prepared, plain = (
+    settings_of_both: list[dict[str, Any]] = [{}, {"preprocess": ""}]
+    preprocessed, plain = (
         model.generate([each.source for each in chosen], **few, **settings).texts
         for settings in settings_of_both
     )
     right = [
         sum(each.accepts(text) for each, text in zip(chosen, texts, strict=True))
-        for texts in (prepared, plain)
+        for texts in (preprocessed, plain)
     ]
     assert right[0] >= 2 * right[1]
     assert right[0] >= len(chosen) / 2

@@ -275,10 +275,10 @@ PROTECTIONS = [
     ),
     Protection(
         "words without end",
-        "generation/preparation.py",
+        "preprocessing/preprocessor.py",
         "    return all(len(word) <= MAX_WORD for word in text.split())",
         "    return True",
-        "fuzz/test_fuzz.py::test_the_time_to_prepare_a_long_text_is_not_quadratic",
+        "fuzz/test_fuzz.py::test_the_time_to_preprocess_a_long_text_is_not_quadratic",
     ),
     # Memory, determinism and the service
     Protection(

@@ -29,10 +29,10 @@ from noise2text.generation.config_groups import (
     SelectionConfig,
     TemplateConfig,
 )
-from noise2text.generation.preparation import PreparationConfig
 from noise2text.generation.token_sampling import GreedySearch, Sampling
 from noise2text.generation.token_search import Search, SearchLimits
 from noise2text.nn.length_predictor import LENGTH_PROPOSALS
+from noise2text.preprocessing.preprocessor import PreprocessingConfig
 
 __all__ = [
     "AutoregressiveGenerationConfig",
@@ -45,7 +45,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class DiffusionGenerationConfig(
-    GuidanceConfig, TemplateConfig, SelectionConfig, SamplingConfig, PreparationConfig
+    GuidanceConfig, TemplateConfig, SelectionConfig, SamplingConfig, PreprocessingConfig
 ):
     """The section `generation` of diffusion recipes: sampling steps, candidates and the selection among them.
 
@@ -177,7 +177,7 @@ class PriorSamplingGenerationConfig(DiffusionGenerationConfig):
 
 
 @dataclass(frozen=True)
-class AutoregressiveGenerationConfig(LengthConfig, PrefixConfig, SelectionConfig, PreparationConfig):
+class AutoregressiveGenerationConfig(LengthConfig, PrefixConfig, SelectionConfig, PreprocessingConfig):
     """The section `generation` of autoregressive recipes: beam search or sampling, and the selection.
 
     Its fields are settings, with those of Difformer's table 3 (b = 5) as defaults; `noise2text config

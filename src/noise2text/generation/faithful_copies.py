@@ -1,7 +1,7 @@
 """A selector that prefers candidates whose numbers are the source's, and which repeat no word.
 
     errors(s) = numbers of the source that s lacks + figures of s that the source lacks
-              + stand-ins that are not in s as often as in the source + words of s that follow themselves
+              + placeholders that are not in s as often as in the source + words of s that follow themselves
 
 If the other selector's choice has more errors than another candidate, it selects again, among those of the
 fewest. Otherwise its choice stands, since leaving candidates out would change what MBR compares. A number may
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from noise2text.generation.selection import Candidate, CandidateFilter
-from noise2text.generation.text_rules import TextRules
+from noise2text.preprocessing.text_rules import TextRules
 
 __all__ = ["FaithfulCopies", "count_copy_errors"]
 
@@ -51,9 +51,9 @@ class FaithfulCopies(CandidateFilter):
 
 
 def count_copy_errors(source: str, output: str, rules: TextRules) -> int:
-    """How many numbers, stand-ins and words of the output contradict the source.
+    """How many numbers, placeholders and words of the output contradict the source.
 
-    >>> from noise2text.generation.text_rules import load_text_rules
+    >>> from noise2text.preprocessing.text_rules import load_text_rules
     >>> rules = load_text_rules("de-en")
     >>> count_copy_errors("Ich habe 3 Katzen.", "I have three cats.", rules)
     0
@@ -81,8 +81,8 @@ def _number_words(text: str, rules: TextRules) -> Counter[str]:
 def _count_stand_in_errors(source: str, output: str, rules: TextRules) -> int:
     """How often names and places that stand in for others are lacking or too many; numbers count above."""
     errors = 0
-    for stand_in in (each for kind in ("male", "female", "place") for each in rules.stand_ins[kind]):
-        expected = len(re.findall(rf"\b{re.escape(stand_in.reads)}s?\b", source))
+    for placeholder in (each for kind in ("male", "female", "place") for each in rules.placeholders[kind]):
+        expected = len(re.findall(rf"\b{re.escape(placeholder.reads)}s?\b", source))
         if expected:  # without it, a name may be that of another: Maria is Mary in English
-            errors += abs(expected - len(re.findall(stand_in.writes, output)))
+            errors += abs(expected - len(re.findall(placeholder.writes, output)))
     return errors

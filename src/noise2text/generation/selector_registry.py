@@ -8,10 +8,10 @@ from typing import Any
 from noise2text.generation.denoising_likelihood import NOISE_TIME
 from noise2text.generation.faithful_copies import FaithfulCopies
 from noise2text.generation.mbr_by_length import MBRByLength
-from noise2text.generation.preparation import PreparationConfig
 from noise2text.generation.selection import MBR, BestScore, Selector
-from noise2text.generation.text_rules import load_text_rules
 from noise2text.generation.weighted_mbr import WeightedMBR
+from noise2text.preprocessing.preprocessor import PreprocessingConfig
+from noise2text.preprocessing.text_rules import load_text_rules
 
 __all__ = ["SELECTORS", "build_mbr", "build_weighted_mbr", "prefer_faithful_copies"]
 
@@ -35,7 +35,7 @@ SELECTORS: dict[str, Callable[[Any], Selector]] = {
 
 
 def prefer_faithful_copies(selector: Selector, config: Any) -> Selector:
-    """The selector, for the candidates that copy best if the generation config prepares `copies`."""
-    if not isinstance(config, PreparationConfig) or "copies" not in config.preparations:
+    """The selector, for the candidates that copy best if the generation config preprocesses `copies`."""
+    if not isinstance(config, PreprocessingConfig) or "copies" not in config.preprocessing_steps:
         return selector
     return FaithfulCopies(selector, load_text_rules(config.text_rules))

@@ -33,9 +33,9 @@ from noise2text.models.accelerate import (
     prepare_for_inference,
     run_stages,
 )
-from noise2text.models.joining import prepare_request
 from noise2text.models.likelihood_bound import LikelihoodBound
 from noise2text.models.output import GenerationOutput
+from noise2text.models.preprocessed_requests import preprocess_request
 from noise2text.models.progress import show_progress
 from noise2text.models.requests import BatchedRequests, GenerationRequest, OnStep
 
@@ -265,8 +265,8 @@ class Model(nn.Module, ABC):
         allow_fork()
         if any(part.training for part in (self, *self.children())):  # an objective trains some parts
             self.eval()
-        prepared = [prepare_request(self, request) for request in requests]
-        batched = BatchedRequests(self, [each.request for each in prepared], batch=batch)
+        preprocessed = [preprocess_request(self, request) for request in requests]
+        batched = BatchedRequests(self, [each.request for each in preprocessed], batch=batch)
         bar = show_progress(batched.num_texts, "texts") if progress else nullcontext(lambda count: None)
         with device_guard(self.device), bar as advance:
             while groups := batched.groups:
@@ -278,7 +278,7 @@ class Model(nn.Module, ABC):
                 except (RuntimeError, MemoryError) as error:
                     if not is_out_of_memory(error) or not batched.halve_batches():
                         raise
-        return [each.join(output) for each, output in zip(prepared, batched.outputs, strict=True)]
+        return [each.join(output) for each, output in zip(preprocessed, batched.outputs, strict=True)]
 
     def likelihood_bound(
         self,

@@ -95,7 +95,7 @@ class GenerationOutput:
         utilities: how well each candidate (row) agrees with each (column), with `trace=True` and a selector
             that compares them, such as MBR; the candidate with the highest row mean is selected.
         alternatives: different texts for each input, best first, at most `n` (`generate(n=5)`).
-        warnings: what may be wrong with each input, with the preparation `language`.
+        warnings: what may be wrong with each input, with the preprocessing step `language`.
         truncated: the number of inputs that were too long for the model and were truncated.
 
     >>> import noise2text

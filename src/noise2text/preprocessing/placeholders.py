@@ -1,11 +1,11 @@
 """Values that must be copied, and what the model reads in their place.
 
-A model that has seen few numbers, prices, addresses and names invents them. It reads a stand-in instead, one
-that it is known to copy, and the value takes the place of the stand-in in what it writes:
+A model that has seen few numbers, prices, addresses and names invents them. It reads a placeholder instead, a
+word that it is known to copy, and the value takes the place of the placeholder in what it writes:
 
     Lukas zahlt 12,99 €.  →  Tom zahlt 30 Dollar.  →  Tom pays 30 dollars.  →  Lukas pays 12.99 euros.
 
-Whole numbers up to 12 stay: the model knows them, as words too. Every stand-in is used once per sentence;
+Whole numbers up to 12 stay: the model knows them, as words too. Every placeholder is used once per sentence;
 values beyond that stay as they are.
 """
 
@@ -15,8 +15,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from noise2text.generation.restoration import Restoration
-from noise2text.generation.text_rules import StandIn, TextRules
+from noise2text.preprocessing.restoration import Restoration
+from noise2text.preprocessing.text_rules import Placeholder, TextRules
 
 __all__ = ["Value", "find_values", "replace_values"]
 
@@ -33,34 +33,34 @@ class Value:
 
     start: int
     end: int
-    kind: str  # names the stand-ins of the rules
+    kind: str  # names the placeholders of the rules
     written: str
-    ending: str = ""  # what the stand-in keeps of the source, such as the s of a genitive
+    ending: str = ""  # what the placeholder keeps of the source, such as the s of a genitive
 
 
 def replace_values(sentence: str, rules: TextRules) -> tuple[str, tuple[Restoration, ...]]:
-    """The sentence with stand-ins for its values, and what puts the values into the output."""
-    free = {kind: list(each) for kind, each in rules.stand_ins.items()}
+    """The sentence with placeholders for its values, and what puts the values into the output."""
+    free = {kind: list(each) for kind, each in rules.placeholders.items()}
     pieces, restorations, position = [], [], 0
     for value in find_values(sentence, rules):
-        stand_in = _take_stand_in(free, value.kind, sentence)
-        if stand_in is None:
+        placeholder = _take_placeholder(free, value.kind, sentence)
+        if placeholder is None:
             continue
-        pieces += [sentence[position : value.start], stand_in.reads + value.ending]
+        pieces += [sentence[position : value.start], placeholder.reads + value.ending]
         position = value.end
-        restorations.append(Restoration(re.compile(stand_in.writes), _writer(value)))
-    # A restored value may look like another's stand-in (a real "30"): marks keep them apart until the end.
+        restorations.append(Restoration(re.compile(placeholder.writes), _writer(value)))
+    # A restored value may look like another's placeholder (a real "30"): marks keep them apart until the end.
     return "".join([*pieces, sentence[position:]]), _shield(restorations)
 
 
-def _take_stand_in(free: dict[str, list[StandIn]], kind: str, sentence: str) -> StandIn | None:
-    """The next stand-in of a kind that the sentence does not have itself; it is then taken for all kinds."""
-    for stand_in in free[kind]:
-        figure = stand_in.reads.split(" ")[0].rstrip(".")
+def _take_placeholder(free: dict[str, list[Placeholder]], kind: str, sentence: str) -> Placeholder | None:
+    """The next placeholder of a kind that is not in the sentence itself; it is then taken for all kinds."""
+    for placeholder in free[kind]:
+        figure = placeholder.reads.split(" ")[0].rstrip(".")
         if not re.search(rf"\b{re.escape(figure)}\b", sentence):
             for each in free.values():
                 each[:] = [other for other in each if other.reads.split(" ")[0].rstrip(".") != figure]
-            return stand_in
+            return placeholder
     return None
 
 
@@ -77,7 +77,7 @@ def _ordinal_ending(number: int) -> str:
 
 
 def _shield(restorations: list[Restoration]) -> tuple[Restoration, ...]:
-    """The restorations as one, so that no value is taken for the stand-in of another."""
+    """The restorations as one, so that no value is taken for the placeholder of another."""
     if not restorations:
         return ()
     groups = "|".join(f"(?P<v{n}>{each.pattern.pattern})" for n, each in enumerate(restorations))
@@ -92,7 +92,7 @@ def _shield(restorations: list[Restoration]) -> tuple[Restoration, ...]:
 def find_values(sentence: str, rules: TextRules) -> list[Value]:
     """The values of a sentence from left to right; of two that overlap, the one of the earlier kind.
 
-    >>> from noise2text.generation.text_rules import load_text_rules
+    >>> from noise2text.preprocessing.text_rules import load_text_rules
     >>> [value.written for value in find_values("Lukas zahlt um 14:35 Uhr 3,50 €.", load_text_rules("de-en"))]
     ['Lukas', '14:35', '3.50 euros']
     """

@@ -58,11 +58,11 @@ def test_sentences_of_a_line_are_generated_as_if_alone(model: Model) -> None:
     assert line == " ".join(model.generate([each], indices=[0], **FEW).texts[0] for each in sentences)
 
 
-def test_one_sentence_that_needs_nothing_is_as_without_preparation(model: Model) -> None:
-    prepared = model.generate(["Ich habe keine Zeit."], trace=True, **FEW)
-    plain = model.generate(["Ich habe keine Zeit."], trace=True, prepare="", **FEW)
-    assert (prepared.candidates, prepared.scores) == (plain.candidates, plain.scores)
-    assert prepared.drafts == plain.drafts
+def test_one_sentence_that_needs_nothing_is_as_without_preprocessing(model: Model) -> None:
+    preprocessed = model.generate(["Ich habe keine Zeit."], trace=True, **FEW)
+    plain = model.generate(["Ich habe keine Zeit."], trace=True, preprocess="", **FEW)
+    assert (preprocessed.candidates, preprocessed.scores) == (plain.candidates, plain.scores)
+    assert preprocessed.drafts == plain.drafts
 
 
 def test_steps_report_whole_texts(model: Model) -> None:

@@ -11,13 +11,13 @@ from typing import Any
 
 from noise2text.core.errors import Problem
 
-__all__ = ["StandIn", "TextRules", "list_text_rules", "load_text_rules"]
+__all__ = ["Placeholder", "TextRules", "list_text_rules", "load_text_rules"]
 
 _FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)
-class StandIn:
+class Placeholder:
     """What the model reads in place of a value, and the regular expression of what it then writes."""
 
     reads: str
@@ -26,7 +26,7 @@ class StandIn:
 
 @dataclass(frozen=True)
 class TextRules:
-    """Everything that preparing texts knows about a pair of languages; the .toml file explains each field."""
+    """All that preprocessing knows about a pair of languages; the .toml file explains each field."""
 
     language: str
     abbreviations: frozenset[str]
@@ -37,7 +37,7 @@ class TextRules:
     months: frozenset[str]
     male_names: frozenset[str]
     female_names: frozenset[str]
-    stand_ins: Mapping[str, tuple[StandIn, ...]]  # by the kind of value
+    placeholders: Mapping[str, tuple[Placeholder, ...]]  # by the kind of value
     place_names: Mapping[str, str]
     currencies: Mapping[str, str]
     titles: Mapping[str, str]
@@ -60,10 +60,11 @@ def load_text_rules(name: str) -> TextRules:
         known = ", ".join(list_text_rules())
         raise Problem(f"There are no text rules {name!r}: set text_rules to one of {known}.")
     contents: dict[str, Any] = tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
-    stand_ins = {
-        kind: tuple(StandIn(**each) for each in values) for kind, values in contents.pop("stand_ins").items()
+    placeholders = {
+        kind: tuple(Placeholder(**each) for each in values)
+        for kind, values in contents.pop("placeholders").items()
     }
     fields: dict[str, Any] = {
         key: frozenset(value) if isinstance(value, list) else value for key, value in contents.items()
     }
-    return TextRules(stand_ins=stand_ins, **fields)
+    return TextRules(placeholders=placeholders, **fields)

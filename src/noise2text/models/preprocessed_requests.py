@@ -15,39 +15,39 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from noise2text.core.config import apply_overrides
-from noise2text.generation.preparation import PreparedText, Segment, build_preparation
-from noise2text.generation.restoration import restore_tokens
 from noise2text.models.output import GenerationOutput, TraceStep
 from noise2text.models.requests import GenerationRequest, OnStep, OnTraceStep
+from noise2text.preprocessing.preprocessor import PreprocessedText, Segment, build_preprocessor
+from noise2text.preprocessing.restoration import restore_tokens
 
 if TYPE_CHECKING:
     from noise2text.models.base import Model
 
-__all__ = ["PreparedRequest", "join_outputs", "prepare_request"]
+__all__ = ["PreprocessedRequest", "join_outputs", "preprocess_request"]
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class PreparedRequest:
+class PreprocessedRequest:
     """A request whose texts are the segments of another's; `texts` is None if it is that request itself."""
 
     request: GenerationRequest
-    texts: Sequence[PreparedText] | None = None
+    texts: Sequence[PreprocessedText] | None = None
 
     def join(self, output: GenerationOutput) -> GenerationOutput:
-        """The output of the request that was prepared, from the output of this one."""
+        """The output of the request that was preprocessed, from the output of this one."""
         return output if self.texts is None else join_outputs(self.texts, output)
 
 
-def prepare_request(model: Model, request: GenerationRequest) -> PreparedRequest:
-    """The request with the segments of its texts, if its generation config prepares texts."""
+def preprocess_request(model: Model, request: GenerationRequest) -> PreprocessedRequest:
+    """The request with the segments of its texts, if its generation config preprocesses texts."""
     config = apply_overrides(model.generation_config, request.overrides, origin="generate")
-    preparation = build_preparation(config, model.tokenizer, model.max_source)
+    preprocessor = build_preprocessor(config, model.tokenizer, model.max_source)
     indices = range(len(request.texts)) if request.indices is None else request.indices
-    if preparation is None or len(indices) != len(request.texts):  # which is refused where batches are made
-        return PreparedRequest(request)
-    texts = [preparation(text) for text in request.texts]
+    if preprocessor is None or len(indices) != len(request.texts):  # which is refused where batches are made
+        return PreprocessedRequest(request)
+    texts = [preprocessor(text) for text in request.texts]
     segments = replace(
         request,
         texts=[segment.source for text in texts for segment in text.segments],
@@ -55,13 +55,13 @@ def prepare_request(model: Model, request: GenerationRequest) -> PreparedRequest
         on_step=request.on_step and partial(_report_joined, texts, request.on_step),
         on_trace_step=request.on_trace_step and _TraceJoiner(texts, request.on_trace_step),
     )
-    return PreparedRequest(segments, texts)
+    return PreprocessedRequest(segments, texts)
 
 
-def join_outputs(prepared: Sequence[PreparedText], output: GenerationOutput) -> GenerationOutput:
+def join_outputs(preprocessed: Sequence[PreprocessedText], output: GenerationOutput) -> GenerationOutput:
     """The output of every text, from the output that has one entry per segment."""
     joined, start = GenerationOutput(truncated=output.truncated), 0
-    for text in prepared:
+    for text in preprocessed:
         end = start + len(text.segments)
         _append_joined(joined, text, output, range(start, end))
         start = end
@@ -71,10 +71,10 @@ def join_outputs(prepared: Sequence[PreparedText], output: GenerationOutput) -> 
 class _TraceJoiner:
     """Reports the steps of segments as steps of their texts: of each segment the last one so far."""
 
-    def __init__(self, prepared: Sequence[PreparedText], on_trace_step: OnTraceStep) -> None:
-        self.prepared, self.on_trace_step = prepared, on_trace_step
+    def __init__(self, preprocessed: Sequence[PreprocessedText], on_trace_step: OnTraceStep) -> None:
+        self.preprocessed, self.on_trace_step = preprocessed, on_trace_step
         self.latest: dict[int, list[TraceStep]] = {}
-        self.owners = [number for number, text in enumerate(prepared) for _ in text.segments]
+        self.owners = [number for number, text in enumerate(preprocessed) for _ in text.segments]
 
     def __call__(self, steps: Mapping[int, list[TraceStep]]) -> object:
         self.latest.update(steps)
@@ -85,7 +85,7 @@ class _TraceJoiner:
         first = self.owners.index(text)
         begun = [
             (segment, self.latest[at])
-            for at, segment in enumerate(self.prepared[text].segments, first)
+            for at, segment in enumerate(self.preprocessed[text].segments, first)
             if at in self.latest
         ]
         segments, steps = zip(*begun, strict=True)
@@ -93,18 +93,18 @@ class _TraceJoiner:
 
 
 def _report_joined(
-    prepared: Sequence[PreparedText], on_step: OnStep, time: float, outputs: list[str]
+    preprocessed: Sequence[PreprocessedText], on_step: OnStep, time: float, outputs: list[str]
 ) -> object:
     waiting = iter(outputs)
     texts = []
-    for text in prepared:
+    for text in preprocessed:
         own = [(segment, next(waiting)) for segment in text.segments]
         texts.append("".join(segment.restore(output) for segment, output in own if output) or text.fixed)
     return on_step(time, texts)
 
 
 def _append_joined(
-    joined: GenerationOutput, text: PreparedText, output: GenerationOutput, own: Sequence[int]
+    joined: GenerationOutput, text: PreprocessedText, output: GenerationOutput, own: Sequence[int]
 ) -> None:
     """Append the entry of one text, whose segments are at `own` in the output."""
     segments = text.segments

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.text_rules import TextRules
+from noise2text.preprocessing.text_rules import TextRules
 
 __all__ = ["is_in_one_case", "restore_case"]
 
@@ -33,7 +33,7 @@ def restore_case(sentence: str, rules: TextRules, tokenizer: Tokenizer) -> str:
     """A sentence that is in one case with ordinary capitals; any other sentence as it is.
 
     >>> import noise2text
-    >>> from noise2text.generation.text_rules import load_text_rules
+    >>> from noise2text.preprocessing.text_rules import load_text_rules
     >>> tokenizer = noise2text.load("de-en", device="cpu").tokenizer
     >>> restore_case("WO IST DER BAHNHOF?", load_text_rules("de-en"), tokenizer)
     'Wo ist der Bahnhof?'

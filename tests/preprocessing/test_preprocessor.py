@@ -1,4 +1,4 @@
-"""Laws of preparing texts: nothing is lost, values are copied, and what is joined fits together."""
+"""Laws of preprocessing texts: nothing is lost, values are copied, and what is joined fits together."""
 
 from __future__ import annotations
 
@@ -8,19 +8,24 @@ import pytest
 
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer, learn_bpe
-from noise2text.generation.casing import is_in_one_case, restore_case
 from noise2text.generation.config import AutoregressiveGenerationConfig, LengthPredictingGenerationConfig
 from noise2text.generation.faithful_copies import FaithfulCopies, count_copy_errors
-from noise2text.generation.language_check import find_other_language
-from noise2text.generation.preparation import PREPARATIONS, Preparation, PreparedText, build_preparation
-from noise2text.generation.restoration import restore_text, restore_tokens
 from noise2text.generation.selection import MBR, BestScore, Candidate
-from noise2text.generation.sentence_splitting import split_clauses, split_sentences
-from noise2text.generation.stand_ins import find_values, replace_values
-from noise2text.generation.text_rules import list_text_rules, load_text_rules
+from noise2text.preprocessing.language_check import find_other_language
+from noise2text.preprocessing.placeholders import find_values, replace_values
+from noise2text.preprocessing.preprocessor import (
+    PREPROCESSING_STEPS,
+    PreprocessedText,
+    Preprocessor,
+    build_preprocessor,
+)
+from noise2text.preprocessing.restoration import restore_text, restore_tokens
+from noise2text.preprocessing.sentence_splitting import split_clauses, split_sentences
+from noise2text.preprocessing.text_rules import list_text_rules, load_text_rules
+from noise2text.preprocessing.truecasing import is_in_one_case, restore_case
 
 RULES = load_text_rules("de-en")
-EVERYTHING = ",".join(PREPARATIONS)
+EVERYTHING = ",".join(PREPROCESSING_STEPS)
 TRAINING_TEXTS = ["Wo ist der Bahnhof? Der Bahnhof ist dort. Ich sehe das Haus, und das Haus ist rot."] * 3
 
 
@@ -29,9 +34,10 @@ def tokenizer() -> Tokenizer:
     return learn_bpe(TRAINING_TEXTS, size=400)
 
 
-def prepare(text: str, tokenizer: Tokenizer, *parts: str, **settings: int) -> list[str]:
-    preparation = Preparation(frozenset(parts), RULES, tokenizer, settings.pop("max_source", 500), **settings)
-    return [segment.source for segment in preparation(text).segments]
+def preprocess(text: str, tokenizer: Tokenizer, *parts: str, **settings: int) -> list[str]:
+    max_source = settings.pop("max_source", 500)
+    preprocessor = Preprocessor(frozenset(parts), RULES, tokenizer, max_source, **settings)
+    return [segment.source for segment in preprocessor(text).segments]
 
 
 @pytest.mark.parametrize(
@@ -69,13 +75,13 @@ def test_clauses_fit_and_keep_every_word(max_words: int) -> None:
 
 def test_a_long_sentence_without_any_mark_is_split_and_not_truncated(tokenizer: Tokenizer) -> None:
     sentence = "haus " * 80
-    sources = prepare(sentence, tokenizer, "clauses", max_source=30)
+    sources = preprocess(sentence, tokenizer, "clauses", max_source=30)
     assert all(len(tokenizer.encode([source])[0]) <= 30 for source in sources)
     assert sum(source.lower().count("haus") for source in sources) == 80
 
 
 def test_a_short_sentence_stays_whole(tokenizer: Tokenizer) -> None:
-    assert prepare("Ich gehe, du bleibst.", tokenizer, *PREPARATIONS, clause_words=20) == [
+    assert preprocess("Ich gehe, du bleibst.", tokenizer, *PREPROCESSING_STEPS, clause_words=20) == [
         "Ich gehe, du bleibst."
     ]
 
@@ -105,8 +111,8 @@ def test_case_leaves_addresses_alone(tokenizer: Tokenizer) -> None:
 def test_a_missing_final_mark_is_added_and_taken_from_the_output(
     text: str, source: str, tokenizer: Tokenizer
 ) -> None:
-    preparation = Preparation(frozenset(["punctuation"]), RULES, tokenizer, 500)
-    (segment,) = preparation(text).segments
+    preprocessor = Preprocessor(frozenset(["punctuation"]), RULES, tokenizer, 500)
+    (segment,) = preprocessor(text).segments
     assert segment.source == source
     assert segment.restore("Here." if text != source else "Here!") == ("Here" if text != source else "Here!")
 
@@ -133,7 +139,7 @@ def test_values_are_found_and_written_as_the_output_needs_them(sentence: str, va
     assert [value.written for value in find_values(sentence, RULES)] == values
 
 
-def test_values_take_the_place_of_their_stand_ins() -> None:
+def test_values_take_the_place_of_their_placeholders() -> None:
     source, restorations = replace_values("Lukas zahlt um 14:35 Uhr 19,99 € an Eva.", RULES)
     assert source == "Tom zahlt um 2:30 Uhr 30 Dollar an Mary."
     output = "At 2:30 p.m. Tom pays Mary $30."
@@ -203,11 +209,11 @@ def test_a_faithful_choice_stands_whatever_the_other_candidates_are() -> None:
 
 
 def test_emoji_are_kept_at_the_end(tokenizer: Tokenizer) -> None:
-    preparation = Preparation(frozenset(["copies"]), RULES, tokenizer, 500)
-    (segment,) = preparation("Ich 😀 komme 👍🏽").segments
+    preprocessor = Preprocessor(frozenset(["copies"]), RULES, tokenizer, 500)
+    (segment,) = preprocessor("Ich 😀 komme 👍🏽").segments
     assert "😀" not in segment.source
     assert segment.restore("I come") == "I come 😀👍🏽"
-    assert preparation("🎉") == PreparedText((), fixed="🎉")
+    assert preprocessor("🎉") == PreprocessedText((), fixed="🎉")
 
 
 @pytest.mark.parametrize(
@@ -230,20 +236,20 @@ def test_another_language_is_named_and_german_is_not(text: str, language: str) -
 
 
 def test_what_is_prepared_does_not_depend_on_settings_about_the_whole_output(tokenizer: Tokenizer) -> None:
-    config = LengthPredictingGenerationConfig(prepare=EVERYTHING, text_rules="de-en")
+    config = LengthPredictingGenerationConfig(preprocess=EVERYTHING, text_rules="de-en")
     for changes in ({"prefix": "I"}, {"length": 5}, {"template": "___."}):
-        preparation = build_preparation(dataclasses.replace(config, **changes), tokenizer, 500)
-        assert preparation is not None
-        assert len(preparation("Eins. Zwei mit 17 Katzen.").segments) == 1
-    assert build_preparation(LengthPredictingGenerationConfig(), tokenizer, 500) is None
+        preprocessor = build_preprocessor(dataclasses.replace(config, **changes), tokenizer, 500)
+        assert preprocessor is not None
+        assert len(preprocessor("Eins. Zwei mit 17 Katzen.").segments) == 1
+    assert build_preprocessor(LengthPredictingGenerationConfig(), tokenizer, 500) is None
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"prepare": "sentence", "text_rules": "de-en"}, "no 'sentence'"),
-        ({"prepare": "sentences"}, "needs text_rules"),
-        ({"prepare": "case", "text_rules": "xx-yy"}, "no text rules 'xx-yy'"),
+        ({"preprocess": "sentence", "text_rules": "de-en"}, "no 'sentence'"),
+        ({"preprocess": "sentences"}, "needs text_rules"),
+        ({"preprocess": "case", "text_rules": "xx-yy"}, "no text rules 'xx-yy'"),
         ({"clause_words": -1}, "clause_words"),
     ],
 )
@@ -256,7 +262,7 @@ def test_wrong_settings_are_refused_in_a_sentence(settings: dict[str, object], m
 def test_stand_ins_match_what_they_read_or_a_word_for_it() -> None:
     assert list_text_rules() == ["de-en"]
     for kind in ("male", "female", "place", "number", "year"):
-        for each in RULES.stand_ins[kind]:
+        for each in RULES.placeholders[kind]:
             source, restorations = replace_values("nichts", RULES)
             assert (source, restorations) == ("nichts", ())
             assert count_copy_errors(f"{each.reads} hier", f"{each.reads} here", RULES) == 0

@@ -1,19 +1,20 @@
-"""Preparation: a text as the sources that a model can take, and how their outputs become one text again.
+"""A preprocessor turns a text into sources that a model knows, and their outputs into one text again.
 
-    text → sentences → ordinary case → clauses that fit → stand-ins → final punctuation → sources
-    outputs → values for stand-ins, no added marks → joined
+    text → sentences → ordinary case → clauses that fit → placeholders → final punctuation → sources
+    outputs → values for placeholders, no added marks → joined
 
-Each part is switched on by its name in the setting `prepare`:
+Each part is switched on by its name in the setting `preprocess`:
 
 - sentences    several sentences in a line are generated one by one
 - clauses      a sentence that is too long is split at clauses (`clause_words`), and never truncated
-- case         a text in capitals or in lower case gets ordinary case (`casing.py`)
+- case         a text in capitals or in lower case gets ordinary case (`truecasing.py`)
 - punctuation  a sentence without a final mark gets one, which the output loses again
-- copies       numbers, times, prices, addresses and known names are copied (`stand_ins.py`), emoji are kept
-               at the end, and candidates with the source's numbers are preferred (`faithful_copies.py`)
+- copies       numbers, times, prices, addresses and known names are copied (`placeholders.py`), emoji are
+               kept at the end, and candidates with the source's numbers are preferred
+               (`generation/faithful_copies.py`)
 - language     a text in another language gets a warning (`language_check.py`)
 
-Each text is prepared alone, so that its output does not depend on the others.
+Each text is preprocessed alone, so that its output does not depend on the others.
 """
 
 from __future__ import annotations
@@ -25,16 +26,23 @@ from dataclasses import dataclass, field
 from noise2text.core.config import Config, option, require_at_least
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.generation.casing import restore_case
-from noise2text.generation.language_check import LANGUAGE_NAMES, find_other_language
-from noise2text.generation.restoration import Restoration, restore_text
-from noise2text.generation.sentence_splitting import MAX_WORD, Clause, split_clauses, split_sentences
-from noise2text.generation.stand_ins import replace_values
-from noise2text.generation.text_rules import TextRules, load_text_rules
+from noise2text.preprocessing.language_check import LANGUAGE_NAMES, find_other_language
+from noise2text.preprocessing.placeholders import replace_values
+from noise2text.preprocessing.restoration import Restoration, restore_text
+from noise2text.preprocessing.sentence_splitting import MAX_WORD, Clause, split_clauses, split_sentences
+from noise2text.preprocessing.text_rules import TextRules, load_text_rules
+from noise2text.preprocessing.truecasing import restore_case
 
-__all__ = ["PREPARATIONS", "Preparation", "PreparationConfig", "PreparedText", "Segment", "build_preparation"]
+__all__ = [
+    "PREPROCESSING_STEPS",
+    "PreprocessedText",
+    "PreprocessingConfig",
+    "Preprocessor",
+    "Segment",
+    "build_preprocessor",
+]
 
-PREPARATIONS = ("sentences", "clauses", "case", "punctuation", "copies", "language")
+PREPROCESSING_STEPS = ("sentences", "clauses", "case", "punctuation", "copies", "language")
 _EMOJI = re.compile(
     "(?:[\U0001f000-\U0001faff\u2600-\u27bf\u2b50\u2b55][\ufe0f\u200d\U0001f3fb-\U0001f3ff]*)+", re.UNICODE
 )
@@ -44,34 +52,36 @@ _FIXED_OUTPUT = ("prefix", "suffix", "template", "length")  # settings that are 
 
 
 @dataclass(frozen=True)
-class PreparationConfig(Config):
+class PreprocessingConfig(Config):
     """What is done to a text before a model reads it: a group of settings of generation configs."""
 
-    prepare: str = option(
+    preprocess: str = option(
         "",
         "what is done to texts first, separated by commas: "
-        + ", ".join(PREPARATIONS)
+        + ", ".join(PREPROCESSING_STEPS)
         + "; empty for nothing",
     )
-    text_rules: str = option("", "languages whose rules prepare follows, such as de-en")
-    clause_words: int = option(0, "words above which prepare=clauses splits a sentence; 0 if it is too long")
+    text_rules: str = option("", "languages whose rules preprocess follows, such as de-en")
+    clause_words: int = option(
+        0, "words above which preprocess=clauses splits a sentence; 0 if it is too long"
+    )
 
     @property
-    def preparations(self) -> frozenset[str]:
-        """The names in `prepare`."""
-        return frozenset(name.strip() for name in self.prepare.split(",") if name.strip())
+    def preprocessing_steps(self) -> frozenset[str]:
+        """The names in `preprocess`."""
+        return frozenset(name.strip() for name in self.preprocess.split(",") if name.strip())
 
     def __post_init__(self) -> None:
-        unknown = sorted(self.preparations - set(PREPARATIONS))
+        unknown = sorted(self.preprocessing_steps - set(PREPROCESSING_STEPS))
         if unknown:
             raise Problem(
-                f"The setting prepare has no {unknown[0]!r}: choose from {', '.join(PREPARATIONS)}, with "
-                f"commas between them."
+                f"The setting preprocess has no {unknown[0]!r}: choose from "
+                f"{', '.join(PREPROCESSING_STEPS)}, with commas between them."
             )
         require_at_least(self, 0, "clause_words")
-        if self.preparations:
+        if self.preprocessing_steps:
             if not self.text_rules:
-                raise Problem("The setting prepare needs text_rules: set it, too, such as text_rules=de-en.")
+                raise Problem("The setting preprocess needs text_rules: set it, too, e.g. text_rules=de-en.")
             load_text_rules(self.text_rules)
         super().__post_init__()
 
@@ -97,7 +107,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class PreparedText:
+class PreprocessedText:
     """The segments of a text, and warnings about it. `fixed` is the output of a text without segments."""
 
     segments: tuple[Segment, ...]
@@ -106,7 +116,7 @@ class PreparedText:
 
 
 @dataclass(frozen=True)
-class Preparation:
+class Preprocessor:
     """Prepares texts for one model."""
 
     parts: frozenset[str]
@@ -119,13 +129,13 @@ class Preparation:
     def __post_init__(self) -> None:
         object.__setattr__(self, "fits", lambda text: len(self.tokenizer.encode([text])[0]) < self.max_source)
 
-    def __call__(self, text: str) -> PreparedText:
+    def __call__(self, text: str) -> PreprocessedText:
         """The text in segments."""
         warnings = self._check_language(text) if "language" in self.parts else ()
         emoji = "".join(_EMOJI.findall(text)) if "copies" in self.parts else ""
         words = _EMOJI.sub(" ", text).strip() if emoji else text
         if not words.strip():
-            return PreparedText((), warnings, emoji)
+            return PreprocessedText((), warnings, emoji)
         sentences = split_sentences(words, self.rules) if "sentences" in self.parts else [words]
         segments = [
             self._make_segment(clause, number=number, count=len(clauses), first=not index and not number)
@@ -135,7 +145,7 @@ class Preparation:
         if emoji:
             last = segments[-1]
             segments[-1] = Segment(last.source, last.before, f"{last.after} {emoji}", last.restorations)
-        return PreparedText(tuple(segments), warnings)
+        return PreprocessedText(tuple(segments), warnings)
 
     def _check_language(self, text: str) -> tuple[str, ...]:
         other = find_other_language(text, self.rules.language)
@@ -179,15 +189,15 @@ def _has_only_words(text: str) -> bool:
     return all(len(word) <= MAX_WORD for word in text.split())
 
 
-def build_preparation(config: object, tokenizer: Tokenizer, max_source: int) -> Preparation | None:
-    """The preparation that a generation config asks for; None for none.
+def build_preprocessor(config: object, tokenizer: Tokenizer, max_source: int) -> Preprocessor | None:
+    """The preprocessor that a generation config asks for; None for none.
 
     A prefix, a suffix, a template or a length is about the whole output, so that texts then stay whole.
     """
-    if not isinstance(config, PreparationConfig) or not config.preparations:
+    if not isinstance(config, PreprocessingConfig) or not config.preprocessing_steps:
         return None
-    parts = config.preparations
+    parts = config.preprocessing_steps
     if any(getattr(config, name, None) for name in _FIXED_OUTPUT):
         parts &= {"case", "language"}
     rules = load_text_rules(config.text_rules)
-    return Preparation(parts, rules, tokenizer, max_source, config.clause_words)
+    return Preprocessor(parts, rules, tokenizer, max_source, config.clause_words)

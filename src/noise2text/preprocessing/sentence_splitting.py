@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from noise2text.generation.text_rules import TextRules
+from noise2text.preprocessing.text_rules import TextRules
 
 __all__ = ["MAX_WORD", "Clause", "split_clauses", "split_sentences"]
 
@@ -28,7 +28,7 @@ def split_sentences(text: str, rules: TextRules) -> list[str]:
     A full stop ends a sentence if a capital or a figure follows, except after an abbreviation, an initial or
     a number ("am 3. Mai"). Question and exclamation marks always do, and so does a line break.
 
-    >>> from noise2text.generation.text_rules import load_text_rules
+    >>> from noise2text.preprocessing.text_rules import load_text_rules
     >>> split_sentences("Hallo! Dr. Meier kommt am 3. Mai. Gut.", load_text_rules("de-en"))
     ['Hallo!', 'Dr. Meier kommt am 3. Mai.', 'Gut.']
     """
