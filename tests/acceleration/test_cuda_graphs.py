@@ -22,13 +22,13 @@ from noise2text.data.layouts.template import Template
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.adaptive_schedule import AdaptiveSchedule
-from noise2text.diffusion.sampler import SampledStep
-from noise2text.diffusion.schedules import SCHEDULES
+from noise2text.diffusion.sampler import ReverseProcess, SampledStep
+from noise2text.diffusion.schedules import SCHEDULES, Schedule
 from noise2text.diffusion.solvers import ANCESTRAL, Ddim, Solver, StepTable, strided_times
 from noise2text.generation.executor import EAGER, Executor
 from noise2text.models import LengthPredictingModel
 from noise2text.models.registry import find_recipe, list_recipes
-from noise2text.nn.denoiser import ClampedDenoiser, Estimate
+from noise2text.nn.denoiser import ClampedDenoiser, Constraint, Denoiser, EncoderOutput, Estimate
 
 from ..conftest import Make
 
@@ -88,7 +88,7 @@ def sample_with(
         encoded = executor.encode(denoiser, source)
         canvas = model.layout.make_empty_canvas(source, torch.tensor([[4, 3], [2, 4]]), width=4)
         canvas = model.layout.apply_template(canvas, Template(((9 + seed,), ()), (None,)))
-        estimate = executor.sample(
+        process = ReverseProcess(
             denoiser,
             model.schedule,
             encoded,
@@ -96,8 +96,8 @@ def sample_with(
             make_key(seed, torch.arange(4)),
             strided_times(steps, num_timesteps=2000),
             solver=Solver(Ddim(1.0 if order == 1 else 0.0), order),
-            on_step=show if show_steps else None,
         )
+        estimate = executor.sample(process, show if show_steps else None)
     return estimate, shown
 
 
@@ -261,6 +261,15 @@ def test_a_captured_likelihood_is_the_eager_one(
     assert any(name[0] == "denoising likelihood" for name in graph_executor.graphs)  # type: ignore[index]
 
 
+def empty_process(denoiser: Denoiser, schedule: Schedule, solver: Solver, *, length: int) -> ReverseProcess:
+    """Three steps over one row of this length, with nothing given."""
+    mask, keys = torch.zeros(1, length, dtype=torch.bool), make_key(0, torch.arange(1))
+    constraint = Constraint(torch.zeros(1, length, denoiser.embedding.dim), mask, mask)
+    no_source = EncoderOutput(*(torch.empty(0) for _ in range(4)))
+    times = strided_times(3, num_timesteps=40)
+    return ReverseProcess(denoiser, schedule, no_source, constraint, keys, times, solver=solver)
+
+
 def test_a_step_table_is_built_once_until_the_schedule_or_the_solver_changes(
     small: Make, graph_executor: CudaGraphExecutor
 ) -> None:
@@ -268,10 +277,7 @@ def test_a_step_table_is_built_once_until_the_schedule_or_the_solver_changes(
     schedule = AdaptiveSchedule(SCHEDULES["sqrt"](40), 4, bin_size=8)
 
     def table(solver: Solver, length: int = 4) -> StepTable:
-        times = strided_times(3, num_timesteps=40)
-        return graph_executor._step_table(
-            model.denoiser, schedule, times, solver, length, torch.device("cpu")
-        )
+        return graph_executor._step_table(empty_process(model.denoiser, schedule, solver, length=length))
 
     first = table(Solver(Ddim(1.0)))
     others = table(Solver(Ddim(1.0), order=2)), table(Solver(Ddim(0.0))), table(Solver(Ddim(1.0)), length=3)
@@ -291,8 +297,7 @@ def test_a_step_table_is_built_anew_after_the_weights_were_changed_in_place(
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
 
     def table() -> StepTable:
-        times = strided_times(3, num_timesteps=40)
-        return graph_executor._step_table(denoiser, model.schedule, times, ANCESTRAL, 4, torch.device("cpu"))
+        return graph_executor._step_table(empty_process(denoiser, model.schedule, ANCESTRAL, length=4))
 
     before = table()
     for parameter in model.parameters():

@@ -17,7 +17,7 @@ from noise2text.diffusion.boundary_conditional import (
     boundary_ratio,
     time_at_ratio,
 )
-from noise2text.diffusion.sampler import sample
+from noise2text.diffusion.sampler import ReverseProcess, sample
 from noise2text.diffusion.schedules import SCHEDULES, Rescaled, Schedule, VariancePreserving
 from noise2text.diffusion.solvers import Ddim, Solver, strided_times
 from noise2text.diffusion.token_speeds import TokenSpeeds
@@ -151,17 +151,18 @@ def test_the_sampler_without_confidence_is_ddim(steps: int, small: Make) -> None
         model.layout.make_source(RaggedRows.from_lists([[8, 9, 10], [11]])), torch.tensor([[4], [6]]), width=6
     )
     with torch.inference_mode():
-        inputs = (
+        process = ReverseProcess(
             model.denoiser,
             model.schedule,
             model.denoiser.encode(canvas.source),
             model.denoiser.constrain(canvas),
             make_key(0, torch.arange(2)),
             strided_times(steps, num_timesteps=2000),
+            solver=Solver(Ddim(0.0)),
         )
-        expected = sample(*inputs, solver=Solver(Ddim(0.0))).z0
-        assert torch.allclose(BoundarySampler(0.0)(*inputs).z0, expected, atol=1e-4)
-        sure = BoundarySampler(1.0)(*inputs).z0
+        expected = sample(process).z0
+        assert torch.allclose(BoundarySampler(0.0)(process).z0, expected, atol=1e-4)
+        sure = BoundarySampler(1.0)(process).z0
         assert torch.allclose(sure, expected, atol=1e-4) == (steps == 1)
 
 

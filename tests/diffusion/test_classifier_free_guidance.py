@@ -12,7 +12,7 @@ from noise2text.data.layouts.base import Canvas
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.classifier_free_guidance import ClassifierFreeDenoiser
-from noise2text.diffusion.sampler import SampledStep, sample
+from noise2text.diffusion.sampler import ReverseProcess, SampledStep, sample
 from noise2text.diffusion.solvers import strided_times
 from noise2text.models import DiffusionModel
 from noise2text.models.registry import find_recipe
@@ -87,7 +87,7 @@ def test_at_weight_0_every_step_is_the_plain_model_s(name: str, tokenizer: Token
     guided_denoiser = ClassifierFreeDenoiser(model.denoiser, model.layout, 0.0)
     for denoiser, steps in zip((model.denoiser, guided_denoiser), ways, strict=True):
         encoded, constraint = denoiser.encode(canvas.source), denoiser.constrain(canvas)
-        sample(denoiser, model.schedule, encoded, constraint, keys, times, on_step=steps.append)
+        sample(ReverseProcess(denoiser, model.schedule, encoded, constraint, keys, times), steps.append)
     assert len(ways[0]) == 4
     for plain, guided in zip(*ways, strict=True):
         free = ~canvas.padding

@@ -23,7 +23,7 @@ from noise2text.diffusion.parameterization import (
     ResidualScore,
 )
 from noise2text.diffusion.position_sigmoid import PositionSigmoid
-from noise2text.diffusion.sampler import SampledStep, sample
+from noise2text.diffusion.sampler import ReverseProcess, SampledStep, sample
 from noise2text.diffusion.schedules import SCHEDULES, Rescaled, SignalFloor, SqrtSchedule
 from noise2text.diffusion.solvers import strided_times
 from noise2text.diffusion.variational_bound import mean_weight, noise_weight, posterior, z0_weight
@@ -250,7 +250,7 @@ def test_sampling_with_the_true_output_gives_z0(name: str) -> None:
     encoded = denoiser.encode(Source(torch.ones(2, 1), torch.ones(2, 1)))
     times = strided_times(10, num_timesteps=T)
     keys, steps = make_key(0, torch.arange(2)), list[SampledStep]()
-    sample(denoiser, schedule, encoded, unconstrained(2), keys, times, on_step=steps.append)
+    sample(ReverseProcess(denoiser, schedule, encoded, unconstrained(2), keys, times), steps.append)
     assert len(steps) == 10
     assert all(torch.allclose(step.estimate.z0, z0, atol=1e-4) for step in steps)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from noise2text.core.random import gaussian_noise, make_key
 from noise2text.data.layouts.base import Source
-from noise2text.diffusion.sampler import SampledStep, sample
+from noise2text.diffusion.sampler import ReverseProcess, SampledStep, sample
 from noise2text.diffusion.schedules import SCHEDULES, Rescaled, VariancePreserving, schedule_betas
 from noise2text.diffusion.solvers import ANCESTRAL, Ddim, Solver, step_coefficients, strided_times
 from noise2text.nn.denoiser import ClampedDenoiser, Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
@@ -156,7 +156,7 @@ def sample_steps(denoiser: Denoiser, constraint: Constraint, steps: int, **optio
     keys = make_key(0, torch.arange(len(constraint.given)))
     times = strided_times(steps, num_timesteps=T)
     schedule = SCHEDULES["sqrt"](T)
-    sample(denoiser, schedule, NO_SOURCE, constraint, keys, times, on_step=recorded.append, **options)
+    sample(ReverseProcess(denoiser, schedule, NO_SOURCE, constraint, keys, times, **options), recorded.append)
     return recorded
 
 
@@ -191,9 +191,9 @@ def test_showing_the_steps_changes_nothing_and_the_last_one_shows_what_is_return
     answer = torch.randn(3, 5, 6)
     constraint, keys = constraint_of(answer, frozen=1), make_key(0, torch.arange(3))
     times, steps = strided_times(7, num_timesteps=T), list[SampledStep]()
-    inputs = (Mixing(answer, embedding), SCHEDULES["sqrt"](T), NO_SOURCE, constraint, keys, times)
-    silent = sample(*inputs, solver=solver)
-    shown = sample(*inputs, solver=solver, on_step=steps.append)
+    denoiser, schedule = Mixing(answer, embedding), SCHEDULES["sqrt"](T)
+    process = ReverseProcess(denoiser, schedule, NO_SOURCE, constraint, keys, times, solver=solver)
+    silent, shown = sample(process), sample(process, steps.append)
     assert [step.time for step in steps] == times.tolist()
     for estimate in (shown, steps[-1].estimate):
         assert torch.equal(estimate.z0, silent.z0)

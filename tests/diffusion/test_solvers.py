@@ -15,7 +15,7 @@ from torch import Tensor
 
 from noise2text.core.random import gaussian_noise, make_key
 from noise2text.data.layouts.base import Source
-from noise2text.diffusion.sampler import SampledStep, sample
+from noise2text.diffusion.sampler import ReverseProcess, SampledStep, sample
 from noise2text.diffusion.schedules import SCHEDULES, SignalFloor
 from noise2text.diffusion.solvers import ANCESTRAL, Ddim, PriorSampling, Solver
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
@@ -55,7 +55,9 @@ def sample_gaussian(schedule: str, steps: int, solver: Solver, rows: int) -> tup
     curve = SCHEDULES[schedule](10_000)
     recorded: list[SampledStep] = []
     constraint = Constraint(nothing, mask, mask)
-    sample(Posterior(), curve, NO_SOURCE, constraint, keys, times, solver=solver, on_step=recorded.append)
+    sample(
+        ReverseProcess(Posterior(), curve, NO_SOURCE, constraint, keys, times, solver=solver), recorded.append
+    )
     end, begin = curve(times[-1:], 1), curve(times[:1], 1)
     quantile = (begin.sigma * gaussian_noise(keys, 0, 4, 2) - begin.alpha * MEAN) / spread(begin)
     return recorded[-1].z, (end.alpha * MEAN + spread(end) * quantile).float()

@@ -11,7 +11,8 @@ from torch.nn.functional import layer_norm
 from noise2text.core.random import gaussian_noise, make_key
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.solvers import ANCESTRAL, build_step_table, strided_times
+from noise2text.diffusion.sampler import ReverseProcess
+from noise2text.diffusion.solvers import strided_times
 from noise2text.models import DiffusionModel
 from noise2text.models.registry import find_recipe
 from noise2text.nn.denoiser import NoiseLevel
@@ -103,14 +104,15 @@ def test_the_step_tables_time_embeddings_are_the_networks(name: str, tokenizer: 
     assert isinstance(model, DiffusionModel)
     denoiser, source = model.denoiser, model.layout.make_source(RaggedRows.from_lists(SOURCES))
     constraint = denoiser.constrain(model.layout.make_empty_canvas(source, torch.full((2, 1), 5), width=5))
-    shape = constraint.given.shape
     with torch.no_grad():
-        times, cpu = strided_times(4, num_timesteps=40), torch.device("cpu")
-        step_table = build_step_table(denoiser, model.schedule, times, ANCESTRAL, length=shape[1], device=cpu)
+        encoded, keys = denoiser.encode(source), make_key(0, torch.arange(2))
+        times = strided_times(4, num_timesteps=40)
+        process = ReverseProcess(denoiser, model.schedule, encoded, constraint, keys, times)
+        step_table = process.build_step_table()
         assert (step_table.time_embedding is None) == (
             step_table.table.shape[2] > 1
         )  # if each position has its own timestep
-        z, encoded = gaussian_noise(make_key(0, torch.arange(2)), 0, *shape[1:]), denoiser.encode(source)
+        z = gaussian_noise(keys, 0, *constraint.given.shape[1:])
         for number in torch.arange(4).split(1):
             level_of_step = step_table.row(number).level
             plain = replace(level_of_step, time_embedding=None)

@@ -20,7 +20,7 @@ from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.diffuseq_losses import LOSS_TERMS
 from noise2text.diffusion.loss_aware_times import LossAwareTimes
-from noise2text.diffusion.sampler import SampledStep, sample
+from noise2text.diffusion.sampler import ReverseProcess, SampledStep, sample
 from noise2text.diffusion.schedules import SqrtSchedule
 from noise2text.diffusion.solvers import strided_times
 from noise2text.models import DiffusionModel
@@ -153,7 +153,7 @@ def test_in_sampling_the_source_stays_at_its_embedding_at_every_step(
     given = model.denoiser.embedding.embed(canvas.tokens)[canvas.frozen]
     encoded, keys, steps = denoiser.encode(source), make_key(0, torch.arange(6)), list[SampledStep]()
     with torch.no_grad():
-        sample(denoiser, model.schedule, encoded, constraint, keys, times, on_step=steps.append)
+        sample(ReverseProcess(denoiser, model.schedule, encoded, constraint, keys, times), steps.append)
     assert len(steps) == 5
     for step in steps:
         assert torch.equal(step.z[canvas.frozen], given)

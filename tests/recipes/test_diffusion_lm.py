@@ -15,7 +15,7 @@ from noise2text.core.random import make_key
 from noise2text.data.layouts.joint import InfillingLayout, PairGenerationLayout
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.sampler import SampledStep, sample
+from noise2text.diffusion.sampler import ReverseProcess, SampledStep, sample
 from noise2text.diffusion.solvers import strided_times
 from noise2text.diffusion.time_samplers import UniformTimes
 from noise2text.models.registry import find_recipe
@@ -103,7 +103,7 @@ def test_in_sampling_the_source_is_filled_in_at_every_step(tokenizer: Tokenizer)
     constraint, times = model.denoiser.constrain(canvas), strided_times(4, num_timesteps=200)
     encoded, keys, steps = model.denoiser.encode(source), make_key(torch.arange(2)), list[SampledStep]()
     with torch.no_grad():
-        sample(model.denoiser, model.schedule, encoded, constraint, keys, times, on_step=steps.append)
+        sample(ReverseProcess(model.denoiser, model.schedule, encoded, constraint, keys, times), steps.append)
     assert canvas.frozen.sum(1).tolist() == [6, 4]
     assert len(steps) == 4
     assert all(torch.equal(step.z[canvas.frozen], constraint.given[canvas.frozen]) for step in steps)
@@ -167,7 +167,7 @@ def test_what_is_given_of_a_pair_stays_at_every_step(tokenizer: Tokenizer) -> No
     constraint, encoded = model.denoiser.constrain(canvas), model.denoiser.encode(canvas.source)
     keys, times, steps = make_key(torch.arange(4)), strided_times(4, num_timesteps=200), list[SampledStep]()
     with torch.no_grad():
-        sample(model.denoiser, model.schedule, encoded, constraint, keys, times, on_step=steps.append)
+        sample(ReverseProcess(model.denoiser, model.schedule, encoded, constraint, keys, times), steps.append)
     assert len(steps) == 4
     for step in steps:
         assert torch.equal(step.z[canvas.frozen], constraint.given[canvas.frozen])

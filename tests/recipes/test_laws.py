@@ -13,7 +13,7 @@ from noise2text.data.layouts.base import Canvas
 from noise2text.data.layouts.template import Template
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.sampler import SampledStep, sample
+from noise2text.diffusion.sampler import ReverseProcess, SampledStep, sample
 from noise2text.diffusion.solvers import strided_times
 from noise2text.models import DiffusionModel
 from noise2text.models.registry import find_recipe
@@ -93,7 +93,9 @@ def test_in_sampling_what_is_given_is_its_embedding_at_every_step(name: str, tok
     schedule = model.build_sampling_schedule(model.generation_config)
     with torch.no_grad():
         times = strided_times(5, num_timesteps=model.schedule.num_timesteps)
-        sample(denoiser, schedule, denoiser.encode(source), constraint, keys, times, on_step=steps.append)
+        sample(
+            ReverseProcess(denoiser, schedule, denoiser.encode(source), constraint, keys, times), steps.append
+        )
     assert len(steps) == 5
     for step in steps:
         assert torch.equal(step.z[canvas.frozen], given)

@@ -14,7 +14,7 @@ from noise2text.commands.train import train
 from noise2text.core.errors import Problem
 from noise2text.core.random import gaussian_noise, make_key
 from noise2text.data.ragged import RaggedRows
-from noise2text.diffusion.sampler import sample
+from noise2text.diffusion.sampler import ReverseProcess, sample
 from noise2text.diffusion.schedules import SCHEDULES, Schedule
 from noise2text.diffusion.solvers import Ddim, Solver
 from noise2text.models.folder import load, load_config
@@ -100,9 +100,8 @@ def test_the_target_of_a_student_of_one_step_is_what_the_teacher_samples_in_two(
     z_t = level.sigma.float() * gaussian_noise(keys, 0, L, D)
     teacher = LinearDenoiser()
     target = two_step_target(teacher, schedule, NOTHING, FREE, z_t, times=(t, t / 2, 0 * t))
-    sampled = sample(
-        teacher, schedule, NOTHING, FREE, keys, torch.tensor([1.0, 0.5]), solver=Solver(Ddim(0.0))
-    )
+    times, solver = torch.tensor([1.0, 0.5]), Solver(Ddim(0.0))
+    sampled = sample(ReverseProcess(teacher, schedule, NOTHING, FREE, keys, times, solver=solver))
     assert torch.allclose(target, sampled.z0, atol=1e-5)
 
 

@@ -34,18 +34,16 @@ from noise2text.acceleration.tensor_trees import clone_tensors, copy_tensors, sh
 from noise2text.core.random import gaussian_noise
 from noise2text.data.layouts.base import Source
 from noise2text.diffusion.sampler import (
-    Guide,
     OnStep,
+    ReverseProcess,
     SampledStep,
     SamplerState,
     initial_state,
     sample,
     step,
 )
-from noise2text.diffusion.schedules import Schedule
-from noise2text.diffusion.solvers import ANCESTRAL, Solver, StepTable, build_step_table
-from noise2text.diffusion.stopping import StopWhenSure
-from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate
+from noise2text.diffusion.solvers import StepTable
+from noise2text.nn.denoiser import Constraint, EncoderOutput, Estimate
 
 __all__ = ["CudaGraph", "CudaGraphExecutor", "round_up_batch", "round_up_length"]
 
@@ -107,27 +105,15 @@ class _CudaGraphFunction(Generic[T]):
 class _CudaGraphSampler:
     """A captured sampling step and all that it reads; the noise of several steps is drawn at once."""
 
-    def __init__(
-        self,
-        denoiser: Denoiser,
-        encoded: EncoderOutput,
-        constraint: Constraint,
-        noise_keys: Tensor,
-        step_table: StepTable,
-        pool: Any,
-    ) -> None:
-        self.denoiser, self.encoded, self.constraint, self.noise_keys = (
-            denoiser,
-            clone_tensors(encoded),
-            clone_tensors(constraint),
-            noise_keys.clone(),
-        )
+    def __init__(self, process: ReverseProcess, step_table: StepTable, pool: Any) -> None:
+        self.denoiser = process.denoiser
+        self.inputs = self.encoded, self.constraint, self.noise_keys = clone_tensors(_tensor_inputs(process))
         room = max(MAX_STEPS, len(step_table))
         self.step_table = StepTable(*(part.new_zeros(room, *part.shape[1:]) for part in step_table.tensors))
         self.loaded_table = self.step_table  # the table that was copied there last
-        self.step_index = torch.zeros(1, dtype=torch.long, device=noise_keys.device)
-        self.state = initial_state(constraint)
-        self.noise_steps = max(1, min(NOISE_STEPS, MAX_NOISE_NUMBERS // constraint.given.numel()))
+        self.step_index = torch.zeros(1, dtype=torch.long, device=self.noise_keys.device)
+        self.state = initial_state(self.constraint)
+        self.noise_steps = max(1, min(NOISE_STEPS, MAX_NOISE_NUMBERS // self.constraint.given.numel()))
         self.steps_taken = 0
         self.draw = CudaGraph(self._draw, pool=pool)
         self.step, self.multi_step = (
@@ -160,11 +146,9 @@ class _CudaGraphSampler:
         """Several steps."""
         return [self._run_step() for _ in range(STEPS_PER_GRAPH)][-1]
 
-    def reset(
-        self, encoded: EncoderOutput, constraint: Constraint, noise_keys: Tensor, step_table: StepTable
-    ) -> None:
+    def reset(self, process: ReverseProcess, step_table: StepTable) -> None:
         """Put other sentences, and the state before the first step, in the place of the last ones."""
-        copy_tensors((self.encoded, self.constraint, self.noise_keys), (encoded, constraint, noise_keys))
+        copy_tensors(self.inputs, _tensor_inputs(process))
         if step_table is not self.loaded_table:
             for mine, theirs in zip(self.step_table.tensors, step_table.tensors, strict=True):
                 mine[: len(step_table)].copy_(theirs)
@@ -182,6 +166,11 @@ class _CudaGraphSampler:
             hidden = self.multi_step() if takes_several else self.step()
             self.steps_taken += STEPS_PER_GRAPH if takes_several else 1
         return SamplerState(self.state.z, Estimate(self.state.estimate.z0, hidden), self.state.previous)
+
+
+def _tensor_inputs(process: ReverseProcess) -> tuple[EncoderOutput, Constraint, Tensor]:
+    """The tensors of a process that its steps read, which are other ones for each batch."""
+    return process.encoded, process.constraint, process.noise_keys
 
 
 class _CudaGraphDecoding:
@@ -267,51 +256,20 @@ class CudaGraphExecutor:
         captured.restart(make(encoded))
         return captured.state
 
-    def sample(
-        self,
-        denoiser: Denoiser,
-        schedule: Schedule,
-        encoded: EncoderOutput,
-        constraint: Constraint,
-        noise_keys: Tensor,
-        times: Tensor,
-        *,
-        solver: Solver = ANCESTRAL,
-        guide: Guide | None = None,
-        on_step: OnStep | None = None,
-        stopping: StopWhenSure | None = None,
-    ) -> Estimate:
+    def sample(self, process: ReverseProcess, on_step: OnStep | None = None) -> Estimate:
         """What `diffusion.sampler.sample` returns, by replayed steps; with a guide, steps run eagerly."""
-        if guide is not None:
-            return sample(
-                denoiser,
-                schedule,
-                encoded,
-                constraint,
-                noise_keys,
-                times,
-                solver=solver,
-                guide=guide,
-                on_step=on_step,
-                stopping=stopping,
-            )
-        table = self._step_table(
-            denoiser, schedule, times, solver, constraint.given.shape[1], noise_keys.device
-        )
-        sizes = (
-            *shapes_of(encoded),
-            *shapes_of(constraint),
-            table.table.shape[1:],
-            max(MAX_STEPS, len(table)),
-        )
+        if process.guide is not None:
+            return sample(process, on_step)
+        table, stopping = self._step_table(process), process.stopping
+        sizes = (*shapes_of(_tensor_inputs(process)), table.table.shape[1:], max(MAX_STEPS, len(table)))
         sampler: _CudaGraphSampler = self.get_or_capture(
-            ("sample", denoiser_key(denoiser), *sizes),
-            lambda pool: _CudaGraphSampler(denoiser, encoded, constraint, noise_keys, table, pool),
+            ("sample", denoiser_key(process.denoiser), *sizes),
+            lambda pool: _CudaGraphSampler(process, table, pool),
         )
-        sampler.reset(encoded, constraint, noise_keys, table)
+        sampler.reset(process, table)
         if on_step is None and stopping is None:
             return sampler.advance(len(table)).estimate
-        for time in times.tolist():
+        for time in process.times.tolist():
             state = sampler.advance(1)
             estimate = state.estimate if stopping is None else stopping.keep_finished(state.estimate)
             if on_step is not None:
@@ -320,28 +278,18 @@ class CudaGraphExecutor:
                 break
         return estimate
 
-    def _step_table(
-        self,
-        denoiser: Denoiser,
-        schedule: Schedule,
-        times: Tensor,
-        solver: Solver,
-        length: int,
-        device: torch.device,
-    ) -> StepTable:
-        """The step table, computed once per schedule, times and solver."""
+    def _step_table(self, process: ReverseProcess) -> StepTable:
+        """The step table, computed once per denoiser, schedule, times, solver and length."""
         cache_key = (
-            solver,
-            denoiser_key(denoiser),
-            time_embedder_version(denoiser),
-            tuple(times.tolist()),
-            length,
-            *schedule_key(schedule),
+            process.solver,
+            denoiser_key(process.denoiser),
+            time_embedder_version(process.denoiser),
+            tuple(process.times.tolist()),
+            process.constraint.given.shape[1],
+            *schedule_key(process.schedule),
         )
         if cache_key not in self.step_tables:
-            self.step_tables[cache_key] = build_step_table(
-                denoiser, schedule, times, solver, length=length, device=device
-            )
+            self.step_tables[cache_key] = process.build_step_table()
         return _touch_and_evict(self.step_tables, cache_key)
 
     def padded_shape(self, rows: int, length: int, max_length: int) -> tuple[int, int]:

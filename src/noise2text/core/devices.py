@@ -1,4 +1,4 @@
-"""Devices: find one by name, choose a precision for it, copy tensors to it."""
+"""Devices: find one by name, choose a precision for it, copy tensors to it and back."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import importlib.util
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,10 +16,12 @@ from torch import Tensor
 from noise2text.core.errors import Problem
 
 __all__ = [
+    "HostCopy",
     "allow_fork",
     "allow_tf32",
     "autocast",
     "copy_to_device",
+    "copy_to_host",
     "device_guard",
     "find_device",
     "find_dtype",
@@ -71,6 +74,30 @@ def copy_to_device(tensor: Tensor, device: torch.device | str) -> Tensor:
     if large and tensor.device.type == "cpu" and torch.device(device).type == "cuda":
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)
+
+
+@dataclass(frozen=True)
+class HostCopy:
+    """A tensor on its way to the host."""
+
+    tensor: Tensor
+    arrival: torch.cuda.Event | None  # None if it is there already
+
+    def wait(self) -> Tensor:
+        """The tensor, once it is there."""
+        if self.arrival is not None:
+            self.arrival.synchronize()
+        return self.tensor
+
+
+def copy_to_host(tensor: Tensor) -> HostCopy:
+    """A copy of the tensor on the host, for which the host waits only when it reads it."""
+    if tensor.device.type != "cuda":
+        return HostCopy(tensor.cpu(), None)
+    copy = tensor.to("cpu", non_blocking=True)
+    arrival = torch.cuda.Event()
+    arrival.record(torch.cuda.current_stream(tensor.device))
+    return HostCopy(copy, arrival)
 
 
 def find_device(name: str | torch.device | None) -> torch.device:

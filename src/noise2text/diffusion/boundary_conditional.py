@@ -27,11 +27,9 @@ from torch import Tensor
 
 from noise2text.core.errors import Problem
 from noise2text.core.random import gaussian_noise
-from noise2text.diffusion.sampler import Guide, OnStep, SampledStep
+from noise2text.diffusion.sampler import OnStep, ReverseProcess, SampledStep
 from noise2text.diffusion.schedules import Schedule
-from noise2text.diffusion.solvers import ANCESTRAL, Solver
-from noise2text.diffusion.stopping import StopWhenSure
-from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
+from noise2text.nn.denoiser import Estimate, NoiseLevel
 from noise2text.nn.embeddings import TokenEmbedding
 
 __all__ = ["BoundaryConditional", "BoundarySampler", "boundary_ratio", "time_at_ratio"]
@@ -133,35 +131,23 @@ class BoundarySampler:
 
     confidence: float
 
-    def __call__(
-        self,
-        denoiser: Denoiser,
-        schedule: Schedule,
-        encoded: EncoderOutput,
-        constraint: Constraint,
-        noise_keys: Tensor,
-        times: Tensor,
-        *,
-        solver: Solver = ANCESTRAL,
-        guide: Guide | None = None,
-        on_step: OnStep | None = None,
-        stopping: StopWhenSure | None = None,
-    ) -> Estimate:
-        """The clean estimate after the last of the given falling times, starting from pure noise."""
-        if guide is not None:
+    def __call__(self, process: ReverseProcess, on_step: OnStep | None = None) -> Estimate:
+        """The clean estimate after the last step of the process, which starts from pure noise."""
+        if process.guide is not None:
             raise Problem("Sampling along boundaries takes no classifier guidance: leave out one of them.")
+        denoiser, constraint, stopping = process.denoiser, process.constraint, process.stopping
         embedding, given = denoiser.embedding, constraint.given
-        boundary = BoundaryConditional(schedule, embedding, self.confidence)
-        noise = gaussian_noise(noise_keys, 0, *given.shape[1:])  # (B, L, D)
+        boundary = BoundaryConditional(process.schedule, embedding, self.confidence)
+        noise = gaussian_noise(process.noise_keys, 0, *given.shape[1:])  # (B, L, D)
         z0 = torch.zeros_like(given)
-        level = _first_level(schedule, times, len(given), given.device)
-        for number, time in enumerate(times.tolist()):
+        level = _first_level(process)
+        for number, time in enumerate(process.times.tolist()):
             if number:
                 now = torch.full((len(given),), time, dtype=torch.float64, device=given.device)
                 level = boundary(now, embedding.logits(z0).argmax(-1), z0, noise)
             level = NoiseLevel(level.alpha.float(), level.sigma.float(), level.timestep.float())
             z = constraint.apply(level.add_noise(z0, noise))
-            estimate = denoiser(z, level, encoded, constraint, z0)
+            estimate = denoiser(z, level, process.encoded, constraint, z0)
             z0 = constraint.apply(estimate.z0)
             noise = (z - level.alpha * z0) / level.sigma
             estimate = Estimate(z0, estimate.hidden)
@@ -173,7 +159,8 @@ class BoundarySampler:
         return estimate
 
 
-def _first_level(schedule: Schedule, times: Tensor, rows: int, device: torch.device) -> NoiseLevel:
+def _first_level(process: ReverseProcess) -> NoiseLevel:
     """The noise level of the first time, the same for all rows: nothing is known of their tokens yet."""
-    level: NoiseLevel = schedule(times[:1].to(device).expand(rows), 1)
+    given = process.constraint.given
+    level: NoiseLevel = process.schedule(process.times[:1].to(given.device).expand(len(given)), 1)
     return level

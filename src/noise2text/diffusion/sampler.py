@@ -10,7 +10,8 @@ stopping rule (`stopping.py`) may end sampling before the last step.
 The denoiser's previous estimate is its self-conditioning input. Every step has its own noise ε, drawn from
 the key of its row and the step's number, so that a text does not depend on the batch.
 
-`acceleration/cuda_graphs.py` captures `step` as a CUDA graph and offers a `sample` of the same signature.
+All that `sample` needs is one value, a `ReverseProcess`. `acceleration/cuda_graphs.py` captures `step` as a
+CUDA graph and offers a `sample` of the same signature.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from noise2text.core.devices import copy_to_device
 from noise2text.core.random import gaussian_noise
 from noise2text.diffusion.schedules import Schedule
-from noise2text.diffusion.solvers import ANCESTRAL, Solver, StepCoefficients, build_step_table
+from noise2text.diffusion.solvers import ANCESTRAL, Solver, StepCoefficients, StepTable
 from noise2text.diffusion.stopping import StopWhenSure
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
 
@@ -31,6 +33,7 @@ __all__ = [
     "Guide",
     "OnStep",
     "Proposal",
+    "ReverseProcess",
     "Sample",
     "SampledStep",
     "SamplerState",
@@ -88,42 +91,64 @@ Guide = Callable[[Proposal], Tensor]
 """From a proposed z to the z that sampling continues with (classifier guidance)."""
 
 
-def sample(
-    denoiser: Denoiser,
-    schedule: Schedule,
-    encoded: EncoderOutput,
-    constraint: Constraint,
-    noise_keys: Tensor,
-    times: Tensor,
-    *,
-    solver: Solver = ANCESTRAL,
-    guide: Guide | None = None,
-    on_step: OnStep | None = None,
-    stopping: StopWhenSure | None = None,
-) -> Estimate:
-    """The clean estimate after the last of the given falling times, starting from pure noise.
+@dataclass(frozen=True)
+class ReverseProcess:
+    """The process that is sampled from, p(z₀ | source, given positions): from pure noise to a clean estimate.
 
-    noise_keys: (B,), the keys of the rows' noise; times: (K,), from 1 downwards.
+    Fields:
+        denoiser, schedule: the model.
+        encoded: the encoded sources, one row per sentence.
+        constraint: the given positions of each of the B rows.
+        noise_keys: (B,), the keys of the rows' noise.
+        times: (K,), from 1 downwards.
+        solver: how a step is computed.
+        guide: classifier guidance, if wanted.
+        stopping: the rule that may end sampling early; it serves one run.
     """
-    length = constraint.given.shape[1]
-    table = build_step_table(denoiser, schedule, times, solver, length=length, device=noise_keys.device)
-    state = initial_state(constraint)
-    step_noise = _step_noise(noise_keys, constraint.given, len(times))
-    for (number, noise), time in zip(step_noise, times.tolist(), strict=True):
+
+    denoiser: Denoiser
+    schedule: Schedule
+    encoded: EncoderOutput
+    constraint: Constraint
+    noise_keys: Tensor
+    times: Tensor
+    solver: Solver = ANCESTRAL
+    guide: Guide | None = None
+    stopping: StopWhenSure | None = None
+
+    def build_step_table(self) -> StepTable:
+        """The steps through the schedule's noise levels at the given times.
+
+        The network's time embedding is computed in one pass for all steps, unless each position has its own
+        time.
+        """
+        schedule_device = next((buffer.device for buffer in self.schedule.buffers()), "cpu")
+        length = self.constraint.given.shape[1]
+        levels: NoiseLevel = self.schedule(self.times.to(schedule_device), length)  # one row per step
+        table = copy_to_device(self.solver.steps(levels), self.noise_keys.device)
+        time_embedder = self.denoiser.time_embedder() if table.shape[2] == 1 else None
+        return StepTable(table, None if time_embedder is None else time_embedder(table[:, 2]))
+
+
+def sample(process: ReverseProcess, on_step: OnStep | None = None) -> Estimate:
+    """The clean estimate after the last step of the process, which starts from pure noise."""
+    denoiser, constraint, stopping = process.denoiser, process.constraint, process.stopping
+    table, state = process.build_step_table(), initial_state(constraint)
+    for (number, noise), time in zip(_step_noise(process), process.times.tolist(), strict=True):
         coefficients = table.row(number)
         proposal = step(state, coefficients, noise)
-        z = constraint.apply(proposal.z if guide is None else guide(proposal))
-        estimate = denoiser(z, coefficients.level, encoded, constraint, state.estimate.z0)
+        z = constraint.apply(proposal.z if process.guide is None else process.guide(proposal))
+        estimate = denoiser(z, coefficients.level, process.encoded, constraint, state.estimate.z0)
         state = state.advance(z, estimate, constraint)
         estimate = state.estimate if stopping is None else stopping.keep_finished(state.estimate)
         if on_step is not None:
-            on_step(SampledStep(time, state.z, estimate))
+            on_step(SampledStep(time, z, estimate))
         if stopping is not None and stopping.is_over():
             break
     return estimate
 
 
-Sample = Callable[..., Estimate]
+Sample = Callable[[ReverseProcess, OnStep | None], Estimate]
 """A function with the signature of `sample`."""
 
 
@@ -142,9 +167,10 @@ def initial_state(constraint: Constraint) -> SamplerState:
     return SamplerState(z, Estimate(z0, z0), previous)  # hidden is not read before the first step
 
 
-def _step_noise(noise_keys: Tensor, like: Tensor, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
+def _step_noise(process: ReverseProcess) -> Iterator[tuple[Tensor, Tensor]]:
     """The number (1,) and the noise (B, L, D) of every step, several steps in one draw if they are small."""
-    steps_per_draw = max(1, NOISE_BUFFER // max(1, like.numel()))
-    for numbers in torch.arange(steps, device=noise_keys.device).split(steps_per_draw):
-        noises = gaussian_noise(noise_keys, numbers[:, None], *like.shape[1:])  # (K, B, L, D)
+    keys, given = process.noise_keys, process.constraint.given
+    steps_per_draw = max(1, NOISE_BUFFER // max(1, given.numel()))
+    for numbers in torch.arange(len(process.times), device=keys.device).split(steps_per_draw):
+        noises = gaussian_noise(keys, numbers[:, None], *given.shape[1:])  # (K, B, L, D)
         yield from zip(numbers.split(1), noises, strict=True)

@@ -25,10 +25,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from noise2text.core.devices import copy_to_device
 from noise2text.core.random import SamplingKeyPurpose, make_key, uniform
-from noise2text.diffusion.schedules import Schedule
-from noise2text.nn.denoiser import Denoiser, NoiseLevel
+from noise2text.nn.denoiser import NoiseLevel
 
 __all__ = [
     "ANCESTRAL",
@@ -39,7 +37,6 @@ __all__ = [
     "StepCoefficients",
     "StepTable",
     "Stochasticity",
-    "build_step_table",
     "step_coefficients",
     "strided_times",
 ]
@@ -183,26 +180,6 @@ def step_coefficients(
 def strided_times(steps: int, *, num_timesteps: int, stop_early: int = 0) -> Tensor:
     """`steps` evenly spaced times from 1 to 1/T, less the last `stop_early` of them."""
     return torch.linspace(1, 1 / num_timesteps, steps, dtype=torch.float64)[: steps - stop_early]
-
-
-def build_step_table(
-    denoiser: Denoiser,
-    schedule: Schedule,
-    times: Tensor,
-    solver: Solver,
-    *,
-    length: int,
-    device: torch.device,
-) -> StepTable:
-    """The steps through the schedule's noise levels at the given times, for canvases of this length.
-
-    The network's time embedding is computed in one pass for all steps, unless each position has its own time.
-    """
-    schedule_device = next((buffer.device for buffer in schedule.buffers()), "cpu")
-    levels: NoiseLevel = schedule(times.to(schedule_device), length)  # one row per step
-    table = copy_to_device(solver.steps(levels), device)
-    time_embedder = denoiser.time_embedder() if table.shape[2] == 1 else None
-    return StepTable(table, None if time_embedder is None else time_embedder(table[:, 2]))
 
 
 def _extrapolation(levels: NoiseLevel) -> Tensor:

@@ -103,12 +103,12 @@ class AutoregressiveDecoder(Decoder):
     def _search(self, batch: SourceBatch, *, trace: bool) -> list[SentenceCandidates]:
         """The hypotheses of each sentence, best or first sampled first."""
         device = self.limits.forbidden_tokens.device
-        source, *keys = batch.to_tensors(self.layout, self.executor, self.max_source)
+        sources = batch.to_tensors(self.layout, self.executor, max_source=self.max_source, device=device)
         limits = self._remaining_limits(self.config, len(self.prefix))
-        seeds, indices = (copy_to_device(each, device) for each in keys)
+        seeds, indices = (copy_to_device(each, device) for each in (sources.seeds, sources.indices))
         search = self.config.build_search(limits, seeds=seeds, indices=indices)
         length = len(self.prefix) + limits.max_length + 1
-        encoded = self.executor.encode(self.network, source.to(device))
+        encoded = self.executor.encode(self.network, sources.device_source)
         state = self.executor.prepare_decoding_state(
             ("autoregressive", self.network, self.config, length),
             partial(DecodingState, self.network, search=search, length=length),

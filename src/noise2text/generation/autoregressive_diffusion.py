@@ -23,7 +23,6 @@ from noise2text.core.random import make_key
 from noise2text.data.layouts.base import Canvas
 from noise2text.data.layouts.next_word import NextWordLayout
 from noise2text.generation.parallel import EncodedBatch, ParallelDecoder, SampledBatch
-from noise2text.generation.rounding import RoundedStep
 
 __all__ = ["AutoregressiveDiffusionDecoder", "TokenByTokenDecoder", "WordByWordDecoder", "open_positions"]
 
@@ -47,31 +46,24 @@ class AutoregressiveDiffusionDecoder(ParallelDecoder):
     def _denoise(self, encoded_batch: EncodedBatch) -> SampledBatch:
         """Sample until no position is open; a trace has the steps of all rounds, one after another."""
         lengths = self.find_lengths(encoded_batch)
-        inputs = self.make_sampler_inputs(encoded_batch, lengths, max_length=int(lengths.max()))
-        canvas, noise_keys, number = inputs.canvas, inputs.noise_keys, 0
-        steps: list[RoundedStep] = []
-        total = torch.zeros_like(inputs.length_scores)
+        candidates = self.make_candidates(encoded_batch, lengths, max_length=int(lengths.max()))
+        first_keys, number = candidates.noise_keys, 0
+        total = torch.zeros_like(candidates.length_scores)
         count = torch.zeros_like(total)
-        while bool(open_positions(canvas).any()):  # the host waits once per round
-            estimate = self.sample(
-                self.denoiser,
-                self.schedule,
-                inputs.encoded,
-                self.denoiser.constrain(canvas),
-                noise_keys,
-                self.times,
-                solver=encoded_batch.solver,
-                guide=self.guide(canvas),
-                on_step=self.make_step_callback(encoded_batch, inputs, canvas, steps),
-                stopping=self.make_stopping_rule(canvas),
-            )
-            tokens, scores = self.rounding(canvas, estimate)  # (B·C, L)
+        while bool(open_positions(candidates.canvas).any()):  # the host waits once per round
+            canvas = candidates.canvas
+            estimate = self.sample(self.make_process(candidates), self.make_step_callback(candidates))
+            tokens, log_probs = self.rounding(canvas, estimate)  # (B·C, L)
             new, ended = self.select_new_tokens(canvas, tokens)
-            total, count = total + (scores * new).sum(1), count + new.sum(1)
-            canvas, number = self.fix_tokens(canvas, tokens, new, ended), number + 1
-            noise_keys = make_key(inputs.noise_keys, number)
-        scores = total / count + inputs.length_scores
-        return self.score_and_send_to_host(encoded_batch, inputs, canvas, canvas.tokens, scores, steps)
+            total, count = total + (log_probs * new).sum(1), count + new.sum(1)
+            number += 1
+            candidates = replace(
+                candidates,
+                canvas=self.fix_tokens(canvas, tokens, new, ended),
+                noise_keys=make_key(first_keys, number),
+            )
+        scores = total / count + candidates.length_scores
+        return self.send_to_host(candidates, candidates.canvas.tokens, scores)
 
 
 class TokenByTokenDecoder(AutoregressiveDiffusionDecoder):

@@ -16,7 +16,16 @@ from noise2text.data.layouts.base import Layout, Source
 from noise2text.data.ragged import RaggedRows
 from noise2text.generation.executor import Executor
 
-__all__ = ["Decoder", "OnTokens", "SentenceCandidates", "SourceBatch", "Stage", "TokenRows", "TokenTraceStep"]
+__all__ = [
+    "Decoder",
+    "OnTokens",
+    "SentenceCandidates",
+    "SourceBatch",
+    "SourceTensors",
+    "Stage",
+    "TokenRows",
+    "TokenTraceStep",
+]
 
 TokenRows = list[list[int]]
 
@@ -43,16 +52,33 @@ class SourceBatch:
         return [self.seeds] * len(self.rows) if isinstance(self.seeds, int) else self.seeds
 
     def to_tensors(
-        self, layout: Layout, executor: Executor, max_source: int
-    ) -> tuple[Source, Tensor, Tensor]:
-        """The sources, their seeds (B,) and indices (B,); an executor may repeat the last sentence."""
+        self, layout: Layout, executor: Executor, *, max_source: int, device: torch.device
+    ) -> SourceTensors:
+        """The batch as tensors; an executor may repeat the last sentence."""
         size, width = executor.padded_shape(len(self.rows), max(map(len, self.rows)), max_source)
         rows, seeds, indices = (
             [*each, *[each[-1]] * (size - len(self.rows))]
             for each in (self.rows, self.row_seeds, self.indices)
         )
         source = layout.make_source(RaggedRows.from_lists(rows), width=width)
-        return source, seed_tensor(seeds), torch.tensor(indices)
+        return SourceTensors(source, source.to(device), seed_tensor(seeds), torch.tensor(indices))
+
+
+@dataclass(frozen=True)
+class SourceTensors:
+    """A `SourceBatch` as tensors, one row per sentence."""
+
+    source: Source  # on the host, like the seeds and indices
+    device_source: Source  # the same, on the device
+    seeds: Tensor  # (B,)
+    indices: Tensor  # (B,)
+
+    def select(self, rows: slice) -> SourceTensors:
+        """Some of the sentences."""
+        source, device_source = (
+            Source(each.tokens[rows], each.padding[rows]) for each in (self.source, self.device_source)
+        )
+        return SourceTensors(source, device_source, self.seeds[rows], self.indices[rows])
 
 
 @dataclass(frozen=True)
@@ -109,7 +135,7 @@ class Decoder(ABC):
     def sharing_key(self, *, seed: int, trace: bool) -> Hashable:
         """Texts whose decoders, seeds and traces have equal keys may go through the network together.
 
-        Different decoders may have equal keys only if `joint.join_stages` can decode with them.
+        Different decoders may have equal keys only if `mixed_batches.join_stages` can decode with them.
         """
         return id(self), trace
 

@@ -9,14 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol, TypeVar
 
-from torch import Tensor
-
 from noise2text.data.layouts.base import Source
-from noise2text.diffusion.sampler import Guide, OnStep, sample
-from noise2text.diffusion.schedules import Schedule
-from noise2text.diffusion.solvers import ANCESTRAL, Solver
-from noise2text.diffusion.stopping import StopWhenSure
-from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate
+from noise2text.diffusion.sampler import OnStep, ReverseProcess, sample
+from noise2text.nn.denoiser import EncoderOutput, Estimate
 
 __all__ = ["EAGER", "EagerExecutor", "Executor"]
 
@@ -29,20 +24,7 @@ class Executor(Protocol):
     def encode(self, network: Any, source: Source) -> EncoderOutput:
         """The sources, encoded by the network."""
 
-    def sample(
-        self,
-        denoiser: Denoiser,
-        schedule: Schedule,
-        encoded: EncoderOutput,
-        constraint: Constraint,
-        noise_keys: Tensor,
-        times: Tensor,
-        *,
-        solver: Solver = ANCESTRAL,
-        guide: Guide | None = None,
-        on_step: OnStep | None = None,
-        stopping: StopWhenSure | None = None,
-    ) -> Estimate:
+    def sample(self, process: ReverseProcess, on_step: OnStep | None = None) -> Estimate:
         """What `diffusion.sampler.sample` returns."""
 
     def run(self, cache_key: tuple[Hashable, ...], function: Callable[[Any], T], inputs: Any) -> T:

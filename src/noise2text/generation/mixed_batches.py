@@ -16,18 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noise2text.data.layouts.base import Source
-from noise2text.diffusion.sampler import OnStep, SampledStep
+from noise2text.core.devices import copy_to_host
+from noise2text.diffusion.sampler import OnStep, ReverseProcess, SampledStep
 from noise2text.diffusion.stopping import StopWhenSure
 from noise2text.generation.decoder import SentenceCandidates, SourceBatch, Stage
-from noise2text.generation.parallel import (
-    EncodedBatch,
-    ParallelDecoder,
-    SampledBatch,
-    SamplerInputs,
-    copy_to_host,
-)
-from noise2text.generation.rounding import RoundedStep
+from noise2text.generation.parallel import CandidateBatch, EncodedBatch, ParallelDecoder, SampledBatch
 from noise2text.nn.denoiser import Constraint, EncoderOutput, Estimate
 
 __all__ = ["BatchPart", "join_stages"]
@@ -72,28 +65,23 @@ def _encode(parts: Sequence[BatchPart]) -> _EncodedParts:
         [index for batch in batches for index in batch.indices],
         [seed for batch in batches for seed in batch.row_seeds],
     )
-    source, seeds, indices = together.to_tensors(first.layout, first.executor, first.max_source)
-    device_source = source.to(first.device)
-    encoded = first.executor.encode(first.denoiser, device_source)
+    sources = together.to_tensors(
+        first.layout, first.executor, max_source=first.max_source, device=first.device
+    )
+    encoded = first.executor.encode(first.denoiser, sources.device_source)
     encoded_batches, start = [], 0
-    for part, batch in zip(parts, batches, strict=True):
-        decoder: ParallelDecoder = part.decoder
-        end = start + len(batch.rows) if batch is not batches[-1] else len(indices)  # repeated rows: the last
+    for part, decoder in zip(parts, decoders, strict=True):
+        is_last = part is parts[-1]  # it has the repeated rows
+        end = len(sources.indices) if is_last else start + len(part.batch.rows)
         own = slice(start, end)
         lengths, scores = decoder.propose_lengths(encoded)
-        lengths, copied = copy_to_host(lengths[own])
         encoded_batches.append(
             EncodedBatch(
-                batch,
-                Source(source.tokens[own], source.padding[own]),
-                Source(device_source.tokens[own], device_source.padding[own]),
-                seeds[own],
-                indices[own],
-                decoder.build_solver(batch),
+                part.batch,
+                sources.select(own),
                 _select_sources(encoded, torch.arange(start, end)),
-                lengths,
+                copy_to_host(lengths[own]),
                 scores[own],
-                copied,
                 part.trace,
             )
         )
@@ -103,38 +91,22 @@ def _encode(parts: Sequence[BatchPart]) -> _EncodedParts:
 
 def _denoise(parts: _EncodedParts) -> _SampledParts:
     """Sample the candidates of all parts at once, and round those of each part to tokens."""
-    first, pairs = parts.decoders[0], list(zip(parts.decoders, parts.batches, strict=True))
+    pairs = list(zip(parts.decoders, parts.batches, strict=True))
     lengths = [decoder.find_lengths(batch) for decoder, batch in pairs]
     max_length = max(int(each.max()) for each in lengths)
-    inputs = [
-        decoder.make_sampler_inputs(batch, own, max_length=max_length)
+    candidates = [
+        decoder.make_candidates(batch, own, max_length=max_length)
         for (decoder, batch), own in zip(pairs, lengths, strict=True)
     ]
-    steps: list[list[RoundedStep]] = [[] for _ in pairs]
-    callbacks = [
-        decoder.make_step_callback(batch, own, own.canvas, own_steps)
-        for (decoder, batch), own, own_steps in zip(pairs, inputs, steps, strict=True)
+    owned = list(zip(parts.decoders, candidates, strict=True))
+    sizes = [len(own.noise_keys) for own in candidates]
+    callbacks = [decoder.make_step_callback(own) for decoder, own in owned]
+    estimate = parts.decoders[0].sample(_join_processes(parts, candidates), _split_callback(callbacks, sizes))
+    sampled = [
+        decoder.send_to_host(own, *decoder.round_to_tokens(own, own_estimate))
+        for (decoder, own), own_estimate in zip(owned, _split_estimate(estimate, sizes), strict=True)
     ]
-    sizes = [len(each.noise_keys) for each in inputs]
-    encoded, constraint, noise_keys = _join_inputs(parts, inputs)
-    estimate = first.sample(
-        first.denoiser,
-        first.schedule,
-        encoded,
-        constraint,
-        noise_keys,
-        first.times,
-        solver=parts.batches[0].solver,
-        on_step=_split_callback(callbacks, sizes),
-        stopping=_join_stopping_rules(parts.decoders, inputs, len(noise_keys)),
-    )
-    finished = [
-        decoder.finish(batch, own, own_estimate, own_steps)
-        for (decoder, batch), own, own_estimate, own_steps in zip(
-            pairs, inputs, _split_estimate(estimate, sizes), steps, strict=True
-        )
-    ]
-    return _SampledParts(parts.decoders, finished)
+    return _SampledParts(parts.decoders, sampled)
 
 
 def _collect(parts: _SampledParts) -> list[SentenceCandidates]:
@@ -143,39 +115,35 @@ def _collect(parts: _SampledParts) -> list[SentenceCandidates]:
     return [each for decoder, batch in pairs for each in decoder.collect(batch)]
 
 
-def _join_inputs(
-    parts: _EncodedParts, inputs: Sequence[SamplerInputs]
-) -> tuple[EncoderOutput, Constraint, Tensor]:
-    """What all candidates are sampled from.
+def _join_processes(parts: _EncodedParts, candidates: Sequence[CandidateBatch]) -> ReverseProcess:
+    """The process that all candidates are sampled from.
 
     Candidates of a sentence share its encoding, if all sentences have equally many. Otherwise there is one
     encoding per candidate, and an executor may repeat the last candidate.
     """
-    constraints = [
-        decoder.denoiser.constrain(each.canvas) for decoder, each in zip(parts.decoders, inputs, strict=True)
-    ]
+    processes = [decoder.make_process(own) for decoder, own in zip(parts.decoders, candidates, strict=True)]
     names = ("given", "frozen", "padding")
-    constraint = Constraint(*(torch.cat([getattr(each, name) for each in constraints]) for name in names))
-    noise_keys = torch.cat([each.noise_keys for each in inputs])
-    candidates = [
-        len(each.noise_keys) // len(batch.indices) for batch, each in zip(parts.batches, inputs, strict=True)
-    ]
-    if len(set(candidates)) == 1:
-        return parts.encoded, constraint, noise_keys
-    sentences = torch.tensor([len(batch.indices) for batch in parts.batches])
-    per_sentence = torch.tensor(candidates).repeat_interleave(sentences)
-    owners = torch.arange(len(per_sentence)).repeat_interleave(per_sentence)  # the sentence of each row
-    size, _ = parts.decoders[0].executor.padded_shape(len(owners), 1, 1)
-    rows = torch.arange(size).clamp_max(len(owners) - 1).to(noise_keys.device)
-    constraint = replace(constraint, **{name: getattr(constraint, name)[rows] for name in names})
-    return _select_sources(parts.encoded, owners.to(rows.device)[rows]), constraint, noise_keys[rows]
+    constraint = Constraint(
+        *(torch.cat([getattr(each.constraint, name) for each in processes]) for name in names)
+    )
+    noise_keys, encoded = torch.cat([each.noise_keys for each in processes]), parts.encoded
+    sentences = [len(batch.sources.indices) for batch in parts.batches]
+    per_sentence = [len(own.noise_keys) // count for own, count in zip(candidates, sentences, strict=True)]
+    if len(set(per_sentence)) > 1:
+        counts = torch.tensor(per_sentence).repeat_interleave(torch.tensor(sentences))
+        owners = torch.arange(len(counts)).repeat_interleave(counts)  # the sentence of each row
+        size, _ = parts.decoders[0].executor.padded_shape(len(owners), 1, 1)
+        rows = torch.arange(size).clamp_max(len(owners) - 1).to(noise_keys.device)
+        constraint = replace(constraint, **{name: getattr(constraint, name)[rows] for name in names})
+        encoded, noise_keys = _select_sources(encoded, owners.to(rows.device)[rows]), noise_keys[rows]
+    stopping = _join_stopping_rules([each.stopping for each in processes], len(noise_keys))
+    return replace(
+        processes[0], encoded=encoded, constraint=constraint, noise_keys=noise_keys, stopping=stopping
+    )
 
 
-def _join_stopping_rules(
-    decoders: Sequence[ParallelDecoder], inputs: Sequence[SamplerInputs], rows: int
-) -> StopWhenSure | None:
+def _join_stopping_rules(rules: Sequence[StopWhenSure | None], rows: int) -> StopWhenSure | None:
     """The stopping rule of all candidates, which round by the decoders of their parts; None for none."""
-    rules = [decoder.make_stopping_rule(own.canvas) for decoder, own in zip(decoders, inputs, strict=True)]
     present = [rule for rule in rules if rule is not None]
     if not present:  # parts that share the network have the same rule
         return None
