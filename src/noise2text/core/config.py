@@ -41,6 +41,7 @@ __all__ = [
     "require_at_least",
     "require_choice",
     "require_fraction",
+    "require_values",
     "section",
 ]
 
@@ -248,3 +249,10 @@ def require_fraction(config: Any, *names: str) -> None:
     for name in names:
         if not 0 <= getattr(config, name) <= 1:
             raise Problem(f"The setting {name} must be between 0 and 1, not {getattr(config, name)}.")
+
+
+def require_values(config: Any, reason: str, **values: Any) -> None:
+    """Refuse other values of these settings; the message begins with the reason."""
+    for name, value in values.items():
+        if getattr(config, name) != value:
+            raise Problem(f"{reason}: set {name} to {value}, not {getattr(config, name)}.")

@@ -1,6 +1,6 @@
 """The section `diffusion` of the recipes with source and target on one canvas: noise, times and losses.
 
-The encoder-decoders' sections differ from one system to the next, and are in their recipes.
+Difformer's is in `difformer_config.py`. Those of the other encoder-decoders are in their recipes.
 """
 
 from __future__ import annotations

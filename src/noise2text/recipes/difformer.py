@@ -15,26 +15,17 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from noise2text.core.config import (
-    Config,
-    option,
-    require_at_least,
-    require_choice,
-    require_fraction,
-    section,
-)
+from noise2text.core.config import Config, option, require_choice, section
 from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig, FolderTokenizerDataConfig
 from noise2text.data.layouts.published_difformer import PublishedDifformerLayout
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.adaptive_noise_config import AdaptiveNoiseConfig, refuse_averages_of_adaptive_models
-from noise2text.diffusion.boundary_conditional import BoundaryConditional
-from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
-from noise2text.diffusion.losses import AnchorLoss, LengthLoss, MseLoss, NllLoss, RoundingLoss
-from noise2text.diffusion.noise_factor import find_noise_factor, random_embeddings, rescale_preserving
+from noise2text.diffusion.adaptive_noise_config import refuse_averages_of_adaptive_models
+from noise2text.diffusion.difformer_config import DifformerDiffusionConfig
+from noise2text.diffusion.noise_factor import find_noise_factor, random_embeddings
 from noise2text.diffusion.parameterization import Parameterization
-from noise2text.diffusion.schedules import SCHEDULES, AlphaBarSchedule, Rescaled, Schedule, VariancePreserving
+from noise2text.diffusion.schedules import SCHEDULES, Schedule
 from noise2text.generation.config import LengthPredictingGenerationConfig
 from noise2text.models import LengthPredictingModel
 from noise2text.models.init_embeddings import load_embeddings
@@ -61,7 +52,6 @@ __all__ = [
     "DifformerModelConfig",
     "build",
     "build_model",
-    "build_token_levels",
     "initialize",
     "objective",
     "resolve",
@@ -95,70 +85,6 @@ class DifformerModelConfig(EncoderDecoderFromTeacherConfig):
         require_choice(self, "network", _NETWORKS)
         if self.from_folder and self.embeddings_from:
             raise Problem("Embeddings come from one model: set from_folder or embeddings_from, not both.")
-
-
-@dataclass(frozen=True)
-class DifformerDiffusionConfig(AdaptiveNoiseConfig):
-    """The schedule, its rescaling, and the loss of eq. 2."""
-
-    schedule: str = option("sqrt", ", ".join(SCHEDULES))
-    time_sampler: str = option(
-        "uniform", "how training times are drawn: uniform or loss-aware (DiffuSeq, eq. 3)"
-    )
-    noise_factor: float | None = option(
-        None, "F, factor of the noise in training; none finds it by max_dgs; 1 is no rescaling"
-    )
-    variance_preserving: bool = option(
-        False, "also scale the signal down, so that α² + σ² = 1 (Difformer, eq. 8)"
-    )
-    self_conditioning: float = option(0.5, "share of the updates with self-conditioning; 0 is none")
-    self_condition_noise: float = option(
-        0.0, "standard deviation of the noise on the estimate of self-conditioning in training; 0 is none"
-    )
-    boundary_confidence: float = option(
-        0.0, "r of boundary-conditional noise, which begins where a token can be lost; 0 is ordinary noise"
-    )
-    student_steps: int = option(
-        0,
-        "N, steps of a student that does in one step what the difformer in from_folder does in two; 0 is "
-        "ordinary training",
-    )
-    source_dropout: float = option(0.0, "share of the pairs trained without their source, for guidance")
-    vlb_weight: float = option(1.0, "weight of the squared error of z₀ (L_VLB)")
-    anchor_weight: float = option(1.0, "weight of the anchor loss, −log p(y | ẑ₀)")
-    rounding_weight: float = option(0.0, "weight of the rounding loss, −log p(y | z₀)")
-    length_loss_weight: float = option(0.1, "weight of the length loss")
-    label_smoothing: float = option(0.1, "label smoothing of the anchor loss")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_choice(self, "schedule", SCHEDULES)
-        require_choice(self, "time_sampler", TIME_SAMPLERS)
-        require_at_least(self, 0, "vlb_weight", "anchor_weight", "rounding_weight", "length_loss_weight")
-        require_at_least(self, 0, "self_condition_noise", "student_steps")
-        require_fraction(self, "label_smoothing", "self_conditioning", "boundary_confidence")
-        require_fraction(self, "source_dropout")
-        if not (self.vlb_weight or self.anchor_weight):
-            raise Problem(
-                "One of the settings vlb_weight and anchor_weight must be above 0: the rounding loss alone "
-                "does not train the denoiser."
-            )
-        adapts = self.refit_every or self.noise_factor_every
-        if adapts and (self.student_steps or self.boundary_confidence):
-            raise Problem(
-                "Students and boundaries need noise that stays the same: set refit_every and "
-                "noise_factor_every to 0."
-            )
-        if self.student_steps and self.boundary_confidence:
-            raise Problem("A student learns its teacher's steps: set boundary_confidence to 0.")
-        if self.student_steps and self.time_sampler != "uniform":
-            raise Problem("A student is trained at the times of its own steps: set time_sampler to uniform.")
-        if 2 * self.student_steps > self.num_timesteps:
-            raise Problem(
-                f"The setting student_steps must be at most half of num_timesteps, not {self.student_steps}."
-            )
-        if self.noise_factor is not None and not self.noise_factor > 0:
-            raise Problem(f"The setting noise_factor must be above 0, not {self.noise_factor}.")
 
 
 @dataclass(frozen=True)
@@ -236,22 +162,17 @@ def resolve(
         schedule or SCHEDULES[diffusion.schedule](diffusion.num_timesteps),
         random_embeddings(len(tokenizer), config.model.embedding_dim),
         target=diffusion.max_dgs,
-        rescale=rescale_preserving if diffusion.variance_preserving else Rescaled,
+        rescale=diffusion.searched_rescaling,
     )
     return config.replace(noise_factor=found.factor)
 
 
 def build(config: DifformerConfig, tokenizer: Tokenizer) -> LengthPredictingModel:
     """The untrained model."""
-    diffusion = config.diffusion
-    schedule: AlphaBarSchedule = SCHEDULES[diffusion.schedule](diffusion.num_timesteps)
-    if diffusion.refit_every:
-        _, length_predictor_class = _NETWORKS[config.model.network]
-        positions = config.data.max_target + length_predictor_class.num_special_tokens
-        schedule = diffusion.adapt(schedule, positions)
-    rescaled: Schedule = diffusion.rescaling(schedule, diffusion.noise_factor or 1.0)
-    trained = VariancePreserving(rescaled) if diffusion.variance_preserving else rescaled
-    return build_model(config, tokenizer, schedule, trained)
+    _, length_predictor_class = _NETWORKS[config.model.network]
+    positions = config.data.max_target + length_predictor_class.num_special_tokens
+    schedule = config.diffusion.build_schedule(positions=positions)
+    return build_model(config, tokenizer, schedule, config.diffusion.training_schedule(schedule))
 
 
 def build_model(
@@ -311,7 +232,7 @@ def objective(config: DifformerConfig, model: LengthPredictingModel) -> Objectiv
         model.denoiser.embedding,
         every=diffusion.noise_factor_every,
         target=diffusion.max_dgs,
-        rescale=rescale_preserving if diffusion.variance_preserving else Rescaled,
+        rescale=diffusion.searched_rescaling,
     )
     return with_source_dropout(searching, model.layout, diffusion.source_dropout)
 
@@ -320,24 +241,14 @@ def _build_objective(config: DifformerConfig, model: LengthPredictingModel) -> D
     """The objective of pairs with their sources."""
     diffusion = config.diffusion
     assert diffusion.noise_factor is not None, "resolve the config first"
-    terms = [
-        MseLoss(weight=diffusion.vlb_weight),
-        AnchorLoss(weight=diffusion.anchor_weight, smoothing=diffusion.label_smoothing),
-        RoundingLoss(weight=diffusion.rounding_weight),
-    ]
-    all_terms = [
-        *(term for term in terms if term.weight),
-        LengthLoss(weight=diffusion.length_loss_weight, length_predictor=model.lengths),
-        # The anchor loss computes it anyway.
-        NllLoss(weight=None, always_computed=bool(diffusion.anchor_weight)),
-    ]
+    terms = diffusion.loss_terms(model.lengths)
     if diffusion.student_steps:
         return StepDistillation(
             model.denoiser,
             model.schedule,
             teacher=load_step_teacher(config, model, recipe=RECIPE.name).denoiser,
             steps=diffusion.student_steps,
-            terms=all_terms,
+            terms=terms,
             self_conditioning=diffusion.self_conditioning,
             self_condition_noise=diffusion.self_condition_noise,
         )
@@ -349,22 +260,13 @@ def _build_objective(config: DifformerConfig, model: LengthPredictingModel) -> D
     return kind(
         model.denoiser,
         model.training_schedule,
-        TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),
-        terms=all_terms,
+        diffusion.build_time_sampler().to(model.device),
+        terms=terms,
         observed_term="vlb" if diffusion.vlb_weight else "anchor",
         self_conditioning=diffusion.self_conditioning,
         self_condition_noise=diffusion.self_condition_noise,
-        token_levels=build_token_levels(diffusion, model.training_schedule, model),
+        token_levels=diffusion.build_token_levels(model.training_schedule, model.denoiser.embedding),
     )
-
-
-def build_token_levels(
-    diffusion: DifformerDiffusionConfig, schedule: Schedule, model: LengthPredictingModel
-) -> BoundaryConditional | None:
-    """The noise levels that depend on the tokens, if the config asks for them."""
-    if not diffusion.boundary_confidence:
-        return None
-    return BoundaryConditional(schedule, model.denoiser.embedding, diffusion.boundary_confidence)
 
 
 RECIPE = Recipe(

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from noise2text.core.errors import Problem
+from noise2text.core.config import require_values
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
 from noise2text.diffusion.losses import AnchorLoss, LengthLoss, MseLoss, NllLoss
 from noise2text.diffusion.parameterization import PredictVelocity
 from noise2text.diffusion.schedules import Schedule
@@ -43,12 +42,9 @@ class RectifiedFlow(Schedule):
 def build(config: difformer.DifformerConfig, tokenizer: Tokenizer) -> LengthPredictingModel:
     """The untrained model: Difformer's, with another schedule and output."""
     diffusion = config.diffusion
-    if (diffusion.schedule, diffusion.variance_preserving, diffusion.rounding_weight) != ("sqrt", False, 0):
-        raise Problem("flow has a schedule of its own and takes no variance_preserving or rounding_weight.")
-    if diffusion.refit_every or diffusion.noise_factor_every:
-        raise Problem("flow has one path for all times: leave refit_every and noise_factor_every at 0.")
-    if diffusion.student_steps:
-        raise Problem("flow has no students: leave student_steps at 0, or distill a difformer.")
+    fixed = {"schedule": "sqrt", "variance_preserving": False, "refit_every": 0, "noise_factor_every": 0}
+    require_values(diffusion, "flow has one path for all times", **fixed)
+    require_values(diffusion, "flow has no rounding loss and no students", rounding_weight=0, student_steps=0)
     flow = RectifiedFlow(diffusion.num_timesteps, diffusion.noise_factor or 1.0)
     return difformer.build_model(config, tokenizer, flow, flow, parameterization=PredictVelocity(flow))
 
@@ -59,7 +55,7 @@ def objective(config: difformer.DifformerConfig, model: LengthPredictingModel) -
     plain = ImportanceSampledObjective(
         model.denoiser,
         model.schedule,
-        TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),
+        diffusion.build_time_sampler().to(model.device),
         terms=[
             MseLoss("velocity", diffusion.vlb_weight, weighting=PredictVelocity(model.schedule).weight),
             AnchorLoss(weight=diffusion.anchor_weight, smoothing=diffusion.label_smoothing),
@@ -69,7 +65,7 @@ def objective(config: difformer.DifformerConfig, model: LengthPredictingModel) -
         observed_term="velocity",
         self_conditioning=diffusion.self_conditioning,
         self_condition_noise=diffusion.self_condition_noise,
-        token_levels=difformer.build_token_levels(diffusion, model.schedule, model),
+        token_levels=diffusion.build_token_levels(model.schedule, model.denoiser.embedding),
     )
     return with_source_dropout(plain, model.layout, diffusion.source_dropout)
 
