@@ -22,7 +22,14 @@ from noise2text.acceleration.packing import PackedLayerStack, pack_short_rows
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models import Model
-from noise2text.nn.layers import AddNorm, CrossAttention, FeedForward, LayerStack, SelfAttention
+from noise2text.nn.layers import (
+    AddNorm,
+    CrossAttention,
+    FeedForward,
+    LayerStack,
+    SelfAttention,
+    UnpaddedLayerStack,
+)
 from noise2text.training.loop import evaluate_loss
 from noise2text.training.objective import Objective
 
@@ -74,7 +81,7 @@ FULL_CANVASES = [name for name in GRAPHABLE_RECIPES if name.startswith("diffus")
 @pytest.mark.parametrize("name", GRAPHABLE_RECIPES)
 def test_layers_go_without_a_mask_where_canvases_are_full(name: str, tokenizer: Tokenizer) -> None:
     model, _ = build_small(name, tokenizer, "cpu")
-    unmasked = any(part.has_no_padding for part in model.modules() if isinstance(part, LayerStack))
+    unmasked = any(isinstance(part, UnpaddedLayerStack) for part in model.modules())
     assert unmasked == (name in FULL_CANVASES)
 
 

@@ -13,7 +13,7 @@ from noise2text.data.layouts.base import Source
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.encoder_decoder import Encoder
 from noise2text.nn.joint_transformer import JointTransformer
-from noise2text.nn.layers import DecoderLayer, LayerStack
+from noise2text.nn.layers import DecoderLayer, LayerStack, UnpaddedLayerStack
 
 PADDING = torch.tensor([[False] * 5, [False] * 3 + [True] * 2] * 2)
 SHAPE: dict[str, Any] = {"model_dim": 8, "ffn_dim": 16, "heads": 2, "layers": 2, "positions": 9}
@@ -56,7 +56,9 @@ def test_rows_are_packed_only_in_training_and_only_as_many_as_divide_their_numbe
 
 
 def test_packed_rows_without_padding_still_need_a_mask() -> None:
-    network = JointTransformer(TokenEmbedding(11, 4), dropout=0.0, has_no_padding=True, **SHAPE).train()
+    network = JointTransformer(
+        TokenEmbedding(11, 4), dropout=0.0, layer_stack=UnpaddedLayerStack, **SHAPE
+    ).train()
     x, padding = torch.randn(2, 6, 8), torch.zeros(2, 6, dtype=torch.bool)
     assert network.layers.self_attention_mask(padding, x) is None
     pack_short_rows(network, tokens=4 * 6)

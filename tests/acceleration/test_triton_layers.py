@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from noise2text.acceleration import triton_layers
+from noise2text.acceleration.class_swap import swap_classes
 from noise2text.acceleration.triton_layers import (
     InferenceLayerStack,
     InferenceSelfAttention,
@@ -16,7 +17,14 @@ from noise2text.data.layouts.base import Source
 from noise2text.nn.attention import additive_mask, attend
 from noise2text.nn.draft_transformer import DraftTransformer
 from noise2text.nn.embeddings import TokenEmbedding
-from noise2text.nn.layers import AddNorm, CrossAttention, FeedForward, LayerStack, SelfAttention
+from noise2text.nn.layers import (
+    AddNorm,
+    CrossAttention,
+    FeedForward,
+    LayerStack,
+    SelfAttention,
+    UnpaddedLayerStack,
+)
 
 PADDING = torch.tensor([[False] * 5, [False, False, False, True, True]])
 PLAIN = (AddNorm, CrossAttention, FeedForward, LayerStack, SelfAttention)
@@ -75,6 +83,7 @@ def test_bytes_hide_keys_where_the_kernel_cannot_attend() -> None:
 
 def test_layers_without_padding_need_no_bytes_either(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton_layers, "byte_mask", lambda padding, like: padding)
-    stack = InferenceLayerStack([nn.Identity()])
-    stack.has_no_padding = True
+    stack = UnpaddedLayerStack([nn.Identity()])
+    swap_classes(stack, {LayerStack: InferenceLayerStack})
+    assert isinstance(stack, InferenceLayerStack)
     assert stack.self_attention_mask(PADDING, torch.zeros(2, 5, 8)) is None

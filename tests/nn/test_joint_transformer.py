@@ -12,6 +12,7 @@ from noise2text.data.layouts.base import Source
 from noise2text.nn.denoiser import Constraint, NoiseLevel
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.joint_transformer import JointTransformer
+from noise2text.nn.layers import LayerStack, UnpaddedLayerStack
 
 LENGTH, DIM = 7, 6
 
@@ -75,7 +76,8 @@ def test_what_is_marked_as_padding_is_hidden() -> None:
 
 def test_a_full_canvas_needs_no_mask_and_has_the_same_gradients() -> None:
     def outputs_and_gradients(full: bool) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        network, z = make(has_no_padding=full).train(), noise(2)
+        layer_stack = UnpaddedLayerStack if full else LayerStack
+        network, z = make(layer_stack=layer_stack).train(), noise(2)
         assert (network.layers.self_attention_mask(constraint(2).padding, z) is None) == full
         source = Source(torch.zeros(2, 2, dtype=torch.long), torch.zeros(2, 2, dtype=torch.bool))
         output = network(z, level(2), network.encode(source), constraint(2), None).z0

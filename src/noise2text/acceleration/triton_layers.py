@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from noise2text.acceleration.class_swap import swap_classes
 from noise2text.core.devices import has_triton
 from noise2text.nn.attention import additive_mask
-from noise2text.nn.denoiser import EncoderOutput
 from noise2text.nn.layers import AddNorm, CrossAttention, FeedForward, LayerStack, SelfAttention
 
 __all__ = ["accelerate_for_inference", "attend_by_bytes", "byte_mask"]
@@ -131,10 +130,6 @@ class InferenceFeedForward(FeedForward):
 class InferenceLayerStack(LayerStack):
     """Layers whose masks are bytes where the attention kernel reads them."""
 
-    def self_attention_mask(self, padding: Tensor, like: Tensor) -> Tensor | None:
-        mask = None if self.has_no_padding else byte_mask(padding, like)
-        return super().self_attention_mask(padding, like) if mask is None else mask
-
-    def source_mask(self, encoded: EncoderOutput, x: Tensor) -> Tensor:
-        mask = byte_mask(encoded.padding, x)
-        return super().source_mask(encoded, x) if mask is None else mask
+    def padding_mask(self, padding: Tensor, like: Tensor) -> Tensor:
+        mask = byte_mask(padding, like)
+        return super().padding_mask(padding, like) if mask is None else mask

@@ -38,9 +38,9 @@ class JointTransformer(Denoiser):
         layers: int,
         dropout: float,
         positions: int,
-        has_no_padding: bool = False,
+        layer_stack: type[LayerStack] = LayerStack,
     ) -> None:
-        """`has_no_padding`: no position of a canvas is ever padding, so attention needs no mask."""
+        """`layer_stack` is `UnpaddedLayerStack` for canvases without padding."""
         super().__init__()
         self.embedding = embedding
         self.input_projection = TanhProjection(embedding.dim, model_dim, hidden=model_dim)
@@ -48,11 +48,10 @@ class JointTransformer(Denoiser):
         self.time_embedding = TimeEmbedding(model_dim)
         self.norm = AddNorm(model_dim, dropout=0.0)
         self.dropout = nn.Dropout(dropout)
-        self.layers = LayerStack(
+        self.layers = layer_stack(
             EncoderLayer(model_dim, ffn_dim, heads, dropout=dropout, activation=nn.GELU)
             for _ in range(layers)
         )
-        self.layers.has_no_padding = has_no_padding
         self.output_projection: nn.Module = TanhProjection(model_dim, embedding.dim, hidden=model_dim)
         self.apply(init_weights)
 

@@ -23,7 +23,9 @@ __all__ = [
     "FeedForward",
     "LayerStack",
     "SelfAttention",
+    "TanhProjection",
     "TimeEmbedding",
+    "UnpaddedLayerStack",
     "init_weights",
 ]
 
@@ -153,16 +155,15 @@ class DecoderLayer(nn.Module):
 
 
 class LayerStack(nn.ModuleList):
-    """Layers that are applied one after the other, and what they share: masks, keys and values.
+    """Layers that are applied one after the other, and what they share: masks, keys and values."""
 
-    Attention is fastest without a mask, so layers whose input never has padding (`has_no_padding`) get none.
-    """
-
-    has_no_padding = False
+    def padding_mask(self, padding: Tensor, like: Tensor) -> Tensor:
+        """The mask that hides padded keys (B, S) from attention in the dtype of `like`."""
+        return padding_mask(padding, like)
 
     def self_attention_mask(self, padding: Tensor, like: Tensor) -> Tensor | None:
         """The mask that hides padding (B, L) from self-attention, if there can be any."""
-        return None if self.has_no_padding else padding_mask(padding, like)
+        return self.padding_mask(padding, like)
 
     def causal_mask(self, x: Tensor) -> Tensor:
         """The mask that hides later positions of x (B, L, W) from self-attention."""
@@ -170,7 +171,7 @@ class LayerStack(nn.ModuleList):
 
     def source_mask(self, encoded: EncoderOutput, x: Tensor) -> Tensor:
         """The mask that hides the source's padding from the cross-attention of x (B, L, W)."""
-        return padding_mask(encoded.padding, x)
+        return self.padding_mask(encoded.padding, x)
 
     def encoder_output(
         self, states: Tensor, padding: Tensor, keys_and_values: Tensor, *, heads: int
@@ -179,6 +180,13 @@ class LayerStack(nn.ModuleList):
         split = split_heads(keys_and_values, 2 * len(self) * heads)  # (B, 2·layers·heads, S, ·)
         keys, values = split.unflatten(1, (2, len(self), heads)).permute(1, 2, 0, 3, 4, 5)
         return EncoderOutput(states, padding, keys, values)
+
+
+class UnpaddedLayerStack(LayerStack):
+    """Layers whose input never has padding: attention is fastest without a mask."""
+
+    def self_attention_mask(self, padding: Tensor, like: Tensor) -> Tensor | None:
+        return None
 
 
 class TimeEmbedding(nn.Module):

@@ -7,6 +7,8 @@ The rest is BERT's encoder in both. Checkpoints of that code compute the same he
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import nn
 
 from noise2text.nn.embeddings import TokenEmbedding
@@ -23,28 +25,8 @@ _BERT_EPSILON = 1e-12
 class PublishedDiffuSeqTransformer(JointTransformer):
     """A denoiser that takes the weights of DiffuSeq's published code as they are."""
 
-    def __init__(
-        self,
-        embedding: TokenEmbedding,
-        *,
-        model_dim: int,
-        ffn_dim: int,
-        heads: int,
-        layers: int,
-        dropout: float,
-        positions: int,
-        has_no_padding: bool = False,
-    ) -> None:
-        super().__init__(
-            embedding,
-            model_dim=model_dim,
-            ffn_dim=ffn_dim,
-            heads=heads,
-            layers=layers,
-            dropout=dropout,
-            positions=positions,
-            has_no_padding=has_no_padding,
-        )
+    def __init__(self, embedding: TokenEmbedding, *, model_dim: int, **shape: Any) -> None:
+        super().__init__(embedding, model_dim=model_dim, **shape)
         self.time_embedding = TimeEmbedding(model_dim, sinusoid_dim=TIME_DIM, activation=nn.SiLU)
         self.time_embedding.apply(init_weights)
         for module in self.modules():

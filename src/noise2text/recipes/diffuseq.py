@@ -37,6 +37,7 @@ from noise2text.models.registry import Recipe
 from noise2text.nn.config import JointTransformerConfig
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.joint_transformer import JointTransformer
+from noise2text.nn.layers import LayerStack, UnpaddedLayerStack
 from noise2text.nn.published_diffuseq import PublishedDiffuSeqTransformer
 from noise2text.training.config import OptimConfig, RunConfig
 from noise2text.training.importance_sampling import ImportanceSampledObjective
@@ -186,9 +187,9 @@ def build_denoiser(
     network_class: type[JointTransformer] = JointTransformer,
     *,
     positions: int | None = None,
-    has_no_padding: bool = True,
+    layer_stack: type[LayerStack] = UnpaddedLayerStack,
 ) -> JointTransformer:
-    """The untrained transformer over the canvas; `has_no_padding` says that all of it is visible."""
+    """The untrained transformer over the canvas."""
     shape, data = config.model, config.data
     return network_class(
         TokenEmbedding(len(tokenizer), shape.embedding_dim, scale=1.0, bias=True),
@@ -198,7 +199,7 @@ def build_denoiser(
         layers=shape.layers,
         dropout=shape.dropout,
         positions=positions or data.max_source + data.max_target + NUM_SPECIAL_TOKENS,
-        has_no_padding=has_no_padding,
+        layer_stack=layer_stack,
     )
 
 
@@ -259,9 +260,8 @@ def build_model(
         eos=tokenizer.eos,
         width=width,
     )
-    network = build_denoiser(
-        config, tokenizer, network_class, positions=width, has_no_padding=layout.has_no_padding
-    )
+    layer_stack = UnpaddedLayerStack if layout.has_no_padding else LayerStack
+    network = build_denoiser(config, tokenizer, network_class, positions=width, layer_stack=layer_stack)
     return model_class(
         tokenizer,
         layout=layout,
