@@ -14,14 +14,8 @@ from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.ragged import RaggedRows
 from noise2text.generation.decoder import SourceBatch
 from noise2text.models.baseline_config import LevenshteinGenerationConfig
-from noise2text.models.levenshtein import (
-    DraftBatch,
-    EditPolicies,
-    LevenshteinDecoder,
-    LevenshteinObjective,
-    SpecialTokens,
-    add_boundary_tokens,
-)
+from noise2text.models.levenshtein import DraftBatch, EditPolicies, LevenshteinDecoder, SpecialTokens
+from noise2text.models.levenshtein_objective import LevenshteinObjective, add_boundary_tokens
 from noise2text.nn.denoiser import EncoderOutput
 from noise2text.nn.draft_transformer import DraftTransformer
 from noise2text.nn.embeddings import TokenEmbedding

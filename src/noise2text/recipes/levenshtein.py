@@ -19,7 +19,8 @@ from noise2text.models.baseline_config import (
     LevenshteinGenerationConfig,
     TransformerModelConfig,
 )
-from noise2text.models.levenshtein import LevenshteinModel, LevenshteinObjective
+from noise2text.models.levenshtein import LevenshteinModel
+from noise2text.models.levenshtein_objective import LevenshteinObjective
 from noise2text.models.presets import TINY_ITERATIVE
 from noise2text.models.registry import Recipe
 from noise2text.training.config import RunConfig
