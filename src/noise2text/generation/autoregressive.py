@@ -125,12 +125,9 @@ class AutoregressiveDecoder(Decoder):
     def _remaining_limits(self, config: AutoregressiveGenerationConfig, prefix_length: int) -> SearchLimits:
         """The limits for the tokens after a prefix of this length."""
         limits = self.limits
-        if config.length is not None:
-            if config.length > limits.max_length:
-                raise Problem(
-                    f"The length must be at most {limits.max_length} for this model, not {config.length}."
-                )
-            limits = replace(limits, max_length=config.length, min_length=config.length)
+        length = config.find_length(max_length=limits.max_length)
+        if length is not None:
+            limits = replace(limits, max_length=length, min_length=length)
         if prefix_length >= limits.max_length:
             raise Problem(
                 f"The prefix has {prefix_length} of {limits.max_length} tokens: that leaves nothing to write."

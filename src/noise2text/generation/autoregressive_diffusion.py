@@ -24,7 +24,7 @@ from noise2text.data.layouts.base import Canvas
 from noise2text.data.layouts.next_word import NextWordLayout
 from noise2text.generation.parallel import EncodedBatch, ParallelDecoder, SampledBatch
 
-__all__ = ["AutoregressiveDiffusionDecoder", "TokenByTokenDecoder", "WordByWordDecoder", "open_positions"]
+__all__ = ["AutoregressiveDiffusionDecoder", "TokenByTokenDecoder", "WordByWordDecoder"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class AutoregressiveDiffusionDecoder(ParallelDecoder):
         first_keys, number = candidates.noise_keys, 0
         total = torch.zeros_like(candidates.length_scores)
         count = torch.zeros_like(total)
-        while bool(open_positions(candidates.canvas).any()):  # the host waits once per round
+        while bool(candidates.canvas.open_positions.any()):  # the host waits once per round
             canvas = candidates.canvas
             estimate = self.sample(self.make_process(candidates), self.make_step_callback(candidates))
             tokens, log_probs = self.rounding(canvas, estimate)  # (B·C, L)
@@ -70,7 +70,7 @@ class TokenByTokenDecoder(AutoregressiveDiffusionDecoder):
     """Keeps the token at the first open position of each row; a token that ends a text ends its row."""
 
     def select_new_tokens(self, canvas: Canvas, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        positions = open_positions(canvas)
+        positions = canvas.open_positions
         first = positions & (positions.cumsum(1) == 1)  # (B·C, L)
         ends = torch.tensor(self.layout.end_tokens, dtype=torch.long, device=tokens.device)
         return first, (first & torch.isin(tokens, ends)).any(1)
@@ -86,7 +86,7 @@ class WordByWordDecoder(AutoregressiveDiffusionDecoder):
     layout: NextWordLayout
 
     def select_new_tokens(self, canvas: Canvas, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        positions = open_positions(canvas)
+        positions = canvas.open_positions
         marks = positions & ((tokens == self.layout.eos) | (tokens == self.layout.pad))
         before, first = positions & (marks.cumsum(1) == 0), marks & (marks.cumsum(1) == 1)
         ended = (first & (tokens == self.layout.eos)).any(1) | ~before.any(1)
@@ -94,8 +94,3 @@ class WordByWordDecoder(AutoregressiveDiffusionDecoder):
 
     def fix_tokens(self, canvas: Canvas, tokens: Tensor, new: Tensor, ended: Tensor) -> Canvas:
         return self.layout.limit_to_next_word(super().fix_tokens(canvas, tokens, new, ended))
-
-
-def open_positions(canvas: Canvas) -> Tensor:
-    """The positions (B·C, L) that are neither given nor padding."""
-    return ~(canvas.frozen | canvas.padding)

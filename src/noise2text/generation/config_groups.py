@@ -17,6 +17,7 @@ from typing import Any
 
 from noise2text.core.config import Config, option, require_at_least, require_choice, require_fraction
 from noise2text.core.errors import Problem
+from noise2text.data.layouts.template import Template
 from noise2text.diffusion.solvers import Ddim, Solver
 from noise2text.metrics.mbr_utilities import DIRECTIONS, UTILITIES
 
@@ -137,6 +138,15 @@ class LengthConfig(Config):
         if self.length is not None:
             require_at_least(self, 1, "length")
         super().__post_init__()
+
+    def find_length(self, template: Template | None = None, *, max_length: int) -> int | None:
+        """The length that is set, or the only one that the template has; None if the model decides."""
+        length = self.length
+        if length is None and template is not None and template.is_exact:
+            length = template.min_length
+        if length is not None and length > max_length:
+            raise Problem(f"The length must be at most {max_length} for this model, not {length}.")
+        return length
 
 
 @dataclass(frozen=True)

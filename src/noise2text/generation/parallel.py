@@ -164,6 +164,15 @@ class ParallelDecoder(Decoder):
     def make_process(self, candidates: CandidateBatch) -> ReverseProcess:
         """The process that the candidates are sampled from."""
         canvas = candidates.canvas
+        guide: Guide | None = None
+        stopping: StopWhenSure | None = None
+        if self.classifier_guidance is not None:
+            text = self.layout.target_mask(canvas) & ~canvas.padding
+            guide = self.classifier_guidance.for_positions(text)
+        if (sure := self.config.stop_when_sure) < 1:
+            stopping = StopWhenSure(
+                partial(self.rounding, canvas), canvas.open_positions, min_probability=sure
+            )
         return ReverseProcess(
             self.denoiser,
             self.schedule,
@@ -172,8 +181,8 @@ class ParallelDecoder(Decoder):
             candidates.noise_keys,
             self.times,
             solver=self._build_solver(candidates.batch),
-            guide=self._make_guide(canvas),
-            stopping=self._make_stopping_rule(canvas),
+            guide=guide,
+            stopping=stopping,
         )
 
     def _build_solver(self, batch: SourceBatch) -> Solver:
@@ -183,26 +192,10 @@ class ParallelDecoder(Decoder):
             raise Problem("These seeds choose different sampling steps: give all texts of a batch the same.")
         return solver
 
-    def _make_guide(self, canvas: Canvas) -> Guide | None:
-        """Classifier guidance of the texts on this canvas, or none."""
-        if self.classifier_guidance is None:
-            return None
-        return self.classifier_guidance.for_positions(self.layout.target_mask(canvas) & ~canvas.padding)
-
     @property
     def sample(self) -> Sample:
         """The executor's `sample`, or the sampler that the config asks for."""
         return self.config.build_sampler() or self.executor.sample
-
-    def _make_stopping_rule(self, canvas: Canvas) -> StopWhenSure | None:
-        """The stopping rule of the texts on this canvas, or none."""
-        if self.config.stop_when_sure == 1:
-            return None
-        return StopWhenSure(
-            partial(self.rounding, canvas),
-            ~(canvas.padding | canvas.frozen),
-            min_probability=self.config.stop_when_sure,
-        )
 
     def make_step_callback(self, candidates: CandidateBatch) -> OnStep | None:
         """What is called after every step, for the trace and the caller's `on_step`; None for neither."""
@@ -223,7 +216,7 @@ class ParallelDecoder(Decoder):
         """The tokens (B·C, L) of the last estimate, and the score (B·C,) of each candidate."""
         canvas = candidates.canvas
         tokens, log_probs = self.rounding(canvas, estimate)  # (B·C, L)
-        written = ~(canvas.padding | canvas.frozen)
+        written = canvas.open_positions
         return tokens, (log_probs * written).sum(1) / written.sum(1) + candidates.length_scores
 
     def send_to_host(self, candidates: CandidateBatch, tokens: Tensor, scores: Tensor) -> SampledBatch:

@@ -20,7 +20,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noise2text.core.errors import Problem
 from noise2text.core.random import make_key, uniform
 from noise2text.data.layouts.base import Canvas, Layout
 from noise2text.data.layouts.template import Template, make_template
@@ -157,7 +156,7 @@ class MaskPredictDecoder(Decoder):
         canvas = self.layout.make_empty_canvas(source, lengths, width=int(lengths.max()))
         if self.template is not None:
             canvas = self.layout.apply_template(canvas, self.template)
-        writable = ~(canvas.padding | canvas.frozen)
+        writable = canvas.open_positions
 
         def predict(tokens: Tensor) -> Tensor:
             return self.transformer.log_probs(
@@ -223,12 +222,8 @@ class CMLMModel(DraftModel):
     def _propose(
         self, encoded: EncoderOutput, config: MaskPredictGenerationConfig, template: Template | None
     ) -> tuple[Tensor, Tensor]:
-        length = config.length
-        if length is None and template is not None and template.is_exact:
-            length = template.min_length
+        length = config.find_length(template, max_length=self.max_target)
         if length is None:
             return self.lengths.propose(encoded, config.length_beam, top_lengths)
-        if length > self.max_target:
-            raise Problem(f"The length must be at most {self.max_target} for this model, not {length}.")
         lengths = torch.full_like(encoded.padding[:, :1], length, dtype=torch.long)
         return lengths, torch.zeros_like(lengths, dtype=torch.float)

@@ -312,16 +312,12 @@ class LengthPredictingModel(DiffusionModel):
         self, encoded: EncoderOutput, config: LengthPredictingGenerationConfig, template: Template | None
     ) -> tuple[Tensor, Tensor]:
         """The given length, that of the template, or those that the length predictor finds likely."""
-        length = config.length
-        if length is None and template is not None and template.is_exact:
-            length = template.min_length
+        length = config.find_length(template, max_length=self.max_target)
         if length is None:
             beam, choose = config.length_beam, LENGTH_PROPOSALS[config.lengths]
             cache_key = ("lengths", self.lengths.output_projection.weight.data_ptr(), beam, config.lengths)
             propose = partial(self.lengths.propose, beam=beam, choose=choose)
             return self.executor().run(cache_key, propose, encoded)
-        if length > self.max_target:
-            raise Problem(f"The length must be at most {self.max_target} for this model, not {length}.")
         return self.propose_single_length(encoded, length)
 
 

@@ -45,6 +45,11 @@ class Canvas:
     scored: Tensor  # (B, L), counted by the losses
     source: Source
 
+    @property
+    def open_positions(self) -> Tensor:
+        """The positions (B, L) that generation fills: neither given nor padding."""
+        return ~(self.padding | self.frozen)
+
     def to(self, device: torch.device | str) -> Canvas:
         """The same canvas on a device."""
         moved = {name: copy_to_device(getattr(self, name), device) for name in _CANVAS_TENSORS}
