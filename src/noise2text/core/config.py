@@ -41,6 +41,7 @@ __all__ = [
     "require_at_least",
     "require_choice",
     "require_fraction",
+    "require_positive",
     "require_values",
     "section",
 ]
@@ -242,6 +243,13 @@ def require_at_least(config: Any, minimum: float, *names: str) -> None:
     for name in names:
         if not getattr(config, name) >= minimum:  # refuses NaN, too
             raise Problem(f"The setting {name} must be at least {minimum:g}, not {getattr(config, name)}.")
+
+
+def require_positive(config: Any, *names: str) -> None:
+    """Refuse values that are not above 0."""
+    for name in names:
+        if not getattr(config, name) > 0:
+            raise Problem(f"The setting {name} must be above 0, not {getattr(config, name)}.")
 
 
 def require_fraction(config: Any, *names: str) -> None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from noise2text.core.config import option, require_at_least, require_choice, require_fraction, require_values
+from noise2text.core.config import (
+    option,
+    require_at_least,
+    require_choice,
+    require_fraction,
+    require_positive,
+    require_values,
+)
 from noise2text.core.errors import Problem
 from noise2text.diffusion.adaptive_noise_config import AdaptiveNoiseConfig
 from noise2text.diffusion.boundary_conditional import BoundaryConditional
@@ -13,7 +20,6 @@ from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
 from noise2text.diffusion.losses import AnchorLoss, LengthLoss, LossTerm, MseLoss, NllLoss, RoundingLoss
 from noise2text.diffusion.noise_factor import rescale_preserving
 from noise2text.diffusion.schedules import SCHEDULES, AlphaBarSchedule, Rescaled, Schedule, VariancePreserving
-from noise2text.diffusion.time_samplers import TimeSampler
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.length_predictor import LengthPredictor
 
@@ -84,8 +90,8 @@ class DifformerDiffusionConfig(AdaptiveNoiseConfig):
             raise Problem(
                 f"The setting student_steps must be at most half of num_timesteps, not {self.student_steps}."
             )
-        if self.noise_factor is not None and not self.noise_factor > 0:
-            raise Problem(f"The setting noise_factor must be above 0, not {self.noise_factor}.")
+        if self.noise_factor is not None:
+            require_positive(self, "noise_factor")
 
     def build_schedule(self, *, positions: int) -> AlphaBarSchedule:
         """The noise schedule of generation; if it is refitted, each of this many positions has its own."""
@@ -101,11 +107,6 @@ class DifformerDiffusionConfig(AdaptiveNoiseConfig):
     def searched_rescaling(self) -> Callable[[Schedule, float], Schedule]:
         """The rescaling whose factor is searched."""
         return rescale_preserving if self.variance_preserving else Rescaled
-
-    def build_time_sampler(self) -> TimeSampler:
-        """How training times are drawn."""
-        time_sampler: TimeSampler = TIME_SAMPLERS[self.time_sampler](self.num_timesteps)
-        return time_sampler
 
     def build_token_levels(self, schedule: Schedule, embedding: TokenEmbedding) -> BoundaryConditional | None:
         """The noise levels that depend on the tokens, if there are any."""

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from noise2text.core.config import Config, option, require_at_least, require_choice, require_fraction
+from noise2text.core.config import (
+    Config,
+    option,
+    require_at_least,
+    require_choice,
+    require_fraction,
+    require_positive,
+)
 from noise2text.core.errors import Problem
 from noise2text.diffusion.diffuseq_losses import LOSS_TERMS, LOSS_WEIGHTINGS
 from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
@@ -46,8 +53,7 @@ class JointDiffusionConfig(Config):
         require_choice(self, "schedule", self.schedules)
         require_at_least(self, 1, "num_timesteps")
         require_at_least(self, 0, "anchor_weight", "noise_factor_every")
-        if not self.noise_factor > 0:
-            raise Problem(f"The setting noise_factor must be above 0, not {self.noise_factor}.")
+        require_positive(self, "noise_factor")
 
     @property
     def schedules(self) -> tuple[str, ...]:

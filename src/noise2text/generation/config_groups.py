@@ -15,7 +15,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from noise2text.core.config import Config, option, require_at_least, require_choice, require_fraction
+from noise2text.core.config import (
+    Config,
+    option,
+    require_at_least,
+    require_choice,
+    require_fraction,
+    require_positive,
+)
 from noise2text.core.errors import Problem
 from noise2text.data.layouts.template import Template
 from noise2text.diffusion.solvers import Ddim, Solver
@@ -57,10 +64,7 @@ class SamplingConfig(Config):
                 f"{self.steps}: change one of them."
             )
         require_fraction(self, "eta", "stop_when_sure")
-        if not self.sampling_noise_factor > 0:
-            raise Problem(
-                f"The setting sampling_noise_factor must be above 0, not {self.sampling_noise_factor}."
-            )
+        require_positive(self, "sampling_noise_factor")
         require_choice(self, "solver", ("ddim", "multistep"))
         require_choice(self, "strategy", self.strategy_choices)
         super().__post_init__()

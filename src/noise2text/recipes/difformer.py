@@ -23,6 +23,7 @@ from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.adaptive_noise_config import refuse_averages_of_adaptive_models
 from noise2text.diffusion.difformer_config import DifformerDiffusionConfig
+from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
 from noise2text.diffusion.noise_factor import find_noise_factor, random_embeddings
 from noise2text.diffusion.parameterization import Parameterization
 from noise2text.diffusion.schedules import SCHEDULES, Schedule
@@ -260,7 +261,7 @@ def _build_objective(config: DifformerConfig, model: LengthPredictingModel) -> D
     return kind(
         model.denoiser,
         model.training_schedule,
-        diffusion.build_time_sampler().to(model.device),
+        TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),
         terms=terms,
         observed_term="vlb" if diffusion.vlb_weight else "anchor",
         self_conditioning=diffusion.self_conditioning,

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from noise2text.core.config import require_values
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
 from noise2text.diffusion.losses import AnchorLoss, LengthLoss, MseLoss, NllLoss
 from noise2text.diffusion.parameterization import PredictVelocity
 from noise2text.diffusion.schedules import Schedule
@@ -55,7 +56,7 @@ def objective(config: difformer.DifformerConfig, model: LengthPredictingModel) -
     plain = ImportanceSampledObjective(
         model.denoiser,
         model.schedule,
-        diffusion.build_time_sampler().to(model.device),
+        TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),
         terms=[
             MseLoss("velocity", diffusion.vlb_weight, weighting=PredictVelocity(model.schedule).weight),
             AnchorLoss(weight=diffusion.anchor_weight, smoothing=diffusion.label_smoothing),

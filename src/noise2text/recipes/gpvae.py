@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from noise2text.core.config import option, require_at_least, section
-from noise2text.core.errors import Problem
+from noise2text.core.config import option, require_at_least, require_positive, section
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models.baseline_config import GpvaeGenerationConfig, LabelSmoothingOptimConfig
 from noise2text.models.gpvae import GpvaeEncoderDecoder, GPVAEModel, GpvaeObjective
@@ -50,11 +49,7 @@ class GPVAEModelConfig(Seq2SeqModelConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_at_least(self, 0, "init_std")
-        if not (self.kernel_variance > 0 and self.kernel_length_scale > 0):
-            raise Problem(
-                f"The settings kernel_variance and kernel_length_scale must be above 0, not "
-                f"{self.kernel_variance} and {self.kernel_length_scale}."
-            )
+        require_positive(self, "kernel_variance", "kernel_length_scale")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from noise2text.core.config import Config, option, require_at_least, require_choice, require_fraction, section
+from noise2text.core.config import (
+    Config,
+    option,
+    require_at_least,
+    require_choice,
+    require_fraction,
+    require_positive,
+    section,
+)
 from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig, FolderTokenizerDataConfig
 from noise2text.data.layouts.padded_target import PaddedTargetLayout
@@ -80,8 +88,7 @@ class SeqDiffuSeqDiffusionConfig(AdaptiveNoiseConfig):
         require_choice(self, "time_sampler", TIME_SAMPLERS)
         require_fraction(self, "self_conditioning", "source_dropout")
         require_at_least(self, 0, "anchor_weight")
-        if not self.noise_factor > 0:
-            raise Problem(f"The setting noise_factor must be above 0, not {self.noise_factor}.")
+        require_positive(self, "noise_factor")
 
 
 @dataclass(frozen=True)
