@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from noise2text.data.corpus_paths import fingerprint_corpus, is_pipe, make_absolute
+from noise2text.data.corpus import Pair, read_pairs
+from noise2text.data.corpus_paths import fingerprint_corpus, is_pipe, make_absolute, with_fields
 
 
 @pytest.mark.parametrize(
@@ -53,3 +54,11 @@ def test_pipes_are_told_from_files_and_folders(tmp_path: Path) -> None:
     assert is_pipe(str(tmp_path / "fifo"))
     assert is_pipe(f"{tmp_path / 'file'},{tmp_path / 'fifo'}")
     assert not any(is_pipe(str(path)) for path in (tmp_path, tmp_path / "file", tmp_path / "missing"))
+
+
+def test_fields_are_named_for_a_file_whose_name_ends_in_brackets(tmp_path: Path) -> None:
+    file = tmp_path / "part[1,2]"
+    file.write_text('{"Deutsch": "a", "English": "b"}\n')
+    named = with_fields(str(file), "Deutsch,English")
+    assert list(read_pairs(named)) == [Pair("a", "b")]
+    assert with_fields(named, "other,fields") == named

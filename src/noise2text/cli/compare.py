@@ -36,7 +36,7 @@ def compare(
     from noise2text.commands.compare import CompareOptions
     from noise2text.commands.compare import compare as run
     from noise2text.commands.display import TerminalDisplay
-    from noise2text.data.fields import with_fields
+    from noise2text.data.corpus_paths import with_fields
 
     options = CompareOptions(seed=seed, batch=batch, device=device, precision=precision)
     with TerminalDisplay.open() as display:

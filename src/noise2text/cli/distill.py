@@ -40,7 +40,7 @@ def distill(
     from noise2text.commands.generate_on_ray import PairRecords, RayOptions
     from noise2text.commands.generation_job import GenerationJob
     from noise2text.core.command_line import parse_assignments, parse_options
-    from noise2text.data.fields import with_fields
+    from noise2text.data.corpus_paths import with_fields
 
     input, overrides = (
         with_fields(input, fields),

@@ -64,7 +64,7 @@ def evaluate(
     """Score texts, or a model by its likelihood; every score comes with its signature."""
     from noise2text.commands.display import show_elapsed
     from noise2text.commands.evaluate import EvaluationFiles, evaluate_files
-    from noise2text.data.fields import with_fields
+    from noise2text.data.corpus_paths import with_fields
     from noise2text.metrics import score_table
     from noise2text.metrics.evaluate import DEFAULT_METRICS, find_metrics
 

@@ -137,7 +137,7 @@ def generate(
     from noise2text.commands.generation_job import GenerationJob
     from noise2text.commands.input_texts import find_texts
     from noise2text.core.command_line import parse_assignments, parse_options, split_texts
-    from noise2text.data.fields import with_fields
+    from noise2text.data.corpus_paths import with_fields
 
     given, options = split_texts(arguments or [])
     if input is not None:

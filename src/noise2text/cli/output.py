@@ -24,7 +24,7 @@ def warn(line: str) -> None:
 
 def refuse_overwriting_input(output: Path | None, input: str) -> None:
     """Raise a Problem if the output is (one of) the input files."""
-    from noise2text.data.text_files import split_corpus_path
+    from noise2text.data.corpus_paths import split_corpus_path
 
     if output is None or not output.exists():
         return

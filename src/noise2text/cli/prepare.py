@@ -30,7 +30,7 @@ def prepare(
     """
     from noise2text.commands.prepare import prepare as run
     from noise2text.core.command_line import parse_assignments
-    from noise2text.data.fields import with_fields
+    from noise2text.data.corpus_paths import with_fields
 
     data = run(
         with_fields(train, fields),

@@ -84,7 +84,7 @@ def train(
     from noise2text.commands.display import TerminalDisplay
     from noise2text.commands.train import train as run
     from noise2text.core.command_line import parse_assignments
-    from noise2text.data.fields import with_fields
+    from noise2text.data.corpus_paths import with_fields
 
     if train is None:
         train, valid = _read_files(out, resume=resume)

@@ -30,8 +30,7 @@ from noise2text.core.files import explain_write_failures, write_atomically
 from noise2text.core.locks import lock_open_file
 from noise2text.data.chunks import take_chunk
 from noise2text.data.corpus import read_sources
-from noise2text.data.corpus_paths import is_pipe
-from noise2text.data.text_files import display_name
+from noise2text.data.corpus_paths import display_name, is_pipe
 from noise2text.models import Model
 from noise2text.models.fingerprint import fingerprint_model
 from noise2text.models.folder import load

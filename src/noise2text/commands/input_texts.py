@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from noise2text.commands.input_windows import CutWindows, arriving_windows, growing_windows
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import read_sources
-from noise2text.data.text_files import split_corpus_path
+from noise2text.data.corpus_paths import split_corpus_path
 
 __all__ = ["InputTexts", "find_texts"]
 

@@ -20,7 +20,6 @@ part of a text. Texts are not stripped.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -28,10 +27,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from noise2text.core.errors import Problem
-from noise2text.data.fields import split_fields
+from noise2text.data.corpus_paths import check_file, display_name, split_corpus_path, split_fields
 from noise2text.data.formats import EncodingError, LabeledText, LineError, Record, join_references, parse_text
 from noise2text.data.record_files import Records, read_records
-from noise2text.data.text_files import check_file, display_name, read_lines, split_corpus_path
+from noise2text.data.text_files import read_lines
 
 __all__ = [
     "LabeledText",
@@ -154,20 +153,16 @@ def _parse_pairs(files: list[str], path: str, *, skip_bad: bool, counts: ReadCou
     skipped = _Skipped(path)
     before = counts.num_pairs
     for row in _read_rows(files, path):
-        bad = next((record for record in row if isinstance(record, LineError)), None)
-        if bad is None:
-            try:
-                pair = _make_pair([record for record in row if isinstance(record, Record)])
-            except LineError as error:
-                bad = error
-        if bad is None:
-            counts.num_pairs += 1
-            yield pair
-        elif skip_bad:
+        try:
+            pair = _make_pair(row)
+        except LineError as bad:
+            if not skip_bad:
+                raise Problem(f"{bad}; {_advise(bad)} or pass --skip-bad to skip bad lines.") from bad
             counts.num_skipped += 1
             skipped.add(bad)
         else:
-            raise Problem(f"{bad}; {_advise(bad)} or pass --skip-bad to skip bad lines.") from bad
+            counts.num_pairs += 1
+            yield pair
     if counts.num_pairs == before:
         raise Problem(
             f"{display_name(path)} has no pairs; "
@@ -179,7 +174,7 @@ def _parse_pairs(files: list[str], path: str, *, skip_bad: bool, counts: ReadCou
 def _read_rows(files: list[str], path: str) -> Iterator[Sequence[Record | LineError]]:
     """The record of each row of one file, or the two of two parallel files."""
     if len(files) == 1:
-        yield from ([record] for record in read_records(files[0], _find_fields(path), pairs=True))
+        yield from ([record] for record in read_records(files[0], split_fields(path)[1], pairs=True))
         return
     rows = zip_longest(*(_read_plain(file) for file in files))
     for number, row in enumerate(rows):
@@ -199,7 +194,13 @@ def _read_plain(path: str) -> Records:
             yield bad
 
 
-def _make_pair(records: Sequence[Record]) -> Pair:
+def _make_pair(row: Sequence[Record | LineError]) -> Pair:
+    """The pair of a row; raises the error of a bad one."""
+    records = []
+    for record in row:
+        if isinstance(record, LineError):
+            raise record
+        records.append(record)
     src, trg = ("src", "trg") if len(records) == 1 else ("text", "text")
     return Pair(records[0].get_text(src), records[-1].get_text(trg), records[0].get_refs())
 
@@ -235,17 +236,12 @@ class _Skipped:
         raise Problem(f"{share}, which is too many to skip; the first is {self.first}.")
 
 
-def _find_fields(path: str) -> tuple[str, ...]:
-    """The fields that the path names; an existing file may have brackets in its name."""
-    return () if os.path.exists(path) else split_fields(path)[1]
-
-
 def _read_texts(path: str, extract: Callable[[Record], T]) -> Iterator[T]:
     """What `extract` finds in each row; for two parallel files, SOURCE,TARGET, in those of the first."""
     files = split_corpus_path(path)
     for file in files:
         check_file(file)
-    return _extract(files[0], _find_fields(path), extract)
+    return _extract(files[0], split_fields(path)[1], extract)
 
 
 def _extract(file: str, fields: Sequence[str], extract: Callable[[Record], T]) -> Iterator[T]:

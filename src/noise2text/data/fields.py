@@ -7,13 +7,11 @@ corpus.csv[de,en]                                   the fields that --fields nam
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Mapping, Sequence
 
 from noise2text.core.errors import Problem, suggest
 
-__all__ = ["is_header", "map_columns", "map_object", "split_fields", "with_fields"]
+__all__ = ["is_header", "map_columns", "map_object"]
 
 SOURCES = ("src", "source", "input")
 TARGETS = ("trg", "tgt", "target", "output")
@@ -24,24 +22,6 @@ LANGUAGE_NAMES = (
     "japanese korean norwegian polish portuguese romanian russian spanish swedish turkish ukrainian"
 )
 LANGUAGES = frozenset(LANGUAGE_NAMES.split())
-
-
-def split_fields(path: str) -> tuple[str, tuple[str, ...]]:
-    """The path without the fields in brackets at its end, and the fields: `c.csv[de,en]`."""
-    found = re.fullmatch(r"(.+)\[([^\[\]]+)\]", path)
-    if found is None:
-        return path, ()
-    fields = tuple(name.strip() for name in found[2].split(","))
-    if not all(fields) or len(fields) > 2:
-        raise Problem(f"{path!r} does not name one or two fields: write them as [SOURCE,TARGET] or [TEXT].")
-    return found[1], fields
-
-
-def with_fields(path: str, fields: str | None) -> str:
-    """The path with the fields of the option --fields, which a path may also name itself."""
-    if fields is None or split_fields(path)[1] or os.path.isdir(path):  # a prepared folder has no fields
-        return path
-    return f"{path}[{fields}]"
 
 
 def is_header(names: Sequence[str]) -> bool:

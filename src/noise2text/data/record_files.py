@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from noise2text.core.errors import Problem
+from noise2text.data.corpus_paths import display_name
 from noise2text.data.fields import is_header, map_columns, map_object
 from noise2text.data.formats import (
     LineError,
@@ -23,7 +24,7 @@ from noise2text.data.formats import (
     parse_text,
     parse_tsv,
 )
-from noise2text.data.text_files import FileLine, display_name, read_lines
+from noise2text.data.text_files import FileLine, read_lines
 
 __all__ = ["Records", "map_json", "map_row", "read_records"]
 

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from noise2text.core.errors import Problem
-from noise2text.data.fields import split_fields
+from noise2text.data.corpus_paths import check_file, split_fields
 from noise2text.data.formats import LineError, Record, parse_json
 from noise2text.data.record_files import map_json, map_row
-from noise2text.data.text_files import FileLine, check_file
+from noise2text.data.text_files import FileLine
 
 __all__ = ["RowRange", "cut_into_ranges", "list_row_files", "read_sources_of_range"]
 
@@ -65,7 +65,7 @@ def cut_into_ranges(path: str, rows: int) -> list[RowRange]:
     """
     if rows < 1:
         raise Problem(f"--shard-rows must be at least 1 row, not {rows}.")
-    fields = () if os.path.exists(path) else split_fields(path)[1]
+    _, fields = split_fields(path)
     ranges: list[RowRange] = []
     start = 0
     for file in list_row_files(path):
@@ -80,7 +80,7 @@ def cut_into_ranges(path: str, rows: int) -> list[RowRange]:
 
 def list_row_files(path: str) -> list[Path]:
     """The file, or the Parquet or JSON Lines files of the folder, whose rows can be found."""
-    name = path if os.path.exists(path) else split_fields(path)[0]
+    name, _ = split_fields(path)
     if os.path.isdir(name):
         files = sorted(file for file in Path(name).iterdir() if file.suffix in SUFFIXES)
         if len({_is_parquet(file) for file in files}) != 1:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import codecs
 import gzip
-import os
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
@@ -16,36 +15,9 @@ from itertools import chain
 from typing import IO, NamedTuple
 
 from noise2text.core.errors import Problem
-from noise2text.data.fields import split_fields
+from noise2text.data.corpus_paths import display_name
 
-__all__ = ["MAX_LINE_BYTES", "FileLine", "check_file", "display_name", "read_lines", "split_corpus_path"]
-
-
-def display_name(path: str) -> str:
-    """The name of the file in messages."""
-    return "standard input" if path == "-" else path
-
-
-def split_corpus_path(path: str) -> list[str]:
-    """The one or two files of a corpus, without the fields; an existing file may have a comma in its name."""
-    if not os.path.exists(path):
-        path, _ = split_fields(path)
-    if "," not in path or os.path.exists(path):
-        return [path]
-    parts = path.split(",")
-    if len(parts) != 2 or not all(parts) or "-" in parts:
-        raise Problem(f"{path!r} does not name two parallel files; write them as SOURCE,TARGET.")
-    return parts
-
-
-def check_file(path: str) -> None:
-    """Raise a Problem if there is no such file, before anything is read."""
-    if path == "-":
-        return
-    if not os.path.exists(path):
-        raise Problem(f"There is no file {path!r}; check the name and the folder.")
-    if os.path.isdir(path):
-        raise Problem(f"{path!r} is a folder; name a .jsonl, .tsv or text file in it.")
+__all__ = ["MAX_LINE_BYTES", "FileLine", "read_lines"]
 
 
 MAX_LINE_BYTES = 1 << 20

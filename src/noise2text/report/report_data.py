@@ -22,7 +22,7 @@ from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem
 from noise2text.core.json_files import read_json_object
 from noise2text.data.corpus import Pair, read_pairs
-from noise2text.data.text_files import split_corpus_path
+from noise2text.data.corpus_paths import split_corpus_path
 from noise2text.models import GenerationOutput, Model
 from noise2text.models.folder import load
 
