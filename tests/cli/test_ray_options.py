@@ -6,7 +6,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from noise2text.cli.ray_options import RayCommand, RayOption
+from noise2text.cli.options import App
+from noise2text.cli.ray_options import RayAddress, RayCommand
 
 CASES = [
     (["model", "--ray"], (["model"], "")),
@@ -24,12 +25,12 @@ CASES = [
 def test_only_an_address_is_the_value_of_ray(
     arguments: list[str], expected: tuple[list[str], str | None]
 ) -> None:
-    app = typer.Typer()
+    app = App()
     seen = []
 
     @app.command(cls=RayCommand, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-    def command(context: typer.Context, ray: RayOption = None) -> None:
-        seen.append((context.args, ray))
+    def command(context: typer.Context, *, ray: RayAddress) -> None:
+        seen.append((context.args, ray.address))
 
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
+from noise2text.cli.option_groups import OptionGroup
 from noise2text.cli.options import DeviceOption, JsonOption, PrecisionOption, SetOption, app
 from noise2text.core.errors import Problem
 
 __all__ = ["bench"]
 
-BATCHES, STEPS, CANDIDATES = "1,32", "5,15", "1,10"  # the defaults
 BENCH_OPTIONS = {
     "steps": "--steps",
     "stop_early": "--steps",
@@ -22,29 +22,42 @@ BENCH_OPTIONS = {
 """The generation settings that `bench` sets itself, and the option for each."""
 
 
-@app.command()
-def bench(
-    model: Annotated[Path, typer.Argument(help="A model folder, or a shipped model such as de-en.")],
-    batches: Annotated[str, typer.Option(help="Batch sizes, separated by commas.")] = BATCHES,
-    steps: Annotated[str, typer.Option(help="Sampling steps, separated by commas.")] = STEPS,
-    candidates: Annotated[
-        str, typer.Option(help="Candidates per sentence, separated by commas.")
-    ] = CANDIDATES,
-    length: Annotated[int, typer.Option(help="Tokens per random source, and per target.")] = 25,
-    input: Annotated[str | None, typer.Option(help="Time these texts instead of random ones.")] = None,
+class Generation(OptionGroup):
+    """What of generation is timed, and beside what."""
+
+    panel = "Generation"
+    batches: Annotated[str, typer.Option(help="Batch sizes, separated by commas.")] = "1,32"
+    steps: Annotated[str, typer.Option(help="Sampling steps, separated by commas.")] = "5,15"
+    candidates: Annotated[str, typer.Option(help="Candidates per sentence, separated by commas.")] = "1,10"
+    input: Annotated[str | None, typer.Option(help="Time these texts instead of random ones.")] = None
     peer: Annotated[
         str | None,
         typer.Option(help="Also time hf (a Marian model of the same shape) or ctranslate2 (a Transformer)."),
-    ] = None,
+    ] = None
     teacher: Annotated[
         Path | None,
         typer.Option(help="The Transformer that --peer ctranslate2 converts, for texts of --input."),
-    ] = None,
-    assignments: SetOption = None,
+    ] = None
+
+
+class Training(OptionGroup):
+    """Whether training is timed instead."""
+
+    panel = "Training"
     train: Annotated[
         bool, typer.Option("--train", help="Time training steps instead: eager, with CUDA graphs, compiled.")
-    ] = False,
-    rows: Annotated[int, typer.Option(help="Pairs per training step; 0 takes them from the settings.")] = 0,
+    ] = False
+    rows: Annotated[int, typer.Option(help="Pairs per training step; 0 takes them from the settings.")] = 0
+
+
+@app.command()
+def bench(
+    model: Annotated[Path, typer.Argument(help="A model folder, or a shipped model such as de-en.")],
+    length: Annotated[int, typer.Option(help="Tokens per random source, and per target.")] = 25,
+    *,
+    generation: Generation,
+    training: Training,
+    assignments: SetOption = None,
     device: DeviceOption = None,
     precision: PrecisionOption = "auto",
     as_json: JsonOption = False,
@@ -54,42 +67,28 @@ def bench(
     The table shows latency, throughput, memory and the fraction of the hardware's peak. The lines
     below it show how the time grows with length, steps, candidates and batch.
     """
-    if train:
-        from noise2text.commands.bench_training import training_report
-
-        if (batches, steps, candidates) != (BATCHES, STEPS, CANDIDATES) or any(
-            (input, peer, teacher, assignments)
-        ):
-            raise Problem("--train times training steps: it takes only --rows, --length and --precision.")
-        for line in training_report(
-            model, device=device, precision=precision, length=length, rows=rows, as_json=as_json
-        ):
-            print(line)
-        return
-    if rows:
-        raise Problem("--rows is the number of pairs per training step: add --train, or use --batches.")
-    if length < 1:
-        raise Problem(f"The length must be at least 1 token, not {length}.")
     from noise2text.commands.bench import bench_report
+    from noise2text.commands.bench_training import training_report
     from noise2text.core.command_line import parse_assignments
     from noise2text.core.config import apply_overrides
     from noise2text.models.folder import load
 
+    if training.train:
+        if not generation.is_default() or assignments:
+            raise Problem("--train times training steps: it takes only --rows, --length and --precision.")
+        for line in training_report(
+            model, device=device, precision=precision, length=length, rows=training.rows, as_json=as_json
+        ):
+            print(line)
+        return
+    if training.rows:
+        raise Problem("--rows is the number of pairs per training step: add --train, or use --batches.")
+    if length < 1:
+        raise Problem(f"The length must be at least 1 token, not {length}.")
     loaded = load(model, device=device, precision=precision)
     wanted = parse_assignments(assignments)
     for name in sorted(BENCH_OPTIONS.keys() & wanted.keys()):
         raise Problem(f"bench sets {name} itself: use {BENCH_OPTIONS[name]} instead of --set {name}.")
     loaded.generation_config = apply_overrides(loaded.generation_config, wanted, origin="bench")
-    for line in bench_report(
-        loaded,
-        model,
-        batches=batches,
-        steps=steps,
-        candidates=candidates,
-        length=length,
-        input=input,
-        peer=peer,
-        as_json=as_json,
-        teacher=teacher,
-    ):
+    for line in bench_report(loaded, model, length=length, as_json=as_json, **vars(generation)):
         print(line)

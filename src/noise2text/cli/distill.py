@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from noise2text.cli.options import EXTRA_OPTIONS, DeviceOption, FieldsOption, SetOption, app
-from noise2text.cli.ray_options import RayCommand, RayOption, ShardRowsOption, WorkersOption, run_on_ray
+from noise2text.cli.ray_options import RayCommand, RayJob, run_on_ray
 
 __all__ = ["distill"]
 
@@ -25,9 +25,8 @@ def distill(
     batch: Annotated[int, typer.Option(help="Sentences per batch; does not change the texts.")] = 32,
     device: DeviceOption = None,
     precision: Annotated[str, typer.Option(help="float32, bfloat16 or auto.")] = "auto",
-    ray: RayOption = None,
-    workers: WorkersOption = None,
-    shard_rows: ShardRowsOption = 10_000,
+    *,
+    ray: RayJob,
 ) -> None:
     """Replace the targets of a corpus by a teacher's texts.
 
@@ -37,21 +36,18 @@ def distill(
     from noise2text.commands.display import SilentDisplay, TerminalDisplay
     from noise2text.commands.distill import DistillGroup
     from noise2text.commands.distill import distill as run
-    from noise2text.commands.generate_on_ray import PairRecords, RayOptions
+    from noise2text.commands.generate_on_ray import PairRecords
     from noise2text.commands.generation_job import GenerationJob
     from noise2text.core.command_line import parse_assignments, parse_options
     from noise2text.data.corpus_paths import with_fields
 
-    input, overrides = (
-        with_fields(input, fields),
-        parse_options(context.args) | parse_assignments(assignments),
-    )
-    if ray is not None:
+    input = with_fields(input, fields)
+    overrides = parse_options(context.args) | parse_assignments(assignments)
+    if ray.address is not None:
         job = GenerationJob(
             teacher, overrides=overrides, seed=seed, batch=batch, device=device, precision=precision
         )
-        options = RayOptions(ray, workers, shard_rows)
-        run_on_ray(job, PairRecords(), input=input, output=output, resume=True, options=options)
+        run_on_ray(job, PairRecords(), input=input, output=output, resume=True, ray=ray)
         return
     with TerminalDisplay.open() as display:
         run(

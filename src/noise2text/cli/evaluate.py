@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noise2text.cli.options import DeviceOption, FieldsOption, JsonOption, SeedOption, SetOption, app
+from noise2text.cli.option_groups import OptionGroup
+from noise2text.cli.options import FILES, DeviceOption, FieldsOption, JsonOption, SeedOption, SetOption, app
 from noise2text.core.errors import Problem
+
+if TYPE_CHECKING:
+    from noise2text.models.likelihood_bound import LikelihoodBound
 
 __all__ = ["evaluate"]
 
@@ -23,75 +27,85 @@ class Format(StrEnum):
     latex = "latex"
 
 
-@app.command()
-def evaluate(
-    ref: Annotated[str, typer.Option(help="The references: one per line, or JSON Lines with trg and refs.")],
-    hyp: Annotated[str | None, typer.Option(help="The generated texts: one per line, or JSON Lines.")] = None,
+class Texts(OptionGroup):
+    """The files that are read."""
+
+    panel = FILES
+    ref: Annotated[str, typer.Option(help="The references: one per line, or JSON Lines with trg and refs.")]
+    hyp: Annotated[str | None, typer.Option(help="The generated texts: one per line, or JSON Lines.")] = None
     src: Annotated[
         str | None, typer.Option(help="The sources, for the scores of copying, SARI, iBLEU and COMET.")
-    ] = None,
-    fields: FieldsOption = None,
+    ] = None
+    fields: FieldsOption = None
+    against: Annotated[str | None, typer.Option(help="Another system's texts, for a significance test.")] = (
+        None
+    )
+    candidates: Annotated[
+        str | None, typer.Option(help="Several texts per source, for diversity: JSON Lines with candidates.")
+    ] = None
+
+
+class Scores(OptionGroup):
+    """Which scores are computed, and how they are printed."""
+
+    panel = "Scores"
     metrics: Annotated[
         str | None,
         typer.Option(help="Metrics, separated by commas, e.g. bleu,ter,rouge-l,bertscore=FOLDER."),
-    ] = None,
-    against: Annotated[
-        str | None,
-        typer.Option(help="Another system's texts, for a significance test."),
-    ] = None,
+    ] = None
     confidence: Annotated[
         bool, typer.Option("--confidence", help="Add 95 % bootstrap confidence intervals.")
-    ] = False,
-    candidates: Annotated[
-        str | None,
-        typer.Option(help="Several texts per source, for diversity: JSON Lines with candidates."),
-    ] = None,
+    ] = False
+    format: Annotated[Format, typer.Option(help="table, json, csv or latex (booktabs).")] = Format.table
+    as_json: JsonOption = False
+
+
+class Likelihood(OptionGroup):
+    """A model that is scored by its likelihood instead."""
+
+    panel = "Likelihood of a model"
     likelihood: Annotated[
         str | None,
         typer.Option(
             metavar="MODEL", help="Score this model instead, by its likelihood of the pairs in --ref."
         ),
-    ] = None,
-    samples: Annotated[
-        int, typer.Option(help="For --likelihood: diffusion steps that are evaluated per pair.")
-    ] = 32,
-    assignments: SetOption = None,
-    seed: SeedOption = 0,
-    device: DeviceOption = None,
-    format: Annotated[Format, typer.Option(help="table, json, csv or latex (booktabs).")] = Format.table,
-    as_json: JsonOption = False,
-) -> None:
+    ] = None
+    samples: Annotated[int, typer.Option(help="Diffusion steps that are evaluated per pair.")] = 32
+    assignments: SetOption = None
+    seed: SeedOption = 0
+    device: DeviceOption = None
+
+
+@app.command()
+def evaluate(*, texts: Texts, scores: Scores, likelihood: Likelihood) -> None:
     """Score texts, or a model by its likelihood; every score comes with its signature."""
     from noise2text.commands.display import show_elapsed
     from noise2text.commands.evaluate import EvaluationFiles, evaluate_files
     from noise2text.data.corpus_paths import with_fields
-    from noise2text.metrics import score_table
     from noise2text.metrics.evaluate import DEFAULT_METRICS, find_metrics
 
-    if likelihood is not None:
-        if hyp or src or against or candidates or metrics:
-            raise Problem(
-                "--likelihood takes the pairs in --ref and no generated texts: leave out --hyp, --src, "
-                "--against, --candidates and --metrics."
-            )
-        _evaluate_likelihood(
-            likelihood,
-            with_fields(ref, fields),
-            samples=samples,
-            assignments=assignments,
-            seed=seed,
-            device=device,
-            as_json=as_json or format is Format.json,
-        )
+    if likelihood.likelihood is not None:
+        _evaluate_likelihood(likelihood.likelihood, likelihood, texts, scores)
         return
-    if hyp is None:
+    if texts.hyp is None:
         raise Problem("Give the generated texts with --hyp, or a model with --likelihood MODEL.")
-    chosen = DEFAULT_METRICS if metrics is None else find_metrics(metrics)
-    ref, src = with_fields(ref, fields), None if src is None else with_fields(src, fields)
-    files = EvaluationFiles(hyp, ref, src, against=against, candidates=candidates)
+    files = EvaluationFiles(
+        texts.hyp,
+        with_fields(texts.ref, texts.fields),
+        None if texts.src is None else with_fields(texts.src, texts.fields),
+        against=texts.against,
+        candidates=texts.candidates,
+    )
+    metrics = DEFAULT_METRICS if scores.metrics is None else find_metrics(scores.metrics)
     with show_elapsed("scoring"):
-        result = evaluate_files(files, metrics=chosen, confidence=confidence)
-    if as_json or format is Format.json:
+        result = evaluate_files(files, metrics=metrics, confidence=scores.confidence)
+    _print_scores(result, Format.json if scores.as_json else scores.format)
+
+
+def _print_scores(result: dict[str, Any], format: Format) -> None:
+    from noise2text.metrics import score_table
+
+    if format is Format.json:
         print(json.dumps(result, indent=2, ensure_ascii=False))
         return
     shown = {
@@ -102,36 +116,39 @@ def evaluate(
     print(shown[format](score_table.collect_score_rows(result)), end="")
 
 
-def _evaluate_likelihood(
-    model: str,
-    corpus: str,
-    *,
-    samples: int,
-    assignments: list[str] | None,
-    seed: int,
-    device: str | None,
-    as_json: bool,
-) -> None:
-    """Print the bound of a model, term by term."""
+def _evaluate_likelihood(model: str, options: Likelihood, texts: Texts, scores: Scores) -> None:
+    """Print the bound of a model on the pairs of the references."""
     from noise2text.commands.display import show_elapsed
     from noise2text.core.command_line import parse_assignments
     from noise2text.data.corpus import read_pairs
-    from noise2text.metrics.comparison import format_markdown_table
+    from noise2text.data.corpus_paths import with_fields
     from noise2text.models.folder import load
 
-    pairs = list(read_pairs(corpus))
-    overrides: dict[str, Any] = dict(parse_assignments(assignments))
+    if texts.hyp or texts.src or texts.against or texts.candidates or scores.metrics:
+        raise Problem(
+            "--likelihood takes the pairs in --ref and no generated texts: leave out --hyp, --src, "
+            "--against, --candidates and --metrics."
+        )
+    pairs = list(read_pairs(with_fields(texts.ref, texts.fields)))
+    overrides: dict[str, Any] = dict(parse_assignments(options.assignments))
     with show_elapsed(f"computing the likelihood of {len(pairs):,} pairs"):
-        bound = load(model, device=device).likelihood_bound(
+        bound = load(model, device=options.device).likelihood_bound(
             [pair.src for pair in pairs],
             [pair.trg for pair in pairs],
-            samples=samples,
-            seed=seed,
+            samples=options.samples,
+            seed=options.seed,
             **overrides,
         )
-    if as_json:
+    if scores.as_json or scores.format is Format.json:
         print(json.dumps(bound.as_json(), indent=2, ensure_ascii=False))
-        return
+    else:
+        _print_bound(bound)
+
+
+def _print_bound(bound: LikelihoodBound) -> None:
+    """Print a bound term by term, and what it is."""
+    from noise2text.metrics.comparison import format_markdown_table
+
     rows = [[name, f"{nats:.4f}"] for name, nats in bound.terms.items()]
     error = "" if bound.standard_error is None else f" ± {bound.standard_error:.4f}"
     rows.append(["sum", f"{bound.nats_per_token:.4f}{error}"])

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from noise2text.cli.folding import print_folded
-from noise2text.cli.options import DeviceOption, JsonOption, SetOption, app
+from noise2text.cli.option_groups import OptionGroup
+from noise2text.cli.options import SETTINGS, DeviceOption, JsonOption, SetOption, app
 from noise2text.core.errors import Problem
+
+if TYPE_CHECKING:
+    from noise2text.experiments.corpus_files import CorpusFiles
 
 __all__ = ["experiment"]
 
@@ -23,6 +27,57 @@ class ScaleName(StrEnum):
     full = "full"
 
 
+class Size(OptionGroup):
+    """How large the experiment is."""
+
+    panel = "Size"
+    scale: Annotated[
+        ScaleName, typer.Option(help="tiny: dates, on two cores; full: the paper's settings, your files.")
+    ] = ScaleName.tiny
+    seeds: Annotated[int, typer.Option(help="Seeds per arm: 0, 1, …")] = 1
+    sentences: Annotated[int | None, typer.Option(help="Use only this many test sentences.")] = None
+
+
+class Files(OptionGroup):
+    """What the full scale reads."""
+
+    panel = "Files of --scale full"
+    train: Annotated[str | None, typer.Option(help="Training pairs.")] = None
+    valid: Annotated[str | None, typer.Option(help="Validation pairs.")] = None
+    test: Annotated[str | None, typer.Option(help="Test pairs.")] = None
+    corpora: Annotated[
+        list[str] | None,
+        typer.Option("--corpus", help="A training corpus for models that have their own: distilled=FILE."),
+    ] = None
+    pretrained: Annotated[
+        list[str] | None, typer.Option(help="The folder of a pre-trained model: gpt2=FOLDER.")
+    ] = None
+
+    def find(self, scale: str) -> CorpusFiles | None:
+        """The corpora of the full scale; None for the tiny one, which takes no files."""
+        from noise2text.experiments.corpus_files import CorpusFiles
+
+        if self.train and self.valid and self.test and scale == "full":
+            return CorpusFiles(self.train, self.valid, self.test, _parse_files("--corpus", self.corpora))
+        if scale == "full" or any(vars(self).values()):
+            raise Problem("--scale full needs --train, --valid and --test, and --scale tiny takes no files.")
+        return None
+
+
+class Settings(OptionGroup):
+    """What is changed in all models, and measured of them."""
+
+    panel = SETTINGS
+    preset: Annotated[
+        str | None,
+        typer.Option(help="The dataset of a table that has several, or the preset of all models (full)."),
+    ] = None
+    metrics: Annotated[
+        str | None, typer.Option(help="More metrics of `evaluate`, e.g. sari,bertscore=FOLDER,div_4.")
+    ] = None
+    assignments: SetOption = None
+
+
 @app.command()
 def experiment(
     name: Annotated[
@@ -31,30 +86,10 @@ def experiment(
     out: Annotated[
         Path, typer.Option(help="The folder for models and tables; experiments in one folder share models.")
     ] = Path("runs/experiments"),
-    scale: Annotated[
-        ScaleName, typer.Option(help="tiny: dates, on two cores; full: the paper's settings, your files.")
-    ] = ScaleName.tiny,
-    seeds: Annotated[int, typer.Option(help="Seeds per arm: 0, 1, …")] = 1,
-    train: Annotated[str | None, typer.Option(help="Training pairs, for --scale full.")] = None,
-    valid: Annotated[str | None, typer.Option(help="Validation pairs, for --scale full.")] = None,
-    test: Annotated[str | None, typer.Option(help="Test pairs, for --scale full.")] = None,
-    corpora: Annotated[
-        list[str] | None,
-        typer.Option("--corpus", help="A training corpus for models that have their own: distilled=FILE."),
-    ] = None,
-    pretrained: Annotated[
-        list[str] | None,
-        typer.Option(help="The folder of a pre-trained model of --scale full: gpt2=FOLDER."),
-    ] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(help="The dataset of a table that has several, or the preset of all models (full)."),
-    ] = None,
-    metrics: Annotated[
-        str | None, typer.Option(help="More metrics of `evaluate`, e.g. sari,bertscore=FOLDER,div_4.")
-    ] = None,
-    sentences: Annotated[int | None, typer.Option(help="Use only this many test sentences.")] = None,
-    assignments: SetOption = None,
+    *,
+    size: Size,
+    files: Files,
+    settings: Settings,
     device: DeviceOption = None,
     list_all: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
     as_json: JsonOption = False,
@@ -74,27 +109,20 @@ def experiment(
         raise Problem(f"Give the name of an experiment: {', '.join(EXPERIMENTS)}.")
     from noise2text.commands.display import TerminalDisplay
     from noise2text.core.command_line import parse_assignments
-    from noise2text.experiments.corpus_files import CorpusFiles
     from noise2text.experiments.result_table import to_markdown
     from noise2text.experiments.run_experiment import run_experiment
 
-    files = None
-    if train and valid and test and scale == "full":
-        files = CorpusFiles(train, valid, test, _parse_files("--corpus", corpora))
-    elif scale == "full" or train or valid or test or corpora or pretrained:
-        raise Problem("--scale full needs --train, --valid and --test, and --scale tiny takes no files.")
+    corpora = files.find(size.scale)
     with TerminalDisplay.open() as display:
         found = run_experiment(
             find_experiment(name),
             out,
-            scale=scale,
-            seeds=seeds,
-            files=files,
-            changes=parse_assignments(assignments),
-            preset=preset,
-            metrics=metrics,
-            pretrained=_parse_files("--pretrained", pretrained),
-            sentences=sentences,
+            **vars(size),
+            files=corpora,
+            changes=parse_assignments(settings.assignments),
+            preset=settings.preset,
+            metrics=settings.metrics,
+            pretrained=_parse_files("--pretrained", files.pretrained),
             device=device,
             display=display,
         )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from noise2text.cli.option_groups import OptionGroup
 from noise2text.cli.options import (
     EXTRA_OPTIONS,
     FILES,
@@ -22,15 +23,80 @@ from noise2text.cli.options import (
     app,
 )
 from noise2text.cli.output import open_output, refuse_overwriting_input, warn
-from noise2text.cli.ray_options import RayCommand, RayOption, ShardRowsOption, WorkersOption, run_on_ray
+from noise2text.cli.ray_options import RayCommand, RayJob, run_on_ray
 from noise2text.core.errors import Problem, Stopped
 
 if TYPE_CHECKING:
+    from noise2text.commands.generate import GeneratedText
+    from noise2text.commands.generation_job import GenerationJob
     from noise2text.commands.output_file import OutputLines
 
 __all__ = ["generate"]
 
-_CHOICE, _CONTROL = "Several texts, and which is best", "Control"
+
+class Files(OptionGroup):
+    """What is read, what is written, and how."""
+
+    panel = FILES
+    input: Annotated[
+        str | None,
+        typer.Option(help="One text per line, JSON with src, CSV, TSV, Parquet, or - for standard input."),
+    ] = None
+    fields: FieldsOption = None
+    output: Annotated[
+        Path | None,
+        typer.Option(help="The file to write, one text per line; by default standard output."),
+    ] = None
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an --output that was stopped.")] = False
+    trace: Annotated[
+        bool,
+        typer.Option("--trace", help="Print the text at every step; with --json it is part of the output."),
+    ] = False
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write JSON Lines: each text with its candidates and scores.")
+    ] = False
+
+
+class Choice(OptionGroup):
+    """How many texts, and which: fields of a `GenerationJob`."""
+
+    panel = "Several texts, and which is best"
+    n: Annotated[
+        int,
+        typer.Option(
+            "--n",
+            help="Different texts per input, best first: one per line on a terminal, else with tabs between.",
+        ),
+    ] = 1
+    floor: Annotated[
+        float, typer.Option(help="How far the score of one of --n texts may be below the best.")
+    ] = 1.5
+    teacher: Annotated[
+        Path | None, typer.Option(help="The autoregressive model that selects, with --select teacher.")
+    ] = None
+    likelihood: Annotated[
+        str, typer.Option(help="The teacher's score: mean or sum of the tokens' log-likelihoods.")
+    ] = "mean"
+    copies: Annotated[bool, typer.Option(help="Allow candidates that copy the source.")] = True
+
+
+class Control(OptionGroup):
+    """What steers the texts: generation settings that have options of their own."""
+
+    panel = "Control"
+    guide: Annotated[
+        str | None, typer.Option(help="The folder of a classifier that steers every text towards --class.")
+    ] = None
+    guide_class: Annotated[str | None, typer.Option("--class", help="The class to steer towards.")] = None
+
+
+class Hardware(OptionGroup):
+    """Where it runs: fields of a `GenerationJob`."""
+
+    panel = HARDWARE
+    batch: Annotated[int, typer.Option(help="Sentences per batch; does not change the texts.")] = 32
+    device: DeviceOption = None
+    precision: PrecisionOption = "auto"
 
 
 @app.command(cls=RayCommand, context_settings=EXTRA_OPTIONS)
@@ -42,159 +108,104 @@ def generate(
         list[str] | None,
         typer.Argument(metavar="TEXT", help="The texts; without any, --input or standard input."),
     ] = None,
-    input: Annotated[
-        str | None,
-        typer.Option(
-            help="One text per line, JSON with src, CSV, TSV, Parquet, or - for standard input.",
-            rich_help_panel=FILES,
-        ),
-    ] = None,
-    fields: FieldsOption = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            help="The file to write, one text per line; by default standard output.", rich_help_panel=FILES
-        ),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with an --output that was stopped.", rich_help_panel=FILES)
-    ] = False,
-    n: Annotated[
-        int,
-        typer.Option(
-            "--n",
-            help="Different texts per input, best first: one per line on a terminal, else with tabs between.",
-            rich_help_panel=_CHOICE,
-        ),
-    ] = 1,
-    floor: Annotated[
-        float,
-        typer.Option(
-            help="How far the score of one of --n texts may be below the best.", rich_help_panel=_CHOICE
-        ),
-    ] = 1.5,
+    *,
+    files: Files,
+    choice: Choice,
     assignments: SetOption = None,
-    guide: Annotated[
-        str | None,
-        typer.Option(
-            help="The folder of a classifier that steers every text towards --class.",
-            rich_help_panel=_CONTROL,
-        ),
-    ] = None,
-    label: Annotated[
-        str | None, typer.Option("--class", help="The class to steer towards.", rich_help_panel=_CONTROL)
-    ] = None,
     seed: SeedOption = 0,
-    batch: Annotated[
-        int, typer.Option(help="Sentences per batch; does not change the texts.", rich_help_panel=HARDWARE)
-    ] = 32,
-    trace: Annotated[
-        bool,
-        typer.Option(
-            "--trace",
-            help="Print the text at every step; with --json it is part of the output.",
-            rich_help_panel=FILES,
-        ),
-    ] = False,
-    as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json",
-            help="Write JSON Lines: each text with its candidates and scores.",
-            rich_help_panel=FILES,
-        ),
-    ] = False,
-    teacher: Annotated[
-        Path | None,
-        typer.Option(
-            help="The autoregressive model that selects, with --select teacher.", rich_help_panel=_CHOICE
-        ),
-    ] = None,
-    likelihood: Annotated[
-        str,
-        typer.Option(
-            help="The teacher's score: mean or sum of the tokens' log-likelihoods.", rich_help_panel=_CHOICE
-        ),
-    ] = "mean",
-    copies: Annotated[
-        bool,
-        typer.Option(help="Allow candidates that copy the source.", rich_help_panel=_CHOICE),
-    ] = True,
-    device: DeviceOption = None,
-    precision: PrecisionOption = "auto",
-    ray: RayOption = None,
-    workers: WorkersOption = None,
-    shard_rows: ShardRowsOption = 10_000,
+    control: Control,
+    hardware: Hardware,
+    ray: RayJob,
 ) -> None:
     """Generate a text for each text or line of a file.
 
     Every generation setting of the model is an option, e.g. --steps 10 --length-beam 3; `noise2text generate
     MODEL -h` lists them with the model's values.
     """
-    from noise2text.commands.display import count_progress
     from noise2text.commands.generate import generate_texts
-    from noise2text.commands.generate_on_ray import RayOptions, TextRecords
     from noise2text.commands.generation_job import GenerationJob
     from noise2text.commands.input_texts import find_texts
     from noise2text.core.command_line import parse_assignments, parse_options, split_texts
-    from noise2text.data.corpus_paths import with_fields
 
-    given, options = split_texts(arguments or [])
-    if input is not None:
-        input = with_fields(input, fields)
-        refuse_overwriting_input(output, input)
-    if resume and (output is None or given):
-        raise Problem("--resume goes on with an --output of an --input: give both.")
-    guidance = {
-        name: value for name, value in (("guide", guide), ("guide_class", label)) if value is not None
-    }
+    texts, settings = split_texts(arguments or [])
+    input = _find_input(files, texts)
+    steering = {name: value for name, value in vars(control).items() if value is not None}
+    overrides = parse_options(settings) | parse_assignments(assignments) | steering
     job = GenerationJob(
-        model,
-        overrides=parse_options(options) | parse_assignments(assignments) | guidance,
-        seed=seed,
-        batch=batch,
-        n=n,
-        floor=floor,
-        trace=trace,
-        teacher=teacher,
-        likelihood=likelihood,
-        copies=copies,
-        device=device,
-        precision=precision,
+        model, overrides=overrides, seed=seed, trace=files.trace, **vars(choice), **vars(hardware)
     )
-    if ray is not None:
-        if input is None or output is None or given:
+    if ray.address is not None:
+        if input is None or files.output is None or texts:
             raise Problem("--ray maps an --input to an --output: give both, and no texts.")
-        columns = (("alternatives", n > 1), ("candidates", as_json), ("trace", trace))
-        records = TextRecords(tuple(name for name, is_asked in columns if is_asked))
-        cluster = RayOptions(ray, workers, shard_rows)
-        run_on_ray(job, records, input=input, output=output, resume=resume, options=cluster)
+        _generate_on_ray(job, input, files.output, files, ray)
         return
-    texts = find_texts(given, input, line_by_line=output is None)
+    inputs = find_texts(texts, input, line_by_line=files.output is None)
     loaded = job.load()
-    started_with = job.describe() | {"input": input, "format": f"json={as_json}, trace={trace}"}
-    texts_are_seen = output is None and sys.stdout.isatty()
-    with (
-        open_output(output, resume=resume, started_with=started_with) as lines,
-        nullcontext(_ignore) if texts_are_seen else count_progress("sentences", texts.total) as advance,
-        _explain_stop(lines, output),
-    ):
+    with _open_lines(job, input, files, total=inputs.total) as (lines, advance):
         for generated in generate_texts(
             loaded,
-            texts.texts,
+            inputs.texts,
             show_line=warn,
-            cut_windows=texts.cut_windows,
+            cut_windows=inputs.cut_windows,
             done=lines.resumed,
             advance=advance,
         ):
-            for step in () if as_json else generated.trace:
-                print(f"  t={step.time:.3f}  {step.text}")
-            separator = "\n" if texts_are_seen else "\t"
-            lines.write(generated.as_json() if as_json else generated.as_text(separator))
+            lines.write(_show(generated, files))
+
+
+def _find_input(files: Files, texts: list[str]) -> str | None:
+    """The file of the texts with the names of its columns; a Problem if it, or --resume, makes no sense."""
+    from noise2text.data.corpus_paths import with_fields
+
+    if files.resume and (files.output is None or texts):
+        raise Problem("--resume goes on with an --output of an --input: give both.")
+    if files.input is None:
+        return None
+    input = with_fields(files.input, files.fields)
+    refuse_overwriting_input(files.output, input)
+    return input
+
+
+def _generate_on_ray(job: GenerationJob, input: str, output: Path, files: Files, ray: RayJob) -> None:
+    from noise2text.commands.generate_on_ray import TextRecords
+
+    columns = (("alternatives", job.n > 1), ("candidates", files.as_json), ("trace", files.trace))
+    records = TextRecords(tuple(name for name, is_asked in columns if is_asked))
+    run_on_ray(job, records, input=input, output=output, resume=files.resume, ray=ray)
+
+
+@contextmanager
+def _open_lines(
+    job: GenerationJob, input: str | None, files: Files, *, total: int | None
+) -> Iterator[tuple[OutputLines, Callable[[int], None]]]:
+    """Context manager: where lines are written, and what is called with the number of finished texts."""
+    from noise2text.commands.display import count_progress
+
+    started_with = job.describe() | {"input": input, "format": f"json={files.as_json}, trace={files.trace}"}
+    with (
+        open_output(files.output, resume=files.resume, started_with=started_with) as lines,
+        nullcontext(_ignore) if _texts_are_seen(files) else count_progress("sentences", total) as advance,
+        _explain_stop(lines, files.output),
+    ):
+        yield lines, advance
 
 
 def _ignore(count: int) -> None:
     pass
+
+
+def _texts_are_seen(files: Files) -> bool:
+    """Whether the texts appear on a terminal."""
+    return files.output is None and sys.stdout.isatty()
+
+
+def _show(generated: GeneratedText, files: Files) -> str:
+    """The line of a text; with --trace, its steps are printed before it."""
+    if files.as_json:
+        return generated.as_json()
+    for step in generated.trace:
+        print(f"  t={step.time:.3f}  {step.text}")
+    return generated.as_text("\n" if _texts_are_seen(files) else "\t")
 
 
 @contextmanager

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from noise2text.cli.help import CommandWithPanels, GroupedCommands
+from noise2text.cli.option_groups import spread_groups
 
 __all__ = [
     "COMMAND_GROUPS",
@@ -54,10 +56,16 @@ class _RootCommand(GroupedCommands):
 
 
 class App(typer.Typer):
-    """An application whose commands group their options."""
+    """An application whose commands group their options (option_groups.py)."""
 
     def command(self, name: str | None = None, **settings: Any) -> Any:
-        return super().command(name, **({"cls": CommandWithPanels} | settings))
+        add = super().command(name, **({"cls": CommandWithPanels} | settings))
+
+        def decorate(function: Callable[..., None]) -> Callable[..., None]:
+            add(spread_groups(function))
+            return function
+
+        return decorate
 
 
 app = App(

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from noise2text.cli.option_groups import OptionGroup
 from noise2text.cli.options import (
     FILES,
     PAIRS_OR_PREPARED,
@@ -22,7 +23,52 @@ from noise2text.core.errors import Problem
 
 __all__ = ["train"]
 
-_RESUMING = "Resuming"
+
+class Files(OptionGroup):
+    """The pairs, and the folder of the run."""
+
+    panel = FILES
+    out: Annotated[Path, typer.Option(help="The folder of the run, which becomes the model.")]
+    train: Annotated[
+        str | None,
+        typer.Option(help=f"Training pairs: {PAIRS_OR_PREPARED} With --resume, by default those of the run."),
+    ] = None
+    valid: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Validation pairs: {PAIRS_OR_PREPARED} By default 5 % of the training pairs are set aside, "
+            "at most 1,000."
+        ),
+    ] = None
+    fields: FieldsOption = None
+    skip_bad: SkipBadOption = False
+    logger: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Send the metrics to tensorboard, wandb or trackio, too; may be repeated. A resumed run "
+            "keeps its loggers.",
+        ),
+    ] = None
+
+
+class Settings(OptionGroup):
+    """The settings of the recipe: a preset, changed by a file, changed by assignments."""
+
+    panel = SETTINGS
+    preset: Annotated[str | None, typer.Option(help="The name of published settings, or tiny.")] = None
+    config: ConfigOption = None
+    assignments: SetOption = None
+
+
+class Resuming(OptionGroup):
+    """Whether a run in the folder is continued."""
+
+    panel = "Resuming"
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the newest checkpoint.")] = False
+    allow_changes: Annotated[
+        bool, typer.Option("--allow-changes", help="Resume although the corpus or a setting has changed.")
+    ] = False
 
 
 @app.command()
@@ -30,52 +76,11 @@ def train(
     recipe: Annotated[
         str, typer.Argument(help="The recipe, e.g. difformer; `noise2text recipes` lists them.")
     ],
-    out: Annotated[
-        Path, typer.Option(help="The folder of the run, which becomes the model.", rich_help_panel=FILES)
-    ],
-    train: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Training pairs: {PAIRS_OR_PREPARED} With --resume, by default those of the run.",
-            rich_help_panel=FILES,
-        ),
-    ] = None,
-    valid: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Validation pairs: {PAIRS_OR_PREPARED} By default 5 % of the training pairs are "
-            "set aside, at most 1,000.",
-            rich_help_panel=FILES,
-        ),
-    ] = None,
-    fields: FieldsOption = None,
-    preset: Annotated[
-        str | None, typer.Option(help="The name of published settings, or tiny.", rich_help_panel=SETTINGS)
-    ] = None,
-    config: ConfigOption = None,
-    assignments: SetOption = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue from the newest checkpoint.", rich_help_panel=_RESUMING)
-    ] = False,
-    allow_changes: Annotated[
-        bool,
-        typer.Option(
-            "--allow-changes",
-            help="Resume although the corpus or a setting has changed.",
-            rich_help_panel=_RESUMING,
-        ),
-    ] = False,
-    skip_bad: SkipBadOption = False,
+    *,
+    files: Files,
+    settings: Settings,
+    resuming: Resuming,
     device: DeviceOption = None,
-    logger: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Send the metrics to tensorboard, wandb or trackio, too; may be repeated. A resumed run "
-            "keeps its loggers.",
-            rich_help_panel=FILES,
-        ),
-    ] = None,
 ) -> None:
     """Train a model on pairs of texts.
 
@@ -86,21 +91,22 @@ def train(
     from noise2text.core.command_line import parse_assignments
     from noise2text.data.corpus_paths import with_fields
 
+    train, valid = files.train, files.valid
     if train is None:
-        train, valid = _read_files(out, resume=resume)
-    changes = parse_assignments(assignments) | ({"run.loggers": ",".join(logger)} if logger else {})
+        train, valid = _read_files(files.out, resume=resuming.resume)
+    loggers = {"run.loggers": ",".join(files.logger)} if files.logger else {}
     with TerminalDisplay.open() as display:
         run(
             recipe,
-            train=with_fields(train, fields),
-            valid=None if valid is None else with_fields(valid, fields),
-            out=out,
-            preset=preset,
-            config=config,
-            changes=changes,
-            resume=resume,
-            allow_changes=allow_changes,
-            skip_bad=skip_bad,
+            train=with_fields(train, files.fields),
+            valid=None if valid is None else with_fields(valid, files.fields),
+            out=files.out,
+            preset=settings.preset,
+            config=settings.config,
+            changes=parse_assignments(settings.assignments) | loggers,
+            resume=resuming.resume,
+            allow_changes=resuming.allow_changes,
+            skip_bad=files.skip_bad,
             device=device,
             display=display,
         )
