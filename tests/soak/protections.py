@@ -64,8 +64,8 @@ PROTECTIONS = [
     Protection(
         "damaged checkpoints are left out",
         "commands/run_setup.py",
-        "    damaged = {folder: file for folder, file in damage.items() if file is not None}",
-        "    damaged = {folder: file for folder, file in damage.items() if False}",
+        "damaged = {folder: file for folder, file in damage.items() if file is not None}",
+        "damaged = {folder: file for folder, file in damage.items() if False}",
         "commands/test_faults.py::damaged",
     ),
     Protection(
@@ -99,22 +99,22 @@ PROTECTIONS = [
     Protection(
         "a changed corpus is refused",
         "commands/run_setup.py",
-        "        if before is None or now is None or before == now:",
-        "        if True:",
+        "if before is None or now is None or before == now:",
+        "if True:",
         "commands/test_faults.py::test_a_changed_corpus_is_refused_with_the_difference_unless_asked_for",
     ),
     Protection(
         "a changed setting is refused",
         "commands/run_setup.py",
-        "        if value != before[name] and name not in CHANGEABLE_ON_RESUME and not allow_changes:",
-        "        if False:",
+        "if value != before[name] and name not in CHANGEABLE_ON_RESUME and not self.allow_changes:",
+        "if False:",
         "commands/test_faults.py::test_a_changed_setting_is_refused_with_both_values_unless_asked_for",
     ),
     Protection(
         "a resumed run deletes nothing",
         "commands/run_setup.py",
-        "        if is_new and group.rank == 0 and checkpoint.find_checkpoint(out) is None:",
-        "        if group.rank == 0 and checkpoint.find_checkpoint(out) is None:",
+        "if is_new and self.group.rank == 0 and checkpoint.find_checkpoint(self.out) is None:",
+        "if self.group.rank == 0 and checkpoint.find_checkpoint(self.out) is None:",
         "commands/test_faults.py::test_a_validation_file_that_is_missing_for_a_moment_costs_nothing",
     ),
     Protection(
@@ -126,7 +126,7 @@ PROTECTIONS = [
     ),
     Protection(
         "lines of metrics after the checkpoint are replaced",
-        "commands/metrics_file.py",
+        "commands/loggers.py",
         "if _step_of_line(line) < start.first_step]",
         "if True]",
         "commands/test_faults.py::test_the_metrics_of_a_resumed_run_are_those_of_an_undisturbed_one",
@@ -170,8 +170,8 @@ PROTECTIONS = [
     Protection(
         "new names survive a power failure",
         "core/files.py",
-        "        flush_folder(folder)\n\n\ndef _write_draft",
-        "        pass\n\n\ndef _write_draft",
+        "    for folder in {path.parent for path in writers}:\n        flush_folder(folder)\n",
+        "",
         "core/test_files.py::test_a_new_name_is_on_the_disk_too",
     ),
     Protection(

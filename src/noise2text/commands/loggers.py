@@ -1,8 +1,10 @@
-"""Loggers: training curves in TensorBoard, Weights & Biases or trackio, each behind an extra of its name.
+"""Loggers: training curves in metrics.jsonl, and in TensorBoard, Weights & Biases or trackio.
+
+Every run writes metrics.jsonl; each of the others is behind an extra of its name.
 
 A killed run has logged some steps after its newest checkpoint, and repeats them when it is resumed.
-TensorBoard is told to forget them. The other two cannot forget, so what they have is recorded in the run's
-folder, and not sent again.
+metrics.jsonl and TensorBoard forget them. The other two cannot forget, so what they have is recorded in the
+run's folder, and not sent again.
 """
 
 from __future__ import annotations
@@ -16,10 +18,39 @@ from pathlib import Path
 from typing import Any
 
 from noise2text.core.errors import Problem, suggest
-from noise2text.core.files import write_atomically
+from noise2text.core.files import explain_write_failures, write_atomically
 from noise2text.training.callbacks import TrainingCallback, TrainingStart
 
-__all__ = ["TensorBoardLogger", "TrackioLogger", "WandbLogger", "build_loggers"]
+__all__ = ["MetricsFile", "TensorBoardLogger", "TrackioLogger", "WandbLogger", "build_loggers"]
+
+
+class MetricsFile(TrainingCallback):
+    """Writes metrics.jsonl in the run's folder, one JSON object per line.
+
+    A resumed run replaces the lines that it writes again.
+    """
+
+    def on_start(self, start: TrainingStart) -> None:
+        self.path = Path(start.out) / "metrics.jsonl"
+        if self.path.exists():
+            text = self.path.read_text("utf-8", errors="replace")  # a damaged line has no step
+            lines = [line for line in text.splitlines() if _step_of_line(line) < start.first_step]
+            write_atomically(self.path, lambda path: path.write_text("".join(f"{line}\n" for line in lines)))
+
+    def on_log(self, step: int, values: Mapping[str, float]) -> None:
+        with explain_write_failures(self.path), self.path.open("a") as file:
+            file.write(json.dumps({"step": step, **values}) + "\n")
+
+    def on_validation(self, step: int, scores: Mapping[str, float]) -> None:
+        self.on_log(step, {f"valid_{name}": score for name, score in scores.items()})
+
+
+def _step_of_line(line: str) -> float:
+    """The step of a line; infinite for a damaged line."""
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return float("inf")
 
 
 class TensorBoardLogger(TrainingCallback):

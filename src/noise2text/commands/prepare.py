@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from noise2text.commands.run_data import TrainingData, load_data
-from noise2text.commands.run_setup import change_config, require_empty
+from noise2text.commands.run_setup import change_config
 from noise2text.core.errors import Problem
-from noise2text.core.files import write_text_file
+from noise2text.core.files import require_empty, write_text_file
 from noise2text.core.locks import lock_folder
 from noise2text.data.corpus_paths import fingerprint_corpus, make_absolute
 from noise2text.models.registry import find_recipe

@@ -44,7 +44,7 @@ class Corpora:
 
     def __post_init__(self) -> None:
         given = [corpus for corpus in (self.train, self.valid) if corpus is not None]
-        if all(map(_is_standard_input, (self.train, self.valid))):
+        if all(isinstance(corpus, str) and corpus == "-" for corpus in (self.train, self.valid)):
             raise Problem("Standard input can be the training pairs or the validation pairs, not both.")
         if self.fields is not None and all(isinstance(corpus, str | Path) for corpus in given):
             raise Problem("The argument fields names the columns of rows: leave it out for files.")
@@ -112,10 +112,6 @@ class Corpora:
                 )
         finally:
             again.unlink(missing_ok=True)
-
-
-def _is_standard_input(corpus: Any) -> bool:
-    return isinstance(corpus, str) and corpus == "-"
 
 
 def _is_read_once(corpus: Any) -> bool:

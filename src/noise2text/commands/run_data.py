@@ -88,7 +88,8 @@ def _load_tokenizer(
     """The tokenizer beside the folder of the training tokens; if there is neither, it is learned first."""
     file = folder.parent / "tokenizer.json"
     if not file.exists() and not (folder / METADATA_FILE).exists():
-        texts = _texts(read_pairs(path, skip_bad=skip_bad))
+        pairs = read_pairs(path, skip_bad=skip_bad)
+        texts = (text for pair in pairs for text in (pair.src, pair.trg))
         tokenizer = _TOKENIZER_BUILDERS[config.data.tokenizer](texts, config)
         show_line(f"tokenizer: {config.data.tokenizer}, {len(tokenizer):,} tokens")
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -131,12 +132,6 @@ def _decode_pairs(tokens: TokenStore, tokenizer: Tokenizer, count: int) -> list[
     """The first pairs as text."""
     sides = tokens.get_pairs(np.arange(min(count, len(tokens))))
     return list(map(Pair, *(tokenizer.decode(list(rows)) for rows in sides)))
-
-
-def _texts(pairs: Iterable[Pair]) -> Iterator[str]:
-    for pair in pairs:
-        yield pair.src
-        yield pair.trg
 
 
 def sample_texts(texts: Iterable[str], *, limit: int, max_characters: int = MAX_BPE_CHARACTERS) -> list[str]:

@@ -8,32 +8,21 @@ the best few), `checkpoint-…` the point to resume from, `data` the tokens, met
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
 from noise2text.commands.display import Display, SilentDisplay
-from noise2text.commands.fit_baseline import fit_baseline
-from noise2text.commands.metrics_file import MetricsFile
+from noise2text.commands.loggers import MetricsFile
+from noise2text.commands.run_card import write_run_card
 from noise2text.commands.run_corpora import Corpora
-from noise2text.commands.run_data import TrainingData
-from noise2text.commands.run_setup import (
-    change_config,
-    check_corpora,
-    discard_damaged_checkpoints,
-    discard_on_problem,
-    main_process_first,
-    prepare_run,
-    require_no_run,
-    resume_config,
-)
+from noise2text.commands.run_setup import OpenRun, RunSetup, change_config
 from noise2text.commands.training_run import TrainingRun
+from noise2text.commands.validation import score_generations
 from noise2text.core.devices import find_device
-from noise2text.core.locks import lock_folder
 from noise2text.models import Model
-from noise2text.models.folder import load
-from noise2text.models.registry import Recipe, find_recipe
-from noise2text.training.callbacks import Callbacks, TrainingCallback
+from noise2text.models.folder import load, save
+from noise2text.models.registry import Fit, find_recipe
+from noise2text.training.callbacks import Callbacks, TrainingCallback, TrainingStart
 from noise2text.training.process_group import ProcessGroup
 
 __all__ = ["train"]
@@ -92,97 +81,59 @@ def train(
     """
     group = ProcessGroup.from_environment()
     corpora = Corpora(train, valid, Path(out) / "data" / "pairs", fields)
-    out, display = Path(out), (display if group.rank == 0 else None) or SilentDisplay()
     chosen_device = find_device(group.device(device) if group.world_size > 1 else device)
     chosen_recipe = find_recipe(recipe)
-    training_config = change_config(chosen_recipe.preset(preset), config, changes, recipe=recipe)
-    with ExitStack() as work:
-        if group.world_size > 1:
-            work.enter_context(group.connect(chosen_device))
-        training_config, data, is_new = _open_run(
-            work,
-            chosen_recipe,
-            training_config,
-            out,
-            config=config,
-            changes=changes,
-            corpora=corpora,
-            resume=resume,
-            allow_changes=allow_changes,
-            skip_bad=skip_bad,
-            display=display,
-            group=group,
-        )
+    setup = RunSetup(
+        chosen_recipe,
+        Path(out),
+        corpora,
+        change_config(chosen_recipe.preset(preset), config, changes or {}, recipe=recipe),
+        config_file=config,
+        changes=changes or {},
+        resume=resume,
+        allow_changes=allow_changes,
+        skip_bad=skip_bad,
+        display=(display if group.rank == 0 else None) or SilentDisplay(),
+        group=group,
+    )
+    with group.connect(chosen_device), setup.open() as run:
         if chosen_recipe.fit is None:
-            with discard_on_problem(out, is_new=is_new, group=group):
-                run = TrainingRun(
+            with setup.discard_on_problem(is_new=run.is_new):
+                training = TrainingRun(
                     chosen_recipe,
-                    training_config,
-                    data,
-                    out,
+                    run.config,
+                    run.data,
+                    setup.out,
                     chosen_device,
-                    display,
+                    setup.display,
                     group=group,
                     callbacks=callbacks,
                 )
-            run.train()
+            training.train()
         elif group.rank == 0:
-            followers = Callbacks([MetricsFile(), *callbacks])
-            fit_baseline(
-                chosen_recipe, chosen_recipe.fit, training_config, data, out, display, callbacks=followers
-            )
+            _fit_baseline(setup, run, chosen_recipe.fit, callbacks=callbacks)
         group.barrier()
         return load(out, device=chosen_device)
 
 
-def _open_run(
-    work: ExitStack,
-    recipe: Recipe,
-    wanted: Any,
-    out: Path,
-    *,
-    config: str | Path | None,
-    changes: Mapping[str, Any] | None,
-    corpora: Corpora,
-    resume: bool,
-    allow_changes: bool,
-    skip_bad: bool,
-    display: Display,
-    group: ProcessGroup,
-) -> tuple[Any, TrainingData, bool]:
-    """The config and the data of a run, and whether it is new; its folder is locked while `work` is open."""
-    with main_process_first(group, out) if group.world_size > 1 else nullcontext():
-        if resume and not out.exists():
-            display.show_line(f"There is no run in {out} to resume; starting a new one.")
-        if group.rank == 0:
-            work.enter_context(lock_folder(out))
-        is_new = not (out / "run.json").exists()
-        if resume:
-            wanted = resume_config(
-                out,
-                recipe,
-                wanted,
-                config=config,
-                changes=changes,
-                files=corpora.files,
-                allow_changes=allow_changes,
-            )
-        elif group.rank == 0:
-            require_no_run(out)
-        fingerprints = {}
-        if group.rank == 0:
-            corpora.write(seed=getattr(wanted.run, "seed", 0), skip_bad=skip_bad, show_line=display.show_line)
-            fingerprints = check_corpora(out, corpora.files, allow_changes=allow_changes)
-            discard_damaged_checkpoints(out, show_line=display.show_line)
-        resolved, data = prepare_run(
-            recipe,
-            wanted,
-            corpora.files,
+def _fit_baseline(setup: RunSetup, run: OpenRun, fit: Fit, *, callbacks: Sequence[TrainingCallback]) -> None:
+    """Fit a baseline without training steps; its model and its validation scores are in the run's folder."""
+    recipe, out, data = setup.recipe, setup.out, run.data
+    config, model = fit(run.config, data.tokenizer, data.train)
+    num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    followers = Callbacks([MetricsFile(), *callbacks])
+    with followers.follow(TrainingStart(recipe.name, config, out, num_parameters, first_step=0, last_step=0)):
+        scores = score_generations(model, data.validation_pairs)
+        followers.on_validation(0, scores)
+        save(out, model, recipe=recipe.name, config=config)
+        write_run_card(
             out,
-            skip_bad=skip_bad,
-            display=display,
-            group=group,
-            is_new=is_new,
-            fingerprints=fingerprints,
+            recipe=recipe.name,
+            config=config,
+            data=data,
+            num_parameters=num_parameters,
+            step=0,
+            training="",
         )
-        return resolved, data, is_new
+    shown = "  ".join(f"{name} {score:.3f}" for name, score in scores.items())
+    setup.display.show_line(f"done: {recipe.name} over {len(data.train):,} pairs (valid {shown}) is in {out}")

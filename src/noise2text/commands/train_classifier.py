@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from noise2text.commands.display import Display, SilentDisplay
-from noise2text.commands.run_setup import require_empty
 from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem
-from noise2text.core.files import write_folder_atomically
+from noise2text.core.files import require_empty, write_folder_atomically
 from noise2text.core.locks import lock_output
 from noise2text.data.corpus import LabeledText, read_labeled
 from noise2text.models import DiffusionModel

@@ -10,8 +10,7 @@ import torch
 
 from noise2text.commands.best_models import BestModels
 from noise2text.commands.display import Display, ShowProgress
-from noise2text.commands.loggers import build_loggers
-from noise2text.commands.metrics_file import MetricsFile
+from noise2text.commands.loggers import MetricsFile, build_loggers
 from noise2text.commands.micro_batches import MicroBatches
 from noise2text.commands.run_card import write_run_card
 from noise2text.commands.run_data import TrainingData

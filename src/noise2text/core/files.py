@@ -25,6 +25,7 @@ __all__ = [
     "flush_to_disk",
     "hash_file",
     "read_limited",
+    "require_empty",
     "write_atomically",
     "write_files_together",
     "write_folder_atomically",
@@ -45,8 +46,13 @@ def write_files_together(writers: Mapping[Path, Callable[[Path], object]], *, wr
     drafts = {path: path.with_name(f"{path.name}{writer and f'.{writer}'}.draft") for path in writers}
     try:
         for path, write in writers.items():
+            draft = drafts[path]
             with explain_write_failures(path):
-                _write_draft(drafts[path], write)
+                draft.touch()  # with the user's default permissions; safetensors lets only the owner read
+                mode = draft.stat().st_mode
+                write(draft)
+                draft.chmod(mode)
+                flush_to_disk(draft)
         for path, draft in drafts.items():
             with explain_write_failures(path):
                 os.replace(draft, path)
@@ -59,12 +65,10 @@ def write_files_together(writers: Mapping[Path, Callable[[Path], object]], *, wr
         flush_folder(folder)
 
 
-def _write_draft(draft: Path, write: Callable[[Path], object]) -> None:
-    draft.touch()  # with the user's default permissions; safetensors lets only the owner read
-    mode = draft.stat().st_mode
-    write(draft)
-    draft.chmod(mode)
-    flush_to_disk(draft)
+def require_empty(out: Path) -> None:
+    """Refuse a folder that is not empty, or a file."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise Problem(f"{out} is a file or not empty: choose another folder.")
 
 
 @contextmanager
