@@ -15,7 +15,7 @@ import pytest
 from noise2text.commands.compare import compare
 from noise2text.commands.distill import distill
 from noise2text.commands.export import export
-from noise2text.commands.input_windows import arriving_windows, growing_windows
+from noise2text.commands.input_texts import arriving_windows, growing_windows
 from noise2text.commands.prepare import prepare
 from noise2text.commands.run_data import sample_texts
 from noise2text.commands.train import train

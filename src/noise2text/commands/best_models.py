@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from noise2text.commands.average_checkpoints import average_models
 from noise2text.core.errors import Problem
+from noise2text.core.json_files import read_ordinary_file
 from noise2text.core.weights_file import read_weights
-from noise2text.models.model_files import WEIGHTS_FILE
+from noise2text.models.model_files import (
+    CONFIG_FILE,
+    GENERATION_FILE,
+    TOKENIZER_FILE,
+    WEIGHTS_FILE,
+    write_model_files,
+)
 from noise2text.training import checkpoint
+from noise2text.training.averaging import average_states
 
-__all__ = ["BestModels"]
+__all__ = ["BestModels", "average_models"]
 
 
 class BestModels:
@@ -91,3 +98,16 @@ class BestModels:
     def _folder(self, step: int) -> Path:
         """The folder of a model that will be averaged."""
         return self.out / "best_models" / f"{step:08d}"
+
+
+def average_models(folders: Sequence[Path], out: Path) -> None:
+    """Write the mean of the folders' weights to `out`, with the other files of the first folder."""
+    states = [read_weights(folder / WEIGHTS_FILE) for folder in folders]
+    if len({str({name: value.shape for name, value in state.items()}) for state in states}) != 1:
+        raise Problem(
+            f"{folders[0]} and the others differ in shape and cannot be averaged: name models of one run."
+        )
+    names = (CONFIG_FILE, GENERATION_FILE, TOKENIZER_FILE)
+    write_model_files(
+        out, average_states(states), {name: read_ordinary_file(folders[0] / name) for name in names}
+    )

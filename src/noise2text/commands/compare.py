@@ -28,7 +28,7 @@ import torch
 
 from noise2text.commands.display import Display, SilentDisplay
 from noise2text.commands.generation_job import GenerationJob, remove_teacher
-from noise2text.commands.input_windows import WINDOW
+from noise2text.commands.input_texts import WINDOW
 from noise2text.core.config import apply_overrides
 from noise2text.core.config_files import read_config
 from noise2text.core.devices import find_device

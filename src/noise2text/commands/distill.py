@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from noise2text.commands.display import Display, SilentDisplay
-from noise2text.commands.input_windows import WINDOW
+from noise2text.commands.input_texts import WINDOW
 from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem, Stopped
 from noise2text.core.files import explain_write_failures, write_atomically

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from noise2text.commands.generation_job import LoadedJob
-from noise2text.commands.input_windows import CutWindows, growing_windows
+from noise2text.commands.input_texts import CutWindows, growing_windows
 from noise2text.generation.selection import Candidate, Selector
 from noise2text.models import Model, TraceStep
 from noise2text.models.output import GenerationOutput

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from noise2text.commands.generate import GeneratedText, split_output
 from noise2text.commands.generation_job import GenerationJob
-from noise2text.commands.input_windows import WINDOW
+from noise2text.commands.input_texts import WINDOW
 from noise2text.commands.ray_cluster import connect_to_ray, count_workers
 from noise2text.commands.shards import ShardedOutput
 from noise2text.core.errors import Problem, Stopped

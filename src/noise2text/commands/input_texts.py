@@ -1,18 +1,31 @@
-"""The texts that `generate` works on: from the command line, a file, a pipe or a terminal."""
+"""The texts that `generate` works on: from the command line, a file, a pipe or a terminal.
+
+They come in windows, which are sorted by length and generated together. A file is cut into 1, 2, 4, 8, 16,
+16, … batches: the first texts come soon, and later windows have batches of similar lengths. The cuts depend
+on nothing else, so a resumed job computes the same windows. A terminal or a pipe is answered as its lines
+arrive: a window is what is there when the window before is finished, and at least one line.
+"""
 
 from __future__ import annotations
 
 import os
+import queue
 import sys
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from noise2text.commands.input_windows import CutWindows, arriving_windows, growing_windows
 from noise2text.core.errors import Problem
+from noise2text.data.chunks import take_chunk
 from noise2text.data.corpus import read_sources
 from noise2text.data.corpus_paths import split_corpus_path
 
-__all__ = ["InputTexts", "find_texts"]
+__all__ = ["WINDOW", "CutWindows", "InputTexts", "arriving_windows", "find_texts", "growing_windows"]
+
+WINDOW = 16  # batches of the largest window
+
+CutWindows = Callable[[Iterable[str], int], Iterator[list[str]]]
+"""From the texts and the sentences per batch to windows."""
 
 
 @dataclass(frozen=True)
@@ -42,3 +55,58 @@ def find_texts(given: Sequence[str], path: str | None, *, line_by_line: bool) ->
     if all(map(os.path.isfile, split_corpus_path(path))):  # find a bad line now rather than after hours
         return InputTexts(texts, sum(1 for _ in read_sources(path)), growing_windows)
     return InputTexts(texts, None, arriving_windows if line_by_line else growing_windows)
+
+
+def growing_windows(texts: Iterable[str], batch: int) -> Iterator[list[str]]:
+    """Windows of 1, 2, 4, … batches of texts, up to `WINDOW`; fewer of very long texts."""
+    stream, batches = iter(texts), 1
+    while window := take_chunk(stream, batches * batch, measure=len):
+        yield window
+        batches = min(2 * batches, WINDOW)
+
+
+def arriving_windows(texts: Iterable[str], batch: int) -> Iterator[list[str]]:
+    """Windows of the texts that have arrived by now; waits for one text and for no more."""
+    limit = batch * WINDOW
+    arrived: queue.Queue[str | _End] = queue.Queue(maxsize=limit)
+    threading.Thread(target=_receive, args=(texts, arrived), daemon=True).start()
+    while True:
+        window = take_chunk(_take_arrived(arrived), limit, measure=len)
+        end = window.pop() if isinstance(window[-1], _End) else None
+        received = [text for text in window if isinstance(text, str)]
+        if received:
+            yield received
+        if isinstance(end, _End):
+            if end.error is not None:
+                raise end.error
+            return
+
+
+class _End:
+    """The end of the texts, or the error that ended them."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error = error
+
+    def __len__(self) -> int:
+        return 0
+
+
+def _take_arrived(arrived: queue.Queue[str | _End]) -> Iterator[str | _End]:
+    """What is in the queue up to the end of the texts; waits for the first alone."""
+    item = arrived.get()
+    yield item
+    while not isinstance(item, _End) and not arrived.empty():
+        item = arrived.get()
+        yield item
+
+
+def _receive(texts: Iterable[str], arrived: queue.Queue[str | _End]) -> None:
+    """Put every text, and then the end, into the queue."""
+    try:
+        for text in texts:
+            arrived.put(text)
+    except BaseException as error:  # the reader of the queue raises it
+        arrived.put(_End(error))
+    else:
+        arrived.put(_End())

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from noise2text.commands.average_checkpoints import average_models
-from noise2text.core import weights_file
+from noise2text.commands.best_models import average_models
 from noise2text.core.errors import Problem
+
+from ..faults import REFUSED, STOPPED, Fault, run_with_fault
 
 FILES = ("config.json", "generation_config.json", "tokenizer.json")
 
@@ -23,6 +25,11 @@ def write_folder(folder: Path, value: float) -> Path:
     return folder
 
 
+def read_folder(folder: Path) -> dict[str, bytes]:
+    """The contents of the folder's files by their names."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
 def test_the_mean_of_the_weights_is_written(tmp_path: Path) -> None:
     folders = [write_folder(tmp_path / str(value), value) for value in (1.0, 3.0)]
     average_models(folders, tmp_path / "out")
@@ -30,18 +37,28 @@ def test_the_mean_of_the_weights_is_written(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted([*FILES, "model.safetensors"])
 
 
-def test_a_reader_never_sees_half_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("fault", [Fault(limit=20), Fault(read_only=True)], ids=["full disk", "read-only"])
+def test_what_cannot_be_written_leaves_the_model_that_was_there(tmp_path: Path, fault: Fault) -> None:
     best, out = write_folder(tmp_path / "best", 1.0), write_folder(tmp_path / "out", 2.0)
-    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    before = read_folder(out)
+    assert run_with_fault(average_models, [best], out, out=out, fault=fault) == REFUSED
+    assert read_folder(out) == before
 
-    def stop_halfway(tensors: object, path: Path, metadata: object = None) -> None:
-        Path(path).write_bytes(b"half")
-        raise KeyboardInterrupt
 
-    monkeypatch.setattr(weights_file, "save_file", stop_halfway)
-    with pytest.raises(KeyboardInterrupt):
-        average_models([best], out)
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
+    best, out = write_folder(tmp_path / "best", 1.0), write_folder(tmp_path / "out", 2.0)
+    before, after = read_folder(out), tmp_path / "after"
+    average_models([best], after)
+    for number in itertools.count(1):
+        code = run_with_fault(average_models, [best], out, out=out, fault=Fault(interrupt_at=number))
+        found = read_folder(out)
+        assert found.keys() == before.keys()
+        assert all(found[name] in (before[name], new) for name, new in read_folder(after).items())
+        if code == 0:
+            break
+        assert code == STOPPED
+    assert number > len(FILES)
+    assert found == read_folder(after)
 
 
 def test_a_damaged_model_is_named(tmp_path: Path) -> None:
