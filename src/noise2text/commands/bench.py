@@ -137,13 +137,22 @@ def bench_report(
     )
     if peer:
         rows = chain(rows, bench_marian(model, batches=sizes, length=length, **_shape(folder)))
+    yield from _format_json(model, rows) if as_json else _format_table(model, rows)
+
+
+def _describe_machine(model: Model) -> dict[str, str]:
     where = torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else "CPU"
-    facts = {"device": where, "torch": torch.__version__, "type": str(_dtype(model))}
-    if as_json:
-        table = [dataclasses.asdict(row) | {"rate": row.sentences_per_second} for row in rows]
-        yield json.dumps(facts | {"rows": table, "growth": measure_scaling(model)}, indent=2)
-        return
-    yield ", ".join(facts.values())
+    return {"device": where, "torch": torch.__version__, "type": str(_dtype(model))}
+
+
+def _format_json(model: Model, rows: Iterable[BenchRow]) -> Iterator[str]:
+    table = [dataclasses.asdict(row) | {"rate": row.sentences_per_second} for row in rows]
+    yield json.dumps(_describe_machine(model) | {"rows": table, "growth": measure_scaling(model)}, indent=2)
+
+
+def _format_table(model: Model, rows: Iterable[BenchRow]) -> Iterator[str]:
+    """The lines of the table as they are measured, and then how the time scales."""
+    yield ", ".join(_describe_machine(model).values())
     yield f"batch  {'configuration':<26}   ms/batch  sentences/s  first s     MiB  of peak"
     for row in rows:
         peak = f"{row.peak_fraction:.1%}" if row.peak_fraction else "–"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,10 @@ from rich.console import Console
 from noise2text.commands.display import TerminalDisplay
 from noise2text.commands.train import train
 from noise2text.core.errors import Problem
-from noise2text.data.corpus import read_pairs
+from noise2text.data.corpus import Pair, read_pairs
 from noise2text.data.dates import write_dates
 from noise2text.metrics.evaluate import evaluate
+from noise2text.models import Model
 from noise2text.models.folder import load
 
 __all__ = ["SETTINGS", "demo", "translate"]
@@ -52,47 +53,61 @@ def demo(out: Path, *, changes: Mapping[str, Any] | None = None) -> float:
     """The exact match in percent after synthesis, training, generation and evaluation."""
     console = Console(highlight=False, soft_wrap=True)
     corpus = out / "corpus"
-    if out.exists() and not out.is_dir():
-        raise Problem(f"{out} is a file; --out must be a folder.")
-    if (out / MARKER_FILE).exists():
-        shutil.rmtree(out)  # an earlier demo
-    elif out.exists() and any(out.iterdir()):
-        raise Problem(f"{out} is not empty and was not made by the demo: choose another folder.")
-    out.mkdir(parents=True, exist_ok=True)
-    (out / MARKER_FILE).write_text("This folder was made by `noise2text demo`, which may replace it.\n")
+    _clear_folder(out)
     translate(console)
     write_dates(corpus, pairs=PAIRS, seed=0)
-    files = {name: str(corpus / f"{name}.jsonl") for name in ("train", "valid", "test")}
     console.print(
         f"\nNow training from scratch: {PAIRS:,} written-out dates and their ISO form, in {corpus}."
     )
     with TerminalDisplay.open(console) as display:
         model = train(
             "difformer",
-            train=files["train"],
-            valid=files["valid"],
+            train=str(corpus / "train.jsonl"),
+            valid=str(corpus / "valid.jsonl"),
             out=out,
             preset="tiny",
             changes=SETTINGS | dict(changes or {}),
             display=display,
         )
-    pairs = list(read_pairs(files["test"]))
-    sources = [pair.src for pair in pairs]
-    console.print("\nFrom noise to text, step by step:")
-    for pair, steps in zip(pairs, model.generate(sources[:TRACED_EXAMPLES], trace=True).traces, strict=False):
-        console.print(f"\n  {pair.src}  (→ {pair.trg})", markup=False)
-        for step in steps[::2]:
-            console.print(f"    t={step.time:.2f}  {step.noisy:<12} → {step.text}", markup=False)
-    texts = model.generate(sources, batch=100).texts
-    result = evaluate(texts, [pair.references for pair in pairs], sources)
-    (out / "samples.txt").write_text("".join(f"{text}\n" for text in texts))
-    (out / "evaluation.json").write_text(json.dumps(result, indent=2))
-    exact_match = float(result["exact_match"]["score"])
+    pairs = list(read_pairs(str(corpus / "test.jsonl")))
+    _show_denoising(model, pairs[:TRACED_EXAMPLES], console)
+    exact_match = _evaluate(model, pairs, out)
     console.print(f"\nOn {len(pairs)} unseen dates ({out / 'evaluation.json'}):")
     console.print(f"exact match {exact_match:.1f} %")
     page = f"noise2text report {out} --out {out / 'report.html'}"
     console.print(f"\nFor a report on this run (needs noise2text[report]): {page}", markup=False)
     return exact_match
+
+
+def _clear_folder(out: Path) -> None:
+    """Make the folder, or remove what an earlier demo wrote there."""
+    if out.exists() and not out.is_dir():
+        raise Problem(f"{out} is a file; --out must be a folder.")
+    if (out / MARKER_FILE).exists():
+        shutil.rmtree(out)
+    elif out.exists() and any(out.iterdir()):
+        raise Problem(f"{out} is not empty and was not made by the demo: choose another folder.")
+    out.mkdir(parents=True, exist_ok=True)
+    (out / MARKER_FILE).write_text("This folder was made by `noise2text demo`, which may replace it.\n")
+
+
+def _show_denoising(model: Model, pairs: Sequence[Pair], console: Console) -> None:
+    console.print("\nFrom noise to text, step by step:")
+    traces = model.generate([pair.src for pair in pairs], trace=True).traces
+    for pair, steps in zip(pairs, traces, strict=True):
+        console.print(f"\n  {pair.src}  (→ {pair.trg})", markup=False)
+        for step in steps[::2]:
+            console.print(f"    t={step.time:.2f}  {step.noisy:<12} → {step.text}", markup=False)
+
+
+def _evaluate(model: Model, pairs: Sequence[Pair], out: Path) -> float:
+    """The exact match in percent; the texts and all scores are written to the folder."""
+    sources = [pair.src for pair in pairs]
+    texts = model.generate(sources, batch=100).texts
+    result = evaluate(texts, [pair.references for pair in pairs], sources)
+    (out / "samples.txt").write_text("".join(f"{text}\n" for text in texts))
+    (out / "evaluation.json").write_text(json.dumps(result, indent=2))
+    return float(result["exact_match"]["score"])
 
 
 def translate(console: Console) -> None:

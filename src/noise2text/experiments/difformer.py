@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from noise2text.experiments.experiment import Arm, Changes, Experiment, ModelSpec, TrainedSetting
@@ -25,6 +26,15 @@ def _difformer_arm(name: str, changes: Changes, **paper: float) -> Arm:
     numbers = {PAPER_BLEU if measure == "bleu" else measure: number for measure, number in paper.items()}
     return Arm(name, ModelSpec("difformer", changes), BEAM_10, ONE_LENGTH, numbers)
 
+
+_rescaling_table = partial(
+    Experiment,
+    paper=PAPER,
+    metric_note=TOKENIZED_BLEU,
+    measures=(PAPER_BLEU, "noise_factor"),
+    tiny_measures=("bleu", "exact_match", "noise_factor"),
+)
+"""A table about noise rescaling, which also shows the noise factor of each arm."""
 
 _LOSSES = Experiment(
     name="difformer-losses",
@@ -56,15 +66,11 @@ _LOSSES = Experiment(
     ),
 )
 
-_COMPONENTS = Experiment(
+_COMPONENTS = _rescaling_table(
     name="difformer-components",
-    paper=PAPER,
     table="table 7",
     summary="The anchor loss and noise rescaling, each with and without the other.",
     claim="each of them helps, and both together help most.",
-    metric_note=TOKENIZED_BLEU,
-    measures=(PAPER_BLEU, "noise_factor"),
-    tiny_measures=("bleu", "exact_match", "noise_factor"),
     arms=(
         _difformer_arm("rounding, not rescaled", {**ROUNDING, **NOT_RESCALED}, bleu=16.96),
         _difformer_arm("anchor, not rescaled", NOT_RESCALED, bleu=22.70),
@@ -90,16 +96,12 @@ def _rescaling_arm(schedule: str, dgs: float | None, *, noise_factor: float, ble
     return _difformer_arm(f"{schedule}, {label}", changes, bleu=bleu, noise_factor=noise_factor)
 
 
-_RESCALING = Experiment(
+_RESCALING = _rescaling_table(
     name="difformer-rescaling",
-    paper=PAPER,
     table="tables 2, 9 and 13",
     summary="Three schedules, rescaled to three degeneration scores, and not rescaled.",
     claim="without rescaling sqrt is worst and linear best; rescaled to 0.15, sqrt is best.",
-    metric_note=TOKENIZED_BLEU,
     tiny={"difformer": {"optim.steps": 1_500}},  # large factors need more steps
-    measures=(PAPER_BLEU, "noise_factor"),
-    tiny_measures=("bleu", "exact_match", "noise_factor"),
     arms=tuple(
         _rescaling_arm(schedule, dgs, noise_factor=noise_factor, bleu=bleu)
         for schedule, rows in _FACTORS.items()
@@ -107,15 +109,11 @@ _RESCALING = Experiment(
     ),
 )
 
-_DIMENSION = Experiment(
+_DIMENSION = _rescaling_table(
     name="difformer-dimension",
-    paper=PAPER,
     table="table 14",
     summary="The dimension of the embeddings, the noise rescaled for each.",
     claim="rescaled, 128 to 512 dimensions are about equal; 64 are too few.",
-    metric_note=TOKENIZED_BLEU,
-    measures=(PAPER_BLEU, "noise_factor"),
-    tiny_measures=("bleu", "exact_match", "noise_factor"),
     arms=(
         _difformer_arm("d = 64", {"embedding_dim": 64, **SEARCHED}, bleu=32.11, noise_factor=2.5),
         _difformer_arm("d = 128", {}, bleu=34.48, noise_factor=4.0),
@@ -177,15 +175,11 @@ _SAMPLING = Experiment(
     ),
 )
 
-_PRESERVING = Experiment(
+_PRESERVING = _rescaling_table(
     name="difformer-preserving",
-    paper=PAPER,
     table="table 17",
     summary="Rescaling by eq. 3 and by eq. 8, which preserves the variance.",
     claim="both work about equally well.",
-    metric_note=TOKENIZED_BLEU,
-    measures=(PAPER_BLEU, "noise_factor"),
-    tiny_measures=("bleu", "exact_match", "noise_factor"),
     arms=(
         _difformer_arm("DGS 0.05", {"max_dgs": 0.05, **SEARCHED}, bleu=33.88, noise_factor=7.0),
         _difformer_arm(

@@ -10,9 +10,9 @@ With a preset of the user's, the folder is EXPERIMENT-PRESET.
 
 The folder of a model is named after a hash of everything that decides it; the JSON file of an arm has a hash
 of its model, settings and test set. So only what has changed is computed again, and further metrics are
-computed of the texts that are there. A grid that was killed
-continues, training from its last checkpoint. An arm that fails records the error in its JSON file, does not
-affect the others, and is tried again by the next run. Several processes may work in one folder.
+computed from the texts that are there. A grid that was killed continues, training from its last checkpoint.
+An arm that fails records the error in its JSON file, does not affect the others, and is tried again by the
+next run. Several processes may work in one folder.
 """
 
 from __future__ import annotations
