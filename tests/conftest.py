@@ -16,6 +16,7 @@ from noise2text.core.config import apply_overrides, get_setting, has_setting
 from noise2text.data.dates import write_dates
 from noise2text.data.tokenizer import Tokenizer, learn_characters
 from noise2text.models import LengthPredictingModel, Model
+from noise2text.models.folder import save
 from noise2text.models.registry import find_recipe, list_recipes
 from noise2text.nn.joint_transformer import JointTransformer
 from noise2text.nn.seqdiffuseq_network import SeqDiffuSeqEncoderDecoder
@@ -84,6 +85,22 @@ def small(tokenizer: Tokenizer) -> Make:
         return model.eval()
 
     return make
+
+
+def save_noisy_model(folder: Path, tokenizer: Tokenizer) -> Path:
+    """The folder, with a small untrained Difformer whose weights let the noise decide about the texts."""
+    recipe = find_recipe("difformer")
+    changes = SMALL | {"noise_factor": 2.0, "generation.steps": 6, "stop_early": 0, "length": 10}
+    config = apply_overrides(recipe.preset("tiny"), changes, origin="noisy")
+    torch.manual_seed(0)
+    model = recipe.build(config, tokenizer)
+    with torch.no_grad():
+        model.denoiser.position_embedding.weight.mul_(0.1)
+        for name, weight in model.denoiser.named_parameters():
+            if name.startswith(("combine", "input_projection")):
+                weight.mul_(10)
+    save(folder, model, recipe="difformer", config=config)
+    return folder
 
 
 def small_changes(recipe: str, changes: dict[str, Any]) -> dict[str, Any]:

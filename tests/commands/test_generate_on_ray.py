@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from pyarrow import parquet
 
 from noise2text.commands.distill import distill
@@ -30,14 +29,12 @@ from noise2text.commands.generate_on_ray import (
 from noise2text.commands.generation_job import GenerationJob
 from noise2text.commands.ray_cluster import connect_to_ray
 from noise2text.commands.shards import ShardedOutput
-from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem
 from noise2text.data.row_ranges import cut_into_ranges
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.models.folder import load, save
-from noise2text.models.registry import find_recipe
+from noise2text.models.folder import load
 
-from ..conftest import SMALL
+from ..conftest import save_noisy_model
 
 DATES = ["7 april 1957", "monday", "3rd of may 2001", "12-12-12", "", "a", "june, 1880", "9 9 9"]
 SOURCES = [text and f"{text} {number}" for number in range(10) for text in DATES]
@@ -46,19 +43,7 @@ SOURCES = [text and f"{text} {number}" for number in range(10) for text in DATES
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Path:
     """The folder of a small untrained Difformer, whose weights let the noise decide about the texts."""
-    path = tmp_path_factory.mktemp("models") / "tiny"
-    recipe = find_recipe("difformer")
-    changes = SMALL | {"noise_factor": 2.0, "generation.steps": 6, "stop_early": 0, "length": 10}
-    config = apply_overrides(recipe.preset("tiny"), changes, origin="tiny")
-    torch.manual_seed(0)
-    model = recipe.build(config, tokenizer)
-    with torch.no_grad():
-        model.denoiser.position_embedding.weight.mul_(0.1)
-        for name, weight in model.denoiser.named_parameters():
-            if name.startswith(("combine", "input_projection")):
-                weight.mul_(10)
-    save(path, model, recipe="difformer", config=config)
-    return path
+    return save_noisy_model(tmp_path_factory.mktemp("models") / "tiny", tokenizer)
 
 
 @pytest.fixture

@@ -11,13 +11,10 @@ from typing import Any
 
 import httpx
 import pytest
-import torch
 
-from noise2text.core.config import apply_overrides
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models import Model
-from noise2text.models.folder import load, save
-from noise2text.models.registry import find_recipe
+from noise2text.models.folder import load
 from noise2text.models.requests import GenerationRequest
 from noise2text.serving.app import build_app
 from noise2text.serving.limits import Limits
@@ -25,7 +22,7 @@ from noise2text.serving.server import GracefulServer, listen
 from noise2text.serving.service import Service
 from noise2text.serving.start import Options, build_service
 
-from ..conftest import SMALL
+from ..conftest import save_noisy_model
 
 TEXTS = ["7 april 1957", "monday", "3rd of may 2001", "12-12-12", "", "a", "june, 1880", "9 9 9"]
 
@@ -33,19 +30,7 @@ TEXTS = ["7 april 1957", "monday", "3rd of may 2001", "12-12-12", "", "a", "june
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Path:
     """The folder of a small untrained Difformer, whose weights let the noise decide about the texts."""
-    path = tmp_path_factory.mktemp("served") / "tiny"
-    recipe = find_recipe("difformer")
-    changes = SMALL | {"noise_factor": 2.0, "generation.steps": 6, "stop_early": 0, "length": 10}
-    config = apply_overrides(recipe.preset("tiny"), changes, origin="served")
-    torch.manual_seed(0)
-    model = recipe.build(config, tokenizer)
-    with torch.no_grad():
-        model.denoiser.position_embedding.weight.mul_(0.1)
-        for name, weight in model.denoiser.named_parameters():
-            if name.startswith(("combine", "input_projection")):
-                weight.mul_(10)
-    save(path, model, recipe="difformer", config=config)
-    return path
+    return save_noisy_model(tmp_path_factory.mktemp("served") / "tiny", tokenizer)
 
 
 @pytest.fixture(scope="session")

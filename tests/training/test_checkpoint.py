@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,6 @@ import torch
 from torch import nn
 
 from noise2text.core.errors import Problem
-from noise2text.training import checkpoint
 from noise2text.training.averaging import Ema
 from noise2text.training.checkpoint import find_checkpoint, find_damage, list_checkpoints, read_progress, save
 
@@ -19,12 +19,11 @@ def test_all_files_are_on_the_disk_before_a_checkpoint_takes_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk cannot be asked, so the system call is recorded."""
-    module, folder, flushed = nn.Linear(2, 3), tmp_path / "checkpoint-00000002", set[int]()
-    flushed_folders: list[tuple[Path, bool]] = []
+    module, folder = nn.Linear(2, 3), tmp_path / "checkpoint-00000002"
+    flushed: set[tuple[int, bool]] = set()
 
     def record(handle: int) -> None:
-        assert not folder.exists()
-        flushed.add(os.fstat(handle).st_ino)
+        flushed.add((os.fstat(handle).st_ino, folder.exists()))
 
     def write_model(draft: Path) -> None:
         (draft / "shards").mkdir()  # what several processes write
@@ -33,9 +32,6 @@ def test_all_files_are_on_the_disk_before_a_checkpoint_takes_its_name(
 
     (tmp_path / "checkpoint-00000001").mkdir()
     monkeypatch.setattr(os, "fsync", record)
-    monkeypatch.setattr(
-        checkpoint, "flush_folder", lambda run: flushed_folders.append((run, folder.exists()))
-    )
     save(
         tmp_path,
         step=2,
@@ -54,18 +50,20 @@ def test_all_files_are_on_the_disk_before_a_checkpoint_takes_its_name(
         "training.json",
         "training.safetensors",
     }
-    assert {path.stat().st_ino for path in files.values()} <= flushed
-    assert flushed_folders == [(tmp_path, True)]  # the new name too is on the disk
+    assert flushed == {
+        *((path.stat().st_ino, False) for path in files.values()),
+        (tmp_path.stat().st_ino, True),  # the new name too is on the disk
+    }
     assert find_checkpoint(tmp_path) == folder
     assert {path.name for path in tmp_path.iterdir()} == {"checkpoint-00000001", folder.name}
 
 
-def save_small(run: Path, step: int) -> Path:
+def save_small(run: Path, step: int, write_model: Callable[[Path], None] = lambda draft: None) -> Path:
     module = nn.Linear(2, 3)
     return save(
         run,
         step=step,
-        write_model=lambda draft: None,
+        write_model=write_model,
         optimizer=torch.optim.SGD(module.parameters()),
         module=module,
         objective=nn.Identity(),
@@ -109,20 +107,18 @@ def test_every_change_of_a_checkpoint_is_found_by_its_checksums(
     assert find_damage(folder) == (None if known else name)
 
 
-def test_a_draft_goes_when_a_checkpoint_cannot_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_draft_goes_when_a_checkpoint_cannot_be_written(tmp_path: Path) -> None:
     """Several processes write with torch, whose errors do not say what the system said."""
 
-    def fill_disk(*arguments: object) -> None:
+    def fill_disk(draft: Path) -> None:
+        (draft / "model.safetensors").write_text("half")
         raise OSError("no space on the shards' disk")
 
     save_small(tmp_path, 1)
-    monkeypatch.setattr(checkpoint, "_write_state", fill_disk)
     with pytest.raises(
         Problem, match=r"checkpoint-00000002 cannot be written \(no space on the shards' disk"
     ):
-        save_small(tmp_path, 2)
+        save_small(tmp_path, 2, fill_disk)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-00000001"]
 
 

@@ -7,7 +7,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 
@@ -19,19 +19,19 @@ from noise2text.models.shipped import list_shipped_models
 __all__ = ["examine", "find_missing_extras"]
 
 HIDDEN_EXTRAS = ("dev", "docs", "fuzz", "release")  # for those who work on the package
-SECONDS, BATCH = 4.0, 8  # of each speed check
+BATCH = 8  # of the second speed check
 SENTENCE = "Ich würde gerne wissen, wann der nächste Zug nach Berlin fährt."
 
 
-def examine(*, device: str | None = None) -> Iterator[str]:
-    """The lines of the report, as they are found out."""
+def examine(*, device: str | None = None, seconds: float = 4.0) -> Iterator[str]:
+    """The lines of the report, as they are found out; a speed check takes so many seconds, or one call."""
     yield f"noise2text {__version__}, Python {platform.python_version()}, torch {torch.__version__}"
     yield f"system: {platform.system()} {platform.machine()}"
     yield f"CPU: {os.cpu_count()} cores, {torch.get_num_threads()} threads"
     yield from _list_gpus()
     for name in list_shipped_models():
-        yield _time_model(name, device=device)
-    missing = find_missing_extras()
+        yield _time_model(name, device=device, seconds=seconds)
+    missing = find_missing_extras(importlib.metadata.requires("noise2text") or [])
     yield "everything else is optional and not installed:" if missing else "extras: all are installed"
     for extra, packages in missing.items():
         yield f"  pip install 'noise2text[{extra}]'  # {', '.join(packages)}"
@@ -45,28 +45,33 @@ def _list_gpus() -> Iterator[str]:
         yield f"GPU {index}: {facts.name}, {facts.total_memory / 2**30:.0f} GiB"
 
 
-def _time_model(name: str, *, device: str | None) -> str:
+def _time_model(name: str, *, device: str | None, seconds: float) -> str:
     """The time per sentence of a shipped model, one at a time and in a batch."""
     model = load(name, device=device)
     model.generate([SENTENCE])  # the first call is slower
-    alone, together = _time_sentences(model, 1), _time_sentences(model, BATCH)
+    alone, together = (_time_sentences(model, count, seconds=seconds) for count in (1, BATCH))
     where = torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else "the CPU"
     return f"speed: {name} takes {alone:.3f} s per sentence on {where}, {together:.3f} in batches of {BATCH}"
 
 
-def _time_sentences(model: Model, count: int) -> float:
+def _time_sentences(model: Model, count: int, *, seconds: float) -> float:
     """The mean time per sentence of as many calls as fit into the time, at least one."""
     started, calls = time.perf_counter(), 0
-    while calls == 0 or time.perf_counter() - started < SECONDS:
+    while calls == 0 or time.perf_counter() - started < seconds:
         model.generate([SENTENCE] * count)
         calls += 1
     return (time.perf_counter() - started) / calls / count
 
 
-def find_missing_extras() -> dict[str, list[str]]:
-    """The extras of the package of which something is not installed, with what is missing."""
+def find_missing_extras(requirements: Iterable[str]) -> dict[str, list[str]]:
+    """The extras of a package of which something is not installed, with what is missing.
+
+    >>> from noise2text.commands.doctor import find_missing_extras
+    >>> find_missing_extras(["torch>=2; extra == 'report'", "no-such-package>=1; extra == 'report'"])
+    {'report': ['no-such-package']}
+    """
     missing: dict[str, list[str]] = {}
-    for requirement in importlib.metadata.requires("noise2text") or []:
+    for requirement in requirements:
         name = re.match(r"[\w.-]+", requirement)
         extra = re.search(r"extra == ['\"]([^'\"]+)['\"]", requirement)
         if name is None or extra is None or extra[1] in HIDDEN_EXTRAS:
