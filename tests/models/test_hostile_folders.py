@@ -191,6 +191,10 @@ def test_a_reader_never_sees_two_models_at_once(small: Make, folder: Path, token
         recipe.preset("tiny").replace(SMALL | {"noise_factor": 2.0, "ffn_dim": dim}) for dim in (32, 64)
     ]
     models = [recipe.build(config, tokenizer) for config in configs]
+    states = {
+        sum(map(torch.numel, state.values())): state for state in (each.state_dict() for each in models)
+    }
+    save(folder, models[1], recipe="difformer", config=configs[1])
     stop = threading.Event()
 
     def replace_again_and_again() -> None:
@@ -202,7 +206,9 @@ def test_a_reader_never_sees_two_models_at_once(small: Make, folder: Path, token
     writer.start()
     try:
         for _ in range(15):
-            load(folder, device="cpu", precision="float32")
+            found = load(folder, device="cpu", precision="float32").state_dict()
+            expected = states[sum(map(torch.numel, found.values()))]
+            assert all(torch.equal(found[name], weight) for name, weight in expected.items())
     finally:
         stop.set()
         writer.join()
