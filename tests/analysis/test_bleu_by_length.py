@@ -11,12 +11,15 @@ import sacrebleu
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noise2text.analysis.bleu_by_length import analyse_lengths, buckets
+from noise2text.analysis.bleu_by_length import buckets
+from noise2text.analysis.catalogue import ANALYSES
 from noise2text.analysis.finding import to_svg
 from noise2text.analysis.inputs import Inputs
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair
 from noise2text.data.tokenizer import learn_characters
+
+analyse_lengths = ANALYSES["lengths"]
 
 PAIRS = [
     Pair("a " * length, f"the {length} cats sat on the mat today") for length in (1, 1, 2, 3, 4, 5, 6, 7)

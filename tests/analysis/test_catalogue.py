@@ -46,7 +46,7 @@ def test_the_page_names_no_other() -> None:
 
 
 def test_analyses_are_found_by_name() -> None:
-    assert find_analysis("curves").run(Inputs(models=[])) == []
+    assert find_analysis("curves").name == "curves"
     with pytest.raises(Problem, match="did you mean lengths"):
         find_analysis("length")
     with pytest.raises(Problem, match="there are lengths, curves"):
@@ -54,7 +54,9 @@ def test_analyses_are_found_by_name() -> None:
 
 
 def test_what_is_needed_is_asked_for_in_turn() -> None:
-    both = Analysis("both", (OUTPUTS, RUNS), "", "", run=lambda inputs: [], options=GenerationOptions())
+    both = Analysis(
+        "both", (OUTPUTS, RUNS), "", "", run=lambda inputs, options: [], options=GenerationOptions()
+    )
     with pytest.raises(Problem, match="both needs runs: add the folder"):
         both(Inputs(outputs={"x": ["y"]}))
     assert both(Inputs(models=[Path("x")], outputs={"x": ["y"]}, pairs=[Pair("a", "b")])) == []

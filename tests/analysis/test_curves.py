@@ -11,10 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.signal import lfilter
 
-from noise2text.analysis.curves import analyse_curves, read_metrics, smooth_curve
+from noise2text.analysis.catalogue import ANALYSES
+from noise2text.analysis.curves import read_metrics, smooth_curve
 from noise2text.analysis.finding import to_svg
 from noise2text.analysis.inputs import Inputs
 from noise2text.core.errors import Problem
+
+analyse_curves = ANALYSES["curves"]
 
 
 def log(folder: Path, *records: dict[str, float], end: str = "") -> Path:

@@ -11,10 +11,10 @@ import torch
 from scipy.special import logsumexp
 from scipy.stats import norm
 
+from noise2text.analysis.catalogue import ANALYSES
 from noise2text.analysis.degeneration import (
     DegenerationOptions,
     ScheduleAndEmbeddings,
-    analyse_degeneration,
     degenerated_losses,
     degeneration_curves,
     loss_curves,
@@ -26,6 +26,8 @@ from noise2text.diffusion.noise_factor import random_embeddings
 from noise2text.diffusion.schedules import LinearSchedule, Rescaled, SqrtSchedule
 
 from .models import find_model_folder
+
+analyse_degeneration = ANALYSES["degeneration"]
 
 
 def naive(table: np.ndarray, word: int, z: np.ndarray) -> float:

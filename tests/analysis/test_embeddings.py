@@ -11,8 +11,8 @@ import torch
 from scipy.spatial import KDTree
 from scipy.spatial.distance import cosine, pdist
 
+from noise2text.analysis.catalogue import ANALYSES
 from noise2text.analysis.embeddings import (
-    analyse_embeddings,
     anisotropy_curves,
     anisotropy_of_run,
     nearest_rows,
@@ -26,6 +26,8 @@ from noise2text.models.folder import load
 
 from ..conftest import SMALL
 from .models import TOKENIZER, find_model_folder, tiny
+
+analyse_embeddings = ANALYSES["embeddings"]
 
 
 def table_of(folder: Path) -> Any:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from noise2text.analysis.catalogue import ANALYSES
 from noise2text.analysis.inputs import Inputs
 from noise2text.analysis.positions import (
-    analyse_positions,
     learned_schedule,
     losses_by_position,
     position_losses,
@@ -26,6 +26,8 @@ from noise2text.models import DiffusionModel
 from noise2text.models.registry import find_recipe
 
 from .models import DIFFUSION, PAIRS, SOURCES, TOKENIZER, find_model_folder, settings_for, tiny
+
+analyse_positions = ANALYSES["positions"]
 
 LENGTHS = [len(pair.trg) for pair in PAIRS]
 

@@ -10,8 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from noise2text.analysis.catalogue import ANALYSES
 from noise2text.analysis.inputs import Inputs
-from noise2text.analysis.traces import analyse_traces, evenly_spaced, trace_table
+from noise2text.analysis.traces import evenly_spaced, trace_table
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair
 from noise2text.data.tokenizer import Tokenizer
@@ -20,6 +21,8 @@ from noise2text.models.folder import load, save
 from noise2text.models.registry import find_recipe
 
 from ..conftest import small_changes
+
+analyse_traces = ANALYSES["traces"]
 
 STEPS = [TraceStep(1 - place / 5, f"z{place}", f"x{place}") for place in range(5)]
 PAIRS = [Pair("7 april 1957", "1957-04-07"), Pair("8 may 1999", "1999-05-08")]

@@ -87,9 +87,8 @@ def buckets(lengths: Sequence[int], count: int) -> np.ndarray:
     return np.unique(bucket, return_inverse=True)[1].reshape(len(values))[index]
 
 
-def analyse_lengths(inputs: Inputs) -> list[Finding]:
+def analyse_lengths(inputs: Inputs, options: LengthsOptions) -> list[Finding]:
     """BLEU by length; for several systems also their differences and the table of tests."""
-    options = inputs.chosen(LengthsOptions())
     _check(inputs)
     measure = UNITS[options.unit](inputs)
     source_lengths = measure.lengths([pair.src for pair in inputs.pairs])

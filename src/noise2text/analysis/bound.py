@@ -36,9 +36,8 @@ class BoundOptions:
         require_at_least(self, 1, "intervals", "sentences")
 
 
-def analyse_bound(inputs: Inputs) -> list[Finding]:
+def analyse_bound(inputs: Inputs, options: BoundOptions) -> list[Finding]:
     """The terms of every model, and the diffusion term by time for those that have one."""
-    options = inputs.chosen(BoundOptions())
     bounds = {
         name: _measure(load(folder, device=inputs.device), inputs, options)
         for name, folder in inputs.folders_by_name().items()

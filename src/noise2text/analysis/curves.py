@@ -107,9 +107,8 @@ def _parse_line(line: str, place: str, *, last: bool) -> dict[str, float]:
         raise Problem(f"{place}: this is not a JSON object of numbers; delete the line.") from error
 
 
-def analyse_curves(inputs: Inputs) -> list[Finding]:
+def analyse_curves(inputs: Inputs, options: CurvesOptions) -> list[Finding]:
     """One finding per logged number, and one of nll with and without padding."""
-    options = inputs.chosen(CurvesOptions())
     runs = {name: read_metrics(folder) for name, folder in inputs.folders_by_name().items()}
     known = list(dict.fromkeys(name for run in runs.values() for name in run))
     wanted = [name.strip() for name in options.only.split(",") if name.strip()] or known

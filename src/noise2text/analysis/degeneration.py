@@ -71,17 +71,16 @@ class ScheduleAndEmbeddings:
     embeddings: Tensor  # (V, d)
 
 
-def analyse_degeneration(inputs: Inputs) -> list[Finding]:
+def analyse_degeneration(inputs: Inputs, options: DegenerationOptions) -> list[Finding]:
     """The analysis `degeneration`: of models, with their sampling and training schedules, or of random
     embeddings."""
-    chosen = inputs.chosen(DegenerationOptions())
-    cases = _cases(inputs) or _random_cases(chosen.vocabulary, chosen.dimension, seed=inputs.seed)
+    cases = _cases(inputs) or _random_cases(options.vocabulary, options.dimension, seed=inputs.seed)
     tables = {name: cases[name].embeddings for name in inputs.folders_by_name()}
-    more = random_tables(chosen.vocabulary, DIMENSIONS, seed=inputs.seed)
+    more = random_tables(options.vocabulary, DIMENSIONS, seed=inputs.seed)
     return [
-        degeneration_curves(cases, cells=chosen.cells, samples=4 * chosen.samples, seed=inputs.seed),
-        rescaled_schedules(points=chosen.cells),
-        loss_curves(tables or more, samples=chosen.samples, seed=inputs.seed),
+        degeneration_curves(cases, cells=options.cells, samples=4 * options.samples, seed=inputs.seed),
+        rescaled_schedules(points=options.cells),
+        loss_curves(tables or more, samples=options.samples, seed=inputs.seed),
     ]
 
 

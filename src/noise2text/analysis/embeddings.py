@@ -47,12 +47,11 @@ class EmbeddingOptions:
         require_at_least(self, 1, "count")
 
 
-def analyse_embeddings(inputs: Inputs) -> list[Finding]:
+def analyse_embeddings(inputs: Inputs, options: EmbeddingOptions) -> list[Finding]:
     """The analysis `embeddings`: neighbors in each model, and anisotropy over the steps of each run."""
-    chosen = inputs.chosen(EmbeddingOptions())
     models = load_all(inputs, precision="float32")
     return [
-        neighbors(models, tokens=chosen.tokens.split(), count=chosen.count),
+        neighbors(models, tokens=options.tokens.split(), count=options.count),
         anisotropy_curves(inputs.folders_by_name(), device=inputs.device),
     ]
 

@@ -1,6 +1,6 @@
 """An analysis and its inputs.
 
-    Analysis(name, needs, paper_figure, summary, run, options)        run(Inputs) → findings
+    Analysis(name, needs, paper_figure, summary, run, options)        run(Inputs, options) → findings
 
 An analysis declares what it needs (texts of systems, runs, models, pairs), so that one check can report what
 is missing. Its options are a frozen dataclass.
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from noise2text.analysis.finding import Finding
 from noise2text.core.config import apply_overrides
@@ -19,8 +19,6 @@ from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair
 
 __all__ = ["MODELS", "OUTPUTS", "PAIRS", "RUNS", "Analysis", "Inputs", "Need"]
-
-S = TypeVar("S")
 
 
 @dataclass(frozen=True)
@@ -33,10 +31,6 @@ class Inputs:
     options: Mapping[str, Any] = field(default_factory=dict)  # changes to the settings of the analysis
     seed: int = 0
     device: str | None = None
-
-    def chosen(self, defaults: S) -> S:
-        """The settings of an analysis, changed by the options."""
-        return apply_overrides(defaults, self.options, origin="analyse")
 
     def folders_by_name(self) -> dict[str, Path]:
         """The folders by their last part, or by their path where two would share a name."""
@@ -70,13 +64,13 @@ class Analysis:
     needs: tuple[Need, ...]
     paper_figure: str  # the paper's figure or table
     summary: str  # what it shows
-    run: Callable[[Inputs], list[Finding]]
-    options: Any  # a frozen dataclass; `Inputs.chosen` changes it
+    run: Callable[[Inputs, Any], list[Finding]]
+    options: Any  # the defaults, a frozen dataclass; `run` gets them with the user's changes
 
     def __call__(self, inputs: Inputs) -> list[Finding]:
         """The findings; before any work is done, a Problem names a missing input or an unknown setting."""
-        inputs.chosen(self.options)
+        options = apply_overrides(self.options, inputs.options, origin="analyse")
         for need in self.needs:
             if not getattr(inputs, need.field):
                 raise Problem(f"The analysis {self.name} needs {need.name}: {need.remedy}.")
-        return self.run(inputs)
+        return self.run(inputs, options)

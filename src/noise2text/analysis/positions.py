@@ -64,10 +64,9 @@ class PositionOptions:
         require_at_least(self, 1, "points", "sentences", "batch")
 
 
-def analyse_positions(inputs: Inputs) -> list[Finding]:
+def analyse_positions(inputs: Inputs, options: PositionOptions) -> list[Finding]:
     """The analysis `positions`: the losses and the schedule of each model."""
-    chosen = inputs.chosen(PositionOptions())
-    pairs, found = inputs.pairs[: chosen.sentences], []
+    pairs, found = inputs.pairs[: options.sentences], []
     for name, folder in inputs.folders_by_name().items():
         recipe, config = load_config(folder)
         model = require_diffusion(
@@ -79,12 +78,12 @@ def analyse_positions(inputs: Inputs) -> list[Finding]:
             objective,
             pairs,
             name=name,
-            points=chosen.points,
+            points=options.points,
             seed=inputs.seed,
-            batch=chosen.batch,
-            term=chosen.term,
+            batch=options.batch,
+            term=options.term,
         )
-        found += [losses, learned_schedule(model, name=name, points=chosen.points)]
+        found += [losses, learned_schedule(model, name=name, points=options.points)]
     return found
 
 

@@ -78,16 +78,14 @@ class FromNoiseOptions(GenerationOptions):
         require_at_least(self, 1, "points")
 
 
-def analyse_sampling(inputs: Inputs) -> list[Finding]:
+def analyse_sampling(inputs: Inputs, options: SamplingOptions) -> list[Finding]:
     """The analysis `sampling`."""
-    chosen = inputs.chosen(SamplingOptions())
-    return analyse_models(score_sampling_steps, inputs, chosen, noises=chosen.noises)
+    return analyse_models(score_sampling_steps, inputs, options, noises=options.noises)
 
 
-def analyse_from_noise(inputs: Inputs) -> list[Finding]:
+def analyse_from_noise(inputs: Inputs, options: FromNoiseOptions) -> list[Finding]:
     """The analysis `from-noise`."""
-    chosen = inputs.chosen(FromNoiseOptions())
-    return analyse_models(from_pure_noise, inputs, chosen, points=chosen.points)
+    return analyse_models(from_pure_noise, inputs, options, points=options.points)
 
 
 def score_sampling_steps(

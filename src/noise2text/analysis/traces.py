@@ -69,9 +69,8 @@ def trace_table(
     return Finding("traces", title, "Difformer, table 22; SeqDiffuSeq, table 7", rows, signature)
 
 
-def analyse_traces(inputs: Inputs) -> list[Finding]:
+def analyse_traces(inputs: Inputs, options: TracesOptions) -> list[Finding]:
     """The analysis `traces`: the table for the first pairs and all models."""
-    options = inputs.chosen(TracesOptions())
     pairs = inputs.pairs[: options.sentences]
     sources = [pair.src for pair in pairs]
     outputs = {

@@ -89,22 +89,19 @@ class DiversityOptions(GenerationOptions):
         require_at_least(self, 2, "samples")
 
 
-def analyse_candidates(inputs: Inputs) -> list[Finding]:
+def analyse_candidates(inputs: Inputs, options: CandidateOptions) -> list[Finding]:
     """The analysis `candidates`."""
-    chosen = inputs.chosen(CandidateOptions())
-    return analyse_models(quality_by_candidates, inputs, chosen, counts=chosen.numbers())
+    return analyse_models(quality_by_candidates, inputs, options, counts=options.numbers())
 
 
-def analyse_steps(inputs: Inputs) -> list[Finding]:
+def analyse_steps(inputs: Inputs, options: StepOptions) -> list[Finding]:
     """The analysis `steps`."""
-    chosen = inputs.chosen(StepOptions())
-    return analyse_models(quality_by_steps, inputs, chosen, counts=chosen.numbers())
+    return analyse_models(quality_by_steps, inputs, options, counts=options.numbers())
 
 
-def analyse_diversity(inputs: Inputs) -> list[Finding]:
+def analyse_diversity(inputs: Inputs, options: DiversityOptions) -> list[Finding]:
     """The analysis `diversity`."""
-    chosen = inputs.chosen(DiversityOptions())
-    return analyse_models(quality_by_diversity, inputs, chosen, samples=chosen.samples)
+    return analyse_models(quality_by_diversity, inputs, options, samples=options.samples)
 
 
 def quality_by_candidates(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from noise2text.analysis.curves import analyse_curves, read_metrics
+from noise2text.analysis.catalogue import ANALYSES
+from noise2text.analysis.curves import read_metrics
 from noise2text.analysis.finding import Finding
 from noise2text.core.errors import Problem
 from noise2text.report.figure_html import figures
@@ -21,8 +22,8 @@ def training(data: ReportData) -> Section:
     missing = {each.name: _why_no_curves(each.folder) for each in data.runs}
     with_curves = data.restrict_to([each for each in data.runs if missing[each.name] is None])
     notes = [note(line) for line in missing.values() if line is not None]
-    body = join_html(*notes, _draw_curves(analyse_curves(with_curves.inputs())) if with_curves.runs else "")
-    return Section("curves", "Training", body)
+    curves = ANALYSES["curves"](with_curves.inputs()) if with_curves.runs else []
+    return Section("curves", "Training", join_html(*notes, _draw_curves(curves) if curves else ""))
 
 
 def _why_no_curves(folder: Path) -> str | None:
