@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -205,31 +206,34 @@ def test_an_export_that_was_stopped_can_be_made_again(tmp_path: Path) -> None:
         require_export_folder(tmp_path)
 
 
-@pytest.mark.parametrize("moment", ["save", "_replace_folder", "second rename"])
+@pytest.mark.parametrize("place", ["out.draft", "out.replaced", "out"])
 def test_an_export_killed_over_another_leaves_the_old_one_or_the_new_one(
-    model: Path, exported: Path, moment: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    model: Path, exported: Path, place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """It is killed when it moves something to the place, or into it."""
     other = trained("difformer", tmp_path / "other", noise_factor=2.0, decoder_layers=1, seed=1)
     out = shutil.copytree(exported, tmp_path / "out")
     (out / "README.md").write_text("mine")
     before = load(out).generate(TEXTS, **OVERRIDES).candidates
 
-    def die(*given: Any, **named: Any) -> None:
-        raise KeyboardInterrupt
+    def stop_at_place(move: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+        def stop_or_move(source: Any, target: Any) -> None:
+            if place in (Path(target).name, Path(target).parent.name):
+                raise KeyboardInterrupt
+            move(source, target)
+
+        return stop_or_move
 
     def read_graph(graph: OnnxGraph) -> bytes:  # tracing the same network again would take seconds
         return (exported / ("encode.onnx" if "tokens" in graph.inputs else "step.onnx")).read_bytes()
 
     monkeypatch.setattr("noise2text.commands.export.export_onnx", read_graph)
-    rename = os.rename
     with monkeypatch.context() as patch:
-        if moment == "second rename":
-            patch.setattr(os, "rename", lambda a, b: die() if Path(b).name == "out" else rename(a, b))
-        else:
-            patch.setattr(f"noise2text.commands.export.{moment}", die)
+        patch.setattr(os, "replace", stop_at_place(os.replace))
+        patch.setattr(os, "rename", stop_at_place(os.rename))
         with pytest.raises(KeyboardInterrupt):
             export(other, out)
-    if moment == "second rename":  # for this moment the folder is absent, and the next export finds it
+    if place == "out":  # for this moment the folder is absent, and the next export finds it
         assert not out.exists()
     else:
         assert load(out).generate(TEXTS, **OVERRIDES).candidates == before
