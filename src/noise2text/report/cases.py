@@ -16,7 +16,7 @@ from noise2text.metrics.metric import References
 from noise2text.report.html import Html, Section, element, join_html, note, text
 from noise2text.report.report_data import ReportData, ReportedRun
 
-__all__ = ["cases", "sentence_chrf", "worst_and_best"]
+__all__ = ["sentence_chrf", "show_cases", "worst_and_best"]
 
 SHOWN = 5  # worst and best sentences each
 MAX_CANDIDATES = 8  # different ones per sentence
@@ -40,7 +40,7 @@ def worst_and_best(values: list[float], count: int) -> tuple[list[int], list[int
     return worst, [index for index in falling if index not in worst][:count]
 
 
-def cases(data: ReportData) -> Section:
+def show_cases(data: ReportData) -> Section:
     """The worst and the best sentences of each run."""
     about = (
         f"The lowest and the highest chrF of {data.describe_count()}. "

@@ -10,12 +10,12 @@ from noise2text.analysis.traces import trace_table
 from noise2text.report.html import Html, Section, details, element, join_html, note, radio, table, text
 from noise2text.report.report_data import TRACED_SENTENCES, ReportData
 
-__all__ = ["denoising"]
+__all__ = ["show_denoising"]
 
 SHOWN_STEPS = 6
 
 
-def denoising(data: ReportData) -> Section:
+def show_denoising(data: ReportData) -> Section:
     """The source, the reference and the steps of each run, for the first sentences."""
     pairs = data.pairs[:TRACED_SENTENCES]
     outputs = {each.name: each.output for each in data.runs}

@@ -10,7 +10,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-__all__ = ["Html", "Section", "details", "element", "html", "join_html", "note", "radio", "table", "text"]
+from noise2text.report.style import STYLE
+
+__all__ = [
+    "Html",
+    "Section",
+    "build_page",
+    "details",
+    "element",
+    "html",
+    "join_html",
+    "note",
+    "radio",
+    "table",
+    "text",
+]
 
 
 class Html(str):
@@ -94,3 +108,24 @@ def _shown(value: object) -> object:
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else value
+
+
+def build_page(title: str, lead: Html, sections: Sequence[Section]) -> str:
+    """The HTML of a self-contained page, which fetches no script, font, image or style.
+
+    The same sections give the same bytes.
+    """
+    links = [element("li", element("a", each.title, href=f"#{each.name}")) for each in sections]
+    bodies = [
+        element("section", element("h2", each.title, id=each.name), each.body, "\n") for each in sections
+    ]
+    head = join_html(
+        Html(
+            '<meta charset="utf-8">\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        ),
+        element("title", title),
+        element("style", Html(STYLE)),
+    )
+    contents = element("nav", element("ul", *links), aria_label="Contents")
+    body = join_html(element("header", element("h1", title), lead, contents), "\n", element("main", *bodies))
+    return f'<!doctype html>\n<html lang="en">\n<head>\n{head}</head>\n<body>\n{body}\n</body>\n</html>\n'

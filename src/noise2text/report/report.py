@@ -20,11 +20,10 @@ from noise2text.core.files import write_text_file
 from noise2text.core.locks import lock_output
 from noise2text.core.version import __version__
 from noise2text.models.shipped import find_model_folder
-from noise2text.report.cases import cases
-from noise2text.report.denoising import denoising
+from noise2text.report.cases import show_cases
+from noise2text.report.denoising import show_denoising
 from noise2text.report.figures import FIGURES
-from noise2text.report.html import Section, note
-from noise2text.report.page import page
+from noise2text.report.html import Section, build_page, note
 from noise2text.report.report_data import (
     ReportConfig,
     ReportData,
@@ -33,22 +32,22 @@ from noise2text.report.report_data import (
     find_validation_pairs,
     first_pairs,
 )
-from noise2text.report.scores import differences, scores
-from noise2text.report.settings import settings
-from noise2text.report.summary import summary
-from noise2text.report.training import training
+from noise2text.report.scores import show_differences, show_scores
+from noise2text.report.settings import show_settings
+from noise2text.report.summary import summarize
+from noise2text.report.training import show_training
 
 __all__ = ["SECTIONS", "report"]
 
 SECTIONS: Mapping[str, Callable[[ReportData], Section | None]] = {
-    "summary": summary,
-    "traces": denoising,
-    "scores": scores,
-    "differences": differences,
-    "cases": cases,
-    "curves": training,
+    "summary": summarize,
+    "traces": show_denoising,
+    "scores": show_scores,
+    "differences": show_differences,
+    "cases": show_cases,
+    "curves": show_training,
     **{figure.name: figure for figure in FIGURES},
-    "settings": settings,
+    "settings": show_settings,
 }
 """The sections in order, by name."""
 
@@ -118,4 +117,4 @@ def _check(folders: Sequence[Path], out: Path, without: Collection[str]) -> None
 def _page(data: ReportData, sections: Sequence[Section]) -> str:
     names = ", ".join(each.name for each in data.runs)
     facts = f"{data.describe_count()} of {data.file}, seed {data.config.seed}"
-    return page(f"Report on {names}", note(f"{facts}; made by noise2text {__version__}."), sections)
+    return build_page(f"Report on {names}", note(f"{facts}; made by noise2text {__version__}."), sections)

@@ -16,7 +16,7 @@ from noise2text.metrics.significance import BootstrapResult, paired_bootstrap
 from noise2text.report.html import Html, Section, details, element, join_html, note, table
 from noise2text.report.report_data import SAMPLES_PER_SOURCE, ReportData, ReportedRun
 
-__all__ = ["differences", "scores"]
+__all__ = ["show_differences", "show_scores"]
 
 HIGHER_IS_BETTER = {"BLEU", "chrF", "exact match", "ROUGE-L", "iBLEU"} | {
     *("distinct texts", "dist-1", "div-4", "dist-1 (DiffuSeq)", "div-4 (DiffuSeq)")
@@ -25,7 +25,7 @@ LOWER_IS_BETTER = {"self-BLEU", "self-BLEU (DiffuSeq)"}
 """The scores whose best value is marked; the others, such as lengths, have no better direction."""
 
 
-def scores(data: ReportData) -> Section:
+def show_scores(data: ReportData) -> Section:
     """A table of all scores, one column per run, and their signatures."""
     found = {each.name: {line.name: line for line in _evaluate_run(each, data)} for each in data.runs}
     names = list(dict.fromkeys(name for own in found.values() for name in own))
@@ -90,7 +90,7 @@ def _truncation_note(run: ReportedRun, count: int) -> str:
     return f"{run.name} truncated {run.output.truncated} of {count:,} sources, which were too long."
 
 
-def differences(data: ReportData) -> Section | None:
+def show_differences(data: ReportData) -> Section | None:
     """Each run tested against the first; None for a single run."""
     if len(data.runs) == 1:
         return None

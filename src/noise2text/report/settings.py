@@ -9,10 +9,10 @@ from noise2text.models.fingerprint import fingerprint_model
 from noise2text.report.html import Html, Section, details, element, join_html, table
 from noise2text.report.report_data import ReportData
 
-__all__ = ["settings"]
+__all__ = ["show_settings"]
 
 
-def settings(data: ReportData) -> Section:
+def show_settings(data: ReportData) -> Section:
     """The facts about each model, and all settings of training and generation."""
     names = [each.name for each in data.runs]
     facts = [

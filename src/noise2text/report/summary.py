@@ -8,10 +8,10 @@ from noise2text.metrics.evaluate import DEFAULT_METRICS, evaluate
 from noise2text.report.html import Html, Section, element
 from noise2text.report.report_data import ReportData
 
-__all__ = ["summary"]
+__all__ = ["summarize"]
 
 
-def summary(data: ReportData) -> Section:
+def summarize(data: ReportData) -> Section:
     """Quality, exact texts, copies, size and what was measured, one line each."""
     found = {
         each.name: evaluate(each.output.texts, data.references, data.sources, metrics=DEFAULT_METRICS)

@@ -12,12 +12,12 @@ from noise2text.report.figure_html import figures
 from noise2text.report.html import Html, Section, details, join_html, note
 from noise2text.report.report_data import ReportData
 
-__all__ = ["training"]
+__all__ = ["show_training"]
 
 LEADING = ("loss", "valid_loss", "valid_bleu", "valid_exact", "nll-padding")
 
 
-def training(data: ReportData) -> Section:
+def show_training(data: ReportData) -> Section:
     """The curves of the runs that have any, and for the others the reason."""
     missing = {each.name: _why_no_curves(each.folder) for each in data.runs}
     with_curves = data.restrict_to([each for each in data.runs if missing[each.name] is None])
