@@ -183,6 +183,9 @@ def test_train_and_evaluate_choose_the_columns_of_a_table_and_resume_needs_no_fi
     assert "give a file with --train" in refused.err
     resumed = run(*ask, "--resume")
     assert resumed.code == 0, resumed.err
+    changed = run(*ask, "--resume", "--valid", dates / "valid.jsonl")
+    assert changed.code == 1
+    assert "was started with --valid" in changed.err
     hyp = tmp_path / "hyp.txt"
     hyp.write_text("".join(f"{pair['trg']}\n" for pair in pairs))
     scored = run("evaluate", "--hyp", hyp, "--ref", table, *chosen, "--metrics", "bleu", "--json")

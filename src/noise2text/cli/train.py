@@ -93,7 +93,8 @@ def train(
 
     train, valid = files.train, files.valid
     if train is None:
-        train, valid = _read_files(files.out, resume=resuming.resume)
+        train, earlier_valid = _read_files(files.out, resume=resuming.resume)
+        valid = valid or earlier_valid
     loggers = {"run.loggers": ",".join(files.logger)} if files.logger else {}
     with TerminalDisplay.open() as display:
         run(
@@ -112,7 +113,7 @@ def train(
         )
 
 
-def _read_files(out: Path, *, resume: bool) -> tuple[str, str | None]:
+def _read_files(out: Path, *, resume: bool) -> tuple[str, str]:
     """The training and validation pairs of the run that is resumed."""
     if not resume:
         raise Problem("There are no training pairs: give a file with --train.")
