@@ -28,8 +28,9 @@ def check_recipe(recipe: Annotated[str, typer.Argument(help="A recipe's name.")]
     with tempfile.TemporaryDirectory() as folder:
         for result in run(found, Path(folder)):
             broken += bool(result.problem)
-            print(f"{'FAILED' if result.problem else 'ok':<7} {result.law}", flush=True)
-            if result.problem:
-                print(f"        {result.problem}", flush=True)
+            outcome = "FAILED" if result.problem else "–" if result.exception else "ok"
+            print(f"{outcome:<7} {result.law}", flush=True)
+            if result.problem or result.exception:
+                print(f"        {result.problem or result.exception}", flush=True)
     if broken:
         raise typer.Exit(1)
