@@ -69,22 +69,14 @@ def _decode_lines(file: IO[bytes] | gzip.GzipFile, path: str) -> Iterator[bytes]
             f"{display_name(path)} looks like UTF-16 without a byte-order mark: save it as UTF-8, or "
             "convert it (iconv -f UTF-16 -t UTF-8)."
         )
-    lines = _cut_long_lines(chain([first] if first else [], pieces))
-    for number, line in enumerate(lines):
-        yield line if number else line.removeprefix(codecs.BOM_UTF8)
+    is_continued = False  # of a line longer than a piece only the first piece is read, which is refused
+    for number, piece in enumerate(chain([first] if first else [], pieces)):
+        if not is_continued:
+            yield piece if number else piece.removeprefix(codecs.BOM_UTF8)
+        is_continued = len(piece) == _PIECE_BYTES and not piece.endswith(b"\n")
 
 
 _PIECE_BYTES = MAX_LINE_BYTES + 8  # over the limit even without a byte-order mark and a line break
-
-
-def _cut_long_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines; of one that is longer than a piece, the first piece, which is longer than a line may be."""
-    is_continued = False
-    for piece in pieces:
-        if not is_continued:
-            yield piece
-        is_continued = len(piece) == _PIECE_BYTES and not piece.endswith(b"\n")
-
 
 _MARKS = {
     codecs.BOM_UTF32_LE: "utf-32-le",  # begins like that of UTF-16
