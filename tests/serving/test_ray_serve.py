@@ -16,8 +16,11 @@ from pathlib import Path
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from noise2text.models import Model
+from noise2text.serving.limits import Limits
+from noise2text.serving.ray_serve import RayCluster, describe_deployment
 
 from .conftest import TEXTS, wait_until
 
@@ -57,8 +60,8 @@ def count_replicas(session: int) -> int:
 class Clients:
     """Ask one request after another, check every answer, and count what becomes of the requests.
 
-    A request that was sent before the service ends is answered. Later ones may also find no route, as Ray
-    says it, or no service.
+    A request that was sent before the service ends is answered. Later ones are refused with 503, or find no
+    service.
     """
 
     def __init__(self, address: str, expected: list[list[str]]) -> None:
@@ -85,7 +88,7 @@ class Clients:
         if answer.status_code == 200:
             assert answer.json()["texts"] == self.expected[seed]
             return "right"
-        assert answer.status_code in (404, 503)
+        assert (answer.status_code, "retry-after" in answer.headers) == (503, True)
         return "refused"
 
 
@@ -101,6 +104,15 @@ def clients_of(address: str, expected: list[list[str]]) -> Iterator[Clients]:
             clients.is_over.set()
         for each in asking:
             each.result(60)
+
+
+def test_a_full_queue_of_ray_says_when_to_try_again() -> None:
+    pytest.importorskip("ray")
+    limits, cluster = Limits(queue=7), RayCluster(max_replicas=1)
+    deployment = describe_deployment(FastAPI, limits=limits, cluster=cluster, resources={"num_cpus": 1})
+    assert deployment.max_queued_requests == 7
+    assert deployment.backpressure_config.status_code == 503
+    assert deployment.backpressure_config.retry_after_s == 1
 
 
 @pytest.mark.long
@@ -134,6 +146,7 @@ def test_replicas_come_and_go_with_the_load_and_end_without_losing_an_answer(
             clients.is_ending.set()
             process.send_signal(signal.SIGTERM)
             assert process.wait(120) == 0
+        assert clients.counts["refused"] > 0
         assert clients.counts["unreachable"] > 0
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{address}/healthz", trust_env=False)

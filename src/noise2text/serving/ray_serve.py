@@ -6,10 +6,12 @@ answer depends on its request alone, so it does not matter which replica gives i
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,9 +26,11 @@ from noise2text.serving.limits import Limits
 from noise2text.serving.server import listen
 from noise2text.serving.start import Options, build_service
 
-__all__ = ["RayCluster", "serve_on_ray"]
+__all__ = ["RayCluster", "describe_deployment", "serve_on_ray"]
 
 NAME = "noise2text"
+SECONDS_TO_END = 60  # for what replicas have accepted
+SECONDS_TO_PASS_ON = 2  # for answers on their way through Ray's proxies
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ def serve_on_ray(
         number, resources = count_workers(ray, cluster.max_replicas)
         if number < cluster.min_replicas:
             raise Problem(f"--min-replicas {cluster.min_replicas} is above the {number} that are allowed.")
-        deployment = _deployment(
+        deployment = describe_deployment(
             lambda: build_replica(models, limits, options, keys=keys),
             limits=limits,
             cluster=replace(cluster, max_replicas=number),
@@ -91,19 +95,30 @@ def build_replica(models: Sequence[str], limits: Limits, options: Options, *, ke
     return build_app(service, allow_origins=options.allow_origins)
 
 
-def _deployment(
+def describe_deployment(
     build: Callable[[], FastAPI], *, limits: Limits, cluster: RayCluster, resources: dict[str, float]
 ) -> Any:
     """What Ray Serve deploys: a replica is full when a batch waits behind the one that is generated."""
     from ray import serve
 
+    @serve.ingress(build)
+    class Replica:
+        app: FastAPI  # by `build`
+
+        async def drain(self) -> None:
+            """Answer 503 to new requests, and return when those that were accepted are answered."""
+            pool = self.app.state.service.pool
+            pool.close()
+            await asyncio.to_thread(pool.join)
+
     return serve.deployment(
-        serve.ingress(build)(),
+        Replica,
         name=NAME,
         ray_actor_options=resources,
         max_ongoing_requests=2 * limits.batch,
         max_queued_requests=limits.queue,
-        graceful_shutdown_timeout_s=60,
+        backpressure_config={"retry_after_s": 1},
+        graceful_shutdown_timeout_s=SECONDS_TO_END,
         autoscaling_config={
             "min_replicas": cluster.min_replicas,
             "max_replicas": cluster.max_replicas,
@@ -130,8 +145,7 @@ def _run(deployment: Any, options: Options, *, say: Callable[[str], None]) -> No
             say(f"Serving on Ray at http://{options.host}:{options.port}")
             while not is_stopped():
                 time.sleep(0.1)
-            # Waits until replicas have answered what they accepted; a shutdown alone cuts it off.
-            serve.delete(NAME)
+            _drain_replicas()
         except (RayError, RuntimeError) as error:
             if is_stopped():
                 raise Problem("Ray Serve could not end in good order; its logs say why.") from error
@@ -139,6 +153,16 @@ def _run(deployment: Any, options: Options, *, say: Callable[[str], None]) -> No
             raise Problem(f"Ray Serve could not start the replicas ({reason}); its logs say why.") from error
         finally:
             serve.shutdown()
+
+
+def _drain_replicas() -> None:
+    """Let replicas answer what they have accepted, and 503 to the rest: a deleted route would answer 404."""
+    from ray import serve
+
+    with suppress(TimeoutError):
+        draining = serve.get_app_handle(NAME).broadcast("drain")
+        draining.results(timeout_s=SECONDS_TO_END, return_exceptions=True)
+    time.sleep(SECONDS_TO_PASS_ON)
 
 
 def _make_absolute(argument: str) -> str:
