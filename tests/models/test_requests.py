@@ -38,6 +38,7 @@ REQUESTS = [
     request(TEXTS[4:], template="a___{2}b", trace=True),
     request(TEXTS[:1], select="weighted-mbr", seed=9),
     request(TEXTS[2:4], trace=True, noise_beam=1),
+    request(TEXTS[:3], preprocess="sentences,copies", text_rules="de-en", clause_words=5),
     GenerationRequest(TEXTS[:1], seed=3, n=4, floor=9.0, overrides=STEPS),
     GenerationRequest(TEXTS[:2], indices=[7, 9], overrides=STEPS),
 ]

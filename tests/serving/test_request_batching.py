@@ -84,7 +84,7 @@ def test_jobs_with_equal_steps_share_a_batch_and_others_wait_for_theirs(
         make_job(model, ["1"]),
         make_job(model, ["2"], steps=3),
         make_job(model, ["3", "4"], seed=9, noise_beam=1, prefix="x", trace=True),
-        make_job(model, ["5"], steps=3, select="score"),
+        make_job(model, ["5"], steps=3, select="score", preprocess="sentences", text_rules="de-en"),
     ):
         worker.submit(job)
     gate.opened.set()

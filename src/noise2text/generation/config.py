@@ -78,8 +78,8 @@ class DiffusionGenerationConfig(
     def network_settings(self) -> tuple[Any, ...]:
         """The values of the settings that the network, the steps and the noise depend on.
 
-        Texts can go through the network together when these are equal. The other settings decide how many
-        candidates a text has, what is given of it, and which candidate is selected.
+        Texts can go through the network together when these are equal. The other settings decide how a text
+        is preprocessed, how many candidates it has, what is given of it, and which candidate is selected.
         """
         shared = [each.name for each in fields(self) if each.name not in _SETTINGS_OF_A_TEXT]
         return (type(self), *(getattr(self, name) for name in shared))
@@ -89,8 +89,9 @@ class DiffusionGenerationConfig(
         return None
 
 
+_GROUPS_OF_A_TEXT = (SelectionConfig, TemplateConfig, LengthConfig, PreprocessingConfig)
 _SETTINGS_OF_A_TEXT = {
-    *(each.name for group in (SelectionConfig, TemplateConfig, LengthConfig) for each in fields(group)),
+    *(each.name for group in _GROUPS_OF_A_TEXT for each in fields(group)),
     *("noise_beam", "length_beam", "lengths"),
 }
 

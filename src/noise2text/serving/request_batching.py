@@ -2,9 +2,10 @@
 
     request → bounded queue → batch of requests with equal steps → Model.generate_together → answers
 
-Requests share a batch whatever their seeds, candidates, lengths, given words and selection: only settings of
-the network and of its steps must be equal. The noise of a text is a function of its request's seed and of its
-index in its request. So an answer is what `Model.generate` returns for the request alone, whoever else asks.
+Requests share a batch whatever their seeds, candidates, lengths, given words, selection and preprocessing:
+only settings of the network and of its steps must be equal. The noise of a text is a function of its
+request's seed and of its index in its request. So an answer is what `Model.generate` returns for the request
+alone, whoever else asks.
 """
 
 from __future__ import annotations
