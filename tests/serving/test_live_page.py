@@ -36,6 +36,8 @@ def address(make_service: Serve, folder: Path) -> Iterator[str]:
 def ask(page: Page, text: str = TEXT, **fields: object) -> None:
     """Fill the form, send it, and wait for the last step."""
     page.locator("#text").fill(text)
+    if fields and not page.locator("#seed").is_visible():
+        page.get_by_text("Settings").click()
     for name, value in fields.items():
         page.locator(f"#{name}").fill(str(value))
     page.get_by_role("button", name="Generate").click()
@@ -190,6 +192,39 @@ def test_a_text_written_before_the_models_are_known_waits_for_them(browser: Brow
                 page.locator("#text").press("Enter")
             expect(page.locator("#model option")).not_to_have_count(0)
             expect(page.locator(".result")).to_have_count(1 if is_sent else 0)
+
+
+def test_on_a_phone_the_settings_are_folded(browser: Browser, address: str) -> None:
+    for width in (1200, 390):
+        with open_page(browser, address, width=width) as page:
+            expect(page.locator("#text")).to_be_visible()
+            assert page.locator("#steps").is_visible() == (width > 390)
+
+
+def test_a_listener_hears_that_it_begins_then_the_text_then_only_the_error(
+    browser: Browser, make_service: Serve, model: Model
+) -> None:
+    """What a screen reader says by itself: each change of a live region."""
+    record = """() => { window.heard = []; for (const id of ["said", "error"]) new MutationObserver(
+        () => window.heard.push(document.getElementById(id).textContent)
+    ).observe(document.getElementById(id), { childList: true }); }"""
+    with (
+        running(make_service()) as (client, _),
+        open_page(browser, f"{client.base_url}/", expected_error="422") as page,
+    ):
+        expect(page.locator("#text")).to_have_attribute("placeholder", "A sentence in German")
+        page.evaluate(record)
+        page.locator("#text").fill(TEXT)
+        page.locator("#text").press("Enter")
+        expect(page.locator(WHERE)).to_contain_text("6 of 6,", timeout=20_000)
+        expect(page.locator("#play")).to_have_text("Play")
+        said = f"de-en: {model.generate([TEXT]).texts[0]}"
+        assert page.evaluate("window.heard") == ["The model is at work.", said]
+        page.locator("#steps").fill("100000")
+        page.get_by_role("button", name="Generate").click()
+        expect(page.locator("#error")).to_contain_text("steps")
+        *_, at_work, nothing, error = page.evaluate("window.heard")
+        assert (at_work, nothing, "steps" in error) == ("The model is at work.", "", True)
 
 
 def test_an_empty_text_is_not_sent(browser: Browser, address: str) -> None:

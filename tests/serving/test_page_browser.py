@@ -103,6 +103,25 @@ def test_the_slider_moves_grid_text_and_candidates_by_keyboard(
         expect(page.locator("#said")).to_contain_text(result.steps[1].text)
 
 
+def test_a_listener_learns_what_the_colours_show(browser: Browser, address: str, data: PageData) -> None:
+    steps = data.inputs[0][0].steps
+    tokens, confidence = len(steps[-1].tokens), sum(steps[-1].confidence) / len(steps[-1].confidence)
+    with open_page(browser, address) as page:
+        grid = page.get_by_role("region", name="Tokens at each step, de-en")
+        last = (
+            f"Step {STEPS} with {tokens} of {tokens} tokens final, mean confidence {100 * confidence:.0f} %"
+        )
+        expect(grid.get_by_role("rowheader", name=last)).to_have_count(1)
+        now = grid.locator("[aria-current=step] th")
+        assert now.inner_text().split()[:2] == ["Step", str(STEPS)]
+        page.get_by_role("slider", name="Step").press("Home")
+        assert now.inner_text().split()[:2] == ["Step", "1"]
+        noise = " ".join(token.strip() for token in steps[0].noisy_tokens)
+        expect(page.locator("#said")).to_contain_text(f"de-en: {noise}")
+        chosen = f"{data.inputs[0][0].chosen + 1} chosen"  # type: ignore[operator]
+        assert page.get_by_role("rowheader", name=chosen, exact=True).count() >= 2  # also in the heat map
+
+
 def test_it_plays_to_the_end_and_can_be_paused(browser: Browser, address: str, data: PageData) -> None:
     with open_page(browser, address) as page:
         page.get_by_role("button", name="Play").press("Enter")

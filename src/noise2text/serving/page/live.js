@@ -47,6 +47,7 @@ async function generate(isWatched) {
     controller.abort(); // the other model need not go on
     pause();
     if (isPartial()) { Object.assign(state, before); draw(); }
+    say(""); // the error is said, and nothing else
     byId("error").textContent = error.message;
   } finally {
     setBusy(false);
@@ -58,7 +59,9 @@ function setBusy(isBusy) {
   button.setAttribute("aria-disabled", isBusy); // unlike `disabled`, it keeps the focus
   button.textContent = isBusy ? "Generating …" : "Generate";
   byId("results").setAttribute("aria-busy", isBusy);
-  if (isBusy) byId("error").textContent = "";
+  if (!isBusy) return;
+  byId("error").textContent = "";
+  say("The model is at work.");
 }
 
 // Shows what is known of the result of one model; the first step of a request starts to play.
@@ -92,9 +95,12 @@ function showAnswers(answers, isWatched) {
   const isBegun = isPartial();
   state.models = answers.map(describeModel);
   state.results = answers.map((answer) => answer.results[0]);
-  if (isBegun) return fill();
-  state.step = isWatched ? 0 : lastStep();
-  (isWatched ? drawAndPlay : draw)();
+  if (isBegun) fill();
+  else {
+    state.step = isWatched ? 0 : lastStep();
+    (isWatched ? drawAndPlay : draw)();
+  }
+  say(describeStep(lastStep())); // whoever listens need not wait for the picture
 }
 
 function describeModel({ model, settings }) {
@@ -102,9 +108,17 @@ function describeModel({ model, settings }) {
   return { name: model, selection: select.includes("mbr") ? `${select}|u:${utility}` : select };
 }
 
+// Names the language that a model reads, if it is known.
+function showLanguage() {
+  const { source } = served.find(({ name }) => name === byId("model").value) || {};
+  const language = source && new Intl.DisplayNames("en", { type: "language" }).of(source);
+  byId("text").placeholder = language ? `A sentence in ${language}` : "";
+}
+
 async function startLive() {
   const asked = readAddress();
   byId("request").hidden = false;
+  document.querySelector("#request details").open = !matchMedia("(max-width: 34rem)").matches;
   try {
     served = await ask("v1/models");
   } catch (error) {
@@ -120,12 +134,13 @@ async function startLive() {
   }
   if (!byId("model").value) byId("model").selectedIndex = 0;
   showSettings();
+  showLanguage();
   if (!asked.get("text")) return; // what a reader has written meanwhile waits for them
   await generate(false);
   if (state.results.length) restoreView(asked);
 }
 
-byId("model").addEventListener("change", showSettings);
+byId("model").addEventListener("change", () => { showSettings(); showLanguage(); });
 byId("other").addEventListener("change", showSettings);
 byId("key").addEventListener("change", () => { if (!served.length) { byId("error").textContent = ""; started = startLive(); } });
 byId("text").addEventListener("keydown", (event) => {

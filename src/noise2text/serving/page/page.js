@@ -59,24 +59,35 @@ function moveTo(step) {
   if (state.timer === null) settle();
 }
 
-// What is done when the picture stands still: say the text once, and keep the address.
+// What is done when the picture stands still: say the text, and keep the address.
 function settle() {
-  if (isPartial()) return;
-  byId("said").textContent = state.results
-    .map((result, at) => `${state.models[at].name}: ${stepText(result)}`).join(". ");
+  if (isPartial() || !state.results.length) return;
+  say(describeStep(state.step));
   writeAddress();
 }
 
-function stepText(result) {
-  const at = Math.min(state.step, result.steps.length - 1);
-  return at < 0 ? result.text : shownTokens(result, at, state.view).join("").trim();
+// Tells readers who listen; what was said last is not said again.
+function say(words) {
+  if (byId("said").textContent !== words) byId("said").textContent = words;
+}
+
+function describeStep(step) {
+  return state.results.map((result, at) => `${state.models[at].name}: ${stepText(result, step)}`).join(". ");
+}
+
+// The text of a step, as it is said: tokens of noise are words of their own.
+function stepText(result, step) {
+  const at = Math.min(step, result.steps.length - 1);
+  if (at < 0) return result.text;
+  const isNoise = state.view === "noise" && at < result.steps.length - 1;
+  return isNoise ? result.steps[at].noisy_tokens.map(showToken).join(" ") : result.steps[at].text;
 }
 
 // Plays from here to the end, or from the start if this is the end; waits for steps that have not come yet.
 function play() {
   if (state.timer !== null) return pause();
   if (state.step >= lastStep() && !isPartial()) moveTo(0);
-  byId("play").textContent = "Pause";
+  showPlaying(true);
   state.timer = setInterval(() => {
     if (state.step < lastStep()) moveTo(state.step + 1);
     if (state.step >= lastStep() && !isPartial()) pause();
@@ -86,8 +97,13 @@ function play() {
 function pause() {
   clearInterval(state.timer);
   state.timer = null;
-  byId("play").textContent = "Play";
+  showPlaying(false);
   settle();
+}
+
+function showPlaying(isPlaying) {
+  byId("play").textContent = isPlaying ? "Pause" : "Play";
+  byId("play").classList.toggle("playing", isPlaying);
 }
 
 function showInput() {

@@ -11,6 +11,11 @@ function make(tag, properties = {}, ...children) {
   return element;
 }
 
+// Words for readers who listen.
+function unseen(words) {
+  return make("span", { className: "unseen", textContent: words });
+}
+
 // The tokens that a view shows at a step; the last step of a finished result always shows the text itself.
 function shownTokens(result, at, view) {
   const step = result.steps[at];
@@ -55,16 +60,35 @@ function percent(share) {
   return `${Math.round(100 * share)} %`;
 }
 
+// What the colours of a row show, for readers who do not see them.
+function describeTokens(result, at, tokens) {
+  const final = tokens.map((token, n) => describeToken(result, at, n, token)).filter((each) => each.final);
+  const known = final.filter(({ confidence }) => confidence !== undefined);
+  const mean = known.reduce((sum, { confidence }) => sum + confidence, 0) / known.length;
+  const name = result.isPartial ? "as in the last estimate" : "final";
+  return ` with ${final.length} of ${tokens.length} tokens ${name}${known.length ? `, mean confidence ${percent(mean)}` : ""}`;
+}
+
 function drawGrid(result, view) {
   const body = make("tbody");
   result.steps.forEach((step, at) => {
-    const cells = shownTokens(result, at, view).map((token, position) =>
-      make("td", {}, drawToken(result, at, position, token)));
+    const tokens = shownTokens(result, at, view);
+    const cells = tokens.map((token, position) => make("td", {}, drawToken(result, at, position, token)));
     const title = `time ${step.time.toFixed(2)}`;
-    body.append(make("tr", {}, make("th", { scope: "row", textContent: at + 1, title }), ...cells));
+    const head = make("th", { scope: "row", title }, unseen("Step "), at + 1, unseen(describeTokens(result, at, tokens)));
+    body.append(make("tr", {}, head, ...cells));
   });
   const caption = make("caption", { className: "unseen", textContent: "Tokens at each step, one row per step" });
   return make("table", { className: "grid", dir: "auto" }, caption, body);
+}
+
+// What the colours of the grid mean, shown by tokens of it.
+function drawLegend() {
+  const token = (words, c) => make("span", {
+    className: `token${c ? " final known" : ""}`, textContent: words, style: { "--c": c },
+  });
+  return make("p", { className: "quiet legend", attributes: { "aria-hidden": "true" } },
+    token("noise", 0), "→ final token, and how sure the model is:", token("40 %", 0.4), token("70 %", 0.7), token("100 %", 1));
 }
 
 function scrolling(label) {
@@ -100,6 +124,10 @@ function explainChoice(result, selection) {
   return `${name} was chosen because it agrees most with all candidates${weighted}: its mean utility is ${best}.${next}${without}`;
 }
 
+function nameChosen(isChosen) {
+  return isChosen ? [unseen(" chosen")] : [];
+}
+
 function drawCandidates(result) {
   const means = meanUtilities(result);
   const heads = ["", "Candidate", "Tokens", "Score", ...(means.length ? ["Agreement"] : [])];
@@ -107,11 +135,11 @@ function drawCandidates(result) {
     name ? make("th", { scope: "col", textContent: name, className: at > 1 ? "number" : "" }) : make("td")));
   const rows = result.candidates.map((candidate, at) => {
     const chosen = at === result.chosen;
-    const numbers = [candidate.length, candidate.score === null ? "–" : candidate.score.toFixed(2)];
+    const numbers = [candidate.length, candidate.score === null ? "–" : candidate.score.toFixed(2).replace("-", "−")];
     if (means.length) numbers.push(means[at].toFixed(1));
     return make("tr", { className: chosen ? "chosen" : "" },
-      make("th", { scope: "row", textContent: `${at + 1}${chosen ? " ✓" : ""}` },
-        ...(chosen ? [make("span", { className: "unseen", textContent: " chosen" })] : [])),
+      make("th", { scope: "row", textContent: at + 1 },
+        ...(chosen ? [make("span", { textContent: " ✓", attributes: { "aria-hidden": "true" } })] : []), ...nameChosen(chosen)),
       make("td", { className: "text", dir: "auto", textContent: candidate.text }),
       ...numbers.map((value) => make("td", { className: "number", textContent: value })));
   });
@@ -124,7 +152,7 @@ function drawHeatMap(result) {
   const digits = highest > 1 ? 0 : 2;
   const head = make("tr", {}, make("td"), ...numbers.map((n) => make("th", { scope: "col", textContent: n })));
   const rows = result.utilities.map((row, at) => make("tr", { className: at === result.chosen ? "chosen" : "" },
-    make("th", { scope: "row", textContent: at + 1 }),
+    make("th", { scope: "row", textContent: at + 1 }, ...nameChosen(at === result.chosen)),
     ...row.map((value) => make("td", { textContent: value.toFixed(digits), style: { "--c": value / highest } }))));
   const caption = make("caption", { className: "unseen", textContent: "Utility of each candidate (row) against each (column)" });
   return make("table", { className: "heat" }, caption, make("thead", {}, head), make("tbody", {}, ...rows));
@@ -142,12 +170,15 @@ function makeView({ name }) {
   const selection = make("code");
   const agreement = make("div", {}, make("h3", { textContent: "How well candidates agree" }),
     make("p", { className: "quiet", textContent: "Each row is a candidate, each column the one that it is compared with." }), heat);
-  const details = make("div", {}, grid, make("h3", { textContent: "Candidates at this step" }), candidates, why, agreement,
-    make("p", {}, selection));
+  const comparison = make("div", { className: "comparison" },
+    make("div", {}, make("h3", { textContent: "Candidates at this step" }), candidates, why,
+      make("p", { className: "quiet" }, "Rule of selection: ", selection)),
+    agreement);
+  const details = make("div", {}, drawLegend(), grid, comparison);
   const warnings = make("p", { className: "warning" });
   const section = make("section", { className: "result", attributes: { "aria-label": name } },
     make("h2", { textContent: name }), warnings, stage, details);
-  let result, view, rows, texts;
+  let result, view, rows, texts, shown;
 
   function fill(model, newResult, newView) {
     [result, view] = [newResult, newView];
@@ -167,7 +198,11 @@ function makeView({ name }) {
   function show(step) {
     const at = Math.min(step, result.steps.length - 1);
     if (at < 0) { stage.textContent = result.text; return; }
-    rows.forEach((row, n) => { row.className = n > at ? "later" : n === at ? "now" : ""; });
+    rows.forEach((row, n) => {
+      row.className = n > at ? "later" : n < at ? "" : at === shown ? "now" : "now new";
+      row.ariaCurrent = n === at ? "step" : null;
+    });
+    shown = at;
     scrollToRow(grid, rows[at]);
     stage.replaceChildren(...shownTokens(result, at, view).flatMap((token, n) => drawWord(result, at, n, token)));
     texts.forEach((cell, n) => { cell.textContent = result.candidates[n].drafts[at] ?? result.candidates[n].text; });

@@ -22,6 +22,7 @@ async function show() {
   total = ballot.total;
   for (const id of ["source", "first", "second"]) byId(id).textContent = ballot[id] || "(empty)";
   byId("progress").textContent = `${number} of ${total}`;
+  Object.assign(byId("bar"), { max: total, value: number - 1 });
   byId("ballot").hidden = false;
   const parts = ["progress", "source", "first", "second"].map((id) => byId(id).textContent);
   byId("said").textContent = `${parts[0]}. Source: ${parts[1]} First: ${parts[2]} Second: ${parts[3]}`;
@@ -33,9 +34,20 @@ async function showEnd() {
   const decided = tally.a + tally.b;
   const share = decided ? ` A wins ${percent(tally.share)} of the votes that decide (95 % interval ${percent(tally.low)} to ${percent(tally.high)}).` : "";
   byId("tally").textContent = `All votes so far: ${tally.a} for A, ${tally.b} for B, ${tally.equal} equal.${share}`;
+  drawShares([["A", tally.a], ["equal", tally.equal], ["B", tally.b]]);
   byId("ballot").hidden = true;
   byId("end").hidden = false;
   byId("thanks").focus();
+}
+
+// The votes as one bar; a part without votes is not there.
+function drawShares(parts) {
+  byId("shares").hidden = parts.every(([, votes]) => !votes);
+  [...byId("shares").children].forEach((part, at) => {
+    const [name, votes] = parts[at];
+    part.textContent = votes ? `${name} ${votes}` : "";
+    part.style.flexGrow = votes;
+  });
 }
 
 // Unlike `disabled`, this keeps the focus on the button, so that the keyboard votes again from there.
