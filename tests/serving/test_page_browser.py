@@ -149,6 +149,8 @@ def test_two_models_are_side_by_side_and_the_choice_is_explained(
         assert second.locator(".heat").count() == 0
         assert first.locator(".stage .token.known").count() == len(data.inputs[0][0].steps[-1].tokens)
         assert second.locator(".stage .token.known").count() == 0
+        expect(first.locator(".legend")).to_be_visible()
+        expect(second.locator(".legend")).to_be_hidden()
         assert second.locator(".stage .token").first.get_attribute("title") == "final token"
 
 

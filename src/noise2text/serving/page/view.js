@@ -174,7 +174,8 @@ function makeView({ name }) {
     make("div", {}, make("h3", { textContent: "Candidates at this step" }), candidates, why,
       make("p", { className: "quiet" }, "Rule of selection: ", selection)),
     agreement);
-  const details = make("div", {}, drawLegend(), grid, comparison);
+  const legend = drawLegend();
+  const details = make("div", {}, legend, grid, comparison);
   const warnings = make("p", { className: "warning" });
   const section = make("section", { className: "result", attributes: { "aria-label": name } },
     make("h2", { textContent: name }), warnings, stage, details);
@@ -186,6 +187,7 @@ function makeView({ name }) {
     warnings.textContent = result.warnings.join(" ");
     details.hidden = !result.steps.length;
     agreement.hidden = !result.utilities;
+    legend.hidden = !result.steps.some((step) => step.confidence.length); // some models do not know how sure they are
     if (details.hidden) return;
     grid.replaceChildren(drawGrid(result, view));
     candidates.replaceChildren(drawCandidates(result));
