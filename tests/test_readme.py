@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hatch_fancy_pypi_readme.hooks import FancyReadmeMetadataHook
 
 import noise2text
 from noise2text.models.registry import list_recipes
@@ -16,6 +19,19 @@ README = (ROOT / "README.md").read_text()
 
 def test_the_readme_fits_on_few_screens() -> None:
     assert len(README.splitlines()) <= 150
+
+
+def test_on_a_package_index_no_link_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    hooks = tomllib.loads(Path("pyproject.toml").read_text())["tool"]["hatch"]["metadata"]["hooks"]
+    hook = FancyReadmeMetadataHook(str(ROOT), hooks["fancy-pypi-readme"])
+    metadata: dict[str, Any] = {}
+    hook.update(metadata)
+    shown = metadata["readme"]["text"]
+    links = re.findall(r"\]\(([^)]*)\)|src=\"([^\"]*)\"", shown)
+    assert all(link.startswith(("https://", "#")) for pair in links for link in pair if link)
+    assert "<!--" not in shown
+    assert "Ray clusters" in shown  # the words of a link stay
 
 
 def test_the_page_of_systems_lists_every_system() -> None:
