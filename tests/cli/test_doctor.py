@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from noise2text.commands.doctor import examine, find_missing_extras
+from noise2text.commands.doctor import examine, find_missing_extras, warn_of_load
 from noise2text.core.version import __version__
 
 from .conftest import Outcome
@@ -37,3 +37,9 @@ def test_the_command_prints_the_report(run: Callable[..., Outcome]) -> None:
 def test_what_is_missing_is_listed_by_its_extra() -> None:
     wanted = ["numpy>=2", "torch>=1; extra == 'report'", 'not-there>=1; extra == "report"']
     assert find_missing_extras([*wanted, "not-there; extra == 'dev'"]) == {"report": ["not-there"]}
+
+
+def test_only_a_busy_machine_is_named_before_its_speed() -> None:
+    assert list(warn_of_load(0.9, cores=2)) == []
+    (line,) = warn_of_load(5.2, cores=2)
+    assert line == "load: other programs use the CPU (5.2 on 2 cores), so the speed below is too low"

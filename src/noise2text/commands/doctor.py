@@ -16,7 +16,7 @@ from noise2text.models import Model
 from noise2text.models.folder import load
 from noise2text.models.shipped import list_shipped_models
 
-__all__ = ["examine", "find_missing_extras"]
+__all__ = ["examine", "find_missing_extras", "warn_of_load"]
 
 HIDDEN_EXTRAS = ("dev", "docs", "fuzz", "release")  # for those who work on the package
 BATCH = 8  # of the second speed check
@@ -29,6 +29,8 @@ def examine(*, device: str | None = None, seconds: float = 4.0) -> Iterator[str]
     yield f"system: {platform.system()} {platform.machine()}"
     yield f"CPU: {os.cpu_count()} cores, {torch.get_num_threads()} threads"
     yield from _list_gpus()
+    if hasattr(os, "getloadavg"):
+        yield from warn_of_load(os.getloadavg()[0], os.cpu_count() or 1)
     for name in list_shipped_models():
         yield _time_model(name, device=device, seconds=seconds)
     missing = find_missing_extras(importlib.metadata.requires("noise2text") or [])
@@ -43,6 +45,12 @@ def _list_gpus() -> Iterator[str]:
     for index in range(torch.cuda.device_count()):
         facts = torch.cuda.get_device_properties(index)
         yield f"GPU {index}: {facts.name}, {facts.total_memory / 2**30:.0f} GiB"
+
+
+def warn_of_load(load: float, cores: int) -> Iterator[str]:
+    """A line if other programs keep more than half of the cores busy: the speed is then not the machine's."""
+    if load > cores / 2:
+        yield f"load: other programs use the CPU ({load:.1f} on {cores} cores), so the speed below is too low"
 
 
 def _time_model(name: str, *, device: str | None, seconds: float) -> str:
