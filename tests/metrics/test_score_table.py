@@ -44,6 +44,19 @@ def test_text_is_aligned_and_has_the_intervals() -> None:
     assert "[" not in plain
 
 
+def test_signatures_that_do_not_fit_stand_below_once_each() -> None:
+    found = collect_score_rows(RESULT)
+    narrow = to_text(found, width=80).splitlines()
+    scores, notes = narrow[: len(found)], narrow[len(found) + 1 :]
+    assert max(map(len, scores)) <= 80
+    signatures = dict(note.split(" ", 1) for note in notes)
+    assert len(set(signatures.values())) == len(notes)
+    for line, row in zip(scores, found, strict=True):
+        assert line.startswith(row.name)
+        assert not row.signature or signatures[line.split()[-1]] == row.signature
+    assert to_text(found, width=1_000) == to_text(found)
+
+
 def test_latex_is_a_table_of_booktabs_with_nothing_unescaped() -> None:
     text = to_latex(
         [ScoreRow("a_b & 50%", "1.00", "x:{1}|y~#$^\\", "0.50", "1.50"), ScoreRow("plain", "2", "")]

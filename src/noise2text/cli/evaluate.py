@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from noise2text.cli.folding import find_width
 from noise2text.cli.option_groups import OptionGroup
 from noise2text.cli.options import FILES, DeviceOption, FieldsOption, JsonOption, SeedOption, SetOption, app
 from noise2text.core.errors import Problem
@@ -109,7 +111,7 @@ def _print_scores(result: dict[str, Any], format: Format) -> None:
         print(json.dumps(result, indent=2, ensure_ascii=False))
         return
     shown = {
-        Format.table: score_table.to_text,
+        Format.table: partial(score_table.to_text, width=find_width()),
         Format.csv: score_table.to_csv,
         Format.latex: score_table.to_latex,
     }

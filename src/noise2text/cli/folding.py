@@ -7,7 +7,14 @@ import shutil
 import sys
 import textwrap
 
-__all__ = ["print_folded"]
+__all__ = ["find_width", "print_folded"]
+
+
+def find_width() -> int | None:
+    """The columns of the terminal, at least 20; none if the output goes to a pipe or a file."""
+    if not (sys.stdout.isatty() or "COLUMNS" in os.environ):
+        return None
+    return max(20, shutil.get_terminal_size().columns)
 
 
 def print_folded(text: str) -> None:
@@ -15,10 +22,10 @@ def print_folded(text: str) -> None:
 
     What is folded is indented by two more columns than its line.
     """
-    if not (sys.stdout.isatty() or "COLUMNS" in os.environ):
+    width = find_width()
+    if width is None:
         print(text)
         return
-    width = max(20, shutil.get_terminal_size().columns)
     for line in text.splitlines():
         indent = " " * (len(line) - len(line.lstrip()))
         folded = textwrap.wrap(

@@ -77,15 +77,24 @@ def _test_rows(test: Mapping[str, Any]) -> list[ScoreRow]:
     return [difference, ScoreRow(f"{test['metric']}, p", f"{test['p']:.4f}", f"paired|{test['signature']}")]
 
 
-def to_text(found: Sequence[ScoreRow]) -> str:
-    """Aligned columns: name, number, interval, signature."""
+def to_text(found: Sequence[ScoreRow], *, width: int | None = None) -> str:
+    """Aligned columns: name, number, interval, signature; signatures that do not fit `width` stand below."""
     rows = [(line.name, line.value, f"[{line.low}, {line.high}]" if line.low else "") for line in found]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    text = []
-    for (name, value, interval), line in zip(rows, found, strict=True):
-        middle = f"{interval:<{widths[2]}}  " if widths[2] else ""
-        text.append(f"{name:<{widths[0]}}  {value:>{widths[1]}}  {middle}{line.signature}".rstrip())
-    return "\n".join(text) + "\n"
+    scores = [
+        f"{name:<{widths[0]}}  {value:>{widths[1]}}  " + (f"{interval:<{widths[2]}}  " if widths[2] else "")
+        for name, value, interval in rows
+    ]
+    signatures = [line.signature for line in found]
+    notes: list[str] = []
+    if width is not None and any(
+        len(score + each) > width for score, each in zip(scores, signatures, strict=True)
+    ):
+        numbers = {each: f"[{n}]" for n, each in enumerate(dict.fromkeys(filter(None, signatures)), 1)}
+        notes = ["", *(f"{number} {each}" for each, number in numbers.items())]
+        signatures = [numbers.get(each, "") for each in signatures]
+    lines = [(score + each).rstrip() for score, each in zip(scores, signatures, strict=True)]
+    return "\n".join(lines + notes) + "\n"
 
 
 def to_csv(found: Sequence[ScoreRow]) -> str:
