@@ -157,6 +157,25 @@ def test_a_broken_entry_point_is_one_warning(tmp_path: Path) -> None:
     assert ended.stderr.count("The recipe mine of the package mine cannot be used: ModuleNotFoundError") == 1
 
 
+MADE_OF_ANOTHER = """
+import dataclasses, noise2text
+RECIPE = dataclasses.replace(noise2text.list_recipes()["difformer"], name="mine")
+"""
+
+
+@pytest.mark.parametrize("first", ["", "import mine; "], ids=["found", "imported first"])
+def test_a_recipe_can_be_made_of_another_one(first: str, tmp_path: Path) -> None:
+    write_plugin(tmp_path, "mine", MADE_OF_ANOTHER)
+    ended = run(
+        "-W",
+        "always",
+        "-c",
+        first + "import noise2text as n; print('mine' in n.list_recipes())",
+        path=tmp_path,
+    )
+    assert (ended.stdout, ended.stderr) == ("True\n", "")
+
+
 REGISTERS = """
 import dataclasses, json, sys, noise2text
 difformer = noise2text.list_recipes()["difformer"]

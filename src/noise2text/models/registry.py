@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from noise2text.core.errors import Problem, suggest
@@ -105,6 +106,7 @@ ENTRY_POINTS = "noise2text.recipes"
 """The group of entry points that packages with recipes use."""
 
 _REGISTERED: dict[str, Recipe] = {}
+_TRIED: set[EntryPoint] = set()  # the entry points whose import has begun
 
 
 def register(recipe: Recipe) -> Recipe:
@@ -150,16 +152,31 @@ def find_recipe(name: str) -> Recipe:
     return known[name]
 
 
-@functools.cache
 def _import_entry_points() -> None:
-    """Register the recipes of other packages; a broken one only gives a warning."""
-    for entry in entry_points(group=ENTRY_POINTS):
+    """Register the recipes of other packages; a broken one only gives a warning.
+
+    The module of a recipe that is made of another one calls `list_recipes` while it is imported. So what is
+    being imported is left to the call that began it.
+    """
+    for entry in _find_entry_points():
+        if entry in _TRIED or _is_being_imported(entry.module):
+            continue
+        _TRIED.add(entry)
         try:
             register(_check_recipe(entry.load()))
         except Exception as error:  # whatever another package does wrong
             package = f"the package {entry.dist.name}" if entry.dist else "another package"
             reason = str(error) if isinstance(error, Problem) else f"{type(error).__name__}: {error}"
             warnings.warn(f"The recipe {entry.name} of {package} cannot be used: {reason}", stacklevel=3)
+
+
+@functools.cache
+def _find_entry_points() -> tuple[EntryPoint, ...]:
+    return tuple(entry_points(group=ENTRY_POINTS))
+
+
+def _is_being_imported(module: str) -> bool:
+    return bool(getattr(getattr(sys.modules.get(module), "__spec__", None), "_initializing", False))
 
 
 def _check_recipe(value: object) -> Recipe:
