@@ -113,6 +113,21 @@ def test_the_selected_candidate_comes_first_and_then_the_best_scores() -> None:
     assert table.index("mine") < table.index("other") < table.index("worst")
 
 
+def test_alternatives_stand_below_the_text_in_their_order() -> None:
+    output = make_output("mine")
+    assert "<ol" not in output._repr_html_()
+    output.alternatives = [["mine", "yours & his", "hers"]]
+    html = output._repr_html_()
+    check(html)
+    assert '<ol start="2"' in html
+    assert (
+        html.index("<b>mine")
+        < html.index("<li>yours &amp; his")
+        < html.index("<li>hers")
+        < html.index("<input")
+    )
+
+
 def test_many_inputs_are_counted_not_shown() -> None:
     one = make_output("short")
     many = GenerationOutput(

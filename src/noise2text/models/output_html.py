@@ -30,7 +30,9 @@ def render_outputs(outputs: Iterable[TextOutput], *, total: int) -> str:
 
 def _render_output(output: TextOutput) -> str:
     head = f'<p style="font-size:1.15em;margin:.6em 0 .3em"><b>{escape(output.text)}</b></p>'
-    return f"<section>{head}{_render_trace(output.trace)}{_render_candidates(output)}</section>"
+    others = "".join(f"<li>{escape(text)}</li>" for text in output.alternatives[1:])
+    ranked = f'<ol start="2" style="margin:.2em 0 .6em">{others}</ol>' if others else ""
+    return f"<section>{head}{ranked}{_render_trace(output.trace)}{_render_candidates(output)}</section>"
 
 
 def _render_trace(trace: Sequence[TraceStep]) -> str:
