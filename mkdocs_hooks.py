@@ -40,6 +40,10 @@ SHELL_BLOCK = re.compile(r'(?<=<div class="language-bash highlight">).*?(?=</div
 LONG_WORD = re.compile(r"(?<=[\s>])[^\s<>]*[-/][^\s<>]*")
 """A word that a browser would break at its hyphens and slashes."""
 
+PLAIN_CODE = re.compile(r"<code>[^<]+</code>")
+OPTION = re.compile(r"(?<=[\s>])--[\w-]+")
+"""An option, which a browser would break after its two hyphens."""
+
 
 PICTURE = re.compile(r'<img [^>]*src="([^"]+\.svg)"[^>]*>')
 
@@ -47,6 +51,7 @@ PICTURE = re.compile(r'<img [^>]*src="([^"]+\.svg)"[^>]*>')
 def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """The page whose commands are broken only between words, and whose pictures open alone, to zoom in."""
     html = PICTURE.sub(r'<a href="\1" class="picture">\g<0></a>', html)
+    html = PLAIN_CODE.sub(lambda code: OPTION.sub(_keep_whole, code[0]), html)
     return SHELL_BLOCK.sub(lambda block: LONG_WORD.sub(_keep_whole, block[0]), html)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -110,7 +111,7 @@ def _print_scores(result: dict[str, Any], format: Format) -> None:
     if format is Format.json:
         print(json.dumps(result, indent=2, ensure_ascii=False))
         return
-    shown = {
+    shown: dict[Format, Callable[..., str]] = {
         Format.table: partial(score_table.to_text, width=find_width()),
         Format.csv: score_table.to_csv,
         Format.latex: score_table.to_latex,
