@@ -5,9 +5,10 @@
     python benchmarks/alternatives.py rank out.jsonl --ref several/tune.jsonl
 
 `group` writes the sources of a corpus that have several targets, half of them to several/tune.jsonl to choose
-by, half to several/held.jsonl. `rank` ranks the candidates of a file by score and by agreement, with several
-weights of redundancy (λ) and floors; the first text is always the selected one. `noise2text evaluate`
-measures the ranking that was used.
+by, half to several/held.jsonl. `link` does the same for paraphrases such as captions of one picture, whose
+pairs are read in both directions: a text is in one row only, and a source has at most --words words. `rank`
+ranks the candidates of a file by score and by agreement, with several weights of redundancy (λ) and floors;
+the first text is always the selected one. `noise2text evaluate` measures the ranking that was used.
 """
 
 from __future__ import annotations
@@ -36,6 +37,27 @@ def group(path: Path, out: Path) -> None:
         if pair.trg not in own:
             own.append(pair.trg)
     rows = [{"src": src, "trg": own[0], "refs": own[1:]} for src, own in targets.items() if len(own) > 1]
+    _write_halves(rows, out)
+
+
+def link(path: Path, out: Path, *, words: int) -> None:
+    """Write the texts that are paired with several others, in two halves that share no text."""
+    linked: dict[str, list[str]] = {}
+    for pair in read_pairs(str(path)):
+        for text, other in ((pair.src, pair.trg), (pair.trg, pair.src)):
+            own = linked.setdefault(text, [])
+            if other != text and other not in own:
+                own.append(other)
+    rows, used = [], set[str]()
+    for text in sorted(linked, key=lambda text: (-len(linked[text]), text)):
+        own = linked[text]
+        if len(own) > 1 and len(text.split()) <= words and used.isdisjoint([text, *own]):
+            rows.append({"src": text, "trg": own[0], "refs": own[1:]})
+            used.update([text, *own])
+    _write_halves(rows, out)
+
+
+def _write_halves(rows: list[dict[str, Any]], out: Path) -> None:
     random.Random(0).shuffle(rows)
     out.mkdir(parents=True, exist_ok=True)
     half = len(rows) // 2
@@ -84,6 +106,10 @@ if __name__ == "__main__":
     grouping = commands.add_parser("group")
     grouping.add_argument("pairs", type=Path)
     grouping.add_argument("--out", type=Path, required=True)
+    linking = commands.add_parser("link")
+    linking.add_argument("pairs", type=Path)
+    linking.add_argument("--out", type=Path, required=True)
+    linking.add_argument("--words", type=int, default=14)
     ranking_parser = commands.add_parser("rank")
     ranking_parser.add_argument("candidates", type=Path)
     ranking_parser.add_argument("--ref", type=Path, required=True)
@@ -91,5 +117,7 @@ if __name__ == "__main__":
     given = parser.parse_args()
     if given.command == "group":
         group(given.pairs, given.out)
+    elif given.command == "link":
+        link(given.pairs, given.out, words=given.words)
     else:
         rank(given.candidates, given.ref, n=given.n)
