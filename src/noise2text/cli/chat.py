@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Annotated
 import typer
 
 from noise2text.cli.options import EXTRA_OPTIONS, DeviceOption, PrecisionOption, app
+from noise2text.cli.output import print_text
 
 __all__ = ["chat"]
 
@@ -34,12 +36,14 @@ def chat(
     from noise2text.models.folder import load
 
     conversation = Chat(load(model, device=device, precision=precision), parse_options(context.args), n=n)
-    at_terminal = sys.stdin.isatty()
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")  # bad bytes are refused with a text
+    at_terminal = sys.stdin is not None and sys.stdin.isatty()
     if at_terminal:
         print(f"{model} is ready. Write a text, or :help; Ctrl-D quits.")
     try:
         for lines in conversation.answer_all(_read_lines("> " if at_terminal else "")):
-            print("\n".join(lines), flush=True)
+            print_text("\n".join(lines))
     except KeyboardInterrupt:
         print()
 

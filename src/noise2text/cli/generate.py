@@ -21,7 +21,7 @@ from noise2text.cli.options import (
     SetOption,
     app,
 )
-from noise2text.cli.output import open_output, refuse_overwriting_input, warn
+from noise2text.cli.output import open_output, print_text, refuse_overwriting_input, warn
 from noise2text.cli.ray_options import RayCommand, RayOption, ShardRowsOption, WorkersOption, run_on_ray
 from noise2text.core.errors import Problem, Stopped
 
@@ -188,7 +188,7 @@ def generate(
             advance=advance,
         ):
             for step in () if as_json else generated.trace:
-                print(f"  t={step.time:.3f}  {step.text}")
+                print_text(f"  t={step.time:.3f}  {step.text}")
             separator = "\n" if texts_are_seen else "\t"
             lines.write(generated.as_json() if as_json else generated.as_text(separator))
 
