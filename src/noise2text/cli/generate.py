@@ -172,7 +172,7 @@ def generate(
         return
     texts = find_texts(given, input, line_by_line=output is None)
     loaded = job.load()
-    started_with = job.describe() | {"input": input, "format": f"json={as_json}, trace={trace}"}
+    started_with = job.describe() | {"input": texts.identity, "format": f"json={as_json}, trace={trace}"}
     texts_are_seen = output is None and sys.stdout.isatty()
     with (
         open_output(output, resume=resume, started_with=started_with) as lines,
