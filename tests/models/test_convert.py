@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import asdict
 from pathlib import Path
@@ -115,5 +116,8 @@ def test_a_renamed_recipe_is_named_anew(tokenizer: Tokenizer, tmp_path: Path) ->
         load(tmp_path / "old")
     convert_folder(tmp_path / "old", tmp_path / "new")
     assert load_config(tmp_path / "new") == (recipe, config)
+    os.mkfifo(tmp_path / "old" / "pipe")  # on which a copy would wait
+    convert_folder(tmp_path / "old", tmp_path / "newer")
+    assert not (tmp_path / "newer" / "pipe").exists()
     for written in (tmp_path / "today").iterdir():
         assert (tmp_path / "new" / written.name).read_bytes() == written.read_bytes()

@@ -111,6 +111,8 @@ def open_weights(path: Path) -> Iterator[WeightsFile]:
         raise Problem(f"{path} is missing: the folder is not a complete model.")
     if not path.is_file():
         raise Problem(f"{path} is not a file: the folder is not a complete model.")
+    if not os.access(path, os.R_OK):  # which safetensors would call missing
+        raise Problem(f"{path} cannot be read (Permission denied): check its permissions.")
     try:
         with _open_unreplaced(path) as file:
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118, it is no mapping
