@@ -20,7 +20,9 @@ class MetricsFile(TrainingCallback):
         if self.path.exists():
             text = self.path.read_text("utf-8", errors="replace")  # a damaged line has no step
             lines = [line for line in text.splitlines() if _step_of_line(line) < start.first_step]
-            write_atomically(self.path, lambda path: path.write_text("".join(f"{line}\n" for line in lines)))
+            write_atomically(
+                self.path, lambda path: path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+            )
 
     def on_log(self, step: int, values: Mapping[str, float]) -> None:
         with explain_write_failures(self.path), self.path.open("a") as file:
