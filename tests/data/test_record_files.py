@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import pyarrow
@@ -21,6 +23,7 @@ from noise2text.data.corpus import (
     read_texts,
 )
 from noise2text.data.corpus_paths import make_absolute
+from noise2text.data.text_files import MAX_LINE_BYTES
 
 PAIRS = [Pair("ein Haus, klein", 'a "house"'), Pair("zwei\nZeilen", "two; lines")]
 CSV = '{},{}\n"ein Haus, klein","a ""house"""\n"zwei\nZeilen",two; lines\n'
@@ -140,6 +143,40 @@ def test_parquet_is_read_by_row(tmp_path: Path) -> None:
     Path(path).write_bytes(b"no table")
     with pytest.raises(Problem, match="cannot be read as Parquet"):
         list(read_pairs(path))
+
+
+def test_a_column_of_no_texts_is_named_with_its_row(tmp_path: Path) -> None:
+    path = str(tmp_path / "c.parquet")
+    for value in ({"a": {"b": ["c"]}}, [["a"]], 7, b"a", None, datetime.datetime(2000, 1, 1)):
+        parquet.write_table(pyarrow.Table.from_pylist([{"src": value, "trg": "b"}]), path)
+        with pytest.raises(Problem, match=r'c\.parquet, row 1: "src" is not a string'):
+            list(read_pairs(path))
+
+
+def test_a_small_file_of_a_long_text_many_times_takes_little_memory(tmp_path: Path) -> None:
+    """As a dictionary of one text, 50,000 rows of it are a file of a few kilobytes."""
+    path = str(tmp_path / "c.parquet")
+    texts = pyarrow.DictionaryArray.from_arrays(
+        pyarrow.array([0] * 50_000, pyarrow.int32()), pyarrow.array(["x" * 100_000])
+    )
+    parquet.write_table(pyarrow.table({"src": texts, "trg": ["y"] * 50_000}), path, compression="zstd")
+    assert Path(path).stat().st_size < 1_000_000
+    before = pyarrow.default_memory_pool().max_memory()
+    assert sum(1 for _ in islice(read_pairs(path), 2_000)) == 2_000
+    assert pyarrow.default_memory_pool().max_memory() - before < 200_000_000
+
+
+def test_a_text_of_parquet_is_no_longer_than_a_line_may_be(tmp_path: Path) -> None:
+    path = str(tmp_path / "c.parquet")
+    rows = [{"src": "a", "trg": "b"}, {"src": "x" * (MAX_LINE_BYTES + 1), "trg": "b"}]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    with pytest.raises(Problem, match=r'row 2: "src" is longer than 1,048,576 characters'):
+        list(read_pairs(path))
+    assert list(read_pairs(path, skip_bad=True)) == [Pair("a", "b")]
+
+
+def test_a_zero_byte_is_part_of_a_text(file: File) -> None:
+    assert list(read_pairs(file("c.csv", "src,trg\na\x00b,c\n"))) == [Pair("a\x00b", "c")]
 
 
 def test_a_spreadsheet_is_refused_with_what_to_do(file: File) -> None:
