@@ -218,6 +218,8 @@ def test_latin_1_is_named_and_never_trained_on(file: File) -> None:
         list(read_pairs(path))
     with pytest.raises(Problem, match=r"50 of 100 rows of .*c.tsv are bad, .*Windows-1252.*iconv"):
         list(read_pairs(path, skip_bad=True))
+    with pytest.raises(Problem, match=r"1 of 1 rows of .*Windows-1252.*iconv"):
+        list(read_pairs(file("c.tsv", "schöne Häuser\tnice houses\n", "latin-1"), skip_bad=True))
     with pytest.raises(Problem, match="Windows-1252 or Latin-1"):
         list(read_sources(file("c.txt", "schöne Häuser\n", "latin-1")))
 
