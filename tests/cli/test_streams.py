@@ -43,7 +43,7 @@ def shell(command: str, *arguments: object, **environment: str) -> subprocess.Co
 
 
 def test_a_full_disk_behind_standard_output_is_one_sentence(model: Path) -> None:
-    for arguments in (["config", "difformer"], ["generate", model, "7 april", *FAST]):
+    for arguments in (["--version"], ["config", "difformer"], ["generate", model, "7 april", *FAST]):
         done = shell("N > /dev/full", *arguments)
         assert done.returncode == 1
         assert done.stderr.decode().count("\n") == 1
@@ -65,6 +65,7 @@ def test_texts_without_a_standard_output_are_not_lost_silently(model: Path, tmp_
     source.write_text("7 april\n")
     done = shell("N >&- 2>&- <&-", "generate", model, "--input", source, "--output", out, *FAST)
     assert (done.returncode, done.stdout) == (0, b"")
+    assert b"There is no standard input" in shell("N <&-", "chat", model, *FAST).stderr
     assert len(out.read_bytes().splitlines()) == 1
 
 

@@ -113,6 +113,8 @@ def _describe_system_error(error: Exception) -> str | None:
             "There is not enough memory: use a smaller batch (--batch, max_tokens), fewer candidates or "
             "fewer steps."
         )
+    if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # of Python before 3.13
+        return f"{str(error).removeprefix('Symlink loop from ')} is a link to itself: choose another path."
     if isinstance(error, RuntimeError) and re.search(_LOST_PEER, str(error)):
         return "Another process of this run has ended (see its message): start all again with --resume."
     return None

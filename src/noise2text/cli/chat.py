@@ -12,6 +12,7 @@ import typer
 
 from noise2text.cli.options import EXTRA_OPTIONS, DeviceOption, PrecisionOption, app
 from noise2text.cli.output import print_text
+from noise2text.core.errors import Problem
 
 __all__ = ["chat"]
 
@@ -35,10 +36,12 @@ def chat(
     from noise2text.core.command_line import parse_options
     from noise2text.models.folder import load
 
+    if sys.stdin is None:
+        raise Problem("There is no standard input to read texts from: give it, or use noise2text generate.")
     conversation = Chat(load(model, device=device, precision=precision), parse_options(context.args), n=n)
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")  # bad bytes are refused with a text
-    at_terminal = sys.stdin is not None and sys.stdin.isatty()
+    at_terminal = sys.stdin.isatty()
     if at_terminal:
         print(f"{model} is ready. Write a text, or :help; Ctrl-D quits.")
     try:

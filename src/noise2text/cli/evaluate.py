@@ -114,15 +114,21 @@ def _evaluate_likelihood(
 ) -> None:
     """Print the bound of a model, term by term."""
     from noise2text.commands.display import show_elapsed
-    from noise2text.core.command_line import parse_assignments
+    from noise2text.core.command_line import parse_assignments, parse_numbers
+    from noise2text.core.config import apply_overrides
     from noise2text.data.corpus import read_pairs
     from noise2text.metrics.comparison import format_markdown_table
     from noise2text.models.folder import load
 
     pairs = list(read_pairs(corpus))
     overrides: dict[str, Any] = dict(parse_assignments(assignments))
+    if "steps" in overrides:  # of diffusion, which are not those of generation
+        overrides["steps"] = parse_numbers(overrides["steps"], "--set steps")[0]
     with show_elapsed(f"computing the likelihood of {len(pairs):,} pairs"):
-        bound = load(model, device=device).likelihood_bound(
+        loaded = load(model, device=device)
+        known = {name: value for name, value in overrides.items() if name != "steps"}
+        apply_overrides(loaded.generation_config, known, origin="evaluate --likelihood")
+        bound = loaded.likelihood_bound(
             [pair.src for pair in pairs],
             [pair.trg for pair in pairs],
             samples=samples,
