@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -86,6 +87,25 @@ def test_a_folder_whose_name_is_no_text_can_be_written_and_read(tmp_path: Path) 
     done = shell("N", "prepare", "--train", trained, "--valid", trained, "--out", out)
     assert done.returncode == 0, done.stderr
     assert os.path.exists(folder + b"/prepared/train/tokens.bin")
+
+
+def test_a_model_needs_a_name_in_utf_8_and_says_so_before_it_is_trained(
+    run: Callable[..., Outcome], dates: Path, model: Path, tmp_path: Path
+) -> None:
+    """safetensors writes weights under another name, but cannot read them."""
+    odd = tmp_path / "\udcff"
+    files = ("--train", dates / "train.jsonl", "--valid", dates / "valid.jsonl")
+    shutil.copytree(model, tmp_path / "\udcfe")
+    for command in (("train", "difformer", *files, "--out", odd), ("inspect", tmp_path / "\udcfe")):
+        refused = run(*command)
+        assert (refused.code, refused.err.count("\n")) == (1, 1)
+        assert "is not a name in UTF-8" in refused.err
+    assert not odd.exists()
+    (tmp_path / "\udcfd").write_text("7 april\n")
+    out = tmp_path / "out\udcff.txt"
+    done = run("generate", model, "--input", tmp_path / "\udcfd", "--output", out, *FAST)
+    assert done.code == 0, done.err
+    assert len(out.read_text().splitlines()) == 1
 
 
 @pytest.mark.parametrize("environment", [{}, LATIN])

@@ -101,7 +101,7 @@ def _parse_line(line: str, place: str, *, last: bool) -> dict[str, float]:
     try:
         read = json.loads(line)
         return {str(name): float(value) for name, value in read.items()}
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         if last:
             return {}
         raise Problem(f"{place}: this is not a JSON object of numbers; delete the line.") from error

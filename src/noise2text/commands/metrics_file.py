@@ -36,5 +36,5 @@ def _step_of_line(line: str) -> float:
     """The step of a line; infinite for a damaged line."""
     try:
         return float(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
         return float("inf")

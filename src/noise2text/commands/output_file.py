@@ -145,7 +145,7 @@ def _check_resumed(
 
 def _write_note(note: Path, started_with: Mapping[str, Any] | None) -> None:
     if started_with is not None:
-        note.write_text(json.dumps(dict(started_with), ensure_ascii=False) + "\n", encoding="utf-8")
+        note.write_text(json.dumps(dict(started_with)) + "\n", encoding="utf-8")
 
 
 def _remove(*files: Path) -> None:

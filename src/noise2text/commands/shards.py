@@ -78,7 +78,7 @@ class ShardedOutput:
         if not note.exists():
             if any(self.folder.iterdir()):
                 raise Problem(f"{self.folder} has other files: choose a new folder for the shards.")
-            write_text_file(note, json.dumps(dict(started_with), ensure_ascii=False, indent=1) + "\n")
+            write_text_file(note, json.dumps(dict(started_with), indent=1) + "\n")
             return
         if not resume:
             raise Problem(

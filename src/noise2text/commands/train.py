@@ -29,6 +29,7 @@ from noise2text.commands.run_setup import (
 )
 from noise2text.commands.training_run import TrainingRun
 from noise2text.core.devices import find_device
+from noise2text.core.files import require_utf8_name
 from noise2text.core.locks import lock_folder
 from noise2text.models import Model
 from noise2text.models.folder import load
@@ -154,6 +155,7 @@ def _open_run(
     with main_process_first(group, out) if group.world_size > 1 else nullcontext():
         if resume and not out.exists():
             display.show_line(f"There is no run in {out} to resume; starting a new one.")
+        require_utf8_name(out)  # now rather than when the first checkpoint is read
         if group.rank == 0:
             work.enter_context(lock_folder(out))
         is_new = not (out / "run.json").exists()

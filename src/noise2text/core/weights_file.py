@@ -27,6 +27,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from noise2text.core.errors import Problem
+from noise2text.core.files import require_utf8_name
 
 __all__ = [
     "WeightsFile",
@@ -107,6 +108,7 @@ class WeightsFile:
 @contextmanager
 def open_weights(path: Path) -> Iterator[WeightsFile]:
     """Context manager: the file with its header read; nothing is allocated for tensors yet."""
+    require_utf8_name(path)
     if not path.exists():
         raise Problem(f"{path} is missing: the folder is not a complete model.")
     if not path.is_file():
