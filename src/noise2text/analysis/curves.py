@@ -100,7 +100,9 @@ def _parse_line(line: str, place: str, *, last: bool) -> dict[str, float]:
     """The numbers of a line; none if it is the last line and was cut off by a kill."""
     try:
         read = json.loads(line)
-        return {str(name): float(value) for name, value in read.items()}
+        values = {str(name): float(value) for name, value in read.items()}
+        int(values.get("step", 0))  # which is finite
+        return values
     except (ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         if last:
             return {}
