@@ -217,13 +217,6 @@ PROTECTIONS = [
         "cli/test_generate_output.py::test_a_job_is_not_resumed_with_other_texts",
     ),
     Protection(
-        "a full standard output is one sentence",
-        "cli/__init__.py",
-        "            sys.stdout.flush()  # now",
-        "            pass  # now",
-        "cli/test_streams.py::test_a_full_disk_behind_standard_output_is_one_sentence",
-    ),
-    Protection(
         "texts without a standard output",
         "cli/output.py",
         "        if sys.__stdout__ is None:",
