@@ -128,6 +128,7 @@ def test_a_model_is_scored_by_its_likelihood(
     )
     assert told["nats_per_token"] == pytest.approx(expected.nats_per_token)
     assert told["signature"] == expected.signature
+    assert "|steps:5|" in json.loads(run(*given, "--set", "steps=5", "--json").out)["signature"]
     plain = run(*given).out
     assert "| diffusion " in plain
     assert "an upper bound of −log p: 2 pairs" in plain

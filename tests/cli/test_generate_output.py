@@ -96,6 +96,38 @@ def test_a_job_is_resumed_with_its_own_options(
     assert out.read_text() == resumed
 
 
+def test_a_job_is_not_resumed_with_other_texts(
+    run: Callable[..., Outcome], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of the output would answer the texts of before, without a sign."""
+    source, out, note = (tmp_path / name for name in ("in.txt", "out.txt", "out.txt.draft.json"))
+    source.write_text("\n".join(TEXTS) + "\n")
+    ask = ("generate", model, "--input", source, "--output", out, "--resume", *FAST)
+    with monkeypatch.context() as patched:
+        _stop_after(3, patched)
+        assert run(*ask).code == 130
+    source.write_text("\n".join(["1 may 1901", *TEXTS[1:]]) + "\n")
+    refused = run(*ask)
+    assert (refused.code, refused.err.count("\n")) == (1, 1)
+    assert f"was started with input = '{source} (11 texts, SHA-256 " in refused.err
+    source.write_text("\n".join(TEXTS) + "\n")
+    whole = note.read_text()
+    for damage in ("[]", "{", ""):
+        note.write_text(damage)
+        refused = run(*ask)
+        assert (refused.code, refused.err.count("\n")) == (1, 1)
+        assert str(note) in refused.err
+    note.write_text(whole)
+    assert run(*ask).code == 0
+    assert out.read_text() == run(*ask[:4], *FAST).out
+
+
+def test_a_full_disk_is_named_with_the_file() -> None:
+    refusal = r"/dev/full cannot be written \(No space left on device\)"
+    with pytest.raises(Problem, match=refusal), open_output_file(Path("/dev/full")) as lines:
+        lines.write("text")
+
+
 def test_an_output_has_one_writer(
     run: Callable[..., Outcome], model: Path, source: Path, tmp_path: Path
 ) -> None:

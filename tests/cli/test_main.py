@@ -109,7 +109,10 @@ def test_one_of_several_processes_can_leave_without_an_output() -> None:
         (["generate", "M", "--input", "T", "--device", "abacus"], "abacus"),
         (["generate", "M", "--input", "T", "--output", "missing/folder/out.txt"], "cannot be written"),
         (["sample", "M", "--count", "0"], "at least 1 pair"),
+        (["generate", "M", "--input", "T", "--output", "loop"], "is a link to itself"),
         (["evaluate", "--hyp", "T", "--ref", "E"], "E"),
+        (["evaluate", "--likelihood", "M", "--ref", "T", "--set", "steps=0"], "whole numbers above 0"),
+        (["evaluate", "--likelihood", "M", "--ref", "T", "--set", "seed=1"], "no setting 'seed'"),
         (["inspect", "nowhere"], "nowhere"),
         (["rescale", "--target", "0"], "target"),
         (["rescale", "--vocab", "1"], "1"),
@@ -131,6 +134,7 @@ def test_a_mistake_is_one_sentence_and_a_failure(
     (tmp_path / "T").write_text('{"src": "a", "trg": "b"}\n')
     (tmp_path / "E").write_text("")
     (tmp_path / "B").write_text('{"src": "a", "trg": "b"}\n{"src": "a"}\n')
+    (tmp_path / "loop").symlink_to("loop")
     monkeypatch.chdir(tmp_path)
     done = run(*[str(model) if argument == "M" else argument for argument in arguments])
     assert done.code == 1, done.err

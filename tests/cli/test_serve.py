@@ -76,6 +76,8 @@ def test_a_mistake_is_found_before_the_service_listens() -> None:
         (["de-en", "--rate-limit", "-1"], "at least 0"),
         (["de-en", "--precision", "float8"], "float8"),
         (["de-en", "--port", "99999"], "--port"),
+        (["de-en", "--guide", "a=nowhere"], "--guide a=nowhere: there is no classifier in nowhere"),
+        (["de-en", "--keys", "nowhere"], "nowhere cannot be read as API keys"),
         (["de-en", "--ray", "--min-replicas", "0"], "--min-replicas must be at least 1"),
         (["de-en", "--ray", "--scale-up-seconds", "0"], "--scale-up-seconds must be more than 0"),
     ):

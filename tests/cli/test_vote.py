@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,6 +41,15 @@ def test_files_of_unequal_lengths_are_named(run: Run, tmp_path: Path) -> None:
     src.write_text("s\n")
     told = run("vote", a, b, "--src", src, "--votes", tmp_path / "votes.sqlite")
     assert told.err == "noise2text: --src, A and B must have equally many lines, not 1, 2, 2.\n"
+
+
+def test_an_address_that_is_taken_is_one_sentence(run: Run, tmp_path: Path) -> None:
+    a, b, src = write(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run("vote", a, b, "--src", src, "--votes", tmp_path / "votes.sqlite", "--port", port)
+    assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
+    assert f"port {port}" in done.err
 
 
 def test_a_sheet_goes_out_and_comes_back(run: Run, tmp_path: Path) -> None:

@@ -14,6 +14,9 @@ import pytest
 
 from noise2text.commands.train import train
 from noise2text.data.dates import write_dates
+from noise2text.data.tokenizer import Tokenizer
+from noise2text.models.folder import save
+from noise2text.models.registry import find_recipe
 
 from ..conftest import SMALL
 from ..faults import REFUSED, STOPPED, Fault, run_with_fault
@@ -28,7 +31,7 @@ SLOW = {"experiment", "report", "compare"}
 
 
 @pytest.fixture(scope="module")
-def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def given(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Path:
     """What the commands read."""
     folder = tmp_path_factory.mktemp("given")
     write_dates(folder, pairs=60, seed=0)
@@ -38,6 +41,10 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
     files: dict[str, Any] = {name: str(folder / f"{name}.jsonl") for name in ("train", "valid")}
     changes = SMALL | {"optim.steps": 2, "noise_factor": 2.0, "generation.steps": 2}
     train("difformer", out=folder / "model", preset="tiny", changes=changes, device="cpu", **files)
+    (folder / "raw10.txt").write_text("".join(f"{number}\n" for number in range(10)))
+    recipe = find_recipe("diffuseq-position-sigmoid")
+    config = recipe.preset("tiny")
+    save(folder / "old", recipe.build(config, tokenizer), recipe="diffuseq-staggered", config=config)
     return folder
 
 

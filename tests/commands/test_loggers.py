@@ -188,6 +188,20 @@ def test_a_resumed_run_tells_a_logger_nothing_twice_and_nothing_else(
             assert curves[metric] == pytest.approx(curve, rel=1e-6)
 
 
+@pytest.mark.parametrize("damage", ["{", "[]", "{}", '{"id": "a", "log": "b", "validation": 1}'])
+def test_a_damaged_note_of_a_logger_is_named(damage: str, dates: Path, tmp_path: Path, offline: None) -> None:
+    """The checkpoints are as they were, so the run goes on once the note is gone."""
+    out, changes = tmp_path / "run", {"loggers": "trackio"}
+    with pytest.raises(RuntimeError, match="the power is gone"):
+        run_training(dates, out, changes=changes, callbacks=[Recorder(breaks_at=KILLED)])
+    (out / "trackio.json").write_text(damage)
+    with pytest.raises(Problem, match=r"trackio\.json"):
+        run_training(dates, out, changes=changes, resume=True)
+    (out / "trackio.json").unlink()
+    run_training(dates, out, changes=changes, resume=True)
+    assert set(file_curves(out)["loss"]) == set(range(1, LAST + 1))
+
+
 def test_a_run_that_breaks_down_tells_every_callback_why(dates: Path, tmp_path: Path) -> None:
     before, after = Recorder(), Recorder()
     with pytest.raises(RuntimeError):

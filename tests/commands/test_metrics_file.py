@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from noise2text.analysis.curves import read_metrics
+from noise2text.commands.loggers import MetricsFile
 from noise2text.commands.train import train
+from noise2text.core.errors import Problem
+from noise2text.training.callbacks import TrainingStart
 from noise2text.training.loop import StepReport
 from noise2text.training.running_means import RunningMeans
 
@@ -80,3 +85,15 @@ def test_terms_that_are_only_logged_have_the_value_of_that_step(runs: list[Path]
         assert list(line) == list(since[-1])
         assert line["vlb"] == pytest.approx(sum(each["vlb"] for each in since) / len(since), rel=1e-5)
         assert (line["nll"], line["nll_text"]) == (since[-1]["nll"], since[-1]["nll_text"])
+
+
+@pytest.mark.parametrize("damage", ["[" * 100_000, '{"step": 1e999}', '{"step": ' + "9" * 5000 + "}", "[1]"])
+def test_a_damaged_line_has_no_step_and_is_left_out_when_a_run_is_resumed(
+    damage: str, tmp_path: Path
+) -> None:
+    (tmp_path / "metrics.jsonl").write_text(f'{{"step": 1, "loss": 2.0}}\n{damage}\n')
+    MetricsFile().on_start(TrainingStart("difformer", None, tmp_path, 1, first_step=3, last_step=4))
+    assert _lines(tmp_path) == [{"step": 1, "loss": 2.0}]
+    (tmp_path / "metrics.jsonl").write_text(f'{{"step": 1, "loss": 2.0}}\n{damage}\n{{"step": 2}}\n')
+    with suppress(Problem):  # numbers beyond those of a computer are numbers
+        read_metrics(tmp_path)

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from noise2text.cli.page import page as write_page
 from noise2text.commands.compare import compare
+from noise2text.commands.demo import demo
 from noise2text.commands.distill import distill
 from noise2text.commands.export import export
 from noise2text.commands.input_texts import arriving_windows, growing_windows
@@ -27,6 +29,9 @@ from noise2text.data.builders.dataset import Dataset
 from noise2text.data.chunks import MAX_CHUNK_CHARACTERS
 from noise2text.data.corpus import read_pairs
 from noise2text.data.dates import write_dates, write_days
+from noise2text.models.convert import convert_folder
+from noise2text.models.import_difformer import import_difformer
+from noise2text.models.import_diffuseq import import_diffuseq
 from noise2text.report.report import report
 
 from ..conftest import SMALL
@@ -162,6 +167,11 @@ def test_two_commands_for_one_output_are_refused_by_its_name(
         page: lambda: report([model], out=page),
         out: lambda: train_classifier(model, train=test, valid=test, out=out),
         tmp_path / "exported": lambda: export(model, tmp_path / "exported"),
+        tmp_path / "demo": lambda: demo(tmp_path / "demo"),
+        tmp_path / "new": lambda: convert_folder(model, tmp_path / "new"),
+        tmp_path / "diffuseq": lambda: import_diffuseq(model, tmp_path / "diffuseq"),
+        tmp_path / "difformer": lambda: import_difformer(model, tmp_path / "difformer"),
+        tmp_path / "page.html": lambda: write_page([model], tmp_path / "page.html", text=["7 april"]),
         tmp_path / "data": lambda: build_dataset(
             Dataset("none", "", (), (), (), "", (), lambda raw: iter(())), tmp_path, out=tmp_path / "data"
         ),

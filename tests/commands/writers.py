@@ -19,6 +19,7 @@ from noise2text.data.dates import write_dates
 from noise2text.experiments.corpus_files import CorpusFiles
 from noise2text.experiments.experiment import Arm, Experiment, ModelSpec
 from noise2text.experiments.run_experiment import run_experiment
+from noise2text.models.convert import convert_folder
 from noise2text.report.report import SECTIONS, report
 
 from ..conftest import SMALL
@@ -39,14 +40,17 @@ def _prepare(given: Path, out: Path) -> None:
     prepare(**files, out=out, changes={"tokenizer": "characters"}, show_line=_silent)
 
 
-def _generate(given: Path, out: Path) -> None:
+def _run_command(*arguments: object) -> None:
     from noise2text.cli.options import app
 
-    out.mkdir(exist_ok=True)
-    files = ["--input", str(given / "few.jsonl"), "--output", str(out / "texts.txt"), "--resume"]
-    options = ["--device", "cpu", "--batch", "4"]
-    if app(["generate", str(given / "model"), *files, *options], standalone_mode=False):
+    if app([str(each) for each in arguments], standalone_mode=False):
         raise KeyboardInterrupt  # the exit code of Ctrl-C; anything else is an exception
+
+
+def _generate(given: Path, out: Path) -> None:
+    out.mkdir(exist_ok=True)
+    files = ["--input", given / "few.jsonl", "--output", out / "texts.txt", "--resume"]
+    _run_command("generate", given / "model", *files, "--device", "cpu", "--batch", 4)
 
 
 def _distill(given: Path, out: Path) -> None:
@@ -79,6 +83,20 @@ def _experiment(given: Path, out: Path) -> None:
     )
 
 
+def _page(given: Path, out: Path) -> None:
+    _run_command("page", "--model", given / "model", given / "few.jsonl", "--out", out / "page.html")
+
+
+def _convert(given: Path, out: Path) -> None:
+    convert_folder(given / "old", out)
+
+
+def _vote_sheet(given: Path, out: Path) -> None:
+    files = [given / "few.jsonl", given / "raw10.txt", "--src", given / "few.jsonl"]
+    (out / "sheet.csv").unlink(missing_ok=True)  # a whole sheet is never overwritten
+    _run_command("vote", *files, "--votes", given / "v.sqlite", "--sheet", out / "sheet.csv", "--voter", "a")
+
+
 def _compare(given: Path, out: Path) -> None:
     compare([given / "model"], test=str(given / "few.jsonl"), out=out)
 
@@ -91,6 +109,9 @@ WRITERS: dict[str, Callable[[Path, Path], None]] = {
     "synth": _synth,
     "prepare": _prepare,
     "generate": _generate,
+    "page": _page,
+    "convert": _convert,
+    "vote": _vote_sheet,
     "distill": _distill,
     "data": _data,
     "experiment": _experiment,

@@ -69,6 +69,7 @@ RECURSIVE = "a: &a [*a]\n"
         (f"betas: [{', '.join(['1'] * 20_000)}]\n", "takes 2 values"),
         ("a: 1\n--- \nb: 2\n", "not plain YAML"),
         ("a: \x00\n", "not plain YAML"),
+        ("lr: 1\noptim: {}\nlr: 2\n", "line 3: 'lr' is there twice"),
         ("x" * (MAX_YAML_BYTES + 1), "too large"),
     ],
     ids=lambda value: abbreviate(value[:25]),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import pyarrow
@@ -21,6 +23,7 @@ from noise2text.data.corpus import (
     read_texts,
 )
 from noise2text.data.corpus_paths import make_absolute
+from noise2text.data.text_files import MAX_LINE_BYTES
 
 PAIRS = [Pair("ein Haus, klein", 'a "house"'), Pair("zwei\nZeilen", "two; lines")]
 CSV = '{},{}\n"ein Haus, klein","a ""house"""\n"zwei\nZeilen",two; lines\n'
@@ -142,6 +145,41 @@ def test_parquet_is_read_by_row(tmp_path: Path) -> None:
         list(read_pairs(path))
 
 
+def test_a_column_of_no_texts_is_named_with_its_row(tmp_path: Path) -> None:
+    path = str(tmp_path / "c.parquet")
+    for value in ({"a": {"b": ["c"]}}, [["a"]], 7, b"a", None, datetime.datetime(2000, 1, 1)):
+        parquet.write_table(pyarrow.Table.from_pylist([{"src": value, "trg": "b"}]), path)
+        with pytest.raises(Problem, match=r'c\.parquet, row 1: "src" is not a string'):
+            list(read_pairs(path))
+
+
+def test_a_small_file_of_a_long_text_many_times_takes_little_memory(tmp_path: Path) -> None:
+    """As a dictionary of one text, 5,000 rows of it are a file of a few kilobytes, and 500 MB in memory."""
+    path = str(tmp_path / "c.parquet")
+    texts = pyarrow.DictionaryArray.from_arrays(
+        pyarrow.array([0] * 5_000, pyarrow.int32()), pyarrow.array(["x" * 100_000])
+    )
+    table = pyarrow.table({"src": texts, "trg": ["y"] * 5_000})
+    parquet.write_table(table, path, compression="zstd", store_schema=False)
+    assert Path(path).stat().st_size < 100_000
+    before = pyarrow.total_allocated_bytes()
+    for _ in islice(read_pairs(path), 300):
+        assert pyarrow.total_allocated_bytes() - before < 100_000_000
+
+
+def test_a_text_of_parquet_is_no_longer_than_a_line_may_be(tmp_path: Path) -> None:
+    path = str(tmp_path / "c.parquet")
+    rows = [{"src": "a", "trg": "b"}, {"src": "x" * (MAX_LINE_BYTES + 1), "trg": "b"}]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    with pytest.raises(Problem, match=r'row 2: "src" is longer than 1,048,576 characters'):
+        list(read_pairs(path))
+    assert list(read_pairs(path, skip_bad=True)) == [Pair("a", "b")]
+
+
+def test_a_zero_byte_is_part_of_a_text(file: File) -> None:
+    assert list(read_pairs(file("c.csv", "src,trg\na\x00b,c\n"))) == [Pair("a\x00b", "c")]
+
+
 def test_a_spreadsheet_is_refused_with_what_to_do(file: File) -> None:
     with pytest.raises(Problem, match="is a spreadsheet: save it as CSV"):
         list(read_pairs(file("c.xlsx", "")))
@@ -181,6 +219,8 @@ def test_latin_1_is_named_and_never_trained_on(file: File) -> None:
         list(read_pairs(path))
     with pytest.raises(Problem, match=r"50 of 100 rows of .*c.tsv are bad, .*Windows-1252.*iconv"):
         list(read_pairs(path, skip_bad=True))
+    with pytest.raises(Problem, match=r"1 of 1 rows of .*Windows-1252.*iconv"):
+        list(read_pairs(file("c.tsv", "schöne Häuser\tnice houses\n", "latin-1"), skip_bad=True))
     with pytest.raises(Problem, match="Windows-1252 or Latin-1"):
         list(read_sources(file("c.txt", "schöne Häuser\n", "latin-1")))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from noise2text.commands.display import SilentDisplay
 from noise2text.core.errors import Problem, Stopped
 from noise2text.core.locks import lock_file
 from noise2text.experiments import grid
+from noise2text.experiments.arm_texts import ArmTexts, read_arm_texts, write_arm_texts
 from noise2text.experiments.corpus_files import CorpusFiles
 from noise2text.experiments.experiment import Arm, Experiment, ModelSpec, TrainedSetting
 from noise2text.experiments.measures import TextMeasures
@@ -173,8 +175,30 @@ def test_an_arm_that_fails_leaves_the_others_intact(dates: Path, tmp_path: Path)
     page = (tmp_path / "trial/tiny/table.md").read_text()
     assert "| failed" in page
     assert "no such way failed, seed 0" in page
+    for path in tmp_path.glob("trial/*/arms/*.json"):
+        os.utime(path, (4e9, 4e9))  # the clock of the machine has been set back since
     run(tmp_path, dates, experiment(*wrong), display=second)
     assert second.trained() == first.trained()[-1:], "what failed is tried again"
+
+
+@pytest.mark.parametrize("damage", [b"", b"[]", b"{}", b"\xff", b"[" * 100_000])
+def test_a_damaged_result_is_made_again(dates: Path, tmp_path: Path, damage: bytes) -> None:
+    before = run(tmp_path, dates)
+    damaged = [*tmp_path.glob("trial/*/arms/*.json"), *tmp_path.glob("trial/*/texts/*.jsonl")]
+    damaged[0].write_bytes(damage)
+    assert run(tmp_path, dates) == before
+    record = json.loads(damaged[0].read_bytes())
+    damaged[-1].write_bytes(damage)
+    assert run(tmp_path, dates, metrics="ter")["rows"]
+    assert json.loads(damaged[0].read_bytes())["identity"] == record["identity"]
+    assert not any(row.get("error") for row in records(tmp_path))
+
+
+def test_texts_with_any_end_of_a_line_are_read_back(tmp_path: Path) -> None:
+    texts = ["a\u2028b", "c\x85d\x0be", "f\r\ng\x1ch"]
+    written = ArmTexts(texts, [[text] for text in texts], [[text] for text in texts])
+    write_arm_texts(tmp_path / "texts.jsonl", texts, written)
+    assert read_arm_texts(tmp_path / "texts.jsonl") == written
 
 
 def test_a_student_learns_from_its_teachers_texts(dates: Path, tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,8 @@ from noise2text.data.tokenizer import Tokenizer
 from noise2text.models.convert import convert_folder
 from noise2text.models.folder import load_config, save
 from noise2text.models.registry import RENAMED_RECIPES, find_recipe
+
+from ..faults import Fault, run_with_fault
 
 FORMAT1: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "format1.json").read_text("utf-8"))
 CHANGED: dict[str, dict[str, Any]] = {
@@ -88,6 +92,19 @@ def test_only_an_older_folder_is_converted_and_nothing_is_overwritten(
         convert_folder(tmp_path / "nothing", tmp_path / "newer")
 
 
+def test_a_killed_conversion_leaves_nothing_under_the_new_name(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    old, folder = tmp_path / "old", tmp_path / "folder"
+    write_format1(old, "difformer", tokenizer)
+    folder.mkdir()
+    for number in (2, 4, 6):
+        killed = run_with_fault(convert_folder, old, folder / "new", out=folder, fault=Fault(kill_at=number))
+        assert killed == -signal.SIGKILL
+        assert not (folder / "new").exists()
+    assert run_with_fault(convert_folder, old, folder / "new", out=folder) == 0
+    assert [path.name for path in folder.iterdir()] == ["new"]
+    load(folder / "new", device="cpu")
+
+
 def test_changed_flags_become_parts(tokenizer: Tokenizer, tmp_path: Path) -> None:
     """skip is a parameterization now, order a schedule, and losses are weights."""
     write_format1(tmp_path / "old", "diffuseq-epsilon", tokenizer)
@@ -115,5 +132,8 @@ def test_a_renamed_recipe_is_named_anew(tokenizer: Tokenizer, tmp_path: Path) ->
         load(tmp_path / "old")
     convert_folder(tmp_path / "old", tmp_path / "new")
     assert load_config(tmp_path / "new") == (recipe, config)
+    os.mkfifo(tmp_path / "old" / "pipe")  # on which a copy would wait
+    convert_folder(tmp_path / "old", tmp_path / "newer")
+    assert not (tmp_path / "newer" / "pipe").exists()
     for written in (tmp_path / "today").iterdir():
         assert (tmp_path / "new" / written.name).read_bytes() == written.read_bytes()

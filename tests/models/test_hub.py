@@ -147,7 +147,8 @@ def test_a_model_goes_to_the_hub_and_comes_back(saved: Path, tmp_path: Path) -> 
         assert address == f"{server.address}/org/dates"
         assert sorted(server.commits["org/dates"][-1]) == sorted(HUB_FILES)
         assert b"license: mit" in server.commits["org/dates"][-1]["README.md"]
-        server.commits["org/dates"][-1]["evil.py"] = b"raise SystemExit('this ran')"
+        for name in ("evil.py", "../../../config.json", "/config.json", "a/config.json", "config.json\n"):
+            server.commits["org/dates"][-1][name] = b"raise SystemExit('this ran')"
         loaded, complaint = run(DOWNLOAD, "nosuchbranch", address=server.address, home=homes[1])
         assert loaded == text
         assert sorted(server.fetched) == sorted(HUB_FILES)  # and nothing else

@@ -148,6 +148,13 @@ def test_the_command_imports(tmp_path: Path) -> None:
         ({"noise_schedule": "cosine"}, "noise_schedule is cosine"),
         ({"seq_len": "long"}, "training_args.json is missing or lacks"),
         ({"seq_len": 600}, "does not fit its training_args.json"),
+        ({"seq_len": 2}, "max_source|max_target|does not fit"),
+        ({"seq_len": math.inf}, "training_args.json is missing or lacks"),
+        ({"seq_len": 10**12}, "training_args.json"),
+        ({"diffusion_steps": 10**9}, "num_timesteps may be 16,777,216"),
+        ({"diffusion_steps": 10**40}, "num_timesteps|below"),
+        ({"dropout": {}}, "does not fit its training_args.json"),
+        ({"predict_xstart": "x" * 10**6}, "predict_xstart is xxx"),
     ],
 )
 def test_what_cannot_be_imported_is_named(arguments: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -168,6 +175,52 @@ def test_a_checkpoint_that_would_run_code_is_refused(tmp_path: Path, capsys: Any
     with pytest.raises(Problem, match=r"060000\.pt holds a '\S*print', which is not read"):
         import_diffuseq(tmp_path / "old", tmp_path / "new")
     assert "ran" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "contents"),
+    [
+        ("training_args.json", "[" * 100_000),
+        ("training_args.json", "[1, 2]"),
+        ("tokenizer_config.json", "{"),
+        ("tokenizer_config.json", "[]"),
+        ("vocab.txt", "\udcff"),
+    ],
+)
+def test_a_damaged_file_beside_the_checkpoint_is_named(name: str, contents: str, tmp_path: Path) -> None:
+    write_run(tmp_path / "old")
+    (tmp_path / "old" / name).write_text(contents, errors="surrogateescape")
+    with pytest.raises(Problem, match=name):
+        import_diffuseq(tmp_path / "old", tmp_path / "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_weights_that_describe_a_far_larger_network_are_refused_before_it_is_built(tmp_path: Path) -> None:
+    """Each name of a layer costs an attacker a few bytes, and would cost the reader a whole layer."""
+    write_run(tmp_path / "old")
+    path = tmp_path / "old" / "ema_0.9999_050000.pt"
+    weights = torch.load(path)
+    for number in range(900):
+        weights[f"input_transformers.layer.{number}.x"] = torch.zeros(1)
+    weights["input_transformers.layer.0.intermediate.dense.weight"] = torch.zeros(10**6, 0)
+    torch.save(weights, path)
+    with pytest.raises(Problem, match="far larger network than its weights"):
+        import_diffuseq(tmp_path / "old", tmp_path / "new")
+
+
+def test_a_checkpoint_without_a_layer_is_one_sentence(tmp_path: Path) -> None:
+    write_run(tmp_path / "old")
+    path = tmp_path / "old" / "ema_0.9999_050000.pt"
+    weights = torch.load(path)
+    for name in list(weights):
+        if name.startswith("input_transformers.layer.0."):
+            del weights[name]
+            torch.save(weights, path)
+            with pytest.raises(Problem, match=r"does not fit its training_args\.json"):
+                import_diffuseq(tmp_path / "old", tmp_path / "new")
+    torch.save(weights | {"input_up_proj.0.weight": torch.zeros(3)}, path)
+    with pytest.raises(Problem, match=r"does not fit its training_args\.json"):
+        import_diffuseq(tmp_path / "old", tmp_path / "new")
 
 
 def test_a_vocabulary_of_another_size_is_refused(tmp_path: Path) -> None:

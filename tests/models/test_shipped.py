@@ -82,6 +82,8 @@ def test_a_setting_that_was_saved_under_an_older_name_is_read(tmp_path: Path) ->
     del contents["config"]["data"]["normalize"]
     contents["config"]["data"]["normalise"] = True
     (tmp_path / "config.json").write_text(json.dumps(contents))
-    (tmp_path / "generation_config.json").write_text((shipped / "generation_config.json").read_text())
+    generation = (shipped / "generation_config.json").read_text()
+    assert '"preprocess": "sentences' in generation
+    (tmp_path / "generation_config.json").write_text(generation.replace('"preprocess"', '"prepare"'))
     _, config = load_config(tmp_path)
     assert config == load_config(shipped)[1].replace({"data.normalize": True})

@@ -72,5 +72,7 @@ def test_the_app_answers_mistakes_with_a_sentence_and_hides_who_wrote_what(blind
     assert wrong.status_code == 422
     client.post("/v1/votes", json={"voter": "v", "number": 1, "preferred": "equal"})
     assert client.get("/v1/tally").json()["equal"] == 1
+    huge = client.post("/v1/votes", json={"voter": "v" * 5000, "number": 1, "preferred": "equal"})
+    assert (huge.status_code, list(huge.json())) == (413, ["error"])
     ballot = client.get("/v1/ballots/1", params={"voter": "v"}).json()
     assert set(ballot) == {"number", "total", "source", "first", "second"}  # nothing says who wrote what

@@ -55,6 +55,19 @@ def test_a_sheet_is_blind_random_and_without_equal_texts(test: BlindTest) -> Non
     assert format_sheet(test, "bert", pairs=100) != format_sheet(test, "anna", pairs=100)
 
 
+@pytest.mark.parametrize("apostrophe", ["'", ""])
+def test_a_spreadsheet_computes_nothing_from_a_text(tmp_path: Path, apostrophe: str) -> None:
+    """A text such as =HYPERLINK(…) would be run by a spreadsheet, and - yes become an error."""
+    items = [Item("+1", '=HYPERLINK("http://x")', "- yes"), Item("'=quoted", "@a", "b")]
+    test = BlindTest(items, VoteBook(tmp_path / "votes.sqlite"))
+    text = format_sheet(test, "=anna", pairs=2)
+    cells = [cell for row in csv.reader(io.StringIO(text)) for cell in row]
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@"))]
+    sheet = tmp_path / "sheet.csv"
+    sheet.write_text(text.replace(",'", f",{apostrophe}"))  # some spreadsheets drop it
+    assert read_sheet(sheet, test).unanswered == 2
+
+
 def test_a_row_that_is_not_filled_in_is_no_vote(test: BlindTest, tmp_path: Path) -> None:
     sheet = tmp_path / "sheet.csv"
     sheet.write_text(fill(format_sheet(test, "anna", pairs=30), {"a": "=", "b": ""}))
@@ -73,6 +86,8 @@ def test_what_does_not_fit_is_named_with_its_line(test: BlindTest, tmp_path: Pat
         (text.replace("anna,1,", "anna,31,"), "no ballot '31'"),
         (fill(text, {"a": "both", "b": "both"}), "better is first, second or equal, not 'both'"),
         ("a,b\n1,2\n", "no column voter"),
+        (text.replace("anna,1,", f"anna,{'9' * 5000},"), "no ballot '999"),
+        (text.replace("anna,1,", f'anna,1,"{"x" * 200_000}",'), "cannot be read as CSV: field larger"),
     ]:
         sheet.write_text(changed)
         with pytest.raises(Problem, match=match):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -103,3 +105,52 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
     with pytest.raises(Problem, match="cannot hold votes"):
         VoteBook(tmp_path / "text.sqlite")
     assert sqlite3.connect(tmp_path / "votes.sqlite").execute("SELECT count(*) FROM votes").fetchone() == (0,)
+
+
+def test_votes_belong_to_their_texts(tmp_path: Path) -> None:
+    """The votes of another test, or of A and B exchanged, would be counted for the wrong system."""
+    make_test(tmp_path).vote("someone", 1, "first")
+    exchanged = [Item(item.source, item.b, item.a) for item in ITEMS]
+    for others in (exchanged, ITEMS[:10]):
+        with pytest.raises(Problem, match="votes on other texts"):
+            make_test(tmp_path, others)
+    assert make_test(tmp_path).book.tally().a + make_test(tmp_path).book.tally().b == 1
+
+
+def test_a_file_of_an_older_version_has_votes_on_the_texts_that_it_is_used_with(tmp_path: Path) -> None:
+    make_test(tmp_path).vote("someone", 1, "equal")
+    with sqlite3.connect(tmp_path / "votes.sqlite") as connection:
+        connection.execute("DROP TABLE test")
+    assert make_test(tmp_path).book.tally().equal == 1
+
+
+@pytest.mark.parametrize(
+    "row",
+    [("someone", 99, "a"), ("someone", -1, "a"), (b"\xff", 1, "a"), ("someone", "x", "a"), ("v", 1, "c")],
+)
+def test_a_damaged_vote_is_named(tmp_path: Path, row: tuple[object, ...]) -> None:
+    test = make_test(tmp_path)
+    with sqlite3.connect(tmp_path / "votes.sqlite") as connection:
+        connection.execute("INSERT INTO votes (voter, item, preferred) VALUES (?, ?, ?)", row)
+    with pytest.raises(Problem, match=r"votes\.sqlite is damaged"):
+        test.export_lines()
+
+
+def test_a_damaged_file_is_a_problem_or_has_votes(tmp_path: Path) -> None:
+    test = make_test(tmp_path)
+    for number in range(1, 21):
+        test.vote("someone", number, "equal")
+    whole, path = test.book.path.read_bytes(), test.book.path
+    for place in range(0, len(whole), 97):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x41]) + whole[place + 1 :])
+        with suppress(Problem):
+            make_test(tmp_path).export_lines()
+        path.write_bytes(whole[:place])
+        with suppress(Problem):
+            make_test(tmp_path).export_lines()
+
+
+def test_a_pipe_holds_no_votes(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(Problem, match="it is no file"):
+        VoteBook(tmp_path / "pipe")

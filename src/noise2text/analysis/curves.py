@@ -100,8 +100,10 @@ def _parse_line(line: str, place: str, *, last: bool) -> dict[str, float]:
     """The numbers of a line; none if it is the last line and was cut off by a kill."""
     try:
         read = json.loads(line)
-        return {str(name): float(value) for name, value in read.items()}
-    except (ValueError, TypeError, AttributeError) as error:
+        values = {str(name): float(value) for name, value in read.items()}
+        int(values.get("step", 0))  # which is finite
+        return values
+    except (ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         if last:
             return {}
         raise Problem(f"{place}: this is not a JSON object of numbers; delete the line.") from error

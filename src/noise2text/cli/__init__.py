@@ -49,10 +49,12 @@ def _exit_now(end: SystemExit) -> NoReturn:
 
 
 def _run() -> None:
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")  # regardless of the terminal's encoding
+    _prepare_streams()
     try:
-        app(prog_name="noise2text")
+        try:
+            app(prog_name="noise2text")
+        finally:
+            sys.stdout.flush()  # now, while a full disk can still be explained
     except Problem as problem:
         print(f"noise2text: {problem}", file=sys.stderr)
         sys.exit(1)
@@ -61,20 +63,47 @@ def _run() -> None:
             print(f"noise2text: {stopped}", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
-        sys.stderr.close()
+        _drop_standard_output_if_broken()
         sys.exit(1)
     except (OSError, RuntimeError, MemoryError) as error:
         sentence = _describe_system_error(error)
         if sentence is None:
             raise
-        print(f"noise2text: {sentence}", file=sys.stderr)
+        _drop_standard_output_if_broken()
+        print(f"noise2text: {Problem(sentence)}", file=sys.stderr)  # which escapes what a name may hold
         sys.exit(1)
+
+
+def _prepare_streams() -> None:
+    """Write UTF-8 whatever the terminal's encoding is, and let no file take the place of a closed stream.
+
+    A file that is opened gets the number of a closed standard error, and torch would write warnings into it.
+    """
+    while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(handle)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # it is closed; print(file=None) would write messages between texts
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # a path may have any bytes
+
+
+def _drop_standard_output_if_broken() -> None:
+    """Drop what is left for standard output, or the interpreter would try again, and complain, at its end."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, sys.stdout.fileno())
+            os.close(null)
 
 
 def _describe_system_error(error: Exception) -> str | None:
     """One sentence about a failure of the machine; None for a bug of the program."""
     if isinstance(error, OSError) and error.strerror:
-        name = "A file" if error.filename is None else error.filename
+        name = "A file or standard output" if error.filename is None else error.filename
         return (
             f"{name} cannot be read or written ({error.strerror}): check the path, its permissions and the "
             "disk."
@@ -84,6 +113,8 @@ def _describe_system_error(error: Exception) -> str | None:
             "There is not enough memory: use a smaller batch (--batch, max_tokens), fewer candidates or "
             "fewer steps."
         )
+    if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # of Python before 3.13
+        return f"{str(error).removeprefix('Symlink loop from ')} is a link to itself: choose another path."
     if isinstance(error, RuntimeError) and re.search(_LOST_PEER, str(error)):
         return "Another process of this run has ended (see its message): start all again with --resume."
     return None

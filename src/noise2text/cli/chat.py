@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Annotated
 import typer
 
 from noise2text.cli.options import EXTRA_OPTIONS, DeviceOption, PrecisionOption, app
+from noise2text.cli.output import print_text
+from noise2text.core.errors import Problem
 
 __all__ = ["chat"]
 
@@ -33,13 +36,17 @@ def chat(
     from noise2text.core.command_line import parse_options
     from noise2text.models.folder import load
 
+    if sys.stdin is None:
+        raise Problem("There is no standard input to read texts from: give it, or use noise2text generate.")
     conversation = Chat(load(model, device=device, precision=precision), parse_options(context.args), n=n)
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")  # bad bytes are refused with a text
     at_terminal = sys.stdin.isatty()
     if at_terminal:
         print(f"{model} is ready. Write a text, or :help; Ctrl-D quits.")
     try:
         for lines in conversation.answer_all(_read_lines("> " if at_terminal else "")):
-            print("\n".join(lines), flush=True)
+            print_text("\n".join(lines))
     except KeyboardInterrupt:
         print()
 

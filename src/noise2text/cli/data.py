@@ -74,6 +74,7 @@ def data(
 def _detokenise_texts(name: str | None, texts: str, out: Path | None, *, asked: bool, reverse: bool) -> None:
     """Write the texts of a model as plain text, one per line."""
     from noise2text.core.files import write_text_file
+    from noise2text.core.locks import lock_output
     from noise2text.data.builders.detokenise import load_detokenizer, require_moses_languages
     from noise2text.data.builders.registry import find_dataset
     from noise2text.data.corpus import read_texts
@@ -83,7 +84,8 @@ def _detokenise_texts(name: str | None, texts: str, out: Path | None, *, asked: 
     source, target = require_moses_languages(find_dataset(name))
     detokenise = load_detokenizer(source if reverse else target)
     lines = [detokenise(text) for text in read_texts(texts)]
-    write_text_file(out, "".join(f"{line}\n" for line in lines))
+    with lock_output(out):
+        write_text_file(out, "".join(f"{line}\n" for line in lines))
     print(f"{out}: {len(lines):,} texts")
 
 

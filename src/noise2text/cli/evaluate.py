@@ -122,7 +122,8 @@ def _print_scores(result: dict[str, Any], format: Format) -> None:
 def _evaluate_likelihood(model: str, options: Likelihood, texts: Texts, scores: Scores) -> None:
     """Print the bound of a model on the pairs of the references."""
     from noise2text.commands.display import show_elapsed
-    from noise2text.core.command_line import parse_assignments
+    from noise2text.core.command_line import parse_assignments, parse_numbers
+    from noise2text.core.config import apply_overrides
     from noise2text.data.corpus import read_pairs
     from noise2text.data.corpus_paths import with_fields
     from noise2text.models.folder import load
@@ -134,8 +135,13 @@ def _evaluate_likelihood(model: str, options: Likelihood, texts: Texts, scores: 
         )
     pairs = list(read_pairs(with_fields(texts.ref, texts.fields)))
     overrides: dict[str, Any] = dict(parse_assignments(options.assignments))
+    if "steps" in overrides:  # of diffusion, which are not those of generation
+        overrides["steps"] = parse_numbers(overrides["steps"], "--set steps")[0]
     with show_elapsed(f"computing the likelihood of {len(pairs):,} pairs"):
-        bound = load(model, device=options.device).likelihood_bound(
+        loaded = load(model, device=options.device)
+        known = {name: value for name, value in overrides.items() if name != "steps"}
+        apply_overrides(loaded.generation_config, known, origin="evaluate --likelihood")
+        bound = loaded.likelihood_bound(
             [pair.src for pair in pairs],
             [pair.trg for pair in pairs],
             samples=options.samples,

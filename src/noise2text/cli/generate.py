@@ -22,13 +22,14 @@ from noise2text.cli.options import (
     SetOption,
     app,
 )
-from noise2text.cli.output import open_output, refuse_overwriting_input, warn
+from noise2text.cli.output import open_output, print_text, refuse_overwriting_input, warn
 from noise2text.cli.ray_options import RayCommand, RayJob, run_on_ray
 from noise2text.core.errors import Problem, Stopped
 
 if TYPE_CHECKING:
     from noise2text.commands.generate import GeneratedText
     from noise2text.commands.generation_job import GenerationJob
+    from noise2text.commands.input_texts import InputTexts
     from noise2text.commands.output_file import OutputLines
 
 __all__ = ["generate"]
@@ -141,7 +142,7 @@ def generate(
         return
     inputs = find_texts(texts, input, line_by_line=files.output is None)
     loaded = job.load()
-    with _open_lines(job, input, files, total=inputs.total) as (lines, advance):
+    with _open_lines(job, inputs, files) as (lines, advance):
         for generated in generate_texts(
             loaded,
             inputs.texts,
@@ -176,15 +177,17 @@ def _generate_on_ray(job: GenerationJob, input: str, output: Path, files: Files,
 
 @contextmanager
 def _open_lines(
-    job: GenerationJob, input: str | None, files: Files, *, total: int | None
+    job: GenerationJob, inputs: InputTexts, files: Files
 ) -> Iterator[tuple[OutputLines, Callable[[int], None]]]:
     """Context manager: where lines are written, and what is called with the number of finished texts."""
     from noise2text.commands.display import count_progress
 
-    started_with = job.describe() | {"input": input, "format": f"json={files.as_json}, trace={files.trace}"}
+    kind = f"json={files.as_json}, trace={files.trace}"
+    started_with = job.describe() | {"input": inputs.identity, "format": kind}
+    progress = nullcontext(_ignore) if _texts_are_seen(files) else count_progress("sentences", inputs.total)
     with (
         open_output(files.output, resume=files.resume, started_with=started_with) as lines,
-        nullcontext(_ignore) if _texts_are_seen(files) else count_progress("sentences", total) as advance,
+        progress as advance,
         _explain_stop(lines, files.output),
     ):
         yield lines, advance
@@ -204,7 +207,7 @@ def _show(generated: GeneratedText, files: Files) -> str:
     if files.as_json:
         return generated.as_json()
     for step in generated.trace:
-        print(f"  t={step.time:.3f}  {step.text}")
+        print_text(f"  t={step.time:.3f}  {step.text}")
     return generated.as_text("\n" if _texts_are_seen(files) else "\t")
 
 

@@ -10,6 +10,7 @@ import typer
 
 from noise2text.cli.folding import print_folded
 from noise2text.cli.options import JsonOption, app
+from noise2text.cli.output import escape_controls
 
 __all__ = ["inspect"]
 
@@ -32,7 +33,7 @@ def inspect(
     for title, values in facts.items():
         print(title)
         for name, value in values.items():
-            print_folded(f"  {name:<24} {_show(value)}")
+            print_folded(f"  {name:<24} {escape_controls(_show(value))}")
 
 
 def _show(value: object) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,22 @@ from noise2text.core.errors import Problem
 if TYPE_CHECKING:
     from noise2text.commands.output_file import OutputLines
 
-__all__ = ["open_output", "refuse_overwriting_input", "warn"]
+__all__ = ["escape_controls", "open_output", "print_text", "refuse_overwriting_input", "warn"]
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Control characters, which a terminal obeys, but for tabs and line breaks."""
+
+
+def print_text(text: str) -> None:
+    """Print a text of a model at once; on a terminal, its control characters are escaped."""
+    print(escape_controls(text), flush=True)
+
+
+def escape_controls(text: str) -> str:
+    """The text; for a terminal, which would obey them, its control characters are escaped."""
+    if not sys.stdout.isatty():
+        return text
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def warn(line: str) -> None:
@@ -40,7 +55,9 @@ def open_output(
     from noise2text.commands.output_file import OutputLines, open_output_file
 
     if output is None:
-        yield OutputLines(partial(print, flush=True))
+        if sys.__stdout__ is None:  # it was closed when the program started
+            raise Problem("There is no standard output to write to: give --output FILE.")
+        yield OutputLines(print_text)
         return
     with open_output_file(output, resume=resume, started_with=started_with) as opened:
         yield opened

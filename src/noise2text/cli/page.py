@@ -33,8 +33,9 @@ def page(
     precision: PrecisionOption = "auto",
 ) -> None:
     """Show noise becoming text: one HTML file without a server, or an animated SVG."""
-    from noise2text.core.command_line import parse_assignments
+    from noise2text.core.command_line import decode_argument, parse_assignments
     from noise2text.core.files import write_text_file
+    from noise2text.core.locks import lock_output
     from noise2text.data.corpus import read_sources
     from noise2text.models.folder import load
     from noise2text.serving.page_data import collect_page_data, name_models
@@ -45,15 +46,16 @@ def page(
         raise Problem("Give a file of texts or --text TEXT, one of the two.")
     if input is not None:
         refuse_overwriting_input(out, input)
-    texts = list(text or read_sources(str(input)))
-    loaded = [load(folder, device=device, precision=precision) for folder in model]
-    data = collect_page_data(
-        dict(zip(name_models(model), loaded, strict=True)),
-        texts,
-        seed=seed,
-        overrides=parse_assignments(assignments),
-    )
-    write_text_file(out, write_page(data))
+    texts = list(map(decode_argument, text or ())) or list(read_sources(str(input)))
+    with lock_output(out):
+        loaded = [load(folder, device=device, precision=precision) for folder in model]
+        data = collect_page_data(
+            dict(zip(name_models(model), loaded, strict=True)),
+            texts,
+            seed=seed,
+            overrides=parse_assignments(assignments),
+        )
+        write_text_file(out, write_page(data))
     print(f"{out} shows {_count(data.inputs, 'text')} by {_count(data.models, 'model')}.")
 
 

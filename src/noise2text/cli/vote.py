@@ -42,6 +42,7 @@ def vote(
 ) -> None:
     """Let people vote blindly, on a page or on a sheet: first, second or equally good."""
     from noise2text.core.files import write_text_file
+    from noise2text.core.locks import lock_output
     from noise2text.data.corpus import read_sources, read_texts
     from noise2text.serving.votes import BlindTest, Item, VoteBook
 
@@ -51,7 +52,8 @@ def vote(
         raise Problem(f"--src, A and B must have equally many lines, not {counts}.")
     test = BlindTest([Item(*texts) for texts in zip(*columns, strict=True)], VoteBook(votes))
     if export is not None:
-        write_text_file(export, test.export_lines())
+        with lock_output(export):
+            write_text_file(export, test.export_lines())
     if sheet is not None:
         _write_sheet(test, sheet, voter, pairs)
     for path in filled or ():
@@ -64,13 +66,16 @@ def vote(
 
 def _write_sheet(test: BlindTest, sheet: Path, voter: str, pairs: int) -> None:
     from noise2text.core.files import write_text_file
+    from noise2text.core.locks import lock_output
     from noise2text.serving.vote_sheet import format_sheet
 
     if not voter.strip():
         raise Problem("--sheet is for one person, who is named: give --voter NAME.")
-    if sheet.exists():
-        raise Problem(f"{sheet} already exists, and may be filled in: choose another file.")
-    write_text_file(sheet, "\ufeff" + format_sheet(test, voter, pairs=pairs))  # the mark is for spreadsheets
+    with lock_output(sheet):
+        if sheet.exists():
+            raise Problem(f"{sheet} already exists, and may be filled in: choose another file.")
+        text = "\ufeff" + format_sheet(test, voter, pairs=pairs)  # the mark is for spreadsheets
+        write_text_file(sheet, text)
     print(f"{sheet}: {min(pairs, len(test.differing))} pairs for {voter}; fill in first, second or equal.")
 
 
@@ -105,8 +110,11 @@ def _serve(test: BlindTest, host: str, port: int) -> None:
     try:
         import uvicorn
 
+        from noise2text.serving.server import listen
         from noise2text.serving.vote_app import build_vote_app
     except ModuleNotFoundError as error:
         raise Problem(f"Voting needs the package {error.name}: pip install 'noise2text[serve]'.") from error
-    print(f"Vote at http://{host}:{port}/ on {len(test.differing)} pairs of texts; Ctrl-C ends it.")
-    uvicorn.run(build_vote_app(test), host=host, port=port, log_level="warning")
+    with listen(host, port) as listener:
+        address = f"http://{host}:{listener.getsockname()[1]}/"
+        print(f"Vote at {address} on {len(test.differing)} pairs of texts; Ctrl-C ends it.", flush=True)
+        uvicorn.Server(uvicorn.Config(build_vote_app(test), log_level="warning")).run(sockets=[listener])

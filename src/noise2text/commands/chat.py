@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from noise2text.core.config import apply_overrides
-from noise2text.core.errors import Problem
+from noise2text.core.errors import Problem, abbreviate
 from noise2text.models import Model
 
 __all__ = ["HELP", "Chat"]
 
+MAX_DIGITS = 18  # of a number: a seed has 63 bits
 HELP = """Write a text and press Enter. Commands begin with a colon:
   :n 5             five different texts per text, best first
   :steps 10        any generation setting, here the number of steps
@@ -54,8 +55,8 @@ class Chat:
         if name == "reset":
             self.overrides, self.numbers = {}, {"n": 1, "seed": 0}
         elif name in self.numbers:
-            if not value.isdecimal() or (name == "n" and int(value) < 1):
-                raise Problem(f":{name} takes a whole number, not {value!r}.")
+            if not value.isdecimal() or len(value) > MAX_DIGITS or (name == "n" and int(value) < 1):
+                raise Problem(f":{name} takes a whole number, not {abbreviate(value)}.")
             self.numbers[name] = int(value)
         elif name != "settings":
             if not value:

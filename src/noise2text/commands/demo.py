@@ -19,6 +19,7 @@ from rich.console import Console
 from noise2text.commands.display import TerminalDisplay
 from noise2text.commands.train import train
 from noise2text.core.errors import Problem
+from noise2text.core.locks import lock_output
 from noise2text.data.corpus import Pair, read_pairs
 from noise2text.data.dates import write_dates
 from noise2text.metrics.evaluate import evaluate
@@ -51,7 +52,11 @@ SETTINGS: dict[str, Any] = {
 
 def demo(out: Path, *, changes: Mapping[str, Any] | None = None) -> float:
     """The exact match in percent after synthesis, training, generation and evaluation."""
-    console = Console(highlight=False, soft_wrap=True)
+    with lock_output(out):
+        return _demo(out, changes or {}, Console(highlight=False, soft_wrap=True))
+
+
+def _demo(out: Path, changes: Mapping[str, Any], console: Console) -> float:
     corpus = out / "corpus"
     _clear_folder(out)
     translate(console)
@@ -66,7 +71,7 @@ def demo(out: Path, *, changes: Mapping[str, Any] | None = None) -> float:
             valid=str(corpus / "valid.jsonl"),
             out=out,
             preset="tiny",
-            changes=SETTINGS | dict(changes or {}),
+            changes=SETTINGS | dict(changes),
             display=display,
         )
     pairs = list(read_pairs(str(corpus / "test.jsonl")))
@@ -105,7 +110,7 @@ def _evaluate(model: Model, pairs: Sequence[Pair], out: Path) -> float:
     sources = [pair.src for pair in pairs]
     texts = model.generate(sources, batch=100).texts
     result = evaluate(texts, [pair.references for pair in pairs], sources)
-    (out / "samples.txt").write_text("".join(f"{text}\n" for text in texts))
+    (out / "samples.txt").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
     (out / "evaluation.json").write_text(json.dumps(result, indent=2))
     return float(result["exact_match"]["score"])
 

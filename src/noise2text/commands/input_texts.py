@@ -8,6 +8,7 @@ arrive: a window is what is there when the window before is finished, and at lea
 
 from __future__ import annotations
 
+import hashlib
 import os
 import queue
 import sys
@@ -30,11 +31,16 @@ CutWindows = Callable[[Iterable[str], int], Iterator[list[str]]]
 
 @dataclass(frozen=True)
 class InputTexts:
-    """Texts, their number if it is known beforehand, and how they are cut into windows."""
+    """Texts, their number if it is known beforehand, and how they are cut into windows.
+
+    `identity` changes with the texts of a file, so that a job is not resumed with others; those of a pipe
+    are not known beforehand.
+    """
 
     texts: Iterable[str]
     total: int | None
     cut_windows: CutWindows
+    identity: str
 
 
 def find_texts(given: Sequence[str], path: str | None, *, line_by_line: bool) -> InputTexts:
@@ -45,7 +51,7 @@ def find_texts(given: Sequence[str], path: str | None, *, line_by_line: bool) ->
     if given and path is not None:
         raise Problem(f"Give texts or --input, not both: {given[0]!r} and --input {path}.")
     if given:
-        return InputTexts(given, len(given), growing_windows)
+        return InputTexts(given, len(given), growing_windows, "")
     if path is None and sys.stdin is not None and sys.stdin.isatty():
         raise Problem(
             "There is no text: write it after the model in quotes, give --input FILE, or try noise2text chat."
@@ -53,8 +59,18 @@ def find_texts(given: Sequence[str], path: str | None, *, line_by_line: bool) ->
     path = "-" if path is None else path
     texts = read_sources(path)
     if all(map(os.path.isfile, split_corpus_path(path))):  # find a bad line now rather than after hours
-        return InputTexts(texts, sum(1 for _ in read_sources(path)), growing_windows)
-    return InputTexts(texts, None, arriving_windows if line_by_line else growing_windows)
+        total, checksum = _identify(read_sources(path))
+        return InputTexts(texts, total, growing_windows, f"{path} ({total:,} texts, SHA-256 {checksum})")
+    return InputTexts(texts, None, arriving_windows if line_by_line else growing_windows, path)
+
+
+def _identify(texts: Iterable[str]) -> tuple[int, str]:
+    """The number of the texts, and the beginning of a checksum of all of them."""
+    total, digest = 0, hashlib.sha256()
+    for text in texts:
+        total += 1
+        digest.update(text.encode() + b"\n")
+    return total, digest.hexdigest()[:16]
 
 
 def growing_windows(texts: Iterable[str], batch: int) -> Iterator[list[str]]:

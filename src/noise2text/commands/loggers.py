@@ -19,6 +19,7 @@ from typing import Any
 
 from noise2text.core.errors import Problem, suggest
 from noise2text.core.files import explain_write_failures, write_atomically
+from noise2text.core.json_files import read_json_object
 from noise2text.training.callbacks import TrainingCallback, TrainingStart
 
 __all__ = ["MetricsFile", "TensorBoardLogger", "TrackioLogger", "WandbLogger", "build_loggers"]
@@ -35,7 +36,9 @@ class MetricsFile(TrainingCallback):
         if self.path.exists():
             text = self.path.read_text("utf-8", errors="replace")  # a damaged line has no step
             lines = [line for line in text.splitlines() if _step_of_line(line) < start.first_step]
-            write_atomically(self.path, lambda path: path.write_text("".join(f"{line}\n" for line in lines)))
+            write_atomically(
+                self.path, lambda path: path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+            )
 
     def on_log(self, step: int, values: Mapping[str, float]) -> None:
         with explain_write_failures(self.path), self.path.open("a") as file:
@@ -49,7 +52,7 @@ def _step_of_line(line: str) -> float:
     """The step of a line; infinite for a damaged line."""
     try:
         return float(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
         return float("inf")
 
 
@@ -97,7 +100,7 @@ class _AppendOnlyLogger(TrainingCallback):
         self._path = out / f"{self.name}.json"
         self._state: dict[str, Any] = {"id": uuid.uuid4().hex[:12], "log": -1, "validation": -1}
         if self._path.exists():
-            self._state |= json.loads(self._path.read_text("utf-8"))
+            self._state = _read_state(self._path)
         self._write_state()
         settings = {"recipe": start.recipe, "num_parameters": start.num_parameters, **asdict(start.config)}
         self._run = self._open(self._run_name or out.resolve().name, out, settings)
@@ -115,7 +118,8 @@ class _AppendOnlyLogger(TrainingCallback):
             self._log(step, dict(values))
 
     def _write_state(self) -> None:
-        write_atomically(self._path, lambda path: path.write_text(json.dumps(self._state)))
+        text = json.dumps(self._state)
+        write_atomically(self._path, lambda path: path.write_text(text, encoding="utf-8"))
 
     def _open(self, run_name: str, out: Path, settings: dict[str, Any]) -> Any:
         """Start the run of the service, or continue it."""
@@ -200,6 +204,15 @@ class TrackioLogger(_AppendOnlyLogger):
     def on_end(self, error: BaseException | None) -> None:
         if self._run is not None:
             self._module.finish()
+
+
+def _read_state(path: Path) -> dict[str, Any]:
+    """What a logger was told before the run was interrupted: its id, and the last step of each kind."""
+    state = read_json_object(path)
+    kinds = {name: type(state.get(name)) for name in ("id", "log", "validation")}
+    if kinds != {"id": str, "log": int, "validation": int}:
+        raise Problem(f"{path} is damaged: delete it, and the curves go on in a new run of the logger.")
+    return state
 
 
 LOGGERS: dict[str, type[TrainingCallback]] = {

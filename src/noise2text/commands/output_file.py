@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from noise2text.core.errors import Problem
+from noise2text.core.files import explain_write_failures
+from noise2text.core.json_files import read_json_object
 from noise2text.core.locks import try_lock
 
 __all__ = ["OutputLines", "open_output_file"]
@@ -46,28 +48,34 @@ def open_output_file(
         raise Problem(f"{path} is written as plain text, not compressed: leave out the .gz.")
     path = path.resolve()
     if path.exists() and not path.is_file():
-        with _explain(path), path.open("wb") as direct:
-            yield OutputLines(partial(_append, direct))
+        with ExitStack() as stack:
+            with _explain(path):
+                direct = path.open("wb")
+            stack.callback(_close, direct)
+            yield OutputLines(partial(_append, direct, path))
         return
     draft, note = (path.with_name(path.name + ending) for ending in (".draft", ".draft.json"))
     with ExitStack() as stack:
-        file = stack.enter_context(_open_locked(draft, path))
-        output = OutputLines(partial(_append, file), 0 if started_with is None else _count_lines(file))
+        file = _open_locked(draft, path)
+        stack.callback(_close, file)
+        output = OutputLines(partial(_append, file, path), 0 if started_with is None else _count_lines(file))
         if output.resumed:
             _check_resumed(draft, note, output.resumed, started_with or {}, resume=resume)
         else:
             file.truncate(0)
-            _write_note(note, started_with)
+            with explain_write_failures(note):
+                _write_note(note, started_with)
         try:
             yield output
         except BaseException:
             if started_with is None or not output.written:
                 _remove(draft, note)
             raise
-        os.fsync(file.fileno())
-        if path.exists():
-            draft.chmod(path.stat().st_mode)
-        os.replace(draft, path)
+        with explain_write_failures(path):
+            os.fsync(file.fileno())
+            if path.exists():
+                draft.chmod(path.stat().st_mode)
+            os.replace(draft, path)
         _remove(note)
 
 
@@ -94,9 +102,16 @@ def _open_locked(draft: Path, path: Path) -> BinaryIO:
         file.close()  # its writer finished and renamed it while we opened it
 
 
-def _append(file: BinaryIO, line: str) -> None:
-    file.write(line.encode() + b"\n")
-    file.flush()
+def _append(file: BinaryIO, path: Path, line: str) -> None:
+    with explain_write_failures(path):
+        file.write(line.encode() + b"\n")
+        file.flush()
+
+
+def _close(file: BinaryIO) -> None:
+    """Close the file, which then tries once more to write what a full disk has refused, and was reported."""
+    with suppress(OSError):
+        file.close()
 
 
 def _count_lines(file: BinaryIO) -> int:
@@ -119,10 +134,7 @@ def _check_resumed(
             f"{draft} has {lines:,} finished texts of a job that was stopped: add --resume to go on, or "
             "delete it to start again."
         )
-    try:
-        before = json.loads(note.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise Problem(f"{note} cannot be read: delete {draft} to start again.") from error
+    before = read_json_object(note, missing=f"delete {draft} to start again")
     for name, value in started_with.items():
         if before.get(name) != value:
             raise Problem(
@@ -133,7 +145,7 @@ def _check_resumed(
 
 def _write_note(note: Path, started_with: Mapping[str, Any] | None) -> None:
     if started_with is not None:
-        note.write_text(json.dumps(dict(started_with), ensure_ascii=False) + "\n", encoding="utf-8")
+        note.write_text(json.dumps(dict(started_with)) + "\n", encoding="utf-8")
 
 
 def _remove(*files: Path) -> None:

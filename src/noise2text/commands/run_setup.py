@@ -19,7 +19,7 @@ from noise2text.commands.run_data import TrainingData, load_data
 from noise2text.core.config import apply_overrides, describe
 from noise2text.core.config_files import read_config
 from noise2text.core.errors import Problem
-from noise2text.core.files import write_atomically
+from noise2text.core.files import require_utf8_name, write_atomically
 from noise2text.core.json_files import read_json_object
 from noise2text.core.locks import lock_folder
 from noise2text.data.corpus_paths import fingerprint_corpus, make_absolute
@@ -95,6 +95,7 @@ class RunSetup:
             with self._main_process_first():
                 if self.resume and not self.out.exists():
                     self.display.show_line(f"There is no run in {self.out} to resume; starting a new one.")
+                require_utf8_name(self.out)  # now rather than when the first checkpoint is read
                 if self.group.rank == 0:
                     work.enter_context(lock_folder(self.out))
                 run = self._prepare()

@@ -20,6 +20,7 @@ from typing import Any
 
 from noise2text.core.errors import Problem
 from noise2text.core.files import write_atomically, write_text_file
+from noise2text.core.json_files import read_json_object
 from noise2text.data.row_ranges import RowRange
 
 __all__ = ["ShardedOutput"]
@@ -77,14 +78,14 @@ class ShardedOutput:
         if not note.exists():
             if any(self.folder.iterdir()):
                 raise Problem(f"{self.folder} has other files: choose a new folder for the shards.")
-            write_text_file(note, json.dumps(dict(started_with), ensure_ascii=False, indent=1) + "\n")
+            write_text_file(note, json.dumps(dict(started_with), indent=1) + "\n")
             return
         if not resume:
             raise Problem(
                 f"{self.folder} has the shards of a job that was started before: add --resume to go on, or "
                 "delete it to start again."
             )
-        before = json.loads(note.read_text(encoding="utf-8"))
+        before = read_json_object(note)
         for name, value in json.loads(json.dumps(dict(started_with))).items():
             if before.get(name) != value:
                 raise Problem(

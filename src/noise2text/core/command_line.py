@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
+
 from noise2text.core.errors import Problem, abbreviate
 
-__all__ = ["parse_assignments", "parse_numbers", "parse_options", "split_texts"]
+__all__ = ["decode_argument", "parse_assignments", "parse_numbers", "parse_options", "split_texts"]
 
 
 def parse_assignments(assignments: list[str] | None) -> dict[str, str]:
@@ -44,12 +47,22 @@ def parse_options(arguments: list[str]) -> dict[str, str]:
     return overrides
 
 
+def decode_argument(argument: str) -> str:
+    """The argument as UTF-8, also where the locale has another encoding; other bytes stay as they are."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:  # Python has left bytes in it that the locale does not know
+        with suppress(UnicodeError):
+            return os.fsencode(argument).decode()
+    return argument
+
+
 def split_texts(arguments: list[str]) -> tuple[list[str], list[str]]:
     """The texts among the arguments, and the options (`--name VALUE` or `--name=VALUE`) with their values."""
     texts, options, rest = [], [], iter(arguments)
     for argument in rest:
         if not argument.startswith("--"):
-            texts.append(argument)
+            texts.append(decode_argument(argument))
         elif "=" in argument:
             options.append(argument)
         else:

@@ -26,6 +26,7 @@ __all__ = [
     "hash_file",
     "read_limited",
     "require_empty",
+    "require_utf8_name",
     "write_atomically",
     "write_files_together",
     "write_folder_atomically",
@@ -133,6 +134,16 @@ def write_text_file(path: Path, text: str) -> None:
     with explain_write_failures(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, lambda draft: draft.write_text(text, encoding="utf-8", newline="\n"))
+
+
+def require_utf8_name(path: Path) -> None:
+    """Raise a Problem for a path that is not UTF-8, which safetensors can write but not read."""
+    try:
+        str(path.absolute()).encode()
+    except UnicodeEncodeError as error:
+        raise Problem(
+            f"{path} is not a name in UTF-8, so that weights cannot be read there: choose another name."
+        ) from error
 
 
 def read_limited(path: Path, limit: int) -> bytes:

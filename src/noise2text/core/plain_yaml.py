@@ -65,12 +65,17 @@ def _loader_class() -> type:
             return node
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            seen = set()
             for key, _ in node.value:
                 if key.tag != f"{_TAG}str":
                     shown = abbreviate(key.value) if isinstance(key.value, str) else "a list or mapping"
                     raise ConstructorError(
                         None, None, f"a setting's name is text, not {shown}; quote it", key.start_mark
                     )
+                if key.value in seen:  # the first value would be lost
+                    reason = f"{abbreviate(key.value)} is there twice; drop one"
+                    raise ConstructorError(None, None, reason, key.start_mark)
+                seen.add(key.value)
             return super().construct_mapping(node, deep=deep)
 
         def construct_object(self, node: Any, deep: bool = False) -> Any:

@@ -27,6 +27,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from noise2text.core.errors import Problem
+from noise2text.core.files import require_utf8_name
 
 __all__ = [
     "WeightsFile",
@@ -107,10 +108,13 @@ class WeightsFile:
 @contextmanager
 def open_weights(path: Path) -> Iterator[WeightsFile]:
     """Context manager: the file with its header read; nothing is allocated for tensors yet."""
+    require_utf8_name(path)
     if not path.exists():
         raise Problem(f"{path} is missing: the folder is not a complete model.")
     if not path.is_file():
         raise Problem(f"{path} is not a file: the folder is not a complete model.")
+    if not os.access(path, os.R_OK):  # which safetensors would call missing
+        raise Problem(f"{path} cannot be read (Permission denied): check its permissions.")
     try:
         with _open_unreplaced(path) as file:
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118, it is no mapping

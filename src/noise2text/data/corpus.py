@@ -163,7 +163,7 @@ def _parse_pairs(files: list[str], path: str, *, skip_bad: bool, counts: ReadCou
         else:
             counts.num_pairs += 1
             yield pair
-    if counts.num_pairs == before:
+    if counts.num_pairs == before and not skipped.wrongly_encoded:
         raise Problem(
             f"{display_name(path)} has no pairs; "
             "a line is a JSON object with src and trg, or source TAB target."

@@ -85,6 +85,8 @@ class Record:
         """The value, if it is a string that UTF-8 can encode."""
         if not isinstance(value, str):
             raise LineError(self.line, f'"{key}" is not a string')
+        if len(value) > MAX_LINE_BYTES:  # in Parquet, which has no lines
+            raise LineError(self.line, f'"{key}" is longer than {MAX_LINE_BYTES:,} characters; split it')
         try:
             value.encode()
         except UnicodeEncodeError as error:  # JSON can escape one half of a surrogate pair

@@ -31,6 +31,7 @@ __all__ = ["Records", "map_json", "map_row", "read_records"]
 Records = Iterator[Record | LineError]
 Parse = Callable[[FileLine], Record]
 
+PARQUET_ROWS = 256  # that are in memory at once: a small file may repeat a long text very often
 MAX_COLUMN_DIGITS = 10  # a field of more is a name, not the number of a column
 
 
@@ -199,7 +200,7 @@ def _read_parquet(path: str, fields: Sequence[str]) -> Records:
     try:
         table: Any = parquet.ParquetFile(path)
         number = 0
-        for batch in table.iter_batches():
+        for batch in table.iter_batches(PARQUET_ROWS):
             for row in batch.to_pylist():
                 number += 1
                 line = FileLine(path, number, b"", "row")

@@ -68,6 +68,7 @@ def write_arm_texts(path: Path, sources: Sequence[str], texts: ArmTexts) -> None
 
 def read_arm_texts(path: Path) -> ArmTexts:
     """The texts that were written."""
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    with path.open(encoding="utf-8", newline="\n") as file:  # a text may have other ends of lines
+        rows = [json.loads(line) for line in file]
     samples = [row["samples"] for row in rows] if "samples" in rows[0] else None
     return ArmTexts([row["text"] for row in rows], [row["candidates"] for row in rows], samples)

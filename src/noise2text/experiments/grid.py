@@ -33,6 +33,7 @@ from noise2text.commands.train import train
 from noise2text.core.config import get_setting
 from noise2text.core.errors import Problem, Stopped
 from noise2text.core.files import write_text_file
+from noise2text.core.json_files import read_json_object
 from noise2text.core.locks import lock_file
 from noise2text.data.corpus import Pair, read_pairs
 from noise2text.experiments.arm_texts import GeneratedArm, read_arm_texts, write_arm_texts
@@ -64,7 +65,7 @@ class Grid:
     pretrained: dict[str, str] = field(default_factory=dict)  # folders by name
     failed: dict[Path, str] = field(default_factory=dict)  # models whose training failed in this run
     loaded: tuple[Path, Model] | None = None  # the last loaded model, which the next arm may share
-    started: float = field(default_factory=time.time)
+    written_before: dict[Path, int] = field(default_factory=dict)  # when results of earlier runs were
 
     @cached_property
     def corpus_hashes(self) -> dict[str, str]:
@@ -79,6 +80,8 @@ class Grid:
 
     def run_all(self, jobs: Sequence[tuple[Arm, int]]) -> None:
         """Measure all arms; those whose model is locked by another process come later."""
+        results = [self._result_path(arm, seed) for arm, seed in jobs]
+        self.written_before = {path: path.stat().st_mtime_ns for path in results if path.exists()}
         waiting = list(enumerate(jobs, start=1))
         while waiting:
             later = []
@@ -118,14 +121,15 @@ class Grid:
         except _NoResult:
             return False
         if "error" in found:
-            return self._result_path(arm, seed).stat().st_mtime >= self.started
+            path = self._result_path(arm, seed)  # compared with itself: clocks may differ, or be set back
+            return path.stat().st_mtime_ns != self.written_before.get(path)
         return self.measures.wanted.items() <= found["measured"].items()
 
     def load_result(self, arm: Arm, seed: int) -> dict[str, Any]:
         """The record of an arm: its measurements, or the error."""
         try:
-            found: dict[str, Any] = json.loads(self._result_path(arm, seed).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            found = read_json_object(self._result_path(arm, seed))
+        except Problem as error:
             raise _NoResult from error
         if found.get("identity") != self._fingerprint(arm, seed):
             raise _NoResult
@@ -146,9 +150,10 @@ class Grid:
         """The record of an arm that was measured with fewer metrics, or one of new texts without any."""
         try:
             found = self.load_result(arm, seed)
-            if "error" not in found and self._texts_path(arm, seed).exists():
+            if "error" not in found:
+                read_arm_texts(self._texts_path(arm, seed))
                 return found
-        except _NoResult:
+        except (_NoResult, OSError, ValueError, LookupError, TypeError, RecursionError):  # it is damaged
             pass
         return self._generate(arm, seed)
 

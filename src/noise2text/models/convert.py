@@ -29,6 +29,7 @@ from noise2text.models.model_files import (
     TOKENIZER_FILE,
     WEIGHTS_FILE,
     write_model_files,
+    write_new_model_folder,
 )
 from noise2text.models.registry import RENAMED_RECIPES, find_recipe
 
@@ -120,8 +121,11 @@ _GENERATION_VALUES = {("select", "weighed"): "weighted-mbr", ("solver", "single"
 
 def convert_folder(old: Path, new: Path) -> None:
     """Write the model or classifier of an older folder to a new folder in today's format."""
-    if new.exists():
-        raise Problem(f"{new} exists already; name a folder that does not.")
+    with write_new_model_folder(new) as draft:
+        _convert(old, draft)
+
+
+def _convert(old: Path, new: Path) -> None:
     config = read_json_object(old / CONFIG_FILE, missing="name the folder of a model")
     if config.get("format") == FORMAT and config.get("recipe") in RENAMED_RECIPES:
         return _rename_recipe(old, new, config)
@@ -145,9 +149,11 @@ def convert_folder(old: Path, new: Path) -> None:
 
 
 def _rename_recipe(old: Path, new: Path, config: dict[str, Any]) -> None:
-    """Copy a folder of today's format with today's name of its recipe."""
+    """Copy the files of a folder of today's format with today's name of its recipe."""
     weights = read_weights(old / WEIGHTS_FILE)
-    shutil.copytree(old, new)
+    for path in old.iterdir():
+        if path.is_file():  # no pipe, on which one would wait; checkpoints of the old name are of no use
+            shutil.copyfile(path, new / path.name)
     renamed = config | {"recipe": RENAMED_RECIPES[config["recipe"]]}
     _write_converted(old, new, weights, {CONFIG_FILE: to_json(renamed)})
 

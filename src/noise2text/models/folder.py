@@ -56,7 +56,7 @@ __all__ = [
 FORMAT = 2
 """The format of config.json."""
 
-RENAMED_SETTINGS = {"data.normalise": "normalize"}
+RENAMED_SETTINGS = {"data.normalise": "normalize", "generation.prepare": "preprocess"}
 """Settings that were saved under another name, and their names today."""
 
 
@@ -257,9 +257,9 @@ def _parse_config(
             f"package that has it, or call noise2text.register first."
         )
     config = apply_overrides(recipe.preset(), rename_settings(contents["config"]), origin=str(path))
-    origin = str(folder / GENERATION_FILE)
+    origin, renamed = str(folder / GENERATION_FILE), rename_settings({"generation": generation})
     return recipe, dataclasses.replace(
-        config, generation=apply_overrides(config.generation, generation, origin=origin)
+        config, generation=apply_overrides(config.generation, renamed["generation"], origin=origin)
     )
 
 

@@ -23,6 +23,8 @@ from noise2text.data.layouts.published_difformer import PublishedDifformerLayout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.schedules import SCHEDULES
 from noise2text.models.folder import save
+from noise2text.models.limits import build_for_weights
+from noise2text.models.model_files import write_new_model_folder
 from noise2text.models.registry import find_recipe
 from noise2text.models.torch_file import read_torch_file, require_weights
 
@@ -92,23 +94,26 @@ def import_difformer(old: Path, new: Path) -> None:
         old: the run's folder, of which checkpoint_best.pt is taken, or one of its .pt files.
         new: the folder to write.
     """
-    if new.exists():
-        raise Problem(f"{new} exists already; name a folder that does not.")
-    file = old if old.suffix == ".pt" else old / "checkpoint_best.pt"
-    weights, state = _read_checkpoint(file)
-    try:
-        arguments = _read_arguments(state, file)
-        tokenizer = _read_dictionaries(file.parent, arguments)
-        _require_same_size(tokenizer, weights, file)
-        recipe = find_recipe("difformer")
-        config = recipe.preset().replace(_find_settings(arguments, weights, file))
-        model = recipe.build(config, tokenizer)
-        model.load_state_dict(_rename_weights(weights))
-    except (RuntimeError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Problem(
-            f"{file} has not the arguments and weights of a run ({abbreviate(str(error))}): copy it again."
-        ) from error
-    save(new, model, recipe=recipe.name, config=config)
+    with write_new_model_folder(new) as draft:
+        file = old if old.suffix == ".pt" else old / "checkpoint_best.pt"
+        weights, state = _read_checkpoint(file)
+        try:
+            arguments = _read_arguments(state, file)
+            tokenizer = _read_dictionaries(file.parent, arguments)
+            _require_same_size(tokenizer, weights, file)
+            recipe = find_recipe("difformer")
+            config = recipe.preset().replace(_find_settings(arguments, weights, file))
+            elements = sum(tensor.numel() for tensor in weights.values())
+            model = build_for_weights(
+                recipe, config, tokenizer, elements=elements, tensors=len(weights), path=file
+            )
+            model.load_state_dict(_rename_weights(weights))
+        except (RuntimeError, LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise Problem(
+                f"{file} has not the arguments and weights of a run ({abbreviate(str(error))}): copy it "
+                f"again."
+            ) from error
+        save(draft, model, recipe=recipe.name, config=config)
 
 
 def _require_same_size(tokenizer: Tokenizer, weights: Mapping[str, Tensor], file: Path) -> None:

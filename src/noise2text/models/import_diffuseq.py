@@ -7,7 +7,6 @@ code, and every one of them has a place in `PublishedDiffuSeqTransformer`.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,10 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noise2text.core.errors import Problem
+from noise2text.core.errors import Problem, abbreviate
+from noise2text.core.json_files import read_json_object
 from noise2text.data.tokenizer import Tokenizer, load_wordpiece
+from noise2text.models.base import Model
 from noise2text.models.folder import save
-from noise2text.models.registry import find_recipe
+from noise2text.models.limits import build_for_weights
+from noise2text.models.model_files import write_new_model_folder
+from noise2text.models.registry import Recipe, find_recipe
 from noise2text.models.torch_file import read_torch_file, require_weights
 from noise2text.nn.published_diffuseq import TIME_DIM
 
@@ -61,30 +64,36 @@ def import_diffuseq(old: Path, new: Path) -> None:
         old: the run's folder, of which the newest checkpoint is taken, or one of its .pt files.
         new: the folder to write.
     """
-    if new.exists():
-        raise Problem(f"{new} exists already; name a folder that does not.")
-    file = old if old.suffix == ".pt" else _find_newest(old)
-    arguments = _read_arguments(file.parent / "training_args.json")
-    weights = _read_weights(file)
-    tokenizer, tokenizer_settings = _read_tokenizer(file.parent)
-    recipe = find_recipe("diffuseq")
-    config = recipe.preset().replace(_find_settings(arguments, weights, file) | tokenizer_settings)
-    vocabulary = len(weights["word_embedding.weight"])
-    if len(tokenizer) != vocabulary:
-        raise Problem(
-            f"{file} has {vocabulary:,} embeddings, but the tokenizer beside it has {len(tokenizer):,} "
-            f"tokens: copy the tokenizer's files of that run."
-        )
-    model = recipe.build(config, tokenizer)
-    renamed = {f"denoiser.{name}": tensor for name, tensor in _rename_weights(weights).items()}
-    renamed["denoiser.position_embedding.weight"] = renamed["denoiser.position_embedding.weight"][
-        : arguments["seq_len"]
-    ]
-    try:
-        model.load_state_dict(renamed)
-    except RuntimeError as error:
-        raise Problem(f"{file} does not fit its training_args.json ({error}): copy both again.") from error
-    save(new, model, recipe=recipe.name, config=config)
+    with write_new_model_folder(new) as draft:
+        file = old if old.suffix == ".pt" else _find_newest(old)
+        arguments = _read_arguments(file.parent / "training_args.json")
+        weights = _read_weights(file)
+        tokenizer, tokenizer_settings = _read_tokenizer(file.parent)
+        vocabulary = len(weights["word_embedding.weight"])
+        if len(tokenizer) != vocabulary:
+            raise Problem(
+                f"{file} has {vocabulary:,} embeddings, but the tokenizer beside it has {len(tokenizer):,} "
+                f"tokens: copy the tokenizer's files of that run."
+            )
+        recipe = find_recipe("diffuseq")
+        try:
+            config = recipe.preset().replace(_find_settings(arguments, weights, file) | tokenizer_settings)
+            model = _build(recipe, config, tokenizer, weights, file)
+            model.load_state_dict(_rename_weights(weights, arguments["seq_len"]))
+        except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
+            raise Problem(
+                f"{file} does not fit its training_args.json ({abbreviate(str(error))}): copy both again."
+            ) from error
+        save(draft, model, recipe=recipe.name, config=config)
+
+
+def _build(
+    recipe: Recipe, config: Any, tokenizer: Tokenizer, weights: Mapping[str, Tensor], file: Path
+) -> Model:
+    """The untrained model, no larger than its weights explain."""
+    elements = sum(tensor.numel() for tensor in weights.values())
+    path = file.parent / "training_args.json"
+    return build_for_weights(recipe, config, tokenizer, elements=elements, tensors=len(weights), path=path)
 
 
 def _find_newest(folder: Path) -> Path:
@@ -98,15 +107,15 @@ def _find_newest(folder: Path) -> Path:
 
 def _read_arguments(path: Path) -> dict[str, Any]:
     try:
-        arguments = dict(json.loads(path.read_text("utf-8")))
+        arguments = read_json_object(path)
         sizes = {name: int(arguments[name]) for name in ("seq_len", "diffusion_steps")}
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (Problem, ValueError, TypeError, KeyError, OverflowError) as error:
         raise Problem(
             f"{path} is missing or lacks what a checkpoint needs ({error}): copy it from the run's folder."
         ) from error
     for name, needed in _NEEDED_ARGUMENTS.items():
         if arguments.get(name, needed) != needed:
-            raise Problem(f"{path}: {name} is {arguments[name]}; only {needed} can be imported.")
+            raise Problem(f"{path}: {name} is {str(arguments[name])[:80]}; only {needed} can be imported.")
     return arguments | sizes
 
 
@@ -125,7 +134,7 @@ def _read_tokenizer(folder: Path) -> tuple[Tokenizer, dict[str, Any]]:
     vocabulary = folder / "vocab.txt"
     if vocabulary.exists():
         path = folder / "tokenizer_config.json"
-        saved = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        saved = read_json_object(path) if path.exists() else {}
         lowercase = bool(saved.get("do_lower_case", True))
         settings = {"tokenizer": "wordpiece", "vocabulary_file": str(vocabulary), "lowercase": lowercase}
         return load_wordpiece(vocabulary, lowercase=lowercase), settings
@@ -157,8 +166,8 @@ def _find_settings(arguments: Mapping[str, Any], weights: Mapping[str, Tensor], 
     }
 
 
-def _rename_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights by our names; queries, keys and values become one matrix."""
+def _rename_weights(weights: Mapping[str, Tensor], positions: int) -> dict[str, Tensor]:
+    """The weights by our names, with so many positions; queries, keys and values become one matrix."""
     # The table is in the file twice, as the embeddings and as the head that shares them, and only the first
     # is averaged. The published code loads the head last, so its values are those that it generates with.
     table = weights.get("lm_head.weight", weights["word_embedding.weight"])
@@ -175,4 +184,5 @@ def _rename_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if match:
             parts = [weights[name.replace(".query.", f".{part}.")] for part in ("query", "key", "value")]
             renamed[f"layers.{match[1]}.self_attention.qkv_projection.{match[2]}"] = torch.cat(parts)
-    return renamed
+    renamed["position_embedding.weight"] = renamed["position_embedding.weight"][:positions]
+    return {f"denoiser.{name}": tensor for name, tensor in renamed.items()}

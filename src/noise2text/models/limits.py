@@ -13,7 +13,7 @@ from noise2text.models.base import Model
 from noise2text.models.model_files import CONFIG_FILE, ModelFiles
 from noise2text.models.registry import Recipe
 
-__all__ = ["MAX_LAYERS", "build_within_limits"]
+__all__ = ["MAX_LAYERS", "build_for_weights", "build_within_limits"]
 
 MAX_LAYERS = 1_000
 """The most layers of a network that is loaded."""
@@ -33,11 +33,20 @@ def build_within_limits(recipe: Recipe, config: Any, tokenizer: Tokenizer, files
     The network of an exported model is in its graphs, whose sizes count as weights.
     """
     path, weights = files.folder / CONFIG_FILE, files.weights
-    _require_possible_sizes(config, path)
     graphs = sum(graph.stat().st_size for graph in files.folder.glob("*.onnx"))
     tensors = len(weights.specs) + (100 * MAX_LAYERS if graphs else 0)
+    return build_for_weights(
+        recipe, config, tokenizer, elements=weights.num_elements + graphs, tensors=tensors, path=path
+    )
+
+
+def build_for_weights(
+    recipe: Recipe, config: Any, tokenizer: Tokenizer, *, elements: int, tensors: int, path: Path
+) -> Model:
+    """The untrained model for so many weights; `path` names the file that describes it in messages."""
+    _require_possible_sizes(config, path)
     try:
-        with AllocationLimit(weights.num_elements + graphs, tensors, str(path)):
+        with AllocationLimit(elements, tensors, str(path)):
             model: Model = recipe.build(_without_references(config), tokenizer)
     except Problem:
         raise

@@ -18,8 +18,9 @@ from typing import Any
 from torch import Tensor
 
 from noise2text.core.errors import Problem
-from noise2text.core.files import write_files_together
+from noise2text.core.files import write_files_together, write_folder_atomically
 from noise2text.core.json_files import parse_json_object, read_ordinary_file
+from noise2text.core.locks import lock_output
 from noise2text.core.weights_file import WeightsFile, hash_bytes, open_weights, save_weights
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "ModelFiles",
     "open_model_files",
     "write_model_files",
+    "write_new_model_folder",
 ]
 
 CONFIG_FILE, GENERATION_FILE = "config.json", "generation_config.json"
@@ -78,6 +80,16 @@ def write_model_files(folder: Path, tensors: Mapping[str, Tensor], texts: Mappin
     }
     writers[folder / WEIGHTS_FILE] = partial(_write_weights, tensors, with_checksum)  # the last to be renamed
     write_files_together(writers)
+
+
+@contextmanager
+def write_new_model_folder(new: Path) -> Iterator[Path]:
+    """Context manager: a folder to write a model into, which takes the name `new` when it is whole."""
+    with lock_output(new):
+        if new.exists():
+            raise Problem(f"{new} exists already; name a folder that does not.")
+        with write_folder_atomically(new) as draft:
+            yield draft
 
 
 def _write_bytes(text: bytes, path: Path) -> None:

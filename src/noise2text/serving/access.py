@@ -29,7 +29,10 @@ def read_keys(path: Path | None) -> ApiKeys:
     """The keys of the environment variable and of a file with one key per line; # starts a comment."""
     keys = os.environ.get(KEYS_VARIABLE, "").replace(",", " ").split()
     if path is not None:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+        try:
+            lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+        except (OSError, UnicodeDecodeError) as error:
+            raise Problem(f"{path} cannot be read as API keys in UTF-8 ({error}): check the file.") from error
         own = [line for line in lines if line and not line.startswith("#")]
         if not own:
             raise Problem(f"{path} has no API keys: write one per line.")

@@ -45,6 +45,9 @@ def build_service(models: Sequence[str], limits: Limits, options: Options) -> Se
     if options.rate_limit < 0:
         raise Problem(f"--rate-limit must be at least 0 requests a minute, not {options.rate_limit}.")
     find_dtype(options.precision, find_device(options.device))  # refuse a mistake before anything is loaded
+    for name, folder in options.guides.items():
+        if not (Path(folder) / "config.json").is_file():
+            raise Problem(f"--guide {name}={folder}: there is no classifier in {folder}; check the path.")
     metrics = ServiceMetrics()
     pool = ModelPool(
         describe_models(models),

@@ -13,11 +13,13 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import BaseModel, Field
 
 from noise2text.core.errors import Problem
+from noise2text.serving.body_limit import BodyLimit
 from noise2text.serving.votes import Ballot, BlindTest, VoteCounts
 
 __all__ = ["Vote", "build_vote_app"]
 
 PARTS = Path(__file__).with_name("page")
+MAX_BODY = 4096  # bytes of a vote
 Voter = Annotated[str, Query(min_length=1, max_length=64)]
 
 
@@ -53,6 +55,7 @@ def build_vote_app(test: BlindTest) -> FastAPI:
     def get_tally() -> VoteCounts:
         return test.book.tally()
 
+    app.add_middleware(BodyLimit, max_bytes=MAX_BODY)
     app.add_exception_handler(Problem, _answer_problem)
     return app
 

@@ -4,7 +4,8 @@
 
 A row is a ballot; the person writes first, second or equal into the last column (1, 2 and = do as well). The
 sheet does not say who wrote which text: the sides follow from the voter and the number, as on the page. So a
-sheet is read with the same texts that it was written from, and rows that do not fit them are refused.
+sheet is read with the same texts that it was written from, and rows that do not fit them are refused. A text
+that a spreadsheet would take for a formula, such as one that begins with =, has an apostrophe before it.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from noise2text.core.errors import Problem
+from noise2text.core.errors import Problem, abbreviate
 from noise2text.serving.votes import Ballot, BlindTest
 
 __all__ = ["SheetVotes", "format_sheet", "read_sheet"]
 
 COLUMNS = ("voter", "number", "source", "first", "second", "better")
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+MAX_DIGITS = 9
 ANSWERS = {"first": "first", "1": "first", "second": "second", "2": "second", "equal": "equal", "=": "equal"}
 
 
@@ -39,19 +42,30 @@ def format_sheet(test: BlindTest, voter: str, *, pairs: int) -> str:
     writer.writerow(COLUMNS)
     for number in range(1, min(pairs, len(test.differing)) + 1):
         ballot = test.ballot(voter, number)
-        writer.writerow([voter, number, ballot.source, ballot.first, ballot.second, ""])
+        texts = (ballot.source, ballot.first, ballot.second)
+        writer.writerow([_as_cell(voter), number, *map(_as_cell, texts), ""])
     return file.getvalue()
+
+
+def _as_cell(text: str) -> str:
+    """The text, with an apostrophe if a spreadsheet would otherwise compute with it."""
+    return f"'{text}" if text.startswith(FORMULA_STARTS) else text
+
+
+def _from_cell(cell: str) -> str:
+    """The text of a cell; some spreadsheets drop the apostrophe, others keep it."""
+    return cell[1:] if cell.startswith("'") and cell[1:].startswith(FORMULA_STARTS) else cell
 
 
 def read_sheet(path: Path, test: BlindTest) -> SheetVotes:
     """The answers of a sheet; a Problem if a row is not one of this test or has another answer."""
     votes, unanswered = [], 0
     for line, row in _read_rows(path):
-        voter, number = row["voter"], row["number"]
-        if not number.isdecimal() or not 1 <= int(number) <= len(test.differing):
-            raise Problem(f"{path}, line {line}: there is no ballot {number!r} in this test.")
+        voter, number = _from_cell(row["voter"]), row["number"]
+        if not number.isdecimal() or len(number) > MAX_DIGITS or not 1 <= int(number) <= len(test.differing):
+            raise Problem(f"{path}, line {line}: there is no ballot {abbreviate(number)} in this test.")
         ballot = test.ballot(voter, int(number))
-        if [row["source"], row["first"], row["second"]] != _as_read(ballot):
+        if [_from_cell(row[name]) for name in ("source", "first", "second")] != _as_read(ballot):
             raise Problem(
                 f"{path}, line {line} has other texts than ballot {number} of {voter!r}: read the sheet with "
                 "the files that it was written from, and change only its last column."
@@ -69,7 +83,7 @@ def read_sheet(path: Path, test: BlindTest) -> SheetVotes:
 def _as_read(ballot: Ballot) -> list[str]:
     """The texts of a ballot as they come back from a file, where every end of a line is the same."""
     texts = (ballot.source, ballot.first, ballot.second)
-    return [text.replace("\r\n", "\n").replace("\r", "\n") for text in texts]
+    return [_from_cell(text.replace("\r\n", "\n").replace("\r", "\n")) for text in texts]
 
 
 def _read_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
@@ -82,5 +96,8 @@ def _read_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     reader = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=header.count))
     if missing := [name for name in COLUMNS if name not in (reader.fieldnames or ())]:
         raise Problem(f"{path} is no sheet of `noise2text vote`: it has no column {missing[0]}.")
-    for row in reader:
-        yield reader.line_num, {name: row[name] or "" for name in COLUMNS}
+    try:
+        for row in reader:
+            yield reader.line_num, {name: row[name] or "" for name in COLUMNS}
+    except csv.Error as error:  # such as a quotation mark without its partner
+        raise Problem(f"{path}, line {reader.line_num} cannot be read as CSV: {error}.") from error

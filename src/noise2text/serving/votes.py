@@ -4,7 +4,8 @@
 
     (p̂ + z²/2n ± z·√(p̂(1 − p̂)/n + z²/4n²)) / (1 + z²/n),    z = 1.96 for 95 %
 
-Votes are rows of an SQLite file. A voter who votes on an item again changes the vote.
+Votes are rows of an SQLite file, which also holds a checksum of the texts: votes on other texts, or on these
+with A and B exchanged, belong to another test. A voter who votes on an item again changes the vote.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from noise2text.core.errors import Problem
+from noise2text.core.errors import Problem, abbreviate
 
 __all__ = ["Ballot", "BlindTest", "Item", "VoteBook", "VoteCounts", "wilson_interval"]
 
@@ -72,6 +73,8 @@ class VoteBook:
     """The votes in an SQLite file, which is made if it does not exist."""
 
     def __init__(self, path: Path) -> None:
+        if path.exists() and not path.is_file():  # a pipe, on which one would wait
+            raise Problem(f"{path} cannot hold votes (it is no file): choose another file.")
         self.path = path
         with self._open() as connection:
             connection.execute(
@@ -87,6 +90,19 @@ class VoteBook:
         except sqlite3.Error as error:
             raise Problem(f"{self.path} cannot hold votes ({error}): choose another file.") from error
 
+    def require_test(self, checksum: str) -> None:
+        """Raise a Problem if the votes are on other texts; those of a new file will be on these."""
+        with self._open() as connection:
+            connection.execute("CREATE TABLE IF NOT EXISTS test (checksum TEXT)")
+            found = connection.execute("SELECT checksum FROM test").fetchone()
+            if found is None:
+                connection.execute("INSERT INTO test VALUES (?)", (checksum,))
+        if found is not None and found[0] != checksum:
+            raise Problem(
+                f"{self.path} holds the votes on other texts, or on these with A and B exchanged: give the "
+                "files that it was made with, or another --votes."
+            )
+
     def record(self, voter: str, item: int, preferred: str) -> None:
         """Keep a vote for a, b or equal."""
         with self._open() as connection:
@@ -98,8 +114,14 @@ class VoteBook:
     def read(self) -> list[dict[str, Any]]:
         """All votes, in the order in which they came."""
         with self._open() as connection:
-            rows = connection.execute("SELECT voter, item, preferred, at FROM votes ORDER BY rowid")
-            return [dict(zip(("voter", "item", "preferred", "at"), row, strict=True)) for row in rows]
+            rows = connection.execute(
+                "SELECT voter, item, preferred, at FROM votes ORDER BY rowid"
+            ).fetchall()
+        for row in rows:
+            kinds = [type(value) for value in row]
+            if kinds != [str, int, str, str] or row[2] not in ("a", "b", "equal"):
+                raise Problem(f"{self.path} is damaged, it has a vote {abbreviate(row)}: use a copy of it.")
+        return [dict(zip(("voter", "item", "preferred", "at"), row, strict=True)) for row in rows]
 
     def voters(self) -> list[str]:
         """Who has voted, in the order of their first votes."""
@@ -121,6 +143,8 @@ class BlindTest:
         self.differing = [at for at, item in enumerate(items) if item.a != item.b]
         if not self.differing:
             raise Problem("The two systems wrote the same texts: there is nothing to vote on.")
+        texts = json.dumps([[item.source, item.a, item.b] for item in items])
+        book.require_test(hashlib.sha256(texts.encode()).hexdigest())
 
     def ballot(self, voter: str, number: int) -> Ballot:
         """The voter's ballot of this number, from 1."""
@@ -138,8 +162,14 @@ class BlindTest:
 
     def export_lines(self) -> str:
         """All votes with their sources and texts, as JSON Lines."""
-        votes = (vote | asdict(self.items[vote["item"]]) for vote in self.book.read())
-        return "".join(json.dumps(vote, ensure_ascii=False) + "\n" for vote in votes)
+        votes = self.book.read()
+        for vote in votes:
+            if not 0 <= vote["item"] < len(self.items):
+                raise Problem(
+                    f"{self.book.path} is damaged, it has a vote on item {vote['item']}: use a copy of it."
+                )
+        lines = (vote | asdict(self.items[vote["item"]]) for vote in votes)
+        return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
 
     def _item(self, voter: str, number: int) -> int:
         if not 1 <= number <= len(self.differing):
