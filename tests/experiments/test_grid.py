@@ -117,6 +117,31 @@ def test_a_stopped_grid_goes_on_to_the_same_table(dates: Path, tmp_path: Path, s
             assert a["numbers"][name] == b["numbers"][name]
 
 
+def test_a_stopped_grid_leaves_the_table_of_what_it_has(dates: Path, tmp_path: Path) -> None:
+    with pytest.raises(Stopped):
+        run(tmp_path / "stopped", dates, display=StopAt(2, 1))
+    found = json.loads((tmp_path / "stopped/trial/tiny/table.json").read_text())
+    whole = run(tmp_path / "whole", dates)
+    assert found["rows"][:2] == whole["rows"][:2]
+    assert not found["rows"][2]["means"]
+    page = (tmp_path / "stopped/trial/tiny/table.md").read_text()
+    (row,) = (line for line in page.splitlines() if line.startswith("| rounding"))
+    assert "not run" in row
+    assert "failed" not in page
+
+
+def test_arms_can_be_run_by_name_and_the_table_has_all_that_were(dates: Path, tmp_path: Path) -> None:
+    display = LineRecorder()
+    first = run(tmp_path, dates, only="Rounding", display=display)
+    assert len(display.trained()) == 1
+    assert [bool(row["means"]) for row in first["rows"]] == [False, False, True]
+    second = run(tmp_path, dates, only="plain")
+    assert [bool(row["means"]) for row in second["rows"]] == [True, False, True]
+    assert run(tmp_path, dates) == run(tmp_path / "whole", dates)
+    with pytest.raises(Problem, match=r"has 'dates' in its name. They are: plain; rescaled; rounding"):
+        run(tmp_path, dates, only="dates")
+
+
 def written(folder: Path, pattern: str) -> dict[Path, int]:
     """When each file of a pattern was written."""
     return {path: path.stat().st_mtime_ns for path in folder.glob(pattern) if path.is_file()}

@@ -20,7 +20,8 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -77,8 +78,8 @@ class Grid:
         name, preset = self.experiment.name, self.experiment.chosen_preset
         return self.out / (f"{name}-{preset}" if preset else name) / self.scale
 
-    def run_all(self, jobs: Sequence[tuple[Arm, int]]) -> None:
-        """Measure all arms; those whose model is locked by another process come later."""
+    def run_all(self, jobs: Sequence[tuple[Arm, int]]) -> Iterator[str]:
+        """Measure all arms and yield a line about each; those whose model another process has come later."""
         waiting = list(enumerate(jobs, start=1))
         while waiting:
             later = []
@@ -88,7 +89,7 @@ class Grid:
                         later.append((number, (arm, seed)))
                         continue
                     outcome = self.run_arm(arm, seed)
-                self.display.show_line(f"[{number} of {len(jobs)}] {arm.name}, seed {seed}: {outcome}")
+                yield f"[{number} of {len(jobs)}] {arm.name}, seed {seed}: {outcome}"
             if later == waiting:
                 time.sleep(POLL_SECONDS)
             waiting = later
@@ -120,6 +121,15 @@ class Grid:
         if "error" in found:
             return self._result_path(arm, seed).stat().st_mtime >= self.started
         return self.measures.wanted.items() <= found["measured"].items()
+
+    def load_results(self, seeds: int) -> list[dict[str, Any]]:
+        """The records of all arms that have been run with these settings."""
+        found = []
+        for seed in range(seeds):
+            for arm in self.experiment.arms:
+                with suppress(_NoResult):
+                    found.append(self.load_result(arm, seed))
+        return found
 
     def load_result(self, arm: Arm, seed: int) -> dict[str, Any]:
         """The record of an arm: its measurements, or the error."""
