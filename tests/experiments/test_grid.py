@@ -17,6 +17,7 @@ import pytest
 from noise2text.commands.display import SilentDisplay
 from noise2text.core.errors import Problem, Stopped
 from noise2text.core.locks import lock_file
+from noise2text.data.corpus import read_pairs
 from noise2text.experiments import grid
 from noise2text.experiments.corpus_files import CorpusFiles
 from noise2text.experiments.experiment import Arm, Experiment, ModelSpec, TrainedSetting
@@ -140,6 +141,20 @@ def test_arms_can_be_run_by_name_and_the_table_has_all_that_were(dates: Path, tm
     assert run(tmp_path, dates) == run(tmp_path / "whole", dates)
     with pytest.raises(Problem, match=r"has 'dates' in its name. They are: plain; rescaled; rounding"):
         run(tmp_path, dates, only="dates")
+
+
+def test_a_control_learns_the_targets_of_other_sources(dates: Path, tmp_path: Path) -> None:
+    arms = (Arm("right", ModelSpec("difformer")), Arm("control", ModelSpec("difformer", shuffled=True)))
+    found = run(tmp_path, dates, replace(experiment(), arms=arms))
+    assert [row["failures"] for row in found["rows"]] == [[], []]
+    folders = {record["arm"]: tmp_path / "models" / record["model"] for record in records(tmp_path)}
+    corpora = {arm: json.loads((own / "run.json").read_text())["train"] for arm, own in folders.items()}
+    assert corpora["right"] == str(dates / "train.jsonl")
+    right, control = (list(read_pairs(corpora[arm])) for arm in ("right", "control"))
+    assert [pair.src for pair in right] == [pair.src for pair in control]
+    assert sorted(pair.trg for pair in right) == sorted(pair.trg for pair in control)
+    # Several dates of the corpus are written in two ways, so a target may be right by chance.
+    assert sum(a.trg == b.trg for a, b in zip(right, control, strict=True)) < len(right) / 10
 
 
 def written(folder: Path, pattern: str) -> dict[Path, int]:

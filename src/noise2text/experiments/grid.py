@@ -1,6 +1,6 @@
 """The grid of an experiment: every arm with every seed, resumable, one JSON file each.
 
-    FOLDER/corpus/                         the dates, for the tiny scale
+    FOLDER/corpus/                         the dates, for the tiny scale; shuffled pairs
     FOLDER/models/RECIPE-…/                trained once for all arms and experiments that share the model
     FOLDER/EXPERIMENT/SCALE/arms/….json    the measurements of an arm with a seed
     FOLDER/EXPERIMENT/SCALE/texts/….jsonl  what it generated
@@ -37,8 +37,8 @@ from noise2text.core.files import write_text_file
 from noise2text.core.locks import lock_file
 from noise2text.data.corpus import Pair, read_pairs
 from noise2text.experiments.arm_texts import GeneratedArm, read_arm_texts, write_arm_texts
-from noise2text.experiments.corpus_files import CorpusFiles, hash_corpus
-from noise2text.experiments.experiment import Arm, Experiment, ModelSpec, TrainedSetting, hash_value
+from noise2text.experiments.corpus_files import CorpusFiles, ensure_shuffled_corpus, hash_corpus
+from noise2text.experiments.experiment import SHUFFLED, Arm, Experiment, ModelSpec, TrainedSetting, hash_value
 from noise2text.experiments.measures import MEASURES, TextMeasures, measure_model, measure_training
 from noise2text.models import Model
 from noise2text.models.folder import load, load_config
@@ -243,9 +243,11 @@ class Grid:
         write_text_file(folder / TRAINED_FILE, json.dumps({"training_seconds": seconds}))
 
     def _training_corpus(self, model: ModelSpec, seed: int) -> str:
-        """The user's corpus of this name; without one, the teacher's texts."""
+        """The user's corpus of this name; without one, the shuffled pairs or the teacher's texts."""
         if model.corpus in self.files.by_name:
             return self.files.by_name[model.corpus]
+        if model.shuffled:
+            return ensure_shuffled_corpus(self.out / "corpus", self.files.train)
         assert model.teacher is not None
         return self._distill_corpus(model.teacher, seed)
 
@@ -283,7 +285,8 @@ class Grid:
         dependencies = [other and self._model_key(other, seed) for other in others]
         corpus = [self.corpus_hashes[model.corpus if own_corpus else "train"], self.corpus_hashes["valid"]]
         preset = self.experiment.preset(model, self.scale)
-        return [model.recipe, preset, self._training_changes(model, seed), corpus, dependencies]
+        kind = [SHUFFLED] if model.shuffled else []
+        return [model.recipe, preset, self._training_changes(model, seed), corpus, dependencies, *kind]
 
     def _fingerprint(self, arm: Arm, seed: int) -> str:
         generation, samples = arm.generation_settings(self.scale), arm.sample_settings(self.scale)

@@ -21,7 +21,7 @@ from noise2text.diffusion.time_samplers import UniformTimes
 from noise2text.diffusion.token_speeds import TokenSpeeds
 from noise2text.generation.config import DiffusionGenerationConfig
 from noise2text.models import DiffusionModel
-from noise2text.models.presets import TINY_DIFFUSION
+from noise2text.models.presets import SMALL_DIFFUSION, TINY_DIFFUSION
 from noise2text.models.registry import Recipe
 from noise2text.nn.config import EncoderDecoderConfig
 from noise2text.nn.embeddings import TokenEmbedding
@@ -119,6 +119,7 @@ PRESETS: dict[str, ARDiffusionConfig] = {
         TINY_DIFFUSION | {"optim.steps": 800}, embedding_dim=8, accumulate=1, validate_every=400, clamp=False
     ),
 }
+PRESETS["small"] = PRESETS["tiny"].replace(SMALL_DIFFUSION, embedding_dim=16)
 
 
 def build(config: ARDiffusionConfig, tokenizer: Tokenizer) -> DiffusionModel:
