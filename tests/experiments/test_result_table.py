@@ -55,6 +55,16 @@ def test_orders_and_their_agreement_are_of_the_arms_that_both_have() -> None:
     assert (exact["ours"], exact["spearman"], exact["kendall"]) == ("exact_match", -1, -1)
 
 
+def test_the_page_says_which_measure_its_ranks_are_of() -> None:
+    page = to_markdown(tabulate(EXPERIMENT, RECORDS, scale="tiny"))
+    (line,) = (line for line in page.splitlines() if line.endswith("(the ranks in the table)."))
+    assert line.startswith("Our BLEU against the paper's BLEU")
+    equal = [record(arm.name, 0, 0.0, float(number)) for number, arm in enumerate(EXPERIMENT.arms)]
+    page = to_markdown(tabulate(EXPERIMENT, equal, scale="tiny"))
+    (line,) = (line for line in page.splitlines() if line.endswith("(the ranks in the table)."))
+    assert line.startswith("Our exact match"), "equal scores have no ranks"
+
+
 def test_a_row_with_fewer_seeds_than_the_others_says_so() -> None:
     page = to_markdown(tabulate(EXPERIMENT, RECORDS[:5], scale="tiny"))
     assert "- worst has 1 of 2 seeds." in page.splitlines()

@@ -190,11 +190,17 @@ def _measured_cells(row: Mapping[str, Any], measures: Sequence[str]) -> list[str
     return [_format_value(name, row["means"].get(name)) + spreads.get(name, "") for name in measures]
 
 
+def _ranking(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The comparison whose ranks are in the table: the first that is defined."""
+    defined = [own for own in found["agreement"] if own["spearman"] is not None]
+    ranking: Mapping[str, Any] = (defined or found["agreement"])[0]
+    return ranking
+
+
 def _ranks_by_arm(found: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     if not found["agreement"]:
         return {}
-    defined = [own for own in found["agreement"] if own["spearman"] is not None]
-    first = (defined or found["agreement"])[0]
+    first = _ranking(found)
     both = zip(first["paper_ranks"], first["our_ranks"], strict=True)
     return {arm: (str(p), str(o)) for arm, (p, o) in zip(first["arms"], both, strict=True)}
 
@@ -202,10 +208,11 @@ def _ranks_by_arm(found: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
 def _agreements(found: Mapping[str, Any]) -> list[str]:
     if not found["agreement"]:
         return ["The paper gives no numbers to rank."]
+    ranked = " (the ranks in the table)" if len(found["agreement"]) > 1 else ""
     return [
         f"Our {MEASURES[own['ours']].label} against the paper's {MEASURES[own['paper']].label}: "
         f"Spearman's ρ {_format_correlation(own['spearman'])}, "
-        f"Kendall's τ {_format_correlation(own['kendall'])}."
+        f"Kendall's τ {_format_correlation(own['kendall'])}{ranked if own is _ranking(found) else ''}."
         for own in found["agreement"]
     ]
 
