@@ -50,7 +50,7 @@ _CROSSINGS = Experiment(
     claim="SeqDiffuSeq calls Difformer's parts orthogonal to its own; Difformer calls its fixed factor a "
     "limitation.",
     metric_note="none, since neither ran this.",
-    measures=("bleu", "exact_match"),
+    measures=("bleu", "exact_match", "noise_factor"),
     tiny={
         "seqdiffuseq": {**SHORT_TRAINING, **_HALF_WIDTH},
         "difformer": {**_COARSE_TIMES, **_HALF_WIDTH, "embedding_dim": 64},
