@@ -145,6 +145,10 @@ def test_the_texts_of_a_model_are_detokenised_in_its_target_language(
     assert done.code == 0, done.err
     assert done.out == f"{out}: 3 texts\n"
     assert out.read_text() == "it's true, isn't it?\n\nyes.\n"
+    pairs = tmp_path / "test.jsonl"
+    pairs.write_text('{"src": "ja .", "trg": "it &apos;s true ."}\n')
+    assert run("data", "iwslt14", "--detokenise", "--texts", pairs, "--out", out).code == 0
+    assert out.read_text() == "it's true.\n", "references, too"
     for options in (["iwslt14", "--out", out], ["--detokenise", "--out", out]):
         assert "--texts needs" in run("data", *options, "--texts", texts).err
     told = run("data", "qqp", "--detokenise", "--texts", texts, "--out", out)

@@ -38,7 +38,7 @@ MICRO: dict[str, Any] = {
 }
 """Settings that make any recipe train and generate in a moment."""
 
-ISSUE = {
+TABLES = {
     "Difformer": [
         *("3, 4, 10 and 11", "1 and 12", "7", "2, 9 and 13", "14", "15", "16", "17", "18", "5 and 6", "8")
     ],
@@ -111,7 +111,7 @@ def known_to(experiment: Experiment, scale: str, model: ModelSpec) -> Any:
 
 
 def test_every_table_of_the_papers_has_its_experiment() -> None:
-    for paper, tables in ISSUE.items():
+    for paper, tables in TABLES.items():
         own = [
             experiment.table.split(" ", 1)[1]
             for experiment in EXPERIMENTS.values()
@@ -226,4 +226,4 @@ def micro(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder whose experiments share models, and whose corpus is small."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(corpus_files, "PAIRS", 60)
-        yield tmp_path_factory.mktemp("studies")
+        yield tmp_path_factory.mktemp("experiments")

@@ -13,6 +13,7 @@ import torch
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair
 from noise2text.diffusion.anisotropy import anisotropy
+from noise2text.diffusion.schedules import AdjustableRescaled
 from noise2text.experiments.arm_texts import GeneratedArm
 from noise2text.experiments.measures import ArmTexts, TextMeasures, measure_model, measure_training
 from noise2text.metrics.evaluate import bleu, evaluate, evaluate_diversity, find_metrics
@@ -122,3 +123,12 @@ def test_a_model_is_measured_by_its_embeddings_and_its_factor(small: Make) -> No
         "anisotropy",
         "parameters",
     }
+
+
+def test_a_factor_that_was_searched_in_training_is_the_one_that_is_measured(small: Make) -> None:
+    fixed, searched = small(), small(noise_factor_every=5)
+    config = find_recipe("difformer").preset("tiny").replace(noise_factor=2.0)
+    assert measure_model(fixed, config, PAIRS)["noise_factor"] == 2.0
+    assert isinstance(searched.training_schedule, AdjustableRescaled)
+    searched.training_schedule.factor.fill_(4.5)
+    assert measure_model(searched, config, PAIRS)["noise_factor"] == 4.5

@@ -55,6 +55,24 @@ def test_orders_and_their_agreement_are_of_the_arms_that_both_have() -> None:
     assert (exact["ours"], exact["spearman"], exact["kendall"]) == ("exact_match", -1, -1)
 
 
+def test_the_page_says_which_measure_its_ranks_are_of() -> None:
+    page = to_markdown(tabulate(EXPERIMENT, RECORDS, scale="tiny"))
+    (line,) = (line for line in page.splitlines() if line.endswith("(the ranks in the table)."))
+    assert line.startswith("Our BLEU against the paper's BLEU")
+    equal = [record(arm.name, 0, 0.0, float(number)) for number, arm in enumerate(EXPERIMENT.arms)]
+    page = to_markdown(tabulate(EXPERIMENT, equal, scale="tiny"))
+    (line,) = (line for line in page.splitlines() if line.endswith("(the ranks in the table)."))
+    assert line.startswith("Our exact match"), "equal scores have no ranks"
+
+
+def test_a_row_with_fewer_seeds_than_the_others_says_so() -> None:
+    page = to_markdown(tabulate(EXPERIMENT, RECORDS[:5], scale="tiny"))
+    assert "- worst has 1 of 2 seeds." in page.splitlines()
+    assert "best & last has" not in page
+    (row,) = (line for line in page.splitlines() if line.startswith("| unknown"))
+    assert "not run" in row
+
+
 def test_every_measure_of_the_paper_is_compared_as_scipy_does() -> None:
     names = ("bleu-fairseq", "rouge-l", "self_bleu")
     paper = [{"bleu-fairseq": 30.0, "rouge-l": 1.0}, {"bleu-fairseq": 20.0, "rouge-l": 2.0}, {"rouge-l": 3.0}]

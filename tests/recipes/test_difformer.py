@@ -53,7 +53,7 @@ def test_presets_are_table_21(row: str) -> None:
 
 
 def test_there_is_a_preset_for_each_column_and_tiny() -> None:
-    assert set(PRESETS) == {*COLUMNS, "tiny"}
+    assert set(PRESETS) == {*COLUMNS, "tiny", "small"}
 
 
 def test_the_noise_factor_comes_from_the_vocabulary_and_the_dimension(tokenizer: Tokenizer) -> None:

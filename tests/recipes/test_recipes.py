@@ -17,12 +17,13 @@ from noise2text.core.errors import Problem
 from noise2text.data.batching import BatchPlan
 from noise2text.data.builders.registry import DATASETS
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.experiments import EXPERIMENTS
 from noise2text.models import Model
 from noise2text.models.folder import save
 from noise2text.models.registry import find_recipe, list_recipes
 from noise2text.training.optimizer import build_adamw
 
-from ..conftest import shrunk
+from ..conftest import DIFFUSION, shrunk
 
 TEXTS = ["sunday, 7 april 1957", "12. mai 2001"]
 FEW: dict[str, Any] = {"steps": 3, "stop_early": 0, "iterations": 3}
@@ -124,8 +125,15 @@ def test_a_system_that_a_paper_ran_on_a_dataset_has_its_preset(dataset: str) -> 
     assert {name for name in PUBLISHED_RUNS[dataset] if dataset not in find_recipe(name).presets} == set()
 
 
+def test_every_conditional_diffusion_recipe_has_a_preset_for_20000_pairs_of_text() -> None:
+    conditional = set(DIFFUSION) - {"diffusion-lm"}  # which is a model of pairs
+    assert {name for name in conditional if "small" not in find_recipe(name).presets} == set()
+    assert {model.recipe for model in EXPERIMENTS["shuffled-sources"].models()} == conditional
+
+
 def test_presets_are_named_after_datasets() -> None:
     others = {"xsum", "cnn-dailymail", "plain", "gpt2", "gpt2-large", "t5-base", "tiny", "tiny-published"}
+    others |= {"small"}
     for recipe in list_recipes().values():
         for preset in set(recipe.presets) - others:
             assert any(preset == name or preset.startswith(f"{name}-") for name in DATASETS), preset

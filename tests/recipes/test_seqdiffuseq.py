@@ -75,7 +75,15 @@ def test_presets_are_table_6(row: str) -> None:
 
 
 def test_there_is_a_preset_for_each_task_and_tiny() -> None:
-    assert set(PRESETS) == {*COLUMNS, "iwslt14-en-de", "wmt14-de-en", "wmt16-en-ro", "gigaword", "tiny"}
+    assert set(PRESETS) == {
+        *COLUMNS,
+        "iwslt14-en-de",
+        "wmt14-de-en",
+        "wmt16-en-ro",
+        "gigaword",
+        "tiny",
+        "small",
+    }
 
 
 def made(tokenizer: Tokenizer, **changes: Any) -> tuple[DiffusionModel, AdaptiveObjective]:

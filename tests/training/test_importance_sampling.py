@@ -1,4 +1,4 @@
-"""Times by importance, for encoder-decoders, too: other times, the same expected loss."""
+"""Times by importance, for any recipe: other times, the same expected loss."""
 
 from __future__ import annotations
 
@@ -22,8 +22,14 @@ from noise2text.training.loop import train_steps
 
 from ..conftest import shrunk
 
-RECIPES = ["difformer", "flow", "seqdiffuseq"]
-OBSERVED = [("difformer", "vlb"), ("flow", "velocity"), ("seqdiffuseq", "difficulty")]
+WITH_SOURCE_DROPOUT = ["difformer", "flow", "seqdiffuseq"]
+OBSERVED = {
+    "difformer": "vlb",
+    "flow": "velocity",
+    "seqdiffuseq": "difficulty",
+    "ar-diffusion": "vlb",
+    "diffusion-lm": "vlb",
+}
 SOURCES = [[8, 9, 10, 11], [12, 13], [14, 15, 16]]
 TARGETS = [[20, 21, 22], [23, 24, 25, 26, 27], [28, 29]]
 KEYS = make_key(0, torch.arange(3))
@@ -48,7 +54,7 @@ def teach(times: LossAwareTimes) -> None:
         times.observe(t, t**2 + 0.1)
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", OBSERVED)
 @torch.no_grad()
 def test_the_expected_loss_is_that_of_uniform_times(name: str, tokenizer: Tokenizer) -> None:
     """The sum of p_t times the weighted loss at t, over all t, is the mean of the plain losses."""
@@ -77,7 +83,7 @@ def test_the_expected_loss_is_that_of_uniform_times(name: str, tokenizer: Tokeni
     assert unweighted != pytest.approx(uniform, rel=1e-3)
 
 
-@pytest.mark.parametrize(("name", "term"), OBSERVED)
+@pytest.mark.parametrize(("name", "term"), OBSERVED.items())
 @torch.no_grad()
 def test_the_times_observe_the_unweighted_loss_of_each_row(
     name: str, term: str, tokenizer: Tokenizer
@@ -121,7 +127,7 @@ def test_the_adaptive_schedule_observes_losses_without_the_weight(tokenizer: Tok
     torch.testing.assert_close(sums[1], sums[0])
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", WITH_SOURCE_DROPOUT)
 def test_training_fills_the_times_also_where_sources_are_dropped(name: str, tokenizer: Tokenizer) -> None:
     model, objective, canvas = make(name, tokenizer, source_dropout=0.5, **LOSS_AWARE)
     steps = train_steps(
@@ -139,7 +145,7 @@ def test_training_fills_the_times_also_where_sources_are_dropped(name: str, toke
     assert objective.objective.time_sampler.counts.sum() == 2 * len(SOURCES)
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", WITH_SOURCE_DROPOUT)
 def test_times_are_uniform_unless_they_are_asked_for(name: str, tokenizer: Tokenizer) -> None:
     _, objective, canvas = make(name, tokenizer)
     assert isinstance(objective.time_sampler, UniformTimes)

@@ -31,7 +31,7 @@ def data(
     texts: Annotated[
         str | None,
         typer.Option(
-            help="With --detokenise, instead of --raw: the texts of a model trained on the dataset."
+            help="With --detokenise, instead of --raw: a model's texts, or the targets of these pairs."
         ),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Fail if the split sizes match no paper.")] = False,

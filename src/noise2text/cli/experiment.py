@@ -36,6 +36,9 @@ class Size(OptionGroup):
     ] = ScaleName.tiny
     seeds: Annotated[int, typer.Option(help="Seeds per arm: 0, 1, …")] = 1
     sentences: Annotated[int | None, typer.Option(help="Use only this many test sentences.")] = None
+    only: Annotated[
+        str | None, typer.Option(help="Run only the arms whose name contains this, e.g. DiffuSeq.")
+    ] = None
 
 
 class Files(OptionGroup):
@@ -96,7 +99,8 @@ def experiment(
 ) -> None:
     """Rerun an experiment of the papers.
 
-    It trains and evaluates all arms and writes one table; the same command continues where it stopped.
+    It trains and evaluates all arms and writes one table, which grows with each arm; the same command
+    continues where it stopped.
 
     --set changes a training setting in all models that have it, e.g. --set optim.steps=1000.
     """

@@ -85,7 +85,7 @@ def _record_sheet(test: BlindTest, path: Path) -> None:
     found = read_sheet(path, test)
     for voter, number, preferred in found.votes:
         test.vote(voter, number, preferred)
-    left = f", {found.unanswered} rows are not filled in" if found.unanswered else ""
+    left = f"; rows that are not filled in: {found.unanswered}" if found.unanswered else ""
     print(f"{path}: {len(found.votes)} votes{left}.")
 
 

@@ -12,6 +12,7 @@ from noise2text.experiments import (
     diffuseq_main,
     seqdiffuseq,
     seqdiffuseq_main,
+    shuffled_sources,
     thesis,
 )
 from noise2text.experiments.experiment import Experiment
@@ -22,7 +23,8 @@ EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for module in (
         *(difformer_main, difformer, difformer_comparison),
-        *(diffuseq_main, diffuseq, seqdiffuseq_main, seqdiffuseq, thesis, crossings),
+        *(diffuseq_main, diffuseq, seqdiffuseq_main, seqdiffuseq, thesis),
+        *(crossings, shuffled_sources),
     )
     for experiment in module.EXPERIMENTS
 }

@@ -25,6 +25,7 @@ from noise2text.models.registry import find_recipe
 __all__ = [
     "DISTILLED",
     "SCALES",
+    "SHUFFLED",
     "TINY_PRESET_CHANGES",
     "Arm",
     "Changes",
@@ -37,6 +38,8 @@ __all__ = [
 SCALES = ("tiny", "full")
 DISTILLED = "distilled"
 """The name of the corpus of a model that has a teacher."""
+SHUFFLED = "shuffled"
+"""The name of the corpus in which every source has the target of another."""
 Changes = Mapping[str, Any]
 
 TINY_PRESET_CHANGES: Mapping[str, Changes] = {
@@ -81,10 +84,13 @@ class ModelSpec:
     embeddings: ModelSpec | None = None  # whose embeddings are the initial ones
     preset: str = ""  # at the full scale, if it is not the experiment's
     pretrained: str = ""  # the name of the pre-trained model that it starts from at the full scale
+    shuffled: bool = False  # learns targets of other sources, as a control
 
     @property
     def corpus(self) -> str:
-        """The name of the corpus that it is trained on: train, or distilled."""
+        """The name of the corpus that it is trained on: train, distilled or shuffled."""
+        if self.shuffled:
+            return SHUFFLED
         return DISTILLED if self.teacher else "train"
 
     def dependencies(self) -> Iterator[ModelSpec]:

@@ -1,6 +1,6 @@
 """The grid of an experiment: every arm with every seed, resumable, one JSON file each.
 
-    FOLDER/corpus/                         the dates, for the tiny scale
+    FOLDER/corpus/                         the dates, for the tiny scale; shuffled pairs
     FOLDER/models/RECIPE-…/                trained once for all arms and experiments that share the model
     FOLDER/EXPERIMENT/SCALE/arms/….json    the measurements of an arm with a seed
     FOLDER/EXPERIMENT/SCALE/texts/….jsonl  what it generated
@@ -20,7 +20,8 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -37,8 +38,8 @@ from noise2text.core.json_files import read_json_object
 from noise2text.core.locks import lock_file
 from noise2text.data.corpus import Pair, read_pairs
 from noise2text.experiments.arm_texts import GeneratedArm, read_arm_texts, write_arm_texts
-from noise2text.experiments.corpus_files import CorpusFiles, hash_corpus
-from noise2text.experiments.experiment import Arm, Experiment, ModelSpec, TrainedSetting, hash_value
+from noise2text.experiments.corpus_files import CorpusFiles, ensure_shuffled_corpus, hash_corpus
+from noise2text.experiments.experiment import SHUFFLED, Arm, Experiment, ModelSpec, TrainedSetting, hash_value
 from noise2text.experiments.measures import MEASURES, TextMeasures, measure_model, measure_training
 from noise2text.models import Model
 from noise2text.models.folder import load, load_config
@@ -78,8 +79,8 @@ class Grid:
         name, preset = self.experiment.name, self.experiment.chosen_preset
         return self.out / (f"{name}-{preset}" if preset else name) / self.scale
 
-    def run_all(self, jobs: Sequence[tuple[Arm, int]]) -> None:
-        """Measure all arms; those whose model is locked by another process come later."""
+    def run_all(self, jobs: Sequence[tuple[Arm, int]]) -> Iterator[str]:
+        """Measure all arms and yield a line about each; those whose model another process has come later."""
         results = [self._result_path(arm, seed) for arm, seed in jobs]
         self.written_before = {path: path.stat().st_mtime_ns for path in results if path.exists()}
         waiting = list(enumerate(jobs, start=1))
@@ -91,7 +92,7 @@ class Grid:
                         later.append((number, (arm, seed)))
                         continue
                     outcome = self.run_arm(arm, seed)
-                self.display.show_line(f"[{number} of {len(jobs)}] {arm.name}, seed {seed}: {outcome}")
+                yield f"[{number} of {len(jobs)}] {arm.name}, seed {seed}: {outcome}"
             if later == waiting:
                 time.sleep(POLL_SECONDS)
             waiting = later
@@ -124,6 +125,15 @@ class Grid:
             path = self._result_path(arm, seed)  # compared with itself: clocks may differ, or be set back
             return path.stat().st_mtime_ns != self.written_before.get(path)
         return self.measures.wanted.items() <= found["measured"].items()
+
+    def load_results(self, seeds: int) -> list[dict[str, Any]]:
+        """The records of all arms that have been run with these settings."""
+        found = []
+        for seed in range(seeds):
+            for arm in self.experiment.arms:
+                with suppress(_NoResult):
+                    found.append(self.load_result(arm, seed))
+        return found
 
     def load_result(self, arm: Arm, seed: int) -> dict[str, Any]:
         """The record of an arm: its measurements, or the error."""
@@ -238,9 +248,11 @@ class Grid:
         write_text_file(folder / TRAINED_FILE, json.dumps({"training_seconds": seconds}))
 
     def _training_corpus(self, model: ModelSpec, seed: int) -> str:
-        """The user's corpus of this name; without one, the teacher's texts."""
+        """The user's corpus of this name; without one, the shuffled pairs or the teacher's texts."""
         if model.corpus in self.files.by_name:
             return self.files.by_name[model.corpus]
+        if model.shuffled:
+            return ensure_shuffled_corpus(self.out / "corpus", self.files.train)
         assert model.teacher is not None
         return self._distill_corpus(model.teacher, seed)
 
@@ -278,7 +290,8 @@ class Grid:
         dependencies = [other and self._model_key(other, seed) for other in others]
         corpus = [self.corpus_hashes[model.corpus if own_corpus else "train"], self.corpus_hashes["valid"]]
         preset = self.experiment.preset(model, self.scale)
-        return [model.recipe, preset, self._training_changes(model, seed), corpus, dependencies]
+        kind = [SHUFFLED] if model.shuffled else []
+        return [model.recipe, preset, self._training_changes(model, seed), corpus, dependencies, *kind]
 
     def _fingerprint(self, arm: Arm, seed: int) -> str:
         generation, samples = arm.generation_settings(self.scale), arm.sample_settings(self.scale)

@@ -17,6 +17,7 @@ from typing import Any
 from noise2text.core.config import get_setting, has_setting
 from noise2text.data.corpus import Pair
 from noise2text.diffusion.anisotropy import anisotropy
+from noise2text.diffusion.schedules import AdjustableRescaled
 from noise2text.metrics.diversity import DIVERSITY_METRICS, DiversityMetric
 from noise2text.metrics.evaluate import METRICS_BY_NAME, Metric, bleu, find_metrics
 from noise2text.models import DiffusionModel, Model
@@ -150,7 +151,11 @@ def measure_model(model: Model, config: Any, pairs: Sequence[Pair]) -> dict[str,
         if len(target_tokens) > 1:
             numbers["target_anisotropy"] = anisotropy(vectors[sorted(target_tokens)])
     noise_factor = get_setting(config, "noise_factor") if has_setting(config, "noise_factor") else None
-    return numbers if noise_factor is None else numbers | {"noise_factor": float(noise_factor)}
+    searched = [float(part.factor) for part in model.modules() if isinstance(part, AdjustableRescaled)]
+    for factor in (noise_factor, *searched):  # one that was searched in training takes the config's place
+        if factor is not None:
+            numbers["noise_factor"] = float(factor)
+    return numbers
 
 
 def measure_training(lines: Iterable[Mapping[str, Any]]) -> dict[str, float]:

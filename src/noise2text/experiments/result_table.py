@@ -84,6 +84,7 @@ def _row(measures: Sequence[str], arm: Arm, records: Sequence[Mapping[str, Any]]
         "paper": dict(arm.paper),
         "means": {name: fmean(own) for name, own in values.items()},
         "spreads": {name: stdev(own) for name, own in values.items() if len(own) > 1},
+        "seeds": len(complete),
         "failures": [f"seed {r['seed']}: {r['error']}" for r in records if "error" in r],
     }
 
@@ -126,7 +127,7 @@ def to_markdown(found: Mapping[str, Any]) -> str:
         f"{found['summary']} The paper: {found['claim']}",
         format_markdown_table(_table_rows(found)),
         "\n".join(_agreements(found)),
-        "\n".join(_failures(found)),
+        "\n".join([*_failures(found), *_unfinished(found)]),
         f"Scale {scale}, {seeds} seed{'s' if seeds > 1 else ''}, {found['sentences']:,} test texts"
         f"{', mean ± standard deviation' if seeds > 1 else ''}. The paper's numbers: {found['metric_note']}",
         "\n".join(
@@ -184,16 +185,22 @@ def _missing(found: Mapping[str, Any]) -> list[str]:
 
 def _measured_cells(row: Mapping[str, Any], measures: Sequence[str]) -> list[str]:
     if not row["means"]:
-        return ["failed", *[""] * (len(measures) - 1)]
+        return ["failed" if row["failures"] else "not run", *[""] * (len(measures) - 1)]
     spreads = {name: f" ± {_format_value(name, value)}" for name, value in row["spreads"].items()}
     return [_format_value(name, row["means"].get(name)) + spreads.get(name, "") for name in measures]
+
+
+def _ranking(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The comparison whose ranks are in the table: the first that is defined."""
+    defined = [own for own in found["agreement"] if own["spearman"] is not None]
+    ranking: Mapping[str, Any] = (defined or found["agreement"])[0]
+    return ranking
 
 
 def _ranks_by_arm(found: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     if not found["agreement"]:
         return {}
-    defined = [own for own in found["agreement"] if own["spearman"] is not None]
-    first = (defined or found["agreement"])[0]
+    first = _ranking(found)
     both = zip(first["paper_ranks"], first["our_ranks"], strict=True)
     return {arm: (str(p), str(o)) for arm, (p, o) in zip(first["arms"], both, strict=True)}
 
@@ -201,16 +208,27 @@ def _ranks_by_arm(found: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
 def _agreements(found: Mapping[str, Any]) -> list[str]:
     if not found["agreement"]:
         return ["The paper gives no numbers to rank."]
+    ranked = " (the ranks in the table)" if len(found["agreement"]) > 1 else ""
     return [
         f"Our {MEASURES[own['ours']].label} against the paper's {MEASURES[own['paper']].label}: "
         f"Spearman's ρ {_format_correlation(own['spearman'])}, "
-        f"Kendall's τ {_format_correlation(own['kendall'])}."
+        f"Kendall's τ {_format_correlation(own['kendall'])}{ranked if own is _ranking(found) else ''}."
         for own in found["agreement"]
     ]
 
 
 def _failures(found: Mapping[str, Any]) -> list[str]:
     return [f"- {row['arm']} failed, {why}" for row in found["rows"] for why in row["failures"]]
+
+
+def _unfinished(found: Mapping[str, Any]) -> list[str]:
+    """The rows whose mean is over fewer seeds than the others'."""
+    seeds = len(found["seeds"])
+    return [
+        f"- {row['arm']} has {row['seeds']} of {seeds} seeds."
+        for row in found["rows"]
+        if 0 < row["seeds"] < seeds
+    ]
 
 
 def _format_correlation(value: float | None) -> str:

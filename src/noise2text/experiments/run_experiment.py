@@ -13,7 +13,7 @@ from noise2text.core.errors import Problem
 from noise2text.core.files import write_text_file
 from noise2text.core.locks import lock_file
 from noise2text.experiments.corpus_files import CorpusFiles, ensure_dates_corpus
-from noise2text.experiments.experiment import Experiment
+from noise2text.experiments.experiment import Arm, Experiment
 from noise2text.experiments.grid import Grid
 from noise2text.experiments.measures import TextMeasures
 from noise2text.experiments.result_table import tabulate, to_latex, to_markdown
@@ -30,6 +30,7 @@ def run_experiment(
     files: CorpusFiles | None = None,
     changes: Mapping[str, Any] | None = None,
     preset: str | None = None,
+    only: str | None = None,
     metrics: str | None = None,
     pretrained: Mapping[str, str] | None = None,
     sentences: int | None = None,
@@ -37,6 +38,8 @@ def run_experiment(
     display: Display | None = None,
 ) -> dict[str, Any]:
     """The content of table.json, after training, generating and measuring what is missing.
+
+    The table is written after each arm, with what has been measured until then.
 
     Args:
         experiment: the table, such as `find_experiment("difformer-main")`.
@@ -46,6 +49,7 @@ def run_experiment(
         files: the corpora of the full scale.
         changes: training settings for all models that have them.
         preset: the dataset of a table of several, or else the preset of all models.
+        only: run only the arms whose name contains this; the table has all that were ever run.
         metrics: further metrics of `evaluate`, by name and with commas between them.
         pretrained: the folders of pre-trained models by name, such as gpt2.
         sentences: use only so many test sentences.
@@ -59,6 +63,7 @@ def run_experiment(
         raise Problem(f"{out} cannot be created: {error.strerror}; choose another folder.") from error
     experiment = experiment.with_preset(preset, scale)
     experiment.validate(scale, changes or {})
+    arms = _choose_arms(experiment, only)
     measures = TextMeasures(experiment.measures_at(scale), metrics)
     find_device(device)  # a bad device would fail in every arm
     if seeds < 1 or (sentences is not None and sentences < 1):
@@ -69,16 +74,30 @@ def run_experiment(
     display = display or SilentDisplay()
     grid = Grid(experiment, out, scale, files, dict(changes or {}), measures, limit, device, display)
     grid.pretrained = dict(pretrained or {})
-    jobs = [(arm, seed) for seed in range(seeds) for arm in experiment.arms]
-    grid.run_all(jobs)
-    records = [grid.load_result(arm, seed) for arm, seed in jobs]
-    found = tabulate(experiment, records, scale=scale, more=measures.added)
+    for line in grid.run_all([(arm, seed) for seed in range(seeds) for arm in arms]):
+        found = _write_table(grid, seeds)
+        display.show_line(line)
+    return found
+
+
+def _choose_arms(experiment: Experiment, only: str | None) -> list[Arm]:
+    """The arms whose name contains the words, or all of them."""
+    found = [arm for arm in experiment.arms if (only or "").lower() in arm.name.lower()]
+    if not found:
+        names = "; ".join(arm.name for arm in experiment.arms)
+        raise Problem(f"No arm of {experiment.name} has {only!r} in its name. They are: {names}.")
+    return found
+
+
+def _write_table(grid: Grid, seeds: int) -> dict[str, Any]:
+    """The content of table.json, of all arms that have been run; written as JSON, Markdown and LaTeX."""
     with lock_file(grid.results_dir / "table", wait=True):
-        write_text_file(
-            grid.results_dir / "table.json", json.dumps(found, indent=2, ensure_ascii=False) + "\n"
-        )
-        write_text_file(grid.results_dir / "table.md", to_markdown(found))
-        write_text_file(grid.results_dir / "table.tex", to_latex(found))
+        records = grid.load_results(seeds)
+        found = tabulate(grid.experiment, records, scale=grid.scale, more=grid.measures.added)
+        as_json = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+        pages = {"json": as_json, "md": to_markdown(found), "tex": to_latex(found)}
+        for kind, page in pages.items():
+            write_text_file(grid.results_dir / f"table.{kind}", page)
     return found
 
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["DIFFORMER_TABLE_21", "TINY_AUTOREGRESSIVE", "TINY_DIFFUSION", "TINY_ITERATIVE"]
+__all__ = [
+    "DIFFORMER_TABLE_21",
+    "SMALL_CANVAS",
+    "SMALL_DIFFUSION",
+    "TINY_AUTOREGRESSIVE",
+    "TINY_DIFFUSION",
+    "TINY_ITERATIVE",
+]
 
 _WMT = {"ffn_dim": 2048, "heads": 8, "dropout": 0.1, "max_tokens": 65_536, "vocabulary": 32_768}
 _PARAPHRASE = _WMT | {"model_dim": 768, "ffn_dim": 3072, "heads": 12}
@@ -76,3 +83,50 @@ TINY_ITERATIVE: dict[str, Any] = {
     "validation_sentences": 100,
 }
 """Changes that make CMLM or the Levenshtein Transformer train on dates in minutes on two cores."""
+
+_SMALL: dict[str, Any] = {
+    "tokenizer": "bpe",
+    "lowercase": False,
+    "model_dim": 256,
+    "ffn_dim": 1024,
+    "heads": 4,
+    "dropout": 0.1,
+    "lr_schedule": "cosine",
+    "warmup": 300,
+    "noise_beam": 10,
+    "log_every": 100,
+    "validation_sentences": 200,
+}
+
+SMALL_DIFFUSION: dict[str, Any] = _SMALL | {
+    "vocabulary": 4_000,
+    "max_source": 32,
+    "max_target": 31,
+    "encoder_layers": 4,
+    "decoder_layers": 4,
+    "max_tokens": 8_192,
+    "optim.steps": 2_600,
+    "lr": 1e-3,
+    "validate_every": 1_300,
+    "save_every": 1_300,
+}
+"""Changes to `tiny` that make an encoder-decoder of diffusion learn from 20,000 pairs of sentences."""
+
+SMALL_CANVAS: dict[str, Any] = _SMALL | {
+    "vocabulary": 2_000,
+    "max_source": 15,
+    "max_target": 14,
+    "layers": 4,
+    "embedding_dim": 64,
+    "noise_factor": 4.0,
+    "anchor_weight": 1.0,
+    "clamp": False,
+    "max_tokens": 3_600,
+    "optim.steps": 4_200,
+    "lr": 2e-3,
+    "ema_decay": 0.999,
+    "generation.steps": 20,
+    "validate_every": 1_400,
+    "save_every": 1_400,
+}
+"""Changes to `tiny` that make a system of one canvas learn from 20,000 pairs of at most six words."""

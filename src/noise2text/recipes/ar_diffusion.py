@@ -11,22 +11,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from noise2text.core.config import Config, option, require_at_least, require_fraction, section
+from noise2text.core.config import Config, option, require_at_least, require_choice, require_fraction, section
 from noise2text.data.config import DataConfig
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
 from noise2text.diffusion.losses import MseLoss, NllLoss, PriorLoss, RoundingLoss
 from noise2text.diffusion.schedules import SqrtSchedule
 from noise2text.diffusion.solvers import NoiselessArrivalSolver, Solver
-from noise2text.diffusion.time_samplers import UniformTimes
 from noise2text.diffusion.token_speeds import TokenSpeeds
 from noise2text.generation.config import DiffusionGenerationConfig
 from noise2text.models import DiffusionModel
-from noise2text.models.presets import TINY_DIFFUSION
+from noise2text.models.presets import SMALL_DIFFUSION, TINY_DIFFUSION
 from noise2text.models.registry import Recipe
 from noise2text.nn.config import EncoderDecoderConfig
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.recipes.seqdiffuseq import build_model
 from noise2text.training.config import OptimConfig, RunConfig
+from noise2text.training.importance_sampling import ImportanceSampledObjective
 from noise2text.training.objective import DiffusionObjective
 
 __all__ = ["PRESETS", "RECIPE", "ARDiffusionConfig", "build", "objective"]
@@ -41,8 +42,12 @@ class ARDiffusionDiffusionConfig(Config):
     anchor_distance: float = option(
         2.0, "position of the anchor point, in lengths of the canvas; larger makes the speeds more equal"
     )
+    time_sampler: str = option(
+        "uniform", "how training times are drawn: uniform or loss-aware (DiffuSeq, eq. 3)"
+    )
 
     def __post_init__(self) -> None:
+        require_choice(self, "time_sampler", TIME_SAMPLERS)
         require_fraction(self, "self_conditioning")
         require_at_least(self, 1, "num_timesteps")
         require_at_least(self, 1.0, "anchor_distance")
@@ -119,6 +124,7 @@ PRESETS: dict[str, ARDiffusionConfig] = {
         TINY_DIFFUSION | {"optim.steps": 800}, embedding_dim=8, accumulate=1, validate_every=400, clamp=False
     ),
 }
+PRESETS["small"] = PRESETS["tiny"].replace(SMALL_DIFFUSION, embedding_dim=16)
 
 
 def build(config: ARDiffusionConfig, tokenizer: Tokenizer) -> DiffusionModel:
@@ -135,10 +141,11 @@ def build(config: ARDiffusionConfig, tokenizer: Tokenizer) -> DiffusionModel:
 def objective(config: ARDiffusionConfig, model: DiffusionModel) -> DiffusionObjective:
     """The training objective: Diffusion-LM's terms, at a separate time for each position."""
     start = SqrtSchedule(config.diffusion.num_timesteps)
-    return DiffusionObjective(
+    time_sampler = TIME_SAMPLERS[config.diffusion.time_sampler](config.diffusion.num_timesteps)
+    return ImportanceSampledObjective(
         model.denoiser,
         model.schedule,
-        UniformTimes(config.diffusion.num_timesteps),
+        time_sampler.to(model.device),
         terms=[MseLoss(), RoundingLoss(), PriorLoss(final_alpha=start.final_alpha), NllLoss(weight=None)],
         self_conditioning=config.diffusion.self_conditioning,
         z0_noise=start.z0_noise,

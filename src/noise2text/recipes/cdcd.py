@@ -21,7 +21,7 @@ from noise2text.diffusion.time_samplers import UniformTimes
 from noise2text.diffusion.time_warping import ExponentialSchedule, WarpedSchedule
 from noise2text.generation.config import DiffusionGenerationConfig
 from noise2text.models import DiffusionModel
-from noise2text.models.presets import TINY_DIFFUSION
+from noise2text.models.presets import SMALL_DIFFUSION, TINY_DIFFUSION
 from noise2text.models.registry import Recipe
 from noise2text.nn.config import EncoderDecoderConfig
 from noise2text.nn.spherical_embeddings import SphericalEmbedding
@@ -119,6 +119,7 @@ PRESETS: dict[str, CDCDConfig] = {
         save_every=300,
     ),
 }
+PRESETS["small"] = PRESETS["tiny"].replace(SMALL_DIFFUSION)
 
 
 def build(config: CDCDConfig, tokenizer: Tokenizer) -> DiffusionModel:

@@ -31,7 +31,7 @@ from noise2text.generation.config import LengthPredictingGenerationConfig
 from noise2text.models import LengthPredictingModel
 from noise2text.models.init_embeddings import load_embeddings
 from noise2text.models.init_from_teacher import initialize_from_teacher
-from noise2text.models.presets import DIFFORMER_TABLE_21
+from noise2text.models.presets import DIFFORMER_TABLE_21, SMALL_DIFFUSION
 from noise2text.models.registry import Recipe
 from noise2text.models.step_teacher import copy_teacher, load_step_teacher
 from noise2text.nn.config import EncoderDecoderFromTeacherConfig, build_encoder_decoder
@@ -143,6 +143,16 @@ PRESETS: dict[str, DifformerConfig] = {
         length_beam=1,  # more do harm where only one is right (docs/notebook/compare.md)
     ),
 }
+PRESETS["small"] = PRESETS["tiny"].replace(
+    SMALL_DIFFUSION | {"optim.steps": 3_000},
+    max_source=40,
+    max_target=40,
+    lr=7e-4,
+    length_beam=5,
+    noise_beam=2,
+    validate_every=1_500,
+    save_every=1_500,
+)
 
 
 def resolve(

@@ -33,6 +33,7 @@ from noise2text.diffusion.parameterization import PARAMETERIZATIONS, Parameteriz
 from noise2text.diffusion.schedules import AlphaBarSchedule
 from noise2text.generation.config import DiffusionGenerationConfig
 from noise2text.models import DiffusionModel
+from noise2text.models.presets import SMALL_CANVAS
 from noise2text.models.registry import Recipe
 from noise2text.nn.config import JointTransformerConfig
 from noise2text.nn.embeddings import TokenEmbedding
@@ -179,6 +180,7 @@ PRESETS: dict[str, DiffuSeqConfig] = {
         validation_sentences=50,
     ),
 }
+PRESETS["small"] = PRESETS["tiny"].replace(SMALL_CANVAS)
 
 
 def build_denoiser(

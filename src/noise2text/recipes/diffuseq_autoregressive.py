@@ -19,6 +19,9 @@ PRESETS: dict[str, DiffuSeqConfig] = {
     "tiny": diffuseq.PRESETS["tiny"].replace(
         {"generation.steps": 5}, strategy="token-by-token", validate_every=1_400
     ),
+    "small": diffuseq.PRESETS["small"].replace(
+        {"generation.steps": 5}, strategy="token-by-token", noise_beam=1
+    ),
 }
 
 RECIPE = Recipe(

@@ -51,7 +51,7 @@ class DecoupledConfig(DiffuSeqConfig):
 
 PRESETS: dict[str, DecoupledConfig] = {
     name: DecoupledConfig().replace(asdict(diffuseq.PRESETS[name]), loss_positions="target")
-    for name in ("quasar-t", "qqp", "wiki-auto", "commonsense-conversation", "tiny")
+    for name in ("quasar-t", "qqp", "wiki-auto", "commonsense-conversation", "tiny", "small")
 }
 
 

@@ -23,6 +23,7 @@ PRESETS: dict[str, DiffuSeqConfig] = {
         max_tokens=128 * 63, accumulate=1, model_dim=512, ffn_dim=1024, heads=4, layers=6
     ),
     "tiny": diffuseq.PRESETS["tiny"],
+    "small": diffuseq.PRESETS["small"],
 }
 
 

@@ -18,11 +18,17 @@ __all__ = ["RECIPES"]
 
 
 def _variant(
-    name: str, paper_section: str, summary: str, variant: dict[str, Any], tiny: dict[str, Any]
+    name: str,
+    paper_section: str,
+    summary: str,
+    variant: dict[str, Any],
+    tiny: dict[str, Any],
+    small: dict[str, Any],
 ) -> Recipe:
-    """A recipe with DiffuSeq's presets for CoVoST and dates, with the changed settings.
+    """A recipe with DiffuSeq's presets for CoVoST, dates and short texts, with the changed settings.
 
-    `tiny` are the settings that make it learn dates in minutes; `tiny-published` is without them.
+    `tiny` are the settings that make it learn dates in minutes; `tiny-published` is without them. `small` are
+    those that make it learn 20,000 pairs of short sentences.
     """
     presets = diffuseq.PRESETS
     published = presets["tiny"].replace(variant)
@@ -35,6 +41,7 @@ def _variant(
             "covost-de-en": presets["covost-de-en"].replace(variant),
             "tiny": published.replace(tiny),
             **({"tiny-published": published} if tiny else {}),
+            "small": presets["small"].replace(variant | small),
         },
         default_preset="covost-de-en",
         build=diffuseq.build,
@@ -49,6 +56,13 @@ RECIPES = (
         "DiffuSeq that predicts the noise.",
         {"parameterization": "epsilon"},
         {"optim.steps": 4_500, "min_alpha_bar": 0.03},
+        {
+            "optim.steps": 9_900,
+            "generation.steps": 1,
+            "parameterization": "residual-epsilon",
+            "loss_weighting": "z0",
+            "min_alpha_bar": 0.14,
+        },
     ),
     _variant(
         "diffuseq-score",
@@ -62,6 +76,14 @@ RECIPES = (
             "min_alpha_bar": 0.14,
             "anchor_weight": 1.0,
             "clamp": False,
+        },
+        {
+            "optim.steps": 10_400,
+            "embedding_dim": 16,
+            "parameterization": "residual-score",
+            "loss_weighting": "z0",
+            "noise_factor": 2.0,
+            "min_alpha_bar": 0.14,
         },
     ),
     _variant(
@@ -77,12 +99,21 @@ RECIPES = (
             "align_targets": True,
             "clamp": False,
         },
+        {
+            "optim.steps": 15_400,
+            "generation.steps": 8,
+            "num_timesteps": 8,
+            "embedding_dim": 16,
+            "noise_factor": 1.0,
+            "loss_weighting": "z0",
+        },
     ),
     _variant(
         "diffuseq-guided",
         "2.1.6",
         "DiffuSeq with classifier-free guidance: trained with and without the source.",
         {"source_dropout": 0.1, "guidance_weight": 0.5},
+        {},
         {},
     ),
     _variant(
@@ -91,5 +122,6 @@ RECIPES = (
         "DiffuSeq with a sigmoid schedule per position: the last token is noised first.",
         {"schedule": "position-sigmoid", "source_dropout": 0.5},
         {"optim.steps": 4_000, "source_dropout": 0.0},
+        {"source_dropout": 0.0},
     ),
 )

@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from noise2text.core.config import Config, apply_overrides, option, require_fraction, section
+from noise2text.core.config import Config, apply_overrides, option, require_choice, require_fraction, section
 from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig
 from noise2text.data.layouts.joint import InfillingLayout, JointLayout, PairGenerationLayout
 from noise2text.data.layouts.template import OPEN_TEMPLATE, Template, parse_template
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.joint_config import JointDiffusionConfig
+from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
 from noise2text.diffusion.losses import MseLoss, PriorLoss, RoundingLoss
 from noise2text.diffusion.schedules import SCHEDULES, AlphaBarSchedule
-from noise2text.diffusion.time_samplers import UniformTimes
 from noise2text.generation.config import DiffusionGenerationConfig
 from noise2text.generation.decoder import SourceBatch
 from noise2text.generation.executor import EAGER
@@ -33,8 +33,9 @@ from noise2text.models.registry import Recipe
 from noise2text.nn.config import JointTransformerConfig
 from noise2text.recipes import diffuseq
 from noise2text.training.config import OptimConfig, RunConfig
+from noise2text.training.importance_sampling import ImportanceSampledObjective
 from noise2text.training.noise_factor_search import with_noise_factor_search
-from noise2text.training.objective import DiffusionObjective, Objective
+from noise2text.training.objective import Objective
 
 __all__ = ["PRESETS", "RECIPE", "DiffusionLMConfig", "PairDiffusionModel", "build", "objective"]
 
@@ -46,9 +47,13 @@ class DiffusionLMDiffusionConfig(JointDiffusionConfig):
     given_source: float = option(
         0.0, "share of the training pairs whose source is given, as in generation; 0 as in the paper"
     )
+    time_sampler: str = option(
+        "uniform", "how training times are drawn: uniform or loss-aware (DiffuSeq, eq. 3)"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require_choice(self, "time_sampler", TIME_SAMPLERS)
         require_fraction(self, "given_source")
 
 
@@ -184,10 +189,10 @@ def objective(config: DiffusionLMConfig, model: DiffusionModel) -> Objective:
     schedule, diffusion = model.schedule, config.diffusion
     assert isinstance(schedule, AlphaBarSchedule)
     trained = diffusion.training_schedule(schedule).to(model.device)
-    plain = DiffusionObjective(
+    plain = ImportanceSampledObjective(
         model.denoiser,
         trained,
-        UniformTimes(diffusion.num_timesteps),
+        TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),
         terms=[
             MseLoss(),
             RoundingLoss(),

@@ -21,7 +21,7 @@ from noise2text.diffusion.noise_clipping import ClippedTimes, ExaggeratedNoise
 from noise2text.diffusion.schedules import QuadraticSchedule, Schedule
 from noise2text.generation.config import LengthPredictingGenerationConfig
 from noise2text.models import LengthPredictingModel
-from noise2text.models.presets import TINY_DIFFUSION
+from noise2text.models.presets import SMALL_DIFFUSION, TINY_DIFFUSION
 from noise2text.models.registry import Recipe
 from noise2text.nn.config import EncoderDecoderConfig, build_encoder_decoder
 from noise2text.nn.length_predictor import LengthPredictor
@@ -114,6 +114,7 @@ PRESETS: dict[str, DiNoiSerConfig] = {
         TINY_DIFFUSION | {"optim.steps": 800}, validate_every=400, save_every=400, length_beam=1
     ),
 }
+PRESETS["small"] = PRESETS["tiny"].replace(SMALL_DIFFUSION, embedding_dim=32, length_beam=2, noise_beam=5)
 
 
 class DiNoiSerModel(LengthPredictingModel):

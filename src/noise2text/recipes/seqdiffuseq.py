@@ -33,7 +33,7 @@ from noise2text.diffusion.schedules import Schedule, SqrtSchedule
 from noise2text.generation.config import PriorSamplingGenerationConfig
 from noise2text.models import DiffusionModel
 from noise2text.models.init_from_teacher import initialize_from_teacher
-from noise2text.models.presets import TINY_DIFFUSION
+from noise2text.models.presets import SMALL_DIFFUSION, TINY_DIFFUSION
 from noise2text.models.registry import Recipe
 from noise2text.nn.config import EncoderDecoderFromTeacherConfig, build_encoder_decoder
 from noise2text.nn.denoiser import Denoiser
@@ -147,6 +147,9 @@ PRESETS: dict[str, SeqDiffuSeqConfig] = {
         **{"generation.steps": 50},
     ),
 }
+PRESETS["small"] = PRESETS["tiny"].replace(
+    SMALL_DIFFUSION, network="difformer", embedding_dim=16, refit_every=500, refit_start=500
+)
 
 
 def build(config: SeqDiffuSeqConfig, tokenizer: Tokenizer) -> DiffusionModel:

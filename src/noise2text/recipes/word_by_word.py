@@ -76,6 +76,15 @@ PRESETS: dict[str, WordByWordConfig] = {
     "covost-de-en": _derive_preset("covost-de-en"),
     "tiny": _TINY.replace(noise_factor=2.0, anchor_weight=1.0, clamp=False),
     "tiny-published": _TINY,
+    "small": _derive_preset("small").replace(
+        {"optim.steps": 3_000, "generation.steps": 1},
+        max_word_tokens=6,
+        max_tokens=14_400,
+        sampling_noise_factor=4.0,
+        noise_beam=1,
+        validate_every=1_500,
+        save_every=1_500,
+    ),
 }
 
 
