@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.acceleration.batch_invariance import make_batch_invariant
+from noise2text.acceleration.unpadding import leave_out_padding
 from noise2text.core.errors import Problem
 
 __all__ = [
@@ -122,3 +123,4 @@ def quantize_if_asked(module: nn.Module | None, precision: str, device: torch.de
         return
     if quantize_linears(module, min_weights=min_weights, min_encoder_weights=min_encoder_weights):
         make_batch_invariant(module)
+        leave_out_padding(module)

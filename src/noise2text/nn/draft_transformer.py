@@ -60,11 +60,7 @@ class DraftTransformer(nn.Module):
         """The states (B, L, W) of drafts (B, L); the drafts of a sentence share its encoder output."""
         position_vectors = self.position_embedding.weight[: tokens.shape[1]]
         x = self.dropout(self.norm(self.input_projection(self.embedding.embed(tokens)) + position_vectors))
-        mask = self.layers.self_attention_mask(padding, x)
-        source_mask = self.layers.source_mask(encoded, x)
-        for layer, keys, values in zip(self.layers, encoded.keys, encoded.values, strict=True):
-            x = layer(x, mask, keys, values, source_mask)
-        return x
+        return self.layers.decode(x, padding, encoded)
 
     def log_probs(self, states: Tensor, forbidden: Tensor | None = None) -> Tensor:
         """log p of every token at every position (B, L, V), in float32; −∞ for forbidden tokens."""

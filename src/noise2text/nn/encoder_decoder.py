@@ -141,8 +141,5 @@ class EncoderDecoder(Denoiser):
             self.time_embedding(level.timestep) if level.time_embedding is None else level.time_embedding
         )
         x = self.decoder_input(both, time_embedding, self.position_embedding.weight[: z.shape[1]])
-        mask = self.layers.self_attention_mask(constraint.padding, x)
-        source_mask = self.layers.source_mask(encoded, x)
-        for layer, keys, values in zip(self.layers, encoded.keys, encoded.values, strict=True):
-            x = layer(x, mask, keys, values, source_mask)
+        x = self.layers.decode(x, constraint.padding, encoded)
         return Estimate(self.output_projection(x).float(), x)

@@ -173,6 +173,13 @@ class LayerStack(nn.ModuleList):
         """The mask that hides the source's padding from the cross-attention of x (B, L, W)."""
         return self.padding_mask(encoded.padding, x)
 
+    def decode(self, x: Tensor, padding: Tensor, encoded: EncoderOutput) -> Tensor:
+        """The last states (B, L, W) of decoder layers that start from x, whose padding (B, L) is hidden."""
+        mask, source_mask = self.self_attention_mask(padding, x), self.source_mask(encoded, x)
+        for layer, keys, values in zip(self, encoded.keys, encoded.values, strict=True):
+            x = layer(x, mask, keys, values, source_mask)
+        return x
+
     def encoder_output(
         self, states: Tensor, padding: Tensor, keys_and_values: Tensor, *, heads: int
     ) -> EncoderOutput:
