@@ -10,7 +10,7 @@ the task's vocabulary and embedding dimension.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.adaptive_noise_config import refuse_averages_of_adaptive_models
 from noise2text.diffusion.difformer_config import DifformerDiffusionConfig
 from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
+from noise2text.diffusion.losses import LossTerm
 from noise2text.diffusion.noise_factor import find_noise_factor, random_embeddings
 from noise2text.diffusion.parameterization import Parameterization
 from noise2text.diffusion.schedules import SCHEDULES, Schedule
@@ -53,6 +54,7 @@ __all__ = [
     "DifformerModelConfig",
     "build",
     "build_model",
+    "build_objective",
     "initialize",
     "objective",
     "resolve",
@@ -235,10 +237,26 @@ def initialize(config: DifformerConfig, model: LengthPredictingModel) -> None:
 
 
 def objective(config: DifformerConfig, model: LengthPredictingModel) -> Objective:
-    """The training objective: eq. 2, and the length; for guidance, some pairs have no source."""
+    """The training objective: eq. 2, and the length."""
+    diffusion = config.diffusion
+    observed_term = "vlb" if diffusion.vlb_weight else "anchor"
+    return build_objective(config, model, diffusion.loss_terms(model.lengths), observed_term=observed_term)
+
+
+def build_objective(
+    config: DifformerConfig,
+    model: LengthPredictingModel,
+    terms: Sequence[LossTerm],
+    *,
+    observed_term: str,
+) -> Objective:
+    """The objective of these terms; times and schedule may follow the observed one.
+
+    For guidance, some pairs have no source.
+    """
     diffusion = config.diffusion
     searching = with_noise_factor_search(
-        _build_objective(config, model),
+        _build_pair_objective(config, model, terms, observed_term),
         model.training_schedule,
         model.denoiser.embedding,
         every=diffusion.noise_factor_every,
@@ -248,11 +266,12 @@ def objective(config: DifformerConfig, model: LengthPredictingModel) -> Objectiv
     return with_source_dropout(searching, model.layout, diffusion.source_dropout)
 
 
-def _build_objective(config: DifformerConfig, model: LengthPredictingModel) -> DiffusionObjective:
+def _build_pair_objective(
+    config: DifformerConfig, model: LengthPredictingModel, terms: Sequence[LossTerm], observed_term: str
+) -> DiffusionObjective:
     """The objective of pairs with their sources."""
     diffusion = config.diffusion
     assert diffusion.noise_factor is not None, "resolve the config first"
-    terms = diffusion.loss_terms(model.lengths)
     if diffusion.student_steps:
         return StepDistillation(
             model.denoiser,
@@ -273,7 +292,7 @@ def _build_objective(config: DifformerConfig, model: LengthPredictingModel) -> D
         model.training_schedule,
         TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),
         terms=terms,
-        observed_term="vlb" if diffusion.vlb_weight else "anchor",
+        observed_term=observed_term,
         self_conditioning=diffusion.self_conditioning,
         self_condition_noise=diffusion.self_condition_noise,
         token_levels=diffusion.build_token_levels(model.training_schedule, model.denoiser.embedding),

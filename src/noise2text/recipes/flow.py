@@ -12,7 +12,6 @@ from torch import Tensor
 
 from noise2text.core.config import require_values
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
 from noise2text.diffusion.losses import AnchorLoss, LengthLoss, MseLoss, NllLoss
 from noise2text.diffusion.parameterization import PredictVelocity
 from noise2text.diffusion.schedules import Schedule
@@ -20,9 +19,7 @@ from noise2text.models import LengthPredictingModel
 from noise2text.models.registry import Recipe
 from noise2text.nn.denoiser import NoiseLevel
 from noise2text.recipes import difformer
-from noise2text.training.importance_sampling import ImportanceSampledObjective
 from noise2text.training.objective import Objective
-from noise2text.training.source_dropout import with_source_dropout
 
 
 class RectifiedFlow(Schedule):
@@ -53,31 +50,21 @@ def build(config: difformer.DifformerConfig, tokenizer: Tokenizer) -> LengthPred
 def objective(config: difformer.DifformerConfig, model: LengthPredictingModel) -> Objective:
     """The training objective: the squared error of the velocity, the anchor loss and the length."""
     diffusion = config.diffusion
-    plain = ImportanceSampledObjective(
-        model.denoiser,
-        model.schedule,
-        TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),
-        terms=[
-            MseLoss("velocity", diffusion.vlb_weight, weighting=PredictVelocity(model.schedule).weight),
-            AnchorLoss(weight=diffusion.anchor_weight, smoothing=diffusion.label_smoothing),
-            LengthLoss(weight=diffusion.length_loss_weight, length_predictor=model.lengths),
-            NllLoss(weight=None),
-        ],
-        observed_term="velocity",
-        self_conditioning=diffusion.self_conditioning,
-        self_condition_noise=diffusion.self_condition_noise,
-        token_levels=diffusion.build_token_levels(model.schedule, model.denoiser.embedding),
-    )
-    return with_source_dropout(plain, model.layout, diffusion.source_dropout)
+    terms = [
+        MseLoss("velocity", diffusion.vlb_weight, weighting=PredictVelocity(model.schedule).weight),
+        AnchorLoss(weight=diffusion.anchor_weight, smoothing=diffusion.label_smoothing),
+        LengthLoss(weight=diffusion.length_loss_weight, length_predictor=model.lengths),
+        NllLoss(weight=None),
+    ]
+    return difformer.build_objective(config, model, terms, observed_term="velocity")
 
 
 PRESETS = {
     name: preset.replace(noise_factor=None, eta=0.0, stop_early=0)  # Difformer's factors are of its schedule
     for name, preset in difformer.PRESETS.items()
 }
-PRESETS["tiny"] = PRESETS["tiny"].replace(  # a third of Difformer's steps are enough for dates
-    {"optim.steps": 1_000}, warmup=200, validate_every=500
-)
+# A third of Difformer's steps are enough for dates.
+PRESETS["tiny"] = PRESETS["tiny"].replace({"optim.steps": 1_000}, warmup=200, validate_every=500)
 
 RECIPE = Recipe(
     name="flow",
