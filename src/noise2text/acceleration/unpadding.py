@@ -63,9 +63,9 @@ class UnpaddingLayerStack(LayerStack):
     def decode(self, x: Tensor, padding: Tensor, encoded: EncoderOutput) -> Tensor:
         if torch.is_grad_enabled() or int(padding.sum()) < MIN_PADDING:
             return super().decode(x, padding, encoded)
-        kept = (~padding).flatten().nonzero()[:, 0]
-        mask = UnpaddedMask(self.padding_mask(padding, x), *padding.shape, kept)
-        source_mask = UnpaddedMask(self.source_mask(encoded, x), *padding.shape, kept)
+        (rows, length), kept = padding.shape, (~padding).flatten().nonzero()[:, 0]
+        mask = UnpaddedMask(self.padding_mask(padding, x), rows, length, kept)
+        source_mask = UnpaddedMask(self.source_mask(encoded, x), rows, length, kept)
         states = mask.unpad(x)
         for layer, keys, values in zip(self, encoded.keys, encoded.values, strict=True):
             states = layer(states, mask, keys, values, source_mask)
