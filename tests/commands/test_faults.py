@@ -204,6 +204,21 @@ def test_a_changed_setting_is_refused_with_both_values_unless_asked_for(dates: P
     assert json.loads((out / "run.json").read_text())["settings"]["optim"]["lr"] == 0.25
 
 
+def test_what_a_killed_run_was_writing_is_deleted_before_anything_is_written(
+    dates: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    start(dates, out, dies_at=5)
+    (out / "checkpoint.draft").mkdir()
+    drafts = [out / "checkpoint.draft" / "training.safetensors.draft", out / "model.safetensors.draft"]
+    mine = out / "letter.txt.draft"
+    for file in (*drafts, mine):
+        file.write_bytes(b"half")
+    with pytest.raises(Problem, match=r"optim\.lr"):  # even if the run is refused, as by a full disk
+        run(dates, out, resume=True, changes={"lr": 0.25})
+    assert list(out.rglob("*.draft")) == [mine]
+
+
 def test_a_run_is_resumed_from_another_working_directory(
     dates: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -98,6 +98,7 @@ class RunSetup:
                 require_utf8_name(self.out)  # now rather than when the first checkpoint is read
                 if self.group.rank == 0:
                     work.enter_context(lock_folder(self.out))
+                    checkpoint.delete_drafts(self.out)
                 run = self._prepare()
             yield run
 

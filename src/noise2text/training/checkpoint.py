@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "delete_discarded",
+    "delete_drafts",
     "discard",
     "find_checkpoint",
     "find_damage",
@@ -58,6 +59,7 @@ NUM_KEPT = 2
 
 _NAME = re.compile(r"checkpoint-(\d{8,})")
 _DISCARDED_SUFFIX = ".discarded"
+_DRAFT = "checkpoint.draft"
 
 
 def list_checkpoints(run: Path) -> list[Path]:
@@ -108,6 +110,14 @@ def delete_discarded(run: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def delete_drafts(run: Path) -> None:
+    """Delete what a killed process was writing to a run, before anything else needs the space."""
+    shutil.rmtree(run / _DRAFT, ignore_errors=True)
+    for written in ("*.safetensors", "*.json", "*.jsonl", "*.md"):
+        for draft in run.glob(f"{written}.draft"):
+            draft.unlink(missing_ok=True)
+
+
 def save(
     run: Path,
     *,
@@ -124,7 +134,7 @@ def save(
 
     Every process of the group must call this; the main process writes what is not sharded.
     """
-    folder, draft = run / f"checkpoint-{step:08d}", run / "checkpoint.draft"
+    folder, draft = run / f"checkpoint-{step:08d}", run / _DRAFT
     with explain_write_failures(folder), _remove_on_failure(draft):
         if group.rank == 0:
             shutil.rmtree(draft, ignore_errors=True)
