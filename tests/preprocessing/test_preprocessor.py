@@ -9,7 +9,7 @@ import pytest
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer, learn_bpe
 from noise2text.generation.config import AutoregressiveGenerationConfig, LengthPredictingGenerationConfig
-from noise2text.generation.faithful_copies import FaithfulCopies, count_copy_errors
+from noise2text.generation.faithful_copies import FaithfulCopies, SourceCopies
 from noise2text.generation.selection import MBR, BestScore, Candidate
 from noise2text.preprocessing.language_check import find_other_language
 from noise2text.preprocessing.placeholders import find_values, replace_values
@@ -175,7 +175,7 @@ def test_restored_tokens_are_the_restored_text_and_as_many() -> None:
     ],
 )
 def test_copy_errors_are_counted(source: str, output: str, errors: int) -> None:
-    assert count_copy_errors(source, output, RULES) == errors
+    assert SourceCopies.of(source, RULES).count_errors(output) == errors
 
 
 def test_candidates_with_the_numbers_of_the_source_are_preferred_to_likelier_ones() -> None:
@@ -265,4 +265,4 @@ def test_stand_ins_match_what_they_read_or_a_word_for_it() -> None:
         for each in RULES.placeholders[kind]:
             source, restorations = replace_values("nichts", RULES)
             assert (source, restorations) == ("nichts", ())
-            assert count_copy_errors(f"{each.reads} hier", f"{each.reads} here", RULES) == 0
+            assert SourceCopies.of(f"{each.reads} hier", RULES).count_errors(f"{each.reads} here") == 0

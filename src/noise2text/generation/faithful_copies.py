@@ -14,11 +14,12 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from noise2text.generation.selection import Candidate, CandidateFilter
 from noise2text.preprocessing.text_rules import TextRules
 
-__all__ = ["FaithfulCopies", "count_copy_errors"]
+__all__ = ["FaithfulCopies", "SourceCopies"]
 
 _FIGURE = re.compile(r"\d+(?:[.,:]\d+)*")
 _REPEATED = re.compile(r"\b(\w+) \1\b", re.IGNORECASE)
@@ -46,26 +47,58 @@ class FaithfulCopies(CandidateFilter):
         return chosen
 
     def _find_faithful(self, candidates: Sequence[Candidate]) -> list[int]:
-        errors = [count_copy_errors(each.source, each.text, self.rules) for each in candidates]
+        sources = {each.source: SourceCopies.of(each.source, self.rules) for each in candidates}
+        errors = [sources[each.source].count_errors(each.text) for each in candidates]
         return [i for i, count in enumerate(errors) if count == min(errors)]
 
 
-def count_copy_errors(source: str, output: str, rules: TextRules) -> int:
-    """How many numbers, placeholders and words of the output contradict the source.
+@dataclass(frozen=True)
+class SourceCopies:
+    """What an output of one source has to copy from it.
 
-    >>> from noise2text.preprocessing.text_rules import load_text_rules
-    >>> rules = load_text_rules("de-en")
-    >>> count_copy_errors("Ich habe 3 Katzen.", "I have three cats.", rules)
-    0
-    >>> count_copy_errors("Ich habe 3 Katzen.", "I have 4 cats.", rules)
-    2
+    Fields:
+        rules: the rules of the languages.
+        figures: the numbers in figures.
+        number_words: the numbers in words; "?" counts words that may be a number or not.
+        placeholders: of each name that stands in for another, how often the source has it and how an output
+            writes it.
+        repeats_words: whether a word of the source follows itself.
     """
-    figures, written = _figures(source), _figures(output)
-    words, written_words = _number_words(source, rules), _number_words(output, rules)
-    missing = (figures - written - written_words).total()
-    invented = 0 if words["?"] else (written - figures - words).total()
-    repeated = len(_REPEATED.findall(output)) if not _REPEATED.search(source) else 0
-    return missing + invented + repeated + _count_stand_in_errors(source, output, rules)
+
+    rules: TextRules
+    figures: Counter[str]
+    number_words: Counter[str]
+    placeholders: tuple[tuple[int, re.Pattern[str]], ...]
+    repeats_words: bool
+
+    @classmethod
+    def of(cls, source: str, rules: TextRules) -> SourceCopies:
+        """What outputs of this source have to copy."""
+        found = ((len(reads.findall(source)), writes) for reads, writes in _name_patterns(rules))
+        return cls(
+            rules,
+            _figures(source),
+            _number_words(source, rules),
+            # A name that no placeholder put there may be that of another: Maria is Mary in English.
+            tuple((count, writes) for count, writes in found if count),
+            bool(_REPEATED.search(source)),
+        )
+
+    def count_errors(self, output: str) -> int:
+        """How many numbers, placeholders and words of the output contradict the source.
+
+        >>> from noise2text.preprocessing.text_rules import load_text_rules
+        >>> copies = SourceCopies.of("Ich habe 3 Katzen.", load_text_rules("de-en"))
+        >>> copies.count_errors("I have three cats."), copies.count_errors("I have 4 cats.")
+        (0, 2)
+        """
+        figures, words = _figures(output), _number_words(output, self.rules)
+        missing = (self.figures - figures - words).total() if self.figures else 0
+        may_invent = not figures or self.number_words["?"]
+        invented = 0 if may_invent else (figures - self.figures - self.number_words).total()
+        repeated = 0 if self.repeats_words else len(_REPEATED.findall(output))
+        names = sum(abs(count - len(writes.findall(output))) for count, writes in self.placeholders)
+        return missing + invented + repeated + names
 
 
 def _figures(text: str) -> Counter[str]:
@@ -74,15 +107,15 @@ def _figures(text: str) -> Counter[str]:
 
 
 def _number_words(text: str, rules: TextRules) -> Counter[str]:
-    words = map(str.lower, _WORD.findall(text))
+    words = _WORD.findall(text.lower())
     return Counter(rules.number_words[word] for word in words if word in rules.number_words)
 
 
-def _count_stand_in_errors(source: str, output: str, rules: TextRules) -> int:
-    """How often names and places that stand in for others are lacking or too many; numbers count above."""
-    errors = 0
-    for placeholder in (each for kind in ("male", "female", "place") for each in rules.placeholders[kind]):
-        expected = len(re.findall(rf"\b{re.escape(placeholder.reads)}s?\b", source))
-        if expected:  # without it, a name may be that of another: Maria is Mary in English
-            errors += abs(expected - len(re.findall(placeholder.writes, output)))
-    return errors
+@cache
+def _name_patterns(rules: TextRules) -> list[tuple[re.Pattern[str], re.Pattern[str]]]:
+    """How a source has each name and place that stands in for others, and how an output writes it."""
+    return [
+        (re.compile(rf"\b{re.escape(each.reads)}s?\b"), re.compile(each.writes))
+        for kind in ("male", "female", "place")
+        for each in rules.placeholders[kind]
+    ]

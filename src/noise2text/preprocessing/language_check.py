@@ -11,6 +11,7 @@ import tomllib
 import unicodedata
 from collections import Counter
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 __all__ = ["LANGUAGE_NAMES", "find_other_language"]
@@ -29,6 +30,8 @@ LANGUAGE_NAMES = {
 }
 
 _WORDS_FILE = Path(__file__).with_name("frequent_words.toml")
+_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
+_LAST_LATIN = "\u024f"
 _SCRIPTS = (
     "CYRILLIC",
     "GREEK",
@@ -44,9 +47,13 @@ _SCRIPTS = (
 
 
 @cache
-def _load_frequent_words() -> dict[str, frozenset[str]]:
-    words = tomllib.loads(_WORDS_FILE.read_text(encoding="utf-8"))
-    return {language: frozenset(each.split()) for language, each in words.items()}
+def _load_languages_of_words() -> dict[str, list[str]]:
+    """The languages in which a word is frequent."""
+    languages: dict[str, list[str]] = {}
+    for language, words in tomllib.loads(_WORDS_FILE.read_text(encoding="utf-8")).items():
+        for word in set(words.split()):
+            languages.setdefault(word, []).append(language)
+    return languages
 
 
 def find_other_language(text: str, expected: str) -> str:
@@ -56,14 +63,16 @@ def find_other_language(text: str, expected: str) -> str:
     ('English', '')
     """
     letters = [character for character in text if character.isalpha()]
-    scripts = Counter(unicodedata.name(letter, "").split(" ")[0].split("-")[0] for letter in letters)
-    for script in _SCRIPTS:
+    beyond_latin = [letter for letter in letters if letter > _LAST_LATIN]
+    scripts = Counter(unicodedata.name(letter, "").split(" ")[0].split("-")[0] for letter in beyond_latin)
+    for script in _SCRIPTS if beyond_latin else ():
         if 2 * scripts[script] > len(letters):
             return script.capitalize() if script != "CJK" else "Chinese or Japanese"
-    words = re.findall(r"[^\W\d_]+(?:'[^\W\d_]+)?", text.lower())
-    hits = {
-        language: sum(word in known for word in words) for language, known in _load_frequent_words().items()
-    }
+    languages = _load_languages_of_words()
+    hits = Counter(
+        chain.from_iterable(languages[word] for word in _WORD.findall(text.lower()) if word in languages)
+    )
     own = hits.pop(expected, 0)
-    other = max(hits, key=hits.__getitem__)
+    others = [language for language in LANGUAGE_NAMES if language != expected]
+    other = max(others, key=hits.__getitem__)
     return LANGUAGE_NAMES[other] if hits[other] >= 2 and hits[other] > 2 * own else ""

@@ -12,8 +12,9 @@ values beyond that stay as they are.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from noise2text.preprocessing.restoration import Restoration
 from noise2text.preprocessing.text_rules import Placeholder, TextRules
@@ -21,9 +22,16 @@ from noise2text.preprocessing.text_rules import Placeholder, TextRules
 __all__ = ["Value", "find_values", "replace_values"]
 
 _NUMBER = r"\d+(?:[.,]\d+)*"
-_EMAIL = r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
-_URL = r"(?:https?://|www\.)[^\s<>\"]*[\w/]"
-_PHONE = r"\+?\d[\d/-]*(?: [\d/-]*\d{2,})+\b|\+?\d{6,}"
+_NAME = r"[^\W\d_a-zäöüß][\w-]*[\w]"
+_FIGURE = re.compile(r"\d")
+_EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_URL = re.compile(r"(?:https?://|www\.)[^\s<>\"]*[\w/]")
+_CLOCK = re.compile(r"\b(\d{1,2})(?:[:.](\d{2}) ?Uhr|:(\d{2}))\b")
+_HOUR = re.compile(r"\b(1[3-9]|2[0-4]) ?Uhr\b")  # earlier hours the model knows
+_PHONE = re.compile(r"\+?\d[\d/-]*(?: [\d/-]*\d{2,})+\b|\+?\d{6,}")
+_YEAR = re.compile(r"(?<![\d.,])(?:1\d|20)\d\d(?![\d%]|[.,]\d)")
+_PLAIN_NUMBER = re.compile(rf"(?<![\w.,]){_NUMBER}(?![\w])")
+_INTRODUCED = re.compile(rf"\b(?:heiße|heißt|namens) ({_NAME})")
 MAX_PLAIN_NUMBER = 12
 
 
@@ -106,30 +114,75 @@ def find_values(sentence: str, rules: TextRules) -> list[Value]:
 
 
 def _find_all(sentence: str, rules: TextRules) -> Iterator[Value]:
+    patterns = _Patterns.of(rules)
+    has_figures = _FIGURE.search(sentence) is not None
     for pattern, kind in ((_EMAIL, "male"), (_URL, "place")):
-        for match in re.finditer(pattern, sentence):
+        for match in pattern.finditer(sentence):
             yield Value(*match.span(), kind, match[0])
-    yield from _find_times(sentence)
-    yield from _find_money(sentence, rules)
-    yield from _find_numbers(sentence, rules)
-    yield from _find_names(sentence, rules)
+    if has_figures:
+        yield from _find_times(sentence)
+        yield from _find_money(sentence, rules, patterns)
+        yield from _find_numbers(sentence, patterns)
+    yield from _find_names(sentence, rules, patterns)
+
+
+@dataclass(frozen=True)
+class _Patterns:
+    """The patterns of values that depend on the languages.
+
+    Fields:
+        money_after, money_before: a number and a currency, or a sign before a number.
+        day: the day of a month.
+        title: a title and a name.
+        names: by kind, known first names.
+        place: known places.
+    """
+
+    money_after: re.Pattern[str]
+    money_before: re.Pattern[str]
+    day: re.Pattern[str]
+    title: re.Pattern[str]
+    names: Mapping[str, re.Pattern[str]]
+    place: re.Pattern[str]
+
+    @staticmethod
+    @cache
+    def of(rules: TextRules) -> _Patterns:
+        """The patterns of these languages."""
+        months = "|".join(sorted(rules.months))
+        kinds = {"male": _any_of(rules.male_names), "female": _any_of(rules.female_names)}
+        return _Patterns(
+            money_after=re.compile(
+                rf"({_NUMBER})(?:,[-–]+)? ?({_any_of(map(re.escape, rules.currencies))})(?!\w)",
+                re.IGNORECASE,
+            ),
+            money_before=re.compile(rf"([€$£]) ?({_NUMBER})"),
+            day=re.compile(rf"\b(\d{{1,2}})\.(?= (?:{months})\b)"),
+            title=re.compile(rf"(?<!e )\b({'|'.join(rules.titles)}) ((?:Dr\. |Prof\. )*{_NAME})"),
+            # Only a verb follows the first word of a German sentence, so a second capital there is a surname.
+            names={
+                kind: re.compile(rf"^({known}) {_NAME}\b|\b({known})(s?)\b") for kind, known in kinds.items()
+            },
+            place=re.compile(rf"\b({'|'.join(sorted(rules.place_names, key=len, reverse=True))})\b"),
+        )
+
+
+def _any_of(words: Iterable[str]) -> str:
+    """A pattern of one of the words, the longest first."""
+    return "|".join(sorted(words, key=len, reverse=True))
 
 
 def _find_times(sentence: str) -> Iterator[Value]:
-    clock = r"\b(\d{1,2})(?:[:.](\d{2}) ?Uhr|:(\d{2}))\b"
-    for match in re.finditer(clock, sentence):
+    for match in _CLOCK.finditer(sentence):
         yield Value(*match.span(), "time", f"{match[1]}:{match[2] or match[3]}")
-    for match in re.finditer(r"\b(1[3-9]|2[0-4]) ?Uhr\b", sentence):  # earlier hours the model knows
+    for match in _HOUR.finditer(sentence):
         yield Value(*match.span(), "time", f"{match[1]}:00")
 
 
-def _find_money(sentence: str, rules: TextRules) -> Iterator[Value]:
-    units = "|".join(re.escape(unit) for unit in sorted(rules.currencies, key=len, reverse=True))
-    after = rf"({_NUMBER})(?:,[-–]+)? ?({units})(?!\w)"
-    before = rf"([€$£]) ?({_NUMBER})"
-    for match in re.finditer(after, sentence, re.IGNORECASE):
+def _find_money(sentence: str, rules: TextRules, patterns: _Patterns) -> Iterator[Value]:
+    for match in patterns.money_after.finditer(sentence):
         yield Value(*match.span(), "money", _write_money(match[1], match[2], rules))
-    for match in re.finditer(before, sentence):
+    for match in patterns.money_before.finditer(sentence):
         yield Value(*match.span(), "money", _write_money(match[2], match[1], rules))
 
 
@@ -138,15 +191,14 @@ def _write_money(number: str, unit: str, rules: TextRules) -> str:
     return f"{_write_number(number)} {name.removesuffix('s') if number == '1' else name}"
 
 
-def _find_numbers(sentence: str, rules: TextRules) -> Iterator[Value]:
-    months = "|".join(sorted(rules.months))
-    for match in re.finditer(_PHONE, sentence):
+def _find_numbers(sentence: str, patterns: _Patterns) -> Iterator[Value]:
+    for match in _PHONE.finditer(sentence):
         yield Value(*match.span(), "number", match[0])
-    for match in re.finditer(rf"\b(\d{{1,2}})\.(?= (?:{months})\b)", sentence):
+    for match in patterns.day.finditer(sentence):
         yield Value(*match.span(), "day", match[1])
-    for match in re.finditer(r"(?<![\d.,])(?:1\d|20)\d\d(?![\d%]|[.,]\d)", sentence):
+    for match in _YEAR.finditer(sentence):
         yield Value(*match.span(), "year", match[0])
-    for match in re.finditer(rf"(?<![\w.,]){_NUMBER}(?![\w])", sentence):
+    for match in _PLAIN_NUMBER.finditer(sentence):
         if not match[0].isdigit() or len(match[0]) > 2 or int(match[0]) > MAX_PLAIN_NUMBER:
             yield Value(*match.span(), "number", _write_number(match[0]))
 
@@ -158,21 +210,16 @@ def _write_number(number: str) -> str:
     return number
 
 
-def _find_names(sentence: str, rules: TextRules) -> Iterator[Value]:
-    name = r"[^\W\d_a-zäöüß][\w-]*[\w]"
-    titles = "|".join(rules.titles)
-    for match in re.finditer(rf"(?<!e )\b({titles}) ((?:Dr\. |Prof\. )*{name})", sentence):
+def _find_names(sentence: str, rules: TextRules, patterns: _Patterns) -> Iterator[Value]:
+    for match in patterns.title.finditer(sentence):
         kind = "female" if rules.titles[match[1]] == "Ms." else "male"
         yield Value(*match.span(), kind, f"{rules.titles[match[1]]} {match[2]}")
-    for kind, names in (("male", rules.male_names), ("female", rules.female_names)):
-        known = "|".join(sorted(names, key=len, reverse=True))
-        # Only a verb follows the first word of a German sentence, so a second capital there is a surname.
-        for match in re.finditer(rf"^({known}) {name}\b|\b({known})(s?)\b", sentence):
+    for kind, pattern in patterns.names.items():
+        for match in pattern.finditer(sentence):
             ending = match[3] or ""
             written = match[0].removesuffix(ending) if ending else match[0]
             yield Value(*match.span(), kind, written, ending)
-    for match in re.finditer(rf"\b(?:heiße|heißt|namens) ({name})", sentence):
+    for match in _INTRODUCED.finditer(sentence):
         yield Value(*match.span(1), "male", match[1])
-    places = "|".join(sorted(rules.place_names, key=len, reverse=True))
-    for match in re.finditer(rf"\b({places})\b", sentence):
+    for match in patterns.place.finditer(sentence):
         yield Value(*match.span(), "place", rules.place_names[match[1]])

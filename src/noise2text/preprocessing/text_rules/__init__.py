@@ -24,9 +24,12 @@ class Placeholder:
     writes: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TextRules:
-    """All that preprocessing knows about a pair of languages; the .toml file explains each field."""
+    """All that preprocessing knows about a pair of languages; the .toml file explains each field.
+
+    Two are equal if they are one object, so that what is made of them, such as patterns, can be cached.
+    """
 
     language: str
     abbreviations: frozenset[str]
