@@ -21,6 +21,7 @@ from noise2text.nn.layers import (
     AddNorm,
     CrossAttention,
     FeedForward,
+    LayerShape,
     LayerStack,
     SelfAttention,
     UnpaddedLayerStack,
@@ -32,9 +33,9 @@ PLAIN = (AddNorm, CrossAttention, FeedForward, LayerStack, SelfAttention)
 
 def make() -> DraftTransformer:
     torch.manual_seed(0)
-    shape = {"model_dim": 8, "ffn_dim": 16, "heads": 2, "encoder_layers": 1, "decoder_layers": 2}
+    shape, layers = LayerShape(8, 16, 2, dropout=0.0), {"encoder_layers": 1, "decoder_layers": 2}
     positions = {"source_positions": 5, "target_positions": 5}
-    return DraftTransformer(TokenEmbedding(11, 4), dropout=0.0, **shape, **positions).eval()
+    return DraftTransformer(TokenEmbedding(11, 4), shape, **layers, **positions).eval()
 
 
 @torch.inference_mode()

@@ -14,6 +14,7 @@ from noise2text.models.base import Model
 from noise2text.models.baseline_config import TransformerModelConfig
 from noise2text.nn.draft_transformer import DraftTransformer
 from noise2text.nn.embeddings import TokenEmbedding
+from noise2text.nn.layers import LayerShape
 
 __all__ = ["DraftModel", "build_draft_transformer"]
 
@@ -47,12 +48,9 @@ def build_draft_transformer(
     """The untrained network of this shape, for sources and targets of these maximal lengths."""
     return DraftTransformer(
         TokenEmbedding(len(tokenizer), config.model_dim),
-        model_dim=config.model_dim,
-        ffn_dim=config.ffn_dim,
-        heads=config.heads,
+        LayerShape.from_config(config),
         encoder_layers=config.encoder_layers,
         decoder_layers=config.decoder_layers,
-        dropout=config.dropout,
         source_positions=source_positions,
         target_positions=target_positions,
     )

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +23,7 @@ __all__ = [
     "DecoderLayer",
     "EncoderLayer",
     "FeedForward",
+    "LayerShape",
     "LayerStack",
     "SelfAttention",
     "TanhProjection",
@@ -101,23 +104,33 @@ class TanhProjection(nn.Sequential):
         super().__init__(nn.Linear(in_dim, hidden), nn.Tanh(), nn.Linear(hidden, out))
 
 
+@dataclass(frozen=True)
+class LayerShape:
+    """What the encoder and decoder layers of a network have in common."""
+
+    model_dim: int  # W, the dimension of the states
+    ffn_dim: int  # the inner dimension of the feed-forward networks
+    heads: int
+    dropout: float
+    activation: Callable[[], nn.Module] = nn.ReLU  # of the feed-forward networks
+
+    @classmethod
+    def from_config(cls, config: Any) -> LayerShape:
+        """The shape that a section `model` describes."""
+        return cls(config.model_dim, config.ffn_dim, config.heads, config.dropout)
+
+
 class EncoderLayer(nn.Module):
     """Self-attention, then a feed-forward network."""
 
-    def __init__(
-        self,
-        model_dim: int,
-        ffn_dim: int,
-        heads: int,
-        *,
-        dropout: float,
-        activation: Callable[[], nn.Module] = nn.ReLU,
-    ) -> None:
+    def __init__(self, shape: LayerShape) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(model_dim, heads)
-        self.self_attention_norm = AddNorm(model_dim, dropout)
-        self.feed_forward = FeedForward(model_dim, ffn_dim, model_dim, activation=activation)
-        self.feed_forward_norm = AddNorm(model_dim, dropout)
+        self.self_attention = SelfAttention(shape.model_dim, shape.heads)
+        self.self_attention_norm = AddNorm(shape.model_dim, shape.dropout)
+        self.feed_forward = FeedForward(
+            shape.model_dim, shape.ffn_dim, shape.model_dim, activation=shape.activation
+        )
+        self.feed_forward_norm = AddNorm(shape.model_dim, shape.dropout)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         x = self.self_attention_norm(x, self.self_attention(x, mask))
@@ -128,22 +141,16 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Self-attention, attention to the source, then a feed-forward network."""
 
-    def __init__(
-        self,
-        model_dim: int,
-        ffn_dim: int,
-        heads: int,
-        *,
-        dropout: float,
-        activation: Callable[[], nn.Module] = nn.ReLU,
-    ) -> None:
+    def __init__(self, shape: LayerShape) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(model_dim, heads)
-        self.self_attention_norm = AddNorm(model_dim, dropout)
-        self.cross_attention = CrossAttention(model_dim, heads)
-        self.cross_attention_norm = AddNorm(model_dim, dropout)
-        self.feed_forward = FeedForward(model_dim, ffn_dim, model_dim, activation=activation)
-        self.feed_forward_norm = AddNorm(model_dim, dropout)
+        self.self_attention = SelfAttention(shape.model_dim, shape.heads)
+        self.self_attention_norm = AddNorm(shape.model_dim, shape.dropout)
+        self.cross_attention = CrossAttention(shape.model_dim, shape.heads)
+        self.cross_attention_norm = AddNorm(shape.model_dim, shape.dropout)
+        self.feed_forward = FeedForward(
+            shape.model_dim, shape.ffn_dim, shape.model_dim, activation=shape.activation
+        )
+        self.feed_forward_norm = AddNorm(shape.model_dim, shape.dropout)
 
     def forward(
         self, x: Tensor, mask: Tensor | None, keys: Tensor, values: Tensor, source_mask: Tensor

@@ -38,7 +38,7 @@ from noise2text.models.registry import Recipe
 from noise2text.nn.config import JointTransformerConfig
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.joint_transformer import JointTransformer
-from noise2text.nn.layers import LayerStack, UnpaddedLayerStack
+from noise2text.nn.layers import LayerShape, LayerStack, UnpaddedLayerStack
 from noise2text.nn.published_diffuseq import PublishedDiffuSeqTransformer
 from noise2text.training.config import OptimConfig, RunConfig
 from noise2text.training.importance_sampling import ImportanceSampledObjective
@@ -192,14 +192,11 @@ def build_denoiser(
     layer_stack: type[LayerStack] = UnpaddedLayerStack,
 ) -> JointTransformer:
     """The untrained transformer over the canvas."""
-    shape, data = config.model, config.data
+    data = config.data
     return network_class(
-        TokenEmbedding(len(tokenizer), shape.embedding_dim, scale=1.0, bias=True),
-        model_dim=shape.model_dim,
-        ffn_dim=shape.ffn_dim,
-        heads=shape.heads,
-        layers=shape.layers,
-        dropout=shape.dropout,
+        TokenEmbedding(len(tokenizer), config.model.embedding_dim, scale=1.0, bias=True),
+        LayerShape.from_config(config.model),
+        layers=config.model.layers,
         positions=positions or data.max_source + data.max_target + NUM_SPECIAL_TOKENS,
         layer_stack=layer_stack,
     )
