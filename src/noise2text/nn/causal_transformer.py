@@ -138,9 +138,7 @@ class Transformer(AutoregressiveNetwork):
         position_vectors = self.position_embedding.weight[: tokens.shape[1]]
         x = self.dropout(self.embedding.embed(tokens) + position_vectors)
         mask, source_mask = self.layers.causal_mask(x), self.layers.source_mask(encoded, x)
-        for layer, keys, values in zip(self.layers, encoded.keys, encoded.values, strict=True):
-            x = layer(x, mask, keys, values, source_mask)
-        return self.embedding.lazy_logits(x)
+        return self.embedding.lazy_logits(self.layers.run_layers(x, mask, encoded, source_mask))
 
     def empty_cache(self, encoded: EncoderOutput, hypotheses: int, *, length: int) -> KVCache:
         sentences, device = len(encoded.padding), encoded.padding.device

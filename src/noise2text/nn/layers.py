@@ -164,9 +164,7 @@ class DecoderLayer(nn.Module):
 class LayerStack(nn.ModuleList):
     """Layers that are applied one after the other, and what they share: masks, keys and values."""
 
-    def padding_mask(self, padding: Tensor, like: Tensor) -> Tensor:
-        """The mask that hides padded keys (B, S) from attention in the dtype of `like`."""
-        return padding_mask(padding, like)
+    padding_mask = staticmethod(padding_mask)  # what faster kernels replace
 
     def self_attention_mask(self, padding: Tensor, like: Tensor) -> Tensor | None:
         """The mask that hides padding (B, L) from self-attention, if there can be any."""
@@ -182,7 +180,10 @@ class LayerStack(nn.ModuleList):
 
     def decode(self, x: Tensor, padding: Tensor, encoded: EncoderOutput) -> Tensor:
         """The last states (B, L, W) of decoder layers that start from x, whose padding (B, L) is hidden."""
-        mask, source_mask = self.self_attention_mask(padding, x), self.source_mask(encoded, x)
+        return self.run_layers(x, self.self_attention_mask(padding, x), encoded, self.source_mask(encoded, x))
+
+    def run_layers(self, x: Tensor, mask: Any, encoded: EncoderOutput, source_mask: Any) -> Tensor:
+        """The last states of decoder layers, whose attention to x and to the source has these masks."""
         for layer, keys, values in zip(self, encoded.keys, encoded.values, strict=True):
             x = layer(x, mask, keys, values, source_mask)
         return x
