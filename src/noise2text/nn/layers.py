@@ -218,7 +218,8 @@ class TimeEmbedding(nn.Module):
         """The sinusoids have by default `model_dim` dimensions, the network inside four times as many."""
         super().__init__()
         dim = sinusoid_dim or model_dim
-        self.register_buffer("frequencies", _frequencies(dim // 2), persistent=False)
+        frequencies = torch.exp(-math.log(10_000) * torch.arange(dim // 2) / (dim // 2))
+        self.register_buffer("frequencies", frequencies, persistent=False)
         self.mlp = FeedForward(dim, hidden or 4 * dim, model_dim, activation=activation)
 
     frequencies: Tensor
@@ -239,7 +240,3 @@ def init_weights(module: nn.Module) -> None:
         nn.init.normal_(module.weight, std=0.02)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
-
-
-def _frequencies(count: int) -> Tensor:
-    return torch.exp(-math.log(10_000) * torch.arange(count) / count)
