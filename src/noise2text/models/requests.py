@@ -92,19 +92,9 @@ class _Text:
 
     work: _Work
     position: int
-
-    @property
-    def row(self) -> Sequence[int]:
-        return self.work.rows[self.position]
-
-    @property
-    def source(self) -> str:
-        return self.work.request.texts[self.position]
-
-    @property
-    def index(self) -> int:
-        indices = self.work.request.indices
-        return self.position if indices is None else indices[self.position]
+    source: str
+    row: Sequence[int]  # its tokens, truncated
+    index: int  # keys its noise
 
 
 @dataclass(frozen=True)
@@ -191,7 +181,8 @@ class BatchedRequests:
                 key = work.decoder.sharing_key(seed=request.seed, trace=request.trace)
                 numbers = range(len(self._texts), len(self._texts) + len(positions))
                 groups.setdefault(key, []).extend(numbers)
-                self._texts += [_Text(work, position) for position in positions]
+                indices = range(len(request.texts)) if request.indices is None else request.indices
+                self._texts += [_Text(work, i, request.texts[i], work.rows[i], indices[i]) for i in positions]
         return list(groups.values())
 
     def _cut_batches(self, numbers: Sequence[int]) -> BatchGroup:
