@@ -16,10 +16,10 @@ from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.encoder_decoder import Encoder
 from noise2text.nn.layers import DecoderLayer, LayerShape, LayerStack, init_weights
 
-__all__ = ["DraftTransformer"]
+__all__ = ["NonAutoregressiveTransformer"]
 
 
-class DraftTransformer(nn.Module):
+class NonAutoregressiveTransformer(nn.Module):
     """Hidden states for every position of a draft, given the source."""
 
     def __init__(
