@@ -30,11 +30,11 @@ from noise2text.diffusion.parameterization import Parameterization
 from noise2text.diffusion.schedules import SCHEDULES, Schedule
 from noise2text.generation.config import LengthPredictingGenerationConfig
 from noise2text.models import LengthPredictingModel
+from noise2text.models.distillation_teacher import copy_teacher, load_distillation_teacher
 from noise2text.models.init_embeddings import load_embeddings
 from noise2text.models.init_from_teacher import initialize_from_teacher
 from noise2text.models.presets import DIFFORMER_TABLE_21, SMALL_DIFFUSION
 from noise2text.models.registry import Recipe
-from noise2text.models.step_teacher import copy_teacher, load_step_teacher
 from noise2text.nn.config import EncoderDecoderFromTeacherConfig, build_encoder_decoder
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.length_predictor import LengthPredictor, PublishedLengthPredictor
@@ -43,8 +43,8 @@ from noise2text.training.config import OptimConfig, RunConfig
 from noise2text.training.importance_sampling import ImportanceSampledObjective
 from noise2text.training.noise_factor_search import with_noise_factor_search
 from noise2text.training.objective import DiffusionObjective, Objective
+from noise2text.training.progressive_distillation import ProgressiveDistillation
 from noise2text.training.source_dropout import require_dropout_for_guidance, with_source_dropout
-from noise2text.training.step_distillation import StepDistillation
 
 __all__ = [
     "PRESETS",
@@ -229,7 +229,7 @@ def build_model(
 def initialize(config: DifformerConfig, model: LengthPredictingModel) -> None:
     """Copy the layers of a teacher or the embeddings of another model, where the config names one."""
     if config.diffusion.student_steps:
-        copy_teacher(model, load_step_teacher(config, model, recipe=RECIPE.name))
+        copy_teacher(model, load_distillation_teacher(config, model, recipe=RECIPE.name))
     elif config.model.from_folder:
         initialize_from_teacher(config, model)
     if config.model.embeddings_from:
@@ -273,10 +273,10 @@ def _build_pair_objective(
     diffusion = config.diffusion
     assert diffusion.noise_factor is not None, "resolve the config first"
     if diffusion.student_steps:
-        return StepDistillation(
+        return ProgressiveDistillation(
             model.denoiser,
             model.schedule,
-            teacher=load_step_teacher(config, model, recipe=RECIPE.name).denoiser,
+            teacher=load_distillation_teacher(config, model, recipe=RECIPE.name).denoiser,
             steps=diffusion.student_steps,
             terms=terms,
             self_conditioning=diffusion.self_conditioning,
