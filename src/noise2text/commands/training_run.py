@@ -11,7 +11,6 @@ import torch
 from noise2text.commands.best_models import BestModels
 from noise2text.commands.display import Display, ShowProgress
 from noise2text.commands.loggers import MetricsFile, build_loggers
-from noise2text.commands.micro_batches import MicroBatches
 from noise2text.commands.run_card import write_run_card
 from noise2text.commands.run_data import TrainingData
 from noise2text.commands.run_setup import (
@@ -31,6 +30,7 @@ from noise2text.training.callbacks import Callbacks, TrainingCallback, TrainingS
 from noise2text.training.distributed import SingleProcess, distribute
 from noise2text.training.loop import StepReport, TrainingPass, train_steps
 from noise2text.training.lr_schedules import LR_SCHEDULES
+from noise2text.training.micro_batches import MicroBatches
 from noise2text.training.optimizer import build_adamw
 from noise2text.training.process_group import ProcessGroup
 from noise2text.training.running_means import RunningMeans
