@@ -18,7 +18,6 @@ from noise2text.core.errors import Problem
 from noise2text.core.version import __version__
 
 if TYPE_CHECKING:
-    from noise2text.commands.loggers import TensorBoardLogger, TrackioLogger, WandbLogger
     from noise2text.commands.train import train
     from noise2text.core.config import Config, option, section
     from noise2text.data.config import DataConfig
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from noise2text.nn.denoiser import Denoiser
     from noise2text.training.callbacks import TrainingCallback, TrainingStart
     from noise2text.training.config import OptimConfig, RunConfig
+    from noise2text.training.loggers import TensorBoardLogger, TrackioLogger, WandbLogger
     from noise2text.training.objective import Objective
 
 _MODULES = {
@@ -74,14 +74,14 @@ _MODULES = {
     "Schedule": "diffusion.schedules",
     "Selector": "generation.selection",
     "Solver": "diffusion.solvers",
-    "TensorBoardLogger": "commands.loggers",
+    "TensorBoardLogger": "training.loggers",
     "TextOutput": "models.output",
     "TimeSampler": "diffusion.time_samplers",
     "Tokenizer": "data.tokenizer",
-    "TrackioLogger": "commands.loggers",
+    "TrackioLogger": "training.loggers",
     "TrainingCallback": "training.callbacks",
     "TrainingStart": "training.callbacks",
-    "WandbLogger": "commands.loggers",
+    "WandbLogger": "training.loggers",
     "evaluate": "metrics.evaluate",
     "generate": "models.folder",
     "list_recipes": "models.registry",

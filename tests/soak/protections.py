@@ -126,7 +126,7 @@ PROTECTIONS = [
     ),
     Protection(
         "lines of metrics after the checkpoint are replaced",
-        "commands/loggers.py",
+        "training/loggers.py",
         "if _step_of_line(line) < start.first_step]",
         "if True]",
         "commands/test_faults.py::test_the_metrics_of_a_resumed_run_are_those_of_an_undisturbed_one",
