@@ -13,8 +13,8 @@ from noise2text.acceleration import fused_functions as functions
 from noise2text.acceleration.fused import FusedAddNorm, FusedEncoderLayer, FusedFeedForward, fuse_layers
 from noise2text.acceleration.triton_layers import accelerate_for_inference
 from noise2text.nn.attention import padding_mask
-from noise2text.nn.causal_transformer import CausalAttention, CausalLayer
 from noise2text.nn.layers import EncoderLayer, LayerShape
+from noise2text.nn.transformer import CausalAttention, CausalLayer
 
 
 def plain_layer() -> EncoderLayer:

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from noise2text.data.layouts.base import Source
 from noise2text.nn.autoregressive import AutoregressiveNetwork, shift_right
-from noise2text.nn.causal_transformer import CausalLayer, Transformer, sinusoidal_positions
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.layers import LayerShape
 from noise2text.nn.recurrent import GRU, BidirectionalEncoder
+from noise2text.nn.transformer import CausalLayer, Transformer, sinusoidal_positions
 
 VOCABULARY, LENGTH = 11, 7
 

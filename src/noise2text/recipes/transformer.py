@@ -20,9 +20,9 @@ from noise2text.models import AutoregressiveModel
 from noise2text.models.baseline_config import LabelSmoothingOptimConfig, TransformerModelConfig
 from noise2text.models.presets import DIFFORMER_TABLE_21, TINY_AUTOREGRESSIVE
 from noise2text.models.registry import Recipe
-from noise2text.nn.causal_transformer import Transformer
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.layers import LayerShape
+from noise2text.nn.transformer import Transformer
 from noise2text.training.config import RunConfig
 from noise2text.training.next_token import NextTokenObjective
 

@@ -12,9 +12,9 @@ from torch.nn.functional import cross_entropy, embedding, linear
 
 from noise2text.acceleration.packing import pack_short_rows
 from noise2text.data.layouts.base import Canvas, Source
-from noise2text.nn.causal_transformer import Transformer
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.layers import LayerShape
+from noise2text.nn.transformer import Transformer
 from noise2text.training.next_token import NextTokenObjective
 
 pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor")
