@@ -18,6 +18,7 @@ from noise2text.core.errors import Problem
 from noise2text.core.version import __version__
 
 if TYPE_CHECKING:
+    from noise2text.commands.generate import generate
     from noise2text.commands.train import train
     from noise2text.core.config import Config, option, section
     from noise2text.data.config import DataConfig
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from noise2text.models.autoregressive import AutoregressiveModel
     from noise2text.models.base import Model
     from noise2text.models.diffusion import DiffusionModel, LengthPredictingModel
-    from noise2text.models.folder import generate, load, save
+    from noise2text.models.folder import load, save
     from noise2text.models.output import GenerationOutput, TextOutput
     from noise2text.models.registry import Recipe, list_recipes, register
     from noise2text.nn.config import EncoderDecoderConfig, JointTransformerConfig
@@ -83,7 +84,7 @@ _MODULES = {
     "TrainingStart": "training.callbacks",
     "WandbLogger": "training.loggers",
     "evaluate": "metrics.evaluate",
-    "generate": "models.folder",
+    "generate": "commands.generate",
     "list_recipes": "models.registry",
     "load": "models.folder",
     "option": "core.config",
