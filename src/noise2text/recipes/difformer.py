@@ -40,7 +40,6 @@ from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.length_predictor import LengthPredictor, PublishedLengthPredictor
 from noise2text.training.adaptive_objective import AdaptiveObjective
 from noise2text.training.config import OptimConfig, RunConfig
-from noise2text.training.importance_sampling import ImportanceSampledObjective
 from noise2text.training.noise_factor_search import with_noise_factor_search
 from noise2text.training.objective import DiffusionObjective, Objective
 from noise2text.training.progressive_distillation import ProgressiveDistillation
@@ -238,25 +237,19 @@ def initialize(config: DifformerConfig, model: LengthPredictingModel) -> None:
 
 def objective(config: DifformerConfig, model: LengthPredictingModel) -> Objective:
     """The training objective: eq. 2, and the length."""
-    diffusion = config.diffusion
-    observed_term = "vlb" if diffusion.vlb_weight else "anchor"
-    return build_objective(config, model, diffusion.loss_terms(model.lengths), observed_term=observed_term)
+    return build_objective(config, model, config.diffusion.loss_terms(model.lengths))
 
 
 def build_objective(
-    config: DifformerConfig,
-    model: LengthPredictingModel,
-    terms: Sequence[LossTerm],
-    *,
-    observed_term: str,
+    config: DifformerConfig, model: LengthPredictingModel, terms: Sequence[LossTerm]
 ) -> Objective:
-    """The objective of these terms; times and schedule may follow the observed one.
+    """The objective of these terms; times and schedule may follow the first one.
 
     For guidance, some pairs have no source.
     """
     diffusion = config.diffusion
     searching = with_noise_factor_search(
-        _build_pair_objective(config, model, terms, observed_term),
+        _build_pair_objective(config, model, terms),
         model.training_schedule,
         model.denoiser.embedding,
         every=diffusion.noise_factor_every,
@@ -267,7 +260,7 @@ def build_objective(
 
 
 def _build_pair_objective(
-    config: DifformerConfig, model: LengthPredictingModel, terms: Sequence[LossTerm], observed_term: str
+    config: DifformerConfig, model: LengthPredictingModel, terms: Sequence[LossTerm]
 ) -> DiffusionObjective:
     """The objective of pairs with their sources."""
     diffusion = config.diffusion
@@ -282,7 +275,7 @@ def _build_pair_objective(
             self_conditioning=diffusion.self_conditioning,
             self_condition_noise=diffusion.self_condition_noise,
         )
-    kind: Callable[..., DiffusionObjective] = ImportanceSampledObjective
+    kind: Callable[..., DiffusionObjective] = DiffusionObjective
     if diffusion.refit_every:
         kind = partial(
             AdaptiveObjective, refit_every=diffusion.refit_every, refit_start=diffusion.refit_start
@@ -292,7 +285,6 @@ def _build_pair_objective(
         model.training_schedule,
         TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),
         terms=terms,
-        observed_term=observed_term,
         self_conditioning=diffusion.self_conditioning,
         self_condition_noise=diffusion.self_condition_noise,
         token_levels=diffusion.build_token_levels(model.training_schedule, model.denoiser.embedding),

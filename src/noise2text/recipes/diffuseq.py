@@ -41,9 +41,8 @@ from noise2text.nn.joint_transformer import JointTransformer
 from noise2text.nn.layers import LayerShape, LayerStack, UnpaddedLayerStack
 from noise2text.nn.published_diffuseq import PublishedDiffuSeqTransformer
 from noise2text.training.config import OptimConfig, RunConfig
-from noise2text.training.importance_sampling import ImportanceSampledObjective
 from noise2text.training.noise_factor_search import with_noise_factor_search
-from noise2text.training.objective import Objective
+from noise2text.training.objective import DiffusionObjective, Objective
 from noise2text.training.source_dropout import require_dropout_for_guidance, with_source_dropout
 
 __all__ = [
@@ -281,7 +280,7 @@ def objective(config: DiffuSeqConfig, model: DiffusionModel) -> Objective:
     diffusion, schedule = config.diffusion, model.schedule
     weighting = LOSS_WEIGHTINGS[diffusion.loss_weighting](diffusion.build_parameterization(schedule))
     trained = diffusion.training_schedule(schedule).to(model.device)
-    plain = ImportanceSampledObjective(
+    plain = DiffusionObjective(
         model.denoiser,
         trained,
         TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),

@@ -36,6 +36,8 @@ class StudentTimes(TimeSampler):
     tensor([0.5000, 1.0000])
     """
 
+    observes_losses = False
+
     def __init__(self, num_timesteps: int, *, steps: int) -> None:
         super().__init__(num_timesteps)
         self.steps = steps
