@@ -69,7 +69,7 @@ def _commands_page() -> str:
     for heading, names in COMMAND_GROUPS.items():
         lines += ["", f"## {heading}"]
         for name in (name for name in names if name in root.commands):
-            lines += _command_section(name, root.commands[name], context)
+            lines += _command_section(name, root.get_command(context, name), context)
     return "\n".join(lines) + "\n"
 
 

@@ -24,7 +24,8 @@ from typing import Any
 
 from noise2text.data.corpus import read_pairs, read_references
 from noise2text.generation.alternatives import FLOOR, REDUNDANCY_WEIGHT, rank_by_agreement, rank_by_score
-from noise2text.generation.selection import MBR, Candidate
+from noise2text.generation.mbr import MBR
+from noise2text.generation.selection import Candidate
 from noise2text.metrics.comparison import format_markdown_table
 from noise2text.metrics.evaluate import evaluate_alternatives
 

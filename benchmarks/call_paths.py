@@ -1,6 +1,6 @@
 """Count the functions and files on Difformer's main paths, and how deep the mathematics lies.
 
-    python benchmarks/call_paths.py [--list | --files]
+    python benchmarks/call_paths.py [--list | --files | --rooms]
 
 Difformer's tiny preset is run on a CPU in three ways:
 
@@ -10,12 +10,15 @@ Difformer's tiny preset is run on a CPU in three ways:
 - the command `noise2text generate`, from which the depth of generation is counted.
 
 The functions of the package that are called are counted, each once, however often it is called or resumed.
-Comprehensions, generator expressions, lambdas, and the bodies of modules and classes are not counted. All
-modules of the package are imported first. A depth is the number of the package's functions on the stack,
-both ends included: from the command to the denoiser's forward, and from the training loop to the
-cross-entropy over the vocabulary. No function is found by its name: the command is what typer calls, the
-denoiser is the module that is called most often among those that no other module calls, and the loop is the
-innermost function that is on the stack both at the cross-entropy and at the optimizer's step.
+Properties and constructors are functions, those that `dataclass` writes are not. Comprehensions, generator
+expressions, lambdas, and the bodies of modules and classes are not counted, and functions whose result the
+training before has cached are not called. All modules of the package are imported first. `--rooms` shows how
+many functions of each room are called: what reads, checks and writes data and settings is in `data` and
+`core`, the papers' method in `nn`, `diffusion`, `generation` and `training`. A depth is the number of the
+package's functions on the stack, both ends included: from the command to the denoiser's forward, and from the
+training loop to the cross-entropy over the vocabulary. No function is found by its name: the command is what
+typer calls, the denoiser is the module that is called most often among those that no other module calls, and
+the loop is the innermost function that is on the stack both at the cross-entropy and at the optimizer's step.
 """
 
 from __future__ import annotations
@@ -98,6 +101,10 @@ class CallRecorder:
     def count_by_file(self) -> Counter[str]:
         """How many functions were called in each file."""
         return Counter(str(find_file(code)) for code in self.functions)
+
+    def count_by_room(self) -> Counter[str]:
+        """How many functions were called in each folder of the package."""
+        return Counter(str(find_file(code)).split("/")[0] for code in self.functions)
 
 
 def get_stack() -> list[FrameType]:
@@ -272,6 +279,7 @@ def main() -> None:
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--list", action="store_true", help="list all functions, in the order of first calls")
     shown.add_argument("--files", action="store_true", help="list all files with their number of functions")
+    shown.add_argument("--rooms", action="store_true", help="list all rooms with their number of functions")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     import_all()
@@ -289,6 +297,8 @@ def main() -> None:
         print(f"{name}: {len(calls.functions)} functions in {len(by_file)} files")
         for file, count in by_file.most_common() if arguments.files else ():
             print(f"  {count:>3} {file}")
+        for room, count in calls.count_by_room().most_common() if arguments.rooms else ():
+            print(f"  {count:>3} {room}")
         for code in calls.functions if arguments.list else ():
             print(f"  {describe(code)}")
     for name, codes in (

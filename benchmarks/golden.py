@@ -71,8 +71,9 @@ from noise2text.diffusion.schedules import (
 )
 from noise2text.diffusion.time_warping import ExponentialSchedule
 from noise2text.diffusion.token_speeds import TokenSpeeds
-from noise2text.generation.selection import MBR, BestScore, Candidate, WithoutCopies
-from noise2text.generation.teacher_selection import LikelihoodSelector
+from noise2text.generation.mbr import MBR
+from noise2text.generation.reranking import LikelihoodSelector
+from noise2text.generation.selection import BestScore, Candidate, WithoutCopies
 from noise2text.generation.weighted_mbr import WeightedMBR
 from noise2text.metrics.evaluate import METRICS_BY_NAME, evaluate, evaluate_diversity
 from noise2text.metrics.significance import paired_bootstrap

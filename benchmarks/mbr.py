@@ -24,7 +24,8 @@ os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # befo
 from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 from sacrebleu.metrics import BLEU, CHRF
 
-from noise2text.generation.selection import MBR, Candidate
+from noise2text.generation.mbr import MBR
+from noise2text.generation.selection import Candidate
 
 Sentences = list[list[Candidate]]
 Score = Callable[[str, str], float]

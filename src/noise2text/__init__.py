@@ -18,7 +18,7 @@ from noise2text.core.errors import Problem
 from noise2text.core.version import __version__
 
 if TYPE_CHECKING:
-    from noise2text.commands.loggers import TensorBoardLogger, TrackioLogger, WandbLogger
+    from noise2text.commands.generate import generate
     from noise2text.commands.train import train
     from noise2text.core.config import Config, option, section
     from noise2text.data.config import DataConfig
@@ -40,13 +40,14 @@ if TYPE_CHECKING:
     from noise2text.models.autoregressive import AutoregressiveModel
     from noise2text.models.base import Model
     from noise2text.models.diffusion import DiffusionModel, LengthPredictingModel
-    from noise2text.models.folder import generate, load, save
+    from noise2text.models.folder import load, save
     from noise2text.models.output import GenerationOutput, TextOutput
     from noise2text.models.registry import Recipe, list_recipes, register
     from noise2text.nn.config import EncoderDecoderConfig, JointTransformerConfig
     from noise2text.nn.denoiser import Denoiser
     from noise2text.training.callbacks import TrainingCallback, TrainingStart
     from noise2text.training.config import OptimConfig, RunConfig
+    from noise2text.training.loggers import TensorBoardLogger, TrackioLogger, WandbLogger
     from noise2text.training.objective import Objective
 
 _MODULES = {
@@ -74,16 +75,16 @@ _MODULES = {
     "Schedule": "diffusion.schedules",
     "Selector": "generation.selection",
     "Solver": "diffusion.solvers",
-    "TensorBoardLogger": "commands.loggers",
+    "TensorBoardLogger": "training.loggers",
     "TextOutput": "models.output",
     "TimeSampler": "diffusion.time_samplers",
     "Tokenizer": "data.tokenizer",
-    "TrackioLogger": "commands.loggers",
+    "TrackioLogger": "training.loggers",
     "TrainingCallback": "training.callbacks",
     "TrainingStart": "training.callbacks",
-    "WandbLogger": "commands.loggers",
+    "WandbLogger": "training.loggers",
     "evaluate": "metrics.evaluate",
-    "generate": "models.folder",
+    "generate": "commands.generate",
     "list_recipes": "models.registry",
     "load": "models.folder",
     "option": "core.config",

@@ -13,13 +13,13 @@ from noise2text.acceleration import fused_functions as functions
 from noise2text.acceleration.fused import FusedAddNorm, FusedEncoderLayer, FusedFeedForward, fuse_layers
 from noise2text.acceleration.triton_layers import accelerate_for_inference
 from noise2text.nn.attention import padding_mask
-from noise2text.nn.causal_transformer import CausalAttention, CausalLayer
-from noise2text.nn.layers import EncoderLayer
+from noise2text.nn.layers import EncoderLayer, LayerShape
+from noise2text.nn.transformer import CausalAttention, CausalLayer
 
 
 def plain_layer() -> EncoderLayer:
     torch.manual_seed(0)
-    layer = EncoderLayer(8, 16, 2, dropout=0.0, activation=nn.GELU)
+    layer = EncoderLayer(LayerShape(8, 16, 2, dropout=0.0, activation=nn.GELU))
     for parameter in layer.parameters():
         nn.init.normal_(parameter)
     return layer
@@ -124,7 +124,7 @@ def test_only_the_class_of_a_fused_layer_changes() -> None:
 def test_a_layer_for_inference_can_be_fused_too_and_keeps_its_own_methods() -> None:
     for accelerate in permutations([accelerate_for_inference, fuse_layers]):
         torch.manual_seed(0)
-        layer, x = CausalLayer(8, 16, 2, dropout=0.0), torch.randn(2, 5, 8)
+        layer, x = CausalLayer(LayerShape(8, 16, 2, dropout=0.0)), torch.randn(2, 5, 8)
         keys, values = torch.randn(2, 2, 2, 3, 4)
         rest = (padding_mask(torch.zeros(2, 5, dtype=torch.bool), x), keys, values)
         source_mask = padding_mask(torch.tensor([[False, False, True]] * 2), x)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
@@ -13,10 +11,10 @@ from noise2text.data.layouts.base import Source
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.encoder_decoder import Encoder
 from noise2text.nn.joint_transformer import JointTransformer
-from noise2text.nn.layers import DecoderLayer, LayerStack, UnpaddedLayerStack
+from noise2text.nn.layers import DecoderLayer, LayerShape, LayerStack, UnpaddedLayerStack
 
 PADDING = torch.tensor([[False] * 5, [False] * 3 + [True] * 2] * 2)
-SHAPE: dict[str, Any] = {"model_dim": 8, "ffn_dim": 16, "heads": 2, "layers": 2, "positions": 9}
+SHAPE = LayerShape(8, 16, 2, dropout=0.0)
 
 
 class Decoder(torch.nn.Module):
@@ -25,7 +23,7 @@ class Decoder(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.layers = LayerStack([DecoderLayer(8, 16, 2, dropout=0.0)])
+        self.layers = LayerStack([DecoderLayer(SHAPE)])
 
     def forward(self, x: Tensor, source_padding: Tensor, keys_and_values: Tensor) -> Tensor:
         encoded = self.layers.encoder_output(keys_and_values, source_padding, keys_and_values, heads=2)
@@ -47,7 +45,7 @@ def test_packed_rows_do_not_see_each_other(packed: int) -> None:
 
 
 def test_rows_are_packed_only_in_training_and_only_as_many_as_divide_their_number() -> None:
-    stack = PackedLayerStack([DecoderLayer(8, 16, 2, dropout=0.0)])
+    stack = PackedLayerStack([DecoderLayer(SHAPE)])
     stack.pack_tokens = 4
     assert stack.train().rows_per_pack(12, 5) == 1
     stack.pack_tokens = 25
@@ -57,7 +55,7 @@ def test_rows_are_packed_only_in_training_and_only_as_many_as_divide_their_numbe
 
 def test_packed_rows_without_padding_still_need_a_mask() -> None:
     network = JointTransformer(
-        TokenEmbedding(11, 4), dropout=0.0, layer_stack=UnpaddedLayerStack, **SHAPE
+        TokenEmbedding(11, 4), SHAPE, layers=2, positions=9, layer_stack=UnpaddedLayerStack
     ).train()
     x, padding = torch.randn(2, 6, 8), torch.zeros(2, 6, dtype=torch.bool)
     assert network.layers.self_attention_mask(padding, x) is None
@@ -69,8 +67,7 @@ def test_packed_rows_without_padding_still_need_a_mask() -> None:
 
 def test_an_encoder_packs_its_rows_and_keeps_its_weights() -> None:
     torch.manual_seed(0)
-    shape: dict[str, Any] = SHAPE
-    encoder = Encoder(TokenEmbedding(11, 4), dropout=0.0, **shape)
+    encoder = Encoder(TokenEmbedding(11, 4), SHAPE, layers=2, positions=9)
     source = Source(torch.randint(11, (4, 5)), PADDING)
     names, expected = list(encoder.state_dict()), encoder(source)
     pack_short_rows(encoder)

@@ -15,30 +15,31 @@ from noise2text.acceleration.triton_layers import (
 )
 from noise2text.data.layouts.base import Source
 from noise2text.nn.attention import additive_mask, attend
-from noise2text.nn.draft_transformer import DraftTransformer
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.layers import (
     AddNorm,
     CrossAttention,
     FeedForward,
+    LayerShape,
     LayerStack,
     SelfAttention,
     UnpaddedLayerStack,
 )
+from noise2text.nn.nonautoregressive_transformer import NonAutoregressiveTransformer
 
 PADDING = torch.tensor([[False] * 5, [False, False, False, True, True]])
 PLAIN = (AddNorm, CrossAttention, FeedForward, LayerStack, SelfAttention)
 
 
-def make() -> DraftTransformer:
+def make() -> NonAutoregressiveTransformer:
     torch.manual_seed(0)
-    shape = {"model_dim": 8, "ffn_dim": 16, "heads": 2, "encoder_layers": 1, "decoder_layers": 2}
+    shape, layers = LayerShape(8, 16, 2, dropout=0.0), {"encoder_layers": 1, "decoder_layers": 2}
     positions = {"source_positions": 5, "target_positions": 5}
-    return DraftTransformer(TokenEmbedding(11, 4), dropout=0.0, **shape, **positions).eval()
+    return NonAutoregressiveTransformer(TokenEmbedding(11, 4), shape, **layers, **positions).eval()
 
 
 @torch.inference_mode()
-def output(network: DraftTransformer) -> torch.Tensor:
+def output(network: NonAutoregressiveTransformer) -> torch.Tensor:
     torch.manual_seed(1)
     encoded = network.encode(Source(torch.randint(11, (2, 5)), PADDING))
     states: torch.Tensor = network(torch.randint(11, (2, 5)), PADDING, encoded)

@@ -17,7 +17,7 @@ from torch.nn.functional import layer_norm
 from noise2text.acceleration import fused_functions as functions
 from noise2text.acceleration.fused import fuse_layers
 from noise2text.nn.attention import padding_mask, split_heads
-from noise2text.nn.layers import DecoderLayer, EncoderLayer
+from noise2text.nn.layers import DecoderLayer, EncoderLayer, LayerShape
 
 GPU = torch.cuda.is_available()
 INTERPRETED = not GPU and "TRITON_INTERPRET" in os.environ and importlib.util.find_spec("triton") is not None
@@ -196,11 +196,8 @@ def passed(layer: nn.Module, x: Tensor, *rest: Tensor) -> list[Tensor]:
 def test_a_fused_layer_defers_its_biases_and_has_the_same_gradients(kind: str) -> None:
     torch.manual_seed(0)
     activation = nn.GELU if "gelu" in kind else nn.ReLU
-    layer: EncoderLayer | DecoderLayer = (
-        DecoderLayer(24, 40, 2, dropout=0.0)
-        if kind == "decoder"
-        else EncoderLayer(24, 40, 2, dropout=0.0, activation=activation)
-    )
+    shape = LayerShape(24, 40, 2, dropout=0.0, activation=activation)
+    layer: EncoderLayer | DecoderLayer = DecoderLayer(shape) if kind == "decoder" else EncoderLayer(shape)
     layer.to(DEVICE)
     for name, parameter in layer.named_parameters():
         if name.endswith("bias"):

@@ -12,7 +12,7 @@ from noise2text.acceleration.batch_invariance import make_batch_invariant
 from noise2text.acceleration.int8 import Int8Linear, quantize_linears
 from noise2text.acceleration.unpadding import MIN_PADDING, leave_out_padding
 from noise2text.nn.denoiser import EncoderOutput
-from noise2text.nn.layers import DecoderLayer, LayerStack
+from noise2text.nn.layers import DecoderLayer, LayerShape, LayerStack
 
 from ..conftest import Make
 
@@ -22,7 +22,8 @@ SENTENCES, CANDIDATES, SOURCE, LENGTH = 8, 5, 9, 24
 
 def make_layers() -> LayerStack:
     torch.manual_seed(0)
-    return LayerStack(DecoderLayer(WIDTH, 64, HEADS, dropout=0.1) for _ in range(LAYERS)).eval()
+    shape = LayerShape(WIDTH, 64, HEADS, dropout=0.1)
+    return LayerStack(DecoderLayer(shape) for _ in range(LAYERS)).eval()
 
 
 def make_batch() -> tuple[Tensor, Tensor, EncoderOutput]:

@@ -18,7 +18,8 @@ from noise2text.models.folder import load_config
 
 from .conftest import Outcome
 
-COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+ROOT: Any = typer.main.get_command(app)
+COMMANDS: dict[str, Any] = {name: ROOT.get_command(None, name) for name in ROOT.commands}
 
 
 @pytest.mark.parametrize("columns", [40, 80])

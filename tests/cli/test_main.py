@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -173,3 +174,10 @@ def test_a_process_whose_peer_has_ended_says_so_in_one_sentence() -> None:
     closed = RuntimeError("[gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:38361")
     assert "Another process of this run has ended" in (_describe_system_error(closed) or "")
     assert _describe_system_error(RuntimeError("a bug")) is None
+
+
+def test_only_the_command_that_is_called_is_built() -> None:
+    """To build all commands takes longer than all else that --help does."""
+    root: Any = typer.main.get_command(app)
+    assert root.get_command(None, "train").params
+    assert [name for name, command in root.commands.items() if command.params] == ["train"]

@@ -23,8 +23,9 @@ from noise2text.generation.config import (
     DiffusionGenerationConfig,
     LengthPredictingGenerationConfig,
 )
+from noise2text.generation.mbr import MBR
 from noise2text.generation.mbr_by_length import MBRByLength
-from noise2text.generation.selection import MBR, BestScore, Candidate, Selector, WithoutCopies
+from noise2text.generation.selection import BestScore, Candidate, Selector, WithoutCopies
 from noise2text.generation.weighted_mbr import WeightedMBR
 from noise2text.metrics.alternatives import normalize_words
 

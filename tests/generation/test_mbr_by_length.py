@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU
 
 from noise2text.core.config import get_setting
+from noise2text.generation.mbr import MBR
 from noise2text.generation.mbr_by_length import MBRByLength
-from noise2text.generation.selection import MBR, Candidate
+from noise2text.generation.selection import Candidate
 from noise2text.generation.selector_registry import SELECTORS
 from noise2text.recipes.dinoiser import PRESETS
 

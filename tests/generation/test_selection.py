@@ -20,8 +20,8 @@ from nltk.translate.bleu_score import SmoothingFunction, modified_precision, sen
 from sacrebleu.metrics import BLEU, CHRF
 
 from noise2text.core.errors import Problem
+from noise2text.generation.mbr import MBR
 from noise2text.generation.selection import (
-    MBR,
     BestScore,
     Candidate,
     Selector,
@@ -308,7 +308,8 @@ def test_unknown_names_are_answered_with_the_known_ones() -> None:
 
 def test_a_lone_or_unanimous_candidate_needs_no_sacrebleu() -> None:
     code = (
-        "import sys; from noise2text.generation.selection import MBR, Candidate\n"
+        "import sys; from noise2text.generation.mbr import MBR\n"
+        "from noise2text.generation.selection import Candidate\n"
         "lone = Candidate('a b', (1, 2), 0.0)\n"
         "assert MBR()([lone]) == MBR()([lone, lone]) == 0\n"
         "print({'sacrebleu', 'nltk', 'torch'} & sys.modules.keys())"

@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 from sacrebleu import sentence_bleu
 
-from noise2text.generation.selection import MBR, Candidate
+from noise2text.generation.mbr import MBR
+from noise2text.generation.selection import Candidate
 from noise2text.generation.weighted_mbr import WeightedMBR
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "dog", "ran", "to", "my", "house"]

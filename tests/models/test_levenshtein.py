@@ -17,8 +17,9 @@ from noise2text.models.baseline_config import LevenshteinGenerationConfig
 from noise2text.models.levenshtein import DraftBatch, EditPolicies, LevenshteinDecoder, SpecialTokens
 from noise2text.models.levenshtein_objective import LevenshteinObjective, add_boundary_tokens
 from noise2text.nn.denoiser import EncoderOutput
-from noise2text.nn.draft_transformer import DraftTransformer
 from noise2text.nn.embeddings import TokenEmbedding
+from noise2text.nn.layers import LayerShape
+from noise2text.nn.nonautoregressive_transformer import NonAutoregressiveTransformer
 
 SPECIAL_TOKENS = SpecialTokens(pad=0, bos=1, eos=2, placeholder=3)
 VOCABULARY, MAX_PLACEHOLDERS, LONGEST = 12, 4, 9
@@ -29,15 +30,9 @@ TARGETS = [[5, 6, 7, 6], [8, 8, 9, 10, 11, 4], [7]]
 
 def policies_of(**changes: Any) -> EditPolicies:
     torch.manual_seed(0)
-    shape: dict[str, Any] = {
-        "model_dim": 16,
-        "ffn_dim": 32,
-        "heads": 2,
-        "encoder_layers": 1,
-        "decoder_layers": 1,
-    }
+    shape, layers = LayerShape(16, 32, 2, dropout=0.0), {"encoder_layers": 1, "decoder_layers": 1}
     positions = {"source_positions": 8, "target_positions": LONGEST + 2}
-    transformer = DraftTransformer(TokenEmbedding(VOCABULARY, 16), dropout=0.0, **shape, **positions)
+    transformer = NonAutoregressiveTransformer(TokenEmbedding(VOCABULARY, 16), shape, **layers, **positions)
     return EditPolicies(transformer, model_dim=16, max_placeholders=MAX_PLACEHOLDERS).eval()
 
 

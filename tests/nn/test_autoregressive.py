@@ -11,18 +11,19 @@ from torch import Tensor, nn
 
 from noise2text.data.layouts.base import Source
 from noise2text.nn.autoregressive import AutoregressiveNetwork, shift_right
-from noise2text.nn.causal_transformer import CausalLayer, Transformer, sinusoidal_positions
 from noise2text.nn.embeddings import TokenEmbedding
+from noise2text.nn.layers import LayerShape
 from noise2text.nn.recurrent import GRU, BidirectionalEncoder
+from noise2text.nn.transformer import CausalLayer, Transformer, sinusoidal_positions
 
 VOCABULARY, LENGTH = 11, 7
 
 
 def transformer() -> AutoregressiveNetwork:
     torch.manual_seed(0)
-    shape = {"ffn_dim": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2}
+    shape, layers = LayerShape(16, 32, 2, dropout=0.1), {"encoder_layers": 2, "decoder_layers": 2}
     network = Transformer(
-        TokenEmbedding(VOCABULARY, 16), dropout=0.1, source_positions=9, target_positions=LENGTH, **shape
+        TokenEmbedding(VOCABULARY, 16), shape, source_positions=9, target_positions=LENGTH, **layers
     )
     return _with_large_weights(network)
 
@@ -131,11 +132,9 @@ def test_neighbouring_positions_differ_and_are_as_large_as_embeddings() -> None:
     torch.manual_seed(0)
     network = Transformer(
         TokenEmbedding(50, 64),
-        ffn_dim=32,
-        heads=2,
+        LayerShape(64, 32, 2, dropout=0.0),
         encoder_layers=1,
         decoder_layers=1,
-        dropout=0.0,
         source_positions=40,
         target_positions=20,
     )
@@ -155,7 +154,7 @@ def test_the_decoder_reads_the_target_shifted_right() -> None:
 @torch.no_grad()
 def test_the_decoders_layer_is_torchs() -> None:
     torch.manual_seed(0)
-    layer = CausalLayer(16, 32, 2, dropout=0.0).eval()
+    layer = CausalLayer(LayerShape(16, 32, 2, dropout=0.0)).eval()
     theirs = nn.TransformerDecoderLayer(16, 2, 32, dropout=0.0, batch_first=True).eval()
     keys = nn.Linear(16, 32)
     names = {

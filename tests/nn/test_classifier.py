@@ -6,12 +6,13 @@ import pytest
 import torch
 
 from noise2text.nn.classifier import Classifier
+from noise2text.nn.layers import LayerShape
 
 
 @pytest.fixture
 def classifier() -> Classifier:
     torch.manual_seed(0)
-    return Classifier(4, 3, max_positions=6, model_dim=8, ffn_dim=16, heads=2, layers=2, dropout=0.1).eval()
+    return Classifier(4, 3, LayerShape(8, 16, 2, dropout=0.1), max_positions=6, layers=2).eval()
 
 
 def test_the_position_of_the_text_and_the_rest_of_the_canvas_change_nothing(classifier: Classifier) -> None:

@@ -12,22 +12,19 @@ from noise2text.data.layouts.base import Source
 from noise2text.nn.denoiser import Constraint, NoiseLevel
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.joint_transformer import JointTransformer
-from noise2text.nn.layers import LayerStack, UnpaddedLayerStack
+from noise2text.nn.layers import LayerShape, LayerStack, UnpaddedLayerStack
 
 LENGTH, DIM = 7, 6
 
 
-def make(**changes: Any) -> JointTransformer:
+SHAPE = LayerShape(32, 64, 2, dropout=0.0)
+
+
+def make(shape: LayerShape = SHAPE, **changes: Any) -> JointTransformer:
     torch.manual_seed(0)
-    shape: dict[str, Any] = {
-        "model_dim": 32,
-        "ffn_dim": 64,
-        "heads": 2,
-        "layers": 2,
-        "positions": LENGTH,
-    } | changes
+    sizes: dict[str, Any] = {"layers": 2, "positions": LENGTH} | changes
     embedding = TokenEmbedding(20, DIM, scale=1.0, bias=True)
-    return JointTransformer(embedding, dropout=0.0, **shape).eval()
+    return JointTransformer(embedding, shape, **sizes).eval()
 
 
 def level(rows: int, timestep: float = 0.4) -> NoiseLevel:
@@ -109,7 +106,7 @@ def test_rows_do_not_see_each_other_and_the_time_matters() -> None:
 def test_it_is_as_large_as_bert_base() -> None:
     """Twelve layers of 4W² + 2WF and biases; the released model has 91 million parameters with its table."""
     with torch.device("meta"):
-        network = make(model_dim=768, ffn_dim=3072, heads=12, layers=12, positions=128)
+        network = make(LayerShape(768, 3072, 12, dropout=0.0), layers=12, positions=128)
     layer = sum(parameter.numel() for parameter in network.layers[0].parameters())
     bert = nn.TransformerEncoderLayer(768, 12, 3072, activation="gelu", device="meta")
     assert layer == sum(parameter.numel() for parameter in bert.parameters())

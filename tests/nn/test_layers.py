@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from noise2text.nn.attention import padding_mask, split_heads
-from noise2text.nn.layers import DecoderLayer, EncoderLayer, TimeEmbedding
+from noise2text.nn.layers import DecoderLayer, EncoderLayer, LayerShape, TimeEmbedding
 
 PADDING = torch.tensor([[False] * 5, [False, False, False, True, True]])
 
@@ -31,7 +31,7 @@ def copy_feed_forward(ours: nn.Sequential, first: nn.Linear, second: nn.Linear) 
 def test_an_encoder_layer_is_torchs_post_norm_one(activation: Callable[[], nn.Module], name: str) -> None:
     torch.manual_seed(0)
     oracle = nn.TransformerEncoderLayer(8, 2, 16, 0.0, activation=name, batch_first=True, norm_first=False)
-    ours = EncoderLayer(8, 16, 2, dropout=0.0, activation=activation)
+    ours = EncoderLayer(LayerShape(8, 16, 2, dropout=0.0, activation=activation))
     self_attention = oracle.self_attn
     copy(ours.self_attention.qkv_projection, self_attention.in_proj_weight, self_attention.in_proj_bias)
     copy(ours.self_attention.output_projection, self_attention.out_proj.weight, self_attention.out_proj.bias)
@@ -45,7 +45,7 @@ def test_an_encoder_layer_is_torchs_post_norm_one(activation: Callable[[], nn.Mo
 def test_a_decoder_layer_is_torchs_post_norm_one(activation: Callable[[], nn.Module], name: str) -> None:
     torch.manual_seed(0)
     oracle = nn.TransformerDecoderLayer(8, 2, 16, 0.0, activation=name, batch_first=True, norm_first=False)
-    ours = DecoderLayer(8, 16, 2, dropout=0.0, activation=activation)
+    ours = DecoderLayer(LayerShape(8, 16, 2, dropout=0.0, activation=activation))
     copy(ours.self_attention.qkv_projection, oracle.self_attn.in_proj_weight, oracle.self_attn.in_proj_bias)
     copy(
         ours.self_attention.output_projection,

@@ -16,6 +16,7 @@ from noise2text.models.registry import find_recipe
 from noise2text.nn.denoiser import Constraint, NoiseLevel
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.encoder_decoder import EncoderDecoder
+from noise2text.nn.layers import LayerShape
 from noise2text.nn.seqdiffuseq_network import SeqDiffuSeqEncoderDecoder
 
 from ..conftest import shrunk
@@ -30,12 +31,9 @@ def network() -> SeqDiffuSeqEncoderDecoder:
     torch.manual_seed(0)
     made = SeqDiffuSeqEncoderDecoder(
         TokenEmbedding(12, DIM, scale=1.0, bias=True),
-        model_dim=WIDTH,
-        ffn_dim=24,
-        heads=HEADS,
+        LayerShape(WIDTH, 24, HEADS, dropout=0.1),
         encoder_layers=LAYERS,
         decoder_layers=LAYERS,
-        dropout=0.1,
         source_positions=8,
         target_positions=LENGTH,
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 
 from noise2text.data.layouts.base import Source
 from noise2text.nn.denoiser import Estimate
 from noise2text.nn.embeddings import TokenEmbedding
+from noise2text.nn.layers import LayerShape
 from noise2text.nn.spherical_embeddings import SphericalEmbedding
 from noise2text.nn.vocabulary_head import (
     InterpolatingEncoderDecoder,
@@ -17,7 +16,7 @@ from noise2text.nn.vocabulary_head import (
     VocabularyHead,
 )
 
-SHAPE: dict[str, Any] = {"model_dim": 16, "ffn_dim": 32, "heads": 2, "dropout": 0.0}
+SHAPE = LayerShape(16, 32, 2, dropout=0.0)
 
 
 def test_the_estimate_is_the_mean_embedding_by_hand() -> None:
@@ -55,7 +54,7 @@ def test_the_interpolating_network_generates_by_the_logits_of_its_head() -> None
     torch.manual_seed(0)
     network = InterpolatingEncoderDecoder(
         SphericalEmbedding(9, 4),
-        **SHAPE,
+        SHAPE,
         encoder_layers=1,
         decoder_layers=1,
         source_positions=8,
@@ -69,7 +68,7 @@ def test_the_interpolating_network_generates_by_the_logits_of_its_head() -> None
 def test_the_kernel_rounds_its_estimate_as_diffuseq_does() -> None:
     torch.manual_seed(0)
     network = InterpolatingTransformer(
-        TokenEmbedding(9, 4, scale=1.0, bias=True), **SHAPE, layers=1, positions=8
+        TokenEmbedding(9, 4, scale=1.0, bias=True), SHAPE, layers=1, positions=8
     )
     encoded = network.encode(Source(torch.zeros(1, 2, dtype=torch.long), torch.zeros(1, 2, dtype=torch.bool)))
     assert encoded.states.numel() == 0

@@ -10,7 +10,8 @@ from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer, learn_bpe
 from noise2text.generation.config import AutoregressiveGenerationConfig, LengthPredictingGenerationConfig
 from noise2text.generation.faithful_copies import FaithfulCopies, SourceCopies
-from noise2text.generation.selection import MBR, BestScore, Candidate
+from noise2text.generation.mbr import MBR
+from noise2text.generation.selection import BestScore, Candidate
 from noise2text.preprocessing.language_check import find_other_language
 from noise2text.preprocessing.placeholders import find_values, replace_values
 from noise2text.preprocessing.preprocessor import (

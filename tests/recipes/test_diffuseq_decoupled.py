@@ -15,7 +15,7 @@ from noise2text.core.random import make_key
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models import AutoregressiveModel, DiffusionModel
-from noise2text.nn.decoupled_joint import SeparateSourceTransformer
+from noise2text.nn.separate_source_transformer import SeparateSourceTransformer
 from noise2text.recipes.diffuseq_decoupled import PRESETS, RECIPE, build
 
 SHAPE: dict[str, Any] = {"model_dim": 16, "ffn_dim": 32, "heads": 2}

@@ -17,7 +17,7 @@ from noise2text.diffusion.sampler import ReverseProcess, SampledStep, sample
 from noise2text.diffusion.solvers import strided_times
 from noise2text.models import DiffusionModel
 from noise2text.models.registry import find_recipe
-from noise2text.nn.decoupled_joint import SeparateSourceTransformer
+from noise2text.nn.separate_source_transformer import SeparateSourceTransformer
 from noise2text.training.objective import DiffusionObjective
 from noise2text.training.source_dropout import SourceDropout
 

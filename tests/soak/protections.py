@@ -126,7 +126,7 @@ PROTECTIONS = [
     ),
     Protection(
         "lines of metrics after the checkpoint are replaced",
-        "commands/loggers.py",
+        "training/loggers.py",
         "if _step_of_line(line) < start.first_step]",
         "if True]",
         "commands/test_faults.py::test_the_metrics_of_a_resumed_run_are_those_of_an_undisturbed_one",
@@ -264,14 +264,14 @@ PROTECTIONS = [
         "data/corpus.py",
         " and not skipped.wrongly_encoded:",
         ":",
-        "data/test_record_files.py::test_latin_1_is_named_and_never_trained_on",
+        "data/test_formats.py::test_latin_1_is_named_and_never_trained_on",
     ),
     Protection(
         "few rows of Parquet at a time",
-        "data/record_files.py",
+        "data/formats.py",
         "table.iter_batches(PARQUET_ROWS)",
         "table.iter_batches()",
-        "data/test_record_files.py::test_a_small_file_of_a_long_text_many_times_takes_little_memory",
+        "data/test_formats.py::test_a_small_file_of_a_long_text_many_times_takes_little_memory",
     ),
     Protection(
         "settings that are there twice",

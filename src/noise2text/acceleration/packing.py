@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from noise2text.acceleration.class_swap import swap_classes
 from noise2text.nn.attention import additive_mask
-from noise2text.nn.causal_transformer import Transformer
 from noise2text.nn.denoiser import EncoderOutput
 from noise2text.nn.encoder_decoder import Encoder, EncoderDecoder
 from noise2text.nn.joint_transformer import JointTransformer
 from noise2text.nn.layers import LayerStack, SelfAttention
+from noise2text.nn.transformer import Transformer
 
 __all__ = ["PackedLayerStack", "pack_layers", "pack_short_rows"]
 

@@ -66,10 +66,7 @@ class UnpaddingLayerStack(LayerStack):
         (rows, length), kept = padding.shape, (~padding).flatten().nonzero()[:, 0]
         mask = UnpaddedMask(self.padding_mask(padding, x), rows, length, kept)
         source_mask = UnpaddedMask(self.source_mask(encoded, x), rows, length, kept)
-        states = mask.unpad(x)
-        for layer, keys, values in zip(self, encoded.keys, encoded.values, strict=True):
-            states = layer(states, mask, keys, values, source_mask)
-        return mask.pad(states)
+        return mask.pad(self.run_layers(mask.unpad(x), mask, encoded, source_mask))
 
 
 class UnpaddingSelfAttention(SelfAttention):

@@ -7,7 +7,7 @@
     @app.command()
     def generate(model: Annotated[Path, typer.Argument(help="A model folder.")], *, files: Files) -> None: ...
 
-Every command pays for the groups of all commands when it starts, so these are no dataclasses, each of which
+Every command pays for the classes of all commands when it starts, so these are no dataclasses, each of which
 takes a millisecond to make.
 """
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import getdoc
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.main import get_command_from_info, get_command_name
+from typer.models import CommandInfo
 
 from noise2text.cli.help import CommandWithPanels, GroupedCommands
 from noise2text.cli.option_groups import spread_groups
@@ -52,7 +55,19 @@ COMMAND_GROUPS: dict[str, tuple[str, ...]] = {
 
 
 class _RootCommand(GroupedCommands):
+    """The command `noise2text`, which builds only the command that is called: to build all takes longer."""
+
     groups = COMMAND_GROUPS
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for name, (function, _) in app.unbuilt.items():  # enough to list them
+            self.add_command(CommandWithPanels(name, help=getdoc(function)))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in app.unbuilt:
+            self.add_command(app.build(cmd_name))
+        return super().get_command(ctx, cmd_name)
 
 
 class App(typer.Typer):
@@ -68,7 +83,30 @@ class App(typer.Typer):
         return decorate
 
 
-app = App(
+class _RootApp(App):
+    """An application that keeps its commands until they are called."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.unbuilt: dict[str, tuple[Callable[..., None], dict[str, Any]]] = {}
+
+    def command(self, name: str | None = None, **settings: Any) -> Any:
+        def decorate(function: Callable[..., None]) -> Callable[..., None]:
+            self.unbuilt[name or get_command_name(function.__name__)] = function, settings
+            return function
+
+        return decorate
+
+    def build(self, name: str) -> Any:
+        """The command of this name, with its options."""
+        function, settings = self.unbuilt[name]
+        command = CommandInfo(
+            name, callback=spread_groups(function), **({"cls": CommandWithPanels} | settings)
+        )
+        return get_command_from_info(command, pretty_exceptions_short=False, rich_markup_mode=None)
+
+
+app = _RootApp(
     name="noise2text",
     cls=_RootCommand,
     help="Turns noise into text: diffusion models for sequence-to-sequence generation.",

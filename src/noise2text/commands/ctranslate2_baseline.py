@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from noise2text.core.errors import Problem
 from noise2text.models import AutoregressiveModel, Model
-from noise2text.nn.causal_transformer import Transformer
+from noise2text.nn.transformer import Transformer
 
 __all__ = ["CTranslate2Model", "convert_transformer", "require_transformer"]
 

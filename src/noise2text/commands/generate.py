@@ -1,4 +1,4 @@
-"""Generate texts for a stream of inputs, window by window, in the order of the input."""
+"""Generate texts: for a list at once, or for a stream, window by window, in the order of the input."""
 
 from __future__ import annotations
 
@@ -8,23 +8,58 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
+
+import torch
 
 from noise2text.commands.generation_job import LoadedJob
 from noise2text.commands.input_texts import CutWindows, growing_windows
 from noise2text.generation.selection import Candidate, Selector
 from noise2text.models import Model, TraceStep
+from noise2text.models.folder import load
 from noise2text.models.output import GenerationOutput
 from noise2text.models.requests import GenerationRequest
 
 __all__ = [
     "GeneratedText",
     "describe_guidance",
+    "generate",
     "generate_texts",
     "split_output",
 ]
 
 GUIDED_TEXTS_COMPARED = 8
+
+
+def generate(
+    model: str | Path | Model,
+    texts: Sequence[str],
+    *,
+    device: str | torch.device | None = None,
+    precision: str = "auto",
+    **options: Any,
+) -> GenerationOutput:
+    """The text that a model generates for each text, with all candidates and their scores.
+
+    Args:
+        model: a loaded model, the folder of one, or the name of a shipped one. To use a model more than once,
+            load it with `noise2text.load`.
+        texts: the sources, such as the sentences to translate.
+        device, precision: as for `noise2text.load`; a loaded model stays where it is.
+        options: those of `Model.generate`: `seed`, `batch`, `trace`, and every generation setting of the
+            model by its name, such as `steps`, `length_beam` or `select`.
+
+    Returns:
+        A `GenerationOutput`, in the order of the texts.
+
+    >>> from noise2text import generate
+    >>> generate("de-en", ["Wo ist der Bahnhof?"], device="cpu", precision="float32").texts
+    ['Where is the train station?']
+    """
+    if not isinstance(model, Model):
+        model = load(model, device=device, precision=precision)
+    return model.generate(texts, **options)
 
 
 @dataclass(frozen=True)

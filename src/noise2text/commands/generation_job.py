@@ -10,8 +10,8 @@ from typing import Any
 from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem
 from noise2text.generation.alternatives import FLOOR
+from noise2text.generation.reranking import LikelihoodSelector, require_reduction
 from noise2text.generation.selection import Selector, WithoutCopies
-from noise2text.generation.teacher_selection import LikelihoodSelector, require_reduction
 from noise2text.models import AutoregressiveModel, Model
 from noise2text.models.fingerprint import fingerprint_model
 from noise2text.models.folder import load, load_config

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from noise2text.commands.display import Display, SilentDisplay
-from noise2text.commands.loggers import MetricsFile
 from noise2text.commands.run_card import write_run_card
 from noise2text.commands.run_corpora import Corpora
 from noise2text.commands.run_setup import OpenRun, RunSetup, change_config
@@ -23,6 +22,7 @@ from noise2text.models import Model
 from noise2text.models.folder import load, save
 from noise2text.models.registry import Fit, find_recipe
 from noise2text.training.callbacks import Callbacks, TrainingCallback, TrainingStart
+from noise2text.training.loggers import MetricsFile
 from noise2text.training.process_group import ProcessGroup
 
 __all__ = ["train"]

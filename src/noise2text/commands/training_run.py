@@ -10,8 +10,6 @@ import torch
 
 from noise2text.commands.best_models import BestModels
 from noise2text.commands.display import Display, ShowProgress
-from noise2text.commands.loggers import MetricsFile, build_loggers
-from noise2text.commands.micro_batches import MicroBatches
 from noise2text.commands.run_card import write_run_card
 from noise2text.commands.run_data import TrainingData
 from noise2text.commands.run_setup import (
@@ -29,8 +27,10 @@ from noise2text.training import checkpoint
 from noise2text.training.averaging import Ema
 from noise2text.training.callbacks import Callbacks, TrainingCallback, TrainingStart
 from noise2text.training.distributed import SingleProcess, distribute
+from noise2text.training.loggers import MetricsFile, build_loggers
 from noise2text.training.loop import StepReport, TrainingPass, train_steps
 from noise2text.training.lr_schedules import LR_SCHEDULES
+from noise2text.training.micro_batches import MicroBatches
 from noise2text.training.optimizer import build_adamw
 from noise2text.training.process_group import ProcessGroup
 from noise2text.training.running_means import RunningMeans

@@ -28,8 +28,8 @@ from typing import TypeVar
 
 from noise2text.core.errors import Problem
 from noise2text.data.corpus_paths import check_file, display_name, split_corpus_path, split_fields
-from noise2text.data.formats import EncodingError, LabeledText, LineError, Record, join_references, parse_text
-from noise2text.data.record_files import Records, read_records
+from noise2text.data.formats import Records, read_records
+from noise2text.data.records import EncodingError, LabeledText, LineError, Record, join_references, parse_text
 from noise2text.data.text_files import read_lines
 
 __all__ = [

@@ -1,203 +1,218 @@
-"""Lines as records: the fields of a JSON object, the columns of TSV, or one text.
+"""The formats that people have files in: JSON Lines, JSON arrays, TSV, CSV, Parquet, plain text.
 
-Fields are checked when they are read, and errors name the line.
+`read_records` yields one record per row, or the error of a bad one, so that its reader can skip it.
 """
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
 
-from noise2text.data.text_files import MAX_LINE_BYTES, FileLine
+from noise2text.core.errors import Problem
+from noise2text.data.corpus_paths import display_name
+from noise2text.data.fields import is_header, map_columns, map_object
+from noise2text.data.records import (
+    LineError,
+    Record,
+    decode,
+    is_record,
+    parse_json,
+    parse_text,
+    parse_tsv,
+)
+from noise2text.data.text_files import FileLine, read_lines
 
-__all__ = [
-    "EncodingError",
-    "LabeledText",
-    "LineError",
-    "Record",
-    "decode",
-    "is_record",
-    "join_references",
-    "parse_json",
-    "parse_text",
-    "parse_tsv",
-]
+__all__ = ["Records", "map_json", "map_row", "read_records"]
 
+Records = Iterator[Record | LineError]
+Parse = Callable[[FileLine], Record]
 
-@dataclass(frozen=True)
-class LabeledText:
-    """A text and the name of its class."""
-
-    text: str
-    label: str
-
-
-class LineError(Exception):
-    """An error in a line: its location and what is wrong."""
-
-    def __init__(self, line: FileLine, reason: str) -> None:
-        super().__init__(f"{line.location}: {reason}")
+PARQUET_ROWS = 256  # that are in memory at once: a small file may repeat a long text very often
+MAX_COLUMN_DIGITS = 10  # a field of more is a name, not the number of a column
 
 
-class EncodingError(LineError):
-    """A line that is not UTF-8; `suspect` is the encoding that it probably has, or is empty."""
+def read_records(path: str, fields: Sequence[str] = (), *, pairs: bool) -> Records:
+    """The records of a file; its name decides the format, and otherwise its first line.
 
-    def __init__(self, line: FileLine, reason: str, suspect: str) -> None:
-        super().__init__(line, reason)
-        self.suspect = suspect
+    Where that says nothing, a file of `pairs` is TSV, and another one has a text in each line.
+    """
+    suffix = Path(path.lower().removesuffix(".gz")).suffix
+    if suffix in (".xlsx", ".xls", ".ods"):
+        raise Problem(f"{path} is a spreadsheet: save it as CSV, and name its columns with --fields.")
+    if suffix == ".parquet":
+        return _read_parquet(path, fields)
+    lines = read_lines(path)
+    first = next(lines, None)
+    if first is None:
+        return iter(())
+    lines = chain([first], lines)
+    if suffix == ".csv":
+        return _read_csv(path, lines, fields)
+    if suffix not in (".jsonl", ".ndjson", ".tsv") and _starts_array(first, suffix == ".json" or pairs):
+        return _read_array(path, lines, fields)
+    if suffix in (".jsonl", ".ndjson", ".json") or is_record(first, fields) or _starts_object(first, pairs):
+        return _parse_lines(lines, lambda line: map_json(parse_json(line), fields))
+    if suffix == ".tsv" or pairs:
+        return _read_tsv(path, first, lines, fields)
+    if fields:
+        raise Problem(f"{display_name(path)} has no fields to name: it has one text per line.")
+    return _parse_lines(lines, parse_text)
 
 
-FIELD_DESCRIPTIONS = {"src": "the source", "trg": "the target", "text": "the text"}
-
-
-@dataclass(frozen=True)
-class Record:
-    """The fields of a line, checked when they are read."""
-
-    line: FileLine
-    fields: dict[str, object]
-
-    def get_text(self, key: str) -> str:
-        """A field that must be a string and not blank."""
-        if key not in self.fields and self.fields == {"text": ""}:
-            raise LineError(self.line, "the line is empty")
-        if key not in self.fields:
-            raise LineError(self.line, f'there is no field "{key}"{self.describe_fields()}')
-        text = self.check_string(self.fields[key], key)
-        if not text.strip():
-            raise LineError(self.line, f"{FIELD_DESCRIPTIONS[key]} is empty")
-        return text
-
-    @property
-    def inner_fields(self) -> dict[str, object]:
-        """The texts by language in the field "translation", as on the Hugging Face hub; else none."""
-        translation = self.fields.get("translation")
-        return translation if isinstance(translation, dict) else {}
-
-    def describe_fields(self) -> str:
-        """The fields that the line has instead, for an error message."""
-        found = [*self.inner_fields] or [name for name in self.fields if name != "text"]
-        names = ", ".join(json.dumps(name, ensure_ascii=False) for name in found[:4])
-        return f" (there is {names}: choose with --fields)" if names else ""
-
-    def check_string(self, value: object, key: str) -> str:
-        """The value, if it is a string that UTF-8 can encode."""
-        if not isinstance(value, str):
-            raise LineError(self.line, f'"{key}" is not a string')
-        if len(value) > MAX_LINE_BYTES:  # in Parquet, which has no lines
-            raise LineError(self.line, f'"{key}" is longer than {MAX_LINE_BYTES:,} characters; split it')
+def _parse_lines(lines: Iterator[FileLine], parse: Parse) -> Records:
+    for line in lines:
         try:
-            value.encode()
-        except UnicodeEncodeError as error:  # JSON can escape one half of a surrogate pair
-            raise LineError(self.line, f'"{key}" contains half of a surrogate pair') from error
-        return value
-
-    def get_refs(self) -> tuple[str, ...]:
-        """The other references; none if the field is missing."""
-        refs = self.fields.get("refs")
-        if refs is None:
-            return ()
-        if not isinstance(refs, list):
-            raise LineError(self.line, '"refs" is not a list')
-        return tuple(self.check_string(ref, "refs") for ref in refs)
-
-    def get_candidates(self) -> list[str] | None:
-        """The candidates, strings or objects with "text"; None if the field is missing."""
-        return self._get_texts("candidates")
-
-    def get_alternatives(self) -> list[str] | None:
-        """The alternatives, best first; None if the field is missing."""
-        return self._get_texts("alternatives")
-
-    def _get_texts(self, key: str) -> list[str] | None:
-        found = self.fields.get(key)
-        if found is None:
-            return None
-        if not isinstance(found, list):
-            raise LineError(self.line, f'"{key}" is not a list')
-        bare = [one.get("text") if isinstance(one, dict) else one for one in found]
-        return [self.check_string(one, key) for one in bare]
-
-    def get_first_text(self, *keys: str) -> str:
-        """The first of these fields that exists, which may be blank."""
-        for key in keys:
-            if key in self.fields:
-                return self.check_string(self.fields[key], key)
-        raise LineError(self.line, f"there is no field {' or '.join(json.dumps(key) for key in keys)}")
-
-    def get_references(self) -> tuple[str, ...]:
-        """The target and the other references; without a target, these alone."""
-        refs = self.get_refs()
-        if refs and "trg" not in self.fields:
-            return refs
-        return join_references(self.get_first_text("trg", "text"), refs)
-
-    def get_labeled_text(self) -> LabeledText:
-        """The text, which must not be blank, and its label."""
-        label = self.fields.get("label")
-        if isinstance(label, bool) or not isinstance(label, str | int) or label == "":
-            raise LineError(self.line, 'there is no "label" that is a string or a whole number')
-        return LabeledText(self.get_text("trg" if "trg" in self.fields else "text"), str(label))
+            record = parse(line)
+        except LineError as bad:
+            yield bad
+        else:
+            yield record
 
 
-def join_references(target: str, refs: tuple[str, ...]) -> tuple[str, ...]:
-    """The target and then the other references, or these alone if the target is among them."""
-    return refs if target in refs else (target, *refs)
-
-
-def decode(line: FileLine) -> str:
-    """The line as text; an `EncodingError` unless it is UTF-8."""
-    if len(line.data) > MAX_LINE_BYTES:
-        raise LineError(line, f"the line is longer than {MAX_LINE_BYTES:,} bytes; split it")
+def _or_error(
+    map_record: Callable[[Record, Sequence[str]], Record], record: Record, fields: Sequence[str]
+) -> Record | LineError:
     try:
-        return line.data.decode()
-    except UnicodeDecodeError as error:
-        reason = f"byte {error.start + 1} of the line is not valid UTF-8"
-        suspect = _suspect_encoding(line.data)
-        hint = f" (it looks like {suspect})" if suspect else ""
-        raise EncodingError(line, reason + hint, suspect) from error
+        return map_record(record, fields)
+    except LineError as bad:
+        return bad
 
 
-def _suspect_encoding(data: bytes) -> str:
-    """Windows-1252, which includes Latin-1, if it has letters or usual marks for all bytes above ASCII."""
+# JSON
+
+
+def _starts_object(line: FileLine, pairs: bool) -> bool:
+    return pairs and line.data.startswith(b"{")
+
+
+def _starts_array(line: FileLine, likely: bool) -> bool:
+    """Whether a file whose first line this is holds one JSON array; a text may begin with a bracket."""
+    start = b"".join(line.data.split()[:2])
+    return start.startswith(b"[") if likely else start in (b"[", b"[{") or start.startswith((b'[{"', b'["'))
+
+
+def map_json(record: Record, fields: Sequence[str]) -> Record:
+    """A JSON object with src and trg, or text, from the named fields."""
+    missing = [name for name in fields if name not in {**record.fields, **record.inner_fields}]
+    if missing:
+        raise LineError(record.line, f'there is no field "{missing[0]}"{record.describe_fields()}')
+    return Record(record.line, map_object(record.fields, fields))
+
+
+def _read_array(path: str, lines: Iterator[FileLine], fields: Sequence[str]) -> Records:
+    """The elements of a JSON array: objects, texts, or lists of two texts."""
+    name = display_name(path)
     try:
-        high = bytes(byte for byte in data if byte > 127).decode("cp1252")
-    except UnicodeDecodeError:
-        return ""
-    usual = sum(each.isalpha() or each in "\xa0¡«°´·»¿–—‘’“”„…€§" for each in high)
-    return "Windows-1252 or Latin-1" if usual == len(high) else ""
-
-
-def parse_text(line: FileLine) -> Record:
-    return Record(line, {"text": decode(line)})
-
-
-def parse_tsv(line: FileLine) -> Record:
-    columns = decode(line).split("\t")
-    if len(columns) != 2:
-        raise LineError(line, f"expected one tab (source TAB target), found {len(columns) - 1}")
-    return Record(line, {"src": columns[0], "trg": columns[1]})
-
-
-def parse_json(line: FileLine) -> Record:
-    """The fields of a JSON object; a JSON string or an empty line is a text."""
-    text = decode(line)
-    try:
-        value = json.loads(text) if text.strip() else ""
+        rows = json.loads("\n".join(map(decode, lines)))
+    except LineError as bad:
+        raise Problem(f"{bad}; correct the file.") from bad
     except (ValueError, RecursionError) as error:
-        raise LineError(line, "this is not valid JSON") from error
-    if isinstance(value, str):
-        return Record(line, {"text": value})
-    if not isinstance(value, dict):
-        raise LineError(line, "this is not a JSON object")
-    return Record(line, value)
+        raise Problem(f"{name} begins like a JSON array but is not valid JSON ({error}).") from error
+    for number, row in enumerate(rows, 1):
+        line = FileLine(path, number, b"", "element")
+        if isinstance(row, list) and len(row) == 2:
+            row = dict(zip(("src", "trg"), row, strict=True))
+        if isinstance(row, str):
+            yield Record(line, {"text": row})
+        elif not isinstance(row, dict):
+            yield LineError(line, "this is not an object, a text or a list of two texts")
+        else:
+            yield _or_error(map_json, Record(line, row), fields)
 
 
-def is_record(line: FileLine, fields: Sequence[str] = ()) -> bool:
-    """Whether a line is a JSON object with a known field, and therefore not a plain text."""
-    known = {"src", "trg", "text", "hyp", "refs", "candidates", "translation", *fields}
+# Tables
+
+
+def _read_tsv(path: str, first: FileLine, lines: Iterator[FileLine], fields: Sequence[str]) -> Records:
+    """Source TAB target; if the first line is a header, it names the columns."""
     try:
-        return not known.isdisjoint(parse_json(line).fields) and line.data.startswith(b"{")
+        names = decode(first).split("\t")
     except LineError:
-        return False
+        names = []
+    if not fields and not is_header(names):
+        return _parse_lines(lines, parse_tsv)
+    next(lines)
+    return _read_table(path, ((line, decode(line).split("\t")) for line in lines), names, fields)
+
+
+def _read_csv(path: str, lines: Iterator[FileLine], fields: Sequence[str]) -> Records:
+    """The rows of CSV, whose first row names the columns; columns may also be given by number."""
+    rows = _split_csv(path, lines)
+    first = next(rows, (None, []))[1]
+    numbers = [int(field) for field in fields if field.isdecimal() and len(field) < MAX_COLUMN_DIGITS]
+    if numbers and len(numbers) == len(fields):
+        if not all(1 <= number <= len(first) for number in numbers):
+            raise Problem(f"{path} has the columns 1 to {len(first)}, not {','.join(fields)}.")
+        names = [str(number) for number in range(1, len(first) + 1)]
+        return _read_table(path, chain([(FileLine(path, 1, b""), first)], rows), names, fields)
+    if not fields and not is_header(first):
+        raise Problem(
+            f"{display_name(path)} begins with {', '.join(map(repr, first[:4]))}: if these are the names of "
+            "columns, choose from them with --fields; if they are texts, give the numbers of their columns, "
+            "--fields 1,2."
+        )
+    return _read_table(path, rows, first, fields)
+
+
+def _split_csv(path: str, lines: Iterator[FileLine]) -> Iterator[tuple[FileLine, list[str]]]:
+    """The rows of CSV and where they end; a quoted cell may have line breaks."""
+    first = next(lines)
+    try:
+        head = decode(first)
+        delimiter = max(",;\t", key=head.count)  # Excel writes semicolons in some countries
+        rows = csv.reader((f"{decode(line)}\n" for line in chain([first], lines)), delimiter=delimiter)
+        for row in rows:
+            yield FileLine(path, rows.line_num, b""), row
+    except (csv.Error, LineError) as error:
+        raise Problem(f"{display_name(path)} cannot be read as CSV: {error}.") from error
+
+
+def _read_table(
+    path: str, rows: Iterator[tuple[FileLine, list[str]]], names: Sequence[str], fields: Sequence[str]
+) -> Records:
+    """One record per row, by the columns' names."""
+    columns = map_columns(names, fields, display_name(path))
+    while True:
+        try:
+            line, cells = next(rows)
+        except StopIteration:
+            return
+        except LineError as bad:
+            raise Problem(f"{bad}; correct the file.") from bad
+        if not cells and len(names) > 1:
+            yield LineError(line, "the line is empty")
+        elif len(cells) != len(names) and cells:
+            yield LineError(line, f"expected {len(names)} columns, found {len(cells)}")
+        else:
+            yield Record(line, {key: cells[at] if cells else "" for key, at in columns.items()})
+
+
+def _read_parquet(path: str, fields: Sequence[str]) -> Records:
+    """The rows of a Parquet file."""
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError as error:
+        raise Problem(f"{path} needs pyarrow: pip install pyarrow, or save it as JSON Lines.") from error
+    try:
+        table: Any = parquet.ParquetFile(path)
+        number = 0
+        for batch in table.iter_batches(PARQUET_ROWS):
+            for row in batch.to_pylist():
+                number += 1
+                line = FileLine(path, number, b"", "row")
+                yield _or_error(map_row, Record(line, row), fields)
+    except (ArrowException, OSError, ValueError, TypeError, KeyError, OverflowError, MemoryError) as error:
+        raise Problem(f"{path} cannot be read as Parquet: {str(error)[:200]}.") from error
+
+
+def map_row(record: Record, fields: Sequence[str]) -> Record:
+    """A row as from JSON, or by the names of its columns."""
+    if fields or record.inner_fields or {"src", "text", "hyp", "trg"} & set(record.fields):
+        return map_json(record, fields)
+    columns = map_columns(list(record.fields), (), record.line.path)
+    values = list(record.fields.values())
+    return Record(record.line, {key: values[at] for key, at in columns.items()})

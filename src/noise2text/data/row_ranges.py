@@ -18,8 +18,8 @@ import numpy as np
 
 from noise2text.core.errors import Problem
 from noise2text.data.corpus_paths import check_file, split_fields
-from noise2text.data.formats import LineError, Record, parse_json
-from noise2text.data.record_files import map_json, map_row
+from noise2text.data.formats import map_json, map_row
+from noise2text.data.records import LineError, Record, parse_json
 from noise2text.data.text_files import FileLine
 
 __all__ = ["RowRange", "cut_into_ranges", "list_row_files", "read_sources_of_range"]

@@ -110,6 +110,10 @@ class TokenLoss(NamedTuple):
         """The sum of the values that count."""
         return torch.where(self.mask, self.values, 0).sum()
 
+    def row_means(self) -> Tensor:
+        """The mean of the values that count in each row, (B,)."""
+        return torch.where(self.mask, self.values, 0).sum(1) / self.mask.sum(1)
+
 
 def scored_positions(canvas: Canvas) -> Tensor:
     """The positions that the layout scores."""

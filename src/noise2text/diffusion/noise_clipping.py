@@ -27,6 +27,8 @@ BLOCK = 2**24  # about how many distances are in memory at a time
 class ClippedTimes(TimeSampler):
     """Uniform over the times from `first_time_index` on, below which there is too little noise."""
 
+    observes_losses = False
+
     def __init__(self, schedule: AlphaBarSchedule, *, margin: float = 0.0) -> None:
         super().__init__(schedule.num_timesteps)
         self.margin = margin

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from noise2text.core.errors import Problem
+from noise2text.generation.mbr import MBR
 from noise2text.generation.selection import (
-    MBR,
     Candidate,
     CandidateFilter,
     ComparesCandidates,

@@ -10,7 +10,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from noise2text.generation.selection import MBR, Candidate
+from noise2text.generation.mbr import MBR
+from noise2text.generation.selection import Candidate
 
 __all__ = ["MBRByLength"]
 

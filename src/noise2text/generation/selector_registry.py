@@ -7,8 +7,9 @@ from typing import Any
 
 from noise2text.generation.denoising_likelihood import NOISE_TIME
 from noise2text.generation.faithful_copies import FaithfulCopies
+from noise2text.generation.mbr import MBR
 from noise2text.generation.mbr_by_length import MBRByLength
-from noise2text.generation.selection import MBR, BestScore, Selector
+from noise2text.generation.selection import BestScore, Selector
 from noise2text.generation.weighted_mbr import WeightedMBR
 from noise2text.preprocessing.preprocessor import PreprocessingConfig
 from noise2text.preprocessing.text_rules import load_text_rules

@@ -16,7 +16,8 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from noise2text.generation.selection import MBR, Candidate
+from noise2text.generation.mbr import MBR
+from noise2text.generation.selection import Candidate
 from noise2text.metrics.mbr_utilities import UTILITIES, UtilityMatrices
 
 __all__ = ["WeightedMBR", "weigh_candidates"]

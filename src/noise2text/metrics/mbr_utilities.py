@@ -65,7 +65,9 @@ class NgramUtility:
     def __call__(self, hypothesis: str, reference: str) -> float:
         """The utility of one pair, by the definition."""
         ours, theirs = self.split(hypothesis), self.split(reference)
-        return self.scalar_formula(_shared(self._grams(ours), self._grams(theirs)), len(ours), len(theirs))
+        return self.scalar_formula(
+            _count_shared(self._grams(ours), self._grams(theirs)), len(ours), len(theirs)
+        )
 
     def utility_matrix(self, texts: Sequence[str]) -> list[list[float]]:
         """The utility of every pair of texts: one row per hypothesis, one column per reference."""
@@ -82,9 +84,9 @@ class NgramUtility:
         symbols = [[self.split(text) for text in texts] for texts in sentences]
         for block in ngrams.count_shared_ngrams(symbols, self.order, number_symbols=self.number_symbols):
             pairs = DIRECTIONS[candidate_is](block)
-            yield UtilityMatrices(self.array_formula(pairs), pairs.sizes, partial(self._exact, pairs))
+            yield UtilityMatrices(self.array_formula(pairs), pairs.sizes, partial(self._compute_row, pairs))
 
-    def _exact(self, pairs: TextPairs, sentence: int, row: int) -> list[float]:
+    def _compute_row(self, pairs: TextPairs, sentence: int, row: int) -> list[float]:
         shared = pairs.shared[:, sentence, row]  # (order, C)
         counts = np.empty((2 + len(shared), shared.shape[1]), int)
         both_lengths = (pairs.hypothesis_lengths[sentence], pairs.reference_lengths[sentence])
@@ -103,7 +105,7 @@ class NgramUtility:
         )
 
 
-def _shared(ours: Grams, theirs: Grams) -> tuple[int, ...]:
+def _count_shared(ours: Grams, theirs: Grams) -> tuple[int, ...]:
     """The number of shared n-grams of each order, clipped by the text that has fewer."""
     return tuple(
         sum(min(left[gram], right[gram]) for gram in left.keys() & right.keys())

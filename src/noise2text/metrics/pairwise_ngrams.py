@@ -67,13 +67,13 @@ def count_shared_ngrams(
     sentences: Sequence[Sentence], order: int, *, number_symbols: NumberSymbols
 ) -> Iterator[TextPairs]:
     """All pairs of texts of each sentence, in blocks of sentences; `number_symbols` numbers their symbols."""
-    for block in _blocks(sentences):
+    for block in _split_into_blocks(sentences):
         texts = [len(text) for sentence in block for text in sentence]
         sizes = np.fromiter(map(len, block), np.int64, len(block))
         real = np.arange(sizes.max()) < sizes[:, None]  # (S, C)
         lengths = np.zeros(real.shape, np.int64)
         lengths[real] = texts
-        shared = _shared(number_symbols(block).astype(np.uint64), lengths, order)
+        shared = _count_shared(number_symbols(block).astype(np.uint64), lengths, order)
         symbols = lengths.astype(float)
         yield TextPairs(shared, symbols[:, :, None], symbols[:, None, :], sizes)
 
@@ -148,7 +148,7 @@ def _penalize_brevity(pairs: TextPairs, precisions: Floats) -> Floats:
     return np.where(pairs.shared[0] > 0, penalty * precisions, 0)
 
 
-def _blocks(sentences: Sequence[Sentence]) -> Iterator[list[Sentence]]:
+def _split_into_blocks(sentences: Sequence[Sentence]) -> Iterator[list[Sentence]]:
     """Blocks of sentences with at most BLOCK symbols and padded pairs, or of a single sentence."""
     block: list[Sentence] = []
     symbols = width = 0
@@ -162,7 +162,7 @@ def _blocks(sentences: Sequence[Sentence]) -> Iterator[list[Sentence]]:
         yield block
 
 
-def _shared(symbols: Keys, lengths: Integers, order: int) -> Counts:
+def _count_shared(symbols: Keys, lengths: Integers, order: int) -> Counts:
     """The shared n-grams (order, S, C, C), from the symbols of all texts and the texts' lengths (S, C)."""
     sentences, width = lengths.shape
     shared = np.zeros((order, sentences, width, width), np.float32)
@@ -174,15 +174,15 @@ def _shared(symbols: Keys, lengths: Integers, order: int) -> Counts:
     terminated[:-order][left > 0] = symbols + np.uint64(1)
     grams, n = sentence.astype(np.uint64), 0  # no n-gram is shared between sentences
     while n < order and len(positions):
-        positions, keys, shifts = _sorted(positions, grams, terminated, range(n, order))
+        positions, keys, shifts = _sort_by_ngram(positions, grams, terminated, range(n, order))
         for shift in shifts:
-            first, several = _runs(keys >> shift)
+            first, several = _find_runs(keys >> shift)
             several &= left[positions] > n
             positions, keys, first = positions[several], keys[several], first[several]
             group = np.cumsum(first) - 1
             owner = sentence[positions[first]]
             counts = np.bincount(group * width + column[positions], minlength=len(owner) * width)
-            _multiply(counts.reshape(-1, width), owner, out=shared[n])
+            _write_products(counts.reshape(-1, width), owner, out=shared[n])
             n += 1
         grams = group.astype(np.uint64)
     own = np.arange(width)
@@ -190,7 +190,7 @@ def _shared(symbols: Keys, lengths: Integers, order: int) -> Counts:
     return shared
 
 
-def _sorted(
+def _sort_by_ngram(
     positions: Integers, grams: Keys, symbols: Keys, orders: range
 ) -> tuple[Integers, Keys, list[np.uint64]]:
     """The positions sorted by the n-grams that start there, these as keys, and each order's bit shift.
@@ -213,14 +213,14 @@ def _sorted(
     return (packed & np.uint64((1 << tail) - 1)).astype(np.int64), packed >> np.uint64(tail), shifts
 
 
-def _runs(keys: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _find_runs(keys: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Which of the sorted keys are the first of a run of equal keys, and which are in a run of several."""
     ends = np.ones(len(keys) + 1, bool)
     np.not_equal(keys[1:], keys[:-1], out=ends[1:-1])
     return ends[:-1], ~(ends[:-1] & ends[1:])
 
 
-def _multiply(counts: Integers, owner: Integers, *, out: Counts) -> None:
+def _write_products(counts: Integers, owner: Integers, *, out: Counts) -> None:
     """Write Σ_k X_kᵀX_k of each sentence's n-grams to `out` (S, C, C).
 
     The counts are (G, C); the owner of an n-gram is its sentence, and n-grams are sorted by it.
@@ -237,7 +237,7 @@ def _multiply(counts: Integers, owner: Integers, *, out: Counts) -> None:
         owner = np.concatenate(owners)
         order = np.argsort(owner, kind="stable")
         rows, owner = [np.concatenate(rows)[order]], owner[order]
-    starts = np.flatnonzero(_runs(owner)[0]).tolist()
+    starts = np.flatnonzero(_find_runs(owner)[0]).tolist()
     for x in rows:
         for start, end in pairwise([*starts, len(x)]):
             np.matmul(x[start:end].T, x[start:end], out=out[owner[start]])

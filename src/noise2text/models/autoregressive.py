@@ -15,7 +15,7 @@ from noise2text.data.layouts.template import encode_pieces
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.generation.autoregressive import AutoregressiveDecoder
 from noise2text.generation.config import AutoregressiveGenerationConfig
-from noise2text.generation.teacher_selection import autoregressive_log_likelihood, batched_log_likelihoods
+from noise2text.generation.reranking import autoregressive_log_likelihood, batched_log_likelihoods
 from noise2text.generation.token_search import SearchLimits
 from noise2text.models.base import Model, require_lists
 from noise2text.models.likelihood_bound import LikelihoodBound, summarize_pairs

@@ -29,10 +29,13 @@ from noise2text.diffusion.losses import LossTerm, TokenLoss, label_smoothed_nll
 from noise2text.generation.decoder import Decoder, SentenceCandidates, SourceBatch, Stage, TokenTraceStep
 from noise2text.generation.parallel import ProposeLengths
 from noise2text.models.baseline_config import MaskPredictGenerationConfig
-from noise2text.models.draft_refinement import DraftModel, build_draft_transformer
+from noise2text.models.iterative_refinement import (
+    IterativeRefinementModel,
+    build_nonautoregressive_transformer,
+)
 from noise2text.nn.denoiser import EncoderOutput
-from noise2text.nn.draft_transformer import DraftTransformer
 from noise2text.nn.length_predictor import LengthPredictor, top_lengths
+from noise2text.nn.nonautoregressive_transformer import NonAutoregressiveTransformer
 from noise2text.training.objective import Objective
 
 __all__ = [
@@ -64,7 +67,7 @@ class CmlmObjective(Objective):
 
     def __init__(
         self,
-        transformer: DraftTransformer,
+        transformer: NonAutoregressiveTransformer,
         lengths: LengthPredictor,
         *,
         mask: int,
@@ -134,7 +137,7 @@ def mask_predict(
 class MaskPredictDecoder(Decoder):
     """The parts of a CMLM that decode all lengths of all sentences at once."""
 
-    transformer: DraftTransformer
+    transformer: NonAutoregressiveTransformer
     layout: Layout
     config: MaskPredictGenerationConfig
     propose_lengths: ProposeLengths
@@ -193,14 +196,14 @@ class MaskPredictDecoder(Decoder):
         return [rows[i * size : (i + 1) * size] for i in range(sentences)]
 
 
-class CMLMModel(DraftModel):
+class CMLMModel(IterativeRefinementModel):
     """A masked language model of the target that predicts its length first."""
 
     generation_config: MaskPredictGenerationConfig
 
     def __init__(self, config: Any, tokenizer: Tokenizer) -> None:
         super().__init__(config, tokenizer)
-        self.transformer = build_draft_transformer(
+        self.transformer = build_nonautoregressive_transformer(
             config.model, tokenizer, source_positions=self.max_source, target_positions=self.max_target
         )
         self.lengths = LengthPredictor(

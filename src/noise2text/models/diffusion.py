@@ -30,8 +30,8 @@ from noise2text.generation.config import (
 )
 from noise2text.generation.denoising_likelihood import DenoisingLikelihood
 from noise2text.generation.parallel import ParallelDecoder
+from noise2text.generation.reranking import batched_log_likelihoods
 from noise2text.generation.rounding import Rounding
-from noise2text.generation.teacher_selection import batched_log_likelihoods
 from noise2text.models.base import Model, require_lists
 from noise2text.models.diffusion_bound import CorpusBound, LengthNll
 from noise2text.models.likelihood_bound import LikelihoodBound

@@ -7,7 +7,7 @@ together, and their checksums verified, by `model_files.py`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,6 @@ from noise2text.models.model_files import (
     open_model_files,
     write_model_files,
 )
-from noise2text.models.output import GenerationOutput
 from noise2text.models.registry import RENAMED_RECIPES, Recipe, list_recipes
 from noise2text.models.shipped import find_model_folder, list_shipped_models
 from noise2text.training.checkpoint import find_checkpoint
@@ -44,7 +43,6 @@ __all__ = [
     "FORMAT",
     "WEIGHTS_FILE",
     "describe_config",
-    "generate",
     "load",
     "load_config",
     "load_engine",
@@ -151,36 +149,6 @@ def load(
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
     model.origin = ModelOrigin(recipe.name, config, folder, num_parameters)
     return model.move_to(target_device, "float32" if engine else precision).eval()
-
-
-def generate(
-    model: str | Path | Model,
-    texts: Sequence[str],
-    *,
-    device: str | torch.device | None = None,
-    precision: str = "auto",
-    **options: Any,
-) -> GenerationOutput:
-    """The text that a model generates for each text, with all candidates and their scores.
-
-    Args:
-        model: a loaded model, the folder of one, or the name of a shipped one. To use a model more than once,
-            load it with `noise2text.load`.
-        texts: the sources, such as the sentences to translate.
-        device, precision: as for `noise2text.load`; a loaded model stays where it is.
-        options: those of `Model.generate`: `seed`, `batch`, `trace`, and every generation setting of the
-            model by its name, such as `steps`, `length_beam` or `select`.
-
-    Returns:
-        A `GenerationOutput`, in the order of the texts.
-
-    >>> from noise2text import generate
-    >>> generate("de-en", ["Wo ist der Bahnhof?"], device="cpu", precision="float32").texts
-    ['Where is the train station?']
-    """
-    if not isinstance(model, Model):
-        model = load(model, device=device, precision=precision)
-    return model.generate(texts, **options)
 
 
 def load_engine(folder: Path) -> OnnxRuntimeConfig | None:

@@ -27,14 +27,17 @@ from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.generation.decoder import Decoder, SentenceCandidates, SourceBatch, Stage, TokenTraceStep
 from noise2text.models.baseline_config import LevenshteinGenerationConfig
-from noise2text.models.draft_refinement import DraftModel, build_draft_transformer
+from noise2text.models.iterative_refinement import (
+    IterativeRefinementModel,
+    build_nonautoregressive_transformer,
+)
 from noise2text.models.levenshtein_edits import (
     positions_after_deletion,
     positions_after_insertion,
     scatter_tokens,
 )
 from noise2text.nn.denoiser import EncoderOutput
-from noise2text.nn.draft_transformer import DraftTransformer
+from noise2text.nn.nonautoregressive_transformer import NonAutoregressiveTransformer
 
 __all__ = ["DraftBatch", "EditPolicies", "LevenshteinDecoder", "LevenshteinModel", "SpecialTokens"]
 
@@ -52,7 +55,9 @@ class SpecialTokens:
 class EditPolicies(nn.Module):
     """The three policies: one transformer with three heads, and one pass over the draft for each."""
 
-    def __init__(self, transformer: DraftTransformer, *, model_dim: int, max_placeholders: int) -> None:
+    def __init__(
+        self, transformer: NonAutoregressiveTransformer, *, model_dim: int, max_placeholders: int
+    ) -> None:
         """`max_placeholders` is the largest number of placeholders that one gap gets per iteration."""
         super().__init__()
         self.transformer, self.max_placeholders = transformer, max_placeholders
@@ -204,7 +209,7 @@ class LevenshteinDecoder(Decoder):
         return replace(drafts, tokens=filled, scores=torch.where(empty, best.values, drafts.scores))
 
 
-class LevenshteinModel(DraftModel):
+class LevenshteinModel(IterativeRefinementModel):
     """A model that edits a draft until no edit is left."""
 
     generation_config: LevenshteinGenerationConfig
@@ -212,7 +217,7 @@ class LevenshteinModel(DraftModel):
     def __init__(self, config: Any, tokenizer: Tokenizer) -> None:
         super().__init__(config, tokenizer)
         self.special_tokens = SpecialTokens(tokenizer.pad, tokenizer.bos, tokenizer.eos, tokenizer.mask)
-        transformer = build_draft_transformer(
+        transformer = build_nonautoregressive_transformer(
             config.model, tokenizer, source_positions=self.max_source, target_positions=self.max_target + 2
         )
         self.policies = EditPolicies(

@@ -66,7 +66,7 @@ class GenerationRequest:
 
 
 @dataclass(frozen=True)
-class _Work:
+class _PreparedRequest:
     """A request with the parts that generate for it, and its output, which is filled in batch by batch."""
 
     request: GenerationRequest
@@ -90,21 +90,11 @@ class _Work:
 class _Text:
     """A text that is not empty: its request, and its position there."""
 
-    work: _Work
+    prepared: _PreparedRequest
     position: int
-
-    @property
-    def row(self) -> Sequence[int]:
-        return self.work.rows[self.position]
-
-    @property
-    def source(self) -> str:
-        return self.work.request.texts[self.position]
-
-    @property
-    def index(self) -> int:
-        indices = self.work.request.indices
-        return self.position if indices is None else indices[self.position]
+    source: str
+    row: Sequence[int]  # its tokens, truncated
+    index: int  # keys its noise
 
 
 @dataclass(frozen=True)
@@ -125,7 +115,7 @@ class BatchedRequests:
         self.model, self.batch = model, batch
         self._decoders: dict[Any, Decoder] = {}  # equal configs share a decoder and a selector
         self._selectors: dict[Any, Selector] = {}
-        self._works = [self._prepare(request) for request in requests]
+        self._prepared = [self._prepare(request) for request in requests]
         self._texts: list[_Text] = []  # those that are not empty; batches name them by their numbers here
         self._finished: set[int] = set()
         self._groups = self._group_texts()
@@ -138,7 +128,7 @@ class BatchedRequests:
     @property
     def outputs(self) -> list[GenerationOutput]:
         """The output of each request; `select` fills them in."""
-        return [work.output for work in self._works]
+        return [prepared.output for prepared in self._prepared]
 
     @property
     def groups(self) -> list[BatchGroup]:
@@ -153,7 +143,7 @@ class BatchedRequests:
         self.batch = min(self.batch, self.num_texts - len(self._finished)) // 2 or 1
         return True
 
-    def _prepare(self, request: GenerationRequest) -> _Work:
+    def _prepare(self, request: GenerationRequest) -> _PreparedRequest:
         """The request with its decoder, its selector and an empty output."""
         model, texts, indices = self.model, request.texts, request.indices
         if indices is not None and len(indices) != len(texts):
@@ -163,7 +153,7 @@ class BatchedRequests:
         if request.selector is None and config not in self._selectors:
             self._selectors[config] = model.build_selector(config)
         rows = model.tokenizer.encode(texts)
-        return _Work(
+        return _PreparedRequest(
             request,
             self._find_decoder(request, config),
             request.selector or self._selectors[config],
@@ -184,14 +174,17 @@ class BatchedRequests:
     def _group_texts(self) -> list[list[int]]:
         """The texts that are not empty, in groups that may share batches."""
         groups: dict[Hashable, list[int]] = {}
-        for work in self._works:
-            request = work.request
-            positions = [i for i, text in enumerate(request.texts) if work.rows[i] and text.strip()]
+        for prepared in self._prepared:
+            request = prepared.request
+            positions = [i for i, text in enumerate(request.texts) if prepared.rows[i] and text.strip()]
             if positions:
-                key = work.decoder.sharing_key(seed=request.seed, trace=request.trace)
+                key = prepared.decoder.sharing_key(seed=request.seed, trace=request.trace)
                 numbers = range(len(self._texts), len(self._texts) + len(positions))
                 groups.setdefault(key, []).extend(numbers)
-                self._texts += [_Text(work, position) for position in positions]
+                indices = range(len(request.texts)) if request.indices is None else request.indices
+                self._texts += [
+                    _Text(prepared, i, request.texts[i], prepared.rows[i], indices[i]) for i in positions
+                ]
         return list(groups.values())
 
     def _cut_batches(self, numbers: Sequence[int]) -> BatchGroup:
@@ -209,15 +202,15 @@ class BatchedRequests:
         """The texts of a batch, divided by decoder and by whether they are traced."""
         parts: dict[tuple[int, bool], list[int]] = {}
         for number in chunk:
-            work = self._texts[number].work
-            parts.setdefault((id(work.decoder), work.request.trace), []).append(number)
+            prepared = self._texts[number].prepared
+            parts.setdefault((id(prepared.decoder), prepared.request.trace), []).append(number)
         return [
             BatchPart(
-                self._texts[own[0]].work.decoder,
+                self._texts[own[0]].prepared.decoder,
                 SourceBatch(
                     [self._texts[number].row for number in own],
                     [self._texts[number].index for number in own],
-                    [self._texts[number].work.request.seed for number in own],
+                    [self._texts[number].prepared.request.seed for number in own],
                     own,
                 ),
                 trace,
@@ -227,13 +220,13 @@ class BatchedRequests:
 
     def _report_step(self, batch: SourceBatch, steps: Sequence[TokenTraceStep]) -> None:
         """Tell each request of the batch about the steps of its texts."""
-        own_steps: dict[int, tuple[_Work, dict[int, list[TraceStep]]]] = {}
+        own_steps: dict[int, tuple[_PreparedRequest, dict[int, list[TraceStep]]]] = {}
         for number, step in zip(batch.positions, steps, strict=True):
             text = self._texts[number]
-            _, found = own_steps.setdefault(id(text.work), (text.work, {}))
+            _, found = own_steps.setdefault(id(text.prepared), (text.prepared, {}))
             found[text.position] = _decode_step(self.model.tokenizer, step)
-        for work, found in own_steps.values():
-            work.report(found)
+        for prepared, found in own_steps.values():
+            prepared.report(found)
 
     def select(self, parts: Sequence[BatchPart], decoded: Sequence[SentenceCandidates]) -> int:
         """Select among the candidates of a batch, and fill in the outputs; returns the number of texts."""
@@ -242,9 +235,9 @@ class BatchedRequests:
         candidates = _decode_candidates(self.model.tokenizer, decoded, [text.source for text in texts])
         by_selector: dict[int, list[int]] = {}
         for i, text in enumerate(texts):
-            by_selector.setdefault(id(text.work.selector), []).append(i)
+            by_selector.setdefault(id(text.prepared.selector), []).append(i)
         for own in by_selector.values():
-            selector = texts[own[0]].work.selector
+            selector = texts[own[0]].prepared.selector
             best = selector.select_all([candidates[i] for i in own])
             for i, index in zip(own, best, strict=True):
                 self._fill_in(texts[i], decoded[i], candidates[i], index)
@@ -255,17 +248,17 @@ class BatchedRequests:
         self, text: _Text, sentence: SentenceCandidates, candidates: Sequence[Candidate], best: int
     ) -> None:
         """Write the candidates of a text, and the selected one, into the output of its request."""
-        request, output, i = text.work.request, text.work.output, text.position
+        request, output, i = text.prepared.request, text.prepared.output, text.position
         output.texts[i], output.chosen[i] = candidates[best].text, best
         output.scores[i], output.lengths[i] = sentence.scores, list(map(len, sentence.tokens))
         output.candidates[i] = [candidate.text for candidate in candidates]
-        ranked = rank_alternatives(text.work.selector, candidates, best, n=request.n, floor=request.floor)
+        ranked = rank_alternatives(text.prepared.selector, candidates, best, n=request.n, floor=request.floor)
         output.alternatives[i] = [candidates[each].text for each in ranked]
         if request.trace:
             tokenizer = self.model.tokenizer
             output.traces[i] = _decode_trace(tokenizer, sentence, best)
             output.drafts[i] = _decode_drafts(tokenizer, sentence)
-            output.utilities[i] = compare_candidates(text.work.selector, candidates)
+            output.utilities[i] = compare_candidates(text.prepared.selector, candidates)
 
 
 def _decode_candidates(

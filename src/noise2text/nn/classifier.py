@@ -8,11 +8,13 @@ puts the text nor on the source beside it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
 from noise2text.nn.attention import padding_mask
-from noise2text.nn.layers import EncoderLayer, TimeEmbedding, init_weights
+from noise2text.nn.layers import EncoderLayer, LayerShape, TimeEmbedding, init_weights
 
 __all__ = ["Classifier"]
 
@@ -24,25 +26,20 @@ class Classifier(nn.Module):
         self,
         dim: int,
         num_classes: int,
+        shape: LayerShape,
         *,
         max_positions: int,
-        model_dim: int,
-        ffn_dim: int,
-        heads: int,
         layers: int,
-        dropout: float,
     ) -> None:
         super().__init__()
+        shape, model_dim = replace(shape, activation=nn.GELU), shape.model_dim
         self.max_positions = max_positions
         self.input_projection = nn.Linear(dim, model_dim)
         self.position_embedding = nn.Embedding(max_positions, model_dim)
         self.time_embedding = TimeEmbedding(model_dim)
         self.norm = nn.LayerNorm(model_dim)
-        self.dropout = nn.Dropout(dropout)
-        self.layers = nn.ModuleList(
-            EncoderLayer(model_dim, ffn_dim, heads, dropout=dropout, activation=nn.GELU)
-            for _ in range(layers)
-        )
+        self.dropout = nn.Dropout(shape.dropout)
+        self.layers = nn.ModuleList(EncoderLayer(shape) for _ in range(layers))
         self.output_projection = nn.Linear(model_dim, num_classes)
         self.apply(init_weights)
 

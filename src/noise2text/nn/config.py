@@ -11,6 +11,7 @@ from noise2text.core.errors import Problem
 from noise2text.nn.denoiser import Denoiser
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.encoder_decoder import EncoderDecoder
+from noise2text.nn.layers import LayerShape
 
 __all__ = [
     "EncoderDecoderConfig",
@@ -97,12 +98,9 @@ def build_encoder_decoder(
     """The untrained denoiser of this shape, for sources and targets of this many positions."""
     return network_class(
         embedding,
-        model_dim=config.model_dim,
-        ffn_dim=config.ffn_dim,
-        heads=config.heads,
+        LayerShape.from_config(config),
         encoder_layers=config.encoder_layers,
         decoder_layers=config.decoder_layers,
-        dropout=config.dropout,
         source_positions=source_positions,
         target_positions=target_positions,
     )

@@ -10,8 +10,6 @@ details; they follow its released code.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 
@@ -23,6 +21,7 @@ from noise2text.nn.layers import (
     DecoderLayer,
     EncoderLayer,
     FeedForward,
+    LayerShape,
     LayerStack,
     TimeEmbedding,
     init_weights,
@@ -34,28 +33,14 @@ __all__ = ["Encoder", "EncoderDecoder"]
 class Encoder(nn.Module):
     """Encodes a source's tokens as hidden states."""
 
-    def __init__(
-        self,
-        embedding: TokenEmbedding,
-        *,
-        model_dim: int,
-        ffn_dim: int,
-        heads: int,
-        layers: int,
-        dropout: float,
-        positions: int,
-        activation: Callable[[], nn.Module] = nn.ReLU,
-    ) -> None:
+    def __init__(self, embedding: TokenEmbedding, shape: LayerShape, *, layers: int, positions: int) -> None:
         super().__init__()
         self.embedding = embedding
-        self.input_projection: nn.Module = nn.Linear(embedding.dim, model_dim, bias=False)
-        self.position_embedding = nn.Embedding(positions, model_dim)
+        self.input_projection: nn.Module = nn.Linear(embedding.dim, shape.model_dim, bias=False)
+        self.position_embedding = nn.Embedding(positions, shape.model_dim)
         self.norm: nn.Module = nn.Identity()
-        self.layers = LayerStack(
-            EncoderLayer(model_dim, ffn_dim, heads, dropout=dropout, activation=activation)
-            for _ in range(layers)
-        )
-        self.dropout = nn.Dropout(dropout)
+        self.layers = LayerStack(EncoderLayer(shape) for _ in range(layers))
+        self.dropout = nn.Dropout(shape.dropout)
 
     def forward(self, source: Source) -> Tensor:
         """The states (B, S, W)."""
@@ -74,29 +59,16 @@ class EncoderDecoder(Denoiser):
     def __init__(
         self,
         embedding: TokenEmbedding,
+        shape: LayerShape,
         *,
-        model_dim: int,
-        ffn_dim: int,
-        heads: int,
         encoder_layers: int,
         decoder_layers: int,
-        dropout: float,
         source_positions: int,
         target_positions: int,
-        activation: Callable[[], nn.Module] = nn.ReLU,
     ) -> None:
         super().__init__()
-        self.embedding, self.heads = embedding, heads
-        self.encoder = Encoder(
-            embedding,
-            model_dim=model_dim,
-            ffn_dim=ffn_dim,
-            heads=heads,
-            layers=encoder_layers,
-            dropout=dropout,
-            positions=source_positions,
-            activation=activation,
-        )
+        self.embedding, self.heads, model_dim = embedding, shape.heads, shape.model_dim
+        self.encoder = Encoder(embedding, shape, layers=encoder_layers, positions=source_positions)
         # One Linear computes the cross-attention keys and values of all layers, once per sentence.
         self.key_value_projection = nn.Linear(model_dim, 2 * decoder_layers * model_dim)
         self.input_projection: nn.Module = nn.Linear(embedding.dim, model_dim, bias=False)
@@ -104,11 +76,8 @@ class EncoderDecoder(Denoiser):
         self.time_embedding = TimeEmbedding(model_dim)
         self.position_embedding = nn.Embedding(target_positions, model_dim)
         self.norm = AddNorm(model_dim, dropout=0.0)
-        self.dropout = nn.Dropout(dropout)
-        self.layers = LayerStack(
-            DecoderLayer(model_dim, ffn_dim, heads, dropout=dropout, activation=activation)
-            for _ in range(decoder_layers)
-        )
+        self.dropout = nn.Dropout(shape.dropout)
+        self.layers = LayerStack(DecoderLayer(shape) for _ in range(decoder_layers))
         self.output_projection: nn.Module = nn.Linear(model_dim, embedding.dim, bias=False)
         self.apply(init_weights)
 

@@ -8,6 +8,8 @@ they follow the released code. The source is on the canvas, so there is nothing 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import Tensor, nn
 
 from noise2text.data.layouts.base import Source
@@ -16,6 +18,7 @@ from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.layers import (
     AddNorm,
     EncoderLayer,
+    LayerShape,
     LayerStack,
     TanhProjection,
     TimeEmbedding,
@@ -31,27 +34,22 @@ class JointTransformer(Denoiser):
     def __init__(
         self,
         embedding: TokenEmbedding,
+        shape: LayerShape,
         *,
-        model_dim: int,
-        ffn_dim: int,
-        heads: int,
         layers: int,
-        dropout: float,
         positions: int,
         layer_stack: type[LayerStack] = LayerStack,
     ) -> None:
         """`layer_stack` is `UnpaddedLayerStack` for canvases without padding."""
         super().__init__()
+        shape, model_dim = replace(shape, activation=nn.GELU), shape.model_dim
         self.embedding = embedding
         self.input_projection = TanhProjection(embedding.dim, model_dim, hidden=model_dim)
         self.position_embedding = nn.Embedding(positions, model_dim)
         self.time_embedding = TimeEmbedding(model_dim)
         self.norm = AddNorm(model_dim, dropout=0.0)
-        self.dropout = nn.Dropout(dropout)
-        self.layers = layer_stack(
-            EncoderLayer(model_dim, ffn_dim, heads, dropout=dropout, activation=nn.GELU)
-            for _ in range(layers)
-        )
+        self.dropout = nn.Dropout(shape.dropout)
+        self.layers = layer_stack(EncoderLayer(shape) for _ in range(layers))
         self.output_projection: nn.Module = TanhProjection(model_dim, embedding.dim, hidden=model_dim)
         self.apply(init_weights)
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +23,7 @@ __all__ = [
     "DecoderLayer",
     "EncoderLayer",
     "FeedForward",
+    "LayerShape",
     "LayerStack",
     "SelfAttention",
     "TanhProjection",
@@ -101,23 +104,33 @@ class TanhProjection(nn.Sequential):
         super().__init__(nn.Linear(in_dim, hidden), nn.Tanh(), nn.Linear(hidden, out))
 
 
+@dataclass(frozen=True)
+class LayerShape:
+    """What the encoder and decoder layers of a network have in common."""
+
+    model_dim: int  # W, the dimension of the states
+    ffn_dim: int  # the inner dimension of the feed-forward networks
+    heads: int
+    dropout: float
+    activation: Callable[[], nn.Module] = nn.ReLU  # of the feed-forward networks
+
+    @classmethod
+    def from_config(cls, config: Any) -> LayerShape:
+        """The shape that a section `model` describes."""
+        return cls(config.model_dim, config.ffn_dim, config.heads, config.dropout)
+
+
 class EncoderLayer(nn.Module):
     """Self-attention, then a feed-forward network."""
 
-    def __init__(
-        self,
-        model_dim: int,
-        ffn_dim: int,
-        heads: int,
-        *,
-        dropout: float,
-        activation: Callable[[], nn.Module] = nn.ReLU,
-    ) -> None:
+    def __init__(self, shape: LayerShape) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(model_dim, heads)
-        self.self_attention_norm = AddNorm(model_dim, dropout)
-        self.feed_forward = FeedForward(model_dim, ffn_dim, model_dim, activation=activation)
-        self.feed_forward_norm = AddNorm(model_dim, dropout)
+        self.self_attention = SelfAttention(shape.model_dim, shape.heads)
+        self.self_attention_norm = AddNorm(shape.model_dim, shape.dropout)
+        self.feed_forward = FeedForward(
+            shape.model_dim, shape.ffn_dim, shape.model_dim, activation=shape.activation
+        )
+        self.feed_forward_norm = AddNorm(shape.model_dim, shape.dropout)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         x = self.self_attention_norm(x, self.self_attention(x, mask))
@@ -128,22 +141,16 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Self-attention, attention to the source, then a feed-forward network."""
 
-    def __init__(
-        self,
-        model_dim: int,
-        ffn_dim: int,
-        heads: int,
-        *,
-        dropout: float,
-        activation: Callable[[], nn.Module] = nn.ReLU,
-    ) -> None:
+    def __init__(self, shape: LayerShape) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(model_dim, heads)
-        self.self_attention_norm = AddNorm(model_dim, dropout)
-        self.cross_attention = CrossAttention(model_dim, heads)
-        self.cross_attention_norm = AddNorm(model_dim, dropout)
-        self.feed_forward = FeedForward(model_dim, ffn_dim, model_dim, activation=activation)
-        self.feed_forward_norm = AddNorm(model_dim, dropout)
+        self.self_attention = SelfAttention(shape.model_dim, shape.heads)
+        self.self_attention_norm = AddNorm(shape.model_dim, shape.dropout)
+        self.cross_attention = CrossAttention(shape.model_dim, shape.heads)
+        self.cross_attention_norm = AddNorm(shape.model_dim, shape.dropout)
+        self.feed_forward = FeedForward(
+            shape.model_dim, shape.ffn_dim, shape.model_dim, activation=shape.activation
+        )
+        self.feed_forward_norm = AddNorm(shape.model_dim, shape.dropout)
 
     def forward(
         self, x: Tensor, mask: Tensor | None, keys: Tensor, values: Tensor, source_mask: Tensor
@@ -157,9 +164,7 @@ class DecoderLayer(nn.Module):
 class LayerStack(nn.ModuleList):
     """Layers that are applied one after the other, and what they share: masks, keys and values."""
 
-    def padding_mask(self, padding: Tensor, like: Tensor) -> Tensor:
-        """The mask that hides padded keys (B, S) from attention in the dtype of `like`."""
-        return padding_mask(padding, like)
+    padding_mask = staticmethod(padding_mask)  # what faster kernels replace
 
     def self_attention_mask(self, padding: Tensor, like: Tensor) -> Tensor | None:
         """The mask that hides padding (B, L) from self-attention, if there can be any."""
@@ -175,7 +180,10 @@ class LayerStack(nn.ModuleList):
 
     def decode(self, x: Tensor, padding: Tensor, encoded: EncoderOutput) -> Tensor:
         """The last states (B, L, W) of decoder layers that start from x, whose padding (B, L) is hidden."""
-        mask, source_mask = self.self_attention_mask(padding, x), self.source_mask(encoded, x)
+        return self.run_layers(x, self.self_attention_mask(padding, x), encoded, self.source_mask(encoded, x))
+
+    def run_layers(self, x: Tensor, mask: Any, encoded: EncoderOutput, source_mask: Any) -> Tensor:
+        """The last states of decoder layers, whose attention to x and to the source has these masks."""
         for layer, keys, values in zip(self, encoded.keys, encoded.values, strict=True):
             x = layer(x, mask, keys, values, source_mask)
         return x
@@ -210,7 +218,8 @@ class TimeEmbedding(nn.Module):
         """The sinusoids have by default `model_dim` dimensions, the network inside four times as many."""
         super().__init__()
         dim = sinusoid_dim or model_dim
-        self.register_buffer("frequencies", _frequencies(dim // 2), persistent=False)
+        frequencies = torch.exp(-math.log(10_000) * torch.arange(dim // 2) / (dim // 2))
+        self.register_buffer("frequencies", frequencies, persistent=False)
         self.mlp = FeedForward(dim, hidden or 4 * dim, model_dim, activation=activation)
 
     frequencies: Tensor
@@ -231,7 +240,3 @@ def init_weights(module: nn.Module) -> None:
         nn.init.normal_(module.weight, std=0.02)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
-
-
-def _frequencies(count: int) -> Tensor:
-    return torch.exp(-math.log(10_000) * torch.arange(count) / count)

@@ -13,7 +13,7 @@ from torch import nn
 
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.joint_transformer import JointTransformer
-from noise2text.nn.layers import TimeEmbedding, init_weights
+from noise2text.nn.layers import LayerShape, TimeEmbedding, init_weights
 
 __all__ = ["PublishedDiffuSeqTransformer"]
 
@@ -25,9 +25,9 @@ _BERT_EPSILON = 1e-12
 class PublishedDiffuSeqTransformer(JointTransformer):
     """A denoiser that takes the weights of DiffuSeq's published code as they are."""
 
-    def __init__(self, embedding: TokenEmbedding, *, model_dim: int, **shape: Any) -> None:
-        super().__init__(embedding, model_dim=model_dim, **shape)
-        self.time_embedding = TimeEmbedding(model_dim, sinusoid_dim=TIME_DIM, activation=nn.SiLU)
+    def __init__(self, embedding: TokenEmbedding, shape: LayerShape, **sizes: Any) -> None:
+        super().__init__(embedding, shape, **sizes)
+        self.time_embedding = TimeEmbedding(shape.model_dim, sinusoid_dim=TIME_DIM, activation=nn.SiLU)
         self.time_embedding.apply(init_weights)
         for module in self.modules():
             if isinstance(module, nn.LayerNorm):

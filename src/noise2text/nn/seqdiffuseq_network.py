@@ -11,14 +11,14 @@ with SiLU. Dropout follows the LayerNorms.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
 from torch import Tensor, nn
 
 from noise2text.nn.denoiser import Denoiser
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.encoder_decoder import EncoderDecoder
-from noise2text.nn.layers import TanhProjection, TimeEmbedding, init_weights
+from noise2text.nn.layers import LayerShape, TanhProjection, TimeEmbedding, init_weights
 
 __all__ = ["ENCODER_DECODERS", "SeqDiffuSeqEncoderDecoder"]
 
@@ -26,8 +26,9 @@ __all__ = ["ENCODER_DECODERS", "SeqDiffuSeqEncoderDecoder"]
 class SeqDiffuSeqEncoderDecoder(EncoderDecoder):
     """An encoder-decoder whose self-conditioning input is one long vector, not two that are combined."""
 
-    def __init__(self, embedding: TokenEmbedding, *, model_dim: int, **shape: Any) -> None:
-        super().__init__(embedding, model_dim=model_dim, activation=nn.GELU, **shape)
+    def __init__(self, embedding: TokenEmbedding, shape: LayerShape, **sizes: int) -> None:
+        super().__init__(embedding, replace(shape, activation=nn.GELU), **sizes)
+        model_dim = shape.model_dim
         del self.combine
         self.encoder.input_projection = TanhProjection(embedding.dim, model_dim, hidden=model_dim)
         self.encoder.norm = nn.LayerNorm(model_dim)

@@ -17,7 +17,7 @@ from noise2text.nn.denoiser import Estimate
 from noise2text.nn.embeddings import LazyLogits, ProjectedLogits, TokenEmbedding
 from noise2text.nn.encoder_decoder import EncoderDecoder
 from noise2text.nn.joint_transformer import JointTransformer
-from noise2text.nn.layers import init_weights
+from noise2text.nn.layers import LayerShape, init_weights
 
 __all__ = ["InterpolatingEncoderDecoder", "InterpolatingTransformer", "VocabularyHead"]
 
@@ -50,9 +50,9 @@ class InterpolatingEncoderDecoder(EncoderDecoder):
 
     output_projection: VocabularyHead
 
-    def __init__(self, embedding: TokenEmbedding, *, model_dim: int, **shape: Any) -> None:
-        super().__init__(embedding, model_dim=model_dim, **shape)
-        self.output_projection = VocabularyHead(embedding, model_dim)
+    def __init__(self, embedding: TokenEmbedding, shape: LayerShape, **sizes: Any) -> None:
+        super().__init__(embedding, shape, **sizes)
+        self.output_projection = VocabularyHead(embedding, shape.model_dim)
 
     def lazy_logits(self, estimate: Estimate) -> LazyLogits:
         return self.output_projection.lazy_logits(estimate.hidden)
@@ -64,6 +64,6 @@ class InterpolatingEncoderDecoder(EncoderDecoder):
 class InterpolatingTransformer(JointTransformer):
     """The encoder-only denoiser with a vocabulary head (Demirag, 2023, fig. 3.1); ẑ₀ is rounded as usual."""
 
-    def __init__(self, embedding: TokenEmbedding, *, model_dim: int, **shape: Any) -> None:
-        super().__init__(embedding, model_dim=model_dim, **shape)
-        self.output_projection = VocabularyHead(embedding, model_dim)
+    def __init__(self, embedding: TokenEmbedding, shape: LayerShape, **sizes: Any) -> None:
+        super().__init__(embedding, shape, **sizes)
+        self.output_projection = VocabularyHead(embedding, shape.model_dim)

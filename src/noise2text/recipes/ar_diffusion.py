@@ -27,7 +27,6 @@ from noise2text.nn.config import EncoderDecoderConfig
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.recipes.seqdiffuseq import build_model
 from noise2text.training.config import OptimConfig, RunConfig
-from noise2text.training.importance_sampling import ImportanceSampledObjective
 from noise2text.training.objective import DiffusionObjective
 
 __all__ = ["PRESETS", "RECIPE", "ARDiffusionConfig", "build", "objective"]
@@ -142,7 +141,7 @@ def objective(config: ARDiffusionConfig, model: DiffusionModel) -> DiffusionObje
     """The training objective: Diffusion-LM's terms, at a separate time for each position."""
     start = SqrtSchedule(config.diffusion.num_timesteps)
     time_sampler = TIME_SAMPLERS[config.diffusion.time_sampler](config.diffusion.num_timesteps)
-    return ImportanceSampledObjective(
+    return DiffusionObjective(
         model.denoiser,
         model.schedule,
         time_sampler.to(model.device),

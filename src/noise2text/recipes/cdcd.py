@@ -145,6 +145,7 @@ def objective(config: CDCDConfig, model: DiffusionModel) -> AdaptiveObjective:
             NllLoss("difficulty", None, always_computed=True, positions=model.layout.non_padding_mask),
         ],
         self_conditioning=config.diffusion.self_conditioning,
+        observed_term="difficulty",
         refit_every=config.diffusion.warp_every,
         refit_start=config.diffusion.warp_every,
     )

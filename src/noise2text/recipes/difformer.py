@@ -30,21 +30,20 @@ from noise2text.diffusion.parameterization import Parameterization
 from noise2text.diffusion.schedules import SCHEDULES, Schedule
 from noise2text.generation.config import LengthPredictingGenerationConfig
 from noise2text.models import LengthPredictingModel
+from noise2text.models.distillation_teacher import copy_teacher, load_distillation_teacher
 from noise2text.models.init_embeddings import load_embeddings
 from noise2text.models.init_from_teacher import initialize_from_teacher
 from noise2text.models.presets import DIFFORMER_TABLE_21, SMALL_DIFFUSION
 from noise2text.models.registry import Recipe
-from noise2text.models.step_teacher import copy_teacher, load_step_teacher
 from noise2text.nn.config import EncoderDecoderFromTeacherConfig, build_encoder_decoder
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.length_predictor import LengthPredictor, PublishedLengthPredictor
 from noise2text.training.adaptive_objective import AdaptiveObjective
 from noise2text.training.config import OptimConfig, RunConfig
-from noise2text.training.importance_sampling import ImportanceSampledObjective
 from noise2text.training.noise_factor_search import with_noise_factor_search
 from noise2text.training.objective import DiffusionObjective, Objective
+from noise2text.training.progressive_distillation import ProgressiveDistillation
 from noise2text.training.source_dropout import require_dropout_for_guidance, with_source_dropout
-from noise2text.training.step_distillation import StepDistillation
 
 __all__ = [
     "PRESETS",
@@ -229,7 +228,7 @@ def build_model(
 def initialize(config: DifformerConfig, model: LengthPredictingModel) -> None:
     """Copy the layers of a teacher or the embeddings of another model, where the config names one."""
     if config.diffusion.student_steps:
-        copy_teacher(model, load_step_teacher(config, model, recipe=RECIPE.name))
+        copy_teacher(model, load_distillation_teacher(config, model, recipe=RECIPE.name))
     elif config.model.from_folder:
         initialize_from_teacher(config, model)
     if config.model.embeddings_from:
@@ -238,25 +237,19 @@ def initialize(config: DifformerConfig, model: LengthPredictingModel) -> None:
 
 def objective(config: DifformerConfig, model: LengthPredictingModel) -> Objective:
     """The training objective: eq. 2, and the length."""
-    diffusion = config.diffusion
-    observed_term = "vlb" if diffusion.vlb_weight else "anchor"
-    return build_objective(config, model, diffusion.loss_terms(model.lengths), observed_term=observed_term)
+    return build_objective(config, model, config.diffusion.loss_terms(model.lengths))
 
 
 def build_objective(
-    config: DifformerConfig,
-    model: LengthPredictingModel,
-    terms: Sequence[LossTerm],
-    *,
-    observed_term: str,
+    config: DifformerConfig, model: LengthPredictingModel, terms: Sequence[LossTerm]
 ) -> Objective:
-    """The objective of these terms; times and schedule may follow the observed one.
+    """The objective of these terms; times and schedule may follow the first one.
 
     For guidance, some pairs have no source.
     """
     diffusion = config.diffusion
     searching = with_noise_factor_search(
-        _build_pair_objective(config, model, terms, observed_term),
+        _build_pair_objective(config, model, terms),
         model.training_schedule,
         model.denoiser.embedding,
         every=diffusion.noise_factor_every,
@@ -267,22 +260,22 @@ def build_objective(
 
 
 def _build_pair_objective(
-    config: DifformerConfig, model: LengthPredictingModel, terms: Sequence[LossTerm], observed_term: str
+    config: DifformerConfig, model: LengthPredictingModel, terms: Sequence[LossTerm]
 ) -> DiffusionObjective:
     """The objective of pairs with their sources."""
     diffusion = config.diffusion
     assert diffusion.noise_factor is not None, "resolve the config first"
     if diffusion.student_steps:
-        return StepDistillation(
+        return ProgressiveDistillation(
             model.denoiser,
             model.schedule,
-            teacher=load_step_teacher(config, model, recipe=RECIPE.name).denoiser,
+            teacher=load_distillation_teacher(config, model, recipe=RECIPE.name).denoiser,
             steps=diffusion.student_steps,
             terms=terms,
             self_conditioning=diffusion.self_conditioning,
             self_condition_noise=diffusion.self_condition_noise,
         )
-    kind: Callable[..., DiffusionObjective] = ImportanceSampledObjective
+    kind: Callable[..., DiffusionObjective] = DiffusionObjective
     if diffusion.refit_every:
         kind = partial(
             AdaptiveObjective, refit_every=diffusion.refit_every, refit_start=diffusion.refit_start
@@ -292,7 +285,6 @@ def _build_pair_objective(
         model.training_schedule,
         TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),
         terms=terms,
-        observed_term=observed_term,
         self_conditioning=diffusion.self_conditioning,
         self_condition_noise=diffusion.self_condition_noise,
         token_levels=diffusion.build_token_levels(model.training_schedule, model.denoiser.embedding),

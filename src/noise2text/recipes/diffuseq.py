@@ -38,12 +38,11 @@ from noise2text.models.registry import Recipe
 from noise2text.nn.config import JointTransformerConfig
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.joint_transformer import JointTransformer
-from noise2text.nn.layers import LayerStack, UnpaddedLayerStack
+from noise2text.nn.layers import LayerShape, LayerStack, UnpaddedLayerStack
 from noise2text.nn.published_diffuseq import PublishedDiffuSeqTransformer
 from noise2text.training.config import OptimConfig, RunConfig
-from noise2text.training.importance_sampling import ImportanceSampledObjective
 from noise2text.training.noise_factor_search import with_noise_factor_search
-from noise2text.training.objective import Objective
+from noise2text.training.objective import DiffusionObjective, Objective
 from noise2text.training.source_dropout import require_dropout_for_guidance, with_source_dropout
 
 __all__ = [
@@ -192,14 +191,11 @@ def build_denoiser(
     layer_stack: type[LayerStack] = UnpaddedLayerStack,
 ) -> JointTransformer:
     """The untrained transformer over the canvas."""
-    shape, data = config.model, config.data
+    data = config.data
     return network_class(
-        TokenEmbedding(len(tokenizer), shape.embedding_dim, scale=1.0, bias=True),
-        model_dim=shape.model_dim,
-        ffn_dim=shape.ffn_dim,
-        heads=shape.heads,
-        layers=shape.layers,
-        dropout=shape.dropout,
+        TokenEmbedding(len(tokenizer), config.model.embedding_dim, scale=1.0, bias=True),
+        LayerShape.from_config(config.model),
+        layers=config.model.layers,
         positions=positions or data.max_source + data.max_target + NUM_SPECIAL_TOKENS,
         layer_stack=layer_stack,
     )
@@ -284,7 +280,7 @@ def objective(config: DiffuSeqConfig, model: DiffusionModel) -> Objective:
     diffusion, schedule = config.diffusion, model.schedule
     weighting = LOSS_WEIGHTINGS[diffusion.loss_weighting](diffusion.build_parameterization(schedule))
     trained = diffusion.training_schedule(schedule).to(model.device)
-    plain = ImportanceSampledObjective(
+    plain = DiffusionObjective(
         model.denoiser,
         trained,
         TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),

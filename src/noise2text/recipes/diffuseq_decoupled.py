@@ -19,7 +19,7 @@ from noise2text.data.tokenizer import Tokenizer
 from noise2text.models import DiffusionModel
 from noise2text.models.init_embeddings import load_embeddings
 from noise2text.models.registry import Recipe
-from noise2text.nn.decoupled_joint import SeparateSourceTransformer
+from noise2text.nn.separate_source_transformer import SeparateSourceTransformer
 from noise2text.recipes import diffuseq
 from noise2text.recipes.diffuseq import DiffuSeqConfig, DiffuSeqModelConfig
 

@@ -33,9 +33,8 @@ from noise2text.models.registry import Recipe
 from noise2text.nn.config import JointTransformerConfig
 from noise2text.recipes import diffuseq
 from noise2text.training.config import OptimConfig, RunConfig
-from noise2text.training.importance_sampling import ImportanceSampledObjective
 from noise2text.training.noise_factor_search import with_noise_factor_search
-from noise2text.training.objective import Objective
+from noise2text.training.objective import DiffusionObjective, Objective
 
 __all__ = ["PRESETS", "RECIPE", "DiffusionLMConfig", "PairDiffusionModel", "build", "objective"]
 
@@ -189,7 +188,7 @@ def objective(config: DiffusionLMConfig, model: DiffusionModel) -> Objective:
     schedule, diffusion = model.schedule, config.diffusion
     assert isinstance(schedule, AlphaBarSchedule)
     trained = diffusion.training_schedule(schedule).to(model.device)
-    plain = ImportanceSampledObjective(
+    plain = DiffusionObjective(
         model.denoiser,
         trained,
         TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),

@@ -56,7 +56,7 @@ def objective(config: difformer.DifformerConfig, model: LengthPredictingModel) -
         LengthLoss(weight=diffusion.length_loss_weight, length_predictor=model.lengths),
         NllLoss(weight=None),
     ]
-    return difformer.build_objective(config, model, terms, observed_term="velocity")
+    return difformer.build_objective(config, model, terms)
 
 
 PRESETS = {

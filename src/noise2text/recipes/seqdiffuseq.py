@@ -221,6 +221,7 @@ def objective(config: SeqDiffuSeqConfig, model: DiffusionModel) -> Objective:
         ],
         self_conditioning=diffusion.self_conditioning,
         z0_noise=start.z0_noise,
+        observed_term="difficulty",
         refit_every=diffusion.refit_every,
         refit_start=diffusion.refit_start,
     )

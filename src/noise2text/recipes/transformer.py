@@ -20,8 +20,9 @@ from noise2text.models import AutoregressiveModel
 from noise2text.models.baseline_config import LabelSmoothingOptimConfig, TransformerModelConfig
 from noise2text.models.presets import DIFFORMER_TABLE_21, TINY_AUTOREGRESSIVE
 from noise2text.models.registry import Recipe
-from noise2text.nn.causal_transformer import Transformer
 from noise2text.nn.embeddings import TokenEmbedding
+from noise2text.nn.layers import LayerShape
+from noise2text.nn.transformer import Transformer
 from noise2text.training.config import RunConfig
 from noise2text.training.next_token import NextTokenObjective
 
@@ -81,11 +82,9 @@ def build(config: TransformerConfig, tokenizer: Tokenizer) -> AutoregressiveMode
     """The untrained model."""
     network = Transformer(
         TokenEmbedding(len(tokenizer), config.model.model_dim),
-        ffn_dim=config.model.ffn_dim,
-        heads=config.model.heads,
+        LayerShape.from_config(config.model),
         encoder_layers=config.model.encoder_layers,
         decoder_layers=config.model.decoder_layers,
-        dropout=config.model.dropout,
         source_positions=config.data.max_source,
         target_positions=config.data.max_target + 1,  # with the begin token
     )

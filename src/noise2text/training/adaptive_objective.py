@@ -14,7 +14,6 @@ from torch import Tensor
 from noise2text.diffusion.adaptive_schedule import AdaptiveSchedule
 from noise2text.diffusion.losses import TokenLoss
 from noise2text.diffusion.schedules import Schedule, ScheduleWrapper
-from noise2text.training.importance_sampling import row_means
 from noise2text.training.objective import DiffusionObjective, Draws
 
 __all__ = ["AdaptiveObjective"]
@@ -26,17 +25,10 @@ class AdaptiveObjective(DiffusionObjective):
     A time sampler that observes losses observes the mean of this term in each row.
     """
 
-    def __init__(
-        self,
-        *parts: Any,
-        refit_every: int,
-        refit_start: int,
-        observed_term: str = "difficulty",
-        **more: Any,
-    ) -> None:
-        """`observed_term` names a term with one value per position that is computed at every step."""
+    def __init__(self, *parts: Any, refit_every: int, refit_start: int, **more: Any) -> None:
+        """The observed term has one value per position and is computed at every step."""
         super().__init__(*parts, **more)
-        self.refit_every, self.refit_start, self.observed_term = refit_every, refit_start, observed_term
+        self.refit_every, self.refit_start = refit_every, refit_start
 
     @property
     def adaptive_schedule(self) -> AdaptiveSchedule:
@@ -58,7 +50,7 @@ class AdaptiveObjective(DiffusionObjective):
         self.adaptive_schedule.observe(*observed)
         if self.time_sampler.observes_losses:
             t, losses, mask = observed
-            self.time_sampler.observe(t, row_means(losses, mask))
+            self.time_sampler.observe(t, TokenLoss(losses, mask).row_means())
 
     def update(self, step: int) -> None:
         """Refit the schedule every `refit_every` steps; before `refit_start`, only drop the losses.

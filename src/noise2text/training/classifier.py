@@ -33,6 +33,7 @@ from noise2text.nn.classifier import Classifier
 from noise2text.nn.config import require_divisible_heads
 from noise2text.nn.denoiser import NoiseLevel
 from noise2text.nn.embeddings import TokenEmbedding
+from noise2text.nn.layers import LayerShape
 from noise2text.training.lr_schedules import cosine
 
 __all__ = [
@@ -83,12 +84,9 @@ def build_classifier(
     return Classifier(
         embedding.dim,
         classes,
+        LayerShape.from_config(config),
         max_positions=max_length + 1,
-        model_dim=config.model_dim,
-        ffn_dim=config.ffn_dim,
-        heads=config.heads,
         layers=config.layers,
-        dropout=config.dropout,
     )
 
 

@@ -143,16 +143,20 @@ class DiffusionObjective(Objective):
         z0_noise: float = 0.0,
         self_condition_noise: float = 0.0,
         token_levels: TokenLevels | None = None,
+        observed_term: str | None = None,
     ) -> None:
         """`z0_noise`, √β₁ (β₀ where a paper counts from 0), is the standard deviation of z₀ − embedding.
 
         `self_condition_noise` is that of the noise on the estimate that the denoiser sees (perturbed
         self-conditioning, FastDiSS, 2026): in few steps this estimate is worse than a fresh one in training.
+
+        A time sampler that draws times by their losses observes `observed_term`, by default the first one.
         """
         super().__init__(terms)
         self.denoiser, self.schedule, self.time_sampler = denoiser, schedule, time_sampler
         self.self_conditioning, self.z0_noise = self_conditioning, z0_noise
         self.self_condition_noise, self.token_levels = self_condition_noise, token_levels
+        self.observed_term = observed_term or next(iter(self.terms))
 
     def step_flags(self, step_key: Tensor) -> bool:
         """Whether this step trains with self-conditioning."""
@@ -229,3 +233,13 @@ class DiffusionObjective(Objective):
                     values = draws.weight[:, None] * term.value(inputs)
                 losses[term.name] = TokenLoss(values, term.positions(canvas))
         return {name: losses[name] for name in self.terms if name in losses}
+
+    def collect_observations(self, draws: Draws, token_losses: Mapping[str, TokenLoss]) -> tuple[Tensor, ...]:
+        """The times and the mean of the observed term in each row, if the time sampler observes losses."""
+        if not self.time_sampler.observes_losses:
+            return ()
+        # Terms are multiplied by the weight of the time; the sampler observes them without it.
+        return draws.t, token_losses[self.observed_term].row_means().detach() / draws.weight
+
+    def observe(self, *observed: Tensor) -> None:
+        self.time_sampler.observe(*observed)

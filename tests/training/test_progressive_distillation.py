@@ -20,7 +20,11 @@ from noise2text.diffusion.solvers import Ddim, Solver
 from noise2text.models.folder import load, load_config
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
 from noise2text.recipes import difformer
-from noise2text.training.step_distillation import StepDistillation, StudentTimes, two_step_target
+from noise2text.training.progressive_distillation import (
+    ProgressiveDistillation,
+    StudentTimes,
+    two_step_target,
+)
 
 from ..conftest import SMALL
 
@@ -185,7 +189,7 @@ def test_a_student_starts_as_its_teacher_and_learns_its_tokens(teacher: Path) ->
     difformer.initialize(config, student)
     assert all(torch.equal(a, b) for a, b in zip(student.parameters(), original.parameters(), strict=True))
     objective = difformer.objective(config, student)
-    assert isinstance(objective, StepDistillation)
+    assert isinstance(objective, ProgressiveDistillation)
     (inner,) = objective._teacher
     objective.train()
     assert not inner.training

@@ -1,4 +1,4 @@
-"""Selection by likelihood: the candidate that a teacher model finds likeliest (Difformer's released code).
+"""Reranking: the candidate that a teacher model finds likeliest (Difformer's released code).
 
     s* = argmax_{s ∈ C} log p_teacher(s | x) / |s|        (mean, the default)
     s* = argmax_{s ∈ C} log p_teacher(s | x)              (sum, which favours short texts)

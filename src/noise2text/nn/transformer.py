@@ -24,7 +24,7 @@ from noise2text.nn.autoregressive import AutoregressiveNetwork
 from noise2text.nn.denoiser import EncoderOutput
 from noise2text.nn.embeddings import LazyLogits, TokenEmbedding
 from noise2text.nn.encoder_decoder import Encoder
-from noise2text.nn.layers import CrossAttention, DecoderLayer, LayerStack, SelfAttention
+from noise2text.nn.layers import CrossAttention, DecoderLayer, LayerShape, LayerStack, SelfAttention
 
 __all__ = ["CausalAttention", "KVCache", "Transformer", "sinusoidal_positions"]
 
@@ -59,9 +59,9 @@ class CausalAttention(SelfAttention):
 class CausalLayer(DecoderLayer):
     """A decoder layer whose self-attention can take one step at a time."""
 
-    def __init__(self, model_dim: int, ffn_dim: int, heads: int, *, dropout: float) -> None:
-        super().__init__(model_dim, ffn_dim, heads, dropout=dropout)
-        self.self_attention: CausalAttention = CausalAttention(model_dim, heads)
+    def __init__(self, shape: LayerShape) -> None:
+        super().__init__(shape)
+        self.self_attention: CausalAttention = CausalAttention(shape.model_dim, shape.heads)
 
     def step(
         self,
@@ -79,63 +79,28 @@ class CausalLayer(DecoderLayer):
         return self.feed_forward_norm(x, self.feed_forward(x))
 
 
-class UnprojectedEncoder(Encoder):
-    """An encoder without input projection: embeddings are as wide as its states."""
-
-    def __init__(
-        self,
-        embedding: TokenEmbedding,
-        *,
-        ffn_dim: int,
-        heads: int,
-        layers: int,
-        dropout: float,
-        positions: int,
-    ) -> None:
-        super().__init__(
-            embedding,
-            model_dim=embedding.dim,
-            ffn_dim=ffn_dim,
-            heads=heads,
-            layers=layers,
-            dropout=dropout,
-            positions=positions,
-        )
-        self.input_projection = nn.Identity()
-
-
 class Transformer(AutoregressiveNetwork):
     """An encoder-decoder that generates from left to right."""
 
     def __init__(
         self,
         embedding: TokenEmbedding,
+        shape: LayerShape,
         *,
-        ffn_dim: int,
-        heads: int,
         encoder_layers: int,
         decoder_layers: int,
-        dropout: float,
         source_positions: int,
         target_positions: int,
     ) -> None:
         super().__init__()
-        self.embedding, self.heads, model_dim = embedding, heads, embedding.dim
-        self.encoder = UnprojectedEncoder(
-            embedding,
-            ffn_dim=ffn_dim,
-            heads=heads,
-            layers=encoder_layers,
-            dropout=dropout,
-            positions=source_positions,
-        )
+        self.embedding, self.heads, model_dim = embedding, shape.heads, shape.model_dim
+        self.encoder = Encoder(embedding, shape, layers=encoder_layers, positions=source_positions)
+        self.encoder.input_projection = nn.Identity()  # embeddings are as wide as the states
         # One Linear computes the cross-attention keys and values of all layers, once per sentence.
         self.key_value_projection = nn.Linear(model_dim, 2 * decoder_layers * model_dim)
         self.position_embedding = nn.Embedding(target_positions, model_dim)
-        self.dropout = nn.Dropout(dropout)
-        self.layers = LayerStack(
-            CausalLayer(model_dim, ffn_dim, heads, dropout=dropout) for _ in range(decoder_layers)
-        )
+        self.dropout = nn.Dropout(shape.dropout)
+        self.layers = LayerStack(CausalLayer(shape) for _ in range(decoder_layers))
         self._init_weights()
 
     @torch.no_grad()
@@ -173,9 +138,7 @@ class Transformer(AutoregressiveNetwork):
         position_vectors = self.position_embedding.weight[: tokens.shape[1]]
         x = self.dropout(self.embedding.embed(tokens) + position_vectors)
         mask, source_mask = self.layers.causal_mask(x), self.layers.source_mask(encoded, x)
-        for layer, keys, values in zip(self.layers, encoded.keys, encoded.values, strict=True):
-            x = layer(x, mask, keys, values, source_mask)
-        return self.embedding.lazy_logits(x)
+        return self.embedding.lazy_logits(self.layers.run_layers(x, mask, encoded, source_mask))
 
     def empty_cache(self, encoded: EncoderOutput, hypotheses: int, *, length: int) -> KVCache:
         sentences, device = len(encoded.padding), encoded.padding.device

@@ -12,10 +12,10 @@ import torch
 from safetensors.torch import load_file
 
 from noise2text.analysis.curves import read_metrics
-from noise2text.commands.loggers import MetricsFile
 from noise2text.commands.train import train
 from noise2text.core.errors import Problem
 from noise2text.training.callbacks import TrainingStart
+from noise2text.training.loggers import MetricsFile
 from noise2text.training.loop import StepReport
 from noise2text.training.running_means import RunningMeans
 

@@ -12,13 +12,14 @@ from noise2text.data.tokenizer import Tokenizer
 from noise2text.generation.selection import BestScore, Selector
 from noise2text.models.base import Model
 from noise2text.models.baseline_config import TransformerModelConfig
-from noise2text.nn.draft_transformer import DraftTransformer
 from noise2text.nn.embeddings import TokenEmbedding
+from noise2text.nn.layers import LayerShape
+from noise2text.nn.nonautoregressive_transformer import NonAutoregressiveTransformer
 
-__all__ = ["DraftModel", "build_draft_transformer"]
+__all__ = ["IterativeRefinementModel", "build_nonautoregressive_transformer"]
 
 
-class DraftModel(Model):
+class IterativeRefinementModel(Model):
     """A model that refines drafts of the target; the selected text is the likeliest."""
 
     layout: SplitLayout
@@ -41,18 +42,15 @@ class DraftModel(Model):
         return BestScore()
 
 
-def build_draft_transformer(
+def build_nonautoregressive_transformer(
     config: TransformerModelConfig, tokenizer: Tokenizer, *, source_positions: int, target_positions: int
-) -> DraftTransformer:
+) -> NonAutoregressiveTransformer:
     """The untrained network of this shape, for sources and targets of these maximal lengths."""
-    return DraftTransformer(
+    return NonAutoregressiveTransformer(
         TokenEmbedding(len(tokenizer), config.model_dim),
-        model_dim=config.model_dim,
-        ffn_dim=config.ffn_dim,
-        heads=config.heads,
+        LayerShape.from_config(config),
         encoder_layers=config.encoder_layers,
         decoder_layers=config.decoder_layers,
-        dropout=config.dropout,
         source_positions=source_positions,
         target_positions=target_positions,
     )

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from noise2text import TrainingCallback, TrainingStart, train
-from noise2text.commands.loggers import build_loggers
 from noise2text.core.errors import Problem
+from noise2text.training.loggers import build_loggers
 
 from ..conftest import SMALL
 

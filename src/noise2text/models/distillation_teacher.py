@@ -9,12 +9,12 @@ from noise2text.core.errors import Problem
 from noise2text.models.diffusion import DiffusionModel
 from noise2text.models.folder import load, load_config
 
-__all__ = ["copy_teacher", "load_step_teacher"]
+__all__ = ["copy_teacher", "load_distillation_teacher"]
 
 M = TypeVar("M", bound=DiffusionModel)
 
 
-def load_step_teacher(config: Any, model: M, *, recipe: str) -> M:
+def load_distillation_teacher(config: Any, model: M, *, recipe: str) -> M:
     """The model in `config.model.from_folder`, if it can teach this student of the same recipe."""
     folder = Path(config.model.from_folder)
     teacher_recipe, teacher_config = load_config(folder)

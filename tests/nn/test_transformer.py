@@ -12,20 +12,22 @@ from torch.nn.functional import cross_entropy, embedding, linear
 
 from noise2text.acceleration.packing import pack_short_rows
 from noise2text.data.layouts.base import Canvas, Source
-from noise2text.nn.causal_transformer import Transformer
 from noise2text.nn.embeddings import TokenEmbedding
+from noise2text.nn.layers import LayerShape
+from noise2text.nn.transformer import Transformer
 from noise2text.training.next_token import NextTokenObjective
 
 pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 
 VOCABULARY, WIDTH, FFN, HEADS, LAYERS, BOS = 23, 32, 128, 4, 3, 1
-SHAPE = {"ffn_dim": FFN, "heads": HEADS, "encoder_layers": LAYERS, "decoder_layers": LAYERS}
 
 
 def build() -> Transformer:
     torch.manual_seed(0)
     embedding = TokenEmbedding(VOCABULARY, WIDTH)
-    return Transformer(embedding, dropout=0.0, source_positions=9, target_positions=8, **SHAPE)
+    shape = LayerShape(WIDTH, FFN, HEADS, dropout=0.0)
+    layers = {"encoder_layers": LAYERS, "decoder_layers": LAYERS}
+    return Transformer(embedding, shape, source_positions=9, target_positions=8, **layers)
 
 
 class TorchTransformer(nn.Module):
@@ -147,14 +149,12 @@ def test_initial_weights_are_torchs_and_those_of_outputs_smaller_by_the_depth() 
 def test_gradients_reach_the_first_layers_of_deep_stacks() -> None:
     """At the start; with torch's own initial weights the last layer's is 3 times the first one's."""
     torch.manual_seed(0)
-    shape = {"ffn_dim": 4 * 64, "heads": 4, "encoder_layers": 6, "decoder_layers": 6}
-    network = Transformer(
-        TokenEmbedding(100, 64), dropout=0.0, source_positions=9, target_positions=9, **shape
-    )
+    shape, layers = LayerShape(64, 4 * 64, 4, dropout=0.0), {"encoder_layers": 6, "decoder_layers": 6}
+    network = Transformer(TokenEmbedding(100, 64), shape, source_positions=9, target_positions=9, **layers)
     tokens, source = torch.randint(100, (2, 32, 9))
     source_input = Source(source, torch.zeros_like(source, dtype=torch.bool))
     loss = cross_entropy(network(tokens, network.encode(source_input)).flatten(0, 1), source.flatten())
     for stack in (network.encoder.layers, network.layers):
-        layers = [torch.autograd.grad(loss, list(layer.parameters()), retain_graph=True) for layer in stack]
-        norms = [nn.utils.get_total_norm(gradients) for gradients in layers]
+        grads = [torch.autograd.grad(loss, list(layer.parameters()), retain_graph=True) for layer in stack]
+        norms = [nn.utils.get_total_norm(gradients) for gradients in grads]
         assert max(norms) < 1.5 * min(norms)

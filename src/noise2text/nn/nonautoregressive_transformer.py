@@ -14,39 +14,33 @@ from noise2text.data.layouts.base import Source
 from noise2text.nn.denoiser import EncoderOutput
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.encoder_decoder import Encoder
-from noise2text.nn.layers import DecoderLayer, LayerStack, init_weights
+from noise2text.nn.layers import DecoderLayer, LayerShape, LayerStack, init_weights
 
-__all__ = ["DraftTransformer"]
+__all__ = ["NonAutoregressiveTransformer"]
 
 
-class DraftTransformer(nn.Module):
+class NonAutoregressiveTransformer(nn.Module):
     """Hidden states for every position of a draft, given the source."""
 
     def __init__(
         self,
         embedding: TokenEmbedding,
+        shape: LayerShape,
         *,
-        model_dim: int,
-        ffn_dim: int,
-        heads: int,
         encoder_layers: int,
         decoder_layers: int,
-        dropout: float,
         source_positions: int,
         target_positions: int,
     ) -> None:
         super().__init__()
-        self.embedding, self.heads = embedding, heads
-        shape = {"model_dim": model_dim, "ffn_dim": ffn_dim, "heads": heads, "dropout": dropout}
-        self.encoder = Encoder(embedding, layers=encoder_layers, positions=source_positions, **shape)  # type: ignore[arg-type]
+        self.embedding, self.heads, model_dim = embedding, shape.heads, shape.model_dim
+        self.encoder = Encoder(embedding, shape, layers=encoder_layers, positions=source_positions)
         self.key_value_projection = nn.Linear(model_dim, 2 * decoder_layers * model_dim)
         self.input_projection = nn.Linear(embedding.dim, model_dim, bias=False)
         self.position_embedding = nn.Embedding(target_positions, model_dim)
         self.norm = nn.LayerNorm(model_dim)
-        self.dropout = nn.Dropout(dropout)
-        self.layers = LayerStack(
-            DecoderLayer(model_dim, ffn_dim, heads, dropout=dropout) for _ in range(decoder_layers)
-        )
+        self.dropout = nn.Dropout(shape.dropout)
+        self.layers = LayerStack(DecoderLayer(shape) for _ in range(decoder_layers))
         self.output_projection = nn.Linear(model_dim, embedding.dim, bias=False)
         self.apply(init_weights)
 

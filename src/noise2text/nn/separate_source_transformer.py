@@ -15,6 +15,7 @@ from noise2text.data.layouts.base import Canvas
 from noise2text.nn.denoiser import Constraint
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.joint_transformer import JointTransformer
+from noise2text.nn.layers import LayerShape
 
 __all__ = ["SeparateSourceTransformer"]
 
@@ -22,8 +23,8 @@ __all__ = ["SeparateSourceTransformer"]
 class SeparateSourceTransformer(JointTransformer):
     """A joint transformer whose sources have their own embeddings, which are not trained."""
 
-    def __init__(self, embedding: TokenEmbedding, **shape: Any) -> None:
-        super().__init__(embedding, **shape)
+    def __init__(self, embedding: TokenEmbedding, shape: LayerShape, **sizes: Any) -> None:
+        super().__init__(embedding, shape, **sizes)
         self.source_embedding = TokenEmbedding(len(embedding.weight), embedding.dim, scale=embedding.scale)
         self.source_embedding.weight.requires_grad_(False)
 

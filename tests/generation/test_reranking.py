@@ -10,8 +10,8 @@ import torch
 
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.generation.reranking import LikelihoodSelector
 from noise2text.generation.selection import Candidate
-from noise2text.generation.teacher_selection import LikelihoodSelector
 
 from ..conftest import Make
 from .test_autoregressive import NAMES, build_model, next_scores

@@ -26,7 +26,7 @@ from noise2text.diffusion.time_samplers import TimeSampler
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, NoiseLevel
 from noise2text.training.objective import DiffusionObjective, Draws
 
-__all__ = ["StepDistillation", "StudentTimes", "two_step_target"]
+__all__ = ["ProgressiveDistillation", "StudentTimes", "two_step_target"]
 
 
 class StudentTimes(TimeSampler):
@@ -36,6 +36,8 @@ class StudentTimes(TimeSampler):
     tensor([0.5000, 1.0000])
     """
 
+    observes_losses = False
+
     def __init__(self, num_timesteps: int, *, steps: int) -> None:
         super().__init__(num_timesteps)
         self.steps = steps
@@ -44,7 +46,7 @@ class StudentTimes(TimeSampler):
         return (torch.floor(u * self.steps) + 1) / self.steps, torch.ones_like(u, dtype=torch.float)
 
 
-class StepDistillation(DiffusionObjective):
+class ProgressiveDistillation(DiffusionObjective):
     """The objective of a student of `steps` steps; the teacher is not trained and not saved.
 
     Without a previous estimate at time 1, rows there are not self-conditioned, as in generation.
