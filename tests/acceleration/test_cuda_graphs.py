@@ -28,6 +28,7 @@ from noise2text.diffusion.solvers import ANCESTRAL, Ddim, Solver, StepTable, str
 from noise2text.generation.executor import EAGER, Executor
 from noise2text.models import LengthPredictingModel
 from noise2text.models.registry import find_recipe, list_recipes
+from noise2text.models.requests import GenerationRequest
 from noise2text.nn.denoiser import ClampedDenoiser, Constraint, Denoiser, EncoderOutput, Estimate
 
 from ..conftest import Make
@@ -309,7 +310,7 @@ def test_a_step_table_is_built_anew_after_the_weights_were_changed_in_place(
     assert not torch.allclose(after.time_embedding, before.time_embedding)
     time_embedder = denoiser.time_embedder()
     assert time_embedder is not None
-    assert torch.equal(after.time_embedding, time_embedder(after.table[:, 2]))
+    assert torch.equal(after.time_embedding, time_embedder(after.table[:, 0, 2]))
     assert table() is after
 
 
@@ -347,3 +348,20 @@ def test_a_gpu_finds_the_same_likelihoods_with_and_without_cuda_graphs(small: Ma
         plain = model.generate(TEXTS, seed=seed, **options)
         assert made.texts == plain.texts
         assert torch.allclose(torch.tensor(made.scores), torch.tensor(plain.scores), atol=1e-2)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", ["difformer", "seqdiffuseq", "diffuseq"])
+def test_a_gpu_serves_requests_with_different_steps_together(name: str, tokenizer: Tokenizer) -> None:
+    recipe = find_recipe(name)
+    torch.manual_seed(0)
+    model = recipe.build(recipe.resolve(recipe.preset("tiny"), tokenizer), tokenizer).to("cuda").eval()
+    settings: list[dict[str, Any]] = [
+        {"steps": 6},
+        {"steps": 12, "eta": 0.0, "noise_beam": 3},
+        {"steps": 6, "solver": "multistep"},
+        {"steps": 9, "sampling_noise_factor": 2.0, "stop_when_sure": 0.2},
+    ]
+    requests = [GenerationRequest(TEXTS, seed=seed, overrides=each) for seed, each in enumerate(settings)]
+    for output, each in zip(model.generate_together(requests), requests, strict=True):
+        assert output.candidates == model.generate(TEXTS, seed=each.seed, **each.overrides).candidates

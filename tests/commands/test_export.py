@@ -31,6 +31,7 @@ from noise2text.models import DiffusionModel, Model
 from noise2text.models.exported import find_network
 from noise2text.models.folder import load_engine, save
 from noise2text.models.registry import find_recipe
+from noise2text.models.requests import GenerationRequest
 from noise2text.nn.denoiser import EncoderOutput, NoiseLevel
 
 from ..conftest import lively, small_changes
@@ -87,6 +88,16 @@ def test_the_texts_are_those_of_torch_in_any_batch(model: Path, exported: Path) 
         assert made.candidates == expected.candidates
         for mine, known in zip(made.scores, expected.scores, strict=True):
             assert mine == pytest.approx(known, abs=1e-4)
+
+
+def test_requests_with_other_steps_get_their_texts(model: Path, exported: Path) -> None:
+    """The graph of a step has one timestep for all rows, so they do not share a batch."""
+    _, ours = pair(model, exported)
+    seed, settings = OVERRIDES["seed"], {k: v for k, v in OVERRIDES.items() if k != "seed"}
+    overrides = [settings, settings | {"steps": 5}]
+    requests = [GenerationRequest(TEXTS, seed=seed, overrides=each) for each in overrides]
+    for output, each in zip(ours.generate_together(requests), overrides, strict=True):
+        assert output.candidates == ours.generate(TEXTS, seed=seed, **each).candidates
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (1, 4, 16, 48), (5, 2, 7, 3)])

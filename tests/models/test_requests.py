@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 import torch
 
+from noise2text.acceleration import cuda_graphs
+from noise2text.acceleration.cuda_graphs import CudaGraphExecutor
 from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.classifier_guidance import ClassifierGuidance
 from noise2text.generation.decoder import SourceBatch
 from noise2text.generation.executor import EagerExecutor
 from noise2text.models import LengthPredictingModel, Model
@@ -18,6 +21,7 @@ from noise2text.models.output import GenerationOutput, TraceStep
 from noise2text.models.registry import find_recipe
 from noise2text.models.requests import GenerationRequest
 
+from ..acceleration.test_cuda_graphs import Replayed
 from ..conftest import Make, lively, shrunk
 
 TEXTS = ["sunday, 7 april 1957", "", "12. mai 2001", "a", "lundi 3 mars 1980", "  ", "9 de abril"]
@@ -27,6 +31,16 @@ STEPS: dict[str, Any] = {"steps": 4, "stop_early": 0}
 def request(texts: list[str], *, seed: int = 0, trace: bool = False, **overrides: Any) -> GenerationRequest:
     return GenerationRequest(texts, seed=seed, trace=trace, overrides=STEPS | overrides)
 
+
+OTHER_STEPS: list[dict[str, Any]] = [
+    {"steps": 6},
+    {"steps": 6, "stop_early": 2, "sampling_noise_factor": 2.0},
+    {"steps": 1},
+    {"eta": 0.5, "length_beam": 1, "noise_beam": 3},
+    {"solver": "multistep", "steps": 5},
+    {"stop_when_sure": 0.2, "steps": 7},
+]
+"""Settings of the steps in which requests that share a batch may differ."""
 
 REQUESTS = [
     request(TEXTS),
@@ -41,6 +55,7 @@ REQUESTS = [
     request(TEXTS[:3], preprocess="sentences,copies", text_rules="de-en", clause_words=5),
     GenerationRequest(TEXTS[:1], seed=3, n=4, floor=9.0, overrides=STEPS),
     GenerationRequest(TEXTS[:2], indices=[7, 9], overrides=STEPS),
+    *(request(TEXTS[:4], seed=1, **settings) for settings in OTHER_STEPS),
 ]
 
 
@@ -87,14 +102,55 @@ def test_each_request_gets_what_it_gets_alone(model: Model, batch: int) -> None:
     assert outputs[0].candidates[0] != model.generate(TEXTS, seed=1, **STEPS).candidates[0]  # noise decides
 
 
-def test_requests_with_equal_steps_go_through_the_network_together(model: LengthPredictingModel) -> None:
+@pytest.fixture
+def passes(model: LengthPredictingModel) -> list[int]:
+    """The rows of each pass through the network."""
     passes: list[int] = []
     model.denoiser.register_forward_hook(lambda module, inputs, output: passes.append(len(inputs[0])))
-    model.generate_together([each for each in REQUESTS if each.overrides.get("select") != "weighted-mbr"])
-    assert len(passes) == STEPS["steps"]
+    return passes
+
+
+def test_a_step_of_all_requests_is_one_pass_through_the_network(
+    model: LengthPredictingModel, passes: list[int]
+) -> None:
+    together = [each for each in REQUESTS if each.overrides.get("select") != "weighted-mbr"]
+    model.generate_together(together, batch=100)
+    assert len(passes) == max(each.overrides["steps"] for each in together)
+
+
+def test_rows_that_have_taken_all_their_steps_leave_the_network(
+    model: LengthPredictingModel, passes: list[int]
+) -> None:
+    requests = [request(TEXTS[:1], steps=4), request(TEXTS[:1], steps=2), request(TEXTS[:1], noise_beam=5)]
+    model.generate_together(requests)
+    assert passes == [4 + 4 + 10] * 2 + [4 + 10] * 2
     passes.clear()
-    model.generate_together([request(TEXTS), request(TEXTS, steps=3), request(TEXTS, eta=0.5)])
-    assert len(passes) == 4 + 3 + 4  # another number of steps and another solver need their own
+    model.generate_together(requests[:2])  # with equally many candidates, which share their encodings
+    assert passes == [8, 8, 4, 4]
+
+
+@pytest.mark.parametrize("settings", OTHER_STEPS)
+def test_a_trace_has_the_steps_of_its_own_request(
+    model: LengthPredictingModel, settings: dict[str, Any]
+) -> None:
+    traced = request(TEXTS[:1], seed=1, trace=True, **settings)
+    output, longest = model.generate_together([traced, request(TEXTS[2:], trace=True, steps=9)])
+    assert_same(output, generate_alone(model, traced))
+    assert len(longest.drafts[0][0]) == 9
+
+
+def test_replayed_graphs_serve_requests_with_different_steps(
+    model: LengthPredictingModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = [generate_alone(model, each) for each in REQUESTS]
+    monkeypatch.setattr(cuda_graphs, "CudaGraph", Replayed)
+    monkeypatch.setattr("torch.cuda.graph_pool_handle", lambda: None)
+    executor = CudaGraphExecutor()
+    monkeypatch.setattr(model, "executor", lambda: executor)
+    for _ in range(2):
+        for output, expected in zip(model.generate_together(REQUESTS, batch=100), alone, strict=True):
+            assert_same(output, expected)
+    assert len([key for key in executor.graphs if key[0] == "sample"]) == 1  # type: ignore[index]
 
 
 def test_an_executor_may_pad_a_joint_batch(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +170,12 @@ def test_an_executor_may_pad_a_joint_batch(model: Model, monkeypatch: pytest.Mon
     ("recipe", "first", "second"),
     [
         ("diffuseq", {"steps": 3, "noise_beam": 3}, {"steps": 3, "prefix": "a"}),
+        ("diffuseq", {"steps": 3}, {"steps": 5, "eta": 0.5}),
         ("seqdiffuseq", {"steps": 8, "prior_rate": 0.5}, {"steps": 8, "prior_rate": 0.5, "noise_beam": 2}),
+        ("seqdiffuseq", {"steps": 6}, {"steps": 8, "prior_rate": 0.5}),
+        ("ar-diffusion", {"steps": 6}, {"steps": 8, "eta": 0.0, "sampling_noise_factor": 2.0}),
+        ("difformer", {"steps": 3, "sampling_boundary_confidence": 0.5}, {"steps": 4}),
+        ("difformer", {"steps": 3, "stop_early": 0, "clamp": True}, {"steps": 4, "clamp": True}),
         ("transformer", {"samples": 3}, {"samples": 3}),
         ("cmlm", {}, {"length_beam": 2}),
         ("difformer", {"strategy": "token-by-token", "steps": 2}, {"steps": 2}),
@@ -134,6 +195,51 @@ def test_it_holds_for_every_family(
     ]
     for output, each in zip(model.generate_together(requests), requests, strict=True):
         assert_same(output, generate_alone(model, each))
+
+
+def test_guided_requests_share_a_batch_whatever_their_class(
+    model: LengthPredictingModel, passes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each row follows the guide of its own request; a batch without guides goes without."""
+    torch.manual_seed(0)
+    weights = torch.randn(model.denoiser.embedding.dim, 3)
+
+    def classify(z: torch.Tensor, timestep: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return (z * mask[..., None]).sum(1) @ weights * (1 + timestep)
+
+    def guide(config: Any) -> ClassifierGuidance:
+        return ClassifierGuidance(classify, int(config.guide_class), lr=config.guide_rate)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(model, "load_classifier_guidance", guide)
+    guided: dict[str, Any] = {"guide": "folder", "guide_rate": 2.0}
+    requests = [
+        request(TEXTS, **guided, guide_class="0"),
+        request(TEXTS[:3], seed=1, **guided, guide_class="1", steps=6),
+        request(TEXTS[:3], seed=1, **(guided | {"guide_rate": 0.5}), guide_class="2", noise_beam=3),
+    ]
+    outputs = model.generate_together(requests)
+    assert len(passes) == 6
+    for output, each in zip(outputs, requests, strict=True):
+        assert_same(output, generate_alone(model, each))
+    assert outputs[1].candidates != generate_alone(model, request(TEXTS[:3], seed=1, steps=6)).candidates
+
+
+def test_requests_with_equal_guidance_weights_share_a_batch(
+    model: LengthPredictingModel, passes: list[int]
+) -> None:
+    model.source_dropout = 0.1
+    requests = [
+        request(TEXTS, guidance_weight=9.0),
+        request(TEXTS[:3], seed=1, guidance_weight=9.0, steps=6, eta=0.0),
+        request(TEXTS[2:], guidance_weight=9.0, noise_beam=3, prefix="a", select="score"),
+    ]
+    for together in (requests, requests[:2]):
+        passes.clear()
+        outputs = model.generate_together(together)
+        assert len(passes) == 6
+        for output, each in zip(outputs, together, strict=True):
+            assert_same(output, generate_alone(model, each))
+    assert outputs[0].candidates != generate_alone(model, request(TEXTS)).candidates
 
 
 def test_a_request_sees_the_steps_of_all_candidates_of_its_own_texts(model: Model) -> None:

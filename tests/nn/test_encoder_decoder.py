@@ -110,7 +110,7 @@ def test_the_step_tables_time_embeddings_are_the_networks(name: str, tokenizer: 
         process = ReverseProcess(denoiser, model.schedule, encoded, constraint, keys, times)
         step_table = process.build_step_table()
         assert (step_table.time_embedding is None) == (
-            step_table.table.shape[2] > 1
+            step_table.table.shape[3] > 1
         )  # if each position has its own timestep
         z = gaussian_noise(keys, 0, *constraint.given.shape[1:])
         for number in torch.arange(4).split(1):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -93,6 +95,18 @@ def running(service: Service, **options: Any) -> Iterator[tuple[httpx.Client, Gr
             server.drain()
             thread.join(30)
     assert not thread.is_alive()
+
+
+def connect(client: httpx.Client) -> socket.socket:
+    """A connection to the service of the client, for requests that are sent in pieces or left."""
+    return socket.create_connection((client.base_url.host, client.base_url.port), timeout=30)
+
+
+def request_bytes(body: Any, *, path: str = "/v1/generate") -> bytes:
+    """The bytes of a POST request with this body."""
+    content = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content
 
 
 Serve = Callable[..., Service]

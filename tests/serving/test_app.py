@@ -45,12 +45,17 @@ def test_an_answer_has_what_the_model_generates(client: httpx.Client, model: Mod
 
 
 def test_answers_do_not_depend_on_who_else_asks(make_service: Serve, gate: Gate, model: Model) -> None:
-    """Many clients ask at once, with texts, seeds and settings of their own."""
+    """Many clients ask at once, with texts, seeds, steps and settings of their own."""
     requests = [
         {
             "texts": TEXTS[i % 5 : i % 5 + 1 + i % 3],
             "seed": i,
-            "settings": {"noise_beam": 1 + i % 2, "prefix": "ab"[: i % 3]},
+            "settings": {
+                "noise_beam": 1 + i % 2,
+                "prefix": "ab"[: i % 3],
+                "steps": 3 + i % 4,
+                "solver": "multistep" if i % 7 == 0 else "ddim",
+            },
         }
         for i in range(40)
     ]
@@ -73,7 +78,10 @@ def test_answers_do_not_depend_on_who_else_asks(make_service: Serve, gate: Gate,
 def test_an_answer_is_the_same_to_the_bit_alone_and_with_others(make_service: Serve, precision: str) -> None:
     """Scores included: the shipped model's sums of floats have the same order in every batch."""
     texts = ["Guten Morgen.", "Wo ist der Bahnhof?", "Ich habe zwei Brüder und eine Schwester.", "Nein!"]
-    requests = [{"texts": [text], "seed": i, "n": 2, "steps": 2} for i, text in enumerate(texts)]
+    requests = [
+        {"texts": [text], "seed": i, "n": 2, "steps": 2 + i % 2, "settings": {"eta": 0.5 * (i % 3)}}
+        for i, text in enumerate(texts)
+    ]
     service = make_service("de-en", precision=precision)
     gate = Gate(service.pool._load_model(service.pool.find(None).folder))
     service.pool._load_model = gate.load

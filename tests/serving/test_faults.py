@@ -22,17 +22,7 @@ from noise2text.models import Model
 from noise2text.models.requests import GenerationRequest
 from noise2text.serving.limits import Limits
 
-from .conftest import TEXTS, Serve, running, wait_until
-
-
-def connect(client: httpx.Client) -> socket.socket:
-    return socket.create_connection((client.base_url.host, client.base_url.port), timeout=30)
-
-
-def request_bytes(body: Any, *, path: str = "/v1/generate") -> bytes:
-    content = json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-    return f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content
+from .conftest import TEXTS, Serve, connect, request_bytes, running, wait_until
 
 
 def ask(client: httpx.Client, text: str, **body: Any) -> str:

@@ -76,6 +76,20 @@ def test_settings_change_what_is_seen(browser: Browser, address: str) -> None:
         assert page.locator(".candidates tbody tr").count() == 2
 
 
+def test_the_form_says_how_many_steps_are_taken_by_default(browser: Browser, make_service: Serve) -> None:
+    with (
+        running(make_service("de-en")) as (client, _),
+        open_page(browser, f"{client.base_url}/", width=390) as page,
+    ):
+        expect(page.locator("#steps")).to_have_attribute("placeholder", "15 of 20")
+        page.get_by_text("Settings").click()
+        ask(page, "Danke.")
+        expect(page.locator(WHERE)).to_contain_text("15 of 15")
+        targets = ["summary", "#step", "fieldset label", "#play", "#actions button", ".settings select"]
+        for each in page.locator(", ".join(targets)).all():  # large enough for a finger
+            assert each.bounding_box()["height"] >= 24  # type: ignore[index]
+
+
 def test_two_models_answer_the_same_text_and_a_link_shows_it_again(browser: Browser, address: str) -> None:
     with open_page(browser, address) as page:
         page.locator("#other").select_option("two")

@@ -44,6 +44,7 @@ def test_answers_equal_those_of_the_request_alone(gate: Gate, worker: ModelWorke
         make_job(model, TEXTS[3:4], seed=1),
         make_job(model, TEXTS[:1], noise_beam=3, prefix="a"),
         make_job(model, TEXTS[5:7], seed=2, select="score", length=4),
+        make_job(model, TEXTS[2:3], seed=3, steps=9, eta=0.0, trace=True),
     ]
     for job in jobs:
         worker.submit(job)
@@ -76,15 +77,15 @@ def test_the_same_text_in_two_requests_gets_the_same_noise(
     assert other.future.result(30).candidates[0] != mine
 
 
-def test_jobs_with_equal_steps_share_a_batch_and_others_wait_for_theirs(
+def test_jobs_with_the_same_network_share_a_batch_and_others_wait_for_theirs(
     gate: Gate, worker: ModelWorker, model: Model
 ) -> None:
     occupy(worker, gate, model)
     for job in (
-        make_job(model, ["1"]),
-        make_job(model, ["2"], steps=3),
+        make_job(model, ["1"], steps=3, eta=0.0),
+        make_job(model, ["2"], clamp=True),
         make_job(model, ["3", "4"], seed=9, noise_beam=1, prefix="x", trace=True),
-        make_job(model, ["5"], steps=3, select="score", preprocess="sentences", text_rules="de-en"),
+        make_job(model, ["5"], clamp=True, select="score", preprocess="sentences", text_rules="de-en"),
     ):
         worker.submit(job)
     gate.opened.set()

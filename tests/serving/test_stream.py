@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 import threading
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models import Model
@@ -19,16 +21,18 @@ from noise2text.models.registry import find_recipe
 from noise2text.models.requests import GenerationRequest
 
 from ..conftest import shrunk
-from .conftest import TEXTS, Serve, running, wait_until
+from .conftest import TEXTS, Serve, connect, request_bytes, running, wait_until
 
 BODY = {"text": TEXTS[0], "steps": 5, "seed": 3, "settings": {"noise_beam": 3}}
 
 
 class Stepper:
-    """A model that stops after the second streamed step until it is told to go on, and counts the steps."""
+    """A model that stops after some streamed steps until it is told to go on, and counts the steps."""
 
-    def __init__(self, model: Model) -> None:
-        self.model, self.may_go_on, self.steps = model, threading.Event(), 0
+    def __init__(self, model: Model, *, stops: Sequence[int] = (2,)) -> None:
+        self.model, self.steps = model, 0
+        self.may_pass = {step: threading.Event() for step in stops}
+        self.may_go_on = self.may_pass[stops[0]]
 
     def load(self, folder: object) -> Any:
         return self
@@ -43,8 +47,8 @@ class Stepper:
         def observe(steps: Any) -> None:
             on_trace_step(steps)
             self.steps += 1
-            if self.steps == 2:
-                assert self.may_go_on.wait(30)
+            if self.steps in self.may_pass:
+                assert self.may_pass[self.steps].wait(30)
 
         return None if on_trace_step is None else observe
 
@@ -86,7 +90,9 @@ def test_each_step_arrives_before_the_next_one_is_taken(make_service: Serve, mod
     assert [step["candidates"][result["chosen"]] for step in steps] == result["steps"]
 
 
-def test_a_stream_that_is_left_ends_its_batch_and_frees_its_place(make_service: Serve, model: Model) -> None:
+def test_a_stream_that_is_left_ends_its_batch_and_frees_its_place(
+    make_service: Serve, model: Model, caplog: pytest.LogCaptureFixture
+) -> None:
     service, stepper = make_service(), Stepper(model)
     service.pool._load_model = stepper.load
     with running(service) as (client, _):
@@ -98,6 +104,29 @@ def test_a_stream_that_is_left_ends_its_batch_and_frees_its_place(make_service: 
         answer = client.post("/v1/generate", json={"texts": ["a"]})
         assert answer.json()["texts"] == model.generate(["a"]).texts
     assert stepper.steps <= 2  # of 150: the batch was given up
+    gc.collect()  # asyncio complains of an error that nobody has read when it is deleted
+    assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
+
+
+def test_a_batch_that_streams_and_others_have_left_ends(make_service: Serve, model: Model) -> None:
+    service, stepper = make_service(), Stepper(model, stops=(2, 7))
+    service.pool._load_model = stepper.load
+    with running(service) as (client, _), client.stream("POST", "/v1/generate/stream", json=BODY) as first:
+        events_of_first = read_events(first)
+        read_two(events_of_first)  # five steps, the second of which waits, so that the next two share a batch
+        with connect(client) as plain:
+            plain.sendall(request_bytes({"texts": ["gone"], "steps": 150}))
+            with client.stream("POST", "/v1/generate/stream", json=BODY | {"steps": 150}):
+                wait_until(lambda: service.pool.num_waiting() == {"de-en": 2})
+                stepper.may_go_on.set()
+                wait_until(lambda: stepper.steps == 7)
+        text = 'noise2text_requests_total{route="/v1/generate%s",status="%d"} %d.0'
+        left = [text % ("/stream", 200, 2), text % ("", 499, 1)]
+        wait_until(lambda: all(each in client.get("/metrics").text for each in left))
+        stepper.may_pass[7].set()
+        answer = client.post("/v1/generate", json={"texts": ["a"]})
+        assert answer.json()["texts"] == model.generate(["a"]).texts
+    assert stepper.steps == 7
 
 
 def test_a_stream_that_is_left_does_not_end_the_others(make_service: Serve, model: Model) -> None:
@@ -116,6 +145,33 @@ def test_a_stream_that_is_left_does_not_end_the_others(make_service: Serve, mode
             wait_until(lambda: service.pool.num_waiting() == {"de-en": 2})
         wait_until(lambda: service.pool.num_waiting() == {"de-en": 1})
         stepper.may_go_on.set()
+        events = list(read_events(stays.result()))
+    assert events[-1][1]["text"] == model.generate([TEXTS[0]], steps=5, seed=4, noise_beam=3).texts[0]
+
+
+def test_a_stream_that_is_left_while_it_runs_does_not_end_the_others(
+    make_service: Serve, model: Model
+) -> None:
+    service, stepper = make_service(), Stepper(model, stops=(2, 7))
+    service.pool._load_model = stepper.load
+    with (
+        running(service) as (client, _),
+        ThreadPoolExecutor(1) as threads,
+        client.stream("POST", "/v1/generate/stream", json=BODY) as first,
+    ):
+        events_of_first = read_events(first)
+        read_two(
+            events_of_first
+        )  # of its five steps; the seventh is the first one of a batch of the next two
+        stays = threads.submit(client.post, "/v1/generate/stream", json=BODY | {"seed": 4})
+        wait_until(lambda: service.pool.num_waiting() == {"de-en": 1})
+        with client.stream("POST", "/v1/generate/stream", json=BODY | {"seed": 5}):
+            wait_until(lambda: service.pool.num_waiting() == {"de-en": 2})
+            stepper.may_go_on.set()
+            wait_until(lambda: stepper.steps == 7)
+        left = 'noise2text_requests_total{route="/v1/generate/stream",status="200"} 2.0'
+        wait_until(lambda: left in client.get("/metrics").text)
+        stepper.may_pass[7].set()
         events = list(read_events(stays.result()))
     assert events[-1][1]["text"] == model.generate([TEXTS[0]], steps=5, seed=4, noise_beam=3).texts[0]
 

@@ -1,10 +1,10 @@
 """Attention and float32 layers whose results do not depend on the batch, bit for bit, on a CPU.
 
     attention   softmax(q·kᵀ / √d + mask)·v of a multiple of 16 keys, the added ones hidden, and of 4 queries
-    Linear      W·x + b, with at least 4 rows
+    Linear      W·x + b, with at least 16 rows
 
 A sum of floats depends on the order of its terms. A CPU's kernels take another order for the keys beyond the
-last whole vector, and for fewer than four rows; then the last bit of a row depends on the texts beside it. In
+last whole vector, and for few rows; then the last bit of a row depends on the texts beside it. In
 float32 that changes no text, but rounding to int8 turns a last bit into 1 % wherever a value is near the
 middle between two integers. With these shapes every row is summed in the same order in every batch.
 """
@@ -22,7 +22,8 @@ from noise2text.nn.layers import CrossAttention, SelfAttention
 __all__ = ["attend_in_blocks", "make_batch_invariant"]
 
 KEY_BLOCK = 16  # floats in the widest vector of a CPU
-MIN_ROWS = 4  # products of fewer rows have kernels of their own
+QUERY_BLOCK = 4  # products of fewer rows have kernels of their own
+MIN_ROWS = 16  # the same of layers, of which some CPUs sum up to 15 rows in another order
 
 
 def make_batch_invariant(module: nn.Module) -> None:
@@ -40,7 +41,7 @@ def make_batch_invariant(module: nn.Module) -> None:
 def attend_in_blocks(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
     """The output of `attend`, of whole blocks of queries and keys; those that fill a block are hidden."""
     length = queries.shape[2]
-    more_queries, more_keys = -length % MIN_ROWS, -keys.shape[2] % KEY_BLOCK
+    more_queries, more_keys = -length % QUERY_BLOCK, -keys.shape[2] % KEY_BLOCK
     if more_keys:
         if mask is None:
             mask = keys.new_zeros(1, 1, 1, keys.shape[2])

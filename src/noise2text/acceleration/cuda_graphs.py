@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -38,6 +39,7 @@ from noise2text.diffusion.sampler import (
     ReverseProcess,
     SampledStep,
     SamplerState,
+    compute_step_table,
     initial_state,
     sample,
     step,
@@ -51,7 +53,7 @@ MAX_GRAPHS = 96  # graphs, and step tables; beyond that the least recently used 
 STEPS_PER_GRAPH = 5  # a graph of several steps is faster: between two graphs a GPU is idle for a moment
 NOISE_STEPS = 4 * STEPS_PER_GRAPH  # steps whose noise is drawn at once, if that fits MAX_NOISE_NUMBERS
 MAX_NOISE_NUMBERS = 1 << 26  # random numbers that are drawn at once
-MAX_STEPS = 2048  # steps that a captured step table has room for; longer runs get a graph of their own
+MAX_STEPS = 2048  # steps that a captured step table has room for; longer ones get a graph of their own
 MANY_ROWS = 64  # rows from which attention uses another kernel
 WARMUP_RUNS = 2  # runs before capture, in which libraries initialise themselves
 
@@ -108,8 +110,11 @@ class _CudaGraphSampler:
     def __init__(self, process: ReverseProcess, step_table: StepTable, pool: Any) -> None:
         self.denoiser = process.denoiser
         self.inputs = self.encoded, self.constraint, self.noise_keys = clone_tensors(_tensor_inputs(process))
-        room = max(MAX_STEPS, len(step_table))
-        self.step_table = StepTable(*(part.new_zeros(room, *part.shape[1:]) for part in step_table.tensors))
+        steps, paths = _table_room(step_table)
+        self.step_table = replace(
+            StepTable(*(part.new_zeros(steps, paths, *part.shape[2:]) for part in step_table.tensors)),
+            owners=None if step_table.owners is None else step_table.owners.clone(),
+        )
         self.loaded_table = self.step_table  # the table that was copied there last
         self.step_index = torch.zeros(1, dtype=torch.long, device=self.noise_keys.device)
         self.state = initial_state(self.constraint)
@@ -151,7 +156,9 @@ class _CudaGraphSampler:
         copy_tensors(self.inputs, _tensor_inputs(process))
         if step_table is not self.loaded_table:
             for mine, theirs in zip(self.step_table.tensors, step_table.tensors, strict=True):
-                mine[: len(step_table)].copy_(theirs)
+                mine[: len(theirs), : theirs.shape[1]].copy_(theirs)
+            if self.step_table.owners is not None and step_table.owners is not None:
+                self.step_table.owners.copy_(step_table.owners)
         torch._foreach_zero_([self.step_index, self.state.z, self.state.estimate.z0, self.state.previous])
         self.loaded_table, self.steps_taken = step_table, 0
 
@@ -166,6 +173,12 @@ class _CudaGraphSampler:
             hidden = self.multi_step() if takes_several else self.step()
             self.steps_taken += STEPS_PER_GRAPH if takes_several else 1
         return SamplerState(self.state.z, Estimate(self.state.estimate.z0, hidden), self.state.previous)
+
+
+def _table_room(step_table: StepTable) -> tuple[int, int]:
+    """The steps and the paths that a captured step table has room for, so that few graphs serve all."""
+    paths = round_up_batch(step_table.table.shape[1])
+    return max(MAX_STEPS // paths, len(step_table)), paths
 
 
 def _tensor_inputs(process: ReverseProcess) -> tuple[EncoderOutput, Constraint, Tensor]:
@@ -223,6 +236,8 @@ def _collect_tensors(part: Any) -> Iterator[Tensor]:
 class CudaGraphExecutor:
     """An `Executor` that captures and replays CUDA graphs; it caches them by network and shapes."""
 
+    needs_fixed_shapes = True
+
     def __init__(self) -> None:
         self.graphs: OrderedDict[Hashable, Any] = OrderedDict()
         self.step_tables: OrderedDict[Hashable, StepTable] = OrderedDict()
@@ -261,7 +276,7 @@ class CudaGraphExecutor:
         if process.guide is not None:
             return sample(process, on_step)
         table, stopping = self._step_table(process), process.stopping
-        sizes = (*shapes_of(_tensor_inputs(process)), table.table.shape[1:], max(MAX_STEPS, len(table)))
+        sizes = (*shapes_of(_tensor_inputs(process)), *_table_room(table), table.table.shape[2:])
         sampler: _CudaGraphSampler = self.get_or_capture(
             ("sample", denoiser_key(process.denoiser), *sizes),
             lambda pool: _CudaGraphSampler(process, table, pool),
@@ -279,6 +294,10 @@ class CudaGraphExecutor:
         return estimate
 
     def _step_table(self, process: ReverseProcess) -> StepTable:
+        """The step table, computed or looked up."""
+        return process.build_step_table(self._look_up_step_table)
+
+    def _look_up_step_table(self, process: ReverseProcess) -> StepTable:
         """The step table, computed once per denoiser, schedule, times, solver and length."""
         cache_key = (
             process.solver,
@@ -289,7 +308,7 @@ class CudaGraphExecutor:
             *schedule_key(process.schedule),
         )
         if cache_key not in self.step_tables:
-            self.step_tables[cache_key] = process.build_step_table()
+            self.step_tables[cache_key] = compute_step_table(process)
         return _touch_and_evict(self.step_tables, cache_key)
 
     def padded_shape(self, rows: int, length: int, max_length: int) -> tuple[int, int]:

@@ -92,6 +92,10 @@ class OnnxDenoiser(Denoiser):
             {name: OnnxSession(_read_checked(path, expected)) for name, (path, expected) in files.items()},
         )
 
+    @property
+    def needs_one_timestep(self) -> bool:
+        return True  # the graph's input has one row
+
     def encode(self, source: Source) -> EncoderOutput:
         if "encode" not in self.sessions:
             nothing = self.embedding.weight.new_empty(len(source.tokens), 0)

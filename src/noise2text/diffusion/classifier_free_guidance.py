@@ -10,7 +10,8 @@ with and without the source, on the canvas or in the encoder. `training/source_d
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -27,12 +28,35 @@ class PairedEncoderOutput(EncoderOutput):
 
     paired: EncoderOutput
 
+    def select(self, rows: Tensor) -> PairedEncoderOutput:
+        plain, rows = super().select(rows), rows.to(self.padding.device)
+        paired = self.paired.select(torch.cat([rows, rows + len(self.padding)]))
+        return PairedEncoderOutput(plain.states, plain.padding, plain.keys, plain.values, paired)
+
 
 @dataclass(frozen=True)
 class PairedConstraint(Constraint):
     """The constraint, and `paired`: the rows with the source, then the rows without."""
 
     paired: Constraint
+
+    @classmethod
+    def pair(cls, plain: Constraint, without_source: Constraint) -> PairedConstraint:
+        """The constraint of rows with the source, and of the same rows without."""
+        paired = Constraint.join([plain, without_source])
+        return cls(plain.given, plain.frozen, plain.padding, paired)
+
+    @classmethod
+    def join(cls, parts: Sequence[Constraint]) -> PairedConstraint:
+        without_source = [each._without_source() for each in parts if isinstance(each, PairedConstraint)]
+        return cls.pair(super().join(parts), super().join(without_source))
+
+    def select(self, rows: Tensor) -> PairedConstraint:
+        return self.pair(super().select(rows), self._without_source().select(rows))
+
+    def _without_source(self) -> Constraint:
+        count = len(self.padding)
+        return self.paired.select(torch.arange(count, 2 * count))
 
 
 class ClassifierFreeDenoiser(DenoiserWrapper):
@@ -55,12 +79,7 @@ class ClassifierFreeDenoiser(DenoiserWrapper):
 
     def constrain(self, canvas: Canvas) -> PairedConstraint:
         plain = self.denoiser.constrain(canvas)
-        without_source = self.denoiser.constrain(self.layout.without_source(canvas))
-        names = [field.name for field in fields(Constraint)]
-        paired = Constraint(
-            *(torch.cat([getattr(plain, name), getattr(without_source, name)]) for name in names)
-        )
-        return PairedConstraint(plain.given, plain.frozen, plain.padding, paired)
+        return PairedConstraint.pair(plain, self.denoiser.constrain(self.layout.without_source(canvas)))
 
     def forward(
         self,

@@ -26,10 +26,11 @@ from noise2text.core.devices import copy_to_device
 from noise2text.core.random import gaussian_noise
 from noise2text.diffusion.schedules import Schedule
 from noise2text.diffusion.solvers import ANCESTRAL, Solver, StepCoefficients, StepTable
-from noise2text.diffusion.stopping import StopWhenSure
+from noise2text.diffusion.stopping import StoppingRule
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
 
 __all__ = [
+    "ComputeStepTable",
     "Guide",
     "OnStep",
     "Proposal",
@@ -37,6 +38,7 @@ __all__ = [
     "Sample",
     "SampledStep",
     "SamplerState",
+    "compute_step_table",
     "initial_state",
     "sample",
     "step",
@@ -78,8 +80,13 @@ class Proposal:
 
     z: Tensor  # (B, L, D)
     mean: Tensor  # (B, L, D)
-    std: Tensor  # (1, 1 or L, 1)
+    std: Tensor  # (1 or B, 1 or L, 1)
     level: NoiseLevel
+
+    def select(self, rows: slice) -> Proposal:
+        """The proposal for some of the rows."""
+        std = self.std if len(self.std) == 1 else self.std[rows]
+        return Proposal(self.z[rows], self.mean[rows], std, self.level.select(rows))
 
     def copy(self) -> Proposal:
         """A copy with its own tensors."""
@@ -114,20 +121,28 @@ class ReverseProcess:
     times: Tensor
     solver: Solver = ANCESTRAL
     guide: Guide | None = None
-    stopping: StopWhenSure | None = None
+    stopping: StoppingRule | None = None
 
-    def build_step_table(self) -> StepTable:
-        """The steps through the schedule's noise levels at the given times.
+    def build_step_table(self, compute: ComputeStepTable | None = None) -> StepTable:
+        """The steps of all rows; `compute` is `compute_step_table`, or looks up what that returned before."""
+        return (compute or compute_step_table)(self)
 
-        The network's time embedding is computed in one pass for all steps, unless each position has its own
-        time.
-        """
-        schedule_device = next((buffer.device for buffer in self.schedule.buffers()), "cpu")
-        length = self.constraint.given.shape[1]
-        levels: NoiseLevel = self.schedule(self.times.to(schedule_device), length)  # one row per step
-        table = copy_to_device(self.solver.steps(levels), self.noise_keys.device)
-        time_embedder = self.denoiser.time_embedder() if table.shape[2] == 1 else None
-        return StepTable(table, None if time_embedder is None else time_embedder(table[:, 2]))
+
+ComputeStepTable = Callable[[ReverseProcess], StepTable]
+"""A function with the signature of `compute_step_table`."""
+
+
+def compute_step_table(process: ReverseProcess) -> StepTable:
+    """The steps through the noise levels of the process's schedule at its times.
+
+    The network's time embedding is computed in one pass for all steps, unless each position has its own time.
+    """
+    schedule_device = next((buffer.device for buffer in process.schedule.buffers()), "cpu")
+    length = process.constraint.given.shape[1]
+    levels: NoiseLevel = process.schedule(process.times.to(schedule_device), length)  # one row per step
+    table = copy_to_device(process.solver.steps(levels), process.noise_keys.device)
+    time_embedder = process.denoiser.time_embedder() if table.shape[2] == 1 else None
+    return StepTable(table[:, None], None if time_embedder is None else time_embedder(table[:, 2]))
 
 
 def sample(process: ReverseProcess, on_step: OnStep | None = None) -> Estimate:

@@ -19,8 +19,8 @@ All of these are one linear step with other coefficients. They are computed in f
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -37,6 +37,7 @@ __all__ = [
     "StepCoefficients",
     "StepTable",
     "Stochasticity",
+    "join_step_tables",
     "step_coefficients",
     "strided_times",
 ]
@@ -73,7 +74,7 @@ class PriorSampling:
 
 @dataclass(frozen=True)
 class StepCoefficients:
-    """One step: the noise level that it leads to, and what it multiplies by; all are (1, 1 or L, 1)."""
+    """One step: the noise level that it leads to, and what it multiplies by; all are (1 or B, 1 or L, 1)."""
 
     level: NoiseLevel
     z_weight: Tensor
@@ -84,24 +85,45 @@ class StepCoefficients:
 
 @dataclass(frozen=True)
 class StepTable:
-    """The coefficients of all K steps on the device; the first step draws the initial noise."""
+    """The coefficients of all K steps on the device; the first step draws the initial noise.
 
-    table: Tensor  # (K, 7, 1 or L): alpha, sigma, timestep, and the four weights of a step
-    time_embedding: Tensor | None = None  # (K, 1, W), computed in one pass for all steps
+    All rows take the same steps (P = 1), or `owners` says which of P paths each row takes.
+    """
+
+    table: Tensor  # (K, P, 7, 1 or L): alpha, sigma, timestep, and the four weights of a step
+    time_embedding: Tensor | None = None  # (K, P, W), computed in one pass for all steps
+    owners: Tensor | None = None  # (B,), the path of each row
 
     def __len__(self) -> int:
         return len(self.table)
 
     @property
     def tensors(self) -> list[Tensor]:
-        """All tensors of the table."""
+        """The tensors that have an entry for each step and path."""
         return [self.table] if self.time_embedding is None else [self.table, self.time_embedding]
 
     def row(self, number: Tensor) -> StepCoefficients:
         """The step of this number (1,), which stays on the device."""
-        alpha, sigma, timestep, *weights = self.table.index_select(0, number)[..., None].unbind(1)
-        time_embedding = None if self.time_embedding is None else self.time_embedding.index_select(0, number)
+        rows = [each.index_select(0, number)[0] for each in self.tensors]  # (P, 7, 1 or L) and (P, W)
+        if self.owners is not None:
+            rows = [each.index_select(0, self.owners) for each in rows]
+        alpha, sigma, timestep, *weights = rows[0][..., None].unbind(1)
+        time_embedding = rows[1][:, None] if len(rows) > 1 else None
         return StepCoefficients(NoiseLevel(alpha, sigma, timestep[..., 0], time_embedding), *weights)
+
+
+def join_step_tables(tables: Sequence[StepTable], owners: Tensor) -> StepTable:
+    """The table of rows that take the steps of different tables; `owners` (B,) has the table of each row.
+
+    A table with fewer steps repeats its last one, whose estimates nobody reads.
+    """
+    steps = max(map(len, tables))
+    numbers = [torch.arange(steps, device=owners.device).clamp_max(len(each) - 1) for each in tables]
+    parts = zip(*(each.tensors for each in tables), strict=True)
+    joined = (
+        torch.cat([each[own] for each, own in zip(part, numbers, strict=True)], dim=1) for part in parts
+    )
+    return replace(StepTable(*joined), owners=owners)
 
 
 @dataclass(frozen=True)

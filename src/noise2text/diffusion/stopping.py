@@ -12,16 +12,27 @@ on any device: CUDA graphs replay the steps as without it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from noise2text.nn.denoiser import Estimate
 
-__all__ = ["RoundToTokens", "StopWhenSure"]
+__all__ = ["RoundToTokens", "StopWhenSure", "StoppingRule"]
 
 RoundToTokens = Callable[[Estimate], tuple[Tensor, Tensor]]
 """The likeliest token at each position of an estimate, and its log-probability; both (B, L)."""
+
+
+class StoppingRule(Protocol):
+    """Decides after each step of one run which rows are finished."""
+
+    def keep_finished(self, estimate: Estimate) -> Estimate:
+        """The estimate of this step, but that of a finished row is still the one it finished with."""
+
+    def is_over(self) -> bool:
+        """Whether all rows are finished; the host waits for the device."""
 
 
 class StopWhenSure:

@@ -36,7 +36,7 @@ class AutoregressiveDiffusionDecoder(ParallelDecoder):
         """Which new tokens (B·C, L) to keep, at least one per row; and which rows (B·C,) have ended."""
 
     def sharing_key(self, *, seed: int, trace: bool) -> Hashable:
-        return self.config.build_solver(seed), id(self), trace  # the rounds depend on all settings
+        return self.part_key(seed=seed, trace=trace)  # the rounds depend on all settings
 
     def fix_tokens(self, canvas: Canvas, tokens: Tensor, new: Tensor, ended: Tensor) -> Canvas:
         """The canvas with the new tokens given, and without open positions in rows that have ended."""

@@ -76,13 +76,16 @@ class DiffusionGenerationConfig(
         return replace(self, noise_beam=max(self.noise_beam, math.ceil(count / self.num_lengths)))
 
     def network_settings(self) -> tuple[Any, ...]:
-        """The values of the settings that the network, the steps and the noise depend on.
+        """The values of the settings that must be equal for texts to go through the network together.
 
-        Texts can go through the network together when these are equal. The other settings decide how a text
-        is preprocessed, how many candidates it has, what is given of it, and which candidate is selected.
+        The other settings decide how a text is preprocessed, how many candidates it has, what is given of it,
+        by which steps it is sampled, where a classifier guides it, and which candidate is selected.
         """
-        shared = [each.name for each in fields(self) if each.name not in _SETTINGS_OF_A_TEXT]
-        return (type(self), *(getattr(self, name) for name in shared))
+        if self.strategy != "parallel":
+            return (self,)  # the texts decide how often the network is called
+        own = _SETTINGS_OF_A_TEXT if self.build_sampler() else _SETTINGS_OF_A_TEXT | _SETTINGS_OF_STEPS
+        shared = [each.name for each in fields(self) if each.name not in own]
+        return (type(self), bool(self.guide), *(getattr(self, name) for name in shared))
 
     def build_sampler(self) -> Sample | None:
         """The sampler, if it is not `sample` with this config's solver."""
@@ -93,6 +96,11 @@ _GROUPS_OF_A_TEXT = (SelectionConfig, TemplateConfig, LengthConfig, Preprocessin
 _SETTINGS_OF_A_TEXT = {
     *(each.name for group in _GROUPS_OF_A_TEXT for each in fields(group)),
     *("noise_beam", "length_beam", "lengths"),
+}
+_SETTINGS_OF_STEPS = {
+    *("steps", "stop_early", "stop_when_sure", "eta", "solver", "sampling_noise_factor"),
+    *("prior_rate", "prior_share"),
+    *("guide", "guide_class", "guide_steps", "guide_rate", "fluency"),
 }
 
 

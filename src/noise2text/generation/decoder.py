@@ -137,6 +137,10 @@ class Decoder(ABC):
 
         Different decoders may have equal keys only if `mixed_batches.join_stages` can decode with them.
         """
+        return self.part_key(seed=seed, trace=trace)
+
+    def part_key(self, *, seed: int, trace: bool) -> Hashable:
+        """Texts of a batch with equal keys are one part of it: this decoder decodes them by itself."""
         return id(self), trace
 
     @abstractmethod

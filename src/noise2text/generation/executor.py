@@ -21,6 +21,8 @@ T = TypeVar("T")
 class Executor(Protocol):
     """Encodes sources, samples, and calls functions of tensors."""
 
+    needs_fixed_shapes: bool  # whether all steps of a run must have the same rows
+
     def encode(self, network: Any, source: Source) -> EncoderOutput:
         """The sources, encoded by the network."""
 
@@ -42,6 +44,7 @@ class Executor(Protocol):
 class EagerExecutor:
     """Runs one operation after another, without padding."""
 
+    needs_fixed_shapes = False
     sample = staticmethod(sample)
 
     def encode(self, network: Any, source: Source) -> EncoderOutput:

@@ -116,9 +116,16 @@ class ParallelDecoder(Decoder):
         return [torch.inference_mode()(stage) for stage in (encode, self._denoise, self.collect)]
 
     def sharing_key(self, *, seed: int, trace: bool) -> Hashable:
-        is_guided = self.config.guide or self.config.guidance_weight
-        own = super().sharing_key(seed=seed, trace=trace) if is_guided else self.config.network_settings()
-        return self.config.build_solver(seed), own
+        needs_equal_steps = self.denoiser.needs_one_timestep
+        return self.config.network_settings(), self.steps_key(seed) if needs_equal_steps else None
+
+    def part_key(self, *, seed: int, trace: bool) -> Hashable:
+        return super().part_key(seed=seed, trace=trace), self.config.build_solver(seed)
+
+    def steps_key(self, seed: int) -> Hashable:
+        """What the coefficients of the sampling steps depend on."""
+        config = self.config
+        return config.steps, config.stop_early, config.sampling_noise_factor, config.build_solver(seed)
 
     def _encode(self, batch: SourceBatch, *, trace: bool) -> EncodedBatch:
         """Encode the sources and propose lengths."""

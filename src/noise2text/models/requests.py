@@ -2,14 +2,15 @@
 
     requests → tokens → batches of similar lengths → decoders → candidates → selectors → outputs
 
-Texts share a batch if their decoders do (`Decoder.sharing_key`), so requests may differ in seeds, candidates,
-lengths, given words and selection. `Model.generate` is the case of one request.
+Texts share a batch if their decoders do (`Decoder.sharing_key`), so requests may differ in seeds, steps,
+candidates, lengths, given words and selection. `Model.generate` is the case of one request.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from noise2text.core.config import apply_overrides
@@ -74,6 +75,11 @@ class _PreparedRequest:
     selector: Selector
     rows: Sequence[Sequence[int]]  # the tokens of its texts, truncated
     output: GenerationOutput
+
+    @cached_property
+    def part_key(self) -> Hashable:
+        """Equal for requests whose texts are one part of a batch."""
+        return self.decoder.part_key(seed=self.request.seed, trace=self.request.trace)
 
     def report(self, steps: Mapping[int, list[TraceStep]]) -> None:
         """Tell the callbacks of the request about a step of its texts at these positions."""
@@ -192,18 +198,17 @@ class BatchedRequests:
         order = sorted(numbers, key=lambda number: len(self._texts[number].row))
         chunks = [order[start : start + self.batch] for start in range(0, len(order), self.batch)]
         batches = [self._make_parts(chunk) for chunk in chunks]
-        if len({(id(part.decoder), part.trace) for parts in batches for part in parts}) > 1:
+        if len({self._texts[number].prepared.part_key for number in numbers}) > 1:
             return BatchGroup(batches, batches, join_stages())
         first = batches[0][0]
         stages = first.decoder.stages(trace=first.trace)
         return BatchGroup(batches, [part.batch for (part,) in batches], stages)
 
     def _make_parts(self, chunk: Sequence[int]) -> list[BatchPart]:
-        """The texts of a batch, divided by decoder and by whether they are traced."""
-        parts: dict[tuple[int, bool], list[int]] = {}
+        """The texts of a batch, divided by decoder, by solver and by whether they are traced."""
+        parts: dict[Hashable, list[int]] = {}
         for number in chunk:
-            prepared = self._texts[number].prepared
-            parts.setdefault((id(prepared.decoder), prepared.request.trace), []).append(number)
+            parts.setdefault(self._texts[number].prepared.part_key, []).append(number)
         return [
             BatchPart(
                 self._texts[own[0]].prepared.decoder,
@@ -213,9 +218,9 @@ class BatchedRequests:
                     [self._texts[number].prepared.request.seed for number in own],
                     own,
                 ),
-                trace,
+                self._texts[own[0]].prepared.request.trace,
             )
-            for (_, trace), own in parts.items()
+            for own in parts.values()
         ]
 
     def _report_step(self, batch: SourceBatch, steps: Sequence[TokenTraceStep]) -> None:

@@ -8,6 +8,7 @@ into its input; the sampler and the objective put them back into the estimates.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -44,6 +45,15 @@ class NoiseLevel:
         """The signal-to-noise ratio α²/σ²."""
         return (self.alpha / self.sigma) ** 2
 
+    def select(self, rows: Tensor | slice) -> NoiseLevel:
+        """The levels of these rows; a single row stands for all rows."""
+
+        def own(value: Tensor) -> Tensor:
+            return value if len(value) == 1 else value[rows]
+
+        time_embedding = None if self.time_embedding is None else own(self.time_embedding)
+        return NoiseLevel(own(self.alpha), own(self.sigma), own(self.timestep), time_embedding)
+
     def add_noise(self, z0: Tensor, noise: Tensor) -> Tensor:
         """z_t = α·z₀ + σ·ε, in the precision of z₀ (B, L, D)."""
         return self.alpha.to(z0.dtype) * z0 + self.sigma.to(z0.dtype) * noise
@@ -58,6 +68,17 @@ class EncoderOutput:
     keys: Tensor  # (layers, B, heads, S, W / heads)
     values: Tensor  # (layers, B, heads, S, W / heads)
 
+    def select(self, rows: Tensor) -> EncoderOutput:
+        """The encodings of these rows; states, keys and values are empty if the source is on the canvas."""
+        rows = rows.to(self.padding.device)
+        states, keys, values = self.states, self.keys, self.values
+        return EncoderOutput(
+            states[rows] if states.numel() else states,
+            self.padding[rows],
+            keys[:, rows] if keys.numel() else keys,
+            values[:, rows] if values.numel() else values,
+        )
+
 
 @dataclass(frozen=True)
 class Constraint:
@@ -66,6 +87,17 @@ class Constraint:
     given: Tensor  # (B, L, D), float32
     frozen: Tensor  # (B, L)
     padding: Tensor  # (B, L)
+
+    @classmethod
+    def join(cls, parts: Sequence[Constraint]) -> Constraint:
+        """The rows of all parts."""
+        names = ("given", "frozen", "padding")
+        return Constraint(*(torch.cat([getattr(each, name) for each in parts]) for name in names))
+
+    def select(self, rows: Tensor) -> Constraint:
+        """These rows."""
+        rows = rows.to(self.padding.device)
+        return Constraint(self.given[rows], self.frozen[rows], self.padding[rows])
 
     def apply(self, x: Tensor) -> Tensor:
         """x with the given embeddings at its frozen positions."""
@@ -119,6 +151,11 @@ class Denoiser(nn.Module, ABC):
         """The module that embeds the timestep alone, if there is one."""
         return None
 
+    @property
+    def needs_one_timestep(self) -> bool:
+        """Whether all rows of a batch must have the same timestep."""
+        return False
+
     @abstractmethod
     def forward(
         self,
@@ -154,6 +191,10 @@ class DenoiserWrapper(Denoiser):
 
     def time_embedder(self) -> nn.Module | None:
         return self.denoiser.time_embedder()
+
+    @property
+    def needs_one_timestep(self) -> bool:
+        return self.denoiser.needs_one_timestep
 
     def lazy_logits(self, estimate: Estimate) -> LazyLogits:
         return self.denoiser.lazy_logits(estimate)

@@ -104,7 +104,7 @@ async def stream(request: Request, body: StreamRequest) -> StreamingResponse:
 async def _stream_events(
     service: Service, generation: Generation, request: Request, *, start: dict[str, Any]
 ) -> AsyncIterator[str]:
-    """The events; when the client goes away, whoever iterates closes this iterator, and the job is let go."""
+    """The events; when the client goes away, whoever iterates closes this iterator and so cancels the job."""
     job, answer = generation.job, asyncio.ensure_future(service.wait(generation, request))
     stream = job.stream
     try:
@@ -121,8 +121,7 @@ async def _stream_events(
     except (Problem, Refused) as error:
         yield _format_event("error", {"error": str(error)})
     finally:
-        answer.cancel()
-        job.abandon()
+        answer.cancel()  # and with it the job, as for a request without a stream
 
 
 def _format_event(name: str, value: Any) -> str:

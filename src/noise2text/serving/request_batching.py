@@ -80,9 +80,11 @@ class Job:
         return self._abandoned.is_set()
 
     def abandon(self) -> None:
-        """Leave the queue; a batch that is being generated ends at its next streamed step if all leave it."""
+        """Say that nobody waits for the output: a batch of such jobs ends at its next streamed step.
+
+        Canceling the future takes a waiting job out of the queue.
+        """
         self._abandoned.set()
-        self.future.cancel()
 
     def to_request(self, check: Callable[[], None]) -> GenerationRequest:
         """What the model generates for; `check` is called after each step that is streamed."""

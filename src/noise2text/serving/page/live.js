@@ -17,9 +17,15 @@ function showSettings() {
     const setting = known.get(field.dataset.setting);
     field.parentElement.hidden = !setting;
     if (!setting) continue;
-    field.placeholder = setting.default === null || setting.default === "" ? "" : setting.default;
+    field.placeholder = showDefault(setting, known);
     field.title = setting.help;
   }
+}
+
+// What a model does if the form does not say: 15 of 20 steps are taken if the last 5 are left out.
+function showDefault(setting, known) {
+  const left = setting.name === "steps" && known.has("stop_early") ? known.get("stop_early").default : 0;
+  return left ? `${setting.default - left} of ${setting.default}` : (setting.default ?? "");
 }
 
 // The request for one model: what the form says, as far as the model knows it.
