@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import torch
 
+import noise2text
 from noise2text.acceleration import cuda_graphs
 from noise2text.acceleration.cuda_graphs import (
     MAX_GRAPHS,
@@ -365,3 +367,14 @@ def test_a_gpu_serves_requests_with_different_steps_together(name: str, tokenize
     requests = [GenerationRequest(TEXTS, seed=seed, overrides=each) for seed, each in enumerate(settings)]
     for output, each in zip(model.generate_together(requests), requests, strict=True):
         assert output.candidates == model.generate(TEXTS, seed=each.seed, **each.overrides).candidates
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_threads_that_share_a_model_on_a_gpu_get_the_texts_that_each_gets_alone() -> None:
+    texts = ["Guten Morgen!", "Wo ist der Bahnhof?", "Ich habe heute keine Zeit.", "Er ist krank."] * 8
+    parts = [texts[start::4] for start in range(4)]
+    alone = [noise2text.load("de-en", device="cuda").generate(part).texts for part in parts]
+    model = noise2text.load("de-en", device="cuda")
+    with ThreadPoolExecutor(4) as pool:
+        together = [output.texts for output in pool.map(model.generate, parts)]
+    assert together == alone

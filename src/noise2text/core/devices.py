@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -125,6 +126,18 @@ _DTYPES: dict[str, Callable[[torch.device], torch.dtype]] = {
 }
 
 
-def device_guard(device: torch.device) -> AbstractContextManager[Any]:
-    """A context in which events, streams and kernels are those of this device, not of the first GPU."""
-    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+_GPU_LOCK = threading.RLock()
+
+
+@contextmanager
+def device_guard(device: torch.device) -> Iterator[None]:
+    """Context manager: events, streams and kernels are those of this device, not of the first GPU.
+
+    One thread at a time uses a GPU; the others wait. While a CUDA graph is captured, a call of any other
+    thread would break it, and threads that share a model share the memory of its graphs.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    with _GPU_LOCK, torch.cuda.device(device):
+        yield
