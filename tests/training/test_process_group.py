@@ -274,3 +274,13 @@ def test_no_pair_is_seen_twice_in_an_epoch() -> None:
     assert (
         counts.sum() - 500 == len(whole) - 500 < max(len(batch.pairs) for batch in plans[0].epoch_batches(0))
     )
+
+
+def test_more_processes_than_gpus_are_refused_unless_they_share_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    first, third = (ProcessGroup(rank, 4, local_rank=rank) for rank in (0, 2))
+    assert first.device(None) == "cuda:0"
+    with pytest.raises(Problem, match=r"more processes here than GPUs \(2\).*--device cuda:0"):
+        third.device("cuda")
+    assert third.device("cuda:0") == "cuda:0"

@@ -56,9 +56,15 @@ class ProcessGroup:
 
     def device(self, name: str | None) -> str | None:
         """The name of this process's device: a GPU of its own if several processes share a machine."""
-        if self.world_size > 1 and name in (None, "cuda") and torch.cuda.is_available():
-            return f"cuda:{self.local_rank}"
-        return name
+        if self.world_size == 1 or name not in (None, "cuda") or not torch.cuda.is_available():
+            return name
+        gpus = torch.cuda.device_count()
+        if self.local_rank >= gpus:
+            raise Problem(
+                f"There are more processes here than GPUs ({gpus}): start one process per GPU; to distill with "
+                f"several processes on one GPU, add --device cuda:0."
+            )
+        return f"cuda:{self.local_rank}"
 
     @contextmanager
     def connect(self, device: torch.device | None = None) -> Iterator[None]:
