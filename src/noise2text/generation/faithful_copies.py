@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import eq
 
 from noise2text.generation.selection import Candidate, CandidateFilter
 from noise2text.preprocessing.text_rules import TextRules
@@ -23,7 +24,8 @@ __all__ = ["FaithfulCopies", "SourceCopies"]
 
 _FIGURE = re.compile(r"\d+(?:[.,:]\d+)*")
 _REPEATED = re.compile(r"\b(\w+) \1\b", re.IGNORECASE)
-_WORD = re.compile(r"[^\W\d_]+")
+_DIGIT = re.compile(r"\d")
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,12 @@ class FaithfulCopies(CandidateFilter):
         return chosen
 
     def _find_faithful(self, candidates: Sequence[Candidate]) -> list[int]:
-        sources = {each.source: SourceCopies.of(each.source, self.rules) for each in candidates}
-        errors = [sources[each.source].count_errors(each.text) for each in candidates]
+        copies = {
+            source: SourceCopies.of(source, self.rules) for source in {each.source for each in candidates}
+        }
+        pairs = [(each.source, each.text) for each in candidates]
+        counts = {(source, text): copies[source].count_errors(text) for source, text in set(pairs)}
+        errors = [counts[pair] for pair in pairs]
         return [i for i, count in enumerate(errors) if count == min(errors)]
 
 
@@ -78,7 +84,7 @@ class SourceCopies:
         return cls(
             rules,
             _figures(source),
-            _number_words(source, rules),
+            _number_words(_WORD.findall(source.lower()), rules),
             # A name that no placeholder put there may be that of another: Maria is Mary in English.
             tuple((count, writes) for count, writes in found if count),
             bool(_REPEATED.search(source)),
@@ -92,22 +98,24 @@ class SourceCopies:
         >>> copies.count_errors("I have three cats."), copies.count_errors("I have 4 cats.")
         (0, 2)
         """
-        figures, words = _figures(output), _number_words(output, self.rules)
+        words_of_output = _WORD.findall(output.lower())
+        figures, words = _figures(output), _number_words(words_of_output, self.rules)
         missing = (self.figures - figures - words).total() if self.figures else 0
         may_invent = not figures or self.number_words["?"]
         invented = 0 if may_invent else (figures - self.figures - self.number_words).total()
-        repeated = 0 if self.repeats_words else len(_REPEATED.findall(output))
+        may_repeat = not self.repeats_words and any(map(eq, words_of_output, words_of_output[1:]))
+        repeated = len(_REPEATED.findall(output)) if may_repeat else 0
         names = sum(abs(count - len(writes.findall(output))) for count, writes in self.placeholders)
         return missing + invented + repeated + names
 
 
 def _figures(text: str) -> Counter[str]:
     """The numbers in figures, without separators; 8:00 is 8."""
-    return Counter(re.sub(r"[.,:]", "", each.removesuffix(":00")) for each in _FIGURE.findall(text))
+    found = _FIGURE.findall(text) if _DIGIT.search(text) else []
+    return Counter(re.sub(r"[.,:]", "", each.removesuffix(":00")) for each in found)
 
 
-def _number_words(text: str, rules: TextRules) -> Counter[str]:
-    words = _WORD.findall(text.lower())
+def _number_words(words: Sequence[str], rules: TextRules) -> Counter[str]:
     return Counter(rules.number_words[word] for word in words if word in rules.number_words)
 
 

@@ -61,8 +61,8 @@ class ProcessGroup:
         gpus = torch.cuda.device_count()
         if self.local_rank >= gpus:
             raise Problem(
-                f"There are more processes here than GPUs ({gpus}): start one process per GPU; to distill with "
-                f"several processes on one GPU, add --device cuda:0."
+                f"There are more processes here than GPUs ({gpus}): start one process per GPU; to distill "
+                f"with several processes on one GPU, add --device cuda:0."
             )
         return f"cuda:{self.local_rank}"
 
