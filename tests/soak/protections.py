@@ -384,6 +384,13 @@ PROTECTIONS = [
         "models/test_base.py::test_a_batch_that_does_not_fit_into_memory_is_halved",
     ),
     Protection(
+        "one thread at a time uses a GPU",
+        "core/devices.py",
+        "    with _GPU_LOCK, torch.cuda.device(device):",
+        "    with torch.cuda.device(device):",
+        "core/test_devices.py",
+    ),
+    Protection(
         "forked processes",
         "core/devices.py",
         "        os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))",
