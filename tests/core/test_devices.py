@@ -16,7 +16,8 @@ def test_one_thread_at_a_time_uses_a_gpu_and_any_number_a_cpu(
     monkeypatch: pytest.MonkeyPatch, device: str, together: int
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device", nullcontext)  # there may be no GPU here
-    inside, most, both_tried = 0, 0, threading.Event()
+    inside, most = 0, 0
+    is_first_inside, is_second_inside = threading.Event(), threading.Event()
 
     def use(*, waits: bool) -> None:
         nonlocal inside, most
@@ -24,14 +25,16 @@ def test_one_thread_at_a_time_uses_a_gpu_and_any_number_a_cpu(
             inside += 1
             most = max(most, inside)
             if waits:
-                both_tried.wait(timeout=0.2)
+                is_first_inside.set()
+                is_second_inside.wait(timeout=30 if together > 1 else 0.2)
             else:
-                both_tried.set()
+                is_second_inside.set()
             inside -= 1
 
     threads = [threading.Thread(target=use, kwargs={"waits": waits}) for waits in (True, False)]
     for thread in threads:
         thread.start()
+        assert is_first_inside.wait(timeout=30)
     for thread in threads:
         thread.join()
     assert most == together

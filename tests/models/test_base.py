@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -18,6 +20,45 @@ from ..conftest import Make, lively, shrunk
 TEXTS = ["sunday, 7 april 1957", "", "12. mai 2001", "a", "lundi 3 mars 1980", "  ", "9 de abril", "x" * 100]
 EMPTY = (1, 5)  # of the texts: nothing is written for them
 OPTIONS: dict[str, Any] = {"steps": 5, "stop_early": 1, "length_beam": 2, "noise_beam": 2}
+
+
+@pytest.mark.parametrize("use", ["move", "generate", "likelihood"])
+def test_a_model_has_its_device_to_itself(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, use: str
+) -> None:
+    """Otherwise it would break the CUDA graph that another thread captures (`device_guard`)."""
+    recipe = find_recipe("transformer")
+    model: Any = recipe.build(shrunk(recipe.preset("tiny")), tokenizer)
+    is_guarded, seen = False, []
+
+    @contextmanager
+    def guard(device: torch.device) -> Iterator[None]:
+        nonlocal is_guarded
+        is_guarded = True
+        yield
+        is_guarded = False
+
+    def watch(where: Any, name: str) -> None:
+        function = getattr(where, name)
+
+        def watched(*arguments: Any, **options: Any) -> Any:
+            seen.append(is_guarded)
+            return function(*arguments, **options)
+
+        monkeypatch.setattr(where, name, watched)
+
+    for module in ("base", "autoregressive"):
+        monkeypatch.setattr(f"noise2text.models.{module}.device_guard", guard)
+    for where, name in ((model, "to"), (model, "build_decoder"), (model.network, "forward")):
+        watch(where, name)
+    if use == "move":
+        model.move_to(torch.device("cpu"), "float32")
+    elif use == "generate":
+        model.generate(["a"])
+    else:
+        model.likelihood(["a"], ["a"])
+    assert seen
+    assert all(seen)
 
 
 @pytest.mark.parametrize("select", ["mbr", "score"])

@@ -153,6 +153,19 @@ def test_replayed_graphs_serve_requests_with_different_steps(
     assert len([key for key in executor.graphs if key[0] == "sample"]) == 1  # type: ignore[index]
 
 
+def test_a_captured_table_of_very_many_solvers_has_room_for_the_steps_before_capture(
+    model: LengthPredictingModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda_graphs, "CudaGraph", Replayed)
+    monkeypatch.setattr("torch.cuda.graph_pool_handle", lambda: None)
+    executor = CudaGraphExecutor()
+    monkeypatch.setattr(model, "executor", lambda: executor)
+    few: dict[str, Any] = {"steps": 2, "length_beam": 1, "noise_beam": 1}
+    requests = [request(TEXTS[:1], **few, eta=i / 200) for i in range(129)]
+    outputs = model.generate_together(requests, batch=len(requests))
+    assert_same(outputs[7], generate_alone(model, requests[7]))
+
+
 def test_an_executor_may_pad_a_joint_batch(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     """As CUDA graphs do, which round the rows up to a power of two and the lengths to a multiple of 4."""
 

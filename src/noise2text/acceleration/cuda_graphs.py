@@ -53,7 +53,7 @@ MAX_GRAPHS = 96  # graphs, and step tables; beyond that the least recently used 
 STEPS_PER_GRAPH = 5  # a graph of several steps is faster: between two graphs a GPU is idle for a moment
 NOISE_STEPS = 4 * STEPS_PER_GRAPH  # steps whose noise is drawn at once, if that fits MAX_NOISE_NUMBERS
 MAX_NOISE_NUMBERS = 1 << 26  # random numbers that are drawn at once
-MAX_STEPS = 2048  # steps that a captured step table has room for; longer ones get a graph of their own
+MAX_STEPS = 2048  # steps that a captured table has room for, shared by its paths; more get an own graph
 MANY_ROWS = 64  # rows from which attention uses another kernel
 WARMUP_RUNS = 2  # runs before capture, in which libraries initialise themselves
 
@@ -178,7 +178,8 @@ class _CudaGraphSampler:
 def _table_room(step_table: StepTable) -> tuple[int, int]:
     """The steps and the paths that a captured step table has room for, so that few graphs serve all."""
     paths = round_up_batch(step_table.table.shape[1])
-    return max(MAX_STEPS // paths, len(step_table)), paths
+    warmup_steps = WARMUP_RUNS * (1 + STEPS_PER_GRAPH)  # before capture, by graphs of one step and of several
+    return max(MAX_STEPS // paths, len(step_table), warmup_steps), paths
 
 
 def _tensor_inputs(process: ReverseProcess) -> tuple[EncoderOutput, Constraint, Tensor]:

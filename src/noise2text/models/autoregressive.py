@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from noise2text.core.devices import device_guard
 from noise2text.core.version import __version__
 from noise2text.data.layouts.split_with_end import SplitWithEndLayout
 from noise2text.data.layouts.template import encode_pieces
@@ -91,15 +92,19 @@ class AutoregressiveModel(Model):
         require_lists("likelihood", texts, targets)
         self.eval()
         sources = [row[: self.max_source] for row in self.tokenizer.encode(texts)]
-        return batched_log_likelihoods(
-            partial(autoregressive_log_likelihood, self.network, bos=self.tokenizer.bos, per_token=per_token),
-            self.layout,
-            sources,
-            self.tokenizer.encode(targets),
-            max_length=self.max_target,
-            batch=batch,
-            device=self.device,
+        log_likelihood = partial(
+            autoregressive_log_likelihood, self.network, bos=self.tokenizer.bos, per_token=per_token
         )
+        with device_guard(self.device):
+            return batched_log_likelihoods(
+                log_likelihood,
+                self.layout,
+                sources,
+                self.tokenizer.encode(targets),
+                max_length=self.max_target,
+                batch=batch,
+                device=self.device,
+            )
 
     def likelihood_bound(
         self,

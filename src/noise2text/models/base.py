@@ -121,8 +121,9 @@ class Model(nn.Module, ABC):
         precision = self.resolve_precision(precision)
         if device.type != "cpu" and is_quantized(self):
             raise Problem(f"This model was quantized to int8 for a CPU: load it again for {device}.")
-        moved = self.to(device, dtype=find_dtype(precision, device))
-        prepare_for_inference(moved, moved.quantizable_module, precision, device)
+        with device_guard(device):  # another thread may be using it
+            moved = self.to(device, dtype=find_dtype(precision, device))
+            prepare_for_inference(moved, moved.quantizable_module, precision, device)
         return moved
 
     @abstractmethod
@@ -266,7 +267,8 @@ class Model(nn.Module, ABC):
         if any(part.training for part in (self, *self.children())):  # an objective trains some parts
             self.eval()
         preprocessed = [preprocess_request(self, request) for request in requests]
-        batched = BatchedRequests(self, [each.request for each in preprocessed], batch=batch)
+        with device_guard(self.device):  # a decoder may load a classifier to it
+            batched = BatchedRequests(self, [each.request for each in preprocessed], batch=batch)
         bar = show_progress(batched.num_texts, "texts") if progress else nullcontext(lambda count: None)
         with device_guard(self.device), bar as advance:
             while groups := batched.groups:

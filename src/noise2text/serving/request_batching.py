@@ -1,11 +1,11 @@
 """Batches of requests: what waits together goes through the model together.
 
-    request → bounded queue → batch of requests with equal steps → Model.generate_together → answers
+    request → bounded queue → batch of requests that share the network → Model.generate_together → answers
 
-Requests share a batch whatever their seeds, candidates, lengths, given words, selection and preprocessing:
-only settings of the network and of its steps must be equal. The noise of a text is a function of its
-request's seed and of its index in its request. So an answer is what `Model.generate` returns for the request
-alone, whoever else asks.
+Requests share a batch whatever their seeds, steps, candidates, lengths, given words, selection and
+preprocessing: only settings of the network must be equal. The noise of a text is a function of its request's
+seed and of its index in its request. So an answer is what `Model.generate` returns for the request alone,
+whoever else asks.
 """
 
 from __future__ import annotations
