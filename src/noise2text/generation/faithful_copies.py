@@ -25,7 +25,8 @@ __all__ = ["FaithfulCopies", "SourceCopies"]
 _FIGURE = re.compile(r"\d+(?:[.,:]\d+)*")
 _REPEATED = re.compile(r"\b(\w+) \1\b", re.IGNORECASE)
 _DIGIT = re.compile(r"\d")
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(r"[^\W\d_]+")
+_WORD_OR_FIGURE = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class SourceCopies:
         return cls(
             rules,
             _figures(source),
-            _number_words(_WORD.findall(source.lower()), rules),
+            _number_words(source, rules),
             # A name that no placeholder put there may be that of another: Maria is Mary in English.
             tuple((count, writes) for count, writes in found if count),
             bool(_REPEATED.search(source)),
@@ -98,12 +99,12 @@ class SourceCopies:
         >>> copies.count_errors("I have three cats."), copies.count_errors("I have 4 cats.")
         (0, 2)
         """
-        words_of_output = _WORD.findall(output.lower())
-        figures, words = _figures(output), _number_words(words_of_output, self.rules)
+        figures, words = _figures(output), _number_words(output, self.rules)
         missing = (self.figures - figures - words).total() if self.figures else 0
         may_invent = not figures or self.number_words["?"]
         invented = 0 if may_invent else (figures - self.figures - self.number_words).total()
-        may_repeat = not self.repeats_words and any(map(eq, words_of_output, words_of_output[1:]))
+        parts = _WORD_OR_FIGURE.findall(output.lower())
+        may_repeat = not self.repeats_words and any(map(eq, parts, parts[1:]))
         repeated = len(_REPEATED.findall(output)) if may_repeat else 0
         names = sum(abs(count - len(writes.findall(output))) for count, writes in self.placeholders)
         return missing + invented + repeated + names
@@ -115,7 +116,8 @@ def _figures(text: str) -> Counter[str]:
     return Counter(re.sub(r"[.,:]", "", each.removesuffix(":00")) for each in found)
 
 
-def _number_words(words: Sequence[str], rules: TextRules) -> Counter[str]:
+def _number_words(text: str, rules: TextRules) -> Counter[str]:
+    words = _WORD.findall(text.lower())
     return Counter(rules.number_words[word] for word in words if word in rules.number_words)
 
 

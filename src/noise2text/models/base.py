@@ -234,7 +234,8 @@ class Model(nn.Module, ABC):
             floor: how far the score of an alternative may be below the best candidate's.
             on_step: a function that is called after each denoising step of a batch with the time, from 1
                 (noise) to 0 (text), and a list of the texts so far: the first candidate of each text of the
-                batch, the texts of the batches before, and "" for those to come.
+                batch, the texts of the batches before, and "" for those to come. On a GPU it must not wait
+                for another thread that generates: one thread at a time uses a GPU.
             progress: whether to show a progress bar, in a terminal or a notebook.
             overrides: generation settings by name, such as `steps=10`.
         """
