@@ -27,6 +27,7 @@ _REPEATED = re.compile(r"\b(\w+) \1\b", re.IGNORECASE)
 _DIGIT = re.compile(r"\d")
 _WORD = re.compile(r"[^\W\d_]+")
 _WORD_OR_FIGURE = re.compile(r"\w+")
+_NONE: Counter[str] = Counter()  # of most texts; making one takes longer than looking for numbers
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,8 @@ class SourceCopies:
     @classmethod
     def of(cls, source: str, rules: TextRules) -> SourceCopies:
         """What outputs of this source have to copy."""
-        found = ((len(reads.findall(source)), writes) for reads, writes in _name_patterns(rules))
+        patterns = _name_patterns(rules) if _any_name_pattern(rules).search(source) else []
+        found = ((len(reads.findall(source)), writes) for reads, writes in patterns)
         return cls(
             rules,
             _figures(source),
@@ -112,12 +114,15 @@ class SourceCopies:
 
 def _figures(text: str) -> Counter[str]:
     """The numbers in figures, without separators; 8:00 is 8."""
-    found = _FIGURE.findall(text) if _DIGIT.search(text) else []
-    return Counter(re.sub(r"[.,:]", "", each.removesuffix(":00")) for each in found)
+    if not _DIGIT.search(text):
+        return _NONE
+    return Counter(re.sub(r"[.,:]", "", each.removesuffix(":00")) for each in _FIGURE.findall(text))
 
 
 def _number_words(text: str, rules: TextRules) -> Counter[str]:
     words = _WORD.findall(text.lower())
+    if rules.number_words.keys().isdisjoint(words):
+        return _NONE
     return Counter(rules.number_words[word] for word in words if word in rules.number_words)
 
 
@@ -129,3 +134,9 @@ def _name_patterns(rules: TextRules) -> list[tuple[re.Pattern[str], re.Pattern[s
         for kind in ("male", "female", "place")
         for each in rules.placeholders[kind]
     ]
+
+
+@cache
+def _any_name_pattern(rules: TextRules) -> re.Pattern[str]:
+    """Finds any of the names; most sources have none."""
+    return re.compile("|".join(reads.pattern for reads, _ in _name_patterns(rules)))

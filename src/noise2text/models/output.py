@@ -13,6 +13,8 @@ from noise2text.models.output_html import render_outputs
 
 __all__ = ["GenerationOutput", "TextOutput", "TraceStep"]
 
+_LISTS = ("candidates", "scores", "lengths", "traces", "drafts", "utilities", "alternatives", "warnings")
+
 
 @dataclass(frozen=True)
 class TraceStep:
@@ -133,18 +135,13 @@ class GenerationOutput:
     @classmethod
     def empty(cls, count: int, *, truncated: int = 0) -> GenerationOutput:
         """An output for this many inputs, without texts or candidates."""
-        lists = (
-            "candidates",
-            "scores",
-            "lengths",
-            "traces",
-            "drafts",
-            "utilities",
-            "alternatives",
-            "warnings",
-        )
-        empty: dict[str, list[Any]] = {name: [[] for _ in range(count)] for name in lists}
+        empty: dict[str, list[Any]] = {name: [[] for _ in range(count)] for name in _LISTS}
         return cls(texts=[""] * count, chosen=[None] * count, truncated=truncated, **empty)
+
+    def append_from(self, other: GenerationOutput, index: int) -> None:
+        """Append all that another output has for one of its inputs."""
+        for name in ("texts", "chosen", *_LISTS):
+            getattr(self, name).append(getattr(other, name)[index])
 
     def __len__(self) -> int:
         return len(self.texts)

@@ -108,6 +108,10 @@ def _append_joined(
 ) -> None:
     """Append the entry of one text, whose segments are at `own` in the output."""
     segments = text.segments
+    if len(segments) == 1 and segments[0].is_plain:
+        joined.append_from(output, own[0])
+        joined.warnings[-1] = list(text.warnings)
+        return
     orders = [_order_candidates(output, at, alone=len(own) == 1) for at in own]
     count = max(map(len, orders), default=0)
     rows = [[order[min(k, len(order) - 1)] for order in orders] for k in range(count) if all(orders)]

@@ -101,6 +101,11 @@ class Segment:
     after: str = ""
     restorations: tuple[Restoration, ...] = ()
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the output is the part of the text as it is."""
+        return not (self.before or self.after or self.restorations)
+
     def restore(self, output: str) -> str:
         """The part of the text that this output becomes."""
         return self.before + restore_text(output, self.restorations) + self.after
