@@ -4,6 +4,13 @@
     noise2text generate de-en --input several/tune.jsonl --n 5 --output out.jsonl --json
     python benchmarks/alternatives.py rank out.jsonl --ref several/tune.jsonl
 
+`separate` holds groups of linked paraphrases out of a corpus: texts that are paired, directly or through
+others, are one group. several.jsonl has the pairs of --groups groups of at least five texts, for `link`;
+valid.jsonl has 500 pairs of other groups, train.jsonl the rest, both without texts of over --words words:
+
+    python benchmarks/alternatives.py separate qqp_train.jsonl --words 12 --out qqp
+    python benchmarks/alternatives.py link qqp/several.jsonl --words 12 --out several
+
 `group` writes the sources of a corpus that have several targets, half of them to several/tune.jsonl to choose
 by, half to several/held.jsonl. `link` does the same for paraphrases such as captions of one picture, whose
 pairs are read in both directions: a text is in one row only, and a source has at most --words words. `rank`
@@ -56,6 +63,39 @@ def link(path: Path, out: Path, *, words: int) -> None:
             rows.append({"src": text, "trg": own[0], "refs": own[1:]})
             used.update([text, *own])
     _write_halves(rows, out)
+
+
+def separate(path: Path, out: Path, *, words: int, groups: int, validation: int = 500) -> None:
+    """Write the pairs of some groups of at least five linked texts, and those of all others for training."""
+    pairs = [pair for pair in read_pairs(str(path)) if pair.src != pair.trg]
+    parents: dict[str, str] = {}
+
+    def find(text: str) -> str:
+        while parents.setdefault(text, text) != text:
+            parents[text] = text = parents[parents[text]]
+        return text
+
+    for pair in pairs:
+        parents[find(pair.src)] = find(pair.trg)
+    members: dict[str, list[str]] = {}
+    for text in list(parents):
+        members.setdefault(find(text), []).append(text)
+    roots = sorted(members)
+    random.Random(0).shuffle(roots)
+    held = set([root for root in roots if len(members[root]) >= 5][:groups])
+    short = [pair for pair in pairs if max(len(pair.src.split()), len(pair.trg.split())) <= words]
+    others = [root for root in dict.fromkeys(find(pair.src) for pair in short) if root not in held]
+    valid = set(random.Random(1).sample(others, min(len(others) // 10, validation)))
+    out.mkdir(parents=True, exist_ok=True)
+    parts = {
+        "several": [pair for pair in pairs if find(pair.src) in held],
+        "valid": [pair for pair in short if find(pair.src) in valid][:validation],
+        "train": [pair for pair in short if find(pair.src) not in held | valid],
+    }
+    for name, part in parts.items():
+        lines = [json.dumps({"src": pair.src, "trg": pair.trg}, ensure_ascii=False) + "\n" for pair in part]
+        (out / f"{name}.jsonl").write_text("".join(lines))
+        print(f"{out / name}.jsonl: {len(part)} pairs")
 
 
 def _write_halves(rows: list[dict[str, Any]], out: Path) -> None:
@@ -111,6 +151,11 @@ if __name__ == "__main__":
     linking.add_argument("pairs", type=Path)
     linking.add_argument("--out", type=Path, required=True)
     linking.add_argument("--words", type=int, default=14)
+    separating = commands.add_parser("separate")
+    separating.add_argument("pairs", type=Path)
+    separating.add_argument("--out", type=Path, required=True)
+    separating.add_argument("--words", type=int, default=12)
+    separating.add_argument("--groups", type=int, default=600)
     ranking_parser = commands.add_parser("rank")
     ranking_parser.add_argument("candidates", type=Path)
     ranking_parser.add_argument("--ref", type=Path, required=True)
@@ -120,5 +165,7 @@ if __name__ == "__main__":
         group(given.pairs, given.out)
     elif given.command == "link":
         link(given.pairs, given.out, words=given.words)
+    elif given.command == "separate":
+        separate(given.pairs, given.out, words=given.words, groups=given.groups)
     else:
         rank(given.candidates, given.ref, n=given.n)
