@@ -206,7 +206,7 @@ def test_given_positions_are_estimated_as_given() -> None:
     denoiser = PredictNoise(SqrtSchedule(T)).wrap(Answers(torch.randn(1, LENGTH, DIM)))
     z = constraint.apply(torch.randn(1, LENGTH, DIM))
     mean = denoiser(z, level, denoiser.encode(Source(frozen, frozen)), constraint, None).z0
-    assert torch.equal(mean[frozen], constraint.given[frozen])
+    assert torch.equal(mean[frozen], constraint.embeddings[frozen])
     assert not torch.equal(mean[~frozen], z[~frozen])
 
 
@@ -270,4 +270,4 @@ def test_a_parameterized_denoiser_rounds_and_constrains_as_its_network_does() ->
     canvas = Canvas(tokens, mask, mask, ~mask, Source(tokens, mask))
     estimate = Estimate(torch.randn(1, 2, DIM), torch.zeros(1))
     assert torch.equal(outer.logits(estimate), inner.logits(estimate))
-    assert torch.equal(outer.constrain(canvas).given, inner.constrain(canvas).given)
+    assert torch.equal(outer.constrain(canvas).embeddings, inner.constrain(canvas).embeddings)

@@ -153,7 +153,7 @@ def embedding() -> TokenEmbedding:
 def sample_steps(denoiser: Denoiser, constraint: Constraint, steps: int, **options: Any) -> list[SampledStep]:
     """All steps with the sqrt schedule; row i has the noise of key (0, i)."""
     recorded: list[SampledStep] = []
-    keys = make_key(0, torch.arange(len(constraint.given)))
+    keys = make_key(0, torch.arange(len(constraint.embeddings)))
     times = strided_times(steps, num_timesteps=T)
     schedule = SCHEDULES["sqrt"](T)
     sample(ReverseProcess(denoiser, schedule, NO_SOURCE, constraint, keys, times, **options), recorded.append)

@@ -106,7 +106,7 @@ def test_in_sampling_the_source_is_filled_in_at_every_step(tokenizer: Tokenizer)
         sample(ReverseProcess(model.denoiser, model.schedule, encoded, constraint, keys, times), steps.append)
     assert canvas.frozen.sum(1).tolist() == [6, 4]
     assert len(steps) == 4
-    assert all(torch.equal(step.z[canvas.frozen], constraint.given[canvas.frozen]) for step in steps)
+    assert all(torch.equal(step.z[canvas.frozen], constraint.embeddings[canvas.frozen]) for step in steps)
 
 
 # Pairs without a source, and infilling of any part
@@ -170,8 +170,8 @@ def test_what_is_given_of_a_pair_stays_at_every_step(tokenizer: Tokenizer) -> No
         sample(ReverseProcess(model.denoiser, model.schedule, encoded, constraint, keys, times), steps.append)
     assert len(steps) == 4
     for step in steps:
-        assert torch.equal(step.z[canvas.frozen], constraint.given[canvas.frozen])
-        assert torch.equal(step.estimate.z0[canvas.frozen], constraint.given[canvas.frozen])
+        assert torch.equal(step.z[canvas.frozen], constraint.embeddings[canvas.frozen])
+        assert torch.equal(step.estimate.z0[canvas.frozen], constraint.embeddings[canvas.frozen])
 
 
 def test_a_pair_is_read_up_to_its_end() -> None:

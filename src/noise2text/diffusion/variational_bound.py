@@ -126,7 +126,7 @@ class VariationalBound:
         constraint = self.denoiser.constrain(canvas)
         encoded = self.denoiser.encode(canvas.source)
         generated = ~canvas.frozen & ~canvas.padding  # (B, L)
-        z0, times = constraint.given, self.times.to(keys.device)
+        z0, times = constraint.embeddings, self.times.to(keys.device)
 
         def noised(time: Tensor, number: int) -> tuple[NoiseLevel, Estimate]:
             level: NoiseLevel = self.schedule(time, z0.shape[1])

@@ -44,8 +44,8 @@ class DenoisingLikelihood:
     def _log_likelihood(self, inputs: tuple[EncoderOutput, Canvas]) -> tuple[Tensor]:
         encoded, canvas = inputs
         constraint = self.denoiser.constrain(canvas)
-        level = self._noise_level(constraint.given)
-        z = level.add_noise(constraint.given, _noise(constraint.given))
+        level = self._noise_level(constraint.embeddings)
+        z = level.add_noise(constraint.embeddings, _noise(constraint.embeddings))
         estimate = self.denoiser(z, level, encoded, constraint, None)
         token_log_probs = self._token_log_probs(estimate, canvas.tokens)  # (B·C, L)
         return (torch.where(canvas.scored, token_log_probs, 0.0).sum(1),)

@@ -84,24 +84,24 @@ class EncoderOutput:
 class Constraint:
     """The given positions of the canvas, one row per candidate."""
 
-    given: Tensor  # (B, L, D), float32
+    embeddings: Tensor  # (B, L, D), float32, of every token; `apply` puts those of given positions back
     frozen: Tensor  # (B, L)
     padding: Tensor  # (B, L)
 
     @classmethod
     def join(cls, parts: Sequence[Constraint]) -> Constraint:
         """The rows of all parts."""
-        names = ("given", "frozen", "padding")
+        names = ("embeddings", "frozen", "padding")
         return Constraint(*(torch.cat([getattr(each, name) for each in parts]) for name in names))
 
     def select(self, rows: Tensor) -> Constraint:
         """These rows."""
         rows = rows.to(self.padding.device)
-        return Constraint(self.given[rows], self.frozen[rows], self.padding[rows])
+        return Constraint(self.embeddings[rows], self.frozen[rows], self.padding[rows])
 
     def apply(self, x: Tensor) -> Tensor:
-        """x with the given embeddings at its frozen positions."""
-        return torch.where(self.frozen[..., None], self.given.to(x.dtype), x)
+        """x with the embeddings of the tokens at the given positions."""
+        return torch.where(self.frozen[..., None], self.embeddings.to(x.dtype), x)
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Denoiser(nn.Module, ABC):
         """The encoded sources."""
 
     def constrain(self, canvas: Canvas) -> Constraint:
-        """The embeddings of the canvas, where they are frozen, and its padding."""
+        """The embeddings of the canvas, which of them are given, and its padding."""
         return Constraint(self.embedding.embed(canvas.tokens).float(), canvas.frozen, canvas.padding)
 
     def time_embedder(self) -> nn.Module | None:

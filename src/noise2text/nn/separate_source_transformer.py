@@ -32,7 +32,7 @@ class SeparateSourceTransformer(JointTransformer):
         constraint = super().constrain(canvas)
         own = self.source_embedding.embed(canvas.tokens)
         return Constraint(
-            torch.where(_source_positions(canvas)[..., None], own, constraint.given),
+            torch.where(_source_positions(canvas)[..., None], own, constraint.embeddings),
             constraint.frozen,
             constraint.padding,
         )

@@ -207,10 +207,10 @@ class DiffusionObjective(Objective):
     def forward(self, canvas: Canvas, draws: Draws) -> dict[str, TokenLoss]:
         denoiser = self.denoiser
         constraint = denoiser.constrain(canvas)
-        embeddings = constraint.given  # (B, L, D)
+        embeddings = constraint.embeddings  # (B, L, D)
         z0 = embeddings + self.z0_noise * draws.z0_noise
         level = self.noise_level(canvas, z0, draws)
-        constraint = replace(constraint, given=z0)
+        constraint = replace(constraint, embeddings=z0)
         z_t = constraint.apply(level.add_noise(z0, draws.noise))
         encoded = denoiser.encode(canvas.source)
         self_condition = None
