@@ -200,14 +200,14 @@ def test_with_z0_nothing_is_wrapped_around_the_network() -> None:
 
 def test_given_positions_are_estimated_as_given() -> None:
     torch.manual_seed(0)
-    frozen = torch.tensor([[True, True, False, False, False, False]])
-    constraint = Constraint(torch.randn(1, LENGTH, DIM), frozen, torch.zeros_like(frozen))
+    given = torch.tensor([[True, True, False, False, False, False]])
+    constraint = Constraint(torch.randn(1, LENGTH, DIM), given, torch.zeros_like(given))
     level: NoiseLevel = SqrtSchedule(T)(torch.tensor([0.5]), LENGTH)
     denoiser = PredictNoise(SqrtSchedule(T)).wrap(Answers(torch.randn(1, LENGTH, DIM)))
     z = constraint.apply(torch.randn(1, LENGTH, DIM))
-    mean = denoiser(z, level, denoiser.encode(Source(frozen, frozen)), constraint, None).z0
-    assert torch.equal(mean[frozen], constraint.embeddings[frozen])
-    assert not torch.equal(mean[~frozen], z[~frozen])
+    mean = denoiser(z, level, denoiser.encode(Source(given, given)), constraint, None).z0
+    assert torch.equal(mean[given], constraint.embeddings[given])
+    assert not torch.equal(mean[~given], z[~given])
 
 
 def test_a_floor_keeps_signal_and_changes_nothing_above_it() -> None:
@@ -258,7 +258,7 @@ def test_sampling_with_the_true_output_gives_z0(name: str) -> None:
 def test_a_parameterized_denoiser_rounds_and_constrains_as_its_network_does() -> None:
     class Reversed(Answers):
         def constrain(self, canvas: Canvas) -> Constraint:
-            return Constraint(-self.embedding.embed(canvas.tokens), canvas.frozen, canvas.padding)
+            return Constraint(-self.embedding.embed(canvas.tokens), canvas.given, canvas.padding)
 
         def logits(self, estimate: Estimate) -> Tensor:
             return -super().logits(estimate)

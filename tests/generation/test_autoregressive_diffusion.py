@@ -123,7 +123,7 @@ def test_a_word_ends_at_padding_and_the_text_at_its_end(tokenizer: Tokenizer) ->
     assert finished.tolist() == [False, True, True, False]
     grown = decoder.fix_tokens(canvas, tokens, kept, finished)
     assert model.layout.extract_targets(grown, grown.tokens) == [[20, 21], [20], [], [20] * 6]
-    assert [(~row).sum().item() for row in grown.frozen] == [ROOM - 6, 0, 0, ROOM - 10]
+    assert [(~row).sum().item() for row in grown.given] == [ROOM - 6, 0, 0, ROOM - 10]
     assert grown.padding[0].nonzero()[0].item() == 6 + 6  # the open window moves along
 
 

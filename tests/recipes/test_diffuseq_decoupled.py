@@ -37,7 +37,7 @@ def test_the_source_has_its_own_embeddings_and_the_target_the_learned_ones(token
     embeddings = denoiser.constrain(canvas).embeddings
     for row in range(2):
         for position, token in enumerate(canvas.tokens[row]):
-            table = denoiser.source_embedding if canvas.frozen[row, position] else denoiser.embedding
+            table = denoiser.source_embedding if canvas.given[row, position] else denoiser.embedding
             assert torch.equal(embeddings[row, position], table.embed(token))
 
 

@@ -110,19 +110,19 @@ def test_the_target_of_a_student_of_one_step_is_what_the_teacher_samples_in_two(
 
 
 def test_given_positions_stay_given() -> None:
-    given = torch.full((B, L, D), 9.0, dtype=torch.float64)
-    frozen = torch.arange(L).expand(B, L) == 1
+    embeddings = torch.full((B, L, D), 9.0, dtype=torch.float64)
+    given = torch.arange(L).expand(B, L) == 1
     t = torch.ones(B, dtype=torch.float64)
     target = two_step_target(
         LinearDenoiser(),
         ALL[0],
         NOTHING,
-        Constraint(given, frozen, torch.zeros_like(frozen)),
+        Constraint(embeddings, given, torch.zeros_like(given)),
         torch.ones(B, L, D, dtype=torch.float64),
         times=(t, t * 0.75, t * 0.5),
     )
-    assert (target[frozen] == 9).all()
-    assert (target[~frozen] != 9).all()
+    assert (target[given] == 9).all()
+    assert (target[~given] != 9).all()
 
 
 def test_a_student_is_asked_at_its_own_times_only() -> None:

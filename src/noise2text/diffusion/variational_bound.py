@@ -125,7 +125,7 @@ class VariationalBound:
         """The terms of every row of a canvas of texts; keys: (B,), which decide the noise and the steps."""
         constraint = self.denoiser.constrain(canvas)
         encoded = self.denoiser.encode(canvas.source)
-        generated = ~canvas.frozen & ~canvas.padding  # (B, L)
+        generated = ~canvas.given & ~canvas.padding  # (B, L)
         z0, times = constraint.embeddings, self.times.to(keys.device)
 
         def noised(time: Tensor, number: int) -> tuple[NoiseLevel, Estimate]:

@@ -41,7 +41,7 @@ class AutoregressiveDiffusionDecoder(ParallelDecoder):
     def fix_tokens(self, canvas: Canvas, tokens: Tensor, new: Tensor, ended: Tensor) -> Canvas:
         """The canvas with the new tokens given, and without open positions in rows that have ended."""
         written = torch.where(new, tokens, canvas.tokens)
-        return replace(canvas, tokens=written, frozen=canvas.frozen | new | ended[:, None])
+        return replace(canvas, tokens=written, given=canvas.given | new | ended[:, None])
 
     def _denoise(self, encoded_batch: EncodedBatch) -> SampledBatch:
         """Sample until no position is open; a trace has the steps of all rounds, one after another."""

@@ -230,7 +230,7 @@ class ParallelDecoder(Decoder):
         """The candidates with these tokens, and these scores or those of the likelihood scorer."""
         if self.likelihood_scorer:
             text = ~candidates.canvas.padding
-            written = replace(candidates.canvas, tokens=tokens, frozen=torch.zeros_like(text), scored=text)
+            written = replace(candidates.canvas, tokens=tokens, given=torch.zeros_like(text), scored=text)
             likelihood = self.likelihood_scorer(candidates.encoded, written)
             scores = (likelihood + candidates.length_scores) / text.sum(1)  # per token
         return SampledBatch(

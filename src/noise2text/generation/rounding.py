@@ -50,7 +50,7 @@ class Rounding:
 
     def __call__(self, canvas: Canvas, estimate: Estimate) -> tuple[Tensor, Tensor]:
         """The likeliest token at each position, or the given one, and its log-probability; both (B·C, L)."""
-        inner = canvas.frozen.flip(1).cumsum(1).flip(1) > 0  # before given tokens a text cannot end
+        inner = canvas.given.flip(1).cumsum(1).flip(1) > 0  # before given tokens a text cannot end
         size = rows_per_chunk(estimate, len(self.forbidden_mask))
         tokens, scores = [], []
         parts = (each.split(size) for each in (estimate.z0, estimate.hidden, inner))
@@ -62,10 +62,10 @@ class Rounding:
             best = logits.max(-1)
             tokens.append(best.indices)
             scores.append(best.values - logits.logsumexp(-1))
-        return torch.where(canvas.frozen, canvas.tokens, torch.cat(tokens)), torch.cat(scores)
+        return torch.where(canvas.given, canvas.tokens, torch.cat(tokens)), torch.cat(scores)
 
     def round_step(self, canvas: Canvas, step: SampledStep) -> RoundedStep:
         """A sampling step, rounded: its noisy state to the nearest embeddings, its estimate to tokens."""
         clean, scores = self(canvas, step.estimate)
-        confidence = scores.exp().masked_fill(canvas.frozen, 1.0)
+        confidence = scores.exp().masked_fill(canvas.given, 1.0)
         return RoundedStep(step.time, self.denoiser.embedding.nearest(step.z), clean, confidence)

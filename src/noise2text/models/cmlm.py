@@ -171,7 +171,7 @@ class MaskPredictDecoder(Decoder):
         traced = []
         for number, step in enumerate(steps if trace else ()):
             masked = torch.where(step.masked, self.mask, step.tokens)
-            confidence = step.scores.exp().masked_fill(canvas.frozen, 1.0)
+            confidence = step.scores.exp().masked_fill(canvas.given, 1.0)
             rows = [self._group_by_sentence(canvas, each) for each in (masked, step.tokens, confidence)]
             traced.append((1 - number / iterations, rows))
         scores = (steps[-1].scores * writable).sum(1) / writable.sum(1)

@@ -85,23 +85,23 @@ class Constraint:
     """The given positions of the canvas, one row per candidate."""
 
     embeddings: Tensor  # (B, L, D), float32, of every token; `apply` puts those of given positions back
-    frozen: Tensor  # (B, L)
+    given: Tensor  # (B, L), the mask of the given positions
     padding: Tensor  # (B, L)
 
     @classmethod
     def join(cls, parts: Sequence[Constraint]) -> Constraint:
         """The rows of all parts."""
-        names = ("embeddings", "frozen", "padding")
+        names = ("embeddings", "given", "padding")
         return Constraint(*(torch.cat([getattr(each, name) for each in parts]) for name in names))
 
     def select(self, rows: Tensor) -> Constraint:
         """These rows."""
         rows = rows.to(self.padding.device)
-        return Constraint(self.embeddings[rows], self.frozen[rows], self.padding[rows])
+        return Constraint(self.embeddings[rows], self.given[rows], self.padding[rows])
 
     def apply(self, x: Tensor) -> Tensor:
         """x with the embeddings of the tokens at the given positions."""
-        return torch.where(self.frozen[..., None], self.embeddings.to(x.dtype), x)
+        return torch.where(self.given[..., None], self.embeddings.to(x.dtype), x)
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Denoiser(nn.Module, ABC):
 
     def constrain(self, canvas: Canvas) -> Constraint:
         """The embeddings of the canvas, which of them are given, and its padding."""
-        return Constraint(self.embedding.embed(canvas.tokens).float(), canvas.frozen, canvas.padding)
+        return Constraint(self.embedding.embed(canvas.tokens).float(), canvas.given, canvas.padding)
 
     def time_embedder(self) -> nn.Module | None:
         """The module that embeds the timestep alone, if there is one."""

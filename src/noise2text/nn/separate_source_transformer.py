@@ -33,7 +33,7 @@ class SeparateSourceTransformer(JointTransformer):
         own = self.source_embedding.embed(canvas.tokens)
         return Constraint(
             torch.where(_source_positions(canvas)[..., None], own, constraint.embeddings),
-            constraint.frozen,
+            constraint.given,
             constraint.padding,
         )
 

@@ -211,7 +211,7 @@ class DiffusionObjective(Objective):
         z0 = embeddings + self.z0_noise * draws.z0_noise
         level = self.noise_level(canvas, z0, draws)
         constraint = replace(constraint, embeddings=z0)
-        z_t = constraint.apply(level.add_noise(z0, draws.noise))
+        z_t = constraint.apply(level.add_noise(z0, draws.noise))  # partial noising: z₀ where tokens are given
         encoded = denoiser.encode(canvas.source)
         self_condition = None
         if draws.self_conditioned:

@@ -61,7 +61,7 @@ class SourceDropout(ObjectiveWrapper):
             torch.where(dropped_column, without_source.source.tokens, canvas.source.tokens),
             torch.where(dropped_column, without_source.source.padding, canvas.source.padding),
         )
-        names = ("tokens", "frozen", "padding", "scored")
+        names = ("tokens", "given", "padding", "scored")
         masks = {
             name: torch.where(dropped_column, getattr(without_source, name), getattr(canvas, name))
             for name in names
