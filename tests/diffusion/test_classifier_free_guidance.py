@@ -57,7 +57,7 @@ def test_the_estimate_is_the_combination_of_two_plain_passes(
     with_source = plain(z, level, plain.encode(canvas.source), plain.constrain(canvas), self_condition)
     without = plain(z, level, empty_source, plain.constrain(without_source), self_condition)
     expected = (1 + weight) * with_source.z0 - weight * without.z0
-    free = ~canvas.given & ~canvas.padding
+    free = canvas.open_positions
     assert torch.allclose(made.z0[free], expected[free], atol=1e-5)
     assert torch.allclose(made.hidden[free], with_source.hidden[free], atol=1e-5)
     assert not torch.allclose(with_source.z0[free], without.z0[free], atol=1e-3)

@@ -83,7 +83,7 @@ def noise_weight(now: NoiseLevel, then: NoiseLevel) -> Tensor:
 
 @dataclass(frozen=True)
 class BoundTerms:
-    """The terms of a batch in nats, summed over the generated positions of each row."""
+    """The terms of a batch in nats, summed over the open positions of each row."""
 
     prior: Tensor  # (B,)
     diffusion: Tensor  # (B, S), one column per interval of time, from 1 downwards
@@ -125,7 +125,7 @@ class VariationalBound:
         """The terms of every row of a canvas of texts; keys: (B,), which decide the noise and the steps."""
         constraint = self.denoiser.constrain(canvas)
         encoded = self.denoiser.encode(canvas.source)
-        generated = ~canvas.given & ~canvas.padding  # (B, L)
+        open_positions = canvas.open_positions
         z0, times = constraint.embeddings, self.times.to(keys.device)
 
         def noised(time: Tensor, number: int) -> tuple[NoiseLevel, Estimate]:
@@ -134,10 +134,10 @@ class VariationalBound:
             return level, self.denoiser(z_t, level, encoded, constraint, None)
 
         last_level: NoiseLevel = self.schedule(times[:1].expand(len(keys)), z0.shape[1])
-        prior = _sum_positions(last_level.snr / 2, z0, generated)
+        prior = _sum_positions(last_level.snr / 2, z0, open_positions)
         _, estimate = noised(times[-1:].expand(len(keys)), 0)
         nll = _token_nll(self.denoiser, estimate, canvas.tokens)
-        rounding = torch.where(generated, nll, 0).double().sum(1)
+        rounding = torch.where(open_positions, nll, 0).double().sum(1)
         diffusion = torch.zeros(len(keys), len(self.interval_edges) - 1, device=keys.device).double()
         for number, (first, end) in enumerate(self.interval_edges.unfold(0, 2, 1).tolist()):
             u = uniform(make_key(keys, number))
@@ -145,7 +145,8 @@ class VariationalBound:
             now, estimate = noised(times[step], number + 1)
             then = self.schedule(times[step + 1], z0.shape[1])
             error = constraint.apply(estimate.z0) - z0
-            diffusion[:, number] = (end - first) * _sum_positions(z0_weight(now, then), error, generated)
+            divergence = _sum_positions(z0_weight(now, then), error, open_positions)
+            diffusion[:, number] = (end - first) * divergence
         return BoundTerms(prior, diffusion, rounding)
 
 
