@@ -26,7 +26,12 @@ from noise2text.diffusion.position_sigmoid import PositionSigmoid
 from noise2text.diffusion.sampler import ReverseProcess, SampledStep, sample
 from noise2text.diffusion.schedules import SCHEDULES, Rescaled, SignalFloor, SqrtSchedule
 from noise2text.diffusion.solvers import strided_times
-from noise2text.diffusion.variational_bound import mean_weight, noise_weight, posterior, z0_weight
+from noise2text.diffusion.variational_bound import (
+    kl_weight_of_mean,
+    kl_weight_of_noise,
+    kl_weight_of_z0,
+    posterior,
+)
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
 from noise2text.nn.embeddings import TokenEmbedding
 
@@ -187,9 +192,9 @@ def test_weights_are_the_ratios_of_the_bound() -> None:
     """KL = w_z·‖ẑ₀ − z₀‖² = w_ε·‖ε̂ − ε‖² = w_μ·‖μ̂ − μ‖²."""
     schedule = SqrtSchedule(T)
     level, before = (schedule(times, 1) for times in (TIMES[1:], TIMES[1:] - 1 / T))
-    clean = z0_weight(level, before)
-    assert torch.allclose(PredictNoise(schedule).weight(level), clean / noise_weight(level, before))
-    assert torch.allclose(PredictMean(schedule).weight(level), clean / mean_weight(level, before))
+    clean = kl_weight_of_z0(level, before)
+    assert torch.allclose(PredictNoise(schedule).weight(level), clean / kl_weight_of_noise(level, before))
+    assert torch.allclose(PredictMean(schedule).weight(level), clean / kl_weight_of_mean(level, before))
 
 
 def test_with_z0_nothing_is_wrapped_around_the_network() -> None:

@@ -8,10 +8,10 @@ from torch.distributions import Independent, MultivariateNormal, Normal, kl_dive
 from noise2text.diffusion.schedules import SCHEDULES, Rescaled, Schedule, SqrtSchedule
 from noise2text.diffusion.variational_bound import (
     gaussian_kl,
-    mean_weight,
-    noise_weight,
+    kl_weight_of_mean,
+    kl_weight_of_noise,
+    kl_weight_of_z0,
     posterior,
-    z0_weight,
 )
 from noise2text.nn.denoiser import NoiseLevel
 from noise2text.recipes.flow import RectifiedFlow
@@ -101,9 +101,9 @@ def test_mean_z0_and_noise_losses_are_one_bound(name: str, steps: int) -> None:
     mean_guess, _ = posterior(now, then, z_t, guess)
     bound = gaussian_kl(mean, variance, mean_guess, variance)
     for weight, error in (
-        (mean_weight, mean_guess - mean),
-        (z0_weight, guess - z0),
-        (noise_weight, noise_guess - noise),
+        (kl_weight_of_mean, mean_guess - mean),
+        (kl_weight_of_z0, guess - z0),
+        (kl_weight_of_noise, noise_guess - noise),
     ):
         weighted = weight(now, then)[:, 0] * error.square().sum(1)
         torch.testing.assert_close(weighted, bound, rtol=1e-8, atol=1e-8)
@@ -126,5 +126,9 @@ def test_the_step_to_clean_data_is_certain() -> None:
     torch.testing.assert_close(mean[0], z0)
     assert variance == 0
     assert (
-        torch.stack([mean_weight(now, clean), z0_weight(now, clean), noise_weight(now, clean)]).isinf().all()
+        torch.stack(
+            [kl_weight_of_mean(now, clean), kl_weight_of_z0(now, clean), kl_weight_of_noise(now, clean)]
+        )
+        .isinf()
+        .all()
     )

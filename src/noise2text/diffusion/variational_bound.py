@@ -46,10 +46,10 @@ __all__ = [
     "BoundTerms",
     "VariationalBound",
     "gaussian_kl",
-    "mean_weight",
-    "noise_weight",
+    "kl_weight_of_mean",
+    "kl_weight_of_noise",
+    "kl_weight_of_z0",
     "posterior",
-    "z0_weight",
 ]
 
 
@@ -66,17 +66,17 @@ def posterior(now: NoiseLevel, then: NoiseLevel, z_t: Tensor, z0: Tensor) -> tup
     return mean, then.sigma**2 * (1 - rho)
 
 
-def mean_weight(now: NoiseLevel, then: NoiseLevel) -> Tensor:
+def kl_weight_of_mean(now: NoiseLevel, then: NoiseLevel) -> Tensor:
     """w_μ, the factor of ‖μ̂ − μ‖² in the divergence of a step."""
     return 1 / (2 * then.sigma**2 * (1 - now.snr / then.snr))
 
 
-def z0_weight(now: NoiseLevel, then: NoiseLevel) -> Tensor:
+def kl_weight_of_z0(now: NoiseLevel, then: NoiseLevel) -> Tensor:
     """w_z, the factor of ‖ẑ₀ − z₀‖² in the divergence of a step."""
     return (then.snr - now.snr) / 2
 
 
-def noise_weight(now: NoiseLevel, then: NoiseLevel) -> Tensor:
+def kl_weight_of_noise(now: NoiseLevel, then: NoiseLevel) -> Tensor:
     """w_ε, the factor of ‖ε̂ − ε‖² in the divergence of a step."""
     return (then.snr / now.snr - 1) / 2
 
@@ -145,7 +145,7 @@ class VariationalBound:
             now, estimate = noised(times[step], number + 1)
             then = self.schedule(times[step + 1], z0.shape[1])
             error = constraint.apply(estimate.z0) - z0
-            divergence = _sum_positions(z0_weight(now, then), error, open_positions)
+            divergence = _sum_positions(kl_weight_of_z0(now, then), error, open_positions)
             diffusion[:, number] = (end - first) * divergence
         return BoundTerms(prior, diffusion, rounding)
 
