@@ -26,14 +26,11 @@ from noise2text.diffusion.position_sigmoid import PositionSigmoid
 from noise2text.diffusion.sampler import ReverseProcess, SampledStep, sample
 from noise2text.diffusion.schedules import SCHEDULES, Rescaled, SignalFloor, SqrtSchedule
 from noise2text.diffusion.solvers import strided_times
-from noise2text.diffusion.variational_bound import (
-    kl_weight_of_mean,
-    kl_weight_of_noise,
-    kl_weight_of_z0,
-    posterior,
-)
+from noise2text.diffusion.variational_bound import kl_weight_of_z0
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
 from noise2text.nn.embeddings import TokenEmbedding
+
+from .posterior import kl_weight_of_mean, kl_weight_of_noise, posterior
 
 T, LENGTH, DIM = 50, 6, 4
 TIMES = torch.tensor([1 / T, 0.1, 0.5, 0.9], dtype=torch.float64)

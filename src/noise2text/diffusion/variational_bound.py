@@ -20,6 +20,8 @@ and one divergence has three forms (eqs. 2.7, 2.11c and 2.12c):
     KL = w_μ·‖μ̂ − μ‖² = w_z·‖ẑ₀ − z₀‖² = w_ε·‖ε̂ − ε‖²,
     w_μ = 1 / 2σ_s²(1 − ρ),    w_z = (SNR_s − SNR_t) / 2,    w_ε = (SNR_s / SNR_t − 1) / 2.
 
+The bound is computed from ẑ₀, so with w_z.
+
 The noise that some papers add between the embedding and z₀ is left out: any inference model gives a bound,
 and with that noise it would be looser by about d/2 nats per token.
 """
@@ -35,50 +37,14 @@ from noise2text.core.random import gaussian_noise, make_key, uniform
 from noise2text.data.layouts.base import Canvas
 from noise2text.diffusion.losses import token_nll
 from noise2text.diffusion.schedules import Schedule
-from noise2text.nn.denoiser import (
-    Denoiser,
-    Estimate,
-    NoiseLevel,
-    rows_per_chunk,
-)
+from noise2text.nn.denoiser import Denoiser, Estimate, NoiseLevel, rows_per_chunk
 
-__all__ = [
-    "BoundTerms",
-    "VariationalBound",
-    "gaussian_kl",
-    "kl_weight_of_mean",
-    "kl_weight_of_noise",
-    "kl_weight_of_z0",
-    "posterior",
-]
-
-
-def gaussian_kl(mean1: Tensor, variance1: Tensor, mean2: Tensor, variance2: Tensor) -> Tensor:
-    """KL(N₁ ‖ N₂) of diagonal Gaussians, summed over the last dimension (Demirag, 2023, eq. 2.6)."""
-    ratio = variance1 / variance2
-    return ((ratio - 1 - ratio.log() + (mean2 - mean1) ** 2 / variance2) / 2).sum(-1)
-
-
-def posterior(now: NoiseLevel, then: NoiseLevel, z_t: Tensor, z0: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean and the variance of z at the level `then`, given z_t at the noisier level `now`, and z₀."""
-    rho = now.snr / then.snr
-    mean = rho.sqrt() * then.sigma / now.sigma * z_t + then.alpha * (1 - rho) * z0
-    return mean, then.sigma**2 * (1 - rho)
-
-
-def kl_weight_of_mean(now: NoiseLevel, then: NoiseLevel) -> Tensor:
-    """w_μ, the factor of ‖μ̂ − μ‖² in the divergence of a step."""
-    return 1 / (2 * then.sigma**2 * (1 - now.snr / then.snr))
+__all__ = ["BoundTerms", "VariationalBound", "kl_weight_of_z0"]
 
 
 def kl_weight_of_z0(now: NoiseLevel, then: NoiseLevel) -> Tensor:
     """w_z, the factor of ‖ẑ₀ − z₀‖² in the divergence of a step."""
     return (then.snr - now.snr) / 2
-
-
-def kl_weight_of_noise(now: NoiseLevel, then: NoiseLevel) -> Tensor:
-    """w_ε, the factor of ‖ε̂ − ε‖² in the divergence of a step."""
-    return (then.snr / now.snr - 1) / 2
 
 
 @dataclass(frozen=True)
