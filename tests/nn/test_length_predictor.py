@@ -95,7 +95,7 @@ def test_the_loss_is_the_nll_of_the_true_offset_clipped_to_the_largest() -> None
     term = LengthLoss(length_predictor=predictor)
     expected = -predictor.log_probs(encoded)[[0, 1], [1, 4]]  # offsets −1 and 8, clipped to 2
     assert torch.allclose(term.value(trace)[:, 0], expected)
-    assert term.positions(canvas).tolist() == [[True], [True]]
+    assert term.make_mask(canvas).tolist() == [[True], [True]]
 
 
 def test_a_beam_wider_than_the_longest_length_tries_each_length_once() -> None:

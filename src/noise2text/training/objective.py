@@ -93,7 +93,7 @@ class Objective(nn.Module, ABC):
 
     def counts(self, canvas: Canvas) -> dict[str, Tensor]:
         """How many values of each term count on this canvas."""
-        return {name: term.positions(canvas).sum() for name, term in self.terms.items()}
+        return {name: term.make_mask(canvas).sum() for name, term in self.terms.items()}
 
     def step_flags(self, step_key: Tensor) -> Hashable:
         """The random choices of a whole step; steps with equal flags run the same operations."""
@@ -231,7 +231,7 @@ class DiffusionObjective(Objective):
             if term.name not in skipped:
                 with torch.set_grad_enabled(torch.is_grad_enabled() and term.weight is not None):
                     values = draws.weight[:, None] * term.value(inputs)
-                losses[term.name] = TokenLoss(values, term.positions(canvas))
+                losses[term.name] = TokenLoss(values, term.make_mask(canvas))
         return {name: losses[name] for name in self.terms if name in losses}
 
     def collect_observations(self, draws: Draws, token_losses: Mapping[str, TokenLoss]) -> tuple[Tensor, ...]:
