@@ -168,6 +168,9 @@ class LossTerm:
 class MseLoss(LossTerm):
     """The squared error of ẑ₀; its gradient also moves the target, the embeddings.
 
+    Its name is Difformer's, which calls the unweighted squared error L_VLB; the bound itself is in
+    `diffusion/variational_bound.py`.
+
     `weighting` gives a factor for each noise level, 1 if it is None: with the signal-to-noise ratio, the loss
     is the squared error of ε.
     """
