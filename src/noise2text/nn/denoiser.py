@@ -33,11 +33,14 @@ MAX_LOGITS = 1 << 28  # logits that are in memory at once
 
 @dataclass(frozen=True)
 class NoiseLevel:
-    """How noisy z_t = α·z₀ + σ·ε is, and the timestep that the network reads."""
+    """How noisy z_t = α·z₀ + σ·ε is, and the timestep that the network reads.
+
+    The timestep is in [0, 1]: the papers' index of a step, divided by their number of steps T.
+    """
 
     alpha: Tensor  # (B, 1 or L, 1)
     sigma: Tensor  # (B, 1 or L, 1)
-    timestep: Tensor  # (B, 1 or L)
+    timestep: Tensor  # (B, 1 or L), in [0, 1]
     time_embedding: Tensor | None = None  # (B, 1 or L, W), of the timestep, if computed in advance
 
     @property
