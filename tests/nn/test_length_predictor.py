@@ -61,7 +61,7 @@ def test_no_length_is_below_one_or_beyond_the_longest() -> None:
 
 def test_every_length_can_be_proposed_for_the_longest_source() -> None:
     torch.manual_seed(1)
-    lengths, scores = LengthPredictor(4, max_length=5, source=400).propose(
+    lengths, scores = LengthPredictor(4, max_length=5, max_source=400).propose(
         encoder_output([400, 2]), 5, top_lengths
     )
     assert lengths.sort(1).values.tolist() == [[1, 2, 3, 4, 5]] * 2

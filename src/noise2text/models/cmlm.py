@@ -209,7 +209,7 @@ class CMLMModel(IterativeRefinementModel):
             config.model, tokenizer, source_positions=self.max_source, target_positions=self.max_target
         )
         self.lengths = LengthPredictor(
-            config.model.model_dim, max_length=self.max_target, source=self.max_source
+            config.model.model_dim, max_length=self.max_target, max_source=self.max_source
         )
 
     def build_decoder(self, config: MaskPredictGenerationConfig) -> MaskPredictDecoder:
