@@ -67,8 +67,8 @@ def run(
     text = text_positions(tokenizer.pad)
     aim.terms |= {
         "nll": NllLoss(weight=None),
-        "text": NllLoss("text", None, positions=text),
-        "vlb": MseLoss(positions=text if trial.text_only else scored_positions),
+        "text": NllLoss("text", None, make_mask=text),
+        "vlb": MseLoss(make_mask=text if trial.text_only else scored_positions),
     }
     sources, targets = (
         tokenizer.encode([getattr(p, side) for p in splits["train"]]) for side in ("src", "trg")

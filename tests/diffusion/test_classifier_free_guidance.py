@@ -57,11 +57,12 @@ def test_the_estimate_is_the_combination_of_two_plain_passes(
     with_source = plain(z, level, plain.encode(canvas.source), plain.constrain(canvas), self_condition)
     without = plain(z, level, empty_source, plain.constrain(without_source), self_condition)
     expected = (1 + weight) * with_source.z0 - weight * without.z0
-    free = ~canvas.frozen & ~canvas.padding
+    free = canvas.open_positions
     assert torch.allclose(made.z0[free], expected[free], atol=1e-5)
     assert torch.allclose(made.hidden[free], with_source.hidden[free], atol=1e-5)
     assert not torch.allclose(with_source.z0[free], without.z0[free], atol=1e-3)
-    assert torch.equal(constraint.given, plain.constrain(canvas).given)  # sampling sees the real source only
+    # Sampling sees the real source only.
+    assert torch.equal(constraint.embeddings, plain.constrain(canvas).embeddings)
     assert len(encoded.padding) == len(SOURCES)  # and so does what proposes lengths
 
 
@@ -111,7 +112,7 @@ def test_guidance_is_clamped_after_it_is_combined(tokenizer: Tokenizer) -> None:
     assert isinstance(outer, ClampedDenoiser)
     assert isinstance(outer.denoiser, ClassifierFreeDenoiser)
     constraint = outer.constrain(prompt_of(model))  # the clamp passes on the constraint of guidance
-    assert constraint.paired.given.shape[0] == 2 * constraint.given.shape[0]  # type: ignore[attr-defined]
+    assert len(constraint.paired.embeddings) == 2 * len(constraint.embeddings)  # type: ignore[attr-defined]
 
 
 def test_a_guided_denoiser_refuses_what_another_has_encoded(tokenizer: Tokenizer) -> None:

@@ -47,7 +47,7 @@ def _level(rows: int):  # type: ignore[no-untyped-def]
 
 def test_vlb_is_the_mean_squared_error_over_what_is_not_padding(inputs: LossInputs) -> None:
     kept = inputs.canvas.scored
-    token_loss = TokenLoss(MseLoss().value(inputs), MseLoss().positions(inputs.canvas))
+    token_loss = TokenLoss(MseLoss().value(inputs), MseLoss().make_mask(inputs.canvas))
     expected = mse_loss(inputs.estimate.z0[kept], inputs.z0[kept])
     assert torch.allclose(token_loss.total() / token_loss.mask.sum(), expected)
 
@@ -85,12 +85,12 @@ def test_averaged_by_sentence_a_term_is_the_mean_of_the_sentences_means(
     inputs: LossInputs, term: MseLoss | RoundingLoss
 ) -> None:
     averaged = average_by_sentence(term)
-    token_loss = TokenLoss(averaged.value(inputs), averaged.positions(inputs.canvas))
+    token_loss = TokenLoss(averaged.value(inputs), averaged.make_mask(inputs.canvas))
     values, lengths = term.value(inputs), (3, 1)  # the targets' lengths; the rest is padding
     means = torch.stack([values[row, :length].mean() for row, length in enumerate(lengths)])
     assert torch.allclose(token_loss.total() / token_loss.mask.sum(), means.mean())
     assert (averaged.name, averaged.weight) == (term.name, term.weight)
-    by_token = TokenLoss(values, term.positions(inputs.canvas))
+    by_token = TokenLoss(values, term.make_mask(inputs.canvas))
     assert not torch.allclose(by_token.total() / by_token.mask.sum(), means.mean())
 
 

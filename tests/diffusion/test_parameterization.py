@@ -26,9 +26,11 @@ from noise2text.diffusion.position_sigmoid import PositionSigmoid
 from noise2text.diffusion.sampler import ReverseProcess, SampledStep, sample
 from noise2text.diffusion.schedules import SCHEDULES, Rescaled, SignalFloor, SqrtSchedule
 from noise2text.diffusion.solvers import strided_times
-from noise2text.diffusion.variational_bound import mean_weight, noise_weight, posterior, z0_weight
+from noise2text.diffusion.variational_bound import kl_weight_of_z0
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
 from noise2text.nn.embeddings import TokenEmbedding
+
+from .posterior import kl_weight_of_mean, kl_weight_of_noise, posterior
 
 T, LENGTH, DIM = 50, 6, 4
 TIMES = torch.tensor([1 / T, 0.1, 0.5, 0.9], dtype=torch.float64)
@@ -187,9 +189,9 @@ def test_weights_are_the_ratios_of_the_bound() -> None:
     """KL = w_z·‖ẑ₀ − z₀‖² = w_ε·‖ε̂ − ε‖² = w_μ·‖μ̂ − μ‖²."""
     schedule = SqrtSchedule(T)
     level, before = (schedule(times, 1) for times in (TIMES[1:], TIMES[1:] - 1 / T))
-    clean = z0_weight(level, before)
-    assert torch.allclose(PredictNoise(schedule).weight(level), clean / noise_weight(level, before))
-    assert torch.allclose(PredictMean(schedule).weight(level), clean / mean_weight(level, before))
+    clean = kl_weight_of_z0(level, before)
+    assert torch.allclose(PredictNoise(schedule).weight(level), clean / kl_weight_of_noise(level, before))
+    assert torch.allclose(PredictMean(schedule).weight(level), clean / kl_weight_of_mean(level, before))
 
 
 def test_with_z0_nothing_is_wrapped_around_the_network() -> None:
@@ -200,14 +202,14 @@ def test_with_z0_nothing_is_wrapped_around_the_network() -> None:
 
 def test_given_positions_are_estimated_as_given() -> None:
     torch.manual_seed(0)
-    frozen = torch.tensor([[True, True, False, False, False, False]])
-    constraint = Constraint(torch.randn(1, LENGTH, DIM), frozen, torch.zeros_like(frozen))
+    given = torch.tensor([[True, True, False, False, False, False]])
+    constraint = Constraint(torch.randn(1, LENGTH, DIM), given, torch.zeros_like(given))
     level: NoiseLevel = SqrtSchedule(T)(torch.tensor([0.5]), LENGTH)
     denoiser = PredictNoise(SqrtSchedule(T)).wrap(Answers(torch.randn(1, LENGTH, DIM)))
     z = constraint.apply(torch.randn(1, LENGTH, DIM))
-    mean = denoiser(z, level, denoiser.encode(Source(frozen, frozen)), constraint, None).z0
-    assert torch.equal(mean[frozen], constraint.given[frozen])
-    assert not torch.equal(mean[~frozen], z[~frozen])
+    mean = denoiser(z, level, denoiser.encode(Source(given, given)), constraint, None).z0
+    assert torch.equal(mean[given], constraint.embeddings[given])
+    assert not torch.equal(mean[~given], z[~given])
 
 
 def test_a_floor_keeps_signal_and_changes_nothing_above_it() -> None:
@@ -258,7 +260,7 @@ def test_sampling_with_the_true_output_gives_z0(name: str) -> None:
 def test_a_parameterized_denoiser_rounds_and_constrains_as_its_network_does() -> None:
     class Reversed(Answers):
         def constrain(self, canvas: Canvas) -> Constraint:
-            return Constraint(-self.embedding.embed(canvas.tokens), canvas.frozen, canvas.padding)
+            return Constraint(-self.embedding.embed(canvas.tokens), canvas.given, canvas.padding)
 
         def logits(self, estimate: Estimate) -> Tensor:
             return -super().logits(estimate)
@@ -270,4 +272,4 @@ def test_a_parameterized_denoiser_rounds_and_constrains_as_its_network_does() ->
     canvas = Canvas(tokens, mask, mask, ~mask, Source(tokens, mask))
     estimate = Estimate(torch.randn(1, 2, DIM), torch.zeros(1))
     assert torch.equal(outer.logits(estimate), inner.logits(estimate))
-    assert torch.equal(outer.constrain(canvas).given, inner.constrain(canvas).given)
+    assert torch.equal(outer.constrain(canvas).embeddings, inner.constrain(canvas).embeddings)

@@ -24,7 +24,7 @@ def levels(name: str, times: Tensor) -> NoiseLevel:
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_neighbouring_steps_equal_ddpm_posterior(name: str) -> None:
+def test_neighboring_steps_equal_ddpm_posterior(name: str) -> None:
     times = torch.arange(1, T + 1, dtype=torch.float64) / T
     beta = schedule_betas(SCHEDULES[name](T), T)
     alpha_bar = torch.cumprod(1 - beta, 0)
@@ -135,9 +135,9 @@ class Oracle(Denoiser):
         return Estimate(self.answer, self.answer)
 
 
-def constraint_of(answer: Tensor, frozen: int = 0) -> Constraint:
+def constraint_of(answer: Tensor, given: int = 0) -> Constraint:
     mask = torch.zeros(answer.shape[:2], dtype=torch.bool)
-    mask[:, :frozen] = True
+    mask[:, :given] = True
     return Constraint(torch.full_like(answer, 7.0), mask, torch.zeros_like(mask))
 
 
@@ -153,7 +153,7 @@ def embedding() -> TokenEmbedding:
 def sample_steps(denoiser: Denoiser, constraint: Constraint, steps: int, **options: Any) -> list[SampledStep]:
     """All steps with the sqrt schedule; row i has the noise of key (0, i)."""
     recorded: list[SampledStep] = []
-    keys = make_key(0, torch.arange(len(constraint.given)))
+    keys = make_key(0, torch.arange(len(constraint.embeddings)))
     times = strided_times(steps, num_timesteps=T)
     schedule = SCHEDULES["sqrt"](T)
     sample(ReverseProcess(denoiser, schedule, NO_SOURCE, constraint, keys, times, **options), recorded.append)
@@ -189,7 +189,7 @@ def test_showing_the_steps_changes_nothing_and_the_last_one_shows_what_is_return
             return Estimate(z0, z0 + z)
 
     answer = torch.randn(3, 5, 6)
-    constraint, keys = constraint_of(answer, frozen=1), make_key(0, torch.arange(3))
+    constraint, keys = constraint_of(answer, given=1), make_key(0, torch.arange(3))
     times, steps = strided_times(7, num_timesteps=T), list[SampledStep]()
     denoiser, schedule = Mixing(answer, embedding), SCHEDULES["sqrt"](T)
     process = ReverseProcess(denoiser, schedule, NO_SOURCE, constraint, keys, times, solver=solver)
@@ -224,9 +224,9 @@ def test_the_denoiser_is_conditioned_on_its_previous_estimate(embedding: TokenEm
     assert all(torch.equal(self_condition, answer) for self_condition in conditions[1:])
 
 
-def test_frozen_positions_stay_put_at_every_step(embedding: TokenEmbedding) -> None:
+def test_given_positions_stay_put_at_every_step(embedding: TokenEmbedding) -> None:
     answer = torch.randn(2, 4, 6)
-    steps = sample_steps(Oracle(answer, embedding), constraint_of(answer, frozen=2), 5)
+    steps = sample_steps(Oracle(answer, embedding), constraint_of(answer, given=2), 5)
     assert len(steps) == 5
     for step in steps:
         assert (step.z[:, :2] == 7).all()

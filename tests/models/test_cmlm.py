@@ -28,9 +28,9 @@ def predict(tokens: Tensor) -> Tensor:
 
 def stages(lengths: list[int], iterations: int) -> tuple[Tensor, list[MaskPredictStep]]:
     width = max(lengths)
-    writable = torch.arange(width) < torch.tensor(lengths)[:, None]
-    tokens = torch.zeros(writable.shape, dtype=torch.long)
-    return writable, mask_predict(predict, tokens, writable, mask=MASK, iterations=iterations)
+    open_positions = torch.arange(width) < torch.tensor(lengths)[:, None]
+    tokens = torch.zeros(open_positions.shape, dtype=torch.long)
+    return open_positions, mask_predict(predict, tokens, open_positions, mask=MASK, iterations=iterations)
 
 
 LENGTHS = st.lists(st.integers(1, 12), min_size=1, max_size=5)
@@ -39,15 +39,15 @@ LENGTHS = st.lists(st.integers(1, 12), min_size=1, max_size=5)
 @settings(max_examples=50, deadline=None)
 @given(LENGTHS, st.integers(1, 12))
 def test_the_masked_count_falls_and_the_least_certain_are_masked(lengths: list[int], iterations: int) -> None:
-    writable, seen = stages(lengths, iterations)
+    open_positions, seen = stages(lengths, iterations)
     assert len(seen) == iterations
     for t, stage in enumerate(seen):
         assert stage.masked.sum(1).tolist() == [n * (iterations - t) // iterations for n in lengths]
-        assert not (stage.masked & ~writable).any()
+        assert not (stage.masked & ~open_positions).any()
         if t:
             scores = seen[t - 1].scores
             for row, own in enumerate(stage.masked):
-                free = scores[row][writable[row] & ~own]
+                free = scores[row][open_positions[row] & ~own]
                 assert not own.any() or not len(free) or scores[row][own].max() <= free.min()
 
 
@@ -61,10 +61,10 @@ def test_what_is_not_masked_keeps_token_and_score(lengths: list[int], iterations
 
 
 def test_one_iteration_is_the_parallel_argmax() -> None:
-    writable, (only,) = stages([4, 7, 2], 1)
-    log_p = predict(torch.where(writable, MASK, 0))
-    assert torch.equal(only.tokens[writable], log_p.argmax(-1)[writable])
-    assert torch.equal(only.scores[writable], log_p.max(-1).values[writable])
+    open_positions, (only,) = stages([4, 7, 2], 1)
+    log_p = predict(torch.where(open_positions, MASK, 0))
+    assert torch.equal(only.tokens[open_positions], log_p.argmax(-1)[open_positions])
+    assert torch.equal(only.scores[open_positions], log_p.max(-1).values[open_positions])
 
 
 def canvas_of(lengths: list[int], *, width: int = 0) -> Canvas:
@@ -81,7 +81,7 @@ def test_training_hides_every_number_of_tokens_alike_and_every_place_alike() -> 
     assert torch.allclose(hidden.float().mean(0), torch.full((n,), (n + 1) / 2 / n), atol=0.02)
 
 
-def test_what_is_hidden_depends_on_the_key_and_not_on_padding_or_neighbours() -> None:
+def test_what_is_hidden_depends_on_the_key_and_not_on_padding_or_neighbors() -> None:
     keys = make_key(3, torch.arange(3))
     narrow, wide = sample_mask(canvas_of([6, 3, 1]), keys), sample_mask(canvas_of([6, 3, 1], width=11), keys)
     assert torch.equal(narrow, wide[:, :6])

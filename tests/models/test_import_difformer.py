@@ -267,7 +267,7 @@ def test_the_canvas_is_that_of_the_published_code(imported: Imported) -> None:
     canvas = model.layout.make_canvas(rows_of(model, "das ist", "haus"), rows_of(model, "ein", "ein haus"))
     assert canvas.source.tokens.tolist() == [[0, 4, 5, 2], [0, 9, 2, 1]]
     assert canvas.tokens.tolist() == [[0, 8, 2, 1], [0, 8, 9, 2]]
-    assert not canvas.frozen.any()
+    assert not canvas.given.any()
     assert (~canvas.padding).tolist() == canvas.scored.tolist() == [[True] * 3 + [False], [True] * 4]
     assert model.layout.extract_targets(canvas, canvas.tokens) == [[8], [8, 9]]
     empty = model.layout.make_empty_canvas(canvas.source, torch.tensor([[1], [2]]), width=2)

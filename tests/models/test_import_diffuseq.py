@@ -96,7 +96,7 @@ def test_the_imported_network_computes_what_the_published_one_does(
     x = torch.randn(2, SEQ_LEN, HIDDEN)
     step = torch.tensor([3, 1999])  # the published index; time t is (index + 1) / T
     level = model.schedule((step + 1) / STEPS, length=1)
-    nothing = torch.zeros_like(canvas.frozen)
+    nothing = torch.zeros_like(canvas.given)
     free = Constraint(torch.zeros_like(x), nothing, nothing)  # no position is given
     encoded = model.denoiser.encode(canvas.source)
     with torch.no_grad():
@@ -121,7 +121,7 @@ def test_the_canvas_is_that_of_the_published_code(imported: tuple[PublishedNetwo
     given = ["[CLS]", "a", "##b", "c", "[SEP]", "[SEP]", "[CLS]"]
     padding = ["[PAD]"] * (SEQ_LEN - len(given) - 3)
     assert [WORDS[token] for token in canvas.tokens[0]] == [*given, "d", "##e", "[SEP]", *padding]
-    assert canvas.frozen[0].sum() == len(given)
+    assert canvas.given[0].sum() == len(given)
     assert model.layout.extract_targets(canvas, canvas.tokens) == model.tokenizer.encode(["de"])
     longest = RaggedRows.from_lists([[5] * (SEQ_LEN - 5 - 2)])
     assert model.layout.make_canvas(longest, target).tokens.shape == (1, SEQ_LEN)

@@ -112,7 +112,7 @@ def test_the_step_tables_time_embeddings_are_the_networks(name: str, tokenizer: 
         assert (step_table.time_embedding is None) == (
             step_table.table.shape[3] > 1
         )  # if each position has its own timestep
-        z = gaussian_noise(keys, 0, *constraint.given.shape[1:])
+        z = gaussian_noise(keys, 0, *constraint.embeddings.shape[1:])
         for number in torch.arange(4).split(1):
             level_of_step = step_table.row(number).level
             plain = replace(level_of_step, time_embedding=None)

@@ -31,20 +31,20 @@ def level(rows: int, timestep: float = 0.4) -> NoiseLevel:
     return NoiseLevel(torch.ones(rows, 1, 1), torch.ones(rows, 1, 1), torch.full((rows, 1), timestep))
 
 
-def constraint(rows: int, *, frozen: int = 0, padding: int = 0) -> Constraint:
+def constraint(rows: int, *, given: int = 0, padding: int = 0) -> Constraint:
     position_indices = torch.arange(LENGTH).expand(rows, -1)
     return Constraint(
-        torch.ones(rows, LENGTH, DIM), position_indices < frozen, position_indices >= LENGTH - padding
+        torch.ones(rows, LENGTH, DIM), position_indices < given, position_indices >= LENGTH - padding
     )
 
 
 def estimate(
-    network: JointTransformer, z: torch.Tensor, given: Constraint, timestep: float = 0.4
+    network: JointTransformer, z: torch.Tensor, constraint: Constraint, timestep: float = 0.4
 ) -> torch.Tensor:
     rows = len(z)
     source = Source(torch.zeros(rows, 2, dtype=torch.long), torch.zeros(rows, 2, dtype=torch.bool))
     with torch.no_grad():
-        output = network(z, level(rows, timestep), network.encode(source), given, None)
+        output = network(z, level(rows, timestep), network.encode(source), constraint, None)
     assert output.z0.shape == z.shape
     return output.z0
 
@@ -87,12 +87,12 @@ def test_a_full_canvas_needs_no_mask_and_has_the_same_gradients() -> None:
     assert all(torch.allclose(gradients[name], others[name], atol=1e-4) for name in others)
 
 
-def test_frozen_positions_are_the_given_ones_whatever_z_is() -> None:
+def test_what_z_is_at_given_positions_does_not_matter() -> None:
     network, z = make(), noise(1)
     changed = z.clone()
     changed[0, :3] += 5
     assert torch.equal(
-        estimate(network, z, constraint(1, frozen=3)), estimate(network, changed, constraint(1, frozen=3))
+        estimate(network, z, constraint(1, given=3)), estimate(network, changed, constraint(1, given=3))
     )
 
 

@@ -38,7 +38,7 @@ def test_top_takes_the_most_likely_lengths() -> None:
     assert (scores[:, :-1] >= scores[:, 1:]).all()
 
 
-def test_around_takes_the_most_likely_length_and_its_neighbours() -> None:
+def test_around_takes_the_most_likely_length_and_its_neighbors() -> None:
     predictor = constant_predictor(torch.tensor([0.0, 1.0, 5.0, 1.0, 2.0]), max_length=20)
     assert predictor.propose(encoder_output([7]), 3, neighboring_lengths)[0].tolist() == [[6, 7, 8]]
 
@@ -61,7 +61,7 @@ def test_no_length_is_below_one_or_beyond_the_longest() -> None:
 
 def test_every_length_can_be_proposed_for_the_longest_source() -> None:
     torch.manual_seed(1)
-    lengths, scores = LengthPredictor(4, max_length=5, source=400).propose(
+    lengths, scores = LengthPredictor(4, max_length=5, max_source=400).propose(
         encoder_output([400, 2]), 5, top_lengths
     )
     assert lengths.sort(1).values.tolist() == [[1, 2, 3, 4, 5]] * 2
@@ -95,7 +95,7 @@ def test_the_loss_is_the_nll_of_the_true_offset_clipped_to_the_largest() -> None
     term = LengthLoss(length_predictor=predictor)
     expected = -predictor.log_probs(encoded)[[0, 1], [1, 4]]  # offsets −1 and 8, clipped to 2
     assert torch.allclose(term.value(trace)[:, 0], expected)
-    assert term.positions(canvas).tolist() == [[True], [True]]
+    assert term.make_mask(canvas).tolist() == [[True], [True]]
 
 
 def test_a_beam_wider_than_the_longest_length_tries_each_length_once() -> None:

@@ -116,10 +116,10 @@ def test_in_training_the_source_is_not_noised_and_the_target_is(tokenizer: Token
     objective(canvas, draws)
     z0 = model.denoiser.embedding.embed(canvas.tokens) + objective.z0_noise * draws.z0_noise
     assert len(seen) == 1  # there is no self-conditioning
-    assert torch.equal(seen[0][canvas.frozen], z0[canvas.frozen])
+    assert torch.equal(seen[0][canvas.given], z0[canvas.given])
     level = model.schedule(draws.t, canvas.tokens.shape[1])
     noisy = (level.alpha * z0 + level.sigma * draws.noise).float()
-    assert torch.allclose(seen[0][~canvas.frozen], noisy[~canvas.frozen], atol=1e-5)
+    assert torch.allclose(seen[0][~canvas.given], noisy[~canvas.given], atol=1e-5)
 
 
 def test_aligned_targets_begin_at_one_position_whatever_their_sources(tokenizer: Tokenizer) -> None:
@@ -150,14 +150,14 @@ def test_in_sampling_the_source_stays_at_its_embedding_at_every_step(
     canvas = model.layout.make_empty_canvas(source, torch.ones(3, 2), width=0)
     denoiser = ClampedDenoiser(model.denoiser) if clamp else model.denoiser
     constraint, times = denoiser.constrain(canvas), strided_times(5, num_timesteps=200)
-    given = model.denoiser.embedding.embed(canvas.tokens)[canvas.frozen]
+    given = model.denoiser.embedding.embed(canvas.tokens)[canvas.given]
     encoded, keys, steps = denoiser.encode(source), make_key(0, torch.arange(6)), list[SampledStep]()
     with torch.no_grad():
         sample(ReverseProcess(denoiser, model.schedule, encoded, constraint, keys, times), steps.append)
     assert len(steps) == 5
     for step in steps:
-        assert torch.equal(step.z[canvas.frozen], given)
-        assert torch.equal(step.estimate.z0[canvas.frozen], given)
+        assert torch.equal(step.z[canvas.given], given)
+        assert torch.equal(step.estimate.z0[canvas.given], given)
         if clamp:  # the anchoring function also rounds
             nearest = model.denoiser.embedding.nearest(step.estimate.z0)
             assert torch.equal(model.denoiser.embedding.embed(nearest), step.estimate.z0)
@@ -190,7 +190,7 @@ def test_loss_positions_count_what_they_say(tokenizer: Tokenizer) -> None:
         token_losses = objective(canvas, objective.draw(canvas, make_key(0, torch.arange(3)), make_key(0)))
         assert {term: token_losses[term].mask.sum(1).tolist() for term in objective.weights} == counts
         for term, count in counts.items():
-            where = torch.ones_like(canvas.frozen) if count == whole else ~canvas.frozen
+            where = torch.ones_like(canvas.given) if count == whole else ~canvas.given
             assert torch.equal(token_losses[term].mask, where)
 
 
@@ -202,7 +202,7 @@ def test_the_nll_is_logged_with_and_without_padding(tokenizer: Tokenizer) -> Non
     assert token_losses["nll"].mask.sum(1).tolist() == [11, 13, 12]
     assert token_losses["nll_text"].mask.sum(1).tolist() == [len(target) + 1 for target in TARGETS]
     text = token_losses["nll_text"].mask
-    assert torch.equal(canvas.tokens[text], canvas.tokens[~canvas.frozen & (canvas.tokens != tokenizer.pad)])
+    assert torch.equal(canvas.tokens[text], canvas.tokens[~canvas.given & (canvas.tokens != tokenizer.pad)])
     assert torch.equal(token_losses["nll_text"].values, token_losses["nll"].values)
     assert not {"nll", "nll_text"} & set(objective.weights)
 
@@ -266,7 +266,7 @@ def test_the_time_sampler_observes_the_unweighted_error_of_each_row(tokenizer: T
     assert isinstance(time_sampler, LossAwareTimes)
     plain = objective(canvas, dataclasses.replace(draws, weight=torch.ones(3)))["vlb"]
     for row, place in enumerate([1, 4, 8]):
-        expected = plain.values[row][~canvas.frozen[row]].mean().item()
+        expected = plain.values[row][~canvas.given[row]].mean().item()
         assert time_sampler.losses[place, 0].item() == pytest.approx(expected, rel=1e-5)
     assert time_sampler.counts.tolist() == [0, 1, 0, 0, 1, 0, 0, 0, 1, 0]
 

@@ -34,11 +34,11 @@ def test_the_source_has_its_own_embeddings_and_the_target_the_learned_ones(token
     canvas = model.layout.make_canvas(
         RaggedRows.from_lists([[8, 9, 10], [12, 13]]), RaggedRows.from_lists([[20, 21], [23, 24, 25]])
     )
-    given = denoiser.constrain(canvas).given
+    embeddings = denoiser.constrain(canvas).embeddings
     for row in range(2):
         for position, token in enumerate(canvas.tokens[row]):
-            table = denoiser.source_embedding if canvas.frozen[row, position] else denoiser.embedding
-            assert torch.equal(given[row, position], table.embed(token))
+            table = denoiser.source_embedding if canvas.given[row, position] else denoiser.embedding
+            assert torch.equal(embeddings[row, position], table.embed(token))
 
 
 def test_given_words_of_the_target_are_not_of_the_source(tokenizer: Tokenizer) -> None:

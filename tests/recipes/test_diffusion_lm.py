@@ -80,9 +80,9 @@ def test_in_a_share_of_the_pairs_the_source_is_given_as_in_sampling(tokenizer: T
     assert isinstance(model.layout, InfillingLayout)
     assert model.layout.given_source == PRESETS["tiny"].diffusion.given_source == 0.5
     whole = model.layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
-    canvas = model.layout.randomise(whole, torch.tensor([0.49, 0.5]))
+    canvas = model.layout.randomize(whole, torch.tensor([0.49, 0.5]))
     (as_sampled,) = model.layout.generation_rounds(whole)
-    for mask in ("frozen", "scored"):
+    for mask in ("given", "scored"):
         assert torch.equal(getattr(canvas, mask)[0], getattr(as_sampled, mask)[0])
         assert torch.equal(getattr(canvas, mask)[1], getattr(whole, mask)[1])
     assert torch.equal(canvas.tokens, whole.tokens)
@@ -93,7 +93,7 @@ def test_published_no_source_is_given_in_training(tokenizer: Tokenizer) -> None:
         assert PRESETS[name].diffusion.given_source == 0
     published = find_recipe("diffusion-lm").build(PRESETS["tiny-published"], tokenizer).layout
     whole = published.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
-    assert not published.randomise(whole, torch.zeros(2)).frozen.any()
+    assert not published.randomize(whole, torch.zeros(2)).given.any()
 
 
 def test_in_sampling_the_source_is_filled_in_at_every_step(tokenizer: Tokenizer) -> None:
@@ -104,9 +104,9 @@ def test_in_sampling_the_source_is_filled_in_at_every_step(tokenizer: Tokenizer)
     encoded, keys, steps = model.denoiser.encode(source), make_key(torch.arange(2)), list[SampledStep]()
     with torch.no_grad():
         sample(ReverseProcess(model.denoiser, model.schedule, encoded, constraint, keys, times), steps.append)
-    assert canvas.frozen.sum(1).tolist() == [6, 4]
+    assert canvas.given.sum(1).tolist() == [6, 4]
     assert len(steps) == 4
-    assert all(torch.equal(step.z[canvas.frozen], constraint.given[canvas.frozen]) for step in steps)
+    assert all(torch.equal(step.z[canvas.given], constraint.embeddings[canvas.given]) for step in steps)
 
 
 # Pairs without a source, and infilling of any part
@@ -157,21 +157,21 @@ def test_what_is_given_of_a_pair_stays_at_every_step(tokenizer: Tokenizer) -> No
     blank = layout.make_empty_canvas(
         layout.make_source(RaggedRows.from_lists([[], []])), torch.ones(2, 2), width=0
     )
-    assert blank.frozen.sum(1).tolist() == [1] * 4
+    assert blank.given.sum(1).tolist() == [1] * 4
     canvas = layout.apply_template(blank, given)
     (want,) = tokenizer.encode(["7 19-"])
-    frozen = canvas.tokens[0, canvas.frozen[0]].tolist()
-    assert frozen[:6] == [tokenizer.bos, *want[:2], tokenizer.sep, *want[2:4]]
-    assert frozen[6:8] == [want[4], tokenizer.eos]
-    assert (~canvas.frozen).sum(1).tolist() == [5] * 4
+    given_tokens = canvas.tokens[0, canvas.given[0]].tolist()
+    assert given_tokens[:6] == [tokenizer.bos, *want[:2], tokenizer.sep, *want[2:4]]
+    assert given_tokens[6:8] == [want[4], tokenizer.eos]
+    assert (~canvas.given).sum(1).tolist() == [5] * 4
     constraint, encoded = model.denoiser.constrain(canvas), model.denoiser.encode(canvas.source)
     keys, times, steps = make_key(torch.arange(4)), strided_times(4, num_timesteps=200), list[SampledStep]()
     with torch.no_grad():
         sample(ReverseProcess(model.denoiser, model.schedule, encoded, constraint, keys, times), steps.append)
     assert len(steps) == 4
     for step in steps:
-        assert torch.equal(step.z[canvas.frozen], constraint.given[canvas.frozen])
-        assert torch.equal(step.estimate.z0[canvas.frozen], constraint.given[canvas.frozen])
+        assert torch.equal(step.z[canvas.given], constraint.embeddings[canvas.given])
+        assert torch.equal(step.estimate.z0[canvas.given], constraint.embeddings[canvas.given])
 
 
 def test_a_pair_is_read_up_to_its_end() -> None:

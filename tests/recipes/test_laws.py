@@ -59,14 +59,14 @@ def embedded(model: DiffusionModel, canvas: Canvas) -> torch.Tensor:
 
 @pytest.mark.parametrize("self_conditioned", [False, True])
 @pytest.mark.parametrize("name", DIFFUSION)
-def test_in_training_what_is_frozen_is_not_noised(
+def test_in_training_what_is_given_is_not_noised(
     name: str, self_conditioned: bool, tokenizer: Tokenizer
 ) -> None:
     model, objective = build_small(name, tokenizer)
     canvas = model.layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
-    start = canvas.frozen.int().sum(1, keepdim=True)  # what the layout froze comes first
+    start = canvas.given.int().sum(1, keepdim=True)  # what the layout gives comes first
     place = torch.arange(canvas.tokens.shape[1])
-    canvas = dataclasses.replace(canvas, frozen=place < start + 2)
+    canvas = dataclasses.replace(canvas, given=place < start + 2)
     draws = objective.draw(canvas, make_key(0, torch.arange(3)), make_key(0))
     draws = dataclasses.replace(draws, t=torch.tensor([0.3, 0.6, 1.0]), self_conditioned=self_conditioned)
     seen: list[torch.Tensor] = []
@@ -75,8 +75,8 @@ def test_in_training_what_is_frozen_is_not_noised(
     z0 = embedded(model, canvas) + objective.z0_noise * draws.z0_noise
     assert len(seen) == 1 + self_conditioned
     for z_t in seen:
-        assert torch.equal(z_t[canvas.frozen], z0[canvas.frozen])
-        assert not torch.isclose(z_t[~canvas.frozen], z0[~canvas.frozen], atol=1e-4).all(-1).any()
+        assert torch.equal(z_t[canvas.given], z0[canvas.given])
+        assert not torch.isclose(z_t[~canvas.given], z0[~canvas.given], atol=1e-4).all(-1).any()
 
 
 @pytest.mark.parametrize("name", DIFFUSION)
@@ -86,10 +86,10 @@ def test_in_sampling_what_is_given_is_its_embedding_at_every_step(name: str, tok
     wished = torch.tensor([[5, 6], [7, 5], [5, 5]])
     empty = model.layout.make_empty_canvas(source, wished, width=7)
     canvas = model.layout.apply_template(empty, Template(((20, 21), ()), (None,)))
-    assert (canvas.frozen & ~empty.frozen).sum(1).tolist() == [2] * 6
+    assert (canvas.given & ~empty.given).sum(1).tolist() == [2] * 6
     denoiser = model.wrap_denoiser(model.generation_config)
     constraint, keys = denoiser.constrain(canvas), make_key(0, torch.arange(6))
-    given, steps = embedded(model, canvas)[canvas.frozen], list[SampledStep]()
+    given, steps = embedded(model, canvas)[canvas.given], list[SampledStep]()
     schedule = model.build_sampling_schedule(model.generation_config)
     with torch.no_grad():
         times = strided_times(5, num_timesteps=model.schedule.num_timesteps)
@@ -98,8 +98,8 @@ def test_in_sampling_what_is_given_is_its_embedding_at_every_step(name: str, tok
         )
     assert len(steps) == 5
     for step in steps:
-        assert torch.equal(step.z[canvas.frozen], given)
-        assert torch.equal(step.estimate.z0[canvas.frozen], given)
+        assert torch.equal(step.z[canvas.given], given)
+        assert torch.equal(step.estimate.z0[canvas.given], given)
 
 
 @pytest.mark.parametrize("self_conditioned", [False, True])

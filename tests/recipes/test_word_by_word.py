@@ -65,12 +65,12 @@ def test_autoregressive_sampling_has_the_same_model_and_another_strategy(tokeniz
 
 
 def canvases(dates: Path, out: Path, step: int, **changes: Any) -> list[torch.Tensor]:
-    """The frozen masks of a run's batches at a step."""
+    """The given positions of a run's batches at a step."""
     config = shrunk(PRESETS["tiny"], **changes)
     files = str(dates / "train.jsonl"), str(dates / "valid.jsonl")
     data = load_data(*files, out / "data", config, skip_bad=False, show_line=lambda line: None)
     run = TrainingRun(find_recipe("word-by-word"), config, data, out, torch.device("cpu"), SilentDisplay())
-    return [canvas.frozen for canvas in run.batches(step)]
+    return [canvas.given for canvas in run.batches(step)]
 
 
 def test_the_words_of_a_step_are_a_function_of_seed_step_and_row(dates: Path, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_positions_after_the_next_word_are_not_counted(tokenizer: Tokenizer) -> 
     canvas = model.layout.make_canvas(
         RaggedRows.from_lists([[8, 9], [8]]), RaggedRows.from_lists([[20, 21], [22]])
     )
-    canvas = model.layout.randomise(canvas, torch.zeros(2))
+    canvas = model.layout.randomize(canvas, torch.zeros(2))
     token_losses = objective(canvas, objective.draw(canvas, make_key(torch.arange(2)), make_key(0)))
     assert token_losses["vlb"].mask.sum(1).tolist() == [4 + 3, 3 + 3]
     assert token_losses["rounding"].mask.sum(1).tolist() == [3, 3]

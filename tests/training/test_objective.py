@@ -193,7 +193,7 @@ def self_conditions_of(
 ) -> tuple[list[torch.Tensor], Any]:
     """What the denoiser gets as its own estimate in a self-conditioned step, and the canvas."""
     canvas = model.layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
-    canvas = dataclasses.replace(canvas, frozen=torch.arange(5).expand(3, 5) == 1)
+    canvas = dataclasses.replace(canvas, given=torch.arange(5).expand(3, 5) == 1)
     draws = objective.draw(canvas, make_key(0, torch.arange(3)), key_of_step(objective))
     seen: list[Any] = []
     hook = model.denoiser.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[4]))
@@ -214,10 +214,10 @@ def test_the_estimate_of_self_conditioning_gets_noise_of_the_given_deviation(sma
     (_, perturbed), canvas = self_conditions_of(
         objective_of(model, self_condition_noise=0.4, **changes), model
     )
-    noise = (perturbed - clean)[~canvas.frozen]
+    noise = (perturbed - clean)[~canvas.given]
     assert noise.std().item() == pytest.approx(0.4, rel=0.1)
     assert abs(noise.mean().item()) < 0.05
-    assert torch.equal(perturbed[canvas.frozen], clean[canvas.frozen])  # given positions stay given
+    assert torch.equal(perturbed[canvas.given], clean[canvas.given])  # given positions stay given
     again, _ = self_conditions_of(objective_of(model, self_condition_noise=0.4, **changes), model)
     assert torch.equal(again[1], perturbed)  # a function of the key
 

@@ -110,19 +110,19 @@ def test_the_target_of_a_student_of_one_step_is_what_the_teacher_samples_in_two(
 
 
 def test_given_positions_stay_given() -> None:
-    given = torch.full((B, L, D), 9.0, dtype=torch.float64)
-    frozen = torch.arange(L).expand(B, L) == 1
+    embeddings = torch.full((B, L, D), 9.0, dtype=torch.float64)
+    given = torch.arange(L).expand(B, L) == 1
     t = torch.ones(B, dtype=torch.float64)
     target = two_step_target(
         LinearDenoiser(),
         ALL[0],
         NOTHING,
-        Constraint(given, frozen, torch.zeros_like(frozen)),
+        Constraint(embeddings, given, torch.zeros_like(given)),
         torch.ones(B, L, D, dtype=torch.float64),
         times=(t, t * 0.75, t * 0.5),
     )
-    assert (target[frozen] == 9).all()
-    assert (target[~frozen] != 9).all()
+    assert (target[given] == 9).all()
+    assert (target[~given] != 9).all()
 
 
 def test_a_student_is_asked_at_its_own_times_only() -> None:
@@ -198,12 +198,12 @@ def test_a_student_starts_as_its_teacher_and_learns_its_tokens(teacher: Path) ->
     canvas = student.layout.make_canvas(rows, rows)
     draws = objective.draw(canvas, make_key(0, torch.arange(2)), make_key(0))
     constraint = student.denoiser.constrain(canvas)
-    z_t = torch.randn_like(constraint.given)
-    relabelled, target = objective.make_targets(canvas, constraint.given, z_t, constraint, draws)
+    z_t = torch.randn_like(constraint.embeddings)
+    relabeled, target = objective.make_targets(canvas, constraint.embeddings, z_t, constraint, draws)
     assert torch.equal(
-        relabelled.tokens[canvas.scored], inner.embedding.logits(target).argmax(-1)[canvas.scored]
+        relabeled.tokens[canvas.scored], inner.embedding.logits(target).argmax(-1)[canvas.scored]
     )
-    assert torch.equal(relabelled.tokens[~canvas.scored], canvas.tokens[~canvas.scored])
+    assert torch.equal(relabeled.tokens[~canvas.scored], canvas.tokens[~canvas.scored])
     assert not target.requires_grad
 
 

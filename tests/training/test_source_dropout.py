@@ -46,7 +46,7 @@ def test_a_dropped_row_is_trained_as_its_blank_twin_and_the_others_as_they_are(
     with_source = plain(canvas, draws.inner)["vlb"].values
     without = plain(model.layout.without_source(canvas), draws.inner)["vlb"].values
     expected = torch.where(draws.dropped[:, None], without, with_source)
-    counted = source_dropout.terms["vlb"].positions(canvas)
+    counted = source_dropout.terms["vlb"].make_mask(canvas)
     assert torch.allclose(made[counted], expected[counted], atol=1e-5)
     assert not torch.allclose(with_source[counted], without[counted], atol=1e-4)
 

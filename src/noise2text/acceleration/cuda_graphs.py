@@ -118,7 +118,7 @@ class _CudaGraphSampler:
         self.loaded_table = self.step_table  # the table that was copied there last
         self.step_index = torch.zeros(1, dtype=torch.long, device=self.noise_keys.device)
         self.state = initial_state(self.constraint)
-        self.noise_steps = max(1, min(NOISE_STEPS, MAX_NOISE_NUMBERS // self.constraint.given.numel()))
+        self.noise_steps = max(1, min(NOISE_STEPS, MAX_NOISE_NUMBERS // self.constraint.embeddings.numel()))
         self.steps_taken = 0
         self.draw = CudaGraph(self._draw, pool=pool)
         self.step, self.multi_step = (
@@ -129,7 +129,7 @@ class _CudaGraphSampler:
     def _draw(self) -> Tensor:
         """The noise of the next steps."""
         numbers = self.step_index + torch.arange(self.noise_steps, device=self.step_index.device)
-        return gaussian_noise(self.noise_keys, numbers[:, None], *self.constraint.given.shape[1:])
+        return gaussian_noise(self.noise_keys, numbers[:, None], *self.constraint.embeddings.shape[1:])
 
     def _run_step(self) -> Tensor:
         """One step as in `sample`, written over the state; returns the network's last hidden states."""
@@ -305,7 +305,7 @@ class CudaGraphExecutor:
             denoiser_key(process.denoiser),
             time_embedder_version(process.denoiser),
             tuple(process.times.tolist()),
-            process.constraint.given.shape[1],
+            process.constraint.embeddings.shape[1],
             *schedule_key(process.schedule),
         )
         if cache_key not in self.step_tables:

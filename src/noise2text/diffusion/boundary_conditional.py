@@ -35,7 +35,7 @@ from noise2text.nn.embeddings import TokenEmbedding
 __all__ = ["BoundaryConditional", "BoundarySampler", "boundary_ratio", "time_at_ratio"]
 
 GRID = 4096  # cells in which the schedule is inverted by linear interpolation
-MAX_LOGITS = 1 << 26  # logits that are in memory at once
+MAX_BOUNDARY_LOGITS = 1 << 26  # logits that are in memory at once
 
 
 @torch.no_grad()
@@ -44,7 +44,7 @@ def boundary_ratio(embedding: TokenEmbedding, tokens: Tensor, z0: Tensor, noise:
 
     It is 0 where z₀ itself does not decode to its token, and ∞ where the noise does.
     """
-    size = max(1, MAX_LOGITS // len(embedding.weight))
+    size = max(1, MAX_BOUNDARY_LOGITS // len(embedding.weight))
     parts = (tokens.flatten(), z0.flatten(0, 1), noise.flatten(0, 1))
     ratios = []
     for own, clean, random in zip(*(part.split(size) for part in parts), strict=True):
@@ -136,14 +136,13 @@ class BoundarySampler:
         if process.guide is not None:
             raise Problem("Sampling along boundaries takes no classifier guidance: leave out one of them.")
         denoiser, constraint, stopping = process.denoiser, process.constraint, process.stopping
-        embedding, given = denoiser.embedding, constraint.given
+        embedding, z0 = denoiser.embedding, torch.zeros_like(constraint.embeddings)
         boundary = BoundaryConditional(process.schedule, embedding, self.confidence)
-        noise = gaussian_noise(process.noise_keys, 0, *given.shape[1:])  # (B, L, D)
-        z0 = torch.zeros_like(given)
+        noise = gaussian_noise(process.noise_keys, 0, *z0.shape[1:])  # (B, L, D)
         level = _first_level(process)
         for number, time in enumerate(process.times.tolist()):
             if number:
-                now = torch.full((len(given),), time, dtype=torch.float64, device=given.device)
+                now = torch.full((len(z0),), time, dtype=torch.float64, device=z0.device)
                 level = boundary(now, embedding.logits(z0).argmax(-1), z0, noise)
             level = NoiseLevel(level.alpha.float(), level.sigma.float(), level.timestep.float())
             z = constraint.apply(level.add_noise(z0, noise))
@@ -161,6 +160,6 @@ class BoundarySampler:
 
 def _first_level(process: ReverseProcess) -> NoiseLevel:
     """The noise level of the first time, the same for all rows: nothing is known of their tokens yet."""
-    given = process.constraint.given
-    level: NoiseLevel = process.schedule(process.times[:1].to(given.device).expand(len(given)), 1)
+    keys = process.noise_keys
+    level: NoiseLevel = process.schedule(process.times[:1].to(keys.device).expand(len(keys)), 1)
     return level

@@ -44,7 +44,7 @@ class PairedConstraint(Constraint):
     def pair(cls, plain: Constraint, without_source: Constraint) -> PairedConstraint:
         """The constraint of rows with the source, and of the same rows without."""
         paired = Constraint.join([plain, without_source])
-        return cls(plain.given, plain.frozen, plain.padding, paired)
+        return cls(plain.embeddings, plain.given, plain.padding, paired)
 
     @classmethod
     def join(cls, parts: Sequence[Constraint]) -> PairedConstraint:

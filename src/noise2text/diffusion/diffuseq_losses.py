@@ -31,35 +31,35 @@ Weighting = Callable[[NoiseLevel], Tensor] | None
 def equation_2_terms(weighting: Weighting, final_alpha: float) -> list[LossTerm]:
     """The terms of the paper's eq. 2: the error of the target, rounding and prior of everything."""
     return [
-        MseLoss(positions=scored_positions, weighting=weighting),
-        RoundingLoss(positions=visible_positions),
-        PriorLoss(positions=visible_positions, final_alpha=final_alpha),
+        MseLoss(make_mask=scored_positions, weighting=weighting),
+        RoundingLoss(make_mask=visible_positions),
+        PriorLoss(make_mask=visible_positions, final_alpha=final_alpha),
     ]
 
 
 def algorithm_6_terms(weighting: Weighting, final_alpha: float) -> list[LossTerm]:
     """The terms of algorithm 6 (Demirag, 2023): the error of everything, rounding of the target."""
     return [
-        MseLoss(positions=visible_positions, weighting=weighting),
-        RoundingLoss(positions=scored_positions),
+        MseLoss(make_mask=visible_positions, weighting=weighting),
+        RoundingLoss(make_mask=scored_positions),
     ]
 
 
 def released_terms(weighting: Weighting, final_alpha: float) -> list[LossTerm]:
     """The terms of the released code: everything counts in all three."""
     return [
-        MseLoss(positions=visible_positions, weighting=weighting),
-        RoundingLoss(positions=visible_positions),
-        PriorLoss(positions=visible_positions, final_alpha=final_alpha),
+        MseLoss(make_mask=visible_positions, weighting=weighting),
+        RoundingLoss(make_mask=visible_positions),
+        PriorLoss(make_mask=visible_positions, final_alpha=final_alpha),
     ]
 
 
 def target_terms(weighting: Weighting, final_alpha: float) -> list[LossTerm]:
     """The terms of the target alone, for a source whose embeddings are not trained."""
     return [
-        MseLoss(positions=scored_positions, weighting=weighting),
-        RoundingLoss(positions=scored_positions),
-        PriorLoss(positions=scored_positions, final_alpha=final_alpha),
+        MseLoss(make_mask=scored_positions, weighting=weighting),
+        RoundingLoss(make_mask=scored_positions),
+        PriorLoss(make_mask=scored_positions, final_alpha=final_alpha),
     ]
 
 

@@ -138,7 +138,7 @@ class LossTerm:
         name: what the logs call it.
         weight: its weight in the loss; a term of weight None is logged and not trained on.
         always_computed: whether a term of weight None is computed at every step, not only at logged ones.
-        positions: a function of a canvas that returns a mask of the values that count, (B, L) or (B, 1).
+        make_mask: from a canvas to the mask of the values that count, (B, L) or (B, 1).
 
     A term defines `value`. An objective that computes a term itself lists a plain LossTerm.
 
@@ -157,7 +157,7 @@ class LossTerm:
     weight: float | None = 1.0
     _: KW_ONLY
     always_computed: bool = False
-    positions: Callable[[Canvas], Tensor] = scored_positions
+    make_mask: Callable[[Canvas], Tensor] = scored_positions
 
     def value(self, inputs: LossInputs) -> Tensor:
         """The loss at each position, of the mask's shape."""
@@ -167,6 +167,9 @@ class LossTerm:
 @dataclass(frozen=True)
 class MseLoss(LossTerm):
     """The squared error of ẑ₀; its gradient also moves the target, the embeddings.
+
+    Its name is Difformer's, which calls the unweighted squared error L_VLB; the bound itself is in
+    `diffusion/variational_bound.py`.
 
     `weighting` gives a factor for each noise level, 1 if it is None: with the signal-to-noise ratio, the loss
     is the squared error of ε.
@@ -241,7 +244,7 @@ class LengthLoss(LossTerm):
 
     name: str = "length"
     _: KW_ONLY
-    positions: Callable[[Canvas], Tensor] = sentences
+    make_mask: Callable[[Canvas], Tensor] = sentences
     length_predictor: LengthPredictor
 
     def value(self, inputs: LossInputs) -> Tensor:
@@ -253,11 +256,11 @@ class SentenceMean(LossTerm):
     """The mean of another term over each sentence, one value per sentence."""
 
     _: KW_ONLY
-    positions: Callable[[Canvas], Tensor] = sentences
+    make_mask: Callable[[Canvas], Tensor] = sentences
     term: LossTerm
 
     def value(self, inputs: LossInputs) -> Tensor:
-        counted = self.term.positions(inputs.canvas)  # (B, L)
+        counted = self.term.make_mask(inputs.canvas)  # (B, L)
         total = torch.where(counted, self.term.value(inputs), 0).sum(1, keepdim=True)
         return total / counted.sum(1, keepdim=True).clamp(min=1)
 

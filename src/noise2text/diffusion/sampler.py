@@ -138,7 +138,7 @@ def compute_step_table(process: ReverseProcess) -> StepTable:
     The network's time embedding is computed in one pass for all steps, unless each position has its own time.
     """
     schedule_device = next((buffer.device for buffer in process.schedule.buffers()), "cpu")
-    length = process.constraint.given.shape[1]
+    length = process.constraint.embeddings.shape[1]
     levels: NoiseLevel = process.schedule(process.times.to(schedule_device), length)  # one row per step
     table = copy_to_device(process.solver.steps(levels), process.noise_keys.device)
     time_embedder = process.denoiser.time_embedder() if table.shape[2] == 1 else None
@@ -178,14 +178,14 @@ def step(state: SamplerState, coefficients: StepCoefficients, noise: Tensor) -> 
 
 def initial_state(constraint: Constraint) -> SamplerState:
     """The state before the first step: zeros, in separate tensors."""
-    z, z0, previous = (torch.zeros_like(constraint.given, dtype=torch.float) for _ in range(3))
+    z, z0, previous = (torch.zeros_like(constraint.embeddings, dtype=torch.float) for _ in range(3))
     return SamplerState(z, Estimate(z0, z0), previous)  # hidden is not read before the first step
 
 
 def _step_noise(process: ReverseProcess) -> Iterator[tuple[Tensor, Tensor]]:
     """The number (1,) and the noise (B, L, D) of every step, several steps in one draw if they are small."""
-    keys, given = process.noise_keys, process.constraint.given
-    steps_per_draw = max(1, NOISE_BUFFER // max(1, given.numel()))
+    keys, embeddings = process.noise_keys, process.constraint.embeddings
+    steps_per_draw = max(1, NOISE_BUFFER // max(1, embeddings.numel()))
     for numbers in torch.arange(len(process.times), device=keys.device).split(steps_per_draw):
-        noises = gaussian_noise(keys, numbers[:, None], *given.shape[1:])  # (K, B, L, D)
+        noises = gaussian_noise(keys, numbers[:, None], *embeddings.shape[1:])  # (K, B, L, D)
         yield from zip(numbers.split(1), noises, strict=True)

@@ -2,7 +2,7 @@
 
 A row (one candidate) is finished at the first step at which
 
-    argmax p(y | ẑ₀) is that of the step before, and p ≥ `min_probability`, at every position that it writes.
+    argmax p(y | ẑ₀) is that of the step before, and p ≥ `min_probability`, at every open position.
 
 Its estimate stays what it was then; sampling ends when all rows are finished. Rows decide alone, so a text
 does not depend on its batch, and easy texts of small batches take few steps. The rule runs between the steps,
@@ -40,7 +40,7 @@ class StopWhenSure:
 
     Args:
         round_to_tokens: the tokens of an estimate and their log-probabilities.
-        written: (B, L), the positions that sampling fills in.
+        open_positions: (B, L), those of the canvas, which sampling fills.
         min_probability: the probability from which a token is sure, below 1.
 
     >>> import torch
@@ -53,9 +53,12 @@ class StopWhenSure:
     (tensor([5.2000, 8.0000]), False)
     """
 
-    def __init__(self, round_to_tokens: RoundToTokens, written: Tensor, *, min_probability: float) -> None:
-        self.round_to_tokens, self.written, self.min_probability = round_to_tokens, written, min_probability
-        self.finished = torch.zeros_like(written[:, 0])  # (B,)
+    def __init__(
+        self, round_to_tokens: RoundToTokens, open_positions: Tensor, *, min_probability: float
+    ) -> None:
+        self.round_to_tokens, self.open_positions = round_to_tokens, open_positions
+        self.min_probability = min_probability
+        self.finished = torch.zeros_like(open_positions[:, 0])  # (B,)
         self.tokens: Tensor | None = None  # (B, L), of the step before
         self.kept: Estimate | None = None
 
@@ -70,7 +73,7 @@ class StopWhenSure:
         tokens, log_probs = self.round_to_tokens(estimate)
         if self.tokens is not None:
             settled = (tokens == self.tokens) & (log_probs.exp() >= self.min_probability)
-            self.finished = self.finished | (settled | ~self.written).all(1)
+            self.finished = self.finished | (settled | ~self.open_positions).all(1)
         self.tokens, self.kept = tokens, estimate
         return estimate
 

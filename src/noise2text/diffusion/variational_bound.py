@@ -20,6 +20,8 @@ and one divergence has three forms (eqs. 2.7, 2.11c and 2.12c):
     KL = w_μ·‖μ̂ − μ‖² = w_z·‖ẑ₀ − z₀‖² = w_ε·‖ε̂ − ε‖²,
     w_μ = 1 / 2σ_s²(1 − ρ),    w_z = (SNR_s − SNR_t) / 2,    w_ε = (SNR_s / SNR_t − 1) / 2.
 
+The bound is computed from ẑ₀, so with w_z.
+
 The noise that some papers add between the embedding and z₀ is left out: any inference model gives a bound,
 and with that noise it would be looser by about d/2 nats per token.
 """
@@ -35,55 +37,19 @@ from noise2text.core.random import gaussian_noise, make_key, uniform
 from noise2text.data.layouts.base import Canvas
 from noise2text.diffusion.losses import token_nll
 from noise2text.diffusion.schedules import Schedule
-from noise2text.nn.denoiser import (
-    Denoiser,
-    Estimate,
-    NoiseLevel,
-    rows_per_chunk,
-)
+from noise2text.nn.denoiser import Denoiser, Estimate, NoiseLevel, split_rows
 
-__all__ = [
-    "BoundTerms",
-    "VariationalBound",
-    "gaussian_kl",
-    "mean_weight",
-    "noise_weight",
-    "posterior",
-    "z0_weight",
-]
+__all__ = ["BoundTerms", "VariationalBound", "kl_weight_of_z0"]
 
 
-def gaussian_kl(mean1: Tensor, variance1: Tensor, mean2: Tensor, variance2: Tensor) -> Tensor:
-    """KL(N₁ ‖ N₂) of diagonal Gaussians, summed over the last dimension (Demirag, 2023, eq. 2.6)."""
-    ratio = variance1 / variance2
-    return ((ratio - 1 - ratio.log() + (mean2 - mean1) ** 2 / variance2) / 2).sum(-1)
-
-
-def posterior(now: NoiseLevel, then: NoiseLevel, z_t: Tensor, z0: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean and the variance of z at the level `then`, given z_t at the noisier level `now`, and z₀."""
-    rho = now.snr / then.snr
-    mean = rho.sqrt() * then.sigma / now.sigma * z_t + then.alpha * (1 - rho) * z0
-    return mean, then.sigma**2 * (1 - rho)
-
-
-def mean_weight(now: NoiseLevel, then: NoiseLevel) -> Tensor:
-    """w_μ, the factor of ‖μ̂ − μ‖² in the divergence of a step."""
-    return 1 / (2 * then.sigma**2 * (1 - now.snr / then.snr))
-
-
-def z0_weight(now: NoiseLevel, then: NoiseLevel) -> Tensor:
+def kl_weight_of_z0(now: NoiseLevel, then: NoiseLevel) -> Tensor:
     """w_z, the factor of ‖ẑ₀ − z₀‖² in the divergence of a step."""
     return (then.snr - now.snr) / 2
 
 
-def noise_weight(now: NoiseLevel, then: NoiseLevel) -> Tensor:
-    """w_ε, the factor of ‖ε̂ − ε‖² in the divergence of a step."""
-    return (then.snr / now.snr - 1) / 2
-
-
 @dataclass(frozen=True)
 class BoundTerms:
-    """The terms of a batch in nats, summed over the generated positions of each row."""
+    """The terms of a batch in nats, summed over the open positions of each row."""
 
     prior: Tensor  # (B,)
     diffusion: Tensor  # (B, S), one column per interval of time, from 1 downwards
@@ -125,8 +91,8 @@ class VariationalBound:
         """The terms of every row of a canvas of texts; keys: (B,), which decide the noise and the steps."""
         constraint = self.denoiser.constrain(canvas)
         encoded = self.denoiser.encode(canvas.source)
-        generated = ~canvas.frozen & ~canvas.padding  # (B, L)
-        z0, times = constraint.given, self.times.to(keys.device)
+        open_positions = canvas.open_positions
+        z0, times = constraint.embeddings, self.times.to(keys.device)
 
         def noised(time: Tensor, number: int) -> tuple[NoiseLevel, Estimate]:
             level: NoiseLevel = self.schedule(time, z0.shape[1])
@@ -134,10 +100,10 @@ class VariationalBound:
             return level, self.denoiser(z_t, level, encoded, constraint, None)
 
         last_level: NoiseLevel = self.schedule(times[:1].expand(len(keys)), z0.shape[1])
-        prior = _sum_positions(last_level.snr / 2, z0, generated)
+        prior = _sum_positions(last_level.snr / 2, z0, open_positions)
         _, estimate = noised(times[-1:].expand(len(keys)), 0)
         nll = _token_nll(self.denoiser, estimate, canvas.tokens)
-        rounding = torch.where(generated, nll, 0).double().sum(1)
+        rounding = torch.where(open_positions, nll, 0).double().sum(1)
         diffusion = torch.zeros(len(keys), len(self.interval_edges) - 1, device=keys.device).double()
         for number, (first, end) in enumerate(self.interval_edges.unfold(0, 2, 1).tolist()):
             u = uniform(make_key(keys, number))
@@ -145,7 +111,8 @@ class VariationalBound:
             now, estimate = noised(times[step], number + 1)
             then = self.schedule(times[step + 1], z0.shape[1])
             error = constraint.apply(estimate.z0) - z0
-            diffusion[:, number] = (end - first) * _sum_positions(z0_weight(now, then), error, generated)
+            divergence = _sum_positions(kl_weight_of_z0(now, then), error, open_positions)
+            diffusion[:, number] = (end - first) * divergence
         return BoundTerms(prior, diffusion, rounding)
 
 
@@ -157,11 +124,5 @@ def _sum_positions(weight: Tensor, vectors: Tensor, mask: Tensor) -> Tensor:
 
 def _token_nll(denoiser: Denoiser, estimate: Estimate, tokens: Tensor) -> Tensor:
     """−log p of these tokens (B, L)."""
-    size = rows_per_chunk(estimate, len(denoiser.embedding.weight))
-    parts = (each.split(size) for each in (estimate.z0, estimate.hidden, tokens))
-    return torch.cat(
-        [
-            token_nll(denoiser.lazy_logits(Estimate(z0, hidden)), own)[0]
-            for z0, hidden, own in zip(*parts, strict=True)
-        ]
-    )
+    parts = split_rows(estimate, tokens, vocabulary=len(denoiser.embedding.weight))
+    return torch.cat([token_nll(denoiser.lazy_logits(part), own)[0] for part, own in parts])

@@ -41,7 +41,7 @@ class AutoregressiveDiffusionDecoder(ParallelDecoder):
     def fix_tokens(self, canvas: Canvas, tokens: Tensor, new: Tensor, ended: Tensor) -> Canvas:
         """The canvas with the new tokens given, and without open positions in rows that have ended."""
         written = torch.where(new, tokens, canvas.tokens)
-        return replace(canvas, tokens=written, frozen=canvas.frozen | new | ended[:, None])
+        return replace(canvas, tokens=written, given=canvas.given | new | ended[:, None])
 
     def _denoise(self, encoded_batch: EncodedBatch) -> SampledBatch:
         """Sample until no position is open; a trace has the steps of all rounds, one after another."""
@@ -70,8 +70,8 @@ class TokenByTokenDecoder(AutoregressiveDiffusionDecoder):
     """Keeps the token at the first open position of each row; a token that ends a text ends its row."""
 
     def select_new_tokens(self, canvas: Canvas, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        positions = canvas.open_positions
-        first = positions & (positions.cumsum(1) == 1)  # (B·C, L)
+        open_positions = canvas.open_positions
+        first = open_positions & (open_positions.cumsum(1) == 1)  # (B·C, L)
         ends = torch.tensor(self.layout.end_tokens, dtype=torch.long, device=tokens.device)
         return first, (first & torch.isin(tokens, ends)).any(1)
 
@@ -86,9 +86,9 @@ class WordByWordDecoder(AutoregressiveDiffusionDecoder):
     layout: NextWordLayout
 
     def select_new_tokens(self, canvas: Canvas, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        positions = canvas.open_positions
-        marks = positions & ((tokens == self.layout.eos) | (tokens == self.layout.pad))
-        before, first = positions & (marks.cumsum(1) == 0), marks & (marks.cumsum(1) == 1)
+        open_positions = canvas.open_positions
+        marks = open_positions & ((tokens == self.layout.eos) | (tokens == self.layout.pad))
+        before, first = open_positions & (marks.cumsum(1) == 0), marks & (marks.cumsum(1) == 1)
         ended = (first & (tokens == self.layout.eos)).any(1) | ~before.any(1)
         return before | (first & ended[:, None]), ended
 

@@ -38,13 +38,13 @@ class SourceBatch:
         rows: the tokens of each source.
         indices: the index of each source in its input, which keys the noise together with the seed.
         seeds: the seed of each source, or one for all of them.
-        positions: where the caller has their texts, for `on_step`.
+        text_numbers: the caller's numbers of their texts, for `on_step`.
     """
 
     rows: Sequence[Sequence[int]]
     indices: Sequence[int]
     seeds: int | Sequence[int] = 0
-    positions: Sequence[int] = ()
+    text_numbers: Sequence[int] = ()
 
     @property
     def row_seeds(self) -> Sequence[int]:

@@ -223,15 +223,16 @@ class ParallelDecoder(Decoder):
         """The tokens (B·C, L) of the last estimate, and the score (B·C,) of each candidate."""
         canvas = candidates.canvas
         tokens, log_probs = self.rounding(canvas, estimate)  # (B·C, L)
-        written = canvas.open_positions
-        return tokens, (log_probs * written).sum(1) / written.sum(1) + candidates.length_scores
+        open_positions = canvas.open_positions
+        scores = (log_probs * open_positions).sum(1) / open_positions.sum(1)
+        return tokens, scores + candidates.length_scores
 
     def send_to_host(self, candidates: CandidateBatch, tokens: Tensor, scores: Tensor) -> SampledBatch:
         """The candidates with these tokens, and these scores or those of the likelihood scorer."""
         if self.likelihood_scorer:
             text = ~candidates.canvas.padding
-            written = replace(candidates.canvas, tokens=tokens, frozen=torch.zeros_like(text), scored=text)
-            likelihood = self.likelihood_scorer(candidates.encoded, written)
+            filled = replace(candidates.canvas, tokens=tokens, given=torch.zeros_like(text), scored=text)
+            likelihood = self.likelihood_scorer(candidates.encoded, filled)
             scores = (likelihood + candidates.length_scores) / text.sum(1)  # per token
         return SampledBatch(
             len(candidates.batch.rows),

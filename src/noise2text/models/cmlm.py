@@ -118,18 +118,20 @@ class MaskPredictStep:
 
 
 def mask_predict(
-    predict: Callable[[Tensor], Tensor], tokens: Tensor, writable: Tensor, *, mask: int, iterations: int
+    predict: Callable[[Tensor], Tensor], tokens: Tensor, open_positions: Tensor, *, mask: int, iterations: int
 ) -> list[MaskPredictStep]:
-    """The iterations over the writable positions (B, L); `predict` gives log p (B, L, V) of masked texts."""
-    n = writable.sum(1)
-    masked, scores = writable, torch.zeros_like(tokens, dtype=torch.float)
+    """The iterations over the open positions (B, L); `predict` gives log p (B, L, V) of masked texts."""
+    n = open_positions.sum(1)
+    masked, scores = open_positions, torch.zeros_like(tokens, dtype=torch.float)
     steps = []
     for t in range(1, iterations + 1):
         best = predict(torch.where(masked, mask, tokens)).max(-1)
         tokens = torch.where(masked, best.indices, tokens)
         scores = torch.where(masked, best.values, scores)
         steps.append(MaskPredictStep(masked, tokens, scores))
-        masked = select_lowest(scores.masked_fill(~writable, torch.inf), n * (iterations - t) // iterations)
+        masked = select_lowest(
+            scores.masked_fill(~open_positions, torch.inf), n * (iterations - t) // iterations
+        )
     return steps
 
 
@@ -159,7 +161,7 @@ class MaskPredictDecoder(Decoder):
         canvas = self.layout.make_empty_canvas(source, lengths, width=int(lengths.max()))
         if self.template is not None:
             canvas = self.layout.apply_template(canvas, self.template)
-        writable = canvas.open_positions
+        open_positions = canvas.open_positions
 
         def predict(tokens: Tensor) -> Tensor:
             return self.transformer.log_probs(
@@ -167,14 +169,14 @@ class MaskPredictDecoder(Decoder):
             )
 
         iterations = self.config.iterations
-        steps = mask_predict(predict, canvas.tokens, writable, mask=self.mask, iterations=iterations)
+        steps = mask_predict(predict, canvas.tokens, open_positions, mask=self.mask, iterations=iterations)
         traced = []
         for number, step in enumerate(steps if trace else ()):
             masked = torch.where(step.masked, self.mask, step.tokens)
-            confidence = step.scores.exp().masked_fill(canvas.frozen, 1.0)
+            confidence = step.scores.exp().masked_fill(canvas.given, 1.0)
             rows = [self._group_by_sentence(canvas, each) for each in (masked, step.tokens, confidence)]
             traced.append((1 - number / iterations, rows))
-        scores = (steps[-1].scores * writable).sum(1) / writable.sum(1)
+        scores = (steps[-1].scores * open_positions).sum(1) / open_positions.sum(1)
         decoded = zip(
             self._group_by_sentence(canvas, steps[-1].tokens),
             scores.view(lengths.shape).tolist(),
@@ -207,7 +209,7 @@ class CMLMModel(IterativeRefinementModel):
             config.model, tokenizer, source_positions=self.max_source, target_positions=self.max_target
         )
         self.lengths = LengthPredictor(
-            config.model.model_dim, max_length=self.max_target, source=self.max_source
+            config.model.model_dim, max_length=self.max_target, max_source=self.max_source
         )
 
     def build_decoder(self, config: MaskPredictGenerationConfig) -> MaskPredictDecoder:

@@ -65,8 +65,8 @@ class CorpusBound:
         """The terms of each row, added up over the rounds of generation."""
         rows, rounds = torch.tensor(indices, device=self.device), list(self.layout.generation_rounds(canvas))
         found = [self.bound(part, make_key(self.seed, rows, number)) for number, part in enumerate(rounds)]
-        generated = (~part.frozen & ~part.padding & (part.tokens != self.layout.pad) for part in rounds)
-        tokens = torch.stack([mask.sum(1) for mask in generated]).sum(0)
+        texts = (part.open_positions & (part.tokens != self.layout.pad) for part in rounds)
+        tokens = torch.stack([mask.sum(1) for mask in texts]).sum(0)
         prior, rounding = (
             torch.stack([getattr(terms, name) for terms in found]).sum(0) for name in ("prior", "rounding")
         )

@@ -178,7 +178,7 @@ class GpvaeObjective(NextTokenObjective):
     def __init__(
         self, network: GpvaeEncoderDecoder, *, bos: int, label_smoothing: float, kl_weight: float
     ) -> None:
-        kl = LossTerm("kl", kl_weight, positions=_sentences)
+        kl = LossTerm("kl", kl_weight, make_mask=_sentences)
         super().__init__(network, bos=bos, label_smoothing=label_smoothing, more_terms=[kl])
 
     def draw(self, canvas: Canvas, keys: Tensor, step_key: Tensor) -> Tensor:  # type: ignore[override]

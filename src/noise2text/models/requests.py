@@ -226,7 +226,7 @@ class BatchedRequests:
     def _report_step(self, batch: SourceBatch, steps: Sequence[TokenTraceStep]) -> None:
         """Tell each request of the batch about the steps of its texts."""
         own_steps: dict[int, tuple[_PreparedRequest, dict[int, list[TraceStep]]]] = {}
-        for number, step in zip(batch.positions, steps, strict=True):
+        for number, step in zip(batch.text_numbers, steps, strict=True):
             text = self._texts[number]
             _, found = own_steps.setdefault(id(text.prepared), (text.prepared, {}))
             found[text.position] = _decode_step(self.model.tokenizer, step)
@@ -235,7 +235,7 @@ class BatchedRequests:
 
     def select(self, parts: Sequence[BatchPart], decoded: Sequence[SentenceCandidates]) -> int:
         """Select among the candidates of a batch, and fill in the outputs; returns the number of texts."""
-        numbers = [number for part in parts for number in part.batch.positions]
+        numbers = [number for part in parts for number in part.batch.text_numbers]
         texts = [self._texts[number] for number in numbers]
         candidates = _decode_candidates(self.model.tokenizer, decoded, [text.source for text in texts])
         by_selector: dict[int, list[int]] = {}

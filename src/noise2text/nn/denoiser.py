@@ -8,7 +8,7 @@ into its input; the sampler and the objective put them back into the estimates.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,7 +25,7 @@ __all__ = [
     "EncoderOutput",
     "Estimate",
     "NoiseLevel",
-    "rows_per_chunk",
+    "split_rows",
 ]
 
 MAX_LOGITS = 1 << 28  # logits that are in memory at once
@@ -33,11 +33,14 @@ MAX_LOGITS = 1 << 28  # logits that are in memory at once
 
 @dataclass(frozen=True)
 class NoiseLevel:
-    """How noisy z_t = α·z₀ + σ·ε is, and the timestep that the network reads."""
+    """How noisy z_t = α·z₀ + σ·ε is, and the timestep that the network reads.
+
+    The timestep is in [0, 1]: the papers' index of a step, divided by their number of steps T.
+    """
 
     alpha: Tensor  # (B, 1 or L, 1)
     sigma: Tensor  # (B, 1 or L, 1)
-    timestep: Tensor  # (B, 1 or L)
+    timestep: Tensor  # (B, 1 or L), in [0, 1]
     time_embedding: Tensor | None = None  # (B, 1 or L, W), of the timestep, if computed in advance
 
     @property
@@ -84,24 +87,24 @@ class EncoderOutput:
 class Constraint:
     """The given positions of the canvas, one row per candidate."""
 
-    given: Tensor  # (B, L, D), float32
-    frozen: Tensor  # (B, L)
+    embeddings: Tensor  # (B, L, D), float32, of every token; `apply` puts those of given positions back
+    given: Tensor  # (B, L), the mask of the given positions
     padding: Tensor  # (B, L)
 
     @classmethod
     def join(cls, parts: Sequence[Constraint]) -> Constraint:
         """The rows of all parts."""
-        names = ("given", "frozen", "padding")
+        names = ("embeddings", "given", "padding")
         return Constraint(*(torch.cat([getattr(each, name) for each in parts]) for name in names))
 
     def select(self, rows: Tensor) -> Constraint:
         """These rows."""
         rows = rows.to(self.padding.device)
-        return Constraint(self.given[rows], self.frozen[rows], self.padding[rows])
+        return Constraint(self.embeddings[rows], self.given[rows], self.padding[rows])
 
     def apply(self, x: Tensor) -> Tensor:
-        """x with the given embeddings at its frozen positions."""
-        return torch.where(self.frozen[..., None], self.given.to(x.dtype), x)
+        """x with the embeddings of the tokens at the given positions."""
+        return torch.where(self.given[..., None], self.embeddings.to(x.dtype), x)
 
 
 @dataclass(frozen=True)
@@ -112,9 +115,12 @@ class Estimate:
     hidden: Tensor  # (B, L, W)
 
 
-def rows_per_chunk(estimate: Estimate, vocabulary: int) -> int:
-    """How many rows of an estimate can have their logits in memory at once."""
-    return max(1, MAX_LOGITS // (estimate.z0.shape[1] * vocabulary))
+def split_rows(estimate: Estimate, values: Tensor, *, vocabulary: int) -> Iterator[tuple[Estimate, Tensor]]:
+    """The rows of an estimate, with their values, in parts whose logits can be in memory at once."""
+    size = max(1, MAX_LOGITS // (estimate.z0.shape[1] * vocabulary))
+    parts = (each.split(size) for each in (estimate.z0, estimate.hidden, values))
+    for z0, hidden, own_values in zip(*parts, strict=True):
+        yield Estimate(z0, hidden), own_values
 
 
 class Denoiser(nn.Module, ABC):
@@ -144,8 +150,8 @@ class Denoiser(nn.Module, ABC):
         """The encoded sources."""
 
     def constrain(self, canvas: Canvas) -> Constraint:
-        """The embeddings of the canvas, where they are frozen, and its padding."""
-        return Constraint(self.embedding.embed(canvas.tokens).float(), canvas.frozen, canvas.padding)
+        """The embeddings of the canvas, which of them are given, and its padding."""
+        return Constraint(self.embedding.embed(canvas.tokens).float(), canvas.given, canvas.padding)
 
     def time_embedder(self) -> nn.Module | None:
         """The module that embeds the timestep alone, if there is one."""

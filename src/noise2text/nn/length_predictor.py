@@ -29,10 +29,12 @@ class LengthPredictor(nn.Module):
     num_special_tokens: ClassVar[int] = 0
     """The special tokens among the positions of a source, which a proposed length leaves out."""
 
-    def __init__(self, model_dim: int, *, max_length: int, source: int = 0, max_offset: int = 128) -> None:
-        """`max_length` is the longest target, `source` the longest source; all their offsets are classes."""
+    def __init__(
+        self, model_dim: int, *, max_length: int, max_source: int = 0, max_offset: int = 128
+    ) -> None:
+        """The longest target and source are `max_length` and `max_source`; all their offsets are classes."""
         super().__init__()
-        self.max_length, self.max_offset = max_length, max(max_offset, source, max_length)
+        self.max_length, self.max_offset = max_length, max(max_offset, max_source, max_length)
         self.offsets = self.find_offsets()
         self.output_projection = nn.Linear(model_dim, len(self.offsets), bias=False)
         nn.init.normal_(self.output_projection.weight, std=0.02)

@@ -32,8 +32,8 @@ class SeparateSourceTransformer(JointTransformer):
         constraint = super().constrain(canvas)
         own = self.source_embedding.embed(canvas.tokens)
         return Constraint(
-            torch.where(_source_positions(canvas)[..., None], own, constraint.given),
-            constraint.frozen,
+            torch.where(_source_positions(canvas)[..., None], own, constraint.embeddings),
+            constraint.given,
             constraint.padding,
         )
 

@@ -142,7 +142,7 @@ def objective(config: CDCDConfig, model: DiffusionModel) -> AdaptiveObjective:
         UniformTimes(config.diffusion.num_timesteps),
         terms=[
             NllLoss(),
-            NllLoss("difficulty", None, always_computed=True, positions=model.layout.non_padding_mask),
+            NllLoss("difficulty", None, always_computed=True, make_mask=model.layout.non_padding_mask),
         ],
         self_conditioning=config.diffusion.self_conditioning,
         observed_term="difficulty",

@@ -215,7 +215,7 @@ def build_model(
         schedule=schedule,
         training_schedule=training_schedule,
         length_predictor=length_predictor_class(
-            config.model.model_dim, max_length=data.max_target, source=data.max_source
+            config.model.model_dim, max_length=data.max_target, max_source=data.max_source
         ),
         generation_config=config.generation,
         max_source=data.max_source,

@@ -288,7 +288,7 @@ def objective(config: DiffuSeqConfig, model: DiffusionModel) -> Objective:
             *LOSS_TERMS[diffusion.loss_positions](weighting, schedule.final_alpha),
             *diffusion.estimate_terms(),
             # A model that generates only padding has a low nll everywhere (Demirag, 2023, figure 4.3).
-            NllLoss("nll_text", None, positions=model.layout.non_padding_mask),
+            NllLoss("nll_text", None, make_mask=model.layout.non_padding_mask),
         ],
         self_conditioning=0.0,
         z0_noise=schedule.z0_noise,

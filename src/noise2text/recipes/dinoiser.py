@@ -154,7 +154,7 @@ def build(config: DiNoiSerConfig, tokenizer: Tokenizer) -> DiNoiSerModel:
         ),
         schedule=QuadraticSchedule(config.diffusion.num_timesteps),
         length_predictor=LengthPredictor(
-            config.model.model_dim, max_length=data.max_target, source=data.max_source
+            config.model.model_dim, max_length=data.max_target, max_source=data.max_source
         ),
         generation_config=config.generation,
         max_source=data.max_source,

@@ -217,7 +217,7 @@ def objective(config: SeqDiffuSeqConfig, model: DiffusionModel) -> Objective:
             RoundingLoss(),
             PriorLoss(final_alpha=start.final_alpha),
             *([AnchorLoss(weight=diffusion.anchor_weight, smoothing=0.0)] if diffusion.anchor_weight else []),
-            MseLoss("difficulty", None, always_computed=True, positions=model.layout.non_padding_mask),
+            MseLoss("difficulty", None, always_computed=True, make_mask=model.layout.non_padding_mask),
         ],
         self_conditioning=diffusion.self_conditioning,
         z0_noise=start.z0_noise,

@@ -71,4 +71,4 @@ class NextTokenObjective(Objective):
         # Both terms share one pass over the vocabulary.
         shared_nll: Any = cache(self.training_token_nll if self.training else token_nll)
         inputs = _NextTokens(canvas, logits, shared_nll)
-        return {term.name: TokenLoss(term.value(inputs), term.positions(canvas)) for term in self.token_terms}
+        return {term.name: TokenLoss(term.value(inputs), term.make_mask(canvas)) for term in self.token_terms}

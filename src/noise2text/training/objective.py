@@ -93,7 +93,7 @@ class Objective(nn.Module, ABC):
 
     def counts(self, canvas: Canvas) -> dict[str, Tensor]:
         """How many values of each term count on this canvas."""
-        return {name: term.positions(canvas).sum() for name, term in self.terms.items()}
+        return {name: term.make_mask(canvas).sum() for name, term in self.terms.items()}
 
     def step_flags(self, step_key: Tensor) -> Hashable:
         """The random choices of a whole step; steps with equal flags run the same operations."""
@@ -207,11 +207,11 @@ class DiffusionObjective(Objective):
     def forward(self, canvas: Canvas, draws: Draws) -> dict[str, TokenLoss]:
         denoiser = self.denoiser
         constraint = denoiser.constrain(canvas)
-        embeddings = constraint.given  # (B, L, D)
+        embeddings = constraint.embeddings  # (B, L, D)
         z0 = embeddings + self.z0_noise * draws.z0_noise
         level = self.noise_level(canvas, z0, draws)
-        constraint = replace(constraint, given=z0)
-        z_t = constraint.apply(level.add_noise(z0, draws.noise))
+        constraint = replace(constraint, embeddings=z0)
+        z_t = constraint.apply(level.add_noise(z0, draws.noise))  # partial noising: z₀ where tokens are given
         encoded = denoiser.encode(canvas.source)
         self_condition = None
         if draws.self_conditioned:
@@ -231,7 +231,7 @@ class DiffusionObjective(Objective):
             if term.name not in skipped:
                 with torch.set_grad_enabled(torch.is_grad_enabled() and term.weight is not None):
                     values = draws.weight[:, None] * term.value(inputs)
-                losses[term.name] = TokenLoss(values, term.positions(canvas))
+                losses[term.name] = TokenLoss(values, term.make_mask(canvas))
         return {name: losses[name] for name in self.terms if name in losses}
 
     def collect_observations(self, draws: Draws, token_losses: Mapping[str, TokenLoss]) -> tuple[Tensor, ...]:

@@ -24,9 +24,9 @@ def test_the_source_is_filled_up_before_the_target_begins(shape: tuple[int, int]
         [BOS, 8, PAD, PAD, PAD, SEP, 11, 12, 13, 14, EOS],
     ]
     assert (
-        canvas.frozen.tolist() == [[True] * LAYOUT.target_start + [False] * 5] * 2
+        canvas.given.tolist() == [[True] * LAYOUT.target_start + [False] * 5] * 2
     )  # the source's padding, too
-    assert torch.equal(canvas.scored, ~canvas.frozen)
+    assert torch.equal(canvas.scored, ~canvas.given)
     assert not canvas.padding.any()
 
 
@@ -58,7 +58,7 @@ def test_a_blank_canvas_has_lost_its_source_and_nothing_else(layout: JointLayout
     gone = (without_source.tokens != canvas.tokens).nonzero().tolist()
     assert gone == [[0, 1], [0, 2], [0, 3], [1, 1]]
     assert (without_source.tokens[without_source.tokens != canvas.tokens] == PAD).all()
-    assert torch.equal(without_source.frozen, canvas.frozen)
+    assert torch.equal(without_source.given, canvas.given)
     assert layout.extract_targets(without_source, without_source.tokens) == TARGETS
 
 
@@ -70,7 +70,7 @@ def test_a_blank_prompt_keeps_a_given_prefix() -> None:
     without_source = LAYOUT.without_source(prompt)
     assert (without_source.tokens[:, 1:5] == PAD).all()
     assert (without_source.tokens[:, 6:8] == torch.tensor([9, 10])).all()
-    assert torch.equal(without_source.frozen, prompt.frozen)
+    assert torch.equal(without_source.given, prompt.given)
 
 
 @pytest.mark.parametrize("layout", [SplitLayout(PAD), PaddedTargetLayout(PAD, eos=EOS, width=6)])

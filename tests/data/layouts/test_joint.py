@@ -1,4 +1,4 @@
-"""Source and target share one full canvas: the source is frozen, the rest is scored and read back."""
+"""Source and target share one full canvas: the source is given, the rest is scored and read back."""
 
 import numpy as np
 import pytest
@@ -19,8 +19,8 @@ def test_a_canvas_is_begin_source_separator_target_end_padding() -> None:
         [BOS, 5, 6, 7, SEP, 9, 10, EOS, PAD, PAD],
         [BOS, 8, SEP, 11, 12, 13, 14, EOS, PAD, PAD],
     ]
-    assert canvas.frozen.sum(1).tolist() == [5, 3]
-    assert torch.equal(canvas.scored, ~canvas.frozen)
+    assert canvas.given.sum(1).tolist() == [5, 3]
+    assert torch.equal(canvas.scored, ~canvas.given)
     assert not canvas.padding.any()
     assert canvas.source.tokens.tolist() == [[5, 6, 7], [8, 0, 0]]
 
@@ -30,7 +30,7 @@ def test_the_canvas_is_the_same_whatever_the_batch_is_padded_to(shape: tuple[int
     plain = LAYOUT.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
     shaped = LAYOUT.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS), shape=shape)
     assert torch.equal(shaped.tokens, plain.tokens)
-    assert torch.equal(shaped.frozen, plain.frozen)
+    assert torch.equal(shaped.given, plain.given)
 
 
 @pytest.mark.parametrize("layout", [LAYOUT, InfillingLayout(PAD, bos=BOS, sep=SEP, eos=EOS, width=10)])
@@ -50,15 +50,15 @@ def test_a_pair_that_fills_the_canvas_fits_and_a_longer_one_is_refused() -> None
         layout.make_canvas(RaggedRows.from_lists([[5, 6]]), RaggedRows.from_lists([[7, 8, 9]]))
 
 
-def test_a_prompt_is_the_frozen_part_repeated_for_each_candidate() -> None:
+def test_a_prompt_is_the_given_part_repeated_for_each_candidate() -> None:
     canvas = LAYOUT.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
     prompt = LAYOUT.make_empty_canvas(canvas.source, torch.full((2, 3), 6), width=6)
     assert prompt.tokens.shape == (6, 10)
     for row in range(6):
-        frozen = canvas.frozen[row // 3]
-        assert torch.equal(prompt.frozen[row], frozen)
-        assert torch.equal(prompt.tokens[row, frozen], canvas.tokens[row // 3, frozen])
-        assert (prompt.tokens[row, ~frozen] == PAD).all()
+        given = canvas.given[row // 3]
+        assert torch.equal(prompt.given[row], given)
+        assert torch.equal(prompt.tokens[row, given], canvas.tokens[row // 3, given])
+        assert (prompt.tokens[row, ~given] == PAD).all()
     written = canvas.tokens.repeat_interleave(3, 0)
     assert LAYOUT.extract_targets(prompt, written) == [TARGETS[row // 3] for row in range(6)]
 
@@ -79,12 +79,12 @@ def test_infilling_learns_the_whole_canvas_and_is_given_the_source_later() -> No
         canvas.tokens,
         LAYOUT.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS)).tokens,
     )
-    assert not canvas.frozen.any()
+    assert not canvas.given.any()
     assert canvas.scored.all()
-    assert layout.make_empty_canvas(canvas.source, torch.ones(2, 1), width=0).frozen.sum(1).tolist() == [5, 3]
+    assert layout.make_empty_canvas(canvas.source, torch.ones(2, 1), width=0).given.sum(1).tolist() == [5, 3]
     (filled,) = layout.generation_rounds(canvas)
     plain = LAYOUT.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
-    assert torch.equal(filled.frozen, plain.frozen)
+    assert torch.equal(filled.given, plain.given)
     assert torch.equal(filled.scored, plain.scored)
     assert torch.equal(filled.tokens, plain.tokens)
 

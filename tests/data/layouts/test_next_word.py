@@ -40,12 +40,12 @@ HEAD = [BOS, 5, DASH, SEP]
 def test_chance_chooses_the_word_and_only_the_last_brings_the_end(
     u: float, given: list[int], written: list[int]
 ) -> None:
-    canvas = LAYOUT.randomise(LAYOUT.make_canvas(*PAIR), torch.tensor([u]))
+    canvas = LAYOUT.randomize(LAYOUT.make_canvas(*PAIR), torch.tensor([u]))
     row = HEAD + given + written
     assert canvas.tokens.tolist() == [row + [PAD] * (14 - len(row))]
-    assert canvas.frozen.sum().item() == len(HEAD + given)
-    assert canvas.frozen[0, : len(HEAD + given)].all()
-    assert torch.equal(canvas.scored, ~canvas.frozen)
+    assert canvas.given.sum().item() == len(HEAD + given)
+    assert canvas.given[0, : len(HEAD + given)].all()
+    assert torch.equal(canvas.scored, ~canvas.given)
     assert not canvas.padding.any()
 
 
@@ -54,17 +54,17 @@ def test_rounds_generate_every_token_once_with_the_words_before_it_given() -> No
     layout = replace(LAYOUT, max_word_tokens=2)
     rounds = list(layout.generation_rounds(layout.make_canvas(*short)))
     generated = [
-        [each.tokens[row][~each.frozen[row] & ~each.padding[row]].tolist() for each in rounds]
+        [each.tokens[row][~each.given[row] & ~each.padding[row]].tolist() for each in rounds]
         for row in (0, 1)
     ]
     assert generated == [[[6, 7], [DASH, 8], [EOS, PAD]], [[6, EOS], [], []]]
-    assert [each.tokens[0][each.frozen[0]].tolist() for each in rounds] == [
+    assert [each.tokens[0][each.given[0]].tolist() for each in rounds] == [
         HEAD,
         [*HEAD, 6, 7],
         [*HEAD, 6, 7, DASH, 8],
     ]
     for each in rounds:
-        assert torch.equal(each.scored, ~each.frozen & ~each.padding)
+        assert torch.equal(each.scored, ~each.given & ~each.padding)
 
 
 def test_every_word_is_drawn_equally_often() -> None:
@@ -72,23 +72,23 @@ def test_every_word_is_drawn_equally_often() -> None:
     canvas = LAYOUT.make_canvas(
         RaggedRows.from_lists([[5, DASH]] * rows), RaggedRows.from_lists([[6, 7, DASH, 8, DASH, 5]] * rows)
     )
-    varied = LAYOUT.randomise(canvas, torch.arange(rows, dtype=torch.float64) / rows)
-    assert varied.frozen.sum(1).bincount().tolist() == [0] * 4 + [1000, 0, 1000, 0, 1000]
+    varied = LAYOUT.randomize(canvas, torch.arange(rows, dtype=torch.float64) / rows)
+    assert varied.given.sum(1).bincount().tolist() == [0] * 4 + [1000, 0, 1000, 0, 1000]
 
 
 def test_an_empty_target_is_its_end() -> None:
-    canvas = LAYOUT.randomise(
+    canvas = LAYOUT.randomize(
         LAYOUT.make_canvas(RaggedRows.from_lists([[5]]), RaggedRows.from_lists([[]])), torch.tensor([0.7])
     )
     assert canvas.tokens[0, :4].tolist() == [BOS, 5, SEP, EOS]
-    assert canvas.frozen.sum().item() == 3
+    assert canvas.given.sum().item() == 3
 
 
 def test_beyond_its_reach_nothing_is_seen_or_scored() -> None:
     near = NextWordLayout(
         PAD, bos=BOS, sep=SEP, eos=EOS, width=14, word_start_tokens=(DASH,), max_word_tokens=3
     )
-    canvas = near.randomise(near.make_canvas(*PAIR), torch.tensor([0.5]))
+    canvas = near.randomize(near.make_canvas(*PAIR), torch.tensor([0.5]))
     assert canvas.scored.nonzero()[:, 1].tolist() == [6, 7, 8]
     assert canvas.padding.nonzero()[:, 1].tolist() == list(range(9, 14))
     prompt = near.make_empty_canvas(canvas.source, torch.ones(1, 2), width=0)
@@ -98,13 +98,13 @@ def test_beyond_its_reach_nothing_is_seen_or_scored() -> None:
 def test_other_layouts_leave_nothing_to_chance() -> None:
     layout = JointLayout(PAD, bos=BOS, sep=SEP, eos=EOS, width=14)
     canvas = layout.make_canvas(*PAIR)
-    assert layout.randomise(canvas, torch.tensor([0.5])) is canvas
+    assert layout.randomize(canvas, torch.tensor([0.5])) is canvas
 
 
-def test_a_prefix_is_frozen_and_any_other_template_is_refused() -> None:
+def test_a_prefix_is_given_and_any_other_template_is_refused() -> None:
     prompt = LAYOUT.make_empty_canvas(LAYOUT.make_source(PAIR[0]), torch.ones(1, 1), width=0)
     held = LAYOUT.apply_template(prompt, Template(((6, 7), ()), (None,)))
-    assert held.tokens[0, held.frozen[0]].tolist() == [*HEAD, 6, 7]
+    assert held.tokens[0, held.given[0]].tolist() == [*HEAD, 6, 7]
     for template in (Template(((), (6,)), (None,)), Template(((6,), ()), (3,))):
         with pytest.raises(Problem, match="takes a prefix, but no suffix"):
             LAYOUT.apply_template(prompt, template)
@@ -131,8 +131,8 @@ def test_the_text_stands_after_the_separator_for_each_candidate_of_any_layout() 
     sources = LAYOUT.make_source(RaggedRows.from_lists([[5, DASH], [5]]))
     prompt = LAYOUT.make_empty_canvas(sources, torch.zeros(2, 2), width=0)
     assert LAYOUT.target_mask(prompt).int().argmax(1).tolist() == [4, 4, 3, 3]
-    held = replace(prompt, frozen=prompt.frozen | (torch.arange(14) < 8))  # words that were written before
+    held = replace(prompt, given=prompt.given | (torch.arange(14) < 8))  # words that were written before
     assert torch.equal(LAYOUT.target_mask(held), LAYOUT.target_mask(prompt))
     assert torch.equal(
-        LAYOUT.target_mask(LAYOUT.randomise(prompt, torch.zeros(4))), LAYOUT.target_mask(prompt)
+        LAYOUT.target_mask(LAYOUT.randomize(prompt, torch.zeros(4))), LAYOUT.target_mask(prompt)
     )

@@ -16,7 +16,7 @@ def test_the_end_and_what_follows_are_written_seen_and_scored() -> None:
     assert canvas.tokens.tolist() == [[9, 10, EOS, PAD, PAD], [11, 12, 13, 14, EOS]]
     assert canvas.scored.all()
     assert not canvas.padding.any()
-    assert not canvas.frozen.any()
+    assert not canvas.given.any()
     assert canvas.source.padding.tolist() == [[False, False, False, True], [False, True, True, True]]
 
 
@@ -50,7 +50,7 @@ def test_a_prompt_is_a_whole_canvas_a_candidate() -> None:
     )
     assert prompt.tokens.shape == (6, 5)
     assert prompt.scored.all()
-    assert not (prompt.padding | prompt.frozen).any()
+    assert not (prompt.padding | prompt.given).any()
 
 
 def test_sources_come_in_several_widths_and_targets_in_one() -> None:

@@ -13,7 +13,7 @@ def test_a_canvas_holds_the_targets_and_scores_what_is_not_padding() -> None:
     assert canvas.tokens.tolist() == [[9, 10, 0, 0], [11, 12, 13, 14]]
     assert canvas.padding.tolist() == [[False, False, True, True], [False] * 4]
     assert torch.equal(canvas.scored, ~canvas.padding)
-    assert not canvas.frozen.any()
+    assert not canvas.given.any()
     assert canvas.source.tokens.tolist() == [[5, 6, 7], [8, 0, 0]]
 
 

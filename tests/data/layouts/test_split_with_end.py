@@ -19,7 +19,7 @@ def test_the_end_follows_the_target_and_is_scored() -> None:
     ]
     assert canvas.scored.sum(1).tolist() == [3, 4, 1]
     assert torch.equal(canvas.scored, ~canvas.padding)
-    assert not canvas.frozen.any()
+    assert not canvas.given.any()
     assert canvas.source.tokens.shape == (3, 4)
 
 

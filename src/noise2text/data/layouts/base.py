@@ -1,14 +1,16 @@
 """Layouts: how a pair of token rows becomes a canvas, and how the target is read off a canvas.
 
 A canvas is what diffusion fills. Its masks say who uses which position: the networks ignore `padding`, the
-losses count `scored`, and the sampler keeps the tokens of `frozen` positions.
+losses count `scored`, and tokens at `given` positions are neither noised nor changed (DiffuSeq's partial
+noising).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -20,7 +22,7 @@ from noise2text.data.batching import FEW_BUCKETS, bucket_shapes
 from noise2text.data.layouts.template import Template
 from noise2text.data.ragged import RaggedRows
 
-__all__ = ["Canvas", "Layout", "Source", "freeze_tokens"]
+__all__ = ["Canvas", "Layout", "Source", "give_tokens"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,14 @@ class Source:
 
     def to(self, device: torch.device | str) -> Source:
         """The same source on a device."""
-        return Source(copy_to_device(self.tokens, device), copy_to_device(self.padding, device))
+        return self.map(partial(copy_to_device, device=device))
+
+    def map(self, function: Callable[..., Tensor], *others: Source) -> Source:
+        """Each tensor is the function of this source's tensor, and of the same tensor of the others."""
+        sources = (self, *others)
+        return Source(
+            function(*(each.tokens for each in sources)), function(*(each.padding for each in sources))
+        )
 
 
 @dataclass(frozen=True)
@@ -40,7 +49,7 @@ class Canvas:
     """What diffusion fills: one row per candidate."""
 
     tokens: Tensor  # (B, L)
-    frozen: Tensor  # (B, L), given and never changed
+    given: Tensor  # (B, L), of tokens that are known: never noised, never changed
     padding: Tensor  # (B, L), invisible to the networks
     scored: Tensor  # (B, L), counted by the losses
     source: Source
@@ -48,15 +57,18 @@ class Canvas:
     @property
     def open_positions(self) -> Tensor:
         """The positions (B, L) that generation fills: neither given nor padding."""
-        return ~(self.padding | self.frozen)
+        return ~(self.padding | self.given)
 
     def to(self, device: torch.device | str) -> Canvas:
         """The same canvas on a device."""
-        moved = {name: copy_to_device(getattr(self, name), device) for name in _CANVAS_TENSORS}
-        return replace(self, source=self.source.to(device), **moved)
+        return self.map(partial(copy_to_device, device=device))
 
-
-_CANVAS_TENSORS = ("tokens", "frozen", "padding", "scored")
+    def map(self, function: Callable[..., Tensor], *others: Canvas) -> Canvas:
+        """Each tensor is the function of this canvas's tensor, and of the same tensor of the others."""
+        names, canvases = ("tokens", "given", "padding", "scored"), (self, *others)
+        tensors = {name: function(*(getattr(each, name) for each in canvases)) for name in names}
+        source = self.source.map(function, *(each.source for each in others))
+        return Canvas(**tensors, source=source)
 
 
 @dataclass(frozen=True)
@@ -115,19 +127,19 @@ class Layout(ABC):
     def make_empty_canvas(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
         """An empty canvas for generation: one row per requested length (B, C), sentence by sentence."""
 
-    def randomise(self, canvas: Canvas, u: Tensor) -> Canvas:
+    def randomize(self, canvas: Canvas, u: Tensor) -> Canvas:
         """The training canvas after its random choices, decided by one number u ∈ [0, 1) per row."""
         return canvas
 
     def generation_rounds(self, canvas: Canvas) -> Iterator[Canvas]:
         """The canvas of pairs as generation fills it: one canvas per round, all at once by default.
 
-        What a round generates is neither frozen nor padding; what was generated before is frozen.
+        What a round generates is neither given nor padding; what was generated before is given.
         """
         yield canvas
 
     def apply_template(self, canvas: Canvas, template: Template) -> Canvas:
-        """The canvas with a template's given pieces frozen, for layouts whose text decides its own end."""
+        """The canvas with the pieces of a template given, for layouts whose text decides its own end."""
         if not template.has_fixed_positions:
             raise Problem(
                 "This model finds the end of a text itself: it takes no suffix, and only the last gap of a "
@@ -135,7 +147,7 @@ class Layout(ABC):
             )
         first = canvas.scored.int().argmax(1)
         for piece, start in template.locate_pieces(torch.full_like(first, template.min_length)):
-            canvas = freeze_tokens(canvas, piece, first + start)
+            canvas = give_tokens(canvas, piece, first + start)
         return self.end_text_at(canvas, first + template.min_length) if template.is_exact else canvas
 
     def end_text_at(self, canvas: Canvas, ends: Tensor) -> Canvas:
@@ -165,8 +177,8 @@ class Layout(ABC):
         return [slice(len(row)) for row in self.extract_targets(canvas, tokens)]
 
 
-def freeze_tokens(canvas: Canvas, tokens: Sequence[int], starts: Tensor) -> Canvas:
-    """The canvas with these tokens frozen from each row's start (B,) on."""
+def give_tokens(canvas: Canvas, tokens: Sequence[int], starts: Tensor) -> Canvas:
+    """The canvas with these tokens given from each row's start (B,) on."""
     if not tokens:
         return canvas
     position = torch.arange(canvas.tokens.shape[1], device=starts.device) - starts[:, None]  # (B, L)
@@ -175,6 +187,6 @@ def freeze_tokens(canvas: Canvas, tokens: Sequence[int], starts: Tensor) -> Canv
     return replace(
         canvas,
         tokens=torch.where(inside, wanted, canvas.tokens),
-        frozen=canvas.frozen | inside,
+        given=canvas.given | inside,
         scored=canvas.scored & ~inside,
     )

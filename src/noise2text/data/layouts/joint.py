@@ -3,7 +3,8 @@
     [BOS] source [SEP] target [EOS] [PAD] … [PAD]
 
 The canvas is always full: padding is generated and learned like any other token, and it decides the length.
-So nothing is marked as `padding`; the source, [BOS] and [SEP] are frozen, everything after them is scored.
+So nothing is marked as `padding`; the source, [BOS] and [SEP] are given, everything after them is scored.
+Only what is not given is noised: DiffuSeq's partial noising.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from noise2text.core.errors import Problem
 from noise2text.data.batching import FEW_BUCKETS
-from noise2text.data.layouts.base import Canvas, Layout, Source, freeze_tokens
+from noise2text.data.layouts.base import Canvas, Layout, Source, give_tokens
 from noise2text.data.ragged import RaggedRows
 
 __all__ = ["NUM_SPECIAL_TOKENS", "InfillingLayout", "JointLayout", "PairGenerationLayout"]
@@ -63,7 +64,7 @@ class JointLayout(Layout):
         words, padding = targets.pad_to(1, pad=self.pad)  # (B, N)
         words = torch.cat([words, torch.full_like(words[:, :1], self.pad)], 1)
         words.scatter_(1, (~padding).sum(1, keepdim=True), self.eos)
-        target_starts = empty.frozen.sum(1, keepdim=True)
+        target_starts = empty.given.sum(1, keepdim=True)
         position = torch.arange(self.width) - target_starts  # counted from the target's start
         inside = (position >= 0) & (position < words.shape[1])
         written = words.gather(1, position.clamp(0, words.shape[1] - 1))
@@ -78,9 +79,9 @@ class JointLayout(Layout):
         used = min(room, self.width - 1)  # a batch may be padded to more than the canvas has
         tokens[:, 1 : used + 1] = source.tokens[:, :used]
         tokens.scatter_(1, end, self.sep)
-        frozen = torch.arange(self.width, device=tokens.device) <= end
-        tokens, frozen = (each.repeat_interleave(lengths.shape[1], 0) for each in (tokens, frozen))
-        return Canvas(tokens, frozen, torch.zeros_like(frozen), ~frozen, source)
+        given = torch.arange(self.width, device=tokens.device) <= end
+        tokens, given = (each.repeat_interleave(lengths.shape[1], 0) for each in (tokens, given))
+        return Canvas(tokens, given, torch.zeros_like(given), ~given, source)
 
     def separator_positions(self, source: Source) -> Tensor:
         """The position of each separator, (B, 1)."""
@@ -103,7 +104,7 @@ class JointLayout(Layout):
         )  # `source` stays, because it says where the target begins
 
     def end_text_at(self, canvas: Canvas, ends: Tensor) -> Canvas:
-        return freeze_tokens(canvas, [self.eos] + [self.pad] * self.width, ends)
+        return give_tokens(canvas, [self.eos] + [self.pad] * self.width, ends)
 
     def target_mask(self, canvas: Canvas) -> Tensor:
         return torch.arange(
@@ -136,21 +137,21 @@ class InfillingLayout(JointLayout):
 
     given_source: float = 0.0
 
-    def randomise(self, canvas: Canvas, u: Tensor) -> Canvas:
+    def randomize(self, canvas: Canvas, u: Tensor) -> Canvas:
         """The canvas with the source given in the rows whose u is below `given_source`."""
-        given = (u < self.given_source)[:, None] & ~self.target_mask(canvas)
-        return replace(canvas, frozen=canvas.frozen | given, scored=canvas.scored & ~given)
+        source = (u < self.given_source)[:, None] & ~self.target_mask(canvas)
+        return replace(canvas, given=canvas.given | source, scored=canvas.scored & ~source)
 
     def make_canvas(
         self, sources: RaggedRows, targets: RaggedRows, *, shape: tuple[int, int] = (0, 0)
     ) -> Canvas:
         canvas = super().make_canvas(sources, targets, shape=shape)
-        return replace(canvas, frozen=torch.zeros_like(canvas.frozen), scored=torch.ones_like(canvas.scored))
+        return replace(canvas, given=torch.zeros_like(canvas.given), scored=torch.ones_like(canvas.scored))
 
     def generation_rounds(self, canvas: Canvas) -> Iterator[Canvas]:
         """The canvas whose source is given, as in generation."""
         target = self.target_mask(canvas)
-        yield replace(canvas, frozen=~target, scored=target)
+        yield replace(canvas, given=~target, scored=target)
 
 
 class PairGenerationLayout(JointLayout):
@@ -164,9 +165,9 @@ class PairGenerationLayout(JointLayout):
         """One empty canvas per candidate; sources and lengths give only their number."""
         tokens = source.tokens.new_full((lengths.numel(), self.width), self.pad)
         tokens[:, 0] = self.bos
-        frozen = torch.zeros_like(tokens, dtype=torch.bool)
-        frozen[:, 0] = True
-        return Canvas(tokens, frozen, torch.zeros_like(frozen), ~frozen, source)
+        given = torch.zeros_like(tokens, dtype=torch.bool)
+        given[:, 0] = True
+        return Canvas(tokens, given, torch.zeros_like(given), ~given, source)
 
     def extract_targets(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:
         """Source, separator and target of each row, up to the first end or padding."""

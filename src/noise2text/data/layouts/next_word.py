@@ -55,7 +55,7 @@ class NextWordLayout(JointLayout):
     def has_no_padding(self) -> bool:
         return False
 
-    def randomise(self, canvas: Canvas, u: Tensor) -> Canvas:
+    def randomize(self, canvas: Canvas, u: Tensor) -> Canvas:
         """The canvas up to one word of each target, which is to be generated; u chooses the word."""
         word = self._word_numbers(canvas)
         return self._up_to_word(canvas, word, torch.floor(u[:, None] * word[:, -1:]) + 1)
@@ -74,9 +74,7 @@ class NextWordLayout(JointLayout):
         for number in range(1, int(word.max()) + 1):
             round_canvas = self._up_to_word(canvas, word, torch.full_like(word[:, :1], number))
             ended = word[:, -1:] < number
-            yield replace(
-                round_canvas, frozen=round_canvas.frozen | ended, scored=round_canvas.scored & ~ended
-            )
+            yield replace(round_canvas, given=round_canvas.given | ended, scored=round_canvas.scored & ~ended)
 
     def _word_numbers(self, canvas: Canvas) -> Tensor:
         """The number of the word that each position belongs to, (B, L): 0 before the target, then from 1.
@@ -84,7 +82,7 @@ class NextWordLayout(JointLayout):
         The end belongs to the last word.
         """
         positions = torch.arange(self.width, device=canvas.tokens.device)
-        first = canvas.frozen.sum(1, keepdim=True)  # where the target starts
+        first = canvas.given.sum(1, keepdim=True)  # where the target starts
         text = (positions > first) & (canvas.tokens != self.eos) & (canvas.tokens != self.pad)
         starts_word = torch.isin(canvas.tokens, self._word_start_tensor(canvas.tokens.device))
         return ((positions == first) | (text & starts_word)).cumsum(1)
@@ -92,7 +90,7 @@ class NextWordLayout(JointLayout):
     def _up_to_word(self, canvas: Canvas, word: Tensor, chosen: Tensor) -> Canvas:
         """The canvas up to the chosen word (B, 1), which is to be generated."""
         tokens = torch.where(word <= chosen, canvas.tokens, self.pad)
-        return self.limit_to_next_word(replace(canvas, tokens=tokens, frozen=word < chosen))
+        return self.limit_to_next_word(replace(canvas, tokens=tokens, given=word < chosen))
 
     def make_empty_canvas(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
         return self.limit_to_next_word(super().make_empty_canvas(source, lengths, width=width))
@@ -107,8 +105,8 @@ class NextWordLayout(JointLayout):
     def limit_to_next_word(self, canvas: Canvas) -> Canvas:
         """The canvas that shows and generates only `max_word_tokens` positions after the given ones."""
         positions = torch.arange(self.width, device=canvas.tokens.device)
-        padding = positions >= canvas.frozen.sum(1, keepdim=True) + self.max_word_tokens
-        return replace(canvas, padding=padding, scored=~(canvas.frozen | padding))
+        padding = positions >= canvas.given.sum(1, keepdim=True) + self.max_word_tokens
+        return replace(canvas, padding=padding, scored=~(canvas.given | padding))
 
     def _word_start_tensor(self, device: torch.device) -> Tensor:
         return torch.tensor(self.word_start_tokens, dtype=torch.long, device=device)

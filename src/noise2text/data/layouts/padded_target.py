@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from noise2text.data.batching import FEW_BUCKETS, bucket_shapes
-from noise2text.data.layouts.base import Canvas, Layout, Source, freeze_tokens
+from noise2text.data.layouts.base import Canvas, Layout, Source, give_tokens
 from noise2text.data.ragged import RaggedRows
 
 __all__ = ["PaddedTargetLayout"]
@@ -49,7 +49,7 @@ class PaddedTargetLayout(Layout):
         return self._make_canvas(lengths.new_full((lengths.numel(), self.width), self.pad), source)
 
     def end_text_at(self, canvas: Canvas, ends: Tensor) -> Canvas:
-        return freeze_tokens(canvas, [self.eos] + [self.pad] * self.width, ends)
+        return give_tokens(canvas, [self.eos] + [self.pad] * self.width, ends)
 
     def extract_targets(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:
         ended = (tokens == self.eos) | (tokens == self.pad)
@@ -63,4 +63,4 @@ class PaddedTargetLayout(Layout):
     def _make_canvas(self, tokens: Tensor, source: Source) -> Canvas:
         """A canvas of which every position is generated, visible and scored."""
         nowhere = torch.zeros_like(tokens, dtype=torch.bool)
-        return Canvas(tokens=tokens, frozen=nowhere, padding=nowhere, scored=~nowhere, source=source)
+        return Canvas(tokens=tokens, given=nowhere, padding=nowhere, scored=~nowhere, source=source)

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from noise2text.data.layouts.base import Canvas, Source, freeze_tokens
+from noise2text.data.layouts.base import Canvas, Source, give_tokens
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.layouts.template import Template
 from noise2text.data.ragged import RaggedRows
@@ -53,7 +53,7 @@ class PublishedDifformerLayout(SplitLayout):
             return canvas
         lengths = (~canvas.padding).sum(1) - self.num_special_tokens
         for piece, start in template.locate_pieces(lengths):
-            canvas = freeze_tokens(canvas, piece, start + 1)
+            canvas = give_tokens(canvas, piece, start + 1)
         return canvas
 
     def extract_targets(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:

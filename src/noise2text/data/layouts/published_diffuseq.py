@@ -26,7 +26,7 @@ class PublishedDiffuSeqLayout(JointLayout):
     def make_empty_canvas(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
         """The sources and an empty rest; `lengths` gives only the number of candidates per source."""
         canvas = super().make_empty_canvas(source, lengths, width=width)
-        last = canvas.frozen.sum(1, keepdim=True) - 1  # (B·C, 1), of what is given
+        last = canvas.given.sum(1, keepdim=True) - 1  # (B·C, 1), of what is given
         tokens = canvas.tokens.scatter(1, last - 2, self.sep).scatter(1, last - 1, self.sep)
         return replace(canvas, tokens=tokens.scatter(1, last, self.bos))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from noise2text.data.layouts.base import Canvas, Layout, Source, freeze_tokens
+from noise2text.data.layouts.base import Canvas, Layout, Source, give_tokens
 from noise2text.data.layouts.template import Template
 from noise2text.data.ragged import RaggedRows
 
@@ -26,7 +26,7 @@ class SplitLayout(Layout):
         tokens, padding = targets.pad_to(shape[1], pad=self.pad)
         return Canvas(
             tokens=tokens,
-            frozen=torch.zeros_like(padding),
+            given=torch.zeros_like(padding),
             padding=padding,
             scored=~padding,
             source=self.make_source(sources, width=shape[0]),
@@ -37,7 +37,7 @@ class SplitLayout(Layout):
         padding = positions >= lengths.reshape(-1, 1)  # (B·C, L)
         return Canvas(
             tokens=torch.full_like(padding, self.pad, dtype=torch.long),
-            frozen=torch.zeros_like(padding),
+            given=torch.zeros_like(padding),
             padding=padding,
             scored=~padding,
             source=source,
@@ -47,7 +47,7 @@ class SplitLayout(Layout):
         if not template.num_given:
             return canvas
         for piece, start in template.locate_pieces((~canvas.padding).sum(1)):
-            canvas = freeze_tokens(canvas, piece, start)
+            canvas = give_tokens(canvas, piece, start)
         return canvas
 
     def extract_targets(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:

@@ -33,7 +33,7 @@ class SplitWithEndLayout(SplitLayout):
         padding = torch.arange(width) > ends
         return Canvas(
             tokens=tokens.scatter(1, ends, self.eos),
-            frozen=torch.zeros_like(padding),
+            given=torch.zeros_like(padding),
             padding=padding,
             scored=~padding,
             source=self.make_source(sources, width=shape[0]),
