@@ -14,8 +14,8 @@ from noise2text.core.config import (
     require_values,
 )
 from noise2text.core.errors import Problem
-from noise2text.diffusion.adaptive_noise_config import AdaptiveNoiseConfig
 from noise2text.diffusion.boundary_conditional import BoundaryConditional
+from noise2text.diffusion.config_groups import AdaptiveScheduleConfig, NoiseFactorSearchConfig
 from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
 from noise2text.diffusion.losses import AnchorLoss, LengthLoss, LossTerm, MseLoss, NllLoss, RoundingLoss
 from noise2text.diffusion.noise_factor import rescale_preserving
@@ -27,7 +27,7 @@ __all__ = ["DifformerDiffusionConfig"]
 
 
 @dataclass(frozen=True)
-class DifformerDiffusionConfig(AdaptiveNoiseConfig):
+class DifformerDiffusionConfig(NoiseFactorSearchConfig, AdaptiveScheduleConfig):
     """The schedule, its rescaling, and the loss of eq. 2."""
 
     schedule: str = option("sqrt", ", ".join(SCHEDULES))
@@ -98,7 +98,7 @@ class DifformerDiffusionConfig(AdaptiveNoiseConfig):
         schedule: AlphaBarSchedule = SCHEDULES[self.schedule](self.num_timesteps)
         return self.adapt(schedule, positions) if self.refit_every else schedule
 
-    def training_schedule(self, schedule: AlphaBarSchedule) -> Schedule:
+    def build_training_schedule(self, schedule: AlphaBarSchedule) -> Schedule:
         """The schedule of training, with its noise multiplied by the factor."""
         rescaled: Schedule = self.rescaling(schedule, self.noise_factor or 1.0)
         return VariancePreserving(rescaled) if self.variance_preserving else rescaled

@@ -7,28 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from noise2text.core.config import (
-    Config,
-    option,
-    require_at_least,
-    require_choice,
-    require_fraction,
-    require_positive,
-)
+from noise2text.core.config import option, require_choice, require_fraction
 from noise2text.core.errors import Problem
+from noise2text.diffusion.config_groups import DifformerPartsConfig
 from noise2text.diffusion.diffuseq_losses import LOSS_TERMS, LOSS_WEIGHTINGS
 from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
 from noise2text.diffusion.losses import AnchorLoss, LossTerm, NllLoss
 from noise2text.diffusion.parameterization import PARAMETERIZATIONS, Parameterization
 from noise2text.diffusion.position_sigmoid import PositionSigmoid
-from noise2text.diffusion.schedules import (
-    SCHEDULES,
-    AdjustableRescaled,
-    AlphaBarSchedule,
-    Rescaled,
-    Schedule,
-    SignalFloor,
-)
+from noise2text.diffusion.schedules import SCHEDULES, AlphaBarSchedule, SignalFloor
 
 __all__ = ["DiffuSeqDiffusionConfig", "JointDiffusionConfig"]
 
@@ -37,34 +24,19 @@ _SEARCHABLE = {("z0", name) for name in SCHEDULES}
 
 
 @dataclass(frozen=True)
-class JointDiffusionConfig(Config):
+class JointDiffusionConfig(DifformerPartsConfig):
     """Noise and loss of models with source and target on one canvas."""
 
-    num_timesteps: int = option(2000, "T, the resolution of time in training")
     schedule: str = option("sqrt", ", ".join(SCHEDULES))
-    noise_factor: float = option(1.0, "F, factor of the noise in training (Difformer); 1 as in the paper")
-    anchor_weight: float = option(0.0, "weight of Difformer's anchor loss, −log p(y | ẑ₀); 0 as in the paper")
-    max_dgs: float = option(0.15, "largest degeneration score (DGS) that a searched noise factor may leave")
-    noise_factor_every: int = option(
-        0, "updates between two searches of the noise factor on the learned embeddings; 0 keeps it"
-    )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_choice(self, "schedule", self.schedules)
-        require_at_least(self, 1, "num_timesteps")
-        require_at_least(self, 0, "anchor_weight", "noise_factor_every")
-        require_positive(self, "noise_factor")
 
     @property
     def schedules(self) -> tuple[str, ...]:
         """The names of the schedules that the recipe takes."""
         return tuple(SCHEDULES)
-
-    def training_schedule(self, schedule: AlphaBarSchedule) -> Schedule:
-        """The schedule of training, with its noise multiplied by the factor."""
-        if self.noise_factor_every:
-            return AdjustableRescaled(schedule, self.noise_factor)
-        return schedule if self.noise_factor == 1 else Rescaled(schedule, self.noise_factor)
 
     def estimate_terms(self) -> list[LossTerm]:
         """The logged −log p(y | ẑ₀), and where it has a weight, Difformer's anchor loss without smoothing."""

@@ -16,6 +16,7 @@ from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig
 from noise2text.data.layouts.padded_target import PaddedTargetLayout
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.config_groups import require_whole_bins
 from noise2text.diffusion.losses import NllLoss
 from noise2text.diffusion.time_samplers import UniformTimes
 from noise2text.diffusion.time_warping import ExponentialSchedule, WarpedSchedule
@@ -49,11 +50,7 @@ class CDCDDiffusionConfig(Config):
         require_fraction(self, "self_conditioning")
         require_at_least(self, 0, "warp_every")
         require_at_least(self, 1, "warp_bin_size", "warp_min_count")
-        if self.num_timesteps % self.warp_bin_size or self.num_timesteps < 2 * self.warp_bin_size:
-            raise Problem(
-                f"The setting num_timesteps must be a multiple of warp_bin_size and at least twice it, "
-                f"not {self.num_timesteps} of {self.warp_bin_size}."
-            )
+        require_whole_bins(self, "warp_bin_size")
         if not 0 < self.sigma_min < self.sigma_max:
             raise Problem(
                 f"The setting sigma_min must be above 0 and below sigma_max, not {self.sigma_min} "

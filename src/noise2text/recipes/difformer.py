@@ -21,7 +21,7 @@ from noise2text.data.config import DataConfig, FolderTokenizerDataConfig
 from noise2text.data.layouts.published_difformer import PublishedDifformerLayout
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.adaptive_noise_config import refuse_averages_of_adaptive_models
+from noise2text.diffusion.config_groups import refuse_averages_of_adaptive_models
 from noise2text.diffusion.difformer_config import DifformerDiffusionConfig
 from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
 from noise2text.diffusion.losses import LossTerm
@@ -184,7 +184,7 @@ def build(config: DifformerConfig, tokenizer: Tokenizer) -> LengthPredictingMode
     _, length_predictor_class = _NETWORKS[config.model.network]
     positions = config.data.max_target + length_predictor_class.num_special_tokens
     schedule = config.diffusion.build_schedule(positions=positions)
-    return build_model(config, tokenizer, schedule, config.diffusion.training_schedule(schedule))
+    return build_model(config, tokenizer, schedule, config.diffusion.build_training_schedule(schedule))
 
 
 def build_model(

@@ -279,7 +279,7 @@ def objective(config: DiffuSeqConfig, model: DiffusionModel) -> Objective:
     assert isinstance(model.schedule, AlphaBarSchedule)
     diffusion, schedule = config.diffusion, model.schedule
     weighting = LOSS_WEIGHTINGS[diffusion.loss_weighting](diffusion.build_parameterization(schedule))
-    trained = diffusion.training_schedule(schedule).to(model.device)
+    trained = diffusion.build_training_schedule(schedule).to(model.device)
     plain = DiffusionObjective(
         model.denoiser,
         trained,

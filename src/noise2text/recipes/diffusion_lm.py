@@ -187,7 +187,7 @@ def objective(config: DiffusionLMConfig, model: DiffusionModel) -> Objective:
     """The training objective: squared error, rounding and prior over the whole canvas."""
     schedule, diffusion = model.schedule, config.diffusion
     assert isinstance(schedule, AlphaBarSchedule)
-    trained = diffusion.training_schedule(schedule).to(model.device)
+    trained = diffusion.build_training_schedule(schedule).to(model.device)
     plain = DiffusionObjective(
         model.denoiser,
         trained,
