@@ -56,13 +56,11 @@ class ARDiffusionDiffusionConfig(Config):
 class ARDiffusionGenerationConfig(DiffusionGenerationConfig):
     """Skipping, rounding at each step, and MBR whose candidate is the reference of the others."""
 
-    steps: int = option(20, "evenly spaced times from noise to text")
+    steps: int = 20
     noise_beam: int = option(50, "noise samples per sentence")
-    clamp: bool = option(True, "move each estimate to the nearest embedding")
-    candidate_is: str = option(
-        "reference", "role of the candidate in each comparison: hypothesis or reference"
-    )
-    self_pair: bool = option(False, "also compare each candidate with itself")
+    clamp: bool = True
+    candidate_is: str = "reference"
+    self_pair: bool = False
 
     def build_solver(self, seed: int) -> Solver:
         usual = super().build_solver(seed)

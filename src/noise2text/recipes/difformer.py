@@ -73,7 +73,7 @@ _NETWORKS: dict[str, tuple[Callable[[Tokenizer], SplitLayout], type[LengthPredic
 class DifformerModelConfig(EncoderDecoderFromTeacherConfig):
     """The transformer of table 21, and where its weights may start from."""
 
-    dropout: float = option(0.3, "dropout")
+    dropout: float = 0.3
     network: str = option(
         "difformer", "difformer, or published: the begin, end and length classes of released weights"
     )

@@ -45,16 +45,16 @@ __all__ = [
 class DinoiserGenerationConfig(LengthPredictingGenerationConfig):
     """Length prediction, deterministic steps, and exaggerated timesteps for the network."""
 
-    stop_early: int = option(0, "steps skipped at the end of sampling; 0 if steps is set alone")
-    noise_beam: int = option(1, "noise samples per length")
-    eta: float = option(0.0, "DDIM's η: 0 is deterministic, 1 is ancestral sampling (DDPM)")
+    stop_early: int = 0
+    noise_beam: int = 1
+    eta: float = 0.0
     select: str = option(
         "mbr-by-length",
         "how to select: mbr-by-length (within each length, then among the winners), mbr, or score (mean "
         "log-probability of the tokens, and of the length)",
     )
-    utility: str = option("bleu-corpus", "what MBR compares by: bleu, bleu-corpus, bleu-nltk4, chrf, unigram")
-    self_pair: bool = option(False, "also compare each candidate with itself")
+    utility: str = "bleu-corpus"
+    self_pair: bool = False
     min_timestep: float = option(
         0.99, "smallest timestep that the network is given, whatever the noise; 0 is the true one"
     )

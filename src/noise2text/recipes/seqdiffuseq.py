@@ -51,9 +51,9 @@ class SeqDiffuSeqModelConfig(EncoderDecoderFromTeacherConfig):
     """The transformer of table 6."""
 
     network: str = option("seqdiffuseq", "whose encoder-decoder it is: seqdiffuseq or difformer")
-    ffn_dim: int = option(2048, "inner dimension of the feed-forward networks")
-    heads: int = option(8, "attention heads")
-    dropout: float = option(0.3, "dropout")
+    ffn_dim: int = 2048
+    heads: int = 8
+    dropout: float = 0.3
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,7 +75,7 @@ class SeqDiffuSeqDiffusionConfig(DifformerPartsConfig, AdaptiveScheduleConfig):
     self_conditioning: float = option(0.5, "share of the updates with self-conditioning; 0 is none")
     source_dropout: float = option(0.0, "share of the pairs trained without their source, for guidance")
     refit_every: int = option(20_000, "updates between two refits of the schedule; 0 keeps it at sqrt")
-    refit_start: int = option(20_000, "first update with a refit")
+    refit_start: int = 20_000
 
     def __post_init__(self) -> None:
         super().__post_init__()
