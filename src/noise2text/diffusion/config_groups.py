@@ -14,15 +14,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from noise2text.core.config import Config, option, require_at_least, require_positive
+from noise2text.core.config import (
+    Config,
+    option,
+    require_at_least,
+    require_choice,
+    require_fraction,
+    require_positive,
+)
 from noise2text.core.errors import Problem
 from noise2text.diffusion.adaptive_schedule import AdaptiveSchedule
-from noise2text.diffusion.schedules import AdjustableRescaled, AlphaBarSchedule, Rescaled, Schedule
+from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
+from noise2text.diffusion.schedules import (
+    SCHEDULES,
+    AdjustableRescaled,
+    AlphaBarSchedule,
+    Rescaled,
+    Schedule,
+)
+from noise2text.diffusion.time_samplers import TimeSampler
 
 __all__ = [
     "AdaptiveScheduleConfig",
     "DifformerPartsConfig",
     "NoiseFactorSearchConfig",
+    "ScheduleConfig",
+    "SelfConditioningConfig",
+    "SourceDropoutConfig",
+    "TimeSamplerConfig",
     "TimestepsConfig",
     "refuse_averages_of_adaptive_models",
     "require_whole_bins",
@@ -37,6 +56,61 @@ class TimestepsConfig(Config):
 
     def __post_init__(self) -> None:
         require_at_least(self, 1, "num_timesteps")
+        super().__post_init__()
+
+
+@dataclass(frozen=True)
+class ScheduleConfig(TimestepsConfig):
+    """Which of the schedules with a name it is."""
+
+    schedule: str = option("sqrt", ", ".join(SCHEDULES))
+
+    def __post_init__(self) -> None:
+        require_choice(self, "schedule", self.schedule_choices)
+        super().__post_init__()
+
+    @property
+    def schedule_choices(self) -> tuple[str, ...]:
+        """The names of the schedules that the recipe takes."""
+        return tuple(SCHEDULES)
+
+
+@dataclass(frozen=True)
+class TimeSamplerConfig(TimestepsConfig):
+    """How training times are drawn."""
+
+    time_sampler: str = option(
+        "uniform", "how training times are drawn: uniform or loss-aware (DiffuSeq, eq. 3)"
+    )
+
+    def __post_init__(self) -> None:
+        require_choice(self, "time_sampler", TIME_SAMPLERS)
+        super().__post_init__()
+
+    def build_time_sampler(self) -> TimeSampler:
+        """The distribution over the training times."""
+        return TIME_SAMPLERS[self.time_sampler](self.num_timesteps)
+
+
+@dataclass(frozen=True)
+class SelfConditioningConfig(Config):
+    """How often training conditions the network on its own estimate."""
+
+    self_conditioning: float = option(0.5, "share of the updates with self-conditioning; 0 is none")
+
+    def __post_init__(self) -> None:
+        require_fraction(self, "self_conditioning")
+        super().__post_init__()
+
+
+@dataclass(frozen=True)
+class SourceDropoutConfig(Config):
+    """How often training leaves out the source."""
+
+    source_dropout: float = option(0.0, "share of the pairs trained without their source, for guidance")
+
+    def __post_init__(self) -> None:
+        require_fraction(self, "source_dropout")
         super().__post_init__()
 
 

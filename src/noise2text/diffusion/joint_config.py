@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from noise2text.core.config import option, require_choice, require_fraction
+from noise2text.core.config import option, require_choice
 from noise2text.core.errors import Problem
-from noise2text.diffusion.config_groups import DifformerPartsConfig
+from noise2text.diffusion.config_groups import (
+    DifformerPartsConfig,
+    ScheduleConfig,
+    SourceDropoutConfig,
+    TimeSamplerConfig,
+)
 from noise2text.diffusion.diffuseq_losses import LOSS_TERMS, LOSS_WEIGHTINGS
-from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
 from noise2text.diffusion.losses import AnchorLoss, LossTerm, NllLoss
 from noise2text.diffusion.parameterization import PARAMETERIZATIONS, Parameterization
 from noise2text.diffusion.position_sigmoid import PositionSigmoid
@@ -24,19 +28,8 @@ _SEARCHABLE = {("z0", name) for name in SCHEDULES}
 
 
 @dataclass(frozen=True)
-class JointDiffusionConfig(DifformerPartsConfig):
+class JointDiffusionConfig(DifformerPartsConfig, ScheduleConfig):
     """Noise and loss of models with source and target on one canvas."""
-
-    schedule: str = option("sqrt", ", ".join(SCHEDULES))
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_choice(self, "schedule", self.schedules)
-
-    @property
-    def schedules(self) -> tuple[str, ...]:
-        """The names of the schedules that the recipe takes."""
-        return tuple(SCHEDULES)
 
     def estimate_terms(self) -> list[LossTerm]:
         """The logged −log p(y | ẑ₀), and where it has a weight, Difformer's anchor loss without smoothing."""
@@ -49,16 +42,14 @@ class JointDiffusionConfig(DifformerPartsConfig):
 
 
 @dataclass(frozen=True)
-class DiffuSeqDiffusionConfig(JointDiffusionConfig):
+class DiffuSeqDiffusionConfig(SourceDropoutConfig, TimeSamplerConfig, JointDiffusionConfig):
     """Section 3, or the released code where the paper does not say, and Demirag's variants."""
 
     schedule: str = option(
         "sqrt",
         f"{', '.join(SCHEDULES)}, or position-sigmoid (the last token is noised first; always aligned)",
     )
-    time_sampler: str = option(
-        "loss-aware", "how training times are drawn: loss-aware (DiffuSeq, eq. 3) or uniform"
-    )
+    time_sampler: str = "loss-aware"
     loss_positions: str = option(
         "equation-2",
         "positions that the losses count: equation-2 (error on the target, rounding everywhere), algorithm-6 "
@@ -76,15 +67,12 @@ class DiffuSeqDiffusionConfig(JointDiffusionConfig):
     min_alpha_bar: float | None = option(
         None, "smallest ᾱ of the schedule; none is 0, or 0.01 for epsilon and score, which divide by its root"
     )
-    source_dropout: float = option(0.0, "share of the pairs trained without their source, for guidance")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_choice(self, "time_sampler", TIME_SAMPLERS)
         require_choice(self, "loss_positions", LOSS_TERMS)
         require_choice(self, "parameterization", PARAMETERIZATIONS)
         require_choice(self, "loss_weighting", LOSS_WEIGHTINGS)
-        require_fraction(self, "source_dropout")
         if self.noise_factor_every and (self.parameterization, self.schedule) not in _SEARCHABLE:
             raise Problem(
                 "The noise factor is searched again for networks that predict z0 and schedules that are the "
@@ -94,8 +82,8 @@ class DiffuSeqDiffusionConfig(JointDiffusionConfig):
             raise Problem(f"The setting min_alpha_bar must be from 0 to below 1, not {self.min_alpha_bar}.")
 
     @property
-    def schedules(self) -> tuple[str, ...]:
-        return (*super().schedules, _POSITION_SIGMOID)
+    def schedule_choices(self) -> tuple[str, ...]:
+        return (*super().schedule_choices, _POSITION_SIGMOID)
 
     @property
     def signal_floor(self) -> float:

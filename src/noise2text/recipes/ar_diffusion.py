@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from noise2text.core.config import Config, option, require_at_least, require_choice, require_fraction, section
+from noise2text.core.config import Config, option, require_at_least, section
 from noise2text.data.config import DataConfig
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
+from noise2text.diffusion.config_groups import SelfConditioningConfig, TimeSamplerConfig
 from noise2text.diffusion.losses import MseLoss, NllLoss, PriorLoss, RoundingLoss
 from noise2text.diffusion.schedules import SqrtSchedule
 from noise2text.diffusion.solvers import NoiselessArrivalSolver, Solver
@@ -33,22 +33,16 @@ __all__ = ["PRESETS", "RECIPE", "ARDiffusionConfig", "build", "objective"]
 
 
 @dataclass(frozen=True)
-class ARDiffusionDiffusionConfig(Config):
+class ARDiffusionDiffusionConfig(SelfConditioningConfig, TimeSamplerConfig):
     """Diffusion-LM's noise, at a separate time for each position."""
 
-    num_timesteps: int = option(2000, "T, the resolution of time in training")
-    self_conditioning: float = option(0.0, "share of the updates with self-conditioning; 0 is none")
+    self_conditioning: float = 0.0
     anchor_distance: float = option(
         2.0, "position of the anchor point, in lengths of the canvas; larger makes the speeds more equal"
     )
-    time_sampler: str = option(
-        "uniform", "how training times are drawn: uniform or loss-aware (DiffuSeq, eq. 3)"
-    )
 
     def __post_init__(self) -> None:
-        require_choice(self, "time_sampler", TIME_SAMPLERS)
-        require_fraction(self, "self_conditioning")
-        require_at_least(self, 1, "num_timesteps")
+        super().__post_init__()
         require_at_least(self, 1.0, "anchor_distance")
 
 
@@ -138,11 +132,10 @@ def build(config: ARDiffusionConfig, tokenizer: Tokenizer) -> DiffusionModel:
 def objective(config: ARDiffusionConfig, model: DiffusionModel) -> DiffusionObjective:
     """The training objective: Diffusion-LM's terms, at a separate time for each position."""
     start = SqrtSchedule(config.diffusion.num_timesteps)
-    time_sampler = TIME_SAMPLERS[config.diffusion.time_sampler](config.diffusion.num_timesteps)
     return DiffusionObjective(
         model.denoiser,
         model.schedule,
-        time_sampler.to(model.device),
+        config.diffusion.build_time_sampler().to(model.device),
         terms=[MseLoss(), RoundingLoss(), PriorLoss(final_alpha=start.final_alpha), NllLoss(weight=None)],
         self_conditioning=config.diffusion.self_conditioning,
         z0_noise=start.z0_noise,

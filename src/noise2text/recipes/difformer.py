@@ -23,7 +23,6 @@ from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.config_groups import refuse_averages_of_adaptive_models
 from noise2text.diffusion.difformer_config import DifformerDiffusionConfig
-from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
 from noise2text.diffusion.losses import LossTerm
 from noise2text.diffusion.noise_factor import find_noise_factor, random_embeddings
 from noise2text.diffusion.parameterization import Parameterization
@@ -283,7 +282,7 @@ def _build_pair_objective(
     return kind(
         model.denoiser,
         model.training_schedule,
-        TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),
+        diffusion.build_time_sampler().to(model.device),
         terms=terms,
         self_conditioning=diffusion.self_conditioning,
         self_condition_noise=diffusion.self_condition_noise,

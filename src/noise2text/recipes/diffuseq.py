@@ -27,7 +27,6 @@ from noise2text.data.layouts.published_diffuseq import PublishedDiffuSeqLayout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.diffuseq_losses import LOSS_TERMS, LOSS_WEIGHTINGS
 from noise2text.diffusion.joint_config import DiffuSeqDiffusionConfig
-from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
 from noise2text.diffusion.losses import NllLoss
 from noise2text.diffusion.parameterization import PARAMETERIZATIONS, Parameterization
 from noise2text.diffusion.schedules import AlphaBarSchedule
@@ -283,7 +282,7 @@ def objective(config: DiffuSeqConfig, model: DiffusionModel) -> Objective:
     plain = DiffusionObjective(
         model.denoiser,
         trained,
-        TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),
+        diffusion.build_time_sampler().to(model.device),
         terms=[
             *LOSS_TERMS[diffusion.loss_positions](weighting, schedule.final_alpha),
             *diffusion.estimate_terms(),

@@ -16,6 +16,7 @@ from noise2text.core.config import Config, option, require_at_least, require_cho
 from noise2text.data.config import DataConfig
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.config_groups import SelfConditioningConfig, TimestepsConfig
 from noise2text.diffusion.losses import LOSS_AVERAGES, LengthLoss, MseLoss, NllLoss, RoundingLoss
 from noise2text.diffusion.noise_clipping import ClippedTimes, ExaggeratedNoise
 from noise2text.diffusion.schedules import QuadraticSchedule, Schedule
@@ -70,11 +71,9 @@ class DinoiserGenerationConfig(LengthPredictingGenerationConfig):
 
 
 @dataclass(frozen=True)
-class DiNoiSerDiffusionConfig(Config):
+class DiNoiSerDiffusionConfig(SelfConditioningConfig, TimestepsConfig):
     """Noise that is clipped from below."""
 
-    num_timesteps: int = option(2000, "T, the resolution of time in training")
-    self_conditioning: float = option(0.5, "share of the updates with self-conditioning; 0 is none")
     noise_clip_margin: float = option(0.0, "added to the smallest noise-to-signal ratio of training")
     noise_clip_every: int = option(100, "updates between two measurements of the embeddings' distances")
     length_loss_weight: float = option(0.1, "weight of the length loss")
@@ -83,10 +82,10 @@ class DiNoiSerDiffusionConfig(Config):
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_choice(self, "loss_average", tuple(LOSS_AVERAGES))
-        require_fraction(self, "self_conditioning")
         require_at_least(self, 0, "noise_clip_margin", "length_loss_weight")
-        require_at_least(self, 1, "noise_clip_every", "num_timesteps")
+        require_at_least(self, 1, "noise_clip_every")
 
 
 @dataclass(frozen=True)

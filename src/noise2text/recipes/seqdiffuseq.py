@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from noise2text.core.config import Config, option, require_choice, require_fraction, section
+from noise2text.core.config import Config, option, require_choice, section
 from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig, FolderTokenizerDataConfig
 from noise2text.data.layouts.padded_target import PaddedTargetLayout
@@ -21,10 +21,12 @@ from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.config_groups import (
     AdaptiveScheduleConfig,
     DifformerPartsConfig,
+    SelfConditioningConfig,
+    SourceDropoutConfig,
+    TimeSamplerConfig,
     refuse_averages_of_adaptive_models,
     require_whole_bins,
 )
-from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
 from noise2text.diffusion.losses import AnchorLoss, MseLoss, PriorLoss, RoundingLoss
 from noise2text.diffusion.schedules import Schedule, SqrtSchedule
 from noise2text.generation.config import PriorSamplingGenerationConfig
@@ -66,22 +68,21 @@ class SeqDiffuSeqModelConfig(EncoderDecoderFromTeacherConfig):
 
 
 @dataclass(frozen=True)
-class SeqDiffuSeqDiffusionConfig(DifformerPartsConfig, AdaptiveScheduleConfig):
+class SeqDiffuSeqDiffusionConfig(
+    DifformerPartsConfig,
+    SourceDropoutConfig,
+    SelfConditioningConfig,
+    TimeSamplerConfig,
+    AdaptiveScheduleConfig,
+):
     """The adaptive schedule of section 4.3, and parts of Difformer that it can be crossed with."""
 
-    time_sampler: str = option(
-        "uniform", "how training times are drawn: uniform or loss-aware (DiffuSeq, eq. 3)"
-    )
-    self_conditioning: float = option(0.5, "share of the updates with self-conditioning; 0 is none")
-    source_dropout: float = option(0.0, "share of the pairs trained without their source, for guidance")
     refit_every: int = option(20_000, "updates between two refits of the schedule; 0 keeps it at sqrt")
     refit_start: int = 20_000
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_whole_bins(self, "refit_bin_size")
-        require_choice(self, "time_sampler", TIME_SAMPLERS)
-        require_fraction(self, "self_conditioning", "source_dropout")
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,7 @@ def objective(config: SeqDiffuSeqConfig, model: DiffusionModel) -> Objective:
     plain = AdaptiveObjective(
         model.denoiser,
         schedule.to(model.device),
-        TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),
+        diffusion.build_time_sampler().to(model.device),
         terms=[
             MseLoss(),
             RoundingLoss(),
