@@ -11,6 +11,7 @@ A group validates its settings in `__post_init__`, and then calls that of the ne
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -153,7 +154,7 @@ class NoiseFactorSearchConfig(TimestepsConfig):
         super().__post_init__()
 
     @property
-    def rescaling(self) -> type[Rescaled]:
+    def rescaling(self) -> Callable[[Schedule, float], Schedule]:
         """The rescaling of training: one whose factor may change, if it is searched again."""
         return AdjustableRescaled if self.noise_factor_every else Rescaled
 
