@@ -35,15 +35,15 @@ __all__ = [
     "RECIPE",
     "ClippedObjective",
     "DiNoiSerConfig",
+    "DiNoiSerGenerationConfig",
     "DiNoiSerModel",
-    "DinoiserGenerationConfig",
     "build",
     "objective",
 ]
 
 
 @dataclass(frozen=True)
-class DinoiserGenerationConfig(LengthPredictingGenerationConfig):
+class DiNoiSerGenerationConfig(LengthPredictingGenerationConfig):
     """Length prediction, deterministic steps, and exaggerated timesteps for the network."""
 
     stop_early: int = 0
@@ -96,7 +96,7 @@ class DiNoiSerConfig(Config):
     model: EncoderDecoderConfig = section(EncoderDecoderConfig(embedding_dim=16), "the network")
     diffusion: DiNoiSerDiffusionConfig = section(DiNoiSerDiffusionConfig(), "noise and loss")
     optim: OptimConfig = section(OptimConfig(max_tokens=32_768, warmup=4_000, clip_norm=0.0), "the optimizer")
-    generation: DinoiserGenerationConfig = section(DinoiserGenerationConfig(), "how it generates")
+    generation: DiNoiSerGenerationConfig = section(DiNoiSerGenerationConfig(), "how it generates")
     run: RunConfig = section(RunConfig(), "seed, hardware, logging")
 
 
