@@ -13,8 +13,8 @@ from noise2text.core.random import make_key
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.adaptive_schedule import AdaptiveSchedule
-from noise2text.diffusion.noise_factor import find_noise_factor, rescale_preserving
-from noise2text.diffusion.schedules import Rescaled
+from noise2text.diffusion.degeneration_score import find_noise_factor
+from noise2text.diffusion.schedules import Rescaled, rescale_preserving
 from noise2text.models import DiffusionModel
 from noise2text.models.folder import load, save
 from noise2text.models.registry import find_recipe

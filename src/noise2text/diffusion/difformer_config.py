@@ -23,8 +23,14 @@ from noise2text.diffusion.config_groups import (
     TimeSamplerConfig,
 )
 from noise2text.diffusion.losses import AnchorLoss, LengthLoss, LossTerm, MseLoss, NllLoss, RoundingLoss
-from noise2text.diffusion.noise_factor import rescale_preserving
-from noise2text.diffusion.schedules import SCHEDULES, AlphaBarSchedule, Rescaled, Schedule, VariancePreserving
+from noise2text.diffusion.schedules import (
+    SCHEDULES,
+    AlphaBarSchedule,
+    Rescaled,
+    Schedule,
+    VariancePreserving,
+    rescale_preserving,
+)
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.length_predictor import LengthPredictor
 

@@ -44,6 +44,7 @@ __all__ = [
     "SignalFloor",
     "SqrtSchedule",
     "VariancePreserving",
+    "rescale_preserving",
     "schedule_betas",
 ]
 
@@ -215,6 +216,11 @@ class VariancePreserving(ScheduleWrapper):
 
     def sigma_at(self, alpha: Tensor) -> Tensor:
         return (1 - alpha.square()).clamp(min=0).sqrt()
+
+
+def rescale_preserving(schedule: Schedule, factor: float) -> Schedule:
+    """The schedule with the signal-to-noise ratio of `Rescaled` and α² + σ² = 1 (Difformer, eq. 8)."""
+    return VariancePreserving(Rescaled(schedule, factor))
 
 
 class SignalFloor(AlphaBarSchedule):

@@ -22,9 +22,9 @@ from noise2text.data.layouts.published_difformer import PublishedDifformerLayout
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.config_groups import refuse_averages_of_adaptive_models
+from noise2text.diffusion.degeneration_score import find_noise_factor, random_embeddings
 from noise2text.diffusion.difformer_config import DifformerDiffusionConfig
 from noise2text.diffusion.losses import LossTerm
-from noise2text.diffusion.noise_factor import find_noise_factor, random_embeddings
 from noise2text.diffusion.parameterization import Parameterization
 from noise2text.diffusion.schedules import SCHEDULES, Schedule
 from noise2text.generation.config import LengthPredictingGenerationConfig
