@@ -60,7 +60,7 @@ from noise2text.diffusion.degeneration_score import (
     random_embeddings,
 )
 from noise2text.diffusion.noise_clipping import ExaggeratedNoise
-from noise2text.diffusion.position_sigmoid import PositionSigmoid
+from noise2text.diffusion.position_sigmoid_schedule import PositionSigmoid
 from noise2text.diffusion.schedules import (
     SCHEDULES,
     QuadraticSchedule,
@@ -69,8 +69,8 @@ from noise2text.diffusion.schedules import (
     rescale_preserving,
     schedule_betas,
 )
-from noise2text.diffusion.time_warping import ExponentialSchedule
-from noise2text.diffusion.token_speeds import TokenSpeeds
+from noise2text.diffusion.token_speed_schedule import TokenSpeeds
+from noise2text.diffusion.warped_schedule import ExponentialSchedule
 from noise2text.generation.mbr import MBR
 from noise2text.generation.reranking import LikelihoodSelector
 from noise2text.generation.selection import BestScore, Candidate, WithoutCopies

@@ -18,7 +18,7 @@ from noise2text.diffusion.config_groups import SelfConditioningConfig, TimeSampl
 from noise2text.diffusion.losses import MseLoss, NllLoss, PriorLoss, RoundingLoss
 from noise2text.diffusion.schedules import SqrtSchedule
 from noise2text.diffusion.solvers import NoiselessArrivalSolver, Solver
-from noise2text.diffusion.token_speeds import TokenSpeeds
+from noise2text.diffusion.token_speed_schedule import TokenSpeeds
 from noise2text.generation.config import DiffusionGenerationConfig
 from noise2text.models import DiffusionModel
 from noise2text.models.presets import SMALL_DIFFUSION, TINY_DIFFUSION

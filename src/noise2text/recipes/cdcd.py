@@ -19,7 +19,7 @@ from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.config_groups import SelfConditioningConfig, TimestepsConfig, require_whole_bins
 from noise2text.diffusion.losses import NllLoss
 from noise2text.diffusion.time_samplers import UniformTimes
-from noise2text.diffusion.time_warping import ExponentialSchedule, WarpedSchedule
+from noise2text.diffusion.warped_schedule import ExponentialSchedule, WarpedSchedule
 from noise2text.generation.config import DiffusionGenerationConfig
 from noise2text.models import DiffusionModel
 from noise2text.models.presets import SMALL_DIFFUSION, TINY_DIFFUSION

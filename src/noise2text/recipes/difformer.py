@@ -29,10 +29,10 @@ from noise2text.diffusion.parameterization import Parameterization
 from noise2text.diffusion.schedules import SCHEDULES, Schedule
 from noise2text.generation.config import LengthPredictingGenerationConfig
 from noise2text.models import LengthPredictingModel
-from noise2text.models.distillation_teacher import copy_teacher, load_distillation_teacher
 from noise2text.models.init_embeddings import load_embeddings
 from noise2text.models.init_from_teacher import initialize_from_teacher
 from noise2text.models.presets import DIFFORMER_TABLE_21, SMALL_DIFFUSION
+from noise2text.models.progressive_teacher import copy_teacher, load_progressive_teacher
 from noise2text.models.registry import Recipe
 from noise2text.nn.config import EncoderDecoderFromTeacherConfig, build_encoder_decoder
 from noise2text.nn.embeddings import TokenEmbedding
@@ -227,7 +227,7 @@ def build_model(
 def initialize(config: DifformerConfig, model: LengthPredictingModel) -> None:
     """Copy the layers of a teacher or the embeddings of another model, where the config names one."""
     if config.diffusion.student_steps:
-        copy_teacher(model, load_distillation_teacher(config, model, recipe=RECIPE.name))
+        copy_teacher(model, load_progressive_teacher(config, model, recipe=RECIPE.name))
     elif config.model.from_folder:
         initialize_from_teacher(config, model)
     if config.model.embeddings_from:
@@ -268,7 +268,7 @@ def _build_pair_objective(
         return ProgressiveDistillation(
             model.denoiser,
             model.schedule,
-            teacher=load_distillation_teacher(config, model, recipe=RECIPE.name).denoiser,
+            teacher=load_progressive_teacher(config, model, recipe=RECIPE.name).denoiser,
             steps=diffusion.student_steps,
             terms=terms,
             self_conditioning=diffusion.self_conditioning,

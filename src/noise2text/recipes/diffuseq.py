@@ -25,8 +25,8 @@ from noise2text.data.layouts.aligned_joint import AlignedJointLayout
 from noise2text.data.layouts.joint import NUM_SPECIAL_TOKENS, JointLayout
 from noise2text.data.layouts.published_diffuseq import PublishedDiffuSeqLayout
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.diffuseq_config import DiffuSeqDiffusionConfig
 from noise2text.diffusion.diffuseq_losses import LOSS_TERMS, LOSS_WEIGHTINGS
-from noise2text.diffusion.joint_config import DiffuSeqDiffusionConfig
 from noise2text.diffusion.losses import NllLoss
 from noise2text.diffusion.parameterization import PARAMETERIZATIONS, Parameterization
 from noise2text.diffusion.schedules import AlphaBarSchedule

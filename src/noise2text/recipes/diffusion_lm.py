@@ -22,7 +22,7 @@ from noise2text.data.layouts.joint import InfillingLayout, JointLayout, PairGene
 from noise2text.data.layouts.template import OPEN_TEMPLATE, Template, parse_template
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.config_groups import TimeSamplerConfig
-from noise2text.diffusion.joint_config import JointDiffusionConfig
+from noise2text.diffusion.diffuseq_config import JointDiffusionConfig
 from noise2text.diffusion.losses import MseLoss, PriorLoss, RoundingLoss
 from noise2text.diffusion.schedules import SCHEDULES, AlphaBarSchedule
 from noise2text.generation.config import DiffusionGenerationConfig

@@ -18,7 +18,7 @@ from noise2text.diffusion.config_groups import (
 from noise2text.diffusion.diffuseq_losses import LOSS_TERMS, LOSS_WEIGHTINGS
 from noise2text.diffusion.losses import AnchorLoss, LossTerm, NllLoss
 from noise2text.diffusion.parameterization import PARAMETERIZATIONS, Parameterization
-from noise2text.diffusion.position_sigmoid import PositionSigmoid
+from noise2text.diffusion.position_sigmoid_schedule import PositionSigmoid
 from noise2text.diffusion.schedules import SCHEDULES, AlphaBarSchedule, SignalFloor
 
 __all__ = ["DiffuSeqDiffusionConfig", "JointDiffusionConfig"]
