@@ -1,8 +1,8 @@
 """How much noise training needs: the degeneration score and the search for F, which lowers it (Difformer).
 
 The factor F is applied elsewhere. In training, `build_training_schedule` in the configs of this folder wraps
-the schedule in `Rescaled` (`schedules.py`). Generation has a factor of its own, `sampling_noise_factor`; it is
-applied by `build_sampling_schedule` in `models/diffusion.py`.
+the schedule in `Rescaled` (`schedules.py`). Generation has a factor of its own, `sampling_noise_factor`; the
+method `build_sampling_schedule` in `models/diffusion.py` applies it.
 
 The degenerated model sees one position at a time and answers with the nearest embedding (definition 1, as the
 nearest-neighbour classifier of appendix D). Its accuracy at time t is the score at t (definition 2):
