@@ -23,7 +23,7 @@ from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig
 from noise2text.data.layouts.aligned_joint import AlignedJointLayout
 from noise2text.data.layouts.joint import NUM_SPECIAL_TOKENS, JointLayout
-from noise2text.data.layouts.published_diffuseq import PublishedDiffuSeqLayout
+from noise2text.data.layouts.released_diffuseq import ReleasedDiffuSeqLayout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.diffuseq_config import DiffuSeqDiffusionConfig
 from noise2text.diffusion.diffuseq_losses import LOSS_TERMS, LOSS_WEIGHTINGS
@@ -38,7 +38,7 @@ from noise2text.nn.config import JointTransformerConfig
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.joint_transformer import JointTransformer
 from noise2text.nn.layers import LayerShape, LayerStack, UnpaddedLayerStack
-from noise2text.nn.published_diffuseq import PublishedDiffuSeqTransformer
+from noise2text.nn.released_diffuseq_transformer import ReleasedDiffuSeqTransformer
 from noise2text.training.config import OptimConfig, RunConfig
 from noise2text.training.noise_factor_search import with_noise_factor_search
 from noise2text.training.objective import DiffusionObjective, Objective
@@ -63,7 +63,7 @@ DEMIRAG_2023 = "Classifier-free Diffusion Models for Machine Translation (Demira
 
 _NETWORKS: dict[str, tuple[type[JointTransformer], type[JointLayout]]] = {
     "joint": (JointTransformer, JointLayout),
-    "published": (PublishedDiffuSeqTransformer, PublishedDiffuSeqLayout),
+    "released": (ReleasedDiffuSeqTransformer, ReleasedDiffuSeqLayout),
 }
 
 
@@ -72,7 +72,7 @@ class DiffuSeqModelConfig(JointTransformerConfig):
     """The transformer, and whose details it has."""
 
     network: str = option(
-        "joint", "joint, or published: the time embedding, layer norms and special tokens of released weights"
+        "joint", "joint, or released: the time embedding, layer norms and special tokens of released weights"
     )
 
     def __post_init__(self) -> None:
@@ -223,7 +223,7 @@ def build(config: DiffuSeqConfig, tokenizer: Tokenizer) -> DiffusionModel:
 
 
 def require_joint_network(config: DiffuSeqConfig) -> None:
-    """Refuse the network of the published code, for what that code cannot do."""
+    """Refuse the network of the released code, for what that code cannot do."""
     if config.model.network != "joint":
         raise Problem("The setting network must be joint for this recipe, and with aligned targets.")
 
