@@ -2,7 +2,7 @@
 
     python benchmarks/generation.py [--width 256] [--sentences 16]
 
-The published samplers run the whole model at every step for every candidate, one noise at a time. Here the
+The released samplers run the whole model at every step for every candidate, one noise at a time. Here the
 same weights generate the same candidates both ways, in one run, and the ratio of the times is printed.
 """
 
@@ -26,7 +26,7 @@ from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate
 
 
 class EncodingEveryStep(Denoiser):
-    """Encodes the source anew at every step, as the published samplers do."""
+    """Encodes the source anew at every step, as the released samplers do."""
 
     def __init__(self, denoiser: Denoiser) -> None:
         super().__init__()

@@ -52,25 +52,25 @@ from noise2text.core.errors import Problem
 from noise2text.data.corpus import read_pairs
 from noise2text.data.dates import write_dates, write_days
 from noise2text.diffusion.adaptive_schedule import AdaptiveSchedule
-from noise2text.diffusion.noise_clipping import ExaggeratedNoise
-from noise2text.diffusion.noise_factor import (
+from noise2text.diffusion.degeneration_score import (
     binary_factor_search,
     degeneration_scores,
     find_noise_factor,
     linear_factor_search,
     random_embeddings,
-    rescale_preserving,
 )
-from noise2text.diffusion.position_sigmoid import PositionSigmoid
+from noise2text.diffusion.noise_clipping import ExaggeratedNoise
+from noise2text.diffusion.position_sigmoid_schedule import PositionSigmoid
 from noise2text.diffusion.schedules import (
     SCHEDULES,
     QuadraticSchedule,
     Rescaled,
     SqrtSchedule,
+    rescale_preserving,
     schedule_betas,
 )
-from noise2text.diffusion.time_warping import ExponentialSchedule
-from noise2text.diffusion.token_speeds import TokenSpeeds
+from noise2text.diffusion.token_speed_schedule import TokenSpeeds
+from noise2text.diffusion.warped_schedule import ExponentialSchedule
 from noise2text.generation.mbr import MBR
 from noise2text.generation.reranking import LikelihoodSelector
 from noise2text.generation.selection import BestScore, Candidate, WithoutCopies

@@ -29,7 +29,7 @@ from noise2text.models import DiffusionModel
 from noise2text.models.registry import find_recipe
 
 STEPS = 2000
-HONEST = 50.0  # ms a step on an H200, where the published code takes 45
+HONEST = 50.0  # ms a step on an H200, where the released code takes 45
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def main() -> None:
     print(f"protocol     {1000 * slow.step:9.2f} ms a step  ({what})")
     print(f"             {slow.rate(STEPS):9.3f} sentences/s at {STEPS} steps, extrapolated")
     if arguments.size == "published" and 1000 * slow.step > HONEST:
-        print(f"             above {HONEST:.0f} ms: on an H200 no fair stand-in for the published code")
+        print(f"             above {HONEST:.0f} ms: on an H200 no fair stand-in for the released code")
 
     equal = build("diffuseq", "qqp", tokenizer, **size.diffuseq).move_to(device, "auto")
     fast = cost(equal, size, arguments.timed_steps)

@@ -45,7 +45,7 @@ def rows() -> list[str]:
 
 READ = re.compile(r"[\w/*-]+\.(?:py|sh|md|yaml):\d+")
 """A file of released code and a line in it."""
-RELEASED = ("released code", "paper or released code", "published code")
+RELEASED = ("released code", "paper or released code")
 """The columns that say what released code does."""
 
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from noise2text import LengthPredictingModel, Objective, Problem, Recipe, Tokenizer, option, section
-from noise2text.diffusion.noise_factor import rescale_preserving
-from noise2text.diffusion.schedules import AlphaBarSchedule, Rescaled
+from noise2text.diffusion.schedules import AlphaBarSchedule, Rescaled, rescale_preserving
 from noise2text.recipes import difformer
 
 

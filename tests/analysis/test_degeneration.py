@@ -22,7 +22,7 @@ from noise2text.analysis.degeneration import (
 )
 from noise2text.analysis.inputs import Inputs
 from noise2text.core.errors import Problem
-from noise2text.diffusion.noise_factor import random_embeddings
+from noise2text.diffusion.degeneration_score import random_embeddings
 from noise2text.diffusion.schedules import LinearSchedule, Rescaled, SqrtSchedule
 
 from .models import find_model_folder

@@ -20,7 +20,7 @@ from noise2text.core.random import make_key
 from noise2text.data.corpus import Pair
 from noise2text.data.ragged import RaggedRows
 from noise2text.diffusion.adaptive_schedule import AdaptiveSchedule
-from noise2text.diffusion.position_sigmoid import PositionSigmoid
+from noise2text.diffusion.position_sigmoid_schedule import PositionSigmoid
 from noise2text.diffusion.schedules import SqrtSchedule
 from noise2text.models import DiffusionModel
 from noise2text.models.registry import find_recipe

@@ -111,6 +111,19 @@ def test_every_field_says_what_it_is() -> None:
     assert all(line for _, _, line in describe(Example()))
 
 
+@dataclass(frozen=True)
+class Slower(Example):
+    rate: float = 0.01
+    steps: int = option(9, "how many, at most")
+
+
+def test_a_new_default_alone_keeps_the_help_and_the_place() -> None:
+    fields = describe(Slower())
+    assert [row[0] for row in fields] == [row[0] for row in describe(Example())]
+    assert fields[:2] == [("steps", 9, "how many, at most"), ("rate", 0.01, "how fast")]
+    assert "rate: 0.01  # how fast\n" in to_yaml(Slower())
+
+
 def test_what_is_not_a_number_is_refused() -> None:
     for value in ("inf", "nan"):
         with pytest.raises(Problem, match="steps takes a whole number"):

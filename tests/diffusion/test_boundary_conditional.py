@@ -20,7 +20,7 @@ from noise2text.diffusion.boundary_conditional import (
 from noise2text.diffusion.sampler import ReverseProcess, sample
 from noise2text.diffusion.schedules import SCHEDULES, Rescaled, Schedule, VariancePreserving
 from noise2text.diffusion.solvers import Ddim, Solver, strided_times
-from noise2text.diffusion.token_speeds import TokenSpeeds
+from noise2text.diffusion.token_speed_schedule import TokenSpeeds
 from noise2text.models import LengthPredictingModel
 from noise2text.models.registry import find_recipe
 from noise2text.nn.embeddings import TokenEmbedding

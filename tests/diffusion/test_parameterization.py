@@ -22,7 +22,7 @@ from noise2text.diffusion.parameterization import (
     ResidualOutput,
     ResidualScore,
 )
-from noise2text.diffusion.position_sigmoid import PositionSigmoid
+from noise2text.diffusion.position_sigmoid_schedule import PositionSigmoid
 from noise2text.diffusion.sampler import ReverseProcess, SampledStep, sample
 from noise2text.diffusion.schedules import SCHEDULES, Rescaled, SignalFloor, SqrtSchedule
 from noise2text.diffusion.solvers import strided_times

@@ -18,7 +18,7 @@ from noise2text.generation.selection import Candidate
 from noise2text.generation.weighted_mbr import WeightedMBR
 from noise2text.models import LengthPredictingModel
 from noise2text.nn import denoiser
-from noise2text.recipes.dinoiser import DinoiserGenerationConfig
+from noise2text.recipes.dinoiser import DiNoiSerGenerationConfig
 
 from ..conftest import Make
 
@@ -118,7 +118,7 @@ def test_what_predicts_no_length_cannot_weigh() -> None:
     with pytest.raises(Problem, match="select"):
         DiffusionGenerationConfig(select="weighted-mbr")
     with pytest.raises(Problem, match="select"):  # it may not have learned from so little noise
-        DinoiserGenerationConfig(select="weighted-mbr")
+        DiNoiSerGenerationConfig(select="weighted-mbr")
 
 
 def test_the_shipped_model_finds_a_translation_likelier_than_another_text() -> None:

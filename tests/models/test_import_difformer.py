@@ -1,4 +1,4 @@
-"""Checkpoints in the layout of Difformer's published code compute here what they compute there.
+"""Checkpoints in the layout of Difformer's released code compute here what they compute there.
 
 There is written out below by the names of fairseq's modules, around torch's own multi-head attention.
 """
@@ -118,7 +118,7 @@ class Decoder(Side):
         )
 
 
-class PublishedNetwork(nn.Module):
+class ReleasedNetwork(nn.Module):
     """The modules of that code's network, by its names, and what it does with them."""
 
     def __init__(self) -> None:
@@ -185,10 +185,10 @@ def save_with_enum(state: dict[str, Any], known: argparse.Namespace, file: Path)
         torch.save(state, file)
 
 
-def write_run(folder: Path, *, as_cfg: bool = False, **arguments: Any) -> PublishedNetwork:
+def write_run(folder: Path, *, as_cfg: bool = False, **arguments: Any) -> ReleasedNetwork:
     """A run's folder with one checkpoint in half precision and its dictionaries, and its network."""
     torch.manual_seed(0)
-    network = PublishedNetwork().eval()
+    network = ReleasedNetwork().eval()
     for parameter in network.parameters():
         nn.init.normal_(parameter, std=0.2)  # no bias is zero, so none can be forgotten
     network.half().float()
@@ -209,7 +209,7 @@ def write_run(folder: Path, *, as_cfg: bool = False, **arguments: Any) -> Publis
     return network
 
 
-Imported = tuple[PublishedNetwork, LengthPredictingModel]
+Imported = tuple[ReleasedNetwork, LengthPredictingModel]
 
 
 @pytest.fixture(scope="module")
@@ -226,12 +226,12 @@ def rows_of(model: LengthPredictingModel, *texts: str) -> RaggedRows:
     return RaggedRows.from_lists(model.tokenizer.encode(texts))
 
 
-def test_the_imported_network_computes_what_the_published_one_does(imported: Imported) -> None:
+def test_the_imported_network_computes_what_the_released_one_does(imported: Imported) -> None:
     network, model = imported
     sources = rows_of(model, "das ist ver@@ rückt", "haus")
     canvas = model.layout.make_canvas(sources, rows_of(model, "ein", "das ist ein haus"))
     z, last = torch.randn(2, 2, 6, LATENT)
-    step = torch.tensor([3, 1999])  # the published index; time t is (index + 1) / T
+    step = torch.tensor([3, 1999])  # the released index; time t is (index + 1) / T
     level = model.schedule((step + 1) / STEPS, length=1)
     encoded, constraint = model.denoiser.encode(canvas.source), model.denoiser.constrain(canvas)
     with torch.no_grad():
@@ -249,7 +249,7 @@ def test_rounding_and_embedding_are_those_of_the_shared_table(imported: Imported
     assert torch.allclose(model.denoiser.embedding.embed(tokens), theirs)
 
 
-def test_lengths_are_those_of_the_published_classes(imported: Imported) -> None:
+def test_lengths_are_those_of_the_released_classes(imported: Imported) -> None:
     network, model = imported
     source = model.layout.make_source(rows_of(model, "das ist ver@@ rückt", "haus", "ein haus"))
     with torch.no_grad():
@@ -261,7 +261,7 @@ def test_lengths_are_those_of_the_published_classes(imported: Imported) -> None:
     assert (lengths + 2).tolist() == their_lengths.gather(1, best.indices).tolist()
 
 
-def test_the_canvas_is_that_of_the_published_code(imported: Imported) -> None:
+def test_the_canvas_is_that_of_the_released_code(imported: Imported) -> None:
     """Begin and end around both texts, all of them noised; lengths are those of the texts."""
     _, model = imported
     canvas = model.layout.make_canvas(rows_of(model, "das ist", "haus"), rows_of(model, "ein", "ein haus"))

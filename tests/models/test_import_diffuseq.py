@@ -1,4 +1,4 @@
-"""Checkpoints in the layout of DiffuSeq's published code compute here what they compute there.
+"""Checkpoints in the layout of DiffuSeq's released code compute here what they compute there.
 
 There is written out below, around the BERT encoder of transformers, which that code uses, too.
 """
@@ -27,7 +27,7 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", *(f"##{lette
 SEQ_LEN, STEPS, HIDDEN, STATES = 24, 2000, 12, 128
 
 
-class PublishedNetwork(nn.Module):
+class ReleasedNetwork(nn.Module):
     """The modules of that code's network, by its names, and what it does with them."""
 
     def __init__(self) -> None:
@@ -59,10 +59,10 @@ class PublishedNetwork(nn.Module):
         return output
 
 
-def write_run(folder: Path, **arguments: Any) -> PublishedNetwork:
+def write_run(folder: Path, **arguments: Any) -> ReleasedNetwork:
     """A run's folder with one checkpoint, and its network."""
     torch.manual_seed(0)
-    network = PublishedNetwork().eval()
+    network = ReleasedNetwork().eval()
     for parameter in network.parameters():
         nn.init.normal_(parameter, std=0.1)  # no bias is zero, so none can be forgotten
     folder.mkdir(exist_ok=True)
@@ -78,7 +78,7 @@ def write_run(folder: Path, **arguments: Any) -> PublishedNetwork:
 
 
 @pytest.fixture(scope="module")
-def imported(tmp_path_factory: pytest.TempPathFactory) -> tuple[PublishedNetwork, DiffusionModel]:
+def imported(tmp_path_factory: pytest.TempPathFactory) -> tuple[ReleasedNetwork, DiffusionModel]:
     folder = tmp_path_factory.mktemp("diffuseq")
     network = write_run(folder / "old")
     import_diffuseq(folder / "old", folder / "new")
@@ -87,14 +87,14 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> tuple[PublishedNetwork
     return network, model
 
 
-def test_the_imported_network_computes_what_the_published_one_does(
-    imported: tuple[PublishedNetwork, DiffusionModel],
+def test_the_imported_network_computes_what_the_released_one_does(
+    imported: tuple[ReleasedNetwork, DiffusionModel],
 ) -> None:
     network, model = imported
     rows = RaggedRows.from_lists(model.tokenizer.encode(["abc de", "h"]))
     canvas = model.layout.make_canvas(rows, rows)
     x = torch.randn(2, SEQ_LEN, HIDDEN)
-    step = torch.tensor([3, 1999])  # the published index; time t is (index + 1) / T
+    step = torch.tensor([3, 1999])  # the released index; time t is (index + 1) / T
     level = model.schedule((step + 1) / STEPS, length=1)
     nothing = torch.zeros_like(canvas.given)
     free = Constraint(torch.zeros_like(x), nothing, nothing)  # no position is given
@@ -105,15 +105,15 @@ def test_the_imported_network_computes_what_the_published_one_does(
     assert torch.allclose(ours, theirs, atol=2e-5)
 
 
-def test_rounding_is_that_of_the_head_as_the_published_code_loads_it(
-    imported: tuple[PublishedNetwork, DiffusionModel],
+def test_rounding_is_that_of_the_head_as_the_released_code_loads_it(
+    imported: tuple[ReleasedNetwork, DiffusionModel],
 ) -> None:
     network, model = imported
     x = torch.randn(5, HIDDEN)
     assert torch.allclose(model.denoiser.embedding.logits(x), network.lm_head(x), atol=1e-5)
 
 
-def test_the_canvas_is_that_of_the_published_code(imported: tuple[PublishedNetwork, DiffusionModel]) -> None:
+def test_the_canvas_is_that_of_the_released_code(imported: tuple[ReleasedNetwork, DiffusionModel]) -> None:
     """BERT's special tokens around both texts, and one more separator between them."""
     _, model = imported
     source, target = (RaggedRows.from_lists(model.tokenizer.encode([text])) for text in ("ab c", "de"))
@@ -127,7 +127,7 @@ def test_the_canvas_is_that_of_the_published_code(imported: tuple[PublishedNetwo
     assert model.layout.make_canvas(longest, target).tokens.shape == (1, SEQ_LEN)
 
 
-def test_an_imported_model_generates(imported: tuple[PublishedNetwork, DiffusionModel]) -> None:
+def test_an_imported_model_generates(imported: tuple[ReleasedNetwork, DiffusionModel]) -> None:
     _, model = imported
     assert len(model.generate(["abc", "de"], steps=2, noise_beam=1).texts) == 2
     assert "[" not in "".join(model.generate(["abc", "de"], steps=2, noise_beam=1).texts)

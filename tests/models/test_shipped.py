@@ -76,14 +76,15 @@ def test_an_unknown_name_is_answered_with_what_there_is() -> None:
         load_config(Path("de-fr"))
 
 
-def test_a_setting_that_was_saved_under_an_older_name_is_read(tmp_path: Path) -> None:
+def test_what_was_saved_under_an_older_name_is_read(tmp_path: Path) -> None:
     shipped = find_model_folder("de-en")
     contents = json.loads((shipped / "config.json").read_text())
     del contents["config"]["data"]["normalize"]
     contents["config"]["data"]["normalise"] = True
+    contents["config"]["model"]["network"] = "published"
     (tmp_path / "config.json").write_text(json.dumps(contents))
     generation = (shipped / "generation_config.json").read_text()
     assert '"preprocess": "sentences' in generation
     (tmp_path / "generation_config.json").write_text(generation.replace('"preprocess"', '"prepare"'))
     _, config = load_config(tmp_path)
-    assert config == load_config(shipped)[1].replace({"data.normalize": True})
+    assert config == load_config(shipped)[1].replace({"data.normalize": True, "model.network": "released"})

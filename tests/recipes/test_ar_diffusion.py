@@ -23,7 +23,7 @@ from noise2text.training.objective import DiffusionObjective
 from ..conftest import shrunk
 
 COLUMNS = ["iwslt14-de-en", "iwslt14-en-de", "xsum", "cnn-dailymail"]
-RELEASED: dict[str, list[Any]] = {  # typed from the published scripts
+RELEASED: dict[str, list[Any]] = {  # typed from the released scripts
     "embedding_dim": [64, 64, 128, 128],
     "ffn_dim": [1024, 1024, 2048, 2048],
     "heads": [4, 4, 8, 8],

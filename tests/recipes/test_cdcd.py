@@ -15,7 +15,7 @@ from noise2text.core.errors import Problem
 from noise2text.core.random import make_key
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.time_warping import WarpedSchedule
+from noise2text.diffusion.warped_schedule import WarpedSchedule
 from noise2text.models import DiffusionModel
 from noise2text.nn.spherical_embeddings import SphericalEmbedding
 from noise2text.nn.vocabulary_head import VocabularyHead

@@ -13,8 +13,8 @@ from noise2text.core.random import make_key
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.adaptive_schedule import AdaptiveSchedule
-from noise2text.diffusion.noise_factor import find_noise_factor, rescale_preserving
-from noise2text.diffusion.schedules import Rescaled
+from noise2text.diffusion.degeneration_score import find_noise_factor
+from noise2text.diffusion.schedules import Rescaled, rescale_preserving
 from noise2text.models import DiffusionModel
 from noise2text.models.folder import load, save
 from noise2text.models.registry import find_recipe
@@ -137,10 +137,10 @@ def test_the_factor_changes_the_noise_of_training_and_is_saved(recipe: str, toke
     assert torch.allclose(inner.schedule(t, 3).sigma, 4.5 * model.schedule(t, 3).sigma)
 
 
-def test_an_adaptive_schedule_covers_the_begin_and_the_end_of_the_published_canvas(
+def test_an_adaptive_schedule_covers_the_begin_and_the_end_of_the_released_canvas(
     tokenizer: Tokenizer,
 ) -> None:
-    model, _ = made("difformer", tokenizer, **REFIT, noise_factor=2.0, network="published")
+    model, _ = made("difformer", tokenizer, **REFIT, noise_factor=2.0, network="released")
     longest = RaggedRows.from_lists([[20] * model.max_target])
     length = model.layout.make_canvas(longest, longest).tokens.shape[1]
     assert adaptive(model)(torch.tensor([0.5]), length).alpha.shape[1] == length == model.max_target + 2
@@ -161,8 +161,11 @@ def test_without_these_settings_nothing_is_wrapped(recipe: str, tokenizer: Token
         ("difformer", {"refit_every": 10, "boundary_confidence": 0.5}, "noise that stays the same"),
         ("difformer", {"refit_every": 10, "average_best": 5}, "average_best must be 1"),
         ("difformer", {"noise_factor_every": 10, "average_best": 5}, "average_best must be 1"),
-        ("difformer", {"max_dgs": 7.0}, "max_dgs must be above 0 and below 1"),
-        ("difformer", {"network": "published", "max_source": 300}, "max_source to at most"),
+        *(
+            (name, {"max_dgs": 2.0, "noise_factor_every": 10}, "max_dgs must be above 0 and below 1")
+            for name in ("difformer", "seqdiffuseq", "diffuseq", "diffusion-lm", "word-by-word")
+        ),
+        ("difformer", {"network": "released", "max_source": 300}, "max_source to at most"),
         ("difformer", {"refit_every": 10, "refit_bin_size": 7}, "multiple of refit_bin_size"),
         ("seqdiffuseq", {"noise_factor": 0.0}, "noise_factor must be above 0"),
         ("diffuseq-epsilon", {"noise_factor_every": 10}, "networks that predict z0"),

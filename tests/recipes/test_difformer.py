@@ -120,7 +120,7 @@ def test_the_published_network_trains_and_its_texts_have_the_asked_length(
     dates: Path, tmp_path: Path
 ) -> None:
     """The begin and the end are learned and generated, and no part of the text."""
-    changes = SMALL | {"model.network": "published", "optim.steps": 3, "noise_factor": 2.0}
+    changes = SMALL | {"model.network": "released", "optim.steps": 3, "noise_factor": 2.0}
     files: dict[str, Any] = {name: str(dates / f"{name}.jsonl") for name in ("train", "valid")}
     train("difformer", out=tmp_path / "run", preset="tiny", changes=changes, device="cpu", **files)
     model = load(tmp_path / "run", device="cpu")

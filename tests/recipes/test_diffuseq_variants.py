@@ -20,7 +20,7 @@ from noise2text.diffusion.parameterization import (
     PredictNoise,
     PredictScore,
 )
-from noise2text.diffusion.position_sigmoid import PositionSigmoid
+from noise2text.diffusion.position_sigmoid_schedule import PositionSigmoid
 from noise2text.diffusion.schedules import SignalFloor
 from noise2text.models import DiffusionModel
 from noise2text.models.registry import find_recipe

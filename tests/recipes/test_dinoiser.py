@@ -24,7 +24,7 @@ from noise2text.recipes.dinoiser import (
 from ..conftest import shrunk
 
 COLUMNS = ["iwslt14-de-en", "wmt14-en-de", "wmt16-en-ro"]
-RELEASED: dict[str, list[Any]] = {  # typed from the published scripts
+RELEASED: dict[str, list[Any]] = {  # typed from the released scripts
     "embedding_dim": [16, 64, 64],
     "ffn_dim": [1024, 2048, 2048],
     "heads": [4, 8, 8],

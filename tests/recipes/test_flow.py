@@ -7,7 +7,7 @@ import torch
 
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.noise_factor import find_noise_factor, random_embeddings
+from noise2text.diffusion.degeneration_score import find_noise_factor, random_embeddings
 from noise2text.diffusion.solvers import Ddim, step_coefficients
 from noise2text.models.registry import find_recipe
 from noise2text.recipes.flow import RectifiedFlow

@@ -299,7 +299,7 @@ PROTECTIONS = [
         "cli/test_streams.py::test_a_terminal_does_not_obey_a_text",
     ),
     Protection(
-        "sizes of published checkpoints",
+        "sizes of released checkpoints",
         "models/limits.py",
         "    _require_possible_sizes(config, path)\n    try:",
         "    try:",

@@ -4,9 +4,9 @@ The degenerated model looks at each position alone and returns the embedding wit
 
     f_dg(z) = argmin_{e_y} ℒ(z, e_y),    ℒ(z, e_y) = ‖z − e_y‖²/d − log p(y | z),    p(y | z) ∝ exp(z · e_y).
 
-Its accuracy at time t is DGS_t (figure 2b; `diffusion/noise_factor.py` computes the score, with the nearest
-embedding). Rescaling by F leaves the fraction ᾱ/(ᾱ + F²β̄) of the signal (figure 2c). Theorem 1 says that the
-degenerated model is a global minimum of the objective as β̄ → 0 and d → ∞, because its loss
+Its accuracy at time t is DGS_t (figure 2b; `diffusion/degeneration_score.py` computes the score, with the
+nearest embedding). Rescaling by F leaves the fraction ᾱ/(ᾱ + F²β̄) of the signal (figure 2c). Theorem 1 says
+that the degenerated model is a global minimum of the objective as β̄ → 0 and d → ∞, because its loss
 
     ℒ(f_dg(z), z₀),    z = √(1 − β̄)·z₀ + √β̄·ε
 
@@ -28,7 +28,7 @@ from noise2text.analysis.inputs import Inputs
 from noise2text.analysis.positions import unwrap_objective
 from noise2text.core.config import option, require_at_least
 from noise2text.core.errors import Problem
-from noise2text.diffusion.noise_factor import degeneration_scores, random_embeddings
+from noise2text.diffusion.degeneration_score import degeneration_scores, random_embeddings
 from noise2text.diffusion.schedules import SCHEDULES, Rescaled, Schedule
 from noise2text.models.folder import load, load_config
 

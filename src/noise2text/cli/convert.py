@@ -24,17 +24,17 @@ class Origin(StrEnum):
 @app.command()
 def convert(
     old: Annotated[
-        Path, typer.Argument(help="The folder of a model or classifier, or a .pt file of published code.")
+        Path, typer.Argument(help="The folder of a model or classifier, or a .pt file of released code.")
     ],
     new: Annotated[Path, typer.Argument(help="The folder to write.")],
     origin: Annotated[
         Origin,
         typer.Option(
-            "--from", help="What wrote it: an older noise2text, or DiffuSeq's or Difformer's published code."
+            "--from", help="What wrote it: an older noise2text, or DiffuSeq's or Difformer's released code."
         ),
     ] = Origin.NOISE2TEXT,
 ) -> None:
-    """Convert a model of an older version, or of DiffuSeq's or Difformer's published code.
+    """Convert a model of an older version, or of DiffuSeq's or Difformer's released code.
 
     The new folder has today's format; the model stays the same.
     """

@@ -27,7 +27,7 @@ from typing import Any
 import torch
 
 from noise2text.commands.display import Display, SilentDisplay
-from noise2text.commands.generation_job import GenerationJob, remove_teacher
+from noise2text.commands.generation_job import GenerationJob, remove_teacher, require_batch
 from noise2text.commands.input_texts import WINDOW
 from noise2text.core.config import apply_overrides
 from noise2text.core.config_files import read_config
@@ -73,8 +73,7 @@ class CompareOptions:
     precision: str = "auto"
 
     def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise Problem(f"--batch must be at least 1 sentence, not {self.batch}.")
+        require_batch(self.batch)
 
     def describe_device(self) -> str:
         """The name of the device."""

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from noise2text.commands.display import Display, SilentDisplay
+from noise2text.commands.generation_job import require_batch
 from noise2text.commands.input_texts import WINDOW
 from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem, Stopped
@@ -77,8 +78,7 @@ def distill(
         display or SilentDisplay(),
         dict(overrides or {}),
     )
-    if batch < 1:
-        raise Problem(f"--batch must be at least 1 sentence, not {batch}.")
+    require_batch(batch)
     _check_output(output, group)
     with _open_part(group.part(output), output) as part:
         _check_output(output, group)  # again: another process may have just finished

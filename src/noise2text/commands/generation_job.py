@@ -18,7 +18,7 @@ from noise2text.models.folder import load, load_config
 from noise2text.models.requests import GenerationRequest
 from noise2text.models.shipped import find_model_folder
 
-__all__ = ["GenerationJob", "LoadedJob", "remove_teacher"]
+__all__ = ["GenerationJob", "LoadedJob", "remove_teacher", "require_batch"]
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,7 @@ class GenerationJob:
     precision: str = "auto"
 
     def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise Problem(f"--batch must be at least 1 sentence, not {self.batch}.")
+        require_batch(self.batch)
 
     def check(self) -> None:
         """Raise a Problem for a mistake that can be found without the weights."""
@@ -117,6 +116,12 @@ class LoadedJob:
             floor=self.job.floor,
             overrides=self.settings,
         )
+
+
+def require_batch(batch: int) -> None:
+    """Refuse a batch without sentences."""
+    if batch < 1:
+        raise Problem(f"--batch must be at least 1 sentence, not {batch}.")
 
 
 def remove_teacher(overrides: Mapping[str, Any], teacher: Path | None, *, likelihood: str) -> dict[str, Any]:

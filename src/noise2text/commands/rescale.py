@@ -6,8 +6,8 @@ import dataclasses
 from pathlib import Path
 
 from noise2text.core.errors import Problem
-from noise2text.diffusion.noise_factor import find_noise_factor, random_embeddings, rescale_preserving
-from noise2text.diffusion.schedules import SCHEDULES, Rescaled, Schedule
+from noise2text.diffusion.degeneration_score import find_noise_factor, random_embeddings
+from noise2text.diffusion.schedules import SCHEDULES, Rescaled, Schedule, rescale_preserving
 from noise2text.models import DiffusionModel
 from noise2text.models.folder import load, load_engine
 

@@ -35,6 +35,7 @@ __all__ = [
     "Config",
     "apply_overrides",
     "describe",
+    "find_help",
     "get_setting",
     "has_setting",
     "option",
@@ -52,6 +53,8 @@ S = TypeVar("S")
 def option(default: Any, help: str) -> Any:
     """A field of a `Config` with its default and one line of help.
 
+    A class that extends a config and only changes a default writes the value alone; the help stays.
+
     Args:
         default: the value of the setting unless it is changed.
         help: what the setting does; `noise2text config` prints it beside the value.
@@ -64,8 +67,11 @@ def option(default: Any, help: str) -> Any:
     >>> @dataclass(frozen=True)
     ... class BeamConfig(Config):
     ...     beam: int = option(5, "hypotheses of the beam search")
-    >>> BeamConfig()
-    BeamConfig(beam=5)
+    >>> @dataclass(frozen=True)
+    ... class GreedyConfig(BeamConfig):
+    ...     beam: int = 1
+    >>> GreedyConfig()
+    GreedyConfig(beam=1)
     """
     return dataclasses.field(default=default, metadata={"help": help})
 
@@ -202,9 +208,15 @@ def _iterate_fields(config: Any, prefix: str = "") -> Iterator[tuple[str, Any, s
     """Full name, value and help of every setting and every section, a section before what is in it."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        yield prefix + field.name, value, field.metadata.get("help", "")
+        yield prefix + field.name, value, find_help(config, field.name)
         if isinstance(value, Config):
             yield from _iterate_fields(value, f"{prefix}{field.name}.")
+
+
+def find_help(config: Any, name: str) -> str:
+    """The help of a field; a field with a new default alone has that of the class that the config extends."""
+    fields = (getattr(each, "__dataclass_fields__", {}).get(name) for each in type(config).__mro__)
+    return next((field.metadata["help"] for field in fields if field and "help" in field.metadata), "")
 
 
 @functools.cache

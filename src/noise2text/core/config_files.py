@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from noise2text.core.config import Config
+from noise2text.core.config import Config, find_help
 from noise2text.core.errors import Problem
 from noise2text.core.files import read_limited
 from noise2text.core.plain_yaml import MAX_YAML_BYTES, parse_yaml
@@ -25,7 +25,7 @@ def to_yaml(config: Any) -> str:
 def _yaml_lines(config: Any) -> Iterator[str]:
     after_section = False
     for field in dataclasses.fields(config):
-        value, help = getattr(config, field.name), " ".join(field.metadata.get("help", "").split())
+        value, help = getattr(config, field.name), " ".join(find_help(config, field.name).split())
         if isinstance(value, Config) or after_section:
             yield ""
         after_section = isinstance(value, Config)

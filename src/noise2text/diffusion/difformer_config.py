@@ -8,18 +8,29 @@ from dataclasses import dataclass
 from noise2text.core.config import (
     option,
     require_at_least,
-    require_choice,
     require_fraction,
     require_positive,
     require_values,
 )
 from noise2text.core.errors import Problem
-from noise2text.diffusion.adaptive_noise_config import AdaptiveNoiseConfig
 from noise2text.diffusion.boundary_conditional import BoundaryConditional
-from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
+from noise2text.diffusion.config_groups import (
+    AdaptiveScheduleConfig,
+    NoiseFactorSearchConfig,
+    ScheduleConfig,
+    SelfConditioningConfig,
+    SourceDropoutConfig,
+    TimeSamplerConfig,
+)
 from noise2text.diffusion.losses import AnchorLoss, LengthLoss, LossTerm, MseLoss, NllLoss, RoundingLoss
-from noise2text.diffusion.noise_factor import rescale_preserving
-from noise2text.diffusion.schedules import SCHEDULES, AlphaBarSchedule, Rescaled, Schedule, VariancePreserving
+from noise2text.diffusion.schedules import (
+    SCHEDULES,
+    AlphaBarSchedule,
+    Rescaled,
+    Schedule,
+    VariancePreserving,
+    rescale_preserving,
+)
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.length_predictor import LengthPredictor
 
@@ -27,20 +38,22 @@ __all__ = ["DifformerDiffusionConfig"]
 
 
 @dataclass(frozen=True)
-class DifformerDiffusionConfig(AdaptiveNoiseConfig):
+class DifformerDiffusionConfig(
+    NoiseFactorSearchConfig,
+    SourceDropoutConfig,
+    SelfConditioningConfig,
+    TimeSamplerConfig,
+    ScheduleConfig,
+    AdaptiveScheduleConfig,
+):
     """The schedule, its rescaling, and the loss of eq. 2."""
 
-    schedule: str = option("sqrt", ", ".join(SCHEDULES))
-    time_sampler: str = option(
-        "uniform", "how training times are drawn: uniform or loss-aware (DiffuSeq, eq. 3)"
-    )
     noise_factor: float | None = option(
         None, "F, factor of the noise in training; none finds it by max_dgs; 1 is no rescaling"
     )
     variance_preserving: bool = option(
         False, "also scale the signal down, so that α² + σ² = 1 (Difformer, eq. 8)"
     )
-    self_conditioning: float = option(0.5, "share of the updates with self-conditioning; 0 is none")
     self_condition_noise: float = option(
         0.0, "standard deviation of the noise on the estimate of self-conditioning in training; 0 is none"
     )
@@ -52,7 +65,6 @@ class DifformerDiffusionConfig(AdaptiveNoiseConfig):
         "N, steps of a student that does in one step what the difformer in from_folder does in two; 0 is "
         "ordinary training",
     )
-    source_dropout: float = option(0.0, "share of the pairs trained without their source, for guidance")
     vlb_weight: float = option(1.0, "weight of the squared error of z₀ (L_VLB)")
     anchor_weight: float = option(1.0, "weight of the anchor loss, −log p(y | ẑ₀)")
     rounding_weight: float = option(0.0, "weight of the rounding loss, −log p(y | z₀)")
@@ -61,12 +73,9 @@ class DifformerDiffusionConfig(AdaptiveNoiseConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_choice(self, "schedule", SCHEDULES)
-        require_choice(self, "time_sampler", TIME_SAMPLERS)
         require_at_least(self, 0, "vlb_weight", "anchor_weight", "rounding_weight", "length_loss_weight")
         require_at_least(self, 0, "self_condition_noise", "student_steps")
-        require_fraction(self, "label_smoothing", "self_conditioning", "boundary_confidence")
-        require_fraction(self, "source_dropout")
+        require_fraction(self, "label_smoothing", "boundary_confidence")
         if not (self.vlb_weight or self.anchor_weight):
             raise Problem(
                 "One of the settings vlb_weight and anchor_weight must be above 0: the rounding loss alone "
@@ -98,7 +107,7 @@ class DifformerDiffusionConfig(AdaptiveNoiseConfig):
         schedule: AlphaBarSchedule = SCHEDULES[self.schedule](self.num_timesteps)
         return self.adapt(schedule, positions) if self.refit_every else schedule
 
-    def training_schedule(self, schedule: AlphaBarSchedule) -> Schedule:
+    def build_training_schedule(self, schedule: AlphaBarSchedule) -> Schedule:
         """The schedule of training, with its noise multiplied by the factor."""
         rescaled: Schedule = self.rescaling(schedule, self.noise_factor or 1.0)
         return VariancePreserving(rescaled) if self.variance_preserving else rescaled

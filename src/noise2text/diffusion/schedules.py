@@ -44,6 +44,7 @@ __all__ = [
     "SignalFloor",
     "SqrtSchedule",
     "VariancePreserving",
+    "rescale_preserving",
     "schedule_betas",
 ]
 
@@ -117,7 +118,11 @@ class AlphaBarSchedule(Schedule):
     @property
     def final_alpha(self) -> float:
         """√ᾱ_T, what is left of z₀ in the end."""
-        return float((1 - schedule_betas(self, self.num_timesteps)).prod().sqrt())
+        return self.measure_final_alpha(self)
+
+    def measure_final_alpha(self, changed: AlphaBarSchedule) -> float:
+        """√ᾱ_T of this schedule or of one that changes it, by the formula of this one."""
+        return float((1 - schedule_betas(changed, self.num_timesteps)).prod().sqrt())
 
 
 class SqrtSchedule(AlphaBarSchedule):
@@ -168,12 +173,10 @@ class ScheduleWrapper(Schedule):
         return self.schedule.sigma_at(alpha)
 
 
-class Rescaled(ScheduleWrapper):
+class _Rescaling(ScheduleWrapper):
     """A schedule whose noise is amplified by the factor F (Difformer, eq. 3)."""
 
-    def __init__(self, schedule: Schedule, factor: float) -> None:
-        super().__init__(schedule)
-        self.factor = factor
+    factor: float | Tensor
 
     def forward(self, t: Tensor, length: int) -> NoiseLevel:
         level: NoiseLevel = self.schedule(t, length)
@@ -183,13 +186,23 @@ class Rescaled(ScheduleWrapper):
         return self.factor * self.schedule.sigma_at(alpha)
 
 
-class AdjustableRescaled(Rescaled):
-    """A rescaling whose factor may change while it is trained with; it is saved with the weights."""
+class Rescaled(_Rescaling):
+    """A rescaling by a factor that stays (Difformer, eq. 3)."""
 
-    factor: Tensor  # type: ignore[assignment]
+    factor: float
 
     def __init__(self, schedule: Schedule, factor: float) -> None:
-        ScheduleWrapper.__init__(self, schedule)
+        super().__init__(schedule)
+        self.factor = factor
+
+
+class AdjustableRescaled(_Rescaling):
+    """A rescaling whose factor may change while it is trained with; it is saved with the weights."""
+
+    factor: Tensor
+
+    def __init__(self, schedule: Schedule, factor: float) -> None:
+        super().__init__(schedule)
         self.register_buffer("factor", torch.tensor(factor, dtype=torch.float64))
 
 
@@ -203,6 +216,11 @@ class VariancePreserving(ScheduleWrapper):
 
     def sigma_at(self, alpha: Tensor) -> Tensor:
         return (1 - alpha.square()).clamp(min=0).sqrt()
+
+
+def rescale_preserving(schedule: Schedule, factor: float) -> Schedule:
+    """The schedule with the signal-to-noise ratio of `Rescaled` and α² + σ² = 1 (Difformer, eq. 8)."""
+    return VariancePreserving(Rescaled(schedule, factor))
 
 
 class SignalFloor(AlphaBarSchedule):
@@ -222,12 +240,8 @@ class SignalFloor(AlphaBarSchedule):
     def z0_noise(self) -> float:
         return self.schedule.z0_noise
 
-    @property
-    def final_alpha(self) -> float:
-        """√ᾱ_T by the formula of the other schedule, with the ᾱ of this one."""
-        formula: property = type(self.schedule).final_alpha  # type: ignore[assignment]
-        alpha: float = formula.__get__(self)
-        return alpha
+    def measure_final_alpha(self, changed: AlphaBarSchedule) -> float:
+        return self.schedule.measure_final_alpha(changed)
 
     def forward(self, t: Tensor, length: int) -> NoiseLevel:
         level: NoiseLevel = self.schedule(t, length)

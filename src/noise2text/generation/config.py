@@ -117,8 +117,8 @@ class LengthPredictingGenerationConfig(LengthConfig, DiffusionGenerationConfig):
     21
     """
 
-    steps: int = option(20, "evenly spaced times from noise to text")
-    stop_early: int = option(5, "steps skipped at the end of sampling; 0 if steps is set alone")
+    steps: int = 20
+    stop_early: int = 5
     noise_beam: int = option(2, "noise samples per length")
     length_beam: int = option(5, "lengths tried per sentence")
     lengths: str = option("top", "which lengths: top (the likeliest) or around (next to the likeliest)")

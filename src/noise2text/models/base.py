@@ -8,7 +8,7 @@ The output has the order of the input.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self, overload
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from noise2text.core.devices import allow_fork, device_guard, find_dtype
 from noise2text.core.errors import Problem, is_out_of_memory
@@ -39,7 +39,7 @@ from noise2text.models.preprocessed_requests import preprocess_request
 from noise2text.models.progress import show_progress
 from noise2text.models.requests import BatchedRequests, GenerationRequest, OnStep
 
-__all__ = ["Model", "ModelOrigin", "require_lists"]
+__all__ = ["Model", "ModelOrigin", "make_forbidden_mask", "require_lists"]
 
 
 @dataclass(frozen=True)
@@ -324,6 +324,13 @@ class Model(nn.Module, ABC):
         raise Problem(
             "This model generates targets, not sources: use a model of pairs, such as diffusion-lm."
         )
+
+
+def make_forbidden_mask(tokenizer: Tokenizer, *, allowed: Iterable[int] = ()) -> Tensor:
+    """True for the special tokens that are no part of a text, (V,); the allowed ones are."""
+    mask = torch.zeros(len(tokenizer), dtype=torch.bool)
+    mask[sorted(tokenizer.special_tokens - set(allowed))] = True
+    return mask
 
 
 def require_lists(name: str, *lists: Sequence[str]) -> None:

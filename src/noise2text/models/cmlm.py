@@ -218,13 +218,13 @@ class CMLMModel(IterativeRefinementModel):
             self.transformer,
             self.layout,
             config,
-            propose_lengths=partial(self._propose, config=config, template=template),
+            propose_lengths=partial(self._propose_lengths, config=config, template=template),
             mask=self.tokenizer.mask,
             forbidden=self.forbidden,
             template=template,
         )
 
-    def _propose(
+    def _propose_lengths(
         self, encoded: EncoderOutput, config: MaskPredictGenerationConfig, template: Template | None
     ) -> tuple[Tensor, Tensor]:
         length = config.find_length(template, max_length=self.max_target)

@@ -32,7 +32,7 @@ from noise2text.generation.denoising_likelihood import DenoisingLikelihood
 from noise2text.generation.parallel import ParallelDecoder
 from noise2text.generation.reranking import batched_log_likelihoods
 from noise2text.generation.rounding import Rounding
-from noise2text.models.base import Model, require_lists
+from noise2text.models.base import Model, make_forbidden_mask, require_lists
 from noise2text.models.diffusion_bound import CorpusBound, LengthNll
 from noise2text.models.likelihood_bound import LikelihoodBound
 from noise2text.nn.denoiser import ClampedDenoiser, Denoiser, EncoderOutput
@@ -83,8 +83,7 @@ class DiffusionModel(Model):
         self.tokenizer, self.layout, self.generation_config = tokenizer, layout, generation_config
         self.max_source, self.max_target = max_source, max_target
         self.denoiser, self.schedule, self.source_dropout = denoiser, schedule, source_dropout
-        forbidden_mask = torch.zeros(len(tokenizer), dtype=torch.bool)
-        forbidden_mask[sorted(tokenizer.special_tokens - set(allowed_special_tokens))] = True
+        forbidden_mask = make_forbidden_mask(tokenizer, allowed=allowed_special_tokens)
         self.register_buffer("forbidden_mask", forbidden_mask, persistent=False)
         special_tokens = torch.tensor(sorted(tokenizer.special_tokens - {tokenizer.bos}))
         self.register_buffer("special_tokens", special_tokens, persistent=False)
@@ -132,7 +131,7 @@ class DiffusionModel(Model):
             template=template,
             executor=self.executor(),
             classifier_guidance=self.load_classifier_guidance(config) if config.guide else None,
-            likelihood_scorer=self.likelihood_scorer(config),
+            likelihood_scorer=self.build_likelihood_scorer(config),
         )
 
     def likelihood_bound(
@@ -191,7 +190,7 @@ class DiffusionModel(Model):
         """−log p of the targets' lengths; None where a model generates the end of a text."""
         return None
 
-    def likelihood_scorer(self, config: Any) -> DenoisingLikelihood | None:
+    def build_likelihood_scorer(self, config: Any) -> DenoisingLikelihood | None:
         """The likelihood that scores the candidates; None for the log-probabilities of the last step."""
         return None
 
@@ -303,7 +302,7 @@ class LengthPredictingModel(DiffusionModel):
     def length_nll(self) -> LengthNll:
         return lambda canvas: self.lengths.nll(self.denoiser.encode(canvas.source), canvas.padding)[:, 0]
 
-    def likelihood_scorer(self, config: LengthPredictingGenerationConfig) -> DenoisingLikelihood | None:
+    def build_likelihood_scorer(self, config: LengthPredictingGenerationConfig) -> DenoisingLikelihood | None:
         if config.select != "weighted-mbr":
             return None
         return DenoisingLikelihood(self.denoiser, self.training_schedule, self.executor())

@@ -57,6 +57,9 @@ FORMAT = 2
 RENAMED_SETTINGS = {"data.normalise": "normalize", "generation.prepare": "preprocess"}
 """Settings that were saved under another name, and their names today."""
 
+RENAMED_VALUES = {("model.network", "published"): "released"}
+"""Values that were saved under another name, and their names today."""
+
 
 def save(
     folder: Path, model: Model, *, recipe: str, config: Any, engine: OnnxRuntimeConfig | None = None
@@ -167,7 +170,7 @@ def _parse_engine(contents: Mapping[str, Any], path: Path) -> OnnxRuntimeConfig 
 
 
 def rename_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The saved config with today's names of its settings."""
+    """The saved config with today's names of its settings and their values."""
     return {
         section: dict(_rename_setting(section, *setting) for setting in values.items())
         if isinstance(values, dict)
@@ -179,7 +182,10 @@ def rename_settings(config: Mapping[str, Any]) -> dict[str, Any]:
 def _rename_setting(section: str, name: str, value: Any) -> tuple[str, Any]:
     if (section, name) == ("run", "tensorboard"):
         return "loggers", "tensorboard" if value else ""
-    return RENAMED_SETTINGS.get(f"{section}.{name}", name), value
+    full = f"{section}.{name}"
+    if isinstance(value, str):
+        value = RENAMED_VALUES.get((full, value), value)
+    return RENAMED_SETTINGS.get(full, name), value
 
 
 def load_config(folder: Path) -> tuple[Recipe, Any]:

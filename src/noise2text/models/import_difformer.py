@@ -1,9 +1,9 @@
-"""Checkpoints of Difformer's published code (zhjgao/difformer), as model folders of the recipe difformer.
+"""Checkpoints of Difformer's released code (zhjgao/difformer), as model folders of the recipe difformer.
 
 That code is a plug-in of fairseq. A run's folder has checkpoints (`checkpoint_best.pt`: arguments and
 weights). The folder of its data has the joined dictionary (`dict.de.txt`), which has to be copied beside the
 checkpoint. The file is read without running its code, and every weight has a place in the recipe difformer
-with `network=published`.
+with `network=released`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from noise2text.core.errors import Problem, abbreviate
 from noise2text.data.fairseq_dictionary import load_fairseq_dictionary
-from noise2text.data.layouts.published_difformer import PublishedDifformerLayout
+from noise2text.data.layouts.released_difformer import ReleasedDifformerLayout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.schedules import SCHEDULES
 from noise2text.models.folder import save
@@ -59,7 +59,7 @@ _NEEDED_ARGUMENTS: dict[str, tuple[Any, Any]] = {
     "layernorm_embedding": (False, False),
     "activation_fn": ("relu", "relu"),
 }
-"""Arguments that decide what the network means: the value of the published scripts, and the default."""
+"""Arguments that decide what the network means: the value of the released scripts, and the default."""
 _FIRST_POSITION = 2
 """The first rows of fairseq's tables of positions are for padding."""
 _WEIGHTS = [
@@ -84,11 +84,11 @@ _WEIGHTS = [
     (r"\.fc2\.", ".feed_forward.3."),
     (r"^decoder\.", ""),
 ]
-"""The names of the published weights and ours, replaced from top to bottom."""
+"""The names of the released weights and ours, replaced from top to bottom."""
 
 
 def import_difformer(old: Path, new: Path) -> None:
-    """Write the model of a checkpoint of Difformer's published code to a new folder.
+    """Write the model of a checkpoint of Difformer's released code to a new folder.
 
     Args:
         old: the run's folder, of which checkpoint_best.pt is taken, or one of its .pt files.
@@ -184,13 +184,13 @@ def _find_settings(arguments: Mapping[str, Any], weights: Mapping[str, Tensor], 
             f"{file} has not as many heads in its encoder as in its decoder: it cannot be imported."
         )
     model_dim, embedding_dim = weights["decoder.project_in_dim.weight"].shape
-    added = _FIRST_POSITION + PublishedDifformerLayout.num_special_tokens
+    added = _FIRST_POSITION + ReleasedDifformerLayout.num_special_tokens
     layers = {
         side: len({name.split(".")[2] for name in weights if name.startswith(f"{side}.layers.")})
         for side in ("encoder", "decoder")
     }
     return {
-        "model.network": "published",
+        "model.network": "released",
         "model_dim": model_dim,
         "embedding_dim": embedding_dim,
         "ffn_dim": len(weights["encoder.layers.0.fc1.weight"]),

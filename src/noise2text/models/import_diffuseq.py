@@ -1,8 +1,8 @@
-"""Checkpoints of DiffuSeq's published code (Shark-NLP/DiffuSeq), as model folders of the recipe diffuseq.
+"""Checkpoints of DiffuSeq's released code (Shark-NLP/DiffuSeq), as model folders of the recipe diffuseq.
 
 That code writes one folder per run: `ema_0.9999_….pt` (the averaged weights of its TransformerNetModel),
 `training_args.json`, and the files of BERT's tokenizer. The weights are read by `torch.load` without running
-code, and every one of them has a place in `PublishedDiffuSeqTransformer`.
+code, and every one of them has a place in `ReleasedDiffuSeqTransformer`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from noise2text.models.limits import build_for_weights
 from noise2text.models.model_files import write_new_model_folder
 from noise2text.models.registry import Recipe, find_recipe
 from noise2text.models.torch_file import read_torch_file, require_weights
-from noise2text.nn.published_diffuseq import TIME_DIM
+from noise2text.nn.released_diffuseq_transformer import TIME_DIM
 
 __all__ = ["import_diffuseq"]
 
 _HEAD_DIM = 64
-"""The dimension of a head in every published BERT; checkpoints do not say how many heads they have."""
+"""The dimension of a head in every released BERT; checkpoints do not say how many heads they have."""
 _NEEDED_ARGUMENTS = {
     "predict_xstart": True,
     "learn_sigma": False,
@@ -38,7 +38,7 @@ _NEEDED_ARGUMENTS = {
     "hidden_t_dim": TIME_DIM,
     "vocab": "bert",
 }
-"""Arguments of the published runs that decide what the network means."""
+"""Arguments of the released runs that decide what the network means."""
 _WEIGHTS = [
     (r"^lm_head\.bias$", "embedding.bias"),
     (r"^time_embed\.0\.", "time_embedding.mlp.0."),
@@ -54,11 +54,11 @@ _WEIGHTS = [
     (r"\.output\.dense\.", ".feed_forward.3."),
     (r"\.output\.LayerNorm\.", ".feed_forward_norm."),
 ]
-"""The names of the published weights and ours, replaced from top to bottom."""
+"""The names of the released weights and ours, replaced from top to bottom."""
 
 
 def import_diffuseq(old: Path, new: Path) -> None:
-    """Write the model of a checkpoint of DiffuSeq's published code to a new folder.
+    """Write the model of a checkpoint of DiffuSeq's released code to a new folder.
 
     Args:
         old: the run's folder, of which the newest checkpoint is taken, or one of its .pt files.
@@ -149,9 +149,9 @@ def _find_settings(arguments: Mapping[str, Any], weights: Mapping[str, Tensor], 
     layers = {name.split(".")[2] for name in weights if name.startswith("input_transformers.layer.")}
     if model_dim % _HEAD_DIM:
         raise Problem(f"{file} has states of dimension {model_dim}; BERT's are a multiple of {_HEAD_DIM}.")
-    text = arguments["seq_len"] - 5  # the special tokens of PublishedDiffuSeqLayout
+    text = arguments["seq_len"] - 5  # the special tokens of ReleasedDiffuSeqLayout
     return {
-        "model.network": "published",
+        "model.network": "released",
         "model_dim": model_dim,
         "embedding_dim": embedding_dim,
         "ffn_dim": len(weights["input_transformers.layer.0.intermediate.dense.weight"]),
@@ -169,7 +169,7 @@ def _find_settings(arguments: Mapping[str, Any], weights: Mapping[str, Tensor], 
 def _rename_weights(weights: Mapping[str, Tensor], positions: int) -> dict[str, Tensor]:
     """The weights by our names, with so many positions; queries, keys and values become one matrix."""
     # The table is in the file twice, as the embeddings and as the head that shares them, and only the first
-    # is averaged. The published code loads the head last, so its values are those that it generates with.
+    # is averaged. The released code loads the head last, so its values are those that it generates with.
     table = weights.get("lm_head.weight", weights["word_embedding.weight"])
     renamed = {"embedding.weight": table}
     left_out = ("word_embedding.weight", "lm_head.weight", "position_ids")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.generation.selection import BestScore, Selector
-from noise2text.models.base import Model
+from noise2text.models.base import Model, make_forbidden_mask
 from noise2text.models.baseline_config import TransformerModelConfig
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.layers import LayerShape
@@ -34,9 +33,7 @@ class IterativeRefinementModel(Model):
         self.tokenizer, self.layout = tokenizer, SplitLayout(tokenizer.pad)
         self.max_source, self.max_target = config.data.max_source, config.data.max_target
         self.generation_config = config.generation
-        forbidden = torch.zeros(len(tokenizer), dtype=torch.bool)
-        forbidden[sorted(tokenizer.special_tokens)] = True
-        self.register_buffer("forbidden", forbidden, persistent=False)
+        self.register_buffer("forbidden", make_forbidden_mask(tokenizer), persistent=False)
 
     def build_selector(self, generation_config: Any) -> Selector:
         return BestScore()

@@ -51,7 +51,7 @@ def read_torch_file(
             raise Problem(f"{file} is damaged: copy it again.") from error
         raise Problem(
             f"{file} holds a {abbreviate(refused[1])}, which is not read, since it could run code: name a "
-            f"checkpoint that the published code has written."
+            f"checkpoint that the released code has written."
         ) from error
     except Exception as error:  # a damaged file can make the library raise anything
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

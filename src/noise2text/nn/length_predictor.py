@@ -1,6 +1,6 @@
 """Predicts the target's length: a class of (target − source length), from the mean encoder state.
 
-`PublishedLengthPredictor` has the classes of Difformer's published code, whose sources and targets have a
+`ReleasedLengthPredictor` has the classes of Difformer's released code, whose sources and targets have a
 begin and an end token each.
 """
 
@@ -17,7 +17,7 @@ from noise2text.nn.denoiser import EncoderOutput
 __all__ = [
     "LENGTH_PROPOSALS",
     "LengthPredictor",
-    "PublishedLengthPredictor",
+    "ReleasedLengthPredictor",
     "neighboring_lengths",
     "top_lengths",
 ]
@@ -71,7 +71,7 @@ class LengthPredictor(nn.Module):
         return lengths.gather(1, chosen).clamp(1, self.max_length), scores.gather(1, chosen)
 
 
-class PublishedLengthPredictor(LengthPredictor):
+class ReleasedLengthPredictor(LengthPredictor):
     """p(n | x) over fairseq's 256 offsets, −128 … 127, of texts between a begin and an end token."""
 
     num_special_tokens: ClassVar[int] = 2

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from noise2text.core.config import Config, option, require_at_least, require_choice, require_fraction, section
+from noise2text.core.config import Config, option, require_at_least, section
 from noise2text.data.config import DataConfig
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
+from noise2text.diffusion.config_groups import SelfConditioningConfig, TimeSamplerConfig
 from noise2text.diffusion.losses import MseLoss, NllLoss, PriorLoss, RoundingLoss
 from noise2text.diffusion.schedules import SqrtSchedule
 from noise2text.diffusion.solvers import NoiselessArrivalSolver, Solver
-from noise2text.diffusion.token_speeds import TokenSpeeds
+from noise2text.diffusion.token_speed_schedule import TokenSpeeds
 from noise2text.generation.config import DiffusionGenerationConfig
 from noise2text.models import DiffusionModel
 from noise2text.models.presets import SMALL_DIFFUSION, TINY_DIFFUSION
@@ -33,22 +33,16 @@ __all__ = ["PRESETS", "RECIPE", "ARDiffusionConfig", "build", "objective"]
 
 
 @dataclass(frozen=True)
-class ARDiffusionDiffusionConfig(Config):
+class ARDiffusionDiffusionConfig(SelfConditioningConfig, TimeSamplerConfig):
     """Diffusion-LM's noise, at a separate time for each position."""
 
-    num_timesteps: int = option(2000, "T, the resolution of time in training")
-    self_conditioning: float = option(0.0, "share of the updates with self-conditioning; 0 is none")
+    self_conditioning: float = 0.0
     anchor_distance: float = option(
         2.0, "position of the anchor point, in lengths of the canvas; larger makes the speeds more equal"
     )
-    time_sampler: str = option(
-        "uniform", "how training times are drawn: uniform or loss-aware (DiffuSeq, eq. 3)"
-    )
 
     def __post_init__(self) -> None:
-        require_choice(self, "time_sampler", TIME_SAMPLERS)
-        require_fraction(self, "self_conditioning")
-        require_at_least(self, 1, "num_timesteps")
+        super().__post_init__()
         require_at_least(self, 1.0, "anchor_distance")
 
 
@@ -56,13 +50,11 @@ class ARDiffusionDiffusionConfig(Config):
 class ARDiffusionGenerationConfig(DiffusionGenerationConfig):
     """Skipping, rounding at each step, and MBR whose candidate is the reference of the others."""
 
-    steps: int = option(20, "evenly spaced times from noise to text")
+    steps: int = 20
     noise_beam: int = option(50, "noise samples per sentence")
-    clamp: bool = option(True, "move each estimate to the nearest embedding")
-    candidate_is: str = option(
-        "reference", "role of the candidate in each comparison: hypothesis or reference"
-    )
-    self_pair: bool = option(False, "also compare each candidate with itself")
+    clamp: bool = True
+    candidate_is: str = "reference"
+    self_pair: bool = False
 
     def build_solver(self, seed: int) -> Solver:
         usual = super().build_solver(seed)
@@ -140,11 +132,10 @@ def build(config: ARDiffusionConfig, tokenizer: Tokenizer) -> DiffusionModel:
 def objective(config: ARDiffusionConfig, model: DiffusionModel) -> DiffusionObjective:
     """The training objective: Diffusion-LM's terms, at a separate time for each position."""
     start = SqrtSchedule(config.diffusion.num_timesteps)
-    time_sampler = TIME_SAMPLERS[config.diffusion.time_sampler](config.diffusion.num_timesteps)
     return DiffusionObjective(
         model.denoiser,
         model.schedule,
-        time_sampler.to(model.device),
+        config.diffusion.build_time_sampler().to(model.device),
         terms=[MseLoss(), RoundingLoss(), PriorLoss(final_alpha=start.final_alpha), NllLoss(weight=None)],
         self_conditioning=config.diffusion.self_conditioning,
         z0_noise=start.z0_noise,

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from noise2text.core.config import Config, option, require_at_least, require_fraction, section
+from noise2text.core.config import Config, option, require_at_least, section
 from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig
 from noise2text.data.layouts.padded_target import PaddedTargetLayout
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.config_groups import SelfConditioningConfig, TimestepsConfig, require_whole_bins
 from noise2text.diffusion.losses import NllLoss
 from noise2text.diffusion.time_samplers import UniformTimes
-from noise2text.diffusion.time_warping import ExponentialSchedule, WarpedSchedule
+from noise2text.diffusion.warped_schedule import ExponentialSchedule, WarpedSchedule
 from noise2text.generation.config import DiffusionGenerationConfig
 from noise2text.models import DiffusionModel
 from noise2text.models.presets import SMALL_DIFFUSION, TINY_DIFFUSION
@@ -34,11 +35,9 @@ __all__ = ["PRESETS", "RECIPE", "CDCDConfig", "build", "objective"]
 
 
 @dataclass(frozen=True)
-class CDCDDiffusionConfig(Config):
+class CDCDDiffusionConfig(SelfConditioningConfig, TimestepsConfig):
     """Noise levels, and how time is warped by the loss."""
 
-    num_timesteps: int = option(2000, "T, the resolution of time in training")
-    self_conditioning: float = option(0.5, "share of the updates with self-conditioning; 0 is none")
     sigma_min: float = option(1.0, "t_min, smallest ratio of noise to signal")
     sigma_max: float = option(300.0, "t_max, largest ratio of noise to signal")
     warp_every: int = option(1_000, "updates between two fits of the time warp; 0 keeps log σ linear in time")
@@ -46,14 +45,10 @@ class CDCDDiffusionConfig(Config):
     warp_min_count: int = option(50, "losses that each bin needs before a fit")
 
     def __post_init__(self) -> None:
-        require_fraction(self, "self_conditioning")
+        super().__post_init__()
         require_at_least(self, 0, "warp_every")
         require_at_least(self, 1, "warp_bin_size", "warp_min_count")
-        if self.num_timesteps % self.warp_bin_size or self.num_timesteps < 2 * self.warp_bin_size:
-            raise Problem(
-                f"The setting num_timesteps must be a multiple of warp_bin_size and at least twice it, "
-                f"not {self.num_timesteps} of {self.warp_bin_size}."
-            )
+        require_whole_bins(self, "warp_bin_size")
         if not 0 < self.sigma_min < self.sigma_max:
             raise Problem(
                 f"The setting sigma_min must be above 0 and below sigma_max, not {self.sigma_min} "

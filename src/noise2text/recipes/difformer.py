@@ -3,9 +3,9 @@
     noise2text train difformer --train pairs.jsonl --valid pairs.jsonl --out runs/mine --preset iwslt14-de-en
 
 Split layout + encoder-decoder with self-conditioning + Rescaled(schedule, F), in training only;
-vlb + anchor + 0.1 · length; length beam × noise beam, then selection. F is the published one where the paper
-or its scripts give it. Elsewhere it is the smallest factor whose degeneration score is at most `max_dgs` for
-the task's vocabulary and embedding dimension.
+vlb + anchor + 0.1 · length; length beam × noise beam, then selection. F is that of the paper or of its
+released scripts where they give it. Elsewhere it is the smallest factor whose degeneration score is at most
+`max_dgs` for the task's vocabulary and embedding dimension.
 """
 
 from __future__ import annotations
@@ -18,26 +18,25 @@ from pathlib import Path
 from noise2text.core.config import Config, option, require_choice, section
 from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig, FolderTokenizerDataConfig
-from noise2text.data.layouts.published_difformer import PublishedDifformerLayout
+from noise2text.data.layouts.released_difformer import ReleasedDifformerLayout
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.adaptive_noise_config import refuse_averages_of_adaptive_models
+from noise2text.diffusion.config_groups import refuse_averages_of_adaptive_models
+from noise2text.diffusion.degeneration_score import find_noise_factor, random_embeddings
 from noise2text.diffusion.difformer_config import DifformerDiffusionConfig
-from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
 from noise2text.diffusion.losses import LossTerm
-from noise2text.diffusion.noise_factor import find_noise_factor, random_embeddings
 from noise2text.diffusion.parameterization import Parameterization
 from noise2text.diffusion.schedules import SCHEDULES, Schedule
 from noise2text.generation.config import LengthPredictingGenerationConfig
 from noise2text.models import LengthPredictingModel
-from noise2text.models.distillation_teacher import copy_teacher, load_distillation_teacher
 from noise2text.models.init_embeddings import load_embeddings
 from noise2text.models.init_from_teacher import initialize_from_teacher
 from noise2text.models.presets import DIFFORMER_TABLE_21, SMALL_DIFFUSION
+from noise2text.models.progressive_teacher import copy_teacher, load_progressive_teacher
 from noise2text.models.registry import Recipe
 from noise2text.nn.config import EncoderDecoderFromTeacherConfig, build_encoder_decoder
 from noise2text.nn.embeddings import TokenEmbedding
-from noise2text.nn.length_predictor import LengthPredictor, PublishedLengthPredictor
+from noise2text.nn.length_predictor import LengthPredictor, ReleasedLengthPredictor
 from noise2text.training.adaptive_objective import AdaptiveObjective
 from noise2text.training.config import OptimConfig, RunConfig
 from noise2text.training.noise_factor_search import with_noise_factor_search
@@ -62,9 +61,9 @@ __all__ = [
 
 _NETWORKS: dict[str, tuple[Callable[[Tokenizer], SplitLayout], type[LengthPredictor]]] = {
     "difformer": (lambda tokenizer: SplitLayout(tokenizer.pad), LengthPredictor),
-    "published": (
-        lambda tokenizer: PublishedDifformerLayout(tokenizer.pad, bos=tokenizer.bos, eos=tokenizer.eos),
-        PublishedLengthPredictor,
+    "released": (
+        lambda tokenizer: ReleasedDifformerLayout(tokenizer.pad, bos=tokenizer.bos, eos=tokenizer.eos),
+        ReleasedLengthPredictor,
     ),
 }
 
@@ -73,9 +72,9 @@ _NETWORKS: dict[str, tuple[Callable[[Tokenizer], SplitLayout], type[LengthPredic
 class DifformerModelConfig(EncoderDecoderFromTeacherConfig):
     """The transformer of table 21, and where its weights may start from."""
 
-    dropout: float = option(0.3, "dropout")
+    dropout: float = 0.3
     network: str = option(
-        "difformer", "difformer, or published: the begin, end and length classes of released weights"
+        "difformer", "difformer, or released: the begin, end and length classes of released weights"
     )
     embeddings_from: str = option(
         "", "start from these embeddings: a model folder with the same tokens, or a .npy array (V, d)"
@@ -103,9 +102,9 @@ class DifformerConfig(Config):
     run: RunConfig = section(RunConfig(), "seed, hardware, logging")
 
     def __post_init__(self) -> None:
-        if self.model.network == "published" and self.data.max_source > self.data.max_target + 128:
+        if self.model.network == "released" and self.data.max_source > self.data.max_target + 128:
             raise Problem(
-                f"With network=published a target is at most 128 tokens shorter than its source: set "
+                f"With network=released a target is at most 128 tokens shorter than its source: set "
                 f"max_source to at most {self.data.max_target + 128}, not {self.data.max_source}."
             )
         refuse_averages_of_adaptive_models(self.diffusion, average_best=self.optim.average_best)
@@ -117,12 +116,12 @@ class DifformerConfig(Config):
 _IWSLT14 = DifformerConfig()
 _TABLE_21 = DIFFORMER_TABLE_21 | {"quasar-t": DIFFORMER_TABLE_21["quasar-t"] | {"max_dgs": 0.20}}
 
-PUBLISHED_FACTORS = {"iwslt14-de-en": 4.0, "wmt14-en-de": 3.5, "qqp": 4.0, "wiki-auto": 4.0}
+RELEASED_FACTORS = {"iwslt14-de-en": 4.0, "wmt14-en-de": 3.5, "qqp": 4.0, "wiki-auto": 4.0}
 """F of the released scripts, and for IWSLT14 of tables 9, 13, 14 and 17. Elsewhere F is searched."""
 
 PRESETS: dict[str, DifformerConfig] = {
     **{
-        name: _IWSLT14.replace(changes, noise_factor=PUBLISHED_FACTORS.get(name))
+        name: _IWSLT14.replace(changes, noise_factor=RELEASED_FACTORS.get(name))
         for name, changes in _TABLE_21.items()
     },
     "tiny": _IWSLT14.replace(
@@ -184,7 +183,7 @@ def build(config: DifformerConfig, tokenizer: Tokenizer) -> LengthPredictingMode
     _, length_predictor_class = _NETWORKS[config.model.network]
     positions = config.data.max_target + length_predictor_class.num_special_tokens
     schedule = config.diffusion.build_schedule(positions=positions)
-    return build_model(config, tokenizer, schedule, config.diffusion.training_schedule(schedule))
+    return build_model(config, tokenizer, schedule, config.diffusion.build_training_schedule(schedule))
 
 
 def build_model(
@@ -228,7 +227,7 @@ def build_model(
 def initialize(config: DifformerConfig, model: LengthPredictingModel) -> None:
     """Copy the layers of a teacher or the embeddings of another model, where the config names one."""
     if config.diffusion.student_steps:
-        copy_teacher(model, load_distillation_teacher(config, model, recipe=RECIPE.name))
+        copy_teacher(model, load_progressive_teacher(config, model, recipe=RECIPE.name))
     elif config.model.from_folder:
         initialize_from_teacher(config, model)
     if config.model.embeddings_from:
@@ -269,7 +268,7 @@ def _build_pair_objective(
         return ProgressiveDistillation(
             model.denoiser,
             model.schedule,
-            teacher=load_distillation_teacher(config, model, recipe=RECIPE.name).denoiser,
+            teacher=load_progressive_teacher(config, model, recipe=RECIPE.name).denoiser,
             steps=diffusion.student_steps,
             terms=terms,
             self_conditioning=diffusion.self_conditioning,
@@ -283,7 +282,7 @@ def _build_pair_objective(
     return kind(
         model.denoiser,
         model.training_schedule,
-        TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),
+        diffusion.build_time_sampler().to(model.device),
         terms=terms,
         self_conditioning=diffusion.self_conditioning,
         self_condition_noise=diffusion.self_condition_noise,

@@ -23,11 +23,10 @@ from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig
 from noise2text.data.layouts.aligned_joint import AlignedJointLayout
 from noise2text.data.layouts.joint import NUM_SPECIAL_TOKENS, JointLayout
-from noise2text.data.layouts.published_diffuseq import PublishedDiffuSeqLayout
+from noise2text.data.layouts.released_diffuseq import ReleasedDiffuSeqLayout
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.diffuseq_config import DiffuSeqDiffusionConfig
 from noise2text.diffusion.diffuseq_losses import LOSS_TERMS, LOSS_WEIGHTINGS
-from noise2text.diffusion.joint_config import DiffuSeqDiffusionConfig
-from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
 from noise2text.diffusion.losses import NllLoss
 from noise2text.diffusion.parameterization import PARAMETERIZATIONS, Parameterization
 from noise2text.diffusion.schedules import AlphaBarSchedule
@@ -39,7 +38,7 @@ from noise2text.nn.config import JointTransformerConfig
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.joint_transformer import JointTransformer
 from noise2text.nn.layers import LayerShape, LayerStack, UnpaddedLayerStack
-from noise2text.nn.published_diffuseq import PublishedDiffuSeqTransformer
+from noise2text.nn.released_diffuseq_transformer import ReleasedDiffuSeqTransformer
 from noise2text.training.config import OptimConfig, RunConfig
 from noise2text.training.noise_factor_search import with_noise_factor_search
 from noise2text.training.objective import DiffusionObjective, Objective
@@ -64,7 +63,7 @@ DEMIRAG_2023 = "Classifier-free Diffusion Models for Machine Translation (Demira
 
 _NETWORKS: dict[str, tuple[type[JointTransformer], type[JointLayout]]] = {
     "joint": (JointTransformer, JointLayout),
-    "published": (PublishedDiffuSeqTransformer, PublishedDiffuSeqLayout),
+    "released": (ReleasedDiffuSeqTransformer, ReleasedDiffuSeqLayout),
 }
 
 
@@ -73,7 +72,7 @@ class DiffuSeqModelConfig(JointTransformerConfig):
     """The transformer, and whose details it has."""
 
     network: str = option(
-        "joint", "joint, or published: the time embedding, layer norms and special tokens of released weights"
+        "joint", "joint, or released: the time embedding, layer norms and special tokens of released weights"
     )
 
     def __post_init__(self) -> None:
@@ -224,7 +223,7 @@ def build(config: DiffuSeqConfig, tokenizer: Tokenizer) -> DiffusionModel:
 
 
 def require_joint_network(config: DiffuSeqConfig) -> None:
-    """Refuse the network of the published code, for what that code cannot do."""
+    """Refuse the network of the released code, for what that code cannot do."""
     if config.model.network != "joint":
         raise Problem("The setting network must be joint for this recipe, and with aligned targets.")
 
@@ -279,11 +278,11 @@ def objective(config: DiffuSeqConfig, model: DiffusionModel) -> Objective:
     assert isinstance(model.schedule, AlphaBarSchedule)
     diffusion, schedule = config.diffusion, model.schedule
     weighting = LOSS_WEIGHTINGS[diffusion.loss_weighting](diffusion.build_parameterization(schedule))
-    trained = diffusion.training_schedule(schedule).to(model.device)
+    trained = diffusion.build_training_schedule(schedule).to(model.device)
     plain = DiffusionObjective(
         model.denoiser,
         trained,
-        TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),
+        diffusion.build_time_sampler().to(model.device),
         terms=[
             *LOSS_TERMS[diffusion.loss_positions](weighting, schedule.final_alpha),
             *diffusion.estimate_terms(),

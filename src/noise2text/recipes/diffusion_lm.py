@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from noise2text.core.config import Config, apply_overrides, option, require_choice, require_fraction, section
+from noise2text.core.config import Config, apply_overrides, option, require_fraction, section
 from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig
 from noise2text.data.layouts.joint import InfillingLayout, JointLayout, PairGenerationLayout
 from noise2text.data.layouts.template import OPEN_TEMPLATE, Template, parse_template
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.joint_config import JointDiffusionConfig
-from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
+from noise2text.diffusion.config_groups import TimeSamplerConfig
+from noise2text.diffusion.diffuseq_config import JointDiffusionConfig
 from noise2text.diffusion.losses import MseLoss, PriorLoss, RoundingLoss
 from noise2text.diffusion.schedules import SCHEDULES, AlphaBarSchedule
 from noise2text.generation.config import DiffusionGenerationConfig
@@ -40,19 +40,15 @@ __all__ = ["PRESETS", "RECIPE", "DiffusionLMConfig", "PairDiffusionModel", "buil
 
 
 @dataclass(frozen=True)
-class DiffusionLMDiffusionConfig(JointDiffusionConfig):
+class DiffusionLMDiffusionConfig(TimeSamplerConfig, JointDiffusionConfig):
     """Noise and loss of a model of pairs."""
 
     given_source: float = option(
         0.0, "share of the training pairs whose source is given, as in generation; 0 as in the paper"
     )
-    time_sampler: str = option(
-        "uniform", "how training times are drawn: uniform or loss-aware (DiffuSeq, eq. 3)"
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_choice(self, "time_sampler", TIME_SAMPLERS)
         require_fraction(self, "given_source")
 
 
@@ -187,11 +183,11 @@ def objective(config: DiffusionLMConfig, model: DiffusionModel) -> Objective:
     """The training objective: squared error, rounding and prior over the whole canvas."""
     schedule, diffusion = model.schedule, config.diffusion
     assert isinstance(schedule, AlphaBarSchedule)
-    trained = diffusion.training_schedule(schedule).to(model.device)
+    trained = diffusion.build_training_schedule(schedule).to(model.device)
     plain = DiffusionObjective(
         model.denoiser,
         trained,
-        TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),
+        diffusion.build_time_sampler().to(model.device),
         terms=[
             MseLoss(),
             RoundingLoss(),

@@ -16,6 +16,7 @@ from noise2text.core.config import Config, option, require_at_least, require_cho
 from noise2text.data.config import DataConfig
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.config_groups import SelfConditioningConfig, TimestepsConfig
 from noise2text.diffusion.losses import LOSS_AVERAGES, LengthLoss, MseLoss, NllLoss, RoundingLoss
 from noise2text.diffusion.noise_clipping import ClippedTimes, ExaggeratedNoise
 from noise2text.diffusion.schedules import QuadraticSchedule, Schedule
@@ -34,27 +35,27 @@ __all__ = [
     "RECIPE",
     "ClippedObjective",
     "DiNoiSerConfig",
+    "DiNoiSerGenerationConfig",
     "DiNoiSerModel",
-    "DinoiserGenerationConfig",
     "build",
     "objective",
 ]
 
 
 @dataclass(frozen=True)
-class DinoiserGenerationConfig(LengthPredictingGenerationConfig):
+class DiNoiSerGenerationConfig(LengthPredictingGenerationConfig):
     """Length prediction, deterministic steps, and exaggerated timesteps for the network."""
 
-    stop_early: int = option(0, "steps skipped at the end of sampling; 0 if steps is set alone")
-    noise_beam: int = option(1, "noise samples per length")
-    eta: float = option(0.0, "DDIM's η: 0 is deterministic, 1 is ancestral sampling (DDPM)")
+    stop_early: int = 0
+    noise_beam: int = 1
+    eta: float = 0.0
     select: str = option(
         "mbr-by-length",
         "how to select: mbr-by-length (within each length, then among the winners), mbr, or score (mean "
         "log-probability of the tokens, and of the length)",
     )
-    utility: str = option("bleu-corpus", "what MBR compares by: bleu, bleu-corpus, bleu-nltk4, chrf, unigram")
-    self_pair: bool = option(False, "also compare each candidate with itself")
+    utility: str = "bleu-corpus"
+    self_pair: bool = False
     min_timestep: float = option(
         0.99, "smallest timestep that the network is given, whatever the noise; 0 is the true one"
     )
@@ -70,11 +71,9 @@ class DinoiserGenerationConfig(LengthPredictingGenerationConfig):
 
 
 @dataclass(frozen=True)
-class DiNoiSerDiffusionConfig(Config):
+class DiNoiSerDiffusionConfig(SelfConditioningConfig, TimestepsConfig):
     """Noise that is clipped from below."""
 
-    num_timesteps: int = option(2000, "T, the resolution of time in training")
-    self_conditioning: float = option(0.5, "share of the updates with self-conditioning; 0 is none")
     noise_clip_margin: float = option(0.0, "added to the smallest noise-to-signal ratio of training")
     noise_clip_every: int = option(100, "updates between two measurements of the embeddings' distances")
     length_loss_weight: float = option(0.1, "weight of the length loss")
@@ -83,10 +82,10 @@ class DiNoiSerDiffusionConfig(Config):
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_choice(self, "loss_average", tuple(LOSS_AVERAGES))
-        require_fraction(self, "self_conditioning")
         require_at_least(self, 0, "noise_clip_margin", "length_loss_weight")
-        require_at_least(self, 1, "noise_clip_every", "num_timesteps")
+        require_at_least(self, 1, "noise_clip_every")
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ class DiNoiSerConfig(Config):
     model: EncoderDecoderConfig = section(EncoderDecoderConfig(embedding_dim=16), "the network")
     diffusion: DiNoiSerDiffusionConfig = section(DiNoiSerDiffusionConfig(), "noise and loss")
     optim: OptimConfig = section(OptimConfig(max_tokens=32_768, warmup=4_000, clip_norm=0.0), "the optimizer")
-    generation: DinoiserGenerationConfig = section(DinoiserGenerationConfig(), "how it generates")
+    generation: DiNoiSerGenerationConfig = section(DiNoiSerGenerationConfig(), "how it generates")
     run: RunConfig = section(RunConfig(), "seed, hardware, logging")
 
 

@@ -13,21 +13,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from noise2text.core.config import (
-    Config,
-    option,
-    require_at_least,
-    require_choice,
-    require_fraction,
-    require_positive,
-    section,
-)
+from noise2text.core.config import Config, option, require_choice, section
 from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig, FolderTokenizerDataConfig
 from noise2text.data.layouts.padded_target import PaddedTargetLayout
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.adaptive_noise_config import AdaptiveNoiseConfig, refuse_averages_of_adaptive_models
-from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
+from noise2text.diffusion.config_groups import (
+    AdaptiveScheduleConfig,
+    DifformerPartsConfig,
+    SelfConditioningConfig,
+    SourceDropoutConfig,
+    TimeSamplerConfig,
+    refuse_averages_of_adaptive_models,
+    require_whole_bins,
+)
 from noise2text.diffusion.losses import AnchorLoss, MseLoss, PriorLoss, RoundingLoss
 from noise2text.diffusion.schedules import Schedule, SqrtSchedule
 from noise2text.generation.config import PriorSamplingGenerationConfig
@@ -54,9 +53,9 @@ class SeqDiffuSeqModelConfig(EncoderDecoderFromTeacherConfig):
     """The transformer of table 6."""
 
     network: str = option("seqdiffuseq", "whose encoder-decoder it is: seqdiffuseq or difformer")
-    ffn_dim: int = option(2048, "inner dimension of the feed-forward networks")
-    heads: int = option(8, "attention heads")
-    dropout: float = option(0.3, "dropout")
+    ffn_dim: int = 2048
+    heads: int = 8
+    dropout: float = 0.3
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -69,26 +68,21 @@ class SeqDiffuSeqModelConfig(EncoderDecoderFromTeacherConfig):
 
 
 @dataclass(frozen=True)
-class SeqDiffuSeqDiffusionConfig(AdaptiveNoiseConfig):
+class SeqDiffuSeqDiffusionConfig(
+    DifformerPartsConfig,
+    SourceDropoutConfig,
+    SelfConditioningConfig,
+    TimeSamplerConfig,
+    AdaptiveScheduleConfig,
+):
     """The adaptive schedule of section 4.3, and parts of Difformer that it can be crossed with."""
 
-    time_sampler: str = option(
-        "uniform", "how training times are drawn: uniform or loss-aware (DiffuSeq, eq. 3)"
-    )
-    self_conditioning: float = option(0.5, "share of the updates with self-conditioning; 0 is none")
-    source_dropout: float = option(0.0, "share of the pairs trained without their source, for guidance")
     refit_every: int = option(20_000, "updates between two refits of the schedule; 0 keeps it at sqrt")
-    refit_start: int = option(20_000, "first update with a refit")
-    noise_factor: float = option(1.0, "F, factor of the noise in training (Difformer); 1 as in the paper")
-    anchor_weight: float = option(0.0, "weight of Difformer's anchor loss, −log p(y | ẑ₀); 0 as in the paper")
+    refit_start: int = 20_000
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_whole_bins()
-        require_choice(self, "time_sampler", TIME_SAMPLERS)
-        require_fraction(self, "self_conditioning", "source_dropout")
-        require_at_least(self, 0, "anchor_weight")
-        require_positive(self, "noise_factor")
+        require_whole_bins(self, "refit_bin_size")
 
 
 @dataclass(frozen=True)
@@ -206,12 +200,11 @@ def objective(config: SeqDiffuSeqConfig, model: DiffusionModel) -> Objective:
     """
     assert isinstance(model.layout, PaddedTargetLayout)
     diffusion, start = config.diffusion, SqrtSchedule(config.diffusion.num_timesteps)
-    has_factor = diffusion.noise_factor != 1 or diffusion.noise_factor_every
-    schedule = diffusion.rescaling(model.schedule, diffusion.noise_factor) if has_factor else model.schedule
+    schedule = diffusion.build_training_schedule(model.schedule)
     plain = AdaptiveObjective(
         model.denoiser,
         schedule.to(model.device),
-        TIME_SAMPLERS[diffusion.time_sampler](diffusion.num_timesteps).to(model.device),
+        diffusion.build_time_sampler().to(model.device),
         terms=[
             MseLoss(),
             RoundingLoss(),

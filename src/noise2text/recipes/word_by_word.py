@@ -16,7 +16,7 @@ from noise2text.core.config import option, require_at_least, require_choice, sec
 from noise2text.core.errors import Problem
 from noise2text.data.layouts.next_word import WORD_START_RULES, NextWordLayout
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.joint_config import DiffuSeqDiffusionConfig
+from noise2text.diffusion.diffuseq_config import DiffuSeqDiffusionConfig
 from noise2text.generation.config import WordByWordGenerationConfig
 from noise2text.models import DiffusionModel
 from noise2text.models.registry import Recipe

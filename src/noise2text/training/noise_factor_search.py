@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from noise2text.diffusion.noise_factor import find_noise_factor
+from noise2text.diffusion.degeneration_score import find_noise_factor
 from noise2text.diffusion.schedules import AdjustableRescaled, Rescaled, Schedule
 from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.training.objective import Objective

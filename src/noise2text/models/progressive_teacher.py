@@ -1,4 +1,7 @@
-"""The teacher of a student that takes fewer steps: a trained model of the same recipe and shape."""
+"""The teacher of progressive distillation: a trained model of the same recipe and shape.
+
+Its student takes fewer steps. The teacher of sequence distillation is in `commands/distill.py`.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,12 @@ from noise2text.core.errors import Problem
 from noise2text.models.diffusion import DiffusionModel
 from noise2text.models.folder import load, load_config
 
-__all__ = ["copy_teacher", "load_distillation_teacher"]
+__all__ = ["copy_teacher", "load_progressive_teacher"]
 
 M = TypeVar("M", bound=DiffusionModel)
 
 
-def load_distillation_teacher(config: Any, model: M, *, recipe: str) -> M:
+def load_progressive_teacher(config: Any, model: M, *, recipe: str) -> M:
     """The model in `config.model.from_folder`, if it can teach this student of the same recipe."""
     folder = Path(config.model.from_folder)
     teacher_recipe, teacher_config = load_config(folder)

@@ -49,10 +49,9 @@ class PositionSigmoid(AlphaBarSchedule):
     def z0_noise(self) -> float:
         return math.sqrt(MIN_VARIANCE)
 
-    @property
-    def final_alpha(self) -> float:
+    def measure_final_alpha(self, changed: AlphaBarSchedule) -> float:
         """√ᾱ of the position that keeps most of its signal at time 1."""
-        return float(self.alpha_bar(torch.ones(1, dtype=torch.float64)).max().sqrt())
+        return float(changed.alpha_bar(torch.ones(1, dtype=torch.float64)).max().sqrt())
 
     def forward(self, t: Tensor, length: int) -> NoiseLevel:
         """The noise level of each row at its time t (B,), for the first `length` positions of a canvas."""

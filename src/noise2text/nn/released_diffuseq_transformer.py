@@ -1,4 +1,4 @@
-"""The transformer of DiffuSeq's published code, where it differs from `JointTransformer`:
+"""The transformer of DiffuSeq's released code, where it differs from `JointTransformer`:
 
     time = Linear(SiLU(Linear(sinusoids of another dimension))),    layer norms with ε = 10⁻¹²
 
@@ -15,15 +15,15 @@ from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.joint_transformer import JointTransformer
 from noise2text.nn.layers import LayerShape, TimeEmbedding, init_weights
 
-__all__ = ["PublishedDiffuSeqTransformer"]
+__all__ = ["ReleasedDiffuSeqTransformer"]
 
 TIME_DIM = 128
-"""The dimension of the sinusoids (`hidden_t_dim`), the same in all published runs."""
+"""The dimension of the sinusoids (`hidden_t_dim`), the same in all released runs."""
 _BERT_EPSILON = 1e-12
 
 
-class PublishedDiffuSeqTransformer(JointTransformer):
-    """A denoiser that takes the weights of DiffuSeq's published code as they are."""
+class ReleasedDiffuSeqTransformer(JointTransformer):
+    """A denoiser that takes the weights of DiffuSeq's released code as they are."""
 
     def __init__(self, embedding: TokenEmbedding, shape: LayerShape, **sizes: Any) -> None:
         super().__init__(embedding, shape, **sizes)

@@ -1,4 +1,4 @@
-"""The canvas of DiffuSeq's published code, which keeps the special tokens of BERT's tokenizer on both texts:
+"""The canvas of DiffuSeq's released code, which keeps the special tokens of BERT's tokenizer on both texts:
 
     [CLS] source [SEP] [SEP] [CLS] target [SEP] [PAD] … [PAD]
 
@@ -15,10 +15,10 @@ from torch import Tensor
 from noise2text.data.layouts.base import Canvas, Source
 from noise2text.data.layouts.joint import JointLayout
 
-__all__ = ["PublishedDiffuSeqLayout"]
+__all__ = ["ReleasedDiffuSeqLayout"]
 
 
-class PublishedDiffuSeqLayout(JointLayout):
+class ReleasedDiffuSeqLayout(JointLayout):
     """Source and target side by side, with two separators and a second beginning between them."""
 
     num_special_tokens: ClassVar[int] = 5

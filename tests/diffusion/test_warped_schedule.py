@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from noise2text.diffusion.solvers import Ddim, step_coefficients
-from noise2text.diffusion.time_warping import ExponentialSchedule, WarpedSchedule
+from noise2text.diffusion.warped_schedule import ExponentialSchedule, WarpedSchedule
 from noise2text.nn.denoiser import NoiseLevel
 
 

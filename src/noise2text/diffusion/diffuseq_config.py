@@ -7,28 +7,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from noise2text.core.config import (
-    Config,
-    option,
-    require_at_least,
-    require_choice,
-    require_fraction,
-    require_positive,
-)
+from noise2text.core.config import option, require_choice
 from noise2text.core.errors import Problem
+from noise2text.diffusion.config_groups import (
+    DifformerPartsConfig,
+    ScheduleConfig,
+    SourceDropoutConfig,
+    TimeSamplerConfig,
+)
 from noise2text.diffusion.diffuseq_losses import LOSS_TERMS, LOSS_WEIGHTINGS
-from noise2text.diffusion.loss_aware_times import TIME_SAMPLERS
 from noise2text.diffusion.losses import AnchorLoss, LossTerm, NllLoss
 from noise2text.diffusion.parameterization import PARAMETERIZATIONS, Parameterization
-from noise2text.diffusion.position_sigmoid import PositionSigmoid
-from noise2text.diffusion.schedules import (
-    SCHEDULES,
-    AdjustableRescaled,
-    AlphaBarSchedule,
-    Rescaled,
-    Schedule,
-    SignalFloor,
-)
+from noise2text.diffusion.position_sigmoid_schedule import PositionSigmoid
+from noise2text.diffusion.schedules import SCHEDULES, AlphaBarSchedule, SignalFloor
 
 __all__ = ["DiffuSeqDiffusionConfig", "JointDiffusionConfig"]
 
@@ -37,34 +28,8 @@ _SEARCHABLE = {("z0", name) for name in SCHEDULES}
 
 
 @dataclass(frozen=True)
-class JointDiffusionConfig(Config):
+class JointDiffusionConfig(DifformerPartsConfig, ScheduleConfig):
     """Noise and loss of models with source and target on one canvas."""
-
-    num_timesteps: int = option(2000, "T, the resolution of time in training")
-    schedule: str = option("sqrt", ", ".join(SCHEDULES))
-    noise_factor: float = option(1.0, "F, factor of the noise in training (Difformer); 1 as in the paper")
-    anchor_weight: float = option(0.0, "weight of Difformer's anchor loss, −log p(y | ẑ₀); 0 as in the paper")
-    max_dgs: float = option(0.15, "largest degeneration score (DGS) that a searched noise factor may leave")
-    noise_factor_every: int = option(
-        0, "updates between two searches of the noise factor on the learned embeddings; 0 keeps it"
-    )
-
-    def __post_init__(self) -> None:
-        require_choice(self, "schedule", self.schedules)
-        require_at_least(self, 1, "num_timesteps")
-        require_at_least(self, 0, "anchor_weight", "noise_factor_every")
-        require_positive(self, "noise_factor")
-
-    @property
-    def schedules(self) -> tuple[str, ...]:
-        """The names of the schedules that the recipe takes."""
-        return tuple(SCHEDULES)
-
-    def training_schedule(self, schedule: AlphaBarSchedule) -> Schedule:
-        """The schedule of training, with its noise multiplied by the factor."""
-        if self.noise_factor_every:
-            return AdjustableRescaled(schedule, self.noise_factor)
-        return schedule if self.noise_factor == 1 else Rescaled(schedule, self.noise_factor)
 
     def estimate_terms(self) -> list[LossTerm]:
         """The logged −log p(y | ẑ₀), and where it has a weight, Difformer's anchor loss without smoothing."""
@@ -77,16 +42,14 @@ class JointDiffusionConfig(Config):
 
 
 @dataclass(frozen=True)
-class DiffuSeqDiffusionConfig(JointDiffusionConfig):
+class DiffuSeqDiffusionConfig(SourceDropoutConfig, TimeSamplerConfig, JointDiffusionConfig):
     """Section 3, or the released code where the paper does not say, and Demirag's variants."""
 
     schedule: str = option(
         "sqrt",
         f"{', '.join(SCHEDULES)}, or position-sigmoid (the last token is noised first; always aligned)",
     )
-    time_sampler: str = option(
-        "loss-aware", "how training times are drawn: loss-aware (DiffuSeq, eq. 3) or uniform"
-    )
+    time_sampler: str = "loss-aware"
     loss_positions: str = option(
         "equation-2",
         "positions that the losses count: equation-2 (error on the target, rounding everywhere), algorithm-6 "
@@ -104,15 +67,12 @@ class DiffuSeqDiffusionConfig(JointDiffusionConfig):
     min_alpha_bar: float | None = option(
         None, "smallest ᾱ of the schedule; none is 0, or 0.01 for epsilon and score, which divide by its root"
     )
-    source_dropout: float = option(0.0, "share of the pairs trained without their source, for guidance")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_choice(self, "time_sampler", TIME_SAMPLERS)
         require_choice(self, "loss_positions", LOSS_TERMS)
         require_choice(self, "parameterization", PARAMETERIZATIONS)
         require_choice(self, "loss_weighting", LOSS_WEIGHTINGS)
-        require_fraction(self, "source_dropout")
         if self.noise_factor_every and (self.parameterization, self.schedule) not in _SEARCHABLE:
             raise Problem(
                 "The noise factor is searched again for networks that predict z0 and schedules that are the "
@@ -122,8 +82,8 @@ class DiffuSeqDiffusionConfig(JointDiffusionConfig):
             raise Problem(f"The setting min_alpha_bar must be from 0 to below 1, not {self.min_alpha_bar}.")
 
     @property
-    def schedules(self) -> tuple[str, ...]:
-        return (*super().schedules, _POSITION_SIGMOID)
+    def schedule_choices(self) -> tuple[str, ...]:
+        return (*super().schedule_choices, _POSITION_SIGMOID)
 
     @property
     def signal_floor(self) -> float:

@@ -7,7 +7,7 @@ from statistics import NormalDist
 import pytest
 import torch
 
-from noise2text.diffusion.position_sigmoid import MIN_VARIANCE, PositionSigmoid
+from noise2text.diffusion.position_sigmoid_schedule import MIN_VARIANCE, PositionSigmoid
 from noise2text.diffusion.solvers import step_coefficients
 from noise2text.nn.denoiser import NoiseLevel
 

@@ -12,17 +12,23 @@ from scipy import integrate, stats
 from torch import Tensor, nn
 
 from noise2text.core.errors import Problem
-from noise2text.diffusion.noise_factor import (
+from noise2text.diffusion.degeneration_score import (
     binary_factor_search,
     degeneration_scores,
     find_noise_factor,
     linear_factor_search,
     nearest_neighbor_accuracy,
     random_embeddings,
-    rescale_preserving,
     sample_rivals,
 )
-from noise2text.diffusion.schedules import SCHEDULES, CosineSchedule, Rescaled, Schedule, SqrtSchedule
+from noise2text.diffusion.schedules import (
+    SCHEDULES,
+    CosineSchedule,
+    Rescaled,
+    Schedule,
+    SqrtSchedule,
+    rescale_preserving,
+)
 from noise2text.nn.denoiser import NoiseLevel
 
 # Difformer's table 19: DGS_MAX -> F for vocabularies of 10, 20 and 40 thousand words.

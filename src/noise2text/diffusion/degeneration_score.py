@@ -1,4 +1,8 @@
-"""How much noise training needs: the degeneration score and the factor F that lowers it (Difformer).
+"""How much noise training needs: the degeneration score and the search for F, which lowers it (Difformer).
+
+The factor F is applied elsewhere. In training, `build_training_schedule` in the configs of this folder wraps
+the schedule in `Rescaled` (`schedules.py`). Generation has a factor of its own, `sampling_noise_factor`; the
+method `build_sampling_schedule` in `models/diffusion.py` applies it.
 
 The degenerated model sees one position at a time and answers with the nearest embedding (definition 1, as the
 nearest-neighbour classifier of appendix D). Its accuracy at time t is the score at t (definition 2):
@@ -27,7 +31,7 @@ import torch
 from torch import Tensor
 
 from noise2text.core.errors import Problem
-from noise2text.diffusion.schedules import Rescaled, Schedule, VariancePreserving
+from noise2text.diffusion.schedules import Rescaled, Schedule
 
 __all__ = [
     "NoiseFactorResult",
@@ -36,7 +40,6 @@ __all__ = [
     "find_noise_factor",
     "linear_factor_search",
     "random_embeddings",
-    "rescale_preserving",
 ]
 
 MAX_NOISE_FACTOR = 1000.0  # where a search gives up; the largest factor in the paper is 41
@@ -57,11 +60,6 @@ def random_embeddings(vocab: int, dim: int, *, seed: int = 0) -> Tensor:
     if vocab < 2 or dim < 1:
         raise Problem(f"A table of {vocab} words in {dim} dimensions is too small: take two words or more.")
     return torch.randn(vocab, dim, generator=torch.Generator().manual_seed(2 * seed))
-
-
-def rescale_preserving(schedule: Schedule, factor: float) -> Schedule:
-    """The schedule with the signal-to-noise ratio of eq. 3 and α² + σ² = 1 (eq. 8)."""
-    return VariancePreserving(Rescaled(schedule, factor))
 
 
 def degeneration_scores(

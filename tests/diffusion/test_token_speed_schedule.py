@@ -7,7 +7,7 @@ import torch
 
 from noise2text.diffusion.schedules import SqrtSchedule
 from noise2text.diffusion.solvers import step_coefficients, strided_times
-from noise2text.diffusion.token_speeds import TokenSpeeds
+from noise2text.diffusion.token_speed_schedule import TokenSpeeds
 from noise2text.nn.denoiser import NoiseLevel
 
 TIMES = torch.linspace(0, 1, 1001, dtype=torch.float64)

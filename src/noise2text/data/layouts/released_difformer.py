@@ -1,4 +1,4 @@
-"""The canvas of Difformer's published code: fairseq's begin and end around the source and the target.
+"""The canvas of Difformer's released code: fairseq's begin and end around the source and the target.
 
     encoder: <s> source </s>        canvas: <s> target </s>
 
@@ -18,11 +18,11 @@ from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.layouts.template import Template
 from noise2text.data.ragged import RaggedRows
 
-__all__ = ["PublishedDifformerLayout"]
+__all__ = ["ReleasedDifformerLayout"]
 
 
 @dataclass(frozen=True)
-class PublishedDifformerLayout(SplitLayout):
+class ReleasedDifformerLayout(SplitLayout):
     """Source and target apart, each between a begin and an end token; the length is given."""
 
     num_special_tokens: ClassVar[int] = 2
