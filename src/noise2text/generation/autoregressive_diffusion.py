@@ -62,8 +62,8 @@ class AutoregressiveDiffusionDecoder(ParallelDecoder):
                 canvas=self.fix_tokens(canvas, tokens, new, ended),
                 noise_keys=make_key(first_keys, number),
             )
-        scores = total / count + candidates.length_scores
-        return self.send_to_host(candidates, candidates.canvas.tokens, scores)
+        tokens = candidates.canvas.tokens
+        return self.send_to_host(candidates, tokens, self.score(candidates, tokens, total, count))
 
 
 class TokenByTokenDecoder(AutoregressiveDiffusionDecoder):

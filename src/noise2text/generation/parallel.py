@@ -139,7 +139,8 @@ class ParallelDecoder(Decoder):
         lengths = self.find_lengths(encoded_batch)
         candidates = self.make_candidates(encoded_batch, lengths, max_length=int(lengths.max()))
         estimate = self.sample(self.make_process(candidates), self.make_step_callback(candidates))
-        return self.send_to_host(candidates, *self.round_to_tokens(candidates, estimate))
+        tokens, scores = self.round_and_score(candidates, estimate)
+        return self.send_to_host(candidates, tokens, scores)
 
     def find_lengths(self, encoded_batch: EncodedBatch) -> Tensor:
         """The lengths (B, b₁) that are tried, on the host, which waits for them."""
@@ -219,20 +220,26 @@ class ParallelDecoder(Decoder):
 
         return observe
 
-    def round_to_tokens(self, candidates: CandidateBatch, estimate: Estimate) -> tuple[Tensor, Tensor]:
+    def round_and_score(self, candidates: CandidateBatch, estimate: Estimate) -> tuple[Tensor, Tensor]:
         """The tokens (B·C, L) of the last estimate, and the score (B·C,) of each candidate."""
-        canvas = candidates.canvas
-        tokens, log_probs = self.rounding(canvas, estimate)  # (B·C, L)
-        written = canvas.open_positions
-        return tokens, (log_probs * written).sum(1) / written.sum(1) + candidates.length_scores
+        tokens, log_probs = self.rounding(candidates.canvas, estimate)  # (B·C, L)
+        written = candidates.canvas.open_positions
+        return tokens, self.score(candidates, tokens, (log_probs * written).sum(1), written.sum(1))
+
+    def score(self, candidates: CandidateBatch, tokens: Tensor, log_probs: Tensor, counts: Tensor) -> Tensor:
+        """The scores (B·C,) per token: by the likelihood scorer, if there is one.
+
+        Otherwise by the sums of the log-probabilities of the written tokens, and the `counts` of these.
+        """
+        if self.likelihood_scorer is None:
+            return log_probs / counts + candidates.length_scores
+        text = ~candidates.canvas.padding
+        written = replace(candidates.canvas, tokens=tokens, frozen=torch.zeros_like(text), scored=text)
+        likelihood = self.likelihood_scorer(candidates.encoded, written)
+        return (likelihood + candidates.length_scores) / text.sum(1)
 
     def send_to_host(self, candidates: CandidateBatch, tokens: Tensor, scores: Tensor) -> SampledBatch:
-        """The candidates with these tokens, and these scores or those of the likelihood scorer."""
-        if self.likelihood_scorer:
-            text = ~candidates.canvas.padding
-            written = replace(candidates.canvas, tokens=tokens, frozen=torch.zeros_like(text), scored=text)
-            likelihood = self.likelihood_scorer(candidates.encoded, written)
-            scores = (likelihood + candidates.length_scores) / text.sum(1)  # per token
+        """Copy the candidates' tokens and scores to the host."""
         return SampledBatch(
             len(candidates.batch.rows),
             candidates.host_canvas,
