@@ -138,7 +138,8 @@ class ParallelDecoder(Decoder):
         """Sample from noise to the tokens of every candidate."""
         lengths = self.find_lengths(encoded_batch)
         candidates = self.make_candidates(encoded_batch, lengths, max_length=int(lengths.max()))
-        estimate = self.sample(self.make_process(candidates), self.make_step_callback(candidates))
+        sample = self.choose_sampler()
+        estimate = sample(self.make_process(candidates), self.make_step_callback(candidates))
         tokens, scores = self.round_and_score(candidates, estimate)
         return self.send_to_host(candidates, tokens, scores)
 
@@ -200,9 +201,8 @@ class ParallelDecoder(Decoder):
             raise Problem("These seeds choose different sampling steps: give all texts of a batch the same.")
         return solver
 
-    @property
-    def sample(self) -> Sample:
-        """The executor's `sample`, or the sampler that the config asks for."""
+    def choose_sampler(self) -> Sample:
+        """The sampler that the config asks for; else `diffusion.sampler.sample`, run by the executor."""
         return self.config.build_sampler() or self.executor.sample
 
     def make_step_callback(self, candidates: CandidateBatch) -> OnStep | None:
