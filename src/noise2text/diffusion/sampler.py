@@ -25,7 +25,7 @@ from torch import Tensor
 from noise2text.core.devices import copy_to_device
 from noise2text.core.random import gaussian_noise
 from noise2text.diffusion.schedules import Schedule
-from noise2text.diffusion.solvers import ANCESTRAL, Solver, StepCoefficients, StepTable
+from noise2text.diffusion.solvers import ANCESTRAL, Solver, StepCoefficients, StepColumn, StepTable
 from noise2text.diffusion.stopping import StoppingRule
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
 
@@ -143,7 +143,8 @@ def compute_step_table(process: ReverseProcess) -> StepTable:
     levels: NoiseLevel = process.schedule(process.times.to(schedule_device), length)  # one row per step
     table = copy_to_device(process.solver.steps(levels), process.noise_keys.device)
     time_embedder = process.denoiser.time_embedder() if table.shape[2] == 1 else None
-    return StepTable(table[:, None], None if time_embedder is None else time_embedder(table[:, 2]))
+    timesteps = table[:, StepColumn.TIMESTEP]
+    return StepTable(table[:, None], None if time_embedder is None else time_embedder(timesteps))
 
 
 def sample(process: ReverseProcess, on_step: OnStep | None = None) -> Estimate:
