@@ -26,7 +26,7 @@ from noise2text.models.registry import Recipe
 from noise2text.training import checkpoint
 from noise2text.training.averaging import Ema
 from noise2text.training.callbacks import Callbacks, TrainingCallback, TrainingStart
-from noise2text.training.distributed import SingleProcess, distribute
+from noise2text.training.distributed import SingleProcess, TrainingStrategy, distribute
 from noise2text.training.loggers import MetricsFile, build_loggers
 from noise2text.training.loop import StepReport, TrainingPass, train_steps
 from noise2text.training.lr_schedules import LR_SCHEDULES
@@ -70,7 +70,7 @@ class TrainingRun:
             self.model.load_state_dict(saved.state_dict())
         self.objective = recipe.objective(config, self.model)
         self.autocast = autocast(self.model.resolve_precision(config.run.precision), device)
-        self.strategy = SingleProcess(self.objective, self.model, group)
+        self.strategy: TrainingStrategy = SingleProcess(self.objective, self.model, group)
         if group.world_size > 1:
             self.strategy = distribute(self.strategy, sharded=config.run.sharded, build_copy=self._build_copy)
         self.optimizer = build_adamw(self.model, config.optim, device)

@@ -18,7 +18,7 @@ from torch import Tensor
 from noise2text.core.random import KeyPurpose, make_key
 from noise2text.data.layouts.base import Canvas
 from noise2text.diffusion.losses import TokenLoss
-from noise2text.training.distributed import SingleProcess
+from noise2text.training.distributed import SingleProcess, TrainingStrategy
 from noise2text.training.lr_schedules import LRSchedule
 from noise2text.training.objective import Objective
 from noise2text.training.process_group import ProcessGroup
@@ -65,7 +65,7 @@ def train_steps(
     clip_norm: float,
     seed: int,
     autocast: Autocast = nullcontext(),
-    strategy: SingleProcess | None = None,
+    strategy: TrainingStrategy | None = None,
     cuda_graph_pass: TrainingPass | None = None,
     is_logged: Callable[[int], bool] = lambda step: True,
 ) -> Iterator[StepReport]:
@@ -100,7 +100,7 @@ def train_step(
     clip_norm: float,
     seed: int,
     autocast: Autocast,
-    strategy: SingleProcess,
+    strategy: TrainingStrategy,
     cuda_graph_pass: TrainingPass | None,
 ) -> StepReport:
     """One update of the weights: canvases → draws → noise → denoiser → terms → loss → backward → update."""
@@ -132,7 +132,7 @@ def train_step(
         param_group["lr"] = lr
     grad_norm = strategy.clip_norm(parameters, clip_norm if clip_norm > 0 else torch.inf)
     optimizer.step()
-    strategy.update(step)
+    strategy.adapt(step)
     term_means = group.all_reduce_mean(term_means)
     return StepReport(step, objective.loss(term_means), term_means, grad_norm, lr, num_tokens)
 
