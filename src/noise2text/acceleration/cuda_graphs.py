@@ -8,7 +8,7 @@ Where CUDA graphs are switched on:
 
     generation   `Model.executor` (models/base.py) passes a `CudaGraphExecutor`, which has the interface of
                  `generation.executor.Executor`, to every decoder on a GPU
-    training     `TrainingRun._accelerate` (commands/training_run.py) passes a `CudaGraphTrainingPass`
+    training     `TrainingRun._build_pass` (commands/training_run.py) passes a `CudaGraphTrainingPass`
                  (cuda_graph_training.py) to the training loop, by the setting `acceleration`
 """
 

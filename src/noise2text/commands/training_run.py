@@ -28,7 +28,7 @@ from noise2text.training.averaging import Ema
 from noise2text.training.callbacks import Callbacks, TrainingCallback, TrainingStart
 from noise2text.training.distributed import SingleProcess, TrainingStrategy, distribute
 from noise2text.training.loggers import MetricsFile, build_loggers
-from noise2text.training.loop import StepReport, TrainingPass, train_steps
+from noise2text.training.loop import EagerPass, StepReport, TrainingPass, train_steps
 from noise2text.training.lr_schedules import LR_SCHEDULES
 from noise2text.training.micro_batches import MicroBatches
 from noise2text.training.optimizer import build_adamw
@@ -115,9 +115,8 @@ class TrainingRun:
                 lr_schedule=LR_SCHEDULES[self.config.optim.lr_schedule](self.config.optim.warmup, last),
                 clip_norm=self.config.optim.clip_norm,
                 seed=self.config.run.seed,
-                autocast=self.autocast,
                 strategy=self.strategy,
-                cuda_graph_pass=self._accelerate() if self.device.type == "cuda" else None,
+                training_pass=self._build_pass(),
                 is_logged=self._is_logged,
             )
             for report in reports:
@@ -238,26 +237,27 @@ class TrainingRun:
         assert self.strategy.unsharded is not None, "only the first process writes"
         save(folder, self.strategy.unsharded[0], recipe=self.recipe.name, config=self.config)
 
-    def _accelerate(self) -> TrainingPass | None:
-        """The CUDA graphs of a run on a GPU, whose operations are fused where that is worth compiling.
+    def _build_pass(self) -> TrainingPass:
+        """The pass of a step: on a GPU as CUDA graphs, and fused where that is worth compiling.
 
         Several processes communicate within a pass, so they have no graphs.
         """
-        acceleration = self.config.run.acceleration
+        eager_pass = EagerPass(self.strategy, self.optimizer, self.autocast)
+        acceleration = self.config.run.acceleration if self.device.type == "cuda" else "none"
         if acceleration == "none" or not self.objective.graph_capturable:
-            return None
+            return eager_pass
         try:
             from noise2text.acceleration.cuda_graph_training import CudaGraphTrainingPass
             from noise2text.acceleration.fused import fuse
         except ImportError:
-            return None
+            return eager_pass
         is_large = self.num_parameters >= MIN_PARAMETERS_TO_COMPILE
         if acceleration == "compiled" or (acceleration == "auto" and is_large):
             fuse(self.objective)
         if self.group.world_size > 1:
-            return None
+            return eager_pass
         trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        return CudaGraphTrainingPass(trained, self.autocast)
+        return CudaGraphTrainingPass(eager_pass, self.objective, trained)
 
     def _describe_run(self, first: int) -> None:
         plan = self.batches.plan

@@ -23,22 +23,58 @@ from noise2text.training.lr_schedules import LRSchedule
 from noise2text.training.objective import Objective
 from noise2text.training.process_group import ProcessGroup
 
-__all__ = ["Autocast", "StepReport", "TrainingPass", "evaluate_loss", "train_step", "train_steps"]
+__all__ = [
+    "Autocast",
+    "EagerPass",
+    "StepReport",
+    "TrainingPass",
+    "evaluate_loss",
+    "train_step",
+    "train_steps",
+]
 
 Autocast = AbstractContextManager[object]
 """The context of mixed precision that a forward pass runs in; each pass enters it."""
 
 
+PassOutput = tuple[Any, dict[str, TokenLoss], dict[str, Tensor]]
+"""A micro-batch's draws, its losses and their means, without gradients."""
+
+
 class TrainingPass(Protocol):
-    """A forward and backward pass that replays CUDA graphs (acceleration/cuda_graph_training.py)."""
+    """A forward and backward pass: eager, or as CUDA graphs (acceleration/cuda_graph_training.py)."""
 
     def zero_grad(self) -> None:
         """Start a new step: its first micro-batch overwrites the gradients."""
 
     def __call__(
-        self, objective: Any, canvas: Canvas, keys: Tensor, step_key: Tensor, counts: Mapping[str, Tensor]
-    ) -> tuple[Any, Mapping[str, TokenLoss], Mapping[str, Tensor]]:
-        """Add a micro-batch's gradients; returns its draws, its losses and their means."""
+        self, canvas: Canvas, keys: Tensor, step_key: Tensor, counts: Mapping[str, Tensor]
+    ) -> PassOutput:
+        """Add a micro-batch's gradients; the keys are those of its rows, the counts those of the step."""
+
+
+@dataclass(frozen=True)
+class EagerPass:
+    """A forward and backward pass, one operation after another."""
+
+    strategy: TrainingStrategy
+    optimizer: torch.optim.Optimizer
+    autocast: Autocast
+
+    def zero_grad(self) -> None:
+        self.optimizer.zero_grad()
+
+    def __call__(
+        self, canvas: Canvas, keys: Tensor, step_key: Tensor, counts: Mapping[str, Tensor]
+    ) -> PassOutput:
+        objective = self.strategy.objective
+        draws = objective.draw(canvas, keys, step_key)
+        with self.autocast:
+            losses = self.strategy.module(canvas, draws)  # noise → denoiser → terms
+        means = objective.means(losses, counts)
+        objective.loss(means).backward()
+        detached = {name: TokenLoss(loss.values.detach(), loss.mask) for name, loss in losses.items()}
+        return draws, detached, {name: mean.detach() for name, mean in means.items()}
 
 
 @dataclass(frozen=True)
@@ -64,9 +100,8 @@ def train_steps(
     lr_schedule: LRSchedule,
     clip_norm: float,
     seed: int,
-    autocast: Autocast = nullcontext(),
     strategy: TrainingStrategy | None = None,
-    cuda_graph_pass: TrainingPass | None = None,
+    training_pass: TrainingPass | None = None,
     is_logged: Callable[[int], bool] = lambda step: True,
 ) -> Iterator[StepReport]:
     """Train from step `first` to step `last`, both included; `batches` gives the micro-batches of a step.
@@ -74,6 +109,7 @@ def train_steps(
     Each process passes its share of the rows. Terms that are only logged are computed where `is_logged`.
     """
     strategy = strategy or SingleProcess(objective, objective, ProcessGroup())
+    training_pass = training_pass or EagerPass(strategy, optimizer, nullcontext())
     for step in range(first, last + 1):
         objective.terms_logged = is_logged(step)
         yield train_step(
@@ -84,9 +120,8 @@ def train_steps(
             lr=peak_lr * lr_schedule(step),
             clip_norm=clip_norm,
             seed=seed,
-            autocast=autocast,
             strategy=strategy,
-            cuda_graph_pass=cuda_graph_pass,
+            training_pass=training_pass,
         )
 
 
@@ -99,9 +134,8 @@ def train_step(
     lr: float,
     clip_norm: float,
     seed: int,
-    autocast: Autocast,
     strategy: TrainingStrategy,
-    cuda_graph_pass: TrainingPass | None,
+    training_pass: TrainingPass,
 ) -> StepReport:
     """One update of the weights: canvases → draws → noise → denoiser → terms → loss → backward → update."""
     group, step_key = strategy.group, make_key(seed, KeyPurpose.TRAINING, step)
@@ -113,21 +147,14 @@ def train_step(
     keys = make_key(seed, KeyPurpose.TRAINING, step, row_numbers)
     own_keys = keys.split([size for sizes in rows for size in sizes])[group.rank :: group.world_size]
     term_means = {name: torch.zeros((), device=count.device) for name, count in counts.items()}
-    (cuda_graph_pass or optimizer).zero_grad()
+    training_pass.zero_grad()
     for canvas, row_keys, sizes in zip(canvases, own_keys, rows, strict=True):
-        if cuda_graph_pass is not None:
-            draws, losses, means = cuda_graph_pass(objective, canvas, row_keys, step_key, counts)
-        else:
-            with nullcontext() if sizes is rows[-1] else strategy.no_sync():
-                draws = objective.draw(canvas, row_keys, step_key)
-                with autocast:
-                    losses = strategy.module(canvas, draws)  # noise → denoiser → terms
-                means = objective.means(losses, counts)
-                objective.loss(means).backward()
+        with nullcontext() if sizes is rows[-1] else strategy.no_sync():
+            draws, losses, means = training_pass(canvas, row_keys, step_key, counts)
         with torch.no_grad():
             if observed := objective.collect_observations(draws, losses):
                 objective.observe(*group.gather(observed, sizes))
-        term_means = {name: term_means[name] + mean.detach() for name, mean in means.items()}
+        term_means = {name: term_means[name] + mean for name, mean in means.items()}
     for param_group in optimizer.param_groups:
         param_group["lr"] = lr
     grad_norm = strategy.clip_norm(parameters, clip_norm if clip_norm > 0 else torch.inf)
