@@ -89,6 +89,25 @@ class StepReport:
     num_tokens: Tensor
 
 
+@dataclass(frozen=True)
+class _StepCounts:
+    """What a step has in all processes together."""
+
+    terms: dict[str, Tensor]  # how many values of each term count, as the mean over the processes
+    tokens: Tensor
+    rows: list[list[int]]  # of every process, for each micro-batch
+
+    def zero_means(self) -> dict[str, Tensor]:
+        """A mean of 0 for each term, to add to."""
+        return {name: torch.zeros((), device=count.device) for name, count in self.terms.items()}
+
+    def make_row_keys(self, *step: int, rank: int = 0) -> Sequence[Tensor]:
+        """The keys of a process's rows, for each micro-batch; all rows of the step are numbered."""
+        sizes = [size for of_processes in self.rows for size in of_processes]
+        row_numbers = torch.arange(sum(sizes), device=self.tokens.device)
+        return make_key(*step, row_numbers).split(sizes)[rank :: len(self.rows[0])]
+
+
 def train_steps(
     objective: Objective,
     optimizer: torch.optim.Optimizer,
@@ -142,18 +161,16 @@ def train_step(
     parameters = [parameter for param_group in optimizer.param_groups for parameter in param_group["params"]]
     objective.train()
     torch.manual_seed(int(make_key(seed, KeyPurpose.DROPOUT, step)) ^ group.rank)
-    counts, num_tokens, rows = _count(objective, canvases, group)
-    row_numbers = torch.arange(sum(map(sum, rows)), device=num_tokens.device)
-    keys = make_key(seed, KeyPurpose.TRAINING, step, row_numbers)
-    own_keys = keys.split([size for sizes in rows for size in sizes])[group.rank :: group.world_size]
-    term_means = {name: torch.zeros((), device=count.device) for name, count in counts.items()}
+    counts = _count(objective, canvases, group)
+    row_keys = counts.make_row_keys(seed, KeyPurpose.TRAINING, step, rank=group.rank)
+    term_means = counts.zero_means()
     training_pass.zero_grad()
-    for canvas, row_keys, sizes in zip(canvases, own_keys, rows, strict=True):
-        with nullcontext() if sizes is rows[-1] else strategy.no_sync():
-            draws, losses, means = training_pass(canvas, row_keys, step_key, counts)
+    for number, (canvas, keys) in enumerate(zip(canvases, row_keys, strict=True), 1):
+        with nullcontext() if number == len(canvases) else strategy.no_sync():
+            draws, losses, means = training_pass(canvas, keys, step_key, counts.terms)
         with torch.no_grad():
             if observed := objective.collect_observations(draws, losses):
-                objective.observe(*group.gather(observed, sizes))
+                objective.observe(*group.gather(observed, counts.rows[number - 1]))
         term_means = {name: term_means[name] + mean for name, mean in means.items()}
     for param_group in optimizer.param_groups:
         param_group["lr"] = lr
@@ -161,38 +178,32 @@ def train_step(
     optimizer.step()
     strategy.adapt(step)
     term_means = group.all_reduce_mean(term_means)
-    return StepReport(step, objective.loss(term_means), term_means, grad_norm, lr, num_tokens)
+    return StepReport(step, objective.loss(term_means), term_means, grad_norm, lr, counts.tokens)
 
 
-def _count(
-    objective: Objective, canvases: Sequence[Canvas], group: ProcessGroup
-) -> tuple[dict[str, Tensor], Tensor, list[list[int]]]:
-    """What a step has: values of each term (the mean over the processes), tokens, and rows.
-
-    The rows are those of every process in each micro-batch.
-    """
+def _count(objective: Objective, canvases: Sequence[Canvas], group: ProcessGroup) -> _StepCounts:
+    """What a step on these canvases and those of the other processes has."""
     found = [objective.counts(canvas) for canvas in canvases]
-    counts = {name: torch.stack([count[name] for count in found]).sum() for name in found[0]}
-    num_tokens = torch.stack([(~c.padding).sum() + (~c.source.padding).sum() for c in canvases]).sum()
+    terms = {name: torch.stack([count[name] for count in found]).sum() for name in found[0]}
+    tokens = torch.stack([(~c.padding).sum() + (~c.source.padding).sum() for c in canvases]).sum()
     rows = [len(canvas.tokens) for canvas in canvases]
     if group.world_size == 1:
-        return counts, num_tokens, [[size] for size in rows]
-    counts = group.all_reduce_mean(counts | {"tokens": num_tokens})
-    return counts, group.world_size * counts.pop("tokens"), group.gather_sizes(rows)
+        return _StepCounts(terms, tokens, [[size] for size in rows])
+    means = group.all_reduce_mean(terms | {"tokens": tokens})
+    tokens = group.world_size * means.pop("tokens")
+    return _StepCounts(means, tokens, group.gather_sizes(rows))
 
 
 @torch.no_grad()
 def evaluate_loss(objective: Objective, canvases: Sequence[Canvas], *, seed: int) -> dict[str, float]:
     """Each term's mean over the canvases and their weighted sum `loss`; no dropout, fixed noise."""
     objective.eval()
-    counts, num_tokens, rows = _count(objective, canvases, ProcessGroup())
-    term_means = {name: torch.zeros((), device=count.device) for name, count in counts.items()}
-    sizes = [size for (size,) in rows]
-    row_numbers = torch.arange(sum(sizes), device=num_tokens.device)
-    keys = make_key(seed, KeyPurpose.VALIDATION, 0, row_numbers).split(sizes)
-    for number, canvas in enumerate(canvases):
-        draws = objective.draw(canvas, keys[number], make_key(seed, KeyPurpose.VALIDATION, number))
-        for name, mean in objective.means(objective(canvas, draws), counts).items():
+    counts = _count(objective, canvases, ProcessGroup())
+    term_means = counts.zero_means()
+    row_keys = counts.make_row_keys(seed, KeyPurpose.VALIDATION, 0)
+    for number, (canvas, keys) in enumerate(zip(canvases, row_keys, strict=True)):
+        draws = objective.draw(canvas, keys, make_key(seed, KeyPurpose.VALIDATION, number))
+        for name, mean in objective.means(objective(canvas, draws), counts.terms).items():
             term_means[name] = term_means[name] + mean
     return {"loss": objective.loss(term_means).item()} | {
         name: total.item() for name, total in term_means.items()
