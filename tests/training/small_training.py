@@ -16,7 +16,7 @@ from noise2text.data.tokenizer import Tokenizer
 from noise2text.models import Model
 from noise2text.models.registry import find_recipe, list_recipes
 from noise2text.training.distributed import SingleProcess
-from noise2text.training.loop import Autocast, EagerPass, train_steps
+from noise2text.training.loop import Autocast, EagerPass, StepSettings, train_steps
 from noise2text.training.process_group import ProcessGroup
 
 from ..conftest import SMALL
@@ -79,10 +79,7 @@ def train_small(
         make_batches(model, device),
         first=1,
         last=STEPS,
-        peak_lr=0.05,
-        lr_schedule=lambda step: 1.0,
-        clip_norm=1.0,
-        seed=0,
+        settings=StepSettings(peak_lr=0.05, lr_schedule=lambda step: 1.0, clip_norm=1.0, seed=0),
         training_pass=CudaGraphTrainingPass(eager_pass, objective, trained) if captured else eager_pass,
         is_logged=is_logged,
     )

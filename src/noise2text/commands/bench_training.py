@@ -39,7 +39,7 @@ from noise2text.models.folder import load_config
 from noise2text.models.registry import Recipe
 from noise2text.models.shipped import find_model_folder
 from noise2text.training.distributed import SingleProcess
-from noise2text.training.loop import EagerPass, TrainingPass, train_steps
+from noise2text.training.loop import EagerPass, StepSettings, TrainingPass, train_steps
 from noise2text.training.objective import DiffusionObjective, Objective
 from noise2text.training.optimizer import build_adamw
 from noise2text.training.process_group import ProcessGroup
@@ -219,10 +219,7 @@ class _TimedTraining:
             batches,
             first=self.steps_done + 1,
             last=self.steps_done + steps,
-            peak_lr=1e-5,
-            lr_schedule=lambda step: 1.0,
-            clip_norm=1.0,
-            seed=0,
+            settings=StepSettings(peak_lr=1e-5, lr_schedule=lambda step: 1.0, clip_norm=1.0, seed=0),
             training_pass=self.training_pass,
             is_logged=lambda step: False,  # like most steps of a run
         ):

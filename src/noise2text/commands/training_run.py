@@ -28,7 +28,7 @@ from noise2text.training.averaging import Ema
 from noise2text.training.callbacks import Callbacks, TrainingCallback, TrainingStart
 from noise2text.training.distributed import SingleProcess, TrainingStrategy, distribute
 from noise2text.training.loggers import MetricsFile, build_loggers
-from noise2text.training.loop import EagerPass, StepReport, TrainingPass, train_steps
+from noise2text.training.loop import EagerPass, StepReport, StepSettings, TrainingPass, train_steps
 from noise2text.training.lr_schedules import LR_SCHEDULES
 from noise2text.training.micro_batches import MicroBatches
 from noise2text.training.optimizer import build_adamw
@@ -111,10 +111,12 @@ class TrainingRun:
                 self.batches,
                 first=first,
                 last=last,
-                peak_lr=self.config.optim.lr,
-                lr_schedule=LR_SCHEDULES[self.config.optim.lr_schedule](self.config.optim.warmup, last),
-                clip_norm=self.config.optim.clip_norm,
-                seed=self.config.run.seed,
+                settings=StepSettings(
+                    peak_lr=self.config.optim.lr,
+                    lr_schedule=LR_SCHEDULES[self.config.optim.lr_schedule](self.config.optim.warmup, last),
+                    clip_norm=self.config.optim.clip_norm,
+                    seed=self.config.run.seed,
+                ),
                 strategy=self.strategy,
                 training_pass=self._build_pass(),
                 is_logged=self._is_logged,

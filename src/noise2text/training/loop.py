@@ -27,6 +27,7 @@ __all__ = [
     "Autocast",
     "EagerPass",
     "StepReport",
+    "StepSettings",
     "TrainingPass",
     "evaluate_loss",
     "train_step",
@@ -78,6 +79,22 @@ class EagerPass:
 
 
 @dataclass(frozen=True)
+class StepSettings:
+    """How a step changes the weights.
+
+    Fields:
+        peak_lr, lr_schedule: the learning rate, and its factor at each step.
+        clip_norm: the norm that longer gradients are clipped to; 0 for none.
+        seed: of the noise and of dropout.
+    """
+
+    peak_lr: float
+    lr_schedule: LRSchedule
+    clip_norm: float
+    seed: int
+
+
+@dataclass(frozen=True)
 class StepReport:
     """What a step did; the tensors stay on the device until they are read."""
 
@@ -115,10 +132,7 @@ def train_steps(
     *,
     first: int,
     last: int,
-    peak_lr: float,
-    lr_schedule: LRSchedule,
-    clip_norm: float,
-    seed: int,
+    settings: StepSettings,
     strategy: TrainingStrategy | None = None,
     training_pass: TrainingPass | None = None,
     is_logged: Callable[[int], bool] = lambda step: True,
@@ -131,50 +145,39 @@ def train_steps(
     training_pass = training_pass or EagerPass(strategy, optimizer, nullcontext())
     for step in range(first, last + 1):
         objective.terms_logged = is_logged(step)
-        yield train_step(
-            objective,
-            optimizer,
-            batches(step),
-            step=step,
-            lr=peak_lr * lr_schedule(step),
-            clip_norm=clip_norm,
-            seed=seed,
-            strategy=strategy,
-            training_pass=training_pass,
-        )
+        yield train_step(strategy, optimizer, training_pass, batches(step), step=step, settings=settings)
 
 
 def train_step(
-    objective: Objective,
+    strategy: TrainingStrategy,
     optimizer: torch.optim.Optimizer,
+    training_pass: TrainingPass,
     canvases: Sequence[Canvas],
     *,
     step: int,
-    lr: float,
-    clip_norm: float,
-    seed: int,
-    strategy: TrainingStrategy,
-    training_pass: TrainingPass,
+    settings: StepSettings,
 ) -> StepReport:
     """One update of the weights: canvases → draws → noise → denoiser → terms → loss → backward → update."""
-    group, step_key = strategy.group, make_key(seed, KeyPurpose.TRAINING, step)
-    parameters = [parameter for param_group in optimizer.param_groups for parameter in param_group["params"]]
+    objective, group, seed = strategy.objective, strategy.group, settings.seed
     objective.train()
     torch.manual_seed(int(make_key(seed, KeyPurpose.DROPOUT, step)) ^ group.rank)
-    counts = _count(objective, canvases, group)
+    counts, step_key = _count(objective, canvases, group), make_key(seed, KeyPurpose.TRAINING, step)
     row_keys = counts.make_row_keys(seed, KeyPurpose.TRAINING, step, rank=group.rank)
     term_means = counts.zero_means()
     training_pass.zero_grad()
-    for number, (canvas, keys) in enumerate(zip(canvases, row_keys, strict=True), 1):
+    micro_batches = zip(canvases, row_keys, counts.rows, strict=True)
+    for number, (canvas, keys, sizes) in enumerate(micro_batches, 1):
         with nullcontext() if number == len(canvases) else strategy.no_sync():
             draws, losses, means = training_pass(canvas, keys, step_key, counts.terms)
         with torch.no_grad():
             if observed := objective.collect_observations(draws, losses):
-                objective.observe(*group.gather(observed, counts.rows[number - 1]))
+                objective.observe(*group.gather(observed, sizes))
         term_means = {name: term_means[name] + mean for name, mean in means.items()}
+    lr, parameters = settings.peak_lr * settings.lr_schedule(step), []
     for param_group in optimizer.param_groups:
         param_group["lr"] = lr
-    grad_norm = strategy.clip_norm(parameters, clip_norm if clip_norm > 0 else torch.inf)
+        parameters += param_group["params"]
+    grad_norm = strategy.clip_norm(parameters, settings.clip_norm or torch.inf)
     optimizer.step()
     strategy.adapt(step)
     term_means = group.all_reduce_mean(term_means)
