@@ -28,7 +28,7 @@ from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer, learn_characters
 from noise2text.diffusion.losses import MseLoss, NllLoss, scored_positions
 from noise2text.recipes.diffuseq import PRESETS, build, objective
-from noise2text.training.loop import train_steps
+from noise2text.training.loop import StepSettings, train_steps
 from noise2text.training.lr_schedules import cosine
 
 PAIRS, TESTED, WINDOW, SEED = 20_000, 50, 100, 0
@@ -91,10 +91,12 @@ def run(
         batches,
         first=1,
         last=steps,
-        peak_lr=config.optim.lr,
-        lr_schedule=cosine(config.optim.warmup, steps),
-        clip_norm=config.optim.clip_norm,
-        seed=SEED,
+        settings=StepSettings(
+            peak_lr=config.optim.lr,
+            lr_schedule=cosine(config.optim.warmup, steps),
+            clip_norm=config.optim.clip_norm,
+            seed=SEED,
+        ),
     )
     for report in reports:
         sums = {name: value + float(report.means[name]) for name, value in sums.items()}

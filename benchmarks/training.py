@@ -11,12 +11,13 @@ the device did in a step: the time of each kind of kernel, and of the so many lo
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 
 from tokenizers import Tokenizer as Inner
 from tokenizers.models import WordLevel
 
 from noise2text.commands.bench_training import measure_accelerations
-from noise2text.commands.profile_kernels import format_kernels
+from noise2text.commands.profile_kernels import classify_kernel, sum_by_kind
 from noise2text.core.command_line import parse_assignments
 from noise2text.core.config import apply_overrides
 from noise2text.core.devices import find_device
@@ -33,6 +34,16 @@ def make_tokenizer(words: int) -> Tokenizer:
     inner = Inner(WordLevel({name: number for number, name in enumerate(names)}, unk_token="[UNK]"))
     inner.add_special_tokens(specials)
     return Tokenizer(inner)
+
+
+def format_kernels(kernels: Mapping[str, float], limit: int) -> list[str]:
+    """Lines to print: the kinds, and the longest kernels with their kinds."""
+    kinds = ", ".join(f"{name} {1000 * seconds:.1f} ms" for name, seconds in sum_by_kind(kernels).items())
+    longest = list(kernels.items())[:limit]
+    return [
+        kinds,
+        *(f"  {1000 * seconds:7.2f} ms  {classify_kernel(name):<11} {name}" for name, seconds in longest),
+    ]
 
 
 def main() -> None:

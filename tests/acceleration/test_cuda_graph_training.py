@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -20,8 +20,10 @@ from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.losses import LossTerm, TokenLoss
-from noise2text.training.loop import TrainingPass
+from noise2text.training.distributed import SingleProcess
+from noise2text.training.loop import EagerPass, TrainingPass
 from noise2text.training.objective import Objective
+from noise2text.training.process_group import ProcessGroup
 
 from ..training.small_training import GRAPHABLE_RECIPES, build_small, make_batches, train_small
 
@@ -79,33 +81,18 @@ def taped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
 
 
-def graph(parameters: Sequence[nn.Parameter]) -> CudaGraphTrainingPass:
-    return CudaGraphTrainingPass(parameters, nullcontext())
+def eager(objective: Objective) -> EagerPass:
+    optimizer = torch.optim.SGD(objective.parameters(), lr=0.05)
+    return EagerPass(SingleProcess(objective, objective, ProcessGroup()), optimizer, nullcontext())
 
 
-class Eager:
-    """The same pass without graphs."""
-
-    def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
-        self.parameters = parameters
-
-    def zero_grad(self) -> None:
-        for parameter in self.parameters:
-            parameter.grad = None
-
-    def __call__(
-        self, objective: Any, canvas: Canvas, keys: Tensor, step_key: Tensor, counts: Mapping[str, Tensor]
-    ) -> Any:
-        draws = objective.draw(canvas, keys, step_key)
-        losses = objective(canvas, draws)
-        means = objective.means(losses, counts)
-        objective.loss(means).backward()
-        return draws, losses, means
+def captured(objective: Objective) -> CudaGraphTrainingPass:
+    return CudaGraphTrainingPass(eager(objective), objective, list(objective.parameters()))
 
 
 @pytest.mark.parametrize("name", GRAPHABLE_RECIPES)
 def test_captured_passes_train_as_eager_ones(name: str, tokenizer: Tokenizer, replayed: None) -> None:
-    losses, weights = train_small(name, tokenizer, "cpu", graph=graph)
+    losses, weights = train_small(name, tokenizer, "cpu", captured=True)
     expected, others = train_small(name, tokenizer, "cpu")
     assert losses == pytest.approx(expected, rel=1e-5)
     for key, value in others.items():
@@ -114,7 +101,7 @@ def test_captured_passes_train_as_eager_ones(name: str, tokenizer: Tokenizer, re
 
 def test_capturing_leaves_dropout_as_it_was(tokenizer: Tokenizer, replayed: None) -> None:
     """Else a step would depend on which shapes came before, and a resumed run would end elsewhere."""
-    losses, _ = train_small("difformer", tokenizer, "cpu", graph=graph, dropout=0.3)
+    losses, _ = train_small("difformer", tokenizer, "cpu", captured=True, dropout=0.3)
     expected, _ = train_small("difformer", tokenizer, "cpu", dropout=0.3)
     assert losses == pytest.approx(expected, rel=1e-5)
 
@@ -143,7 +130,7 @@ class Halves(Objective):
 
 
 def _train_halves(
-    make: Callable[[Sequence[nn.Parameter]], TrainingPass],
+    make: Callable[[Objective], TrainingPass],
     flags: Sequence[Sequence[int]],
     *,
     spoilt: bool = False,
@@ -151,14 +138,14 @@ def _train_halves(
     """The gradients after each step, whose micro-batches have these flags; and the pass that was used."""
     objective, gradients = Halves(), []
     parameters = list(objective.parameters())
-    backward = make(parameters)
+    backward = make(objective)
     for step, step_flags in enumerate(flags):
         backward.zero_grad()
         for number, flag in enumerate(step_flags):
             rows = RaggedRows.from_lists([[step % 9, number, 4], [flag, 5]])
             canvas = SplitLayout(8).make_canvas(rows, rows, shape=(3, 3))
             counts = dict.fromkeys(objective.terms, torch.tensor(3.0 + number))
-            backward(objective, canvas, torch.arange(2), torch.tensor(flag), counts)
+            backward(canvas, torch.arange(2), torch.tensor(flag), counts)
         gradients.append([torch.zeros(9) if p.grad is None else p.grad.clone() for p in parameters])
         for parameter in parameters if spoilt else ():
             if parameter.grad is not None:
@@ -170,8 +157,8 @@ def _train_halves(
 def test_a_step_overwrites_the_gradients_that_were_there(taped: None) -> None:
     """Equal shapes, different flags: also gradients that did not exist when a graph was captured."""
     flags = [[0], [0, 0], [1], [0], [1, 0, 1], [2], [0, 1, 2], [1], [0, 2]]
-    found, cuda_graph_pass = _train_halves(graph, flags, spoilt=True)
-    expected, _ = _train_halves(Eager, flags)
+    found, cuda_graph_pass = _train_halves(captured, flags, spoilt=True)
+    expected, _ = _train_halves(eager, flags)
     for mine, theirs in zip(found, expected, strict=True):
         for one, other in zip(mine, theirs, strict=True):
             assert torch.allclose(one, other, atol=1e-6)
@@ -186,22 +173,22 @@ def _canvas() -> Canvas:
 def test_gradients_keep_their_places(taped: None) -> None:
     """The optimiser and every graph know them."""
     objective, canvas, places = Halves(), _canvas(), []
-    backward = graph(list(objective.parameters()))
+    backward = captured(objective)
     for flags in ([2], [2, 2], [0], [2, 1]):
         backward.zero_grad()
         for flag in flags:
-            backward(objective, canvas, torch.arange(1), torch.tensor(flag), objective.counts(canvas))
+            backward(canvas, torch.arange(1), torch.tensor(flag), objective.counts(canvas))
         places.append([p.grad.data_ptr() for p in objective.parameters() if p.grad is not None])
     assert all(place == places[0] for place in places)
 
 
 def test_a_graph_has_the_terms_that_are_logged(taped: None) -> None:
     objective, canvas = Halves(), _canvas()
-    backward = graph(list(objective.parameters()))
+    backward = captured(objective)
     for is_logged in (False, True, True, False, True):
         objective.terms_logged = is_logged
         backward.zero_grad()
-        *_, means = backward(objective, canvas, torch.arange(1), torch.tensor(0), objective.counts(canvas))
+        *_, means = backward(canvas, torch.arange(1), torch.tensor(0), objective.counts(canvas))
         assert means.keys() == ({"error", "size"} if is_logged else {"error"})
         gradient = objective.tables[0].grad
         assert gradient is not None
@@ -214,14 +201,14 @@ def test_graphs_are_the_same_whenever_they_were_captured(tokenizer: Tokenizer) -
     """Graphs that were captured in a run before give the dropout of graphs that are captured in this one."""
     model, objective = build_small("difformer", tokenizer, "cuda", 0.3)
     batches, keys = make_batches(model, "cuda"), torch.arange(4, device="cuda")
-    backward = graph(list(model.parameters()))
+    backward = captured(objective)
     objective.train()
     found = []
     for _ in range(2):  # the first captures
         torch.manual_seed(1)
         backward.zero_grad()
         canvas = batches(2)[0]
-        *_, means = backward(objective, canvas, keys, torch.tensor(3), objective.counts(canvas))
+        *_, means = backward(canvas, keys, torch.tensor(3), objective.counts(canvas))
         found.append({name: float(value) for name, value in means.items()})
     assert found[0] == found[1]
 
@@ -229,7 +216,7 @@ def test_graphs_are_the_same_whenever_they_were_captured(tokenizer: Tokenizer) -
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("name", GRAPHABLE_RECIPES)
 def test_graphs_train_as_eager_passes_on_a_gpu(name: str, tokenizer: Tokenizer) -> None:
-    losses, weights = train_small(name, tokenizer, "cuda", graph=graph)
+    losses, weights = train_small(name, tokenizer, "cuda", captured=True)
     expected, others = train_small(name, tokenizer, "cuda")
     assert losses == pytest.approx(expected, rel=1e-3)
     for key, value in others.items():

@@ -26,7 +26,7 @@ from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.adaptive_schedule import AdaptiveSchedule
 from noise2text.diffusion.sampler import ReverseProcess, SampledStep
 from noise2text.diffusion.schedules import SCHEDULES, Schedule
-from noise2text.diffusion.solvers import ANCESTRAL, Ddim, Solver, StepTable, strided_times
+from noise2text.diffusion.solvers import ANCESTRAL, Ddim, Solver, StepColumn, StepTable, strided_times
 from noise2text.generation.executor import EAGER, Executor
 from noise2text.models import LengthPredictingModel
 from noise2text.models.registry import find_recipe, list_recipes
@@ -312,7 +312,7 @@ def test_a_step_table_is_built_anew_after_the_weights_were_changed_in_place(
     assert not torch.allclose(after.time_embedding, before.time_embedding)
     time_embedder = denoiser.time_embedder()
     assert time_embedder is not None
-    assert torch.equal(after.time_embedding, time_embedder(after.table[:, 0, 2]))
+    assert torch.equal(after.time_embedding, time_embedder(after.table[:, 0, StepColumn.TIMESTEP]))
     assert table() is after
 
 

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from noise2text.acceleration import fused_functions as fused
-from noise2text.acceleration.cuda_graph_training import CudaGraphTrainingPass
 from noise2text.acceleration.fused import (
     FusedAddNorm,
     FusedCrossAttention,
@@ -138,7 +137,7 @@ def test_fused_training_loses_what_plain_training_does(name: str, tokenizer: Tok
         tokenizer,
         "cuda",
         prepare=fuse,
-        graph=lambda parameters: CudaGraphTrainingPass(parameters, autocast),
+        captured=True,
         autocast=autocast,
     )
     expected, _ = train_small(name, tokenizer, "cuda", autocast=autocast)

@@ -12,6 +12,7 @@ from noise2text.data.layouts.base import Canvas, Source
 from noise2text.diffusion.losses import LossInputs, MseLoss
 from noise2text.diffusion.parameterization import (
     PARAMETERIZATIONS,
+    Parameterization,
     ParameterizedDenoiser,
     PredictMean,
     PredictNoise,
@@ -39,6 +40,12 @@ FAMILIES = {name: kind(T) for name, kind in SCHEDULES.items()} | {
 }
 
 STILL = ("mean", "staggered")  # where a position waits for its turn, the next mean is z itself
+
+
+def output_for(parameterization: Parameterization, z0: Tensor, z: Tensor, level: NoiseLevel) -> Tensor:
+    """The output from which z₀ follows."""
+    z_weight, output_weight = (weight.to(z.dtype) for weight in parameterization.coefficients_at(level))
+    return (z0 - z_weight * z) / output_weight
 
 
 class Answers(Denoiser):
@@ -82,7 +89,7 @@ def unconstrained(rows: int) -> Constraint:
 def test_the_true_output_is_converted_to_z0(name: str, family: str) -> None:
     z0, _, z, level = noised(FAMILIES[family])
     parameterization = PARAMETERIZATIONS[name](FAMILIES[family])
-    target = parameterization.target(z0, z, level)
+    target = output_for(parameterization, z0, z, level)
     assert torch.allclose(parameterization.to_z0(target, z, level), z0, atol=1e-9)
     denoiser = parameterization.wrap(Answers(target))
     estimate = denoiser(
@@ -95,9 +102,9 @@ def test_the_true_output_is_converted_to_z0(name: str, family: str) -> None:
 def test_the_targets_are_the_noise_the_velocity_and_the_score(family: str) -> None:
     schedule = FAMILIES[family]
     z0, noise, z, level = noised(schedule)
-    assert torch.equal(PredictZ0(schedule).target(z0, z, level), z0)
-    assert torch.allclose(PredictNoise(schedule).target(z0, z, level), noise, atol=1e-9)
-    assert torch.allclose(PredictVelocity(schedule).target(z0, z, level), noise - z0, atol=1e-9)
+    assert torch.equal(output_for(PredictZ0(schedule), z0, z, level), z0)
+    assert torch.allclose(output_for(PredictNoise(schedule), z0, z, level), noise, atol=1e-9)
+    assert torch.allclose(output_for(PredictVelocity(schedule), z0, z, level), noise - z0, atol=1e-9)
     seen = z.clone().requires_grad_()  # the score is the gradient of torch's own log-density
     for row in range(len(TIMES)):
         for place in range(LENGTH):
@@ -106,7 +113,7 @@ def test_the_targets_are_the_noise_the_velocity_and_the_score(family: str) -> No
             gaussian_noise = MultivariateNormal(alpha * z0[row, place], variance * torch.eye(DIM).double())
             gaussian_noise.log_prob(seen[row, place]).backward()
     assert seen.grad is not None
-    assert torch.allclose(PredictScore(schedule).target(z0, z, level), seen.grad, atol=1e-9)
+    assert torch.allclose(output_for(PredictScore(schedule), z0, z, level), seen.grad, atol=1e-9)
 
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if ("mean", family) != STILL])
@@ -115,7 +122,7 @@ def test_the_target_of_the_mean_is_that_of_the_posterior(family: str) -> None:
     z0, _, z, level = noised(schedule)
     before: NoiseLevel = schedule(TIMES - 1 / T, LENGTH)
     mean, _ = posterior(level, before, z, z0)
-    assert torch.allclose(PredictMean(schedule).target(z0, z, level), mean, atol=1e-9)
+    assert torch.allclose(output_for(PredictMean(schedule), z0, z, level), mean, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", PARAMETERIZATIONS)
@@ -126,7 +133,7 @@ def test_the_weighed_error_is_that_of_the_output(name: str) -> None:
     output = torch.randn_like(z0)
     estimate = Estimate(parameterization.to_z0(output, z, level), z0)
     inputs = LossInputs(None, z0, z0, estimate, None, None, level, None)  # type: ignore[arg-type]
-    expected = (output - parameterization.target(z0, z, level)).square().mean(-1)
+    expected = (output - output_for(parameterization, z0, z, level)).square().mean(-1)
     assert torch.allclose(MseLoss(weighting=parameterization.weight).value(inputs), expected)
 
 
@@ -139,7 +146,7 @@ def test_a_head_goes_by_the_noise_of_training_wherever_it_reads(
     z0, noise, z, level = noised(Rescaled(schedule, factor))
     parameterization = kind(schedule, noise_factor=factor)
     expected = noise if kind is PredictNoise else -noise / level.sigma
-    assert torch.allclose(parameterization.target(z0, z, level), expected, atol=1e-9)
+    assert torch.allclose(output_for(parameterization, z0, z, level), expected, atol=1e-9)
     generation: NoiseLevel = schedule(TIMES, LENGTH)
     assert not torch.allclose(generation.sigma, level.sigma)
     for seen in (level, generation):
@@ -162,13 +169,13 @@ def test_a_residual_is_what_pure_noise_does_not_say(kind: type[ResidualOutput], 
     residual = kind(schedule, noise_factor=factor)
     plain = kind.inner_class(schedule, noise_factor=factor)
     assert kind.min_alpha_bar == kind.inner_class.min_alpha_bar > 0
-    rest = residual.target(z0, z, level)
-    assert torch.allclose(rest + plain.noise_share * z, plain.target(z0, z, level), atol=1e-9)
+    rest = output_for(residual, z0, z, level)
+    assert torch.allclose(rest + plain.noise_share * z, output_for(plain, z0, z, level), atol=1e-9)
     assert torch.allclose(residual.to_z0(rest, z, level), z0, atol=1e-9)
     assert torch.equal(residual.weight(level), plain.weight(level))
     end = NoiseLevel(*torch.tensor([[1e-6, factor, 1.0]], dtype=torch.float64).T[:, None, None])
     noise = factor * torch.randn(1, LENGTH, DIM, dtype=torch.float64)  # all of z: nothing is left to say
-    assert torch.allclose(residual.target(torch.zeros_like(noise), noise, end), torch.zeros(()).double())
+    assert torch.allclose(output_for(residual, torch.zeros_like(noise), noise, end), torch.zeros(()).double())
 
 
 def test_the_error_of_epsilon_is_the_snr_times_that_of_z0_by_hand() -> None:
@@ -245,7 +252,7 @@ def test_sampling_with_the_true_output_gives_z0(name: str) -> None:
             constraint: Constraint,
             self_condition: Tensor | None,
         ) -> Estimate:
-            target = parameterization.target(z0, z, level)
+            target = output_for(parameterization, z0, z, level)
             return Estimate(target, target)
 
     denoiser = parameterization.wrap(Knows(z0))

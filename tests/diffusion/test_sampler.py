@@ -12,7 +12,7 @@ from noise2text.core.random import gaussian_noise, make_key
 from noise2text.data.layouts.base import Source
 from noise2text.diffusion.sampler import ReverseProcess, SampledStep, sample
 from noise2text.diffusion.schedules import SCHEDULES, Rescaled, VariancePreserving, schedule_betas
-from noise2text.diffusion.solvers import ANCESTRAL, Ddim, Solver, step_coefficients, strided_times
+from noise2text.diffusion.solvers import ANCESTRAL, Ddim, Solver, StepColumn, step_coefficients, strided_times
 from noise2text.nn.denoiser import ClampedDenoiser, Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
 from noise2text.nn.embeddings import TokenEmbedding
 
@@ -98,9 +98,10 @@ def test_any_number_of_steps_has_finite_factors_that_keep_the_marginals(name: st
     """With 12,000 steps several of sqrt's first times are pure noise, and z must stay a standard normal."""
     table = Solver(order=order).steps(levels(name, strided_times(12_000, num_timesteps=T)))[..., 0]  # (K, 7)
     assert table.isfinite().all()
-    sigma, z_weight, noise_weight = table[1:, 1].double(), table[1:, 3].double(), table[1:, 6].double()
-    kept = z_weight**2 * table[:-1, 1].double() ** 2 + noise_weight**2
-    assert torch.allclose(kept, sigma**2, atol=1e-6)
+    columns = StepColumn.SIGMA, StepColumn.Z_WEIGHT, StepColumn.NOISE_WEIGHT
+    sigma, z_weight, noise_weight = (table[:, column].double() for column in columns)
+    kept = z_weight[1:] ** 2 * sigma[:-1] ** 2 + noise_weight[1:] ** 2
+    assert torch.allclose(kept, sigma[1:] ** 2, atol=1e-6)
 
 
 def test_strided_times_are_the_papers() -> None:
@@ -205,10 +206,11 @@ def test_noise_is_a_steps_own_however_many_steps_it_is_drawn_for(
     embedding: TokenEmbedding, length: int
 ) -> None:
     keys, answer = make_key(0, torch.arange(3)), torch.zeros(3, length, 6)
-    rows = ANCESTRAL.steps(levels("sqrt", strided_times(10, num_timesteps=T)))[:, 3:, 0]  # the four weights
+    table = ANCESTRAL.steps(levels("sqrt", strided_times(10, num_timesteps=T)))[..., 0]  # (K, 7)
+    weights = table[:, [StepColumn.Z_WEIGHT, StepColumn.NOISE_WEIGHT]]
     z = torch.zeros_like(answer)
     steps = sample_steps(Oracle(answer, embedding), constraint_of(answer), 10)
-    for number, (step, (z_weight, _, _, noise_weight)) in enumerate(zip(steps, rows, strict=True)):
+    for number, (step, (z_weight, noise_weight)) in enumerate(zip(steps, weights, strict=True)):
         z = z_weight * z + noise_weight * gaussian_noise(keys, number, length, 6)
         torch.testing.assert_close(step.z, z)
         z = step.z

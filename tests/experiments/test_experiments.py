@@ -15,7 +15,7 @@ from noise2text.core.errors import Problem
 from noise2text.experiments import EXPERIMENTS, corpus_files, find_experiment
 from noise2text.experiments.arm_texts import read_arm_texts
 from noise2text.experiments.experiment import Experiment, ModelSpec, TrainedSetting
-from noise2text.experiments.measures import CANDIDATE_MEASURES, MEASURES
+from noise2text.experiments.measures import DIVERSITY, MEASURES, OF_ONE_TEXT
 from noise2text.experiments.run_experiment import run_experiment
 from noise2text.metrics.model_based import MODEL_METRICS
 from noise2text.models.registry import find_recipe
@@ -54,10 +54,11 @@ def candidates_of(settings: dict[str, Any]) -> int:
     return math.prod(settings.get(name) or 1 for name in names)
 
 
+CANDIDATE_MEASURES = DIVERSITY.keys() - OF_ONE_TEXT  # they need several candidates per source
 WITH_DIVERSITY = [
     name
     for name, experiment in EXPERIMENTS.items()
-    if {*experiment.measures, *experiment.tiny_measures} & set(CANDIDATE_MEASURES)
+    if {*experiment.measures, *experiment.tiny_measures} & CANDIDATE_MEASURES
 ]
 
 
@@ -209,8 +210,8 @@ def test_every_experiment_runs_to_its_table(name: str, micro: Path) -> None:
         assert row["failures"] == []
         measured = set(experiment.measures_at("tiny")) - set(MODEL_METRICS)
         # A random model's texts may have no four words in a row; that there are candidates is checked below.
-        assert measured - set(CANDIDATE_MEASURES) <= set(row["means"]) <= measured
-    if set(experiment.measures_at("tiny")) & set(CANDIDATE_MEASURES):
+        assert measured - CANDIDATE_MEASURES <= set(row["means"]) <= measured
+    if set(experiment.measures_at("tiny")) & CANDIDATE_MEASURES:
         for arm, path in zip(
             experiment.arms, sorted((micro / name / "tiny" / "texts").iterdir()), strict=True
         ):

@@ -18,7 +18,7 @@ from noise2text.models import AutoregressiveModel
 from noise2text.models.gpvae import JITTER, Latents, covariance, gaussian_process_kl
 from noise2text.models.registry import find_recipe
 from noise2text.recipes.gpvae import GPVAEModel
-from noise2text.training.loop import train_steps
+from noise2text.training.loop import StepSettings, train_steps
 
 from ..conftest import shrunk
 
@@ -132,10 +132,7 @@ def overfitted(tokenizer: Tokenizer) -> GPVAEModel:
         lambda step: [canvas],
         first=1,
         last=250,
-        peak_lr=3e-3,
-        lr_schedule=lambda step: 1.0,
-        clip_norm=1.0,
-        seed=0,
+        settings=StepSettings(peak_lr=3e-3, lr_schedule=lambda step: 1.0, clip_norm=1.0, seed=0),
     ):
         pass
     return model.eval()

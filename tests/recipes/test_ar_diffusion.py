@@ -14,7 +14,7 @@ from noise2text.core.random import make_key
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.losses import LossInputs, MseLoss
-from noise2text.diffusion.solvers import ANCESTRAL, strided_times
+from noise2text.diffusion.solvers import ANCESTRAL, StepColumn, strided_times
 from noise2text.models import DiffusionModel
 from noise2text.nn.denoiser import NoiseLevel
 from noise2text.recipes.ar_diffusion import PRESETS, ARDiffusionConfig, build, objective
@@ -115,13 +115,13 @@ def test_a_position_that_reaches_its_first_step_gets_no_noise(tokenizer: Tokeniz
     times = strided_times(1000, num_timesteps=model.schedule.num_timesteps)
     levels = model.schedule(times, model.max_target + 1)  # with the end token
     released = model.generation_config.build_solver(seed=0).steps(levels)  # (K, 7, L)
-    usual = ANCESTRAL.steps(levels)
-    arrived = released[:, 2] == 0
+    usual, noise = ANCESTRAL.steps(levels), StepColumn.NOISE_WEIGHT
+    arrived = released[:, StepColumn.TIMESTEP] == 0
     assert arrived[:-1].any()
-    assert (usual[:, -1][arrived] > 0).any()
-    assert (released[:, -1][arrived] == 0).all()
-    assert torch.equal(released[:, -1][~arrived], usual[:, -1][~arrived])
-    assert torch.equal(released[:, :-1], usual[:, :-1])
+    assert (usual[:, noise][arrived] > 0).any()
+    assert (released[:, noise][arrived] == 0).all()
+    assert torch.equal(released[:, noise][~arrived], usual[:, noise][~arrived])
+    assert torch.equal(released[:, :noise], usual[:, :noise])
 
 
 def test_generation_settles_the_left_before_the_right(tokenizer: Tokenizer) -> None:

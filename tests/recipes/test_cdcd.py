@@ -57,13 +57,13 @@ def test_time_is_warped_every_so_many_steps_by_the_losses_of_the_text(tokenizer:
     schedule = model.schedule
     assert isinstance(schedule, WarpedSchedule)
     assert isinstance(model.denoiser.embedding, SphericalEmbedding)
-    trained.update(1)
+    trained.adapt(1)
     schedule.observe(torch.arange(1, 41) / 40, torch.arange(40.0)[:, None] ** 2, torch.ones(40, 1) > 0)
     before = schedule.alpha_bars.clone()
     for step in (2, 3):
-        trained.update(step)
+        trained.adapt(step)
         assert torch.equal(schedule.alpha_bars, before)
-    trained.update(4)
+    trained.adapt(4)
     assert not torch.equal(schedule.alpha_bars, before)
 
 

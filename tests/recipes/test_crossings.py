@@ -67,9 +67,9 @@ def test_a_refit_makes_the_losses_of_the_amplified_noise_linear(recipe: str, tok
     for time, loss in ((0.25, 0.1), (0.75, 0.9)):
         positions = torch.ones(1, before.shape[1])
         objective.observe(torch.tensor([time]), loss * positions, positions.bool())
-    objective.update(10)
+    objective.adapt(10)
     assert torch.equal(adaptive(model).alpha_bars, before)  # one step late
-    objective.update(11)
+    objective.adapt(11)
     after = adaptive(model).alpha_bars
     assert not torch.allclose(after, before)
     assert (after.diff(dim=0) < 0).all()
@@ -109,9 +109,9 @@ def test_the_factor_is_the_one_of_the_learned_embeddings(
         with torch.no_grad():
             embedding.weight.mul_(scale)
         factors.append(float(objective.rescaled.factor))
-        objective.update(5)
+        objective.adapt(5)
         assert float(objective.rescaled.factor) == factors[-1]  # not before the next step
-        objective.update(6)
+        objective.adapt(6)
         expected = find_noise_factor(
             model.schedule,
             embedding.vectors,

@@ -71,7 +71,7 @@ def test_training_is_clipped_from_the_first_step_and_follows_the_embeddings(toke
     with torch.no_grad():
         embedding.weight.copy_(embedding.weight[:1] + 0.3 * embedding.weight)  # closer together
     for step, follows in ((1, False), (2, False), (3, True)):
-        trained.update(step)
+        trained.adapt(step)
         assert (lowest_ratio(model, trained) < first) == follows
 
 

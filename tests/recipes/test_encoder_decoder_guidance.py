@@ -17,7 +17,7 @@ from noise2text.diffusion.classifier_free_guidance import ClassifierFreeDenoiser
 from noise2text.models import DiffusionModel
 from noise2text.models.folder import load
 from noise2text.models.registry import find_recipe
-from noise2text.training.loop import train_steps
+from noise2text.training.loop import StepSettings, train_steps
 from noise2text.training.source_dropout import SourceDropout
 
 from ..conftest import shrunk, small_changes
@@ -113,10 +113,7 @@ def train_two_steps(
         lambda step: [canvas],
         first=1,
         last=2,
-        peak_lr=0.05,
-        lr_schedule=lambda step: 1.0,
-        clip_norm=1.0,
-        seed=0,
+        settings=StepSettings(peak_lr=0.05, lr_schedule=lambda step: 1.0, clip_norm=1.0, seed=0),
     )
     assert len(list(steps)) == 2
     return model.state_dict()

@@ -148,7 +148,7 @@ def test_refits_are_decided_by_the_step_alone(tokenizer: Tokenizer) -> None:
     for step in range(1, 43):
         before = schedule.alpha_bars.clone()
         schedule.observe(t, losses, torch.ones_like(losses, dtype=torch.bool))
-        eq6.update(step)
+        eq6.adapt(step)
         if not torch.equal(before, schedule.alpha_bars):
             refitted.append(step)
         if step == 11:
@@ -160,7 +160,7 @@ def test_no_refits_keep_the_square_root(tokenizer: Tokenizer) -> None:
     model, eq6 = made(tokenizer, refit_every=0)
     before = model.schedule.state_dict()["alpha_bars"].clone()
     for step in range(1, 50):
-        eq6.update(step)
+        eq6.adapt(step)
     assert torch.equal(model.schedule.state_dict()["alpha_bars"], before)
 
 

@@ -7,15 +7,17 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
-from torch import nn
 
+from noise2text.acceleration.cuda_graph_training import CudaGraphTrainingPass
 from noise2text.core.config import apply_overrides, has_setting
 from noise2text.data.layouts.base import Canvas
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models import Model
 from noise2text.models.registry import find_recipe, list_recipes
-from noise2text.training.loop import Autocast, TrainingPass, train_steps
+from noise2text.training.distributed import SingleProcess
+from noise2text.training.loop import Autocast, EagerPass, StepSettings, train_steps
+from noise2text.training.process_group import ProcessGroup
 
 from ..conftest import SMALL
 
@@ -60,27 +62,25 @@ def train_small(
     device: str,
     *,
     prepare: Callable[[Any], object] = lambda objective: None,
-    graph: Callable[[Sequence[nn.Parameter]], TrainingPass] | None = None,
+    captured: bool = False,
     autocast: Autocast = nullcontext(),
     dropout: float = 0.0,
     is_logged: Callable[[int], bool] = lambda step: step % 3 == 0,
 ) -> tuple[list[float], dict[str, Any]]:
-    """The losses of a few steps, and the weights and buffers after them; `graph` makes a captured pass."""
+    """The losses of a few steps, and the weights and buffers after them; `captured` ones have CUDA graphs."""
     model, objective = build_small(name, tokenizer, device, dropout)
     prepare(objective)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.SGD(trained, lr=0.05)
+    eager_pass = EagerPass(SingleProcess(objective, model, ProcessGroup()), optimizer, autocast)
     reports = train_steps(
         objective,
-        torch.optim.SGD(trained, lr=0.05),
+        optimizer,
         make_batches(model, device),
         first=1,
         last=STEPS,
-        peak_lr=0.05,
-        lr_schedule=lambda step: 1.0,
-        clip_norm=1.0,
-        seed=0,
-        autocast=autocast,
-        cuda_graph_pass=graph(trained) if graph else None,
+        settings=StepSettings(peak_lr=0.05, lr_schedule=lambda step: 1.0, clip_norm=1.0, seed=0),
+        training_pass=CudaGraphTrainingPass(eager_pass, objective, trained) if captured else eager_pass,
         is_logged=is_logged,
     )
     losses = [float(report.loss) for report in reports]

@@ -18,7 +18,7 @@ from noise2text.diffusion.loss_aware_times import LossAwareTimes
 from noise2text.diffusion.time_samplers import UniformTimes
 from noise2text.models import DiffusionModel
 from noise2text.models.registry import find_recipe
-from noise2text.training.loop import train_steps
+from noise2text.training.loop import StepSettings, train_steps
 
 from ..conftest import shrunk
 
@@ -136,10 +136,7 @@ def test_training_fills_the_times_also_where_sources_are_dropped(name: str, toke
         lambda step: [canvas],
         first=1,
         last=2,
-        peak_lr=0.01,
-        lr_schedule=lambda step: 1.0,
-        clip_norm=1.0,
-        seed=0,
+        settings=StepSettings(peak_lr=0.01, lr_schedule=lambda step: 1.0, clip_norm=1.0, seed=0),
     )
     assert all(torch.isfinite(report.loss) for report in steps)
     assert objective.objective.time_sampler.counts.sum() == 2 * len(SOURCES)

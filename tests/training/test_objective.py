@@ -15,7 +15,7 @@ from noise2text.data.ragged import RaggedRows
 from noise2text.models import LengthPredictingModel
 from noise2text.models.registry import find_recipe
 from noise2text.nn.denoiser import NoiseLevel
-from noise2text.training.loop import evaluate_loss, train_steps
+from noise2text.training.loop import StepSettings, evaluate_loss, train_steps
 from noise2text.training.lr_schedules import constant
 from noise2text.training.objective import DiffusionObjective
 
@@ -167,10 +167,7 @@ def test_micro_batches_give_the_gradient_of_the_whole_batch(small: Make) -> None
             lambda step: canvases,
             first=1,
             last=1,
-            peak_lr=0.1,
-            lr_schedule=constant(0, 1),
-            clip_norm=0,
-            seed=0,
+            settings=StepSettings(peak_lr=0.1, lr_schedule=constant(0, 1), clip_norm=0, seed=0),
         )
         list(steps)
         return dict(model.named_parameters())

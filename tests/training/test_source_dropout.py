@@ -84,12 +84,12 @@ def test_what_is_observed_reaches_the_times_within(tokenizer: Tokenizer) -> None
     assert any(name.endswith("time_sampler.counts") for name in saved)
 
 
-def test_an_update_reaches_the_inner_objective(tokenizer: Tokenizer) -> None:
-    updated_steps: list[int] = []
+def test_the_inner_objective_adapts(tokenizer: Tokenizer) -> None:
+    steps: list[int] = []
     _, plain, source_dropout = make("difformer", tokenizer, 0.5)
-    plain.update = updated_steps.append
-    source_dropout.update(7)
-    assert updated_steps == [7]
+    plain.adapt = steps.append
+    source_dropout.adapt(7)
+    assert steps == [7]
 
 
 def test_what_the_inner_objective_says_of_itself_is_said_of_both(tokenizer: Tokenizer) -> None:

@@ -3,9 +3,9 @@
 Launching kernels takes most of the host's time. `CudaGraphTrainingPass` captures the training loop's pass
 over one micro-batch (draws, forward, loss, backward) as a CUDA graph and replays it without the host:
 
-    cuda_graph_pass = CudaGraphTrainingPass(parameters, autocast)
+    cuda_graph_pass = CudaGraphTrainingPass(eager_pass, objective, parameters)
     cuda_graph_pass.zero_grad()
-    draws, losses, means = cuda_graph_pass(objective, canvas, keys, step_key, counts)
+    draws, losses, means = cuda_graph_pass(canvas, keys, step_key, counts)
 
 There is one graph for each shape of a canvas, each value of the step's flags and each set of computed terms.
 A graph keeps nothing of a step: all its inputs are copied to fixed places, and the loop seeds dropout at each
@@ -15,7 +15,6 @@ step, so that a run that was stopped and resumed ends with the same weights.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import torch
@@ -29,24 +28,19 @@ from noise2text.diffusion.losses import TokenLoss
 __all__ = ["CudaGraphTrainingPass"]
 
 Output = tuple[Any, dict[str, TokenLoss], dict[str, Tensor]]
-"""The draws of a pass, its losses and their means."""
+"""The draws of a pass, its losses and their means, without gradients."""
+
+AddGradients = Callable[[Canvas, Tensor, Tensor, Mapping[str, Tensor]], Output]
+"""The captured pass: of a canvas, the keys of its rows, the key of the step and the counts of the step."""
 
 
 class GraphableObjective(Protocol):
-    """The part of training's `Objective` that a graph captures."""
+    """The part of training's `Objective` that decides which operations a pass runs."""
 
     @property
     def skipped_terms(self) -> frozenset[str]: ...
 
     def step_flags(self, step_key: Tensor) -> Hashable: ...
-
-    def draw(self, canvas: Canvas, keys: Tensor, step_key: Tensor) -> Any: ...
-
-    def __call__(self, canvas: Canvas, draws: Any) -> dict[str, TokenLoss]: ...
-
-    def means(self, losses: Mapping[str, TokenLoss], counts: Mapping[str, Tensor]) -> dict[str, Tensor]: ...
-
-    def loss(self, means: Mapping[str, Tensor]) -> Tensor: ...
 
 
 class CudaGraphTrainingPass:
@@ -56,8 +50,10 @@ class CudaGraphTrainingPass:
     others add to them.
     """
 
-    def __init__(self, parameters: Sequence[nn.Parameter], autocast: AbstractContextManager[object]) -> None:
-        self.parameters, self.autocast = parameters, autocast
+    def __init__(
+        self, add_gradients: AddGradients, objective: GraphableObjective, parameters: Sequence[nn.Parameter]
+    ) -> None:
+        self.add_gradients, self.objective, self.parameters = add_gradients, objective, parameters
         self.gradient_buffers: dict[nn.Parameter, Tensor] = {}  # in the order in which graphs created them
         self.is_first_micro_batch = False
         self.graphs: dict[Hashable, _FixedShapePass] = {}
@@ -68,51 +64,32 @@ class CudaGraphTrainingPass:
         self.is_first_micro_batch = True
 
     def __call__(
-        self,
-        objective: GraphableObjective,
-        canvas: Canvas,
-        keys: Tensor,
-        step_key: Tensor,
-        counts: Mapping[str, Tensor],
+        self, canvas: Canvas, keys: Tensor, step_key: Tensor, counts: Mapping[str, Tensor]
     ) -> Output:
         """Add a micro-batch's gradients; returns its draws, its losses and their means.
 
         The next call overwrites what is returned.
         """
         is_first, self.is_first_micro_batch = self.is_first_micro_batch, False
-        cache_key = (is_first, objective.step_flags(step_key), objective.skipped_terms, *shapes_of(canvas))
+        flags, skipped = self.objective.step_flags(step_key), self.objective.skipped_terms
+        cache_key = (is_first, flags, skipped, *shapes_of(canvas))
         if cache_key not in self.graphs:
-            run = self._overwrite_gradients if is_first else self._add_gradients
-            self.graphs[cache_key] = self._capture(run, objective, canvas, keys, step_key, counts)
+            run = self._overwrite_gradients if is_first else self.add_gradients
+            self.graphs[cache_key] = self._capture(run, canvas, keys, step_key, counts)
         captured = self.graphs[cache_key]
         new_buffers = list(self.gradient_buffers.values())[captured.known_buffers :] if is_first else []
         if new_buffers:
             torch._foreach_zero_(new_buffers)
         return captured(canvas, keys, counts)
 
-    def _add_gradients(
-        self,
-        objective: GraphableObjective,
-        canvas: Canvas,
-        keys: Tensor,
-        step_key: Tensor,
-        counts: Mapping[str, Tensor],
+    def _overwrite_gradients(
+        self, canvas: Canvas, keys: Tensor, step_key: Tensor, counts: Mapping[str, Tensor]
     ) -> Output:
-        """The pass of the training loop's `train_step`."""
-        draws = objective.draw(canvas, keys, step_key)
-        with self.autocast:
-            losses = objective(canvas, draws)
-        means = objective.means(losses, counts)
-        objective.loss(means).backward()
-        detached = {name: TokenLoss(loss.values.detach(), loss.mask) for name, loss in losses.items()}
-        return draws, detached, {name: mean.detach() for name, mean in means.items()}
-
-    def _overwrite_gradients(self, *inputs: Any) -> Output:
         """The same pass; its gradients are computed elsewhere and copied over those of the step before."""
         gradient_buffers = [(parameter, parameter.grad) for parameter in self.parameters]
         for parameter in self.parameters:
             parameter.grad = None
-        output = self._add_gradients(*inputs)
+        output = self.add_gradients(canvas, keys, step_key, counts)
         # In a first trial run the new gradient itself becomes the buffer.
         known_buffers = [(parameter, buffer) for parameter, buffer in gradient_buffers if buffer is not None]
         new_gradients = {
@@ -129,8 +106,7 @@ class CudaGraphTrainingPass:
 
     def _capture(
         self,
-        run: Callable[..., Output],
-        objective: GraphableObjective,
+        run: AddGradients,
         canvas: Canvas,
         keys: Tensor,
         step_key: Tensor,
@@ -139,7 +115,7 @@ class CudaGraphTrainingPass:
         """A new graph; its trial runs leave the gradients and the generator of dropout as they were."""
         before = [(p.grad, p.grad.clone()) for p in self.parameters if p.grad is not None]
         with torch.random.fork_rng([keys.device] if keys.device.type == "cuda" else []):
-            captured = _FixedShapePass(run, self.pool, objective, canvas, keys, step_key, counts)
+            captured = _FixedShapePass(run, self.pool, canvas, keys, step_key, counts)
         for parameter in self.parameters:
             if parameter.grad is not None:  # a gradient that the trial runs created keeps its place
                 self.gradient_buffers[parameter] = parameter.grad.zero_()
@@ -156,9 +132,8 @@ class _FixedShapePass:
 
     def __init__(
         self,
-        run: Callable[..., Output],
+        run: AddGradients,
         pool: Any,
-        objective: GraphableObjective,
         canvas: Canvas,
         keys: Tensor,
         step_key: Tensor,
@@ -167,7 +142,7 @@ class _FixedShapePass:
         self.canvas, self.keys = clone_tensors(canvas), keys.clone()
         self.counts = {name: count.clone() for name, count in counts.items()}
         self.graph: CudaGraph[Output] = CudaGraph(
-            lambda: run(objective, self.canvas, self.keys, step_key, self.counts), pool=pool
+            lambda: run(self.canvas, self.keys, step_key, self.counts), pool=pool
         )
 
     def __call__(self, canvas: Canvas, keys: Tensor, counts: Mapping[str, Tensor]) -> Output:

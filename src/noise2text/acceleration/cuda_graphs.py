@@ -8,7 +8,7 @@ Where CUDA graphs are switched on:
 
     generation   `Model.executor` (models/base.py) passes a `CudaGraphExecutor`, which has the interface of
                  `generation.executor.Executor`, to every decoder on a GPU
-    training     `TrainingRun._accelerate` (commands/training_run.py) passes a `CudaGraphTrainingPass`
+    training     `TrainingRun._build_pass` (commands/training_run.py) passes a `CudaGraphTrainingPass`
                  (cuda_graph_training.py) to the training loop, by the setting `acceleration`
 """
 
@@ -40,6 +40,7 @@ from noise2text.diffusion.sampler import (
     SampledStep,
     SamplerState,
     compute_step_table,
+    finish_step,
     initial_state,
     sample,
     step,
@@ -276,21 +277,19 @@ class CudaGraphExecutor:
         """What `diffusion.sampler.sample` returns, by replayed steps; with a guide, steps run eagerly."""
         if process.guide is not None:
             return sample(process, on_step)
-        table, stopping = self._step_table(process), process.stopping
+        table = self._step_table(process)
         sizes = (*shapes_of(_tensor_inputs(process)), *_table_room(table), table.table.shape[2:])
         sampler: _CudaGraphSampler = self.get_or_capture(
             ("sample", denoiser_key(process.denoiser), *sizes),
             lambda pool: _CudaGraphSampler(process, table, pool),
         )
         sampler.reset(process, table)
-        if on_step is None and stopping is None:
+        if on_step is None and process.stopping is None:
             return sampler.advance(len(table)).estimate
         for time in process.times.tolist():
             state = sampler.advance(1)
-            estimate = state.estimate if stopping is None else stopping.keep_finished(state.estimate)
-            if on_step is not None:
-                on_step(SampledStep(time, state.z, estimate))
-            if stopping is not None and stopping.is_over():
+            estimate, is_over = finish_step(process, SampledStep(time, state.z, state.estimate), on_step)
+            if is_over:
                 break
         return estimate
 

@@ -38,9 +38,11 @@ from noise2text.models import Model
 from noise2text.models.folder import load_config
 from noise2text.models.registry import Recipe
 from noise2text.models.shipped import find_model_folder
-from noise2text.training.loop import Autocast, TrainingPass, train_steps
+from noise2text.training.distributed import SingleProcess
+from noise2text.training.loop import EagerPass, StepSettings, TrainingPass, train_steps
 from noise2text.training.objective import DiffusionObjective, Objective
 from noise2text.training.optimizer import build_adamw
+from noise2text.training.process_group import ProcessGroup
 
 __all__ = ["TrainingSpeed", "measure_accelerations", "measure_training", "training_report"]
 
@@ -165,12 +167,11 @@ def measure_training(
     reset_peak_memory(device)
     batches = _random_batches(model, rows, length, device)
     precision = model.resolve_precision(config.run.precision)
-    cast = autocast(precision, device)
-    flops = _count_flops(objective, batches(0)[0], cast)
     optimizer = build_adamw(model, config.optim, device)
-    training = _TimedTraining(
-        objective, optimizer, device, cast, _accelerate(acceleration, objective, optimizer, cast)
-    )
+    strategy = SingleProcess(objective, objective, ProcessGroup())
+    eager_pass = EagerPass(strategy, optimizer, autocast(precision, device))
+    flops = _count_flops(eager_pass, batches(0)[0])
+    training = _TimedTraining(objective, optimizer, device, _accelerate(acceleration, eager_pass))
     first_step = training.run(batches, 1)
     training.run(batches, WARMUP_STEPS - 1)
     step_seconds = training.run(batches, steps) / steps
@@ -187,17 +188,16 @@ def measure_training(
     )
 
 
-def _accelerate(
-    acceleration: str, objective: Objective, optimizer: torch.optim.Optimizer, cast: Autocast
-) -> TrainingPass | None:
+def _accelerate(acceleration: str, eager_pass: EagerPass) -> TrainingPass:
     if acceleration == "none":
-        return None
+        return eager_pass
     from noise2text.acceleration.cuda_graph_training import CudaGraphTrainingPass
     from noise2text.acceleration.fused import fuse
 
+    objective = eager_pass.strategy.objective
     if acceleration == "compiled":
         fuse(objective)
-    return CudaGraphTrainingPass(optimizer.param_groups[0]["params"], cast)
+    return CudaGraphTrainingPass(eager_pass, objective, eager_pass.optimizer.param_groups[0]["params"])
 
 
 @dataclasses.dataclass
@@ -207,8 +207,7 @@ class _TimedTraining:
     objective: Objective
     optimizer: torch.optim.Optimizer
     device: torch.device
-    autocast: Autocast
-    cuda_graph_pass: TrainingPass | None
+    training_pass: TrainingPass
     steps_done: int = 0
 
     def run(self, batches: _Batches, steps: int) -> float:
@@ -220,12 +219,8 @@ class _TimedTraining:
             batches,
             first=self.steps_done + 1,
             last=self.steps_done + steps,
-            peak_lr=1e-5,
-            lr_schedule=lambda step: 1.0,
-            clip_norm=1.0,
-            seed=0,
-            autocast=self.autocast,
-            cuda_graph_pass=self.cuda_graph_pass,
+            settings=StepSettings(peak_lr=1e-5, lr_schedule=lambda step: 1.0, clip_norm=1.0, seed=0),
+            training_pass=self.training_pass,
             is_logged=lambda step: False,  # like most steps of a run
         ):
             pass
@@ -281,18 +276,16 @@ def _random_batches(model: Model, rows: int, length: int, device: torch.device) 
     return batches
 
 
-def _count_flops(objective: Objective, canvas: Canvas, cast: Autocast) -> float:
+def _count_flops(eager_pass: EagerPass, canvas: Canvas) -> float:
     """The floating-point operations of the products of one pass, forward and backward."""
     from torch.utils.flop_counter import FlopCounterMode
 
+    objective = eager_pass.strategy.objective
     objective.train()
     objective.terms_logged = False
     keys = torch.arange(len(canvas.tokens), device=canvas.tokens.device)
     with _without_self_conditioning(objective), FlopCounterMode(display=False) as counter:
-        draws = objective.draw(canvas, keys, torch.tensor(0))
-        with cast:
-            losses = objective(canvas, draws)
-        objective.loss(objective.means(losses, objective.counts(canvas))).backward()
+        eager_pass(canvas, keys, torch.tensor(0), objective.counts(canvas))
     objective.zero_grad()
     return float(counter.get_total_flops())
 

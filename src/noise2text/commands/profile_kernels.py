@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["KERNEL_KINDS", "classify_kernel", "format_kernels", "profile_kernels", "sum_by_kind"]
+__all__ = ["KERNEL_KINDS", "classify_kernel", "profile_kernels", "sum_by_kind"]
 
 KERNEL_KINDS = {
     "attention": r"fmha|flash|attention|sdpa",
@@ -62,13 +62,3 @@ def profile_kernels(work: Callable[[], Any], device: torch.device) -> dict[str, 
         if not (on_gpu and event.is_user_annotation)  # a span of time, not a kernel
     }
     return dict(sorted(seconds_by_kernel.items(), key=lambda item: -item[1]))
-
-
-def format_kernels(kernels: Mapping[str, float], limit: int) -> list[str]:
-    """Lines to print: the kinds, and the longest kernels with their kinds."""
-    kinds = ", ".join(f"{name} {1000 * seconds:.1f} ms" for name, seconds in sum_by_kind(kernels).items())
-    longest = list(kernels.items())[:limit]
-    return [
-        kinds,
-        *(f"  {1000 * seconds:7.2f} ms  {classify_kernel(name):<11} {name}" for name, seconds in longest),
-    ]

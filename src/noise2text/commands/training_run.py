@@ -26,9 +26,9 @@ from noise2text.models.registry import Recipe
 from noise2text.training import checkpoint
 from noise2text.training.averaging import Ema
 from noise2text.training.callbacks import Callbacks, TrainingCallback, TrainingStart
-from noise2text.training.distributed import SingleProcess, distribute
+from noise2text.training.distributed import SingleProcess, TrainingStrategy, distribute
 from noise2text.training.loggers import MetricsFile, build_loggers
-from noise2text.training.loop import StepReport, TrainingPass, train_steps
+from noise2text.training.loop import EagerPass, StepReport, StepSettings, TrainingPass, train_steps
 from noise2text.training.lr_schedules import LR_SCHEDULES
 from noise2text.training.micro_batches import MicroBatches
 from noise2text.training.optimizer import build_adamw
@@ -70,7 +70,7 @@ class TrainingRun:
             self.model.load_state_dict(saved.state_dict())
         self.objective = recipe.objective(config, self.model)
         self.autocast = autocast(self.model.resolve_precision(config.run.precision), device)
-        self.strategy = SingleProcess(self.objective, self.model, group)
+        self.strategy: TrainingStrategy = SingleProcess(self.objective, self.model, group)
         if group.world_size > 1:
             self.strategy = distribute(self.strategy, sharded=config.run.sharded, build_copy=self._build_copy)
         self.optimizer = build_adamw(self.model, config.optim, device)
@@ -111,13 +111,14 @@ class TrainingRun:
                 self.batches,
                 first=first,
                 last=last,
-                peak_lr=self.config.optim.lr,
-                lr_schedule=LR_SCHEDULES[self.config.optim.lr_schedule](self.config.optim.warmup, last),
-                clip_norm=self.config.optim.clip_norm,
-                seed=self.config.run.seed,
-                autocast=self.autocast,
+                settings=StepSettings(
+                    peak_lr=self.config.optim.lr,
+                    lr_schedule=LR_SCHEDULES[self.config.optim.lr_schedule](self.config.optim.warmup, last),
+                    clip_norm=self.config.optim.clip_norm,
+                    seed=self.config.run.seed,
+                ),
                 strategy=self.strategy,
-                cuda_graph_pass=self._accelerate() if self.device.type == "cuda" else None,
+                training_pass=self._build_pass(),
                 is_logged=self._is_logged,
             )
             for report in reports:
@@ -238,26 +239,27 @@ class TrainingRun:
         assert self.strategy.unsharded is not None, "only the first process writes"
         save(folder, self.strategy.unsharded[0], recipe=self.recipe.name, config=self.config)
 
-    def _accelerate(self) -> TrainingPass | None:
-        """The CUDA graphs of a run on a GPU, whose operations are fused where that is worth compiling.
+    def _build_pass(self) -> TrainingPass:
+        """The pass of a step: on a GPU as CUDA graphs, and fused where that is worth compiling.
 
         Several processes communicate within a pass, so they have no graphs.
         """
-        acceleration = self.config.run.acceleration
+        eager_pass = EagerPass(self.strategy, self.optimizer, self.autocast)
+        acceleration = self.config.run.acceleration if self.device.type == "cuda" else "none"
         if acceleration == "none" or not self.objective.graph_capturable:
-            return None
+            return eager_pass
         try:
             from noise2text.acceleration.cuda_graph_training import CudaGraphTrainingPass
             from noise2text.acceleration.fused import fuse
         except ImportError:
-            return None
+            return eager_pass
         is_large = self.num_parameters >= MIN_PARAMETERS_TO_COMPILE
         if acceleration == "compiled" or (acceleration == "auto" and is_large):
             fuse(self.objective)
         if self.group.world_size > 1:
-            return None
+            return eager_pass
         trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        return CudaGraphTrainingPass(trained, self.autocast)
+        return CudaGraphTrainingPass(eager_pass, self.objective, trained)
 
     def _describe_run(self, first: int) -> None:
         plan = self.batches.plan

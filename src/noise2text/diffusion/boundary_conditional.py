@@ -27,7 +27,7 @@ from torch import Tensor
 
 from noise2text.core.errors import Problem
 from noise2text.core.random import gaussian_noise
-from noise2text.diffusion.sampler import OnStep, ReverseProcess, SampledStep
+from noise2text.diffusion.sampler import OnStep, ReverseProcess, SampledStep, finish_step
 from noise2text.diffusion.schedules import Schedule
 from noise2text.nn.denoiser import Estimate, NoiseLevel
 from noise2text.nn.embeddings import TokenEmbedding
@@ -135,7 +135,7 @@ class BoundarySampler:
         """The clean estimate after the last step of the process, which starts from pure noise."""
         if process.guide is not None:
             raise Problem("Sampling along boundaries takes no classifier guidance: leave out one of them.")
-        denoiser, constraint, stopping = process.denoiser, process.constraint, process.stopping
+        denoiser, constraint = process.denoiser, process.constraint
         embedding, z0 = denoiser.embedding, torch.zeros_like(constraint.embeddings)
         boundary = BoundaryConditional(process.schedule, embedding, self.confidence)
         noise = gaussian_noise(process.noise_keys, 0, *z0.shape[1:])  # (B, L, D)
@@ -149,11 +149,9 @@ class BoundarySampler:
             estimate = denoiser(z, level, process.encoded, constraint, z0)
             z0 = constraint.apply(estimate.z0)
             noise = (z - level.alpha * z0) / level.sigma
-            estimate = Estimate(z0, estimate.hidden)
-            estimate = estimate if stopping is None else stopping.keep_finished(estimate)
-            if on_step is not None:
-                on_step(SampledStep(time, z, estimate))
-            if stopping is not None and stopping.is_over():
+            sampled = SampledStep(time, z, Estimate(z0, estimate.hidden))
+            estimate, is_over = finish_step(process, sampled, on_step)
+            if is_over:
                 break
         return estimate
 

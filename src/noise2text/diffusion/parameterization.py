@@ -62,9 +62,10 @@ class Parameterization(nn.Module, ABC):
     ...     def coefficients_at(self, level):
     ...         return level.alpha, -self.sigma(level)
     >>> level = CosineSchedule()(torch.tensor([0.5]), length=1)
-    >>> z0, z, predict_v = torch.ones(1, 1, 2), torch.zeros(1, 1, 2), PredictV(CosineSchedule())
-    >>> predict_v.to_z0(predict_v.target(z0, z, level), z, level)
-    tensor([[[1., 1.]]])
+    >>> z0, noise = torch.tensor([[[0.0, 1.0]]]), torch.tensor([[[1.0, 2.0]]])
+    >>> z, v = level.add_noise(z0, noise), (level.alpha * noise - level.sigma * z0).float()
+    >>> torch.allclose(PredictV(CosineSchedule()).to_z0(v, z, level), z0, atol=1e-6)
+    True
     """
 
     min_alpha_bar = 0.0  # the smallest ᾱ that it can work with
@@ -90,11 +91,6 @@ class Parameterization(nn.Module, ABC):
         """ẑ₀, given the output and the noisy z."""
         z_weight, output_weight = (weight.to(output.dtype) for weight in self.coefficients_at(level))
         return z_weight * z + output_weight * output
-
-    def target(self, z0: Tensor, z: Tensor, level: NoiseLevel) -> Tensor:
-        """The output from which z₀ follows."""
-        z_weight, output_weight = (weight.to(z.dtype) for weight in self.coefficients_at(level))
-        return (z0 - z_weight * z) / output_weight
 
     def weight(self, level: NoiseLevel) -> Tensor:
         """1/q², the squared error of the output relative to that of ẑ₀, (B, 1 or L, 1)."""

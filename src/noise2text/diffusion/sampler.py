@@ -17,7 +17,7 @@ CUDA graph and offers a `sample` of the same signature.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ from torch import Tensor
 from noise2text.core.devices import copy_to_device
 from noise2text.core.random import gaussian_noise
 from noise2text.diffusion.schedules import Schedule
-from noise2text.diffusion.solvers import ANCESTRAL, Solver, StepCoefficients, StepTable
+from noise2text.diffusion.solvers import ANCESTRAL, Solver, StepCoefficients, StepColumn, StepTable
 from noise2text.diffusion.stopping import StoppingRule
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
 
@@ -39,6 +39,7 @@ __all__ = [
     "SampledStep",
     "SamplerState",
     "compute_step_table",
+    "finish_step",
     "initial_state",
     "sample",
     "step",
@@ -142,12 +143,13 @@ def compute_step_table(process: ReverseProcess) -> StepTable:
     levels: NoiseLevel = process.schedule(process.times.to(schedule_device), length)  # one row per step
     table = copy_to_device(process.solver.steps(levels), process.noise_keys.device)
     time_embedder = process.denoiser.time_embedder() if table.shape[2] == 1 else None
-    return StepTable(table[:, None], None if time_embedder is None else time_embedder(table[:, 2]))
+    timesteps = table[:, StepColumn.TIMESTEP]
+    return StepTable(table[:, None], None if time_embedder is None else time_embedder(timesteps))
 
 
 def sample(process: ReverseProcess, on_step: OnStep | None = None) -> Estimate:
     """The clean estimate after the last step of the process, which starts from pure noise."""
-    denoiser, constraint, stopping = process.denoiser, process.constraint, process.stopping
+    denoiser, constraint = process.denoiser, process.constraint
     table, state = process.build_step_table(), initial_state(constraint)
     for (number, noise), time in zip(_step_noise(process), process.times.tolist(), strict=True):
         coefficients = table.row(number)
@@ -155,10 +157,8 @@ def sample(process: ReverseProcess, on_step: OnStep | None = None) -> Estimate:
         z = constraint.apply(proposal.z if process.guide is None else process.guide(proposal))
         estimate = denoiser(z, coefficients.level, process.encoded, constraint, state.estimate.z0)
         state = state.advance(z, estimate, constraint)
-        estimate = state.estimate if stopping is None else stopping.keep_finished(state.estimate)
-        if on_step is not None:
-            on_step(SampledStep(time, z, estimate))
-        if stopping is not None and stopping.is_over():
+        estimate, is_over = finish_step(process, SampledStep(time, z, state.estimate), on_step)
+        if is_over:
             break
     return estimate
 
@@ -174,6 +174,18 @@ def step(state: SamplerState, coefficients: StepCoefficients, noise: Tensor) -> 
     mean = mean.addcmul(coefficients.previous_weight, state.previous)
     z = torch.addcmul(mean, coefficients.noise_weight, noise)
     return Proposal(z, mean, coefficients.noise_weight, coefficients.level)
+
+
+def finish_step(
+    process: ReverseProcess, sampled: SampledStep, on_step: OnStep | None
+) -> tuple[Estimate, bool]:
+    """The estimate of a step after the stopping rule, and whether sampling is over; calls `on_step`."""
+    stopping = process.stopping
+    if stopping is not None:
+        sampled = replace(sampled, estimate=stopping.keep_finished(sampled.estimate))
+    if on_step is not None:
+        on_step(sampled)
+    return sampled.estimate, stopping is not None and stopping.is_over()
 
 
 def initial_state(constraint: Constraint) -> SamplerState:

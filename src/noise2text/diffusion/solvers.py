@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 
 import torch
 from torch import Tensor
@@ -35,6 +36,7 @@ __all__ = [
     "PriorSampling",
     "Solver",
     "StepCoefficients",
+    "StepColumn",
     "StepTable",
     "Stochasticity",
     "join_step_tables",
@@ -83,6 +85,18 @@ class StepCoefficients:
     noise_weight: Tensor
 
 
+class StepColumn(IntEnum):
+    """The columns of a step table: the noise level that a step leads to, and what it multiplies by."""
+
+    ALPHA = 0
+    SIGMA = 1
+    TIMESTEP = 2
+    Z_WEIGHT = 3
+    Z0_WEIGHT = 4
+    PREVIOUS_WEIGHT = 5
+    NOISE_WEIGHT = 6
+
+
 @dataclass(frozen=True)
 class StepTable:
     """The coefficients of all K steps on the device; the first step draws the initial noise.
@@ -90,7 +104,7 @@ class StepTable:
     All rows take the same steps (P = 1), or `owners` says which of P paths each row takes.
     """
 
-    table: Tensor  # (K, P, 7, 1 or L): alpha, sigma, timestep, and the four weights of a step
+    table: Tensor  # (K, P, 7, 1 or L), with the columns of `StepColumn`
     time_embedding: Tensor | None = None  # (K, P, W), computed in one pass for all steps
     owners: Tensor | None = None  # (B,), the path of each row
 
@@ -107,7 +121,7 @@ class StepTable:
         rows = [each.index_select(0, number)[0] for each in self.tensors]  # (P, 7, 1 or L) and (P, W)
         if self.owners is not None:
             rows = [each.index_select(0, self.owners) for each in rows]
-        alpha, sigma, timestep, *weights = rows[0][..., None].unbind(1)
+        alpha, sigma, timestep, *weights = rows[0][..., None].unbind(1)  # in the order of `StepColumn`
         time_embedding = rows[1][:, None] if len(rows) > 1 else None
         return StepCoefficients(NoiseLevel(alpha, sigma, timestep[..., 0], time_embedding), *weights)
 
@@ -137,12 +151,12 @@ class Solver:
     >>> import torch
     >>> from noise2text import Solver
     >>> from noise2text.diffusion.schedules import CosineSchedule
-    >>> from noise2text.diffusion.solvers import strided_times
+    >>> from noise2text.diffusion.solvers import StepColumn, strided_times
     >>> def in_the_first_half(rho):  # ancestral first, then deterministic
     ...     is_early = torch.arange(len(rho)) < len(rho) / 2
     ...     return torch.where(is_early[:, None, None], 1 - rho, 0)
     >>> levels = CosineSchedule()(strided_times(5, num_timesteps=2000), length=1)
-    >>> Solver(in_the_first_half).steps(levels)[1:, -1, 0] > 0  # whether a step draws noise
+    >>> Solver(in_the_first_half).steps(levels)[1:, StepColumn.NOISE_WEIGHT, 0] > 0
     tensor([ True,  True, False, False])
     """
 
@@ -156,7 +170,7 @@ class Solver:
         z_weight, z0_weight, noise_weight = step_coefficients(now, then, self.stochasticity)
         extrapolation = _extrapolation(levels) if self.order == 2 else torch.zeros_like(z0_weight)
         zeros = torch.zeros_like(levels.sigma[:1])
-        columns = [
+        columns = [  # in the order of `StepColumn`
             levels.alpha,
             levels.sigma,
             levels.timestep[..., None],
@@ -177,9 +191,9 @@ class NoiselessArrivalSolver(Solver):
 
     def steps(self, levels: NoiseLevel) -> Tensor:
         table = super().steps(levels)  # (K, 7, 1 or L)
-        arrives = (table[1:, 2] == 0)[:, None]
-        noise_weight = table[1:, -1:].masked_fill(arrives, 0)
-        return torch.cat([table[:1], torch.cat([table[1:, :-1], noise_weight], dim=1)])
+        arrives = table[1:, StepColumn.TIMESTEP] == 0
+        table[1:, StepColumn.NOISE_WEIGHT].masked_fill_(arrives, 0)
+        return table
 
 
 ANCESTRAL = Solver()

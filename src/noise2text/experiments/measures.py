@@ -23,7 +23,6 @@ from noise2text.metrics.evaluate import METRICS_BY_NAME, Metric, bleu, find_metr
 from noise2text.models import DiffusionModel, Model
 
 __all__ = [
-    "CANDIDATE_MEASURES",
     "MEASURES",
     "ArmTexts",
     "Measure",
@@ -34,9 +33,7 @@ __all__ = [
 
 ALWAYS = ("bleu", "exact_match")  # also if the table does not show them
 DIVERSITY: dict[str, DiversityMetric] = {kind.name: kind for kind in DIVERSITY_METRICS}
-OF_ONE_TEXT = ("dist_1", "dist_1_diffuseq", "words")
-CANDIDATE_MEASURES = tuple(name for name in DIVERSITY if name not in OF_ONE_TEXT)
-"""The measures that need several candidates per source."""
+OF_ONE_TEXT = ("dist_1", "dist_1_diffuseq", "words")  # the others need several candidates per source
 
 
 @dataclass(frozen=True)

@@ -47,12 +47,12 @@ class AutoregressiveDiffusionDecoder(ParallelDecoder):
         """Sample until no position is open; a trace has the steps of all rounds, one after another."""
         lengths = self.find_lengths(encoded_batch)
         candidates = self.make_candidates(encoded_batch, lengths, max_length=int(lengths.max()))
-        first_keys, number = candidates.noise_keys, 0
+        sample, first_keys, number = self.choose_sampler(), candidates.noise_keys, 0
         total = torch.zeros_like(candidates.length_scores)
         count = torch.zeros_like(total)
         while bool(candidates.canvas.open_positions.any()):  # the host waits once per round
             canvas = candidates.canvas
-            estimate = self.sample(self.make_process(candidates), self.make_step_callback(candidates))
+            estimate = sample(self.make_process(candidates), self.make_step_callback(candidates))
             tokens, log_probs = self.rounding(canvas, estimate)  # (B·C, L)
             new, ended = self.select_new_tokens(canvas, tokens)
             total, count = total + (log_probs * new).sum(1), count + new.sum(1)
@@ -62,8 +62,8 @@ class AutoregressiveDiffusionDecoder(ParallelDecoder):
                 canvas=self.fix_tokens(canvas, tokens, new, ended),
                 noise_keys=make_key(first_keys, number),
             )
-        scores = total / count + candidates.length_scores
-        return self.send_to_host(candidates, candidates.canvas.tokens, scores)
+        tokens = candidates.canvas.tokens
+        return self.send_to_host(candidates, tokens, self.score(candidates, tokens, total, count))
 
 
 class TokenByTokenDecoder(AutoregressiveDiffusionDecoder):

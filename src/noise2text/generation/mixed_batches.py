@@ -106,9 +106,10 @@ def _denoise(parts: _EncodedParts) -> _SampledParts:
         process = replace(process, stopping=sampling)
         if not first.executor.needs_fixed_shapes:
             process = replace(process, denoiser=RunningRows(process.denoiser, sampling))
-    estimate = first.sample(process, sampling.observe if sampling.is_observed else None)
+    sample = first.choose_sampler()
+    estimate = sample(process, sampling.observe if sampling.is_observed else None)
     sampled = [
-        decoder.send_to_host(own, *decoder.round_to_tokens(own, own_estimate))
+        decoder.send_to_host(own, *decoder.round_and_score(own, own_estimate))
         for (decoder, own), own_estimate in zip(owned, sampling.split(estimate), strict=True)
     ]
     return _SampledParts(parts.decoders, sampled)

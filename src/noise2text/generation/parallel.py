@@ -138,8 +138,10 @@ class ParallelDecoder(Decoder):
         """Sample from noise to the tokens of every candidate."""
         lengths = self.find_lengths(encoded_batch)
         candidates = self.make_candidates(encoded_batch, lengths, max_length=int(lengths.max()))
-        estimate = self.sample(self.make_process(candidates), self.make_step_callback(candidates))
-        return self.send_to_host(candidates, *self.round_to_tokens(candidates, estimate))
+        sample = self.choose_sampler()
+        estimate = sample(self.make_process(candidates), self.make_step_callback(candidates))
+        tokens, scores = self.round_and_score(candidates, estimate)
+        return self.send_to_host(candidates, tokens, scores)
 
     def find_lengths(self, encoded_batch: EncodedBatch) -> Tensor:
         """The lengths (B, b₁) that are tried, on the host, which waits for them."""
@@ -199,9 +201,8 @@ class ParallelDecoder(Decoder):
             raise Problem("These seeds choose different sampling steps: give all texts of a batch the same.")
         return solver
 
-    @property
-    def sample(self) -> Sample:
-        """The executor's `sample`, or the sampler that the config asks for."""
+    def choose_sampler(self) -> Sample:
+        """The sampler that the config asks for; else `diffusion.sampler.sample`, run by the executor."""
         return self.config.build_sampler() or self.executor.sample
 
     def make_step_callback(self, candidates: CandidateBatch) -> OnStep | None:
@@ -219,21 +220,27 @@ class ParallelDecoder(Decoder):
 
         return observe
 
-    def round_to_tokens(self, candidates: CandidateBatch, estimate: Estimate) -> tuple[Tensor, Tensor]:
+    def round_and_score(self, candidates: CandidateBatch, estimate: Estimate) -> tuple[Tensor, Tensor]:
         """The tokens (B·C, L) of the last estimate, and the score (B·C,) of each candidate."""
-        canvas = candidates.canvas
-        tokens, log_probs = self.rounding(canvas, estimate)  # (B·C, L)
-        open_positions = canvas.open_positions
-        scores = (log_probs * open_positions).sum(1) / open_positions.sum(1)
-        return tokens, scores + candidates.length_scores
+        tokens, log_probs = self.rounding(candidates.canvas, estimate)  # (B·C, L)
+        open_positions = candidates.canvas.open_positions
+        log_probs = (log_probs * open_positions).sum(1)
+        return tokens, self.score(candidates, tokens, log_probs, open_positions.sum(1))
+
+    def score(self, candidates: CandidateBatch, tokens: Tensor, log_probs: Tensor, counts: Tensor) -> Tensor:
+        """The scores (B·C,) per token: by the likelihood scorer, if there is one.
+
+        Otherwise by the sums of the log-probabilities of the written tokens, and the `counts` of these.
+        """
+        if self.likelihood_scorer is None:
+            return log_probs / counts + candidates.length_scores
+        text = ~candidates.canvas.padding
+        filled = replace(candidates.canvas, tokens=tokens, given=torch.zeros_like(text), scored=text)
+        likelihood = self.likelihood_scorer(candidates.encoded, filled)
+        return (likelihood + candidates.length_scores) / text.sum(1)
 
     def send_to_host(self, candidates: CandidateBatch, tokens: Tensor, scores: Tensor) -> SampledBatch:
-        """The candidates with these tokens, and these scores or those of the likelihood scorer."""
-        if self.likelihood_scorer:
-            text = ~candidates.canvas.padding
-            filled = replace(candidates.canvas, tokens=tokens, given=torch.zeros_like(text), scored=text)
-            likelihood = self.likelihood_scorer(candidates.encoded, filled)
-            scores = (likelihood + candidates.length_scores) / text.sum(1)  # per token
+        """Copy the candidates' tokens and scores to the host."""
         return SampledBatch(
             len(candidates.batch.rows),
             candidates.host_canvas,

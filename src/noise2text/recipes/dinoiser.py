@@ -133,7 +133,7 @@ class ClippedObjective(DiffusionObjective):
         self.noise_clip_every = noise_clip_every
         self.time_sampler.clip(self.denoiser.embedding.vectors)
 
-    def update(self, step: int) -> None:
+    def adapt(self, step: int) -> None:
         """Clip the times again after every `noise_clip_every` steps."""
         if step % self.noise_clip_every == 0:
             self.time_sampler.clip(self.denoiser.embedding.vectors)

@@ -52,7 +52,7 @@ class AdaptiveObjective(DiffusionObjective):
             t, losses, mask = observed
             self.time_sampler.observe(t, TokenLoss(losses, mask).row_means())
 
-    def update(self, step: int) -> None:
+    def adapt(self, step: int) -> None:
         """Refit the schedule every `refit_every` steps; before `refit_start`, only drop the losses.
 
         The refit is one step late, so that a model that is validated or saved at a multiple of `refit_every`

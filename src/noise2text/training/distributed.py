@@ -24,18 +24,18 @@ from noise2text.training.averaging import Ema
 from noise2text.training.objective import Objective
 from noise2text.training.process_group import ProcessGroup
 
-__all__ = ["DataParallel", "FullySharded", "SingleProcess", "distribute"]
+__all__ = ["DataParallel", "FullySharded", "SingleProcess", "TrainingStrategy", "distribute"]
 
 BuildCopy = Callable[[], tuple[Any, Objective]]
 """Builds another model of the same shape, and its objective."""
 
 
-class SingleProcess:
-    """One process with all of the model; the interface of the other two to the training loop."""
+class TrainingStrategy:
+    """How the training loop uses a model and its processes; by default each process has all of the model."""
 
     def __init__(self, objective: Objective, model: nn.Module, group: ProcessGroup) -> None:
         self.objective, self.model, self.group = objective, model, group
-        self.module: Any = objective  # called with a canvas and its draws, as the objective is
+        self.module: Any = objective  # maybe wrapped; called with a canvas and its draws
         self.unsharded: tuple[Any, Objective] | None = (model, objective)
 
     def no_sync(self) -> AbstractContextManager[None]:
@@ -46,9 +46,9 @@ class SingleProcess:
         """The norm of the gradient before it is clipped to `max_norm`."""
         return nn.utils.clip_grad_norm_(parameters, max_norm)
 
-    def update(self, step: int) -> None:
+    def adapt(self, step: int) -> None:
         """Let the objective adapt to the losses that it observed."""
-        self.objective.update(step)
+        self.objective.adapt(step)
 
     def gather_weights(self, ema: Ema | None = None) -> AbstractContextManager[None]:
         """Context manager: `unsharded` is the whole model with its objective, averaged if `ema` is given.
@@ -56,6 +56,10 @@ class SingleProcess:
         Every process must enter; `unsharded` is None on all but the main process.
         """
         return ema.average_parameters() if ema else nullcontext()
+
+
+class SingleProcess(TrainingStrategy):
+    """One process has all of the model."""
 
 
 class _ObjectiveModule(nn.Module):
@@ -70,7 +74,7 @@ class _ObjectiveModule(nn.Module):
         return losses
 
 
-class DataParallel(SingleProcess):
+class DataParallel(TrainingStrategy):
     """Every process has all of the model."""
 
     def __init__(self, objective: Objective, model: nn.Module, group: ProcessGroup) -> None:
@@ -87,7 +91,7 @@ class DataParallel(SingleProcess):
         return context
 
 
-class FullySharded(SingleProcess):
+class FullySharded(TrainingStrategy):
     """Every process has a shard of each weight; the main process has a whole copy too, for validation."""
 
     def __init__(
@@ -113,9 +117,9 @@ class FullySharded(SingleProcess):
     def clip_norm(self, parameters: Sequence[Tensor], max_norm: float) -> Tensor:
         return _to_full_tensor(super().clip_norm(parameters, max_norm))
 
-    def update(self, step: int) -> None:
+    def adapt(self, step: int) -> None:
         self.module.unshard()  # an objective may read the embeddings
-        super().update(step)
+        super().adapt(step)
         self.module.reshard()
 
     @contextmanager
@@ -135,7 +139,7 @@ class FullySharded(SingleProcess):
                 targets[name].detach().copy_(value)  # not `.data`: caches compare the version of a tensor
 
 
-def distribute(whole: SingleProcess, *, sharded: bool, build_copy: BuildCopy) -> SingleProcess:
+def distribute(whole: TrainingStrategy, *, sharded: bool, build_copy: BuildCopy) -> TrainingStrategy:
     """The same model, distributed over the processes of its group."""
     if sharded:
         return FullySharded(whole.objective, whole.model, whole.group, build_copy)

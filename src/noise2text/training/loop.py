@@ -18,27 +18,80 @@ from torch import Tensor
 from noise2text.core.random import KeyPurpose, make_key
 from noise2text.data.layouts.base import Canvas
 from noise2text.diffusion.losses import TokenLoss
-from noise2text.training.distributed import SingleProcess
+from noise2text.training.distributed import SingleProcess, TrainingStrategy
 from noise2text.training.lr_schedules import LRSchedule
 from noise2text.training.objective import Objective
 from noise2text.training.process_group import ProcessGroup
 
-__all__ = ["Autocast", "StepReport", "TrainingPass", "evaluate_loss", "train_step", "train_steps"]
+__all__ = [
+    "Autocast",
+    "EagerPass",
+    "StepReport",
+    "StepSettings",
+    "TrainingPass",
+    "evaluate_loss",
+    "train_step",
+    "train_steps",
+]
 
 Autocast = AbstractContextManager[object]
 """The context of mixed precision that a forward pass runs in; each pass enters it."""
 
 
+PassOutput = tuple[Any, dict[str, TokenLoss], dict[str, Tensor]]
+"""A micro-batch's draws, its losses and their means, without gradients."""
+
+
 class TrainingPass(Protocol):
-    """A forward and backward pass that replays CUDA graphs (acceleration/cuda_graph_training.py)."""
+    """A forward and backward pass: eager, or as CUDA graphs (acceleration/cuda_graph_training.py)."""
 
     def zero_grad(self) -> None:
         """Start a new step: its first micro-batch overwrites the gradients."""
 
     def __call__(
-        self, objective: Any, canvas: Canvas, keys: Tensor, step_key: Tensor, counts: Mapping[str, Tensor]
-    ) -> tuple[Any, Mapping[str, TokenLoss], Mapping[str, Tensor]]:
-        """Add a micro-batch's gradients; returns its draws, its losses and their means."""
+        self, canvas: Canvas, keys: Tensor, step_key: Tensor, counts: Mapping[str, Tensor]
+    ) -> PassOutput:
+        """Add a micro-batch's gradients; the keys are those of its rows, the counts those of the step."""
+
+
+@dataclass(frozen=True)
+class EagerPass:
+    """A forward and backward pass, one operation after another."""
+
+    strategy: TrainingStrategy
+    optimizer: torch.optim.Optimizer
+    autocast: Autocast
+
+    def zero_grad(self) -> None:
+        self.optimizer.zero_grad()
+
+    def __call__(
+        self, canvas: Canvas, keys: Tensor, step_key: Tensor, counts: Mapping[str, Tensor]
+    ) -> PassOutput:
+        objective = self.strategy.objective
+        draws = objective.draw(canvas, keys, step_key)
+        with self.autocast:
+            losses = self.strategy.module(canvas, draws)  # noise → denoiser → terms
+        means = objective.means(losses, counts)
+        objective.loss(means).backward()
+        detached = {name: TokenLoss(loss.values.detach(), loss.mask) for name, loss in losses.items()}
+        return draws, detached, {name: mean.detach() for name, mean in means.items()}
+
+
+@dataclass(frozen=True)
+class StepSettings:
+    """How a step changes the weights.
+
+    Fields:
+        peak_lr, lr_schedule: the learning rate, and its factor at each step.
+        clip_norm: the norm that longer gradients are clipped to; 0 for none.
+        seed: of the noise and of dropout.
+    """
+
+    peak_lr: float
+    lr_schedule: LRSchedule
+    clip_norm: float
+    seed: int
 
 
 @dataclass(frozen=True)
@@ -53,6 +106,25 @@ class StepReport:
     num_tokens: Tensor
 
 
+@dataclass(frozen=True)
+class _StepCounts:
+    """What a step has in all processes together."""
+
+    terms: dict[str, Tensor]  # how many values of each term count, as the mean over the processes
+    tokens: Tensor
+    rows: list[list[int]]  # of every process, for each micro-batch
+
+    def zero_means(self) -> dict[str, Tensor]:
+        """A mean of 0 for each term, to add to."""
+        return {name: torch.zeros((), device=count.device) for name, count in self.terms.items()}
+
+    def make_row_keys(self, *step: int, rank: int = 0) -> Sequence[Tensor]:
+        """The keys of a process's rows, for each micro-batch; all rows of the step are numbered."""
+        sizes = [size for of_processes in self.rows for size in of_processes]
+        row_numbers = torch.arange(sum(sizes), device=self.tokens.device)
+        return make_key(*step, row_numbers).split(sizes)[rank :: len(self.rows[0])]
+
+
 def train_steps(
     objective: Objective,
     optimizer: torch.optim.Optimizer,
@@ -60,13 +132,9 @@ def train_steps(
     *,
     first: int,
     last: int,
-    peak_lr: float,
-    lr_schedule: LRSchedule,
-    clip_norm: float,
-    seed: int,
-    autocast: Autocast = nullcontext(),
-    strategy: SingleProcess | None = None,
-    cuda_graph_pass: TrainingPass | None = None,
+    settings: StepSettings,
+    strategy: TrainingStrategy | None = None,
+    training_pass: TrainingPass | None = None,
     is_logged: Callable[[int], bool] = lambda step: True,
 ) -> Iterator[StepReport]:
     """Train from step `first` to step `last`, both included; `batches` gives the micro-batches of a step.
@@ -74,98 +142,71 @@ def train_steps(
     Each process passes its share of the rows. Terms that are only logged are computed where `is_logged`.
     """
     strategy = strategy or SingleProcess(objective, objective, ProcessGroup())
+    training_pass = training_pass or EagerPass(strategy, optimizer, nullcontext())
     for step in range(first, last + 1):
         objective.terms_logged = is_logged(step)
-        yield train_step(
-            objective,
-            optimizer,
-            batches(step),
-            step=step,
-            lr=peak_lr * lr_schedule(step),
-            clip_norm=clip_norm,
-            seed=seed,
-            autocast=autocast,
-            strategy=strategy,
-            cuda_graph_pass=cuda_graph_pass,
-        )
+        yield train_step(strategy, optimizer, training_pass, batches(step), step=step, settings=settings)
 
 
 def train_step(
-    objective: Objective,
+    strategy: TrainingStrategy,
     optimizer: torch.optim.Optimizer,
+    training_pass: TrainingPass,
     canvases: Sequence[Canvas],
     *,
     step: int,
-    lr: float,
-    clip_norm: float,
-    seed: int,
-    autocast: Autocast,
-    strategy: SingleProcess,
-    cuda_graph_pass: TrainingPass | None,
+    settings: StepSettings,
 ) -> StepReport:
     """One update of the weights: canvases → draws → noise → denoiser → terms → loss → backward → update."""
-    group, step_key = strategy.group, make_key(seed, KeyPurpose.TRAINING, step)
-    parameters = [parameter for param_group in optimizer.param_groups for parameter in param_group["params"]]
+    objective, group, seed = strategy.objective, strategy.group, settings.seed
     objective.train()
     torch.manual_seed(int(make_key(seed, KeyPurpose.DROPOUT, step)) ^ group.rank)
-    counts, num_tokens, rows = _count(objective, canvases, group)
-    row_numbers = torch.arange(sum(map(sum, rows)), device=num_tokens.device)
-    keys = make_key(seed, KeyPurpose.TRAINING, step, row_numbers)
-    own_keys = keys.split([size for sizes in rows for size in sizes])[group.rank :: group.world_size]
-    term_means = {name: torch.zeros((), device=count.device) for name, count in counts.items()}
-    (cuda_graph_pass or optimizer).zero_grad()
-    for canvas, row_keys, sizes in zip(canvases, own_keys, rows, strict=True):
-        if cuda_graph_pass is not None:
-            draws, losses, means = cuda_graph_pass(objective, canvas, row_keys, step_key, counts)
-        else:
-            with nullcontext() if sizes is rows[-1] else strategy.no_sync():
-                draws = objective.draw(canvas, row_keys, step_key)
-                with autocast:
-                    losses = strategy.module(canvas, draws)  # noise → denoiser → terms
-                means = objective.means(losses, counts)
-                objective.loss(means).backward()
+    counts, step_key = _count(objective, canvases, group), make_key(seed, KeyPurpose.TRAINING, step)
+    row_keys = counts.make_row_keys(seed, KeyPurpose.TRAINING, step, rank=group.rank)
+    term_means = counts.zero_means()
+    training_pass.zero_grad()
+    micro_batches = zip(canvases, row_keys, counts.rows, strict=True)
+    for number, (canvas, keys, sizes) in enumerate(micro_batches, 1):
+        with nullcontext() if number == len(canvases) else strategy.no_sync():
+            draws, losses, means = training_pass(canvas, keys, step_key, counts.terms)
         with torch.no_grad():
             if observed := objective.collect_observations(draws, losses):
                 objective.observe(*group.gather(observed, sizes))
-        term_means = {name: term_means[name] + mean.detach() for name, mean in means.items()}
+        term_means = {name: term_means[name] + mean for name, mean in means.items()}
+    lr, parameters = settings.peak_lr * settings.lr_schedule(step), []
     for param_group in optimizer.param_groups:
         param_group["lr"] = lr
-    grad_norm = strategy.clip_norm(parameters, clip_norm if clip_norm > 0 else torch.inf)
+        parameters += param_group["params"]
+    grad_norm = strategy.clip_norm(parameters, settings.clip_norm or torch.inf)
     optimizer.step()
-    strategy.update(step)
+    strategy.adapt(step)
     term_means = group.all_reduce_mean(term_means)
-    return StepReport(step, objective.loss(term_means), term_means, grad_norm, lr, num_tokens)
+    return StepReport(step, objective.loss(term_means), term_means, grad_norm, lr, counts.tokens)
 
 
-def _count(
-    objective: Objective, canvases: Sequence[Canvas], group: ProcessGroup
-) -> tuple[dict[str, Tensor], Tensor, list[list[int]]]:
-    """What a step has: values of each term (the mean over the processes), tokens, and rows.
-
-    The rows are those of every process in each micro-batch.
-    """
+def _count(objective: Objective, canvases: Sequence[Canvas], group: ProcessGroup) -> _StepCounts:
+    """What a step on these canvases and those of the other processes has."""
     found = [objective.counts(canvas) for canvas in canvases]
-    counts = {name: torch.stack([count[name] for count in found]).sum() for name in found[0]}
-    num_tokens = torch.stack([(~c.padding).sum() + (~c.source.padding).sum() for c in canvases]).sum()
+    terms = {name: torch.stack([count[name] for count in found]).sum() for name in found[0]}
+    tokens = torch.stack([(~c.padding).sum() + (~c.source.padding).sum() for c in canvases]).sum()
     rows = [len(canvas.tokens) for canvas in canvases]
     if group.world_size == 1:
-        return counts, num_tokens, [[size] for size in rows]
-    counts = group.all_reduce_mean(counts | {"tokens": num_tokens})
-    return counts, group.world_size * counts.pop("tokens"), group.gather_sizes(rows)
+        return _StepCounts(terms, tokens, [[size] for size in rows])
+    means = group.all_reduce_mean(terms | {"tokens": tokens})
+    tokens = group.world_size * means.pop("tokens")
+    return _StepCounts(means, tokens, group.gather_sizes(rows))
 
 
 @torch.no_grad()
 def evaluate_loss(objective: Objective, canvases: Sequence[Canvas], *, seed: int) -> dict[str, float]:
     """Each term's mean over the canvases and their weighted sum `loss`; no dropout, fixed noise."""
     objective.eval()
-    counts, num_tokens, rows = _count(objective, canvases, ProcessGroup())
-    term_means = {name: torch.zeros((), device=count.device) for name, count in counts.items()}
-    sizes = [size for (size,) in rows]
-    row_numbers = torch.arange(sum(sizes), device=num_tokens.device)
-    keys = make_key(seed, KeyPurpose.VALIDATION, 0, row_numbers).split(sizes)
-    for number, canvas in enumerate(canvases):
-        draws = objective.draw(canvas, keys[number], make_key(seed, KeyPurpose.VALIDATION, number))
-        for name, mean in objective.means(objective(canvas, draws), counts).items():
+    counts = _count(objective, canvases, ProcessGroup())
+    term_means = counts.zero_means()
+    row_keys = counts.make_row_keys(seed, KeyPurpose.VALIDATION, 0)
+    for number, (canvas, keys) in enumerate(zip(canvases, row_keys, strict=True)):
+        draws = objective.draw(canvas, keys, make_key(seed, KeyPurpose.VALIDATION, number))
+        for name, mean in objective.means(objective(canvas, draws), counts.terms).items():
             term_means[name] = term_means[name] + mean
     return {"loss": objective.loss(term_means).item()} | {
         name: total.item() for name, total in term_means.items()

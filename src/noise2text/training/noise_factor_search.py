@@ -47,9 +47,9 @@ class NoiseFactorSearch(ObjectiveWrapper):
         self.rescaled, self.embedding = rescaled, embedding
         self.every, self.target, self.rescale = every, target, rescale
 
-    def update(self, step: int) -> None:
+    def adapt(self, step: int) -> None:
         """Search every N steps, one step late: what is saved at a multiple of N trained with its factor."""
-        super().update(step)
+        super().adapt(step)
         previous = step - 1
         if previous and previous % self.every == 0:
             found = find_noise_factor(

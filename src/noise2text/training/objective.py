@@ -47,7 +47,7 @@ class Draws:
 class Objective(nn.Module, ABC):
     """A weighted sum of named terms, for diffusion models and baselines alike.
 
-    What an objective learns from the losses (`observe`, `update`) is in buffers, which checkpoints save.
+    What an objective learns from the losses (`observe`, `adapt`) is in buffers, which checkpoints save.
     Most recipes need no subclass of their own: a `DiffusionObjective` takes any terms.
 
     Args:
@@ -125,7 +125,7 @@ class Objective(nn.Module, ABC):
     def observe(self, *observed: Tensor) -> None:
         """Record the losses of a whole batch."""
 
-    def update(self, step: int) -> None:
+    def adapt(self, step: int) -> None:
         """Adapt to what was observed, at steps that depend on the step's number alone."""
 
 

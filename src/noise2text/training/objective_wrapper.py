@@ -64,5 +64,5 @@ class ObjectiveWrapper(Objective):
     def observe(self, *observed: Tensor) -> None:
         self.objective.observe(*observed)
 
-    def update(self, step: int) -> None:
-        self.objective.update(step)
+    def adapt(self, step: int) -> None:
+        self.objective.adapt(step)
