@@ -93,7 +93,7 @@ def test_layers_without_a_mask_are_only_given_canvases_without_padding(
     layout, rows = model.layout, RaggedRows.from_lists([[7, 8, 9], [10]])
     prompt = layout.make_empty_canvas(layout.make_source(rows), torch.tensor([[1, 2], [3, 2]]), width=4)
     canvas = layout.make_canvas(rows, rows, shape=(6, 5))
-    varied = layout.randomise(canvas, torch.tensor([0.1, 0.9]))
+    varied = layout.randomize(canvas, torch.tensor([0.1, 0.9]))
     ended = layout.end_text_at(prompt, torch.tensor([6, 7, 8, 9]))
     for given in (
         canvas,

@@ -135,7 +135,7 @@ def test_dropout_keeps_what_the_compiled_norm_keeps() -> None:
     assert torch.equal(grad_y != 0, functions.dropout_mask(grad_y, seeds, 0.4))
 
 
-def test_rows_far_from_zero_are_normalised_as_well() -> None:
+def test_rows_far_from_zero_are_normalized_as_well() -> None:
     tensors, grad_output, _ = given(6, 300, dropout_rate=0.0)
     tensors[0] += 300
     found = outputs_and_gradients(ours(0.0, None), tensors, grad_output)

@@ -19,7 +19,7 @@ from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair
 from noise2text.data.tokenizer import learn_characters
 
-analyse_lengths = ANALYSES["lengths"]
+analyze_lengths = ANALYSES["lengths"]
 
 PAIRS = [
     Pair("a " * length, f"the {length} cats sat on the mat today") for length in (1, 1, 2, 3, 4, 5, 6, 7)
@@ -48,7 +48,7 @@ def test_buckets_go_up_with_length_and_are_nearly_equal(source_lengths: list[int
 
 
 def test_bleu_in_each_bucket_is_sacrebleus() -> None:
-    (found,) = analyse_lengths(Inputs(outputs={"bad": BAD}, pairs=PAIRS, options={"buckets": 2}))
+    (found,) = analyze_lengths(Inputs(outputs={"bad": BAD}, pairs=PAIRS, options={"buckets": 2}))
     assert [(row["shortest"], row["longest"], row["sentences"]) for row in found.rows] == [
         (1, 3, 4),
         (4, 7, 4),
@@ -60,7 +60,7 @@ def test_bleu_in_each_bucket_is_sacrebleus() -> None:
 
 
 def test_several_systems_are_compared_by_their_slopes() -> None:
-    found = analyse_lengths(Inputs(outputs={"good": GOOD, "bad": BAD}, pairs=PAIRS, options={"buckets": 2}))
+    found = analyze_lengths(Inputs(outputs={"good": GOOD, "bad": BAD}, pairs=PAIRS, options={"buckets": 2}))
     assert [finding.name for finding in found] == ["bleu-by-length", "relative-difference", "slope-tests"]
     svg = to_svg(found[0]) or ""
     for words in ("length of the source in words", "BLEU", "good", "bad", "1–3", "4–7"):
@@ -72,7 +72,7 @@ def test_sources_are_measured_as_asked(tmp_path: Path) -> None:
     longest = {}
     for unit in ("words", "characters", "tokens"):
         inputs = Inputs(models=[tmp_path], outputs={"x": GOOD}, pairs=PAIRS, options={"unit": unit})
-        (found,) = analyse_lengths(inputs)
+        (found,) = analyze_lengths(inputs)
         longest[unit] = found.rows[-1]["longest"]
     assert longest["words"] == 7
     assert longest["characters"] == longest["tokens"] == 14
@@ -99,15 +99,15 @@ def test_sources_are_measured_as_asked(tmp_path: Path) -> None:
 )
 def test_mistakes_are_told_in_a_sentence(inputs: Inputs, words: str) -> None:
     with pytest.raises(Problem, match=words):
-        analyse_lengths(inputs)
+        analyze_lengths(inputs)
 
 
 def test_the_numbers_do_not_depend_on_the_order_of_the_sentences() -> None:
     order = np.random.default_rng(0).permutation(len(PAIRS))
     mixed = {name: [texts[i] for i in order] for name, texts in (("good", GOOD), ("bad", BAD))}
     found = [
-        analyse_lengths(Inputs(outputs={"good": GOOD, "bad": BAD}, pairs=PAIRS)),
-        analyse_lengths(Inputs(outputs=mixed, pairs=[PAIRS[i] for i in order])),
+        analyze_lengths(Inputs(outputs={"good": GOOD, "bad": BAD}, pairs=PAIRS)),
+        analyze_lengths(Inputs(outputs=mixed, pairs=[PAIRS[i] for i in order])),
     ]
     for one, other in zip(*found, strict=True):
         for row, same in zip(one.rows, other.rows, strict=True):

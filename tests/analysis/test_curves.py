@@ -17,7 +17,7 @@ from noise2text.analysis.finding import to_svg
 from noise2text.analysis.inputs import Inputs
 from noise2text.core.errors import Problem
 
-analyse_curves = ANALYSES["curves"]
+analyze_curves = ANALYSES["curves"]
 
 
 def log(folder: Path, *records: dict[str, float], end: str = "") -> Path:
@@ -67,7 +67,7 @@ def test_metrics_are_read_by_name_and_a_cut_last_line_is_left_out(tmp_path: Path
 
 
 def test_each_number_is_a_finding_with_the_raw_values(runs: list[Path]) -> None:
-    found = {finding.name: finding for finding in analyse_curves(Inputs(models=runs))}
+    found = {finding.name: finding for finding in analyze_curves(Inputs(models=runs))}
     assert list(found) == [
         *(f"curve-{name}" for name in ("loss", "nll", "nll_text", "valid_bleu", "gradient")),
         "curve-nll-padding",
@@ -80,7 +80,7 @@ def test_each_number_is_a_finding_with_the_raw_values(runs: list[Path]) -> None:
 
 
 def test_nll_with_and_without_padding_stand_in_one_picture(runs: list[Path]) -> None:
-    found = {finding.name: finding for finding in analyse_curves(Inputs(models=runs))}["curve-nll-padding"]
+    found = {finding.name: finding for finding in analyze_curves(Inputs(models=runs))}["curve-nll-padding"]
     assert [row["value"] for row in found.rows] == pytest.approx([1, 1 / 2, 1 / 3, 8, 4, 8 / 3])
     svg = to_svg(found) or ""
     for words in ("wide, with padding", "wide, without padding", "step", "nll"):
@@ -90,7 +90,7 @@ def test_nll_with_and_without_padding_stand_in_one_picture(runs: list[Path]) -> 
 
 def test_pictures_name_runs_and_axes_and_show_the_raw_behind(runs: list[Path]) -> None:
     plain, smooth = (
-        to_svg(analyse_curves(Inputs(models=runs, options={"only": "loss", "smoothing": weight}))[0]) or ""
+        to_svg(analyze_curves(Inputs(models=runs, options={"only": "loss", "smoothing": weight}))[0]) or ""
         for weight in (0, 0.5)
     )
     for words in ("wide", "plain", "step", "loss"):
@@ -101,7 +101,7 @@ def test_pictures_name_runs_and_axes_and_show_the_raw_behind(runs: list[Path]) -
 
 def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
     both = [log(tmp_path / side / "run", {"step": 1, "loss": 1.0}) for side in "ab"]
-    assert [row["run"] for row in analyse_curves(Inputs(models=both))[0].rows] == [str(run) for run in both]
+    assert [row["run"] for row in analyze_curves(Inputs(models=both))[0].rows] == [str(run) for run in both]
 
 
 def test_mistakes_are_told_in_a_sentence(runs: list[Path], tmp_path: Path) -> None:
@@ -118,4 +118,4 @@ def test_mistakes_are_told_in_a_sentence(runs: list[Path], tmp_path: Path) -> No
         (Inputs(models=runs, options={"smoothing": 1}), "below 1"),
     ):
         with pytest.raises(Problem, match=words):
-            analyse_curves(inputs)
+            analyze_curves(inputs)

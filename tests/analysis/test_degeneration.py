@@ -27,7 +27,7 @@ from noise2text.diffusion.schedules import LinearSchedule, Rescaled, SqrtSchedul
 
 from .models import find_model_folder
 
-analyse_degeneration = ANALYSES["degeneration"]
+analyze_degeneration = ANALYSES["degeneration"]
 
 
 def naive(table: np.ndarray, word: int, z: np.ndarray) -> float:
@@ -106,7 +106,7 @@ def test_a_rescaled_schedule_has_the_signal_of_its_factor() -> None:
 def test_a_model_is_looked_at_as_it_is_and_as_it_was_trained(tmp_path: Path) -> None:
     folder = find_model_folder("difformer", tmp_path / "own")
     small = {"samples": "50", "cells": "4"}
-    curves, _, losses = analyse_degeneration(Inputs(models=[folder], options=small))
+    curves, _, losses = analyze_degeneration(Inputs(models=[folder], options=small))
     names = dict.fromkeys(row["schedule"] for row in curves.rows)
     assert list(names) == ["own", "own, in training"]
     mean = {name: sum(row["dgs"] for row in curves.rows if row["schedule"] == name) for name in names}  # type: ignore[misc]
@@ -117,12 +117,12 @@ def test_a_model_is_looked_at_as_it_is_and_as_it_was_trained(tmp_path: Path) -> 
 def test_a_baseline_has_no_schedule_to_look_at(tmp_path: Path) -> None:
     folder = find_model_folder("transformer", tmp_path / "teacher")
     with pytest.raises(Problem, match="degeneration score needs a diffusion model, but teacher is not one"):
-        analyse_degeneration(Inputs(models=[folder]))
+        analyze_degeneration(Inputs(models=[folder]))
 
 
 def test_the_rescaling_of_training_is_that_of_the_settings(tmp_path: Path) -> None:
     folder = find_model_folder("difformer", tmp_path / "own")
-    found = analyse_degeneration(Inputs(models=[folder], options={"samples": "50", "cells": "4"}))[0]
+    found = analyze_degeneration(Inputs(models=[folder], options={"samples": "50", "cells": "4"}))[0]
     from noise2text.models import DiffusionModel
     from noise2text.models.folder import load
 

@@ -27,7 +27,7 @@ from noise2text.models.folder import load
 from ..conftest import SMALL
 from .models import TOKENIZER, find_model_folder, tiny
 
-analyse_embeddings = ANALYSES["embeddings"]
+analyze_embeddings = ANALYSES["embeddings"]
 
 
 def table_of(folder: Path) -> Any:
@@ -95,7 +95,7 @@ def test_a_model_without_a_run_has_one_number_and_no_curve(tmp_path: Path) -> No
     assert [row["step"] for row in found.rows] == [None]
     assert found.rows[0]["anisotropy"] == pytest.approx((1 - pdist(table_of(folder), "cosine")).mean())
     assert found.draw is None
-    assert [each.name for each in analyse_embeddings(Inputs(models=[folder], device="cpu"))] == [
+    assert [each.name for each in analyze_embeddings(Inputs(models=[folder], device="cpu"))] == [
         "neighbors",
         "anisotropy",
     ]

@@ -27,7 +27,7 @@ from noise2text.models.registry import find_recipe
 
 from .models import DIFFUSION, PAIRS, SOURCES, TOKENIZER, find_model_folder, settings_for, tiny
 
-analyse_positions = ANALYSES["positions"]
+analyze_positions = ANALYSES["positions"]
 
 LENGTHS = [len(pair.trg) for pair in PAIRS]
 
@@ -132,7 +132,7 @@ def test_positions_are_counted_from_the_target_s_start() -> None:
 
 def test_each_model_gives_its_losses_and_its_schedule(tmp_path: Path) -> None:
     folders = [find_model_folder(name, tmp_path / name) for name in ("difformer", "seqdiffuseq")]
-    found = analyse_positions(Inputs(models=folders, pairs=PAIRS, options={"points": "2"}))
+    found = analyze_positions(Inputs(models=folders, pairs=PAIRS, options={"points": "2"}))
     assert [finding.name for finding in found] == [
         f"{kind}-{name}" for name in ("difformer", "seqdiffuseq") for kind in ("losses", "schedule")
     ]
@@ -141,4 +141,4 @@ def test_each_model_gives_its_losses_and_its_schedule(tmp_path: Path) -> None:
 def test_a_baseline_has_no_times(tmp_path: Path) -> None:
     folder = find_model_folder("transformer", tmp_path / "teacher")
     with pytest.raises(Problem, match="loss at each time needs a diffusion model, but teacher is not one"):
-        analyse_positions(Inputs(models=[folder], pairs=PAIRS))
+        analyze_positions(Inputs(models=[folder], pairs=PAIRS))

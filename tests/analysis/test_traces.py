@@ -22,7 +22,7 @@ from noise2text.models.registry import find_recipe
 
 from ..conftest import small_changes
 
-analyse_traces = ANALYSES["traces"]
+analyze_traces = ANALYSES["traces"]
 
 STEPS = [TraceStep(1 - place / 5, f"z{place}", f"x{place}") for place in range(5)]
 PAIRS = [Pair("7 april 1957", "1957-04-07"), Pair("8 may 1999", "1999-05-08")]
@@ -67,7 +67,7 @@ def test_the_models_are_shown_as_they_generate(tmp_path: Path, tokenizer: Tokeni
     folders = [keep(name, tmp_path / name, tokenizer) for name in ("diffuseq", "transformer", "copy")]
     options = {"sentences": 2, "shown_steps": 4}
     inputs = Inputs(models=folders, pairs=[*PAIRS, *PAIRS], options=options, seed=3, device="cpu")
-    (found,) = analyse_traces(inputs)
+    (found,) = analyze_traces(inputs)
     made = load(folders[0], device="cpu").generate([pair.src for pair in PAIRS], seed=3, trace=True)
     rows = [row for row in found.rows if row["system"] == "diffuseq"]
     assert [row["text"] for row in rows] == [
@@ -83,4 +83,4 @@ def test_the_models_are_shown_as_they_generate(tmp_path: Path, tokenizer: Tokeni
 
 def test_models_that_write_at_once_have_nothing_to_trace(tmp_path: Path, tokenizer: Tokenizer) -> None:
     with pytest.raises(Problem, match="add a diffusion model"):
-        analyse_traces(Inputs(models=[keep("copy", tmp_path, tokenizer)], pairs=PAIRS, device="cpu"))
+        analyze_traces(Inputs(models=[keep("copy", tmp_path, tokenizer)], pairs=PAIRS, device="cpu"))

@@ -29,7 +29,7 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_lengths_are_analysed_from_files_to_files(run: Run, files: Path) -> None:
+def test_lengths_are_analyzed_from_files_to_files(run: Run, files: Path) -> None:
     outputs = [f"--output=best={files / 'good.txt'}", f"--output={files / 'bad.txt'}"]
     given = ["lengths", *outputs, "--pairs", files / "test.jsonl", "--set", "buckets=3"]
     done = run("analyse", *given, "--out", files / "out")
@@ -48,7 +48,7 @@ def test_lengths_are_analysed_from_files_to_files(run: Run, files: Path) -> None
     assert {finding["name"] for finding in told} == names
 
 
-def test_runs_and_models_are_analysed_by_their_folders(run: Run, model: Path, files: Path) -> None:
+def test_runs_and_models_are_analyzed_by_their_folders(run: Run, model: Path, files: Path) -> None:
     done = run("analyse", "curves", model, "--out", files / "out", "--set", "only=loss,valid_bleu")
     assert done.code == 0, done.err
     assert {path.stem for path in (files / "out").iterdir()} == {"curve-loss", "curve-valid_bleu"}
@@ -114,7 +114,7 @@ def test_mistakes_are_one_sentence(run: Run, files: Path, arguments: str, words:
     assert not (files / "out").exists()
 
 
-def test_a_shipped_model_is_analysed_by_its_name(run: Run, tmp_path: Path) -> None:
+def test_a_shipped_model_is_analyzed_by_its_name(run: Run, tmp_path: Path) -> None:
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("Der Hund schläft.\tThe dog is sleeping.\n")
     made = run("analyse", "traces", "de-en", "--pairs", pairs, "--out", tmp_path / "found", "--device", "cpu")

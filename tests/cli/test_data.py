@@ -136,7 +136,7 @@ def test_raw_that_is_the_wrong_file_is_named(run: Callable[..., Outcome], tmp_pa
     assert "has no column 'question1'" in done.err
 
 
-def test_the_texts_of_a_model_are_detokenised_in_its_target_language(
+def test_the_texts_of_a_model_are_detokenized_in_its_target_language(
     run: Callable[..., Outcome], tmp_path: Path
 ) -> None:
     texts, out = tmp_path / "texts.txt", tmp_path / "plain.txt"

@@ -23,7 +23,7 @@ COMMANDS: dict[str, Any] = {name: ROOT.get_command(None, name) for name in ROOT.
 
 
 @pytest.mark.parametrize("columns", [40, 80])
-def test_help_fits_the_terminal_without_colour(
+def test_help_fits_the_terminal_without_color(
     columns: int, run: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))

@@ -23,7 +23,7 @@ def test_noise_is_standard_normal() -> None:
     assert abs(noise.std() - 1) < 0.01
 
 
-def test_neighbouring_channels_positions_and_steps_are_uncorrelated() -> None:
+def test_neighboring_channels_positions_and_steps_are_uncorrelated() -> None:
     keys = make_key(5, torch.arange(100))
     here = gaussian_noise(keys, 0, 20, 32)
     others = {

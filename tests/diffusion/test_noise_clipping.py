@@ -9,7 +9,7 @@ from scipy.spatial import KDTree
 from noise2text.diffusion.noise_clipping import (
     ClippedTimes,
     ExaggeratedNoise,
-    neighbour_distance,
+    neighbor_distance,
 )
 from noise2text.diffusion.schedules import AlphaBarSchedule, QuadraticSchedule, SqrtSchedule
 from noise2text.nn.denoiser import NoiseLevel
@@ -20,10 +20,10 @@ def embeddings(vocab: int = 50, dim: int = 6) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("vocab", [50, 6000])  # the pairs of 6,000 words are compared in several blocks
-def test_the_nearest_neighbours_distance_is_that_of_a_tree_search(vocab: int) -> None:
+def test_the_nearest_neighbors_distance_is_that_of_a_tree_search(vocab: int) -> None:
     rows = embeddings(vocab)
     distances = KDTree(rows.double()).query(rows.double(), k=2)[0][:, 1]  # the nearest is the row itself
-    assert neighbour_distance(rows).item() == pytest.approx((distances**2).mean())
+    assert neighbor_distance(rows).item() == pytest.approx((distances**2).mean())
 
 
 def test_in_the_quadratic_schedule_time_is_the_noises_deviation() -> None:
@@ -39,7 +39,7 @@ def test_no_training_level_lies_below_the_clip(schedule: AlphaBarSchedule, margi
     times.clip(rows)
     t, weight = times(torch.linspace(0, 1 - 1e-9, 20_001, dtype=torch.float64))
     ratio = 1 / schedule(t, 1).snr.flatten()
-    least = neighbour_distance(rows) / 6 + margin
+    least = neighbor_distance(rows) / 6 + margin
     assert (ratio >= least).all()
     assert ratio.min() < 1.01 * least, "the clip is no higher than it must be"
     assert t.max() == 1

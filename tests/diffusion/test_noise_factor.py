@@ -17,7 +17,7 @@ from noise2text.diffusion.noise_factor import (
     degeneration_scores,
     find_noise_factor,
     linear_factor_search,
-    nearest_neighbour_accuracy,
+    nearest_neighbor_accuracy,
     random_embeddings,
     rescale_preserving,
     sample_rivals,
@@ -126,7 +126,7 @@ def test_score_of_two_words_is_the_exact_one() -> None:
 
 
 @pytest.mark.parametrize("rescale", [Rescaled, rescale_preserving])
-def test_score_is_that_of_a_literal_nearest_neighbour_search(rescale: Callable[..., Schedule]) -> None:
+def test_score_is_that_of_a_literal_nearest_neighbor_search(rescale: Callable[..., Schedule]) -> None:
     words = torch.randn(80, 6, generator=torch.Generator().manual_seed(5)) + 0.5  # off centre: norms differ
     generator, scores = torch.Generator().manual_seed(6), []
     for alpha, sigma in zip(*levels(rescale(SqrtSchedule(), 1.5), 10), strict=True):
@@ -142,7 +142,7 @@ def test_score_is_that_of_a_literal_nearest_neighbour_search(rescale: Callable[.
 def test_score_falls_with_the_factor(name: str, rescale: Callable[..., Schedule]) -> None:
     rivals = sample_rivals(random_embeddings(500, 32), 500, seed=0)
     scores = [
-        nearest_neighbour_accuracy(rescale(SCHEDULES[name](), f), rivals, cells=200).mean()
+        nearest_neighbor_accuracy(rescale(SCHEDULES[name](), f), rivals, cells=200).mean()
         for f in (1, 1.5, 2, 3, 5, 9, 17)
     ]
     assert all(later < earlier for earlier, later in pairwise(scores))
@@ -188,11 +188,11 @@ def test_same_seed_gives_the_same_score_however_it_is_blocked() -> None:
     words, samples = random_embeddings(3000, 16), 2000  # too many for one block
     rivals = sample_rivals(words, samples, seed=0)
     assert len(rivals) > 1
-    whole = nearest_neighbour_accuracy(SqrtSchedule(), rivals, cells=200)
+    whole = nearest_neighbor_accuracy(SqrtSchedule(), rivals, cells=200)
     torch.testing.assert_close(degeneration_scores(SqrtSchedule(), words, samples=samples), whole)
     in_parts = [part for block in rivals for part in block.split(300, dim=1)]
     torch.testing.assert_close(
-        nearest_neighbour_accuracy(SqrtSchedule(), in_parts, cells=200), whole, atol=0.002, rtol=0
+        nearest_neighbor_accuracy(SqrtSchedule(), in_parts, cells=200), whole, atol=0.002, rtol=0
     )
     other = degeneration_scores(SqrtSchedule(), words, samples=samples, seed=1)
     assert not torch.equal(other, whole)
@@ -310,7 +310,7 @@ def test_table_19(vocab: int) -> None:
     for name, rows in TABLE_19.items():
 
         def score_of_factor(factor: float, schedule: Schedule = SCHEDULES[name]()) -> float:
-            return nearest_neighbour_accuracy(Rescaled(schedule, factor), rivals, cells=200).mean().item()
+            return nearest_neighbor_accuracy(Rescaled(schedule, factor), rivals, cells=200).mean().item()
 
         for target, factors in rows.items():
             printed = factors[VOCABULARIES.index(vocab)]

@@ -24,7 +24,7 @@ def levels(name: str, times: Tensor) -> NoiseLevel:
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_neighbouring_steps_equal_ddpm_posterior(name: str) -> None:
+def test_neighboring_steps_equal_ddpm_posterior(name: str) -> None:
     times = torch.arange(1, T + 1, dtype=torch.float64) / T
     beta = schedule_betas(SCHEDULES[name](T), T)
     alpha_bar = torch.cumprod(1 - beta, 0)

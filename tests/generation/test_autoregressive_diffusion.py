@@ -30,7 +30,7 @@ def make(name: str, tokenizer: Tokenizer, **changes: Any) -> DiffusionModel:
     return model
 
 
-def favour(model: DiffusionModel, token: int) -> None:
+def favor(model: DiffusionModel, token: int) -> None:
     """Let the model write one token wherever it may."""
     bias = model.denoiser.embedding.bias
     assert bias is not None
@@ -91,7 +91,7 @@ def test_the_batch_changes_nothing(name: str, tokenizer: Tokenizer) -> None:
 @pytest.mark.parametrize("mark", ["eos", "pad"])
 def test_a_row_that_wrote_its_end_stops(name: str, mark: str, tokenizer: Tokenizer) -> None:
     model = make(name, tokenizer)
-    favour(model, getattr(tokenizer, mark))
+    favor(model, getattr(tokenizer, mark))
     made = model.generate(TEXTS, steps=3, trace=True)
     assert made.texts == [""] * 3
     assert count_sampling_runs(model, TEXTS) == 1
@@ -101,7 +101,7 @@ def test_a_row_that_wrote_its_end_stops(name: str, mark: str, tokenizer: Tokeniz
 def test_the_loop_ends_though_the_model_never_does(name: str, gain: int, tokenizer: Tokenizer) -> None:
     model = make(name, tokenizer)
     (letter,) = tokenizer.encode(["a"])[0]
-    favour(model, letter)
+    favor(model, letter)
     made = model.generate(TEXTS, steps=3)
     rooms = [ROOM - 2 - len(text) for text in TEXTS]
     assert made.texts == ["a" * room for room in rooms]
@@ -129,7 +129,7 @@ def test_a_word_ends_at_padding_and_the_text_at_its_end(tokenizer: Tokenizer) ->
 
 def test_a_separator_ends_the_source_of_a_pair_not_the_pair(tokenizer: Tokenizer) -> None:
     model = make("diffusion-lm", tokenizer)
-    favour(model, tokenizer.sep)
+    favor(model, tokenizer.sep)
     assert model.generate_pairs(2, source="7 m___", steps=2, strategy="token-by-token") == [("7 m", "")] * 2
     layout = PairGenerationLayout(
         **{f.name: getattr(model.layout, f.name) for f in dataclasses.fields(PairGenerationLayout)}

@@ -88,7 +88,7 @@ def test_weighed_candidates_are_scored_and_chosen_by_the_model_itself(small: Mak
         assert text == candidates[WeightedMBR()([Candidate(each, (), score) for each, score in pairs])]
 
 
-def test_texts_and_judgements_do_not_depend_on_how_many_scores_there_is_room_for(
+def test_texts_and_judgments_do_not_depend_on_how_many_scores_there_is_room_for(
     small: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = small(noise_factor=3.0)

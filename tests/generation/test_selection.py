@@ -213,7 +213,7 @@ entities = st.lists(
 @given(hypothesis=entities, reference=entities)
 @example(hypothesis="1-\n2. 3-4,.", reference="1 2. 3 - 4 , .")
 @settings(deadline=None, max_examples=300)
-def test_words_are_tokenised_as_sacrebleu_tokenises_lines(hypothesis: str, reference: str) -> None:
+def test_words_are_tokenized_as_sacrebleu_tokenizes_lines(hypothesis: str, reference: str) -> None:
     assert UTILITIES["bleu"](hypothesis, reference) == oracle_bleu(hypothesis, reference)
     assert UTILITIES["bleu"].split(hypothesis) == tuple(ORACLE_BLEU.tokenizer(hypothesis.rstrip()).split())
 

@@ -106,7 +106,7 @@ def test_nothing_and_one_wrong_word_score_nothing(metric: Any, text: str) -> Non
     assert metric([text], [["another", "third one"]]).score == 0
 
 
-def test_the_tokenisation_changes_the_number() -> None:
+def test_the_tokenization_changes_the_number() -> None:
     text, reference = ["Hello, world (it is a test)!"], [["hello , world ( it is a test ) !"]]
     scores = {metric.name: metric(text, reference).score for metric in BLEU_METRICS}
     assert scores["bleu-lc"] == pytest.approx(100)

@@ -81,7 +81,7 @@ def test_training_hides_every_number_of_tokens_alike_and_every_place_alike() -> 
     assert torch.allclose(hidden.float().mean(0), torch.full((n,), (n + 1) / 2 / n), atol=0.02)
 
 
-def test_what_is_hidden_depends_on_the_key_and_not_on_padding_or_neighbours() -> None:
+def test_what_is_hidden_depends_on_the_key_and_not_on_padding_or_neighbors() -> None:
     keys = make_key(3, torch.arange(3))
     narrow, wide = sample_mask(canvas_of([6, 3, 1]), keys), sample_mask(canvas_of([6, 3, 1], width=11), keys)
     assert torch.equal(narrow, wide[:, :6])

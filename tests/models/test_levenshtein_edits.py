@@ -57,7 +57,7 @@ def test_oracle_edits_turn_any_row_into_any_other_with_the_fewest_edits(
 
 @settings(max_examples=50, deadline=None)
 @given(WORDS, WORDS, st.integers(12, 20))
-def test_neither_padding_nor_neighbours_change_the_alignment(a: list[int], b: list[int], width: int) -> None:
+def test_neither_padding_nor_neighbors_change_the_alignment(a: list[int], b: list[int], width: int) -> None:
     alone = align(page([a]), page([b]), pad=PAD)
     among = align(page([a, b], width=width), page([b, a], width=width), pad=PAD)
     assert torch.equal(among[:1, : alone.shape[1]], alone)

@@ -25,7 +25,7 @@ def similarity(a: list[int], b: list[int]) -> float:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(ROW, min_size=1, max_size=8), ROW, st.integers(1, 3))
-def test_neighbours_are_those_of_counting_every_ngram(
+def test_neighbors_are_those_of_counting_every_ngram(
     corpus: list[list[int]], query: list[int], count: int
 ) -> None:
     chosen, scores = NgramIndex(RaggedRows.from_lists(corpus)).search(query, count)
@@ -34,7 +34,7 @@ def test_neighbours_are_those_of_counting_every_ngram(
     assert scores.tolist() == [similarity(corpus[i], query) for i in expected]
 
 
-def test_a_row_is_its_own_nearest_neighbour_and_an_unknown_one_has_none() -> None:
+def test_a_row_is_its_own_nearest_neighbor_and_an_unknown_one_has_none() -> None:
     corpus = NgramIndex(RaggedRows.from_lists([[1, 2], [3, 4, 5], [3, 4, 6]]))
     assert [each.tolist() for each in corpus.search([3, 4, 6], 1)] == [[2], [1.0]]
     assert corpus.search([9, 9], 1)[1].tolist() == [0.0]

@@ -55,7 +55,7 @@ def test_it_is_small_enough_to_live_in_a_repository() -> None:
     assert size <= 32 * 2**20
 
 
-def test_its_card_names_the_data_the_licence_and_the_scores() -> None:
+def test_its_card_names_the_data_the_license_and_the_scores() -> None:
     card = (find_model_folder("de-en") / "README.md").read_text(encoding="utf-8")
     for needed in ("Tatoeba", "CC BY 2.0 FR", "BLEU", "cannot"):
         assert needed in card

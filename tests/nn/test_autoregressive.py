@@ -128,7 +128,7 @@ def test_every_parameter_gets_a_gradient(make: Make) -> None:
         assert parameter.grad.abs().sum() > 0, name
 
 
-def test_neighbouring_positions_differ_and_are_as_large_as_embeddings() -> None:
+def test_neighboring_positions_differ_and_are_as_large_as_embeddings() -> None:
     torch.manual_seed(0)
     network = Transformer(
         TokenEmbedding(50, 64),

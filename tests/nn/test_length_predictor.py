@@ -38,7 +38,7 @@ def test_top_takes_the_most_likely_lengths() -> None:
     assert (scores[:, :-1] >= scores[:, 1:]).all()
 
 
-def test_around_takes_the_most_likely_length_and_its_neighbours() -> None:
+def test_around_takes_the_most_likely_length_and_its_neighbors() -> None:
     predictor = constant_predictor(torch.tensor([0.0, 1.0, 5.0, 1.0, 2.0]), max_length=20)
     assert predictor.propose(encoder_output([7]), 3, neighboring_lengths)[0].tolist() == [[6, 7, 8]]
 

@@ -80,7 +80,7 @@ def test_in_a_share_of_the_pairs_the_source_is_given_as_in_sampling(tokenizer: T
     assert isinstance(model.layout, InfillingLayout)
     assert model.layout.given_source == PRESETS["tiny"].diffusion.given_source == 0.5
     whole = model.layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
-    canvas = model.layout.randomise(whole, torch.tensor([0.49, 0.5]))
+    canvas = model.layout.randomize(whole, torch.tensor([0.49, 0.5]))
     (as_sampled,) = model.layout.generation_rounds(whole)
     for mask in ("given", "scored"):
         assert torch.equal(getattr(canvas, mask)[0], getattr(as_sampled, mask)[0])
@@ -93,7 +93,7 @@ def test_published_no_source_is_given_in_training(tokenizer: Tokenizer) -> None:
         assert PRESETS[name].diffusion.given_source == 0
     published = find_recipe("diffusion-lm").build(PRESETS["tiny-published"], tokenizer).layout
     whole = published.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
-    assert not published.randomise(whole, torch.zeros(2)).given.any()
+    assert not published.randomize(whole, torch.zeros(2)).given.any()
 
 
 def test_in_sampling_the_source_is_filled_in_at_every_step(tokenizer: Tokenizer) -> None:

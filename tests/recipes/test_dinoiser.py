@@ -10,7 +10,7 @@ import torch
 from noise2text.core.config import apply_overrides, get_setting
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.noise_clipping import neighbour_distance
+from noise2text.diffusion.noise_clipping import neighbor_distance
 from noise2text.nn.denoiser import NoiseLevel
 from noise2text.recipes.dinoiser import (
     PRESETS,
@@ -66,7 +66,7 @@ def lowest_ratio(model: DiNoiSerModel, trained: ClippedObjective) -> float:
 def test_training_is_clipped_from_the_first_step_and_follows_the_embeddings(tokenizer: Tokenizer) -> None:
     model, trained = made(tokenizer, noise_clip_every=3)
     embedding = model.denoiser.embedding
-    assert lowest_ratio(model, trained) >= neighbour_distance(embedding.vectors) / embedding.dim
+    assert lowest_ratio(model, trained) >= neighbor_distance(embedding.vectors) / embedding.dim
     first = lowest_ratio(model, trained)
     with torch.no_grad():
         embedding.weight.copy_(embedding.weight[:1] + 0.3 * embedding.weight)  # closer together

@@ -91,7 +91,7 @@ def test_positions_after_the_next_word_are_not_counted(tokenizer: Tokenizer) -> 
     canvas = model.layout.make_canvas(
         RaggedRows.from_lists([[8, 9], [8]]), RaggedRows.from_lists([[20, 21], [22]])
     )
-    canvas = model.layout.randomise(canvas, torch.zeros(2))
+    canvas = model.layout.randomize(canvas, torch.zeros(2))
     token_losses = objective(canvas, objective.draw(canvas, make_key(torch.arange(2)), make_key(0)))
     assert token_losses["vlb"].mask.sum(1).tolist() == [4 + 3, 3 + 3]
     assert token_losses["rounding"].mask.sum(1).tolist() == [3, 3]

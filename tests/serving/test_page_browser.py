@@ -103,7 +103,7 @@ def test_the_slider_moves_grid_text_and_candidates_by_keyboard(
         expect(page.locator("#said")).to_contain_text(result.steps[1].text)
 
 
-def test_a_listener_learns_what_the_colours_show(browser: Browser, address: str, data: PageData) -> None:
+def test_a_listener_learns_what_the_colors_show(browser: Browser, address: str, data: PageData) -> None:
     steps = data.inputs[0][0].steps
     tokens, confidence = len(steps[-1].tokens), sum(steps[-1].confidence) / len(steps[-1].confidence)
     with open_page(browser, address) as page:
@@ -228,11 +228,11 @@ def test_the_gif_has_a_frame_for_each_step(browser: Browser, address: str, tmp_p
     assert rows[-1] > 250  # the paper is white
 
 
-@pytest.mark.parametrize("colours", [1, 2, 250])
-def test_pixels_survive_the_compression(browser: Browser, address: str, tmp_path: Path, colours: int) -> None:
+@pytest.mark.parametrize("colors", [1, 2, 250])
+def test_pixels_survive_the_compression(browser: Browser, address: str, tmp_path: Path, colors: int) -> None:
     """Enough random pixels to fill the table of sequences several times, and of every length of code."""
-    draw = random.Random(colours)
-    frames = [[draw.randrange(colours) for _ in range(37 * 400)] for _ in range(2)]
+    draw = random.Random(colors)
+    frames = [[draw.randrange(colors) for _ in range(37 * 400)] for _ in range(2)]
     palette = [[n, 255 - n, n // 2] for n in range(256)]
     with open_page(browser, address) as page:
         script = "([p, f]) => [...encodeGif(37, 400, p, f.map((pixels) => ({ pixels, milliseconds: 50 })))]"

@@ -199,11 +199,11 @@ def test_a_student_starts_as_its_teacher_and_learns_its_tokens(teacher: Path) ->
     draws = objective.draw(canvas, make_key(0, torch.arange(2)), make_key(0))
     constraint = student.denoiser.constrain(canvas)
     z_t = torch.randn_like(constraint.embeddings)
-    relabelled, target = objective.make_targets(canvas, constraint.embeddings, z_t, constraint, draws)
+    relabeled, target = objective.make_targets(canvas, constraint.embeddings, z_t, constraint, draws)
     assert torch.equal(
-        relabelled.tokens[canvas.scored], inner.embedding.logits(target).argmax(-1)[canvas.scored]
+        relabeled.tokens[canvas.scored], inner.embedding.logits(target).argmax(-1)[canvas.scored]
     )
-    assert torch.equal(relabelled.tokens[~canvas.scored], canvas.tokens[~canvas.scored])
+    assert torch.equal(relabeled.tokens[~canvas.scored], canvas.tokens[~canvas.scored])
     assert not target.requires_grad
 
 

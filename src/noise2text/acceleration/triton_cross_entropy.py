@@ -51,7 +51,7 @@ def _exp(x):  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=["rows"])
 def _vocabulary_nll_kernel(  # type: ignore[no-untyped-def]
-    x, table, shifts, tokens, centre, level, nll_out, mean, log_sum_exp, grad_x_nll, grad_x_mean, visited,
+    x, table, shifts, tokens, center, level, nll_out, mean, log_sum_exp, grad_x_nll, grad_x_mean, visited,
     rows, vocabulary,
     needs_grad: tl.constexpr, negligible: tl.constexpr, dim: tl.constexpr,
     block_d: tl.constexpr, block_n: tl.constexpr, block_v: tl.constexpr,
@@ -96,7 +96,7 @@ def _vocabulary_nll_kernel(  # type: ignore[no-untyped-def]
             running_max = higher
     log_sum = running_max + tl.log(total)
     channel = tl.arange(0, block_d)
-    middle = tl.load(centre + channel, mask=channel < dim, other=0.0)[None, :]
+    middle = tl.load(center + channel, mask=channel < dim, other=0.0)[None, :]
     average = tl.sum(states.to(tl.float32) * middle, axis=1)
     if level is not None:
         average += tl.load(level)

@@ -38,11 +38,11 @@ def _add_norm_kernel(x, y, weight, bias, out, width, others, eps, block: tl.cons
     b = tl.load(y + other + column, mask=inside, other=0.0)
     rounded_sum = (a.to(tl.float32) + b.to(tl.float32)).to(a.dtype)  # as a separate addition would round
     total = rounded_sum.to(tl.float32)
-    centred = tl.where(inside, total - tl.sum(total, axis=0) / width, 0.0)
-    scale = tl.rsqrt(tl.sum(centred * centred, axis=0) / width + eps)
+    centered = tl.where(inside, total - tl.sum(total, axis=0) / width, 0.0)
+    scale = tl.rsqrt(tl.sum(centered * centered, axis=0) / width + eps)
     gain = tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
     shift = tl.load(bias + column, mask=inside, other=0.0).to(tl.float32)
-    tl.store(out + row + column, (centred * scale * gain + shift).to(a.dtype), mask=inside)
+    tl.store(out + row + column, (centered * scale * gain + shift).to(a.dtype), mask=inside)
 
 
 def add_norm(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:

@@ -72,9 +72,9 @@ def _add_norm_kernel(  # type: ignore[no-untyped-def]
         kept = None if seeds is None else _dropout_mask(row, column, width, one, two, keep_threshold)
         total = _residual(a, b, own, kept, keep_scale)  # 0 beyond the width
         mean = tl.sum(total, axis=1) / width
-        centred = tl.where(known[None, :], total - mean[:, None], 0.0)
-        scale = tl.rsqrt(tl.sum(centred * centred, axis=1) / width + eps)
-        result = centred * scale[:, None] * gain + level
+        centered = tl.where(known[None, :], total - mean[:, None], 0.0)
+        scale = tl.rsqrt(tl.sum(centered * centered, axis=1) / width + eps)
+        result = centered * scale[:, None] * gain + level
         tl.store(out + place, result.to(out.dtype.element_ty), mask=inside)
         tl.store(means + row, mean, mask=row < rows)
         tl.store(scales + row, scale, mask=row < rows)

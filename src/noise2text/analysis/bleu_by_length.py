@@ -20,7 +20,7 @@ from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.metrics.evaluate import References, bleu
 
-__all__ = ["UNITS", "LengthUnit", "LengthsOptions", "analyse_lengths", "buckets"]
+__all__ = ["UNITS", "LengthUnit", "LengthsOptions", "analyze_lengths", "buckets"]
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def buckets(lengths: Sequence[int], count: int) -> np.ndarray:
     return np.unique(bucket, return_inverse=True)[1].reshape(len(values))[index]
 
 
-def analyse_lengths(inputs: Inputs, options: LengthsOptions) -> list[Finding]:
+def analyze_lengths(inputs: Inputs, options: LengthsOptions) -> list[Finding]:
     """BLEU by length; for several systems also their differences and the table of tests."""
     _check(inputs)
     measure = UNITS[options.unit](inputs)

@@ -17,7 +17,7 @@ from noise2text.models import Model
 from noise2text.models.folder import load
 from noise2text.models.likelihood_bound import LikelihoodBound
 
-__all__ = ["PAPER_FIGURE", "BoundOptions", "analyse_bound"]
+__all__ = ["PAPER_FIGURE", "BoundOptions", "analyze_bound"]
 
 PAPER_FIGURE = "Demirag (2023), eqs. 2.4 and 2.11"
 
@@ -36,7 +36,7 @@ class BoundOptions:
         require_at_least(self, 1, "intervals", "sentences")
 
 
-def analyse_bound(inputs: Inputs, options: BoundOptions) -> list[Finding]:
+def analyze_bound(inputs: Inputs, options: BoundOptions) -> list[Finding]:
     """The terms of every model, and the diffusion term by time for those that have one."""
     bounds = {
         name: _measure(load(folder, device=inputs.device), inputs, options)

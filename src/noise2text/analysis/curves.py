@@ -24,7 +24,7 @@ from noise2text.analysis.inputs import Inputs
 from noise2text.core.config import option
 from noise2text.core.errors import Problem
 
-__all__ = ["Curve", "CurvesOptions", "analyse_curves", "read_metrics", "smooth_curve"]
+__all__ = ["Curve", "CurvesOptions", "analyze_curves", "read_metrics", "smooth_curve"]
 
 LABELS = {
     "gradient": "gradient norm",
@@ -109,7 +109,7 @@ def _parse_line(line: str, place: str, *, last: bool) -> dict[str, float]:
         raise Problem(f"{place}: this is not a JSON object of numbers; delete the line.") from error
 
 
-def analyse_curves(inputs: Inputs, options: CurvesOptions) -> list[Finding]:
+def analyze_curves(inputs: Inputs, options: CurvesOptions) -> list[Finding]:
     """One finding per logged number, and one of nll with and without padding."""
     runs = {name: read_metrics(folder) for name, folder in inputs.folders_by_name().items()}
     known = list(dict.fromkeys(name for run in runs.values() for name in run))

@@ -35,7 +35,7 @@ from noise2text.models.folder import load, load_config
 __all__ = [
     "DegenerationOptions",
     "ScheduleAndEmbeddings",
-    "analyse_degeneration",
+    "analyze_degeneration",
     "degenerated_losses",
     "degeneration_curves",
     "loss_curves",
@@ -71,7 +71,7 @@ class ScheduleAndEmbeddings:
     embeddings: Tensor  # (V, d)
 
 
-def analyse_degeneration(inputs: Inputs, options: DegenerationOptions) -> list[Finding]:
+def analyze_degeneration(inputs: Inputs, options: DegenerationOptions) -> list[Finding]:
     """The analysis `degeneration`: of models, with their sampling and training schedules, or of random
     embeddings."""
     cases = _cases(inputs) or _random_cases(options.vocabulary, options.dimension, seed=inputs.seed)

@@ -28,7 +28,7 @@ from noise2text.models.folder import load
 
 __all__ = [
     "EmbeddingOptions",
-    "analyse_embeddings",
+    "analyze_embeddings",
     "anisotropy_curves",
     "anisotropy_of_run",
     "nearest_rows",
@@ -47,7 +47,7 @@ class EmbeddingOptions:
         require_at_least(self, 1, "count")
 
 
-def analyse_embeddings(inputs: Inputs, options: EmbeddingOptions) -> list[Finding]:
+def analyze_embeddings(inputs: Inputs, options: EmbeddingOptions) -> list[Finding]:
     """The analysis `embeddings`: neighbors in each model, and anisotropy over the steps of each run."""
     models = load_all(inputs, precision="float32")
     return [

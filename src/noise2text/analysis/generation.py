@@ -25,7 +25,7 @@ from noise2text.models.folder import load
 __all__ = [
     "GenerationOptions",
     "ScoreColumns",
-    "analyse_models",
+    "analyze_models",
     "collect_references",
     "diversity_scores",
     "draw_samples",
@@ -69,7 +69,7 @@ def load_all(inputs: Inputs, *, precision: str = "auto") -> dict[str, Model]:
     }
 
 
-def analyse_models(
+def analyze_models(
     analysis: Callable[..., Finding], inputs: Inputs, options: GenerationOptions, **more: Any
 ) -> list[Finding]:
     """The finding of an analysis that generates texts, for the models and pairs of the inputs."""

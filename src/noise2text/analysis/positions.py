@@ -38,7 +38,7 @@ from noise2text.training.objective_wrapper import ObjectiveWrapper
 
 __all__ = [
     "PositionOptions",
-    "analyse_positions",
+    "analyze_positions",
     "learned_schedule",
     "losses_by_position",
     "position_losses",
@@ -64,7 +64,7 @@ class PositionOptions:
         require_at_least(self, 1, "points", "sentences", "batch")
 
 
-def analyse_positions(inputs: Inputs, options: PositionOptions) -> list[Finding]:
+def analyze_positions(inputs: Inputs, options: PositionOptions) -> list[Finding]:
     """The analysis `positions`: the losses and the schedule of each model."""
     pairs, found = inputs.pairs[: options.sentences], []
     for name, folder in inputs.folders_by_name().items():
@@ -196,7 +196,7 @@ def _canvases(
         )
         position = torch.where((position >= 0) & (position < lengths + end_length), position, -1)
         u = uniform(make_key(seed, _LAYOUT, torch.arange(start, start + len(position))))
-        yield layout.randomise(canvas, u).to(model.device), position.to(model.device)
+        yield layout.randomize(canvas, u).to(model.device), position.to(model.device)
 
 
 _NOISE, _STEP_FLAGS, _LAYOUT = 1, 2, 3  # random streams

@@ -27,7 +27,7 @@ from torch import Tensor
 from noise2text.analysis.finding import Finding, ResultRow
 from noise2text.analysis.generation import (
     GenerationOptions,
-    analyse_models,
+    analyze_models,
     draw_samples,
     plot_by_model,
     require_diffusion,
@@ -47,8 +47,8 @@ from noise2text.nn.denoiser import Constraint, Denoiser, DenoiserWrapper, Encode
 __all__ = [
     "FromNoiseOptions",
     "SamplingOptions",
-    "analyse_from_noise",
-    "analyse_sampling",
+    "analyze_from_noise",
+    "analyze_sampling",
     "assume_timestep",
     "from_pure_noise",
     "sampling_finding",
@@ -78,14 +78,14 @@ class FromNoiseOptions(GenerationOptions):
         require_at_least(self, 1, "points")
 
 
-def analyse_sampling(inputs: Inputs, options: SamplingOptions) -> list[Finding]:
+def analyze_sampling(inputs: Inputs, options: SamplingOptions) -> list[Finding]:
     """The analysis `sampling`."""
-    return analyse_models(score_sampling_steps, inputs, options, noises=options.noises)
+    return analyze_models(score_sampling_steps, inputs, options, noises=options.noises)
 
 
-def analyse_from_noise(inputs: Inputs, options: FromNoiseOptions) -> list[Finding]:
+def analyze_from_noise(inputs: Inputs, options: FromNoiseOptions) -> list[Finding]:
     """The analysis `from-noise`."""
-    return analyse_models(from_pure_noise, inputs, options, points=options.points)
+    return analyze_models(from_pure_noise, inputs, options, points=options.points)
 
 
 def score_sampling_steps(

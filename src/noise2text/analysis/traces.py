@@ -19,7 +19,7 @@ from noise2text.data.corpus import Pair
 from noise2text.models import GenerationOutput
 from noise2text.models.folder import load
 
-__all__ = ["TracesOptions", "analyse_traces", "evenly_spaced", "trace_table"]
+__all__ = ["TracesOptions", "analyze_traces", "evenly_spaced", "trace_table"]
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ def trace_table(
     return Finding("traces", title, "Difformer, table 22; SeqDiffuSeq, table 7", rows, signature)
 
 
-def analyse_traces(inputs: Inputs, options: TracesOptions) -> list[Finding]:
+def analyze_traces(inputs: Inputs, options: TracesOptions) -> list[Finding]:
     """The analysis `traces`: the table for the first pairs and all models."""
     pairs = inputs.pairs[: options.sentences]
     sources = [pair.src for pair in pairs]

@@ -21,7 +21,7 @@ from noise2text.analysis.finding import LINE_STYLES, Finding, ResultRow
 from noise2text.analysis.generation import (
     GenerationOptions,
     ScoreColumns,
-    analyse_models,
+    analyze_models,
     diversity_scores,
     draw_samples,
     find_setting,
@@ -41,9 +41,9 @@ __all__ = [
     "CandidateOptions",
     "DiversityOptions",
     "StepOptions",
-    "analyse_candidates",
-    "analyse_diversity",
-    "analyse_steps",
+    "analyze_candidates",
+    "analyze_diversity",
+    "analyze_steps",
     "diversity_finding",
     "quality_by_candidates",
     "quality_by_diversity",
@@ -89,19 +89,19 @@ class DiversityOptions(GenerationOptions):
         require_at_least(self, 2, "samples")
 
 
-def analyse_candidates(inputs: Inputs, options: CandidateOptions) -> list[Finding]:
+def analyze_candidates(inputs: Inputs, options: CandidateOptions) -> list[Finding]:
     """The analysis `candidates`."""
-    return analyse_models(quality_by_candidates, inputs, options, counts=options.numbers())
+    return analyze_models(quality_by_candidates, inputs, options, counts=options.numbers())
 
 
-def analyse_steps(inputs: Inputs, options: StepOptions) -> list[Finding]:
+def analyze_steps(inputs: Inputs, options: StepOptions) -> list[Finding]:
     """The analysis `steps`."""
-    return analyse_models(quality_by_steps, inputs, options, counts=options.numbers())
+    return analyze_models(quality_by_steps, inputs, options, counts=options.numbers())
 
 
-def analyse_diversity(inputs: Inputs, options: DiversityOptions) -> list[Finding]:
+def analyze_diversity(inputs: Inputs, options: DiversityOptions) -> list[Finding]:
     """The analysis `diversity`."""
-    return analyse_models(quality_by_diversity, inputs, options, samples=options.samples)
+    return analyze_models(quality_by_diversity, inputs, options, samples=options.samples)
 
 
 def quality_by_candidates(

@@ -56,7 +56,7 @@ def data(
             print_folded("\n\n".join(map(_entry, chosen)))
         return
     if texts is not None:
-        _detokenise_texts(name, texts, out, asked=detokenise, reverse=reverse)
+        _detokenize_texts(name, texts, out, asked=detokenise, reverse=reverse)
         return
     if name is None or raw is None or out is None:
         raise Problem(
@@ -65,13 +65,13 @@ def data(
     with show_count("lines") as progress:
         dataset = find_dataset(name)
         built = build_dataset(
-            dataset, raw, out=out, reverse=reverse, detokenise=detokenise, progress=progress
+            dataset, raw, out=out, reverse=reverse, detokenize=detokenise, progress=progress
         )
     print(json.dumps(_result_record(built), ensure_ascii=False) if as_json else _summary(built, out))
     _compare(built, out, strict=strict)
 
 
-def _detokenise_texts(name: str | None, texts: str, out: Path | None, *, asked: bool, reverse: bool) -> None:
+def _detokenize_texts(name: str | None, texts: str, out: Path | None, *, asked: bool, reverse: bool) -> None:
     """Write the texts of a model as plain text, one per line."""
     from noise2text.core.files import write_text_file
     from noise2text.core.locks import lock_output
@@ -82,8 +82,8 @@ def _detokenise_texts(name: str | None, texts: str, out: Path | None, *, asked: 
     if name is None or out is None or not asked:
         raise Problem("--texts needs the name of the dataset, --detokenise and --out FILE.")
     source, target = require_moses_languages(find_dataset(name))
-    detokenise = load_detokenizer(source if reverse else target)
-    lines = [detokenise(text) for text in read_texts(texts)]
+    detokenize = load_detokenizer(source if reverse else target)
+    lines = [detokenize(text) for text in read_texts(texts)]
     with lock_output(out):
         write_text_file(out, "".join(f"{line}\n" for line in lines))
     print(f"{out}: {len(lines):,} texts")

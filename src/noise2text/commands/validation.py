@@ -73,6 +73,6 @@ class Validator:
             chosen = order[start : start + rows]
             u = uniform(make_key(seed, torch.from_numpy(chosen)))
             canvases.append(
-                layout.randomise(layout.make_canvas(*valid.get_pairs(chosen)), u).to(self.model.device)
+                layout.randomize(layout.make_canvas(*valid.get_pairs(chosen)), u).to(self.model.device)
             )
         return canvases

@@ -19,7 +19,7 @@ from noise2text.diffusion.schedules import AlphaBarSchedule, Schedule, ScheduleW
 from noise2text.diffusion.time_samplers import TimeSampler
 from noise2text.nn.denoiser import NoiseLevel
 
-__all__ = ["ClippedTimes", "ExaggeratedNoise", "neighbour_distance"]
+__all__ = ["ClippedTimes", "ExaggeratedNoise", "neighbor_distance"]
 
 BLOCK = 2**24  # about how many distances are in memory at a time
 
@@ -50,7 +50,7 @@ class ClippedTimes(TimeSampler):
     @torch.no_grad()
     def clip(self, embeddings: Tensor) -> None:
         """Set `first_time_index` for these embeddings (V, d); time 1 is never clipped."""
-        wanted = neighbour_distance(embeddings) / embeddings.shape[1] + self.margin
+        wanted = neighbor_distance(embeddings) / embeddings.shape[1] + self.margin
         first = torch.searchsorted(self.ratios, wanted.to(self.ratios).reshape(1))[0] + 1
         self.first_time_index.copy_(first.clamp(max=self.num_timesteps))
 
@@ -68,7 +68,7 @@ class ExaggeratedNoise(ScheduleWrapper):
         return NoiseLevel(level.alpha, level.sigma, timestep)
 
 
-def neighbour_distance(embeddings: Tensor) -> Tensor:
+def neighbor_distance(embeddings: Tensor) -> Tensor:
     """The mean over the rows of the squared distance to the nearest other row, in float64."""
     rows = embeddings.double()
     norms = rows.square().sum(1)

@@ -72,7 +72,7 @@ def degeneration_scores(
     The noise is added to the embeddings (V, d). Words with equal embeddings count as right answers for each
     other. All times use the same `samples` words and noises.
     """
-    return nearest_neighbour_accuracy(schedule, sample_rivals(embeddings, samples, seed=seed), cells=cells)
+    return nearest_neighbor_accuracy(schedule, sample_rivals(embeddings, samples, seed=seed), cells=cells)
 
 
 def linear_factor_search(
@@ -128,13 +128,13 @@ def find_noise_factor(
 
     @cache
     def score_of_factor(factor: float) -> float:
-        return nearest_neighbour_accuracy(rescale(schedule, factor), rivals, cells=cells).mean().item()
+        return nearest_neighbor_accuracy(rescale(schedule, factor), rivals, cells=cells).mean().item()
 
     factor = search(score_of_factor, target, interval=interval)
     return NoiseFactorResult(
         factor,
         score_of_factor(factor),
-        nearest_neighbour_accuracy(schedule, rivals, cells=cells).mean().item(),
+        nearest_neighbor_accuracy(schedule, rivals, cells=cells).mean().item(),
     )
 
 
@@ -182,7 +182,7 @@ def find_rivals(words: Tensor, rows: Tensor, noise: Tensor) -> Tensor:
     return rivals.gather(2, kept.expand(2, -1, -1))
 
 
-def nearest_neighbour_accuracy(schedule: Schedule, rivals: list[Tensor], *, cells: int) -> Tensor:
+def nearest_neighbor_accuracy(schedule: Schedule, rivals: list[Tensor], *, cells: int) -> Tensor:
     """The share of the noised words without a nearer rival, at the midpoint of each cell: (cells,)."""
     t = (torch.arange(cells, dtype=torch.float64, device=rivals[0].device) + 0.5) / cells
     level = schedule(t, 1)

@@ -57,7 +57,7 @@ class BeamSearch(Search):
 
     def _expand(self, logits: Tensor, penalty: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The 2·K best extensions: rank, score, token and parent; at most K of them end."""
-        logits, normaliser = mask_forbidden(logits, self.limits, self.num_written)
+        logits, normalizer = mask_forbidden(logits, self.limits, self.num_written)
         end = logits[..., self.limits.eos, None]
         ranked = logits if penalty is None else logits - penalty[:, None]
         values, tokens = ranked.topk(min(2 * self.hypotheses, logits.shape[-1]))  # (B, K, 2·K)
@@ -65,7 +65,7 @@ class BeamSearch(Search):
         first = torch.arange(values.shape[-1], device=values.device) == 0
         values = torch.where(full, torch.where(first, end, -torch.inf), values)
         tokens = torch.where(full, self.limits.eos, tokens)
-        totals = (values - normaliser + self.scores[..., None]).flatten(1)
+        totals = (values - normalizer + self.scores[..., None]).flatten(1)
         best = totals.topk(2 * self.hypotheses)
         parents = best.indices // values.shape[-1]
         tokens = tokens.flatten(1).gather(1, best.indices)

@@ -37,9 +37,9 @@ class _IndependentSearch(Search):
         """The next token (B, K) of each row of logits (B, K, V)."""
 
     def step(self, logits: Tensor) -> tuple[Tensor, None]:
-        logits, normaliser = mask_forbidden(logits, self.limits, self.num_written)
+        logits, normalizer = mask_forbidden(logits, self.limits, self.num_written)
         tokens = torch.where(self.num_written == self.limits.max_length, self.limits.eos, self.pick(logits))
-        token_log_probs = logits.gather(-1, tokens[..., None]) - normaliser
+        token_log_probs = logits.gather(-1, tokens[..., None]) - normalizer
         self.scores.add_(torch.where(self.finished, 0.0, token_log_probs[..., 0]))
         self.lengths.add_(~self.finished)
         tokens = torch.where(self.finished, self.limits.pad, tokens)

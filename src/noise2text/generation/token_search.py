@@ -59,9 +59,9 @@ class Search(ABC):
 
 
 def mask_forbidden(logits: Tensor, limits: SearchLimits, num_written: Tensor) -> tuple[Tensor, Tensor]:
-    """The logits with −∞ for what is forbidden after `num_written` tokens, and their normaliser (B, K, 1)."""
+    """The logits with −∞ for what is forbidden after `num_written` tokens, and their normalizer (B, K, 1)."""
     logits = logits.float()
-    normaliser = logits.logsumexp(-1, keepdim=True)
+    normalizer = logits.logsumexp(-1, keepdim=True)
     logits.index_fill_(-1, limits.forbidden_tokens, -torch.inf)
     logits[..., limits.eos].masked_fill_(num_written < limits.min_length, -torch.inf)
-    return logits, normaliser
+    return logits, normalizer

@@ -34,28 +34,28 @@ class Figure:
     title: str
     why_not: str  # the reason for a run that it does not apply to
     applies_to: Callable[[ReportedRun], bool]
-    analyse: Callable[[ReportData], list[Finding]]
+    analyze: Callable[[ReportData], list[Finding]]
 
     def __call__(self, data: ReportData) -> Section:
         """The findings, and one line per run without them."""
         applicable = [each for each in data.runs if self.applies_to(each)]
         others = {each.name: f"{self.why_not}." for each in data.runs if not self.applies_to(each)}
-        found, refused = self._analyse(data, applicable)
+        found, refused = self._analyze(data, applicable)
         notes = [note(f"Not for {name}: {reason}") for name, reason in (others | refused).items()]
         return Section(self.name, self.title, join_html(*notes, figures(found, prefix=self.name)))
 
-    def _analyse(
+    def _analyze(
         self, data: ReportData, applicable: Sequence[ReportedRun]
     ) -> tuple[list[Finding], dict[str, str]]:
         """The findings for the runs together, else for each alone, and the reasons why some have none."""
         if not applicable:
             return [], {}
         try:
-            return self.analyse(data.restrict_to(applicable)), {}
+            return self.analyze(data.restrict_to(applicable)), {}
         except Problem as problem:
             if len(applicable) == 1:
                 return [], {applicable[0].name: str(problem)}
-        alone = [self._analyse(data, [each]) for each in applicable]
+        alone = [self._analyze(data, [each]) for each in applicable]
         found = [finding for own, _ in alone for finding in own]
         return found, {name: reason for _, refused in alone for name, reason in refused.items()}
 

@@ -44,6 +44,6 @@ class MicroBatches:
             canvas = self.layout.make_canvas(source, target, shape=batch.shape)
             rows = torch.arange(row, row + len(batch.pairs))[own_rows]
             keys = make_key(self.seed, KeyPurpose.LAYOUT, step, rows)
-            canvases.append(self.layout.randomise(canvas, uniform(keys)).to(self.device))
+            canvases.append(self.layout.randomize(canvas, uniform(keys)).to(self.device))
             row += len(batch.pairs)
         return canvases

@@ -31,17 +31,17 @@ SENTENCES = {
 @pytest.mark.parametrize("dashes", [True, False])
 @pytest.mark.parametrize("language", SENTENCES)
 def test_what_was_tokenized_comes_back(language: str, dashes: bool) -> None:
-    moses, detokenise = load_sacremoses(language), load_detokenizer(language)
+    moses, detokenize = load_sacremoses(language), load_detokenizer(language)
     for text in SENTENCES[language]:
         tokens = moses.tokenize(text, split_dashes=dashes)
-        assert detokenise(tokens) == text
-        assert detokenise(tokens) == MosesDetokenizer(lang=language).detokenize(tokens.split())
+        assert detokenize(tokens) == text
+        assert detokenize(tokens) == MosesDetokenizer(lang=language).detokenize(tokens.split())
 
 
 def test_a_dataset_is_written_as_plain_text_and_says_so(tmp_path: Path) -> None:
     write_files(tmp_path, files(['Wahr, oder, "Grün-Blau"?'] * 30, ['Isn\'t it, "yes"?'] * 30))
     build_dataset(IWSLT14, tmp_path, out=tmp_path / "tokens")
-    build_dataset(IWSLT14, tmp_path, out=tmp_path / "plain", detokenise=True)
+    build_dataset(IWSLT14, tmp_path, out=tmp_path / "plain", detokenize=True)
     assert list(read_pairs(str(tmp_path / "tokens/train.jsonl")))[1] == Pair(
         "wahr , oder , &quot; grün-blau &quot; ?", "isn &apos;t it , &quot; yes &quot; ?"
     )
@@ -68,7 +68,7 @@ def test_plain_texts_and_a_missing_package_are_told_at_once(
     raw = {file.name: "x\n" for file in MULTI30K.files}
     write_files(tmp_path / "raw", raw)
     with pytest.raises(Problem, match="multi30k are not Moses tokens"):
-        build_dataset(MULTI30K, tmp_path / "raw", out=tmp_path / "out", detokenise=True)
+        build_dataset(MULTI30K, tmp_path / "raw", out=tmp_path / "out", detokenize=True)
     monkeypatch.setitem(sys.modules, "sacremoses", None)
     with pytest.raises(Problem, match=r"install noise2text\[datasets\]"):
         load_detokenizer("de")

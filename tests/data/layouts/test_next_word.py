@@ -40,7 +40,7 @@ HEAD = [BOS, 5, DASH, SEP]
 def test_chance_chooses_the_word_and_only_the_last_brings_the_end(
     u: float, given: list[int], written: list[int]
 ) -> None:
-    canvas = LAYOUT.randomise(LAYOUT.make_canvas(*PAIR), torch.tensor([u]))
+    canvas = LAYOUT.randomize(LAYOUT.make_canvas(*PAIR), torch.tensor([u]))
     row = HEAD + given + written
     assert canvas.tokens.tolist() == [row + [PAD] * (14 - len(row))]
     assert canvas.given.sum().item() == len(HEAD + given)
@@ -72,12 +72,12 @@ def test_every_word_is_drawn_equally_often() -> None:
     canvas = LAYOUT.make_canvas(
         RaggedRows.from_lists([[5, DASH]] * rows), RaggedRows.from_lists([[6, 7, DASH, 8, DASH, 5]] * rows)
     )
-    varied = LAYOUT.randomise(canvas, torch.arange(rows, dtype=torch.float64) / rows)
+    varied = LAYOUT.randomize(canvas, torch.arange(rows, dtype=torch.float64) / rows)
     assert varied.given.sum(1).bincount().tolist() == [0] * 4 + [1000, 0, 1000, 0, 1000]
 
 
 def test_an_empty_target_is_its_end() -> None:
-    canvas = LAYOUT.randomise(
+    canvas = LAYOUT.randomize(
         LAYOUT.make_canvas(RaggedRows.from_lists([[5]]), RaggedRows.from_lists([[]])), torch.tensor([0.7])
     )
     assert canvas.tokens[0, :4].tolist() == [BOS, 5, SEP, EOS]
@@ -88,7 +88,7 @@ def test_beyond_its_reach_nothing_is_seen_or_scored() -> None:
     near = NextWordLayout(
         PAD, bos=BOS, sep=SEP, eos=EOS, width=14, word_start_tokens=(DASH,), max_word_tokens=3
     )
-    canvas = near.randomise(near.make_canvas(*PAIR), torch.tensor([0.5]))
+    canvas = near.randomize(near.make_canvas(*PAIR), torch.tensor([0.5]))
     assert canvas.scored.nonzero()[:, 1].tolist() == [6, 7, 8]
     assert canvas.padding.nonzero()[:, 1].tolist() == list(range(9, 14))
     prompt = near.make_empty_canvas(canvas.source, torch.ones(1, 2), width=0)
@@ -98,7 +98,7 @@ def test_beyond_its_reach_nothing_is_seen_or_scored() -> None:
 def test_other_layouts_leave_nothing_to_chance() -> None:
     layout = JointLayout(PAD, bos=BOS, sep=SEP, eos=EOS, width=14)
     canvas = layout.make_canvas(*PAIR)
-    assert layout.randomise(canvas, torch.tensor([0.5])) is canvas
+    assert layout.randomize(canvas, torch.tensor([0.5])) is canvas
 
 
 def test_a_prefix_is_given_and_any_other_template_is_refused() -> None:
@@ -134,5 +134,5 @@ def test_the_text_stands_after_the_separator_for_each_candidate_of_any_layout() 
     held = replace(prompt, given=prompt.given | (torch.arange(14) < 8))  # words that were written before
     assert torch.equal(LAYOUT.target_mask(held), LAYOUT.target_mask(prompt))
     assert torch.equal(
-        LAYOUT.target_mask(LAYOUT.randomise(prompt, torch.zeros(4))), LAYOUT.target_mask(prompt)
+        LAYOUT.target_mask(LAYOUT.randomize(prompt, torch.zeros(4))), LAYOUT.target_mask(prompt)
     )

@@ -20,7 +20,7 @@ from noise2text.core.files import write_folder_atomically
 from noise2text.core.locks import lock_output
 from noise2text.data.builders.dataset import SPLITS, Dataset, DatasetRow, PublishedSizes
 from noise2text.data.builders.detokenise import (
-    detokenise_rows,
+    detokenize_rows,
     load_detokenizer,
     require_moses_languages,
 )
@@ -76,26 +76,26 @@ def build_dataset(
     *,
     out: Path,
     reverse: bool = False,
-    detokenise: bool = False,
+    detokenize: bool = False,
     load_moses: MosesLoader = load_sacremoses,
     progress: Callable[[int], None] = lambda rows: None,
 ) -> BuildReport:
     """Write the splits and dataset.json into a new folder.
 
-    `reverse` swaps source and target; `detokenise` makes plain text of Moses tokens, after all cleaning.
+    `reverse` swaps source and target; `detokenize` makes plain text of Moses tokens, after all cleaning.
     `progress` is called now and then with the number of raw lines processed so far.
     """
     files = find_files(dataset.files, raw)
     if dataset.needs_moses:
         load_moses("en")  # fail now, not after an hour, if the package is missing
-    if detokenise:
+    if detokenize:
         load_detokenizer(require_moses_languages(dataset)[1])
     _require_new(out)
     with lock_output(out.resolve()), write_folder_atomically(out) as draft:
         rows = dataset.read_rows(RawFiles(files, load_moses))
-        rows = detokenise_rows(dataset, rows) if detokenise else rows
+        rows = detokenize_rows(dataset, rows) if detokenize else rows
         report = _write_splits(draft, _report_progress(rows, progress), dataset, reverse=reverse)
-        _write_metadata(draft, report, files, reverse=reverse, detokenised=detokenise)
+        _write_metadata(draft, report, files, reverse=reverse, detokenized=detokenize)
     return report
 
 
@@ -142,14 +142,14 @@ def _write_splits(
 
 
 def _write_metadata(
-    temporary: Path, report: BuildReport, files: dict[str, Path], *, reverse: bool, detokenised: bool
+    temporary: Path, report: BuildReport, files: dict[str, Path], *, reverse: bool, detokenized: bool
 ) -> None:
     dataset = report.dataset
     metadata = {
         "name": dataset.name,
         "task": dataset.task,
         "reversed": reverse,
-        "detokenised": detokenised,
+        "detokenised": detokenized,
         "licence": dataset.license,
         "rules": list(dataset.processing_steps),
         "pairs": report.pairs,

@@ -13,12 +13,12 @@ from noise2text.core.errors import Problem
 from noise2text.data.builders.dataset import Dataset, DatasetRow
 from noise2text.data.corpus import Pair
 
-__all__ = ["Detokenise", "detokenise_rows", "load_detokenizer", "require_moses_languages"]
+__all__ = ["Detokenize", "detokenize_rows", "load_detokenizer", "require_moses_languages"]
 
-Detokenise = Callable[[str], str]
+Detokenize = Callable[[str], str]
 
 
-def load_detokenizer(language: str) -> Detokenise:
+def load_detokenizer(language: str) -> Detokenize:
     """The function that makes plain text of a line of Moses tokens in this language."""
     try:
         from sacremoses import MosesDetokenizer
@@ -35,7 +35,7 @@ def require_moses_languages(dataset: Dataset) -> tuple[str, str]:
     return dataset.moses_languages
 
 
-def detokenise_rows(dataset: Dataset, rows: Iterable[DatasetRow]) -> Iterator[DatasetRow]:
+def detokenize_rows(dataset: Dataset, rows: Iterable[DatasetRow]) -> Iterator[DatasetRow]:
     """The rows with plain text."""
     source, target = map(load_detokenizer, require_moses_languages(dataset))
     for row in rows:

@@ -116,7 +116,7 @@ class Layout(ABC):
     def make_empty_canvas(self, source: Source, lengths: Tensor, *, width: int) -> Canvas:
         """An empty canvas for generation: one row per requested length (B, C), sentence by sentence."""
 
-    def randomise(self, canvas: Canvas, u: Tensor) -> Canvas:
+    def randomize(self, canvas: Canvas, u: Tensor) -> Canvas:
         """The training canvas after its random choices, decided by one number u ∈ [0, 1) per row."""
         return canvas
 

@@ -137,7 +137,7 @@ class InfillingLayout(JointLayout):
 
     given_source: float = 0.0
 
-    def randomise(self, canvas: Canvas, u: Tensor) -> Canvas:
+    def randomize(self, canvas: Canvas, u: Tensor) -> Canvas:
         """The canvas with the source given in the rows whose u is below `given_source`."""
         source = (u < self.given_source)[:, None] & ~self.target_mask(canvas)
         return replace(canvas, given=canvas.given | source, scored=canvas.scored & ~source)

@@ -55,7 +55,7 @@ class NextWordLayout(JointLayout):
     def has_no_padding(self) -> bool:
         return False
 
-    def randomise(self, canvas: Canvas, u: Tensor) -> Canvas:
+    def randomize(self, canvas: Canvas, u: Tensor) -> Canvas:
         """The canvas up to one word of each target, which is to be generated; u chooses the word."""
         word = self._word_numbers(canvas)
         return self._up_to_word(canvas, word, torch.floor(u[:, None] * word[:, -1:]) + 1)

@@ -81,16 +81,16 @@ function choosePalette(image) {
   const shade = (value) => value >> (8 - SHADES), counts = new Map();
   const keyOf = (data, at) => shade(data[at]) << 2 * SHADES | shade(data[at + 1]) << SHADES | shade(data[at + 2]);
   for (let at = 0; at < image.length; at += 4) {
-    const key = keyOf(image, at), found = counts.get(key) || { count: 0, colour: [...image.slice(at, at + 3)] };
+    const key = keyOf(image, at), found = counts.get(key) || { count: 0, color: [...image.slice(at, at + 3)] };
     found.count++;
     counts.set(key, found);
   }
-  const palette = [...counts.values()].sort((a, b) => b.count - a.count).slice(0, 256).map(({ colour }) => colour);
+  const palette = [...counts.values()].sort((a, b) => b.count - a.count).slice(0, 256).map(({ color }) => color);
   const nearest = new Map();
   function find(data, at) {
     const key = keyOf(data, at);
     if (!nearest.has(key)) {
-      const distances = palette.map((colour) => colour.reduce((sum, value, n) => sum + (value - data[at + n]) ** 2, 0));
+      const distances = palette.map((color) => color.reduce((sum, value, n) => sum + (value - data[at + n]) ** 2, 0));
       nearest.set(key, distances.indexOf(Math.min(...distances)));
     }
     return nearest.get(key);
