@@ -129,7 +129,7 @@ def test_chunks_change_nothing(
     parts: tuple[TokenEmbedding, Tensor, Tensor, Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = boundary_ratio(*parts)
-    monkeypatch.setattr("noise2text.diffusion.boundary_conditional.MAX_LOGITS", 50 * 7)
+    monkeypatch.setattr("noise2text.diffusion.boundary_conditional.MAX_BOUNDARY_LOGITS", 50 * 7)
     assert torch.allclose(boundary_ratio(*parts), whole)
 
 

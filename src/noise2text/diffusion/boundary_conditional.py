@@ -35,7 +35,7 @@ from noise2text.nn.embeddings import TokenEmbedding
 __all__ = ["BoundaryConditional", "BoundarySampler", "boundary_ratio", "time_at_ratio"]
 
 GRID = 4096  # cells in which the schedule is inverted by linear interpolation
-MAX_LOGITS = 1 << 26  # logits that are in memory at once
+MAX_BOUNDARY_LOGITS = 1 << 26  # logits that are in memory at once
 
 
 @torch.no_grad()
@@ -44,7 +44,7 @@ def boundary_ratio(embedding: TokenEmbedding, tokens: Tensor, z0: Tensor, noise:
 
     It is 0 where z₀ itself does not decode to its token, and ∞ where the noise does.
     """
-    size = max(1, MAX_LOGITS // len(embedding.weight))
+    size = max(1, MAX_BOUNDARY_LOGITS // len(embedding.weight))
     parts = (tokens.flatten(), z0.flatten(0, 1), noise.flatten(0, 1))
     ratios = []
     for own, clean, random in zip(*(part.split(size) for part in parts), strict=True):
