@@ -37,7 +37,7 @@ from noise2text.core.random import gaussian_noise, make_key, uniform
 from noise2text.data.layouts.base import Canvas
 from noise2text.diffusion.losses import token_nll
 from noise2text.diffusion.schedules import Schedule
-from noise2text.nn.denoiser import Denoiser, Estimate, NoiseLevel, rows_per_chunk
+from noise2text.nn.denoiser import Denoiser, Estimate, NoiseLevel, split_rows
 
 __all__ = ["BoundTerms", "VariationalBound", "kl_weight_of_z0"]
 
@@ -124,11 +124,5 @@ def _sum_positions(weight: Tensor, vectors: Tensor, mask: Tensor) -> Tensor:
 
 def _token_nll(denoiser: Denoiser, estimate: Estimate, tokens: Tensor) -> Tensor:
     """−log p of these tokens (B, L)."""
-    size = rows_per_chunk(estimate, len(denoiser.embedding.weight))
-    parts = (each.split(size) for each in (estimate.z0, estimate.hidden, tokens))
-    return torch.cat(
-        [
-            token_nll(denoiser.lazy_logits(Estimate(z0, hidden)), own)[0]
-            for z0, hidden, own in zip(*parts, strict=True)
-        ]
-    )
+    parts = split_rows(estimate, tokens, vocabulary=len(denoiser.embedding.weight))
+    return torch.cat([token_nll(denoiser.lazy_logits(part), own)[0] for part, own in parts])

@@ -19,7 +19,7 @@ from noise2text.core.random import gaussian_noise, make_key
 from noise2text.data.layouts.base import Canvas
 from noise2text.diffusion.schedules import Schedule
 from noise2text.generation.executor import EAGER, Executor
-from noise2text.nn.denoiser import Denoiser, EncoderOutput, Estimate, NoiseLevel, rows_per_chunk
+from noise2text.nn.denoiser import Denoiser, EncoderOutput, Estimate, NoiseLevel, split_rows
 
 __all__ = ["NOISE_TIME", "DenoisingLikelihood"]
 
@@ -52,11 +52,10 @@ class DenoisingLikelihood:
 
     def _token_log_probs(self, estimate: Estimate, tokens: Tensor) -> Tensor:
         """The log-probabilities of these tokens (B·C, L)."""
-        size, found = rows_per_chunk(estimate, len(self.denoiser.embedding.weight)), []
-        parts = (each.split(size) for each in (estimate.z0, estimate.hidden, tokens))
-        for z0, hidden, targets in zip(*parts, strict=True):
-            logits = self.denoiser.logits(Estimate(z0, hidden)).float()
-            found.append(logits.gather(-1, targets[..., None])[..., 0] - logits.logsumexp(-1))
+        found = []
+        for part, own in split_rows(estimate, tokens, vocabulary=len(self.denoiser.embedding.weight)):
+            logits = self.denoiser.logits(part).float()
+            found.append(logits.gather(-1, own[..., None])[..., 0] - logits.logsumexp(-1))
         return torch.cat(found)
 
     def _noise_level(self, like: Tensor) -> NoiseLevel:

@@ -10,7 +10,7 @@ from torch import Tensor
 from noise2text.data.layouts.base import Canvas, Layout
 from noise2text.diffusion.sampler import SampledStep
 from noise2text.generation.decoder import TokenTraceStep
-from noise2text.nn.denoiser import Denoiser, Estimate, rows_per_chunk
+from noise2text.nn.denoiser import Denoiser, Estimate, split_rows
 
 __all__ = ["RoundedStep", "Rounding"]
 
@@ -51,11 +51,9 @@ class Rounding:
     def __call__(self, canvas: Canvas, estimate: Estimate) -> tuple[Tensor, Tensor]:
         """The likeliest token at each position, or the given one, and its log-probability; both (B·C, L)."""
         inner = canvas.given.flip(1).cumsum(1).flip(1) > 0  # before given tokens a text cannot end
-        size = rows_per_chunk(estimate, len(self.forbidden_mask))
         tokens, scores = [], []
-        parts = (each.split(size) for each in (estimate.z0, estimate.hidden, inner))
-        for z0, hidden, within in zip(*parts, strict=True):
-            logits = self.denoiser.logits(Estimate(z0, hidden)).float()
+        for part, within in split_rows(estimate, inner, vocabulary=len(self.forbidden_mask)):
+            logits = self.denoiser.logits(part).float()
             logits = logits.masked_fill(self.forbidden_mask, -torch.inf)
             ends = logits[..., self.special_tokens].masked_fill(within[..., None], -torch.inf)
             logits[..., self.special_tokens] = ends

@@ -8,7 +8,7 @@ into its input; the sampler and the objective put them back into the estimates.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,7 +25,7 @@ __all__ = [
     "EncoderOutput",
     "Estimate",
     "NoiseLevel",
-    "rows_per_chunk",
+    "split_rows",
 ]
 
 MAX_LOGITS = 1 << 28  # logits that are in memory at once
@@ -115,9 +115,12 @@ class Estimate:
     hidden: Tensor  # (B, L, W)
 
 
-def rows_per_chunk(estimate: Estimate, vocabulary: int) -> int:
-    """How many rows of an estimate can have their logits in memory at once."""
-    return max(1, MAX_LOGITS // (estimate.z0.shape[1] * vocabulary))
+def split_rows(estimate: Estimate, values: Tensor, *, vocabulary: int) -> Iterator[tuple[Estimate, Tensor]]:
+    """The rows of an estimate, with their values, in parts whose logits can be in memory at once."""
+    size = max(1, MAX_LOGITS // (estimate.z0.shape[1] * vocabulary))
+    parts = (each.split(size) for each in (estimate.z0, estimate.hidden, values))
+    for z0, hidden, own_values in zip(*parts, strict=True):
+        yield Estimate(z0, hidden), own_values
 
 
 class Denoiser(nn.Module, ABC):
