@@ -15,7 +15,7 @@ from torch import Tensor
 
 from noise2text.core.errors import Problem
 from noise2text.core.random import RowKeyPurpose, make_key, uniform
-from noise2text.data.layouts.base import Canvas, Layout, Source
+from noise2text.data.layouts.base import Canvas, Layout
 from noise2text.diffusion.losses import TokenLoss
 from noise2text.training.objective import Objective
 from noise2text.training.objective_wrapper import ObjectiveWrapper
@@ -56,17 +56,8 @@ class SourceDropout(ObjectiveWrapper):
 
     def _drop_sources(self, canvas: Canvas, dropped: Tensor) -> Canvas:
         """The canvas without the source in these rows."""
-        without_source, dropped_column = self.layout.without_source(canvas), dropped[:, None]
-        source = Source(
-            torch.where(dropped_column, without_source.source.tokens, canvas.source.tokens),
-            torch.where(dropped_column, without_source.source.padding, canvas.source.padding),
-        )
-        names = ("tokens", "given", "padding", "scored")
-        masks = {
-            name: torch.where(dropped_column, getattr(without_source, name), getattr(canvas, name))
-            for name in names
-        }
-        return Canvas(source=source, **masks)
+        column = dropped[:, None]
+        return self.layout.without_source(canvas).map(lambda a, b: torch.where(column, a, b), canvas)
 
 
 def with_source_dropout(objective: Objective, layout: Layout, rate: float) -> Objective:

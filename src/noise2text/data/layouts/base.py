@@ -8,8 +8,9 @@ noising).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -33,7 +34,14 @@ class Source:
 
     def to(self, device: torch.device | str) -> Source:
         """The same source on a device."""
-        return Source(copy_to_device(self.tokens, device), copy_to_device(self.padding, device))
+        return self.map(partial(copy_to_device, device=device))
+
+    def map(self, function: Callable[..., Tensor], *others: Source) -> Source:
+        """Each tensor is the function of this source's tensor, and of the same tensor of the others."""
+        sources = (self, *others)
+        return Source(
+            function(*(each.tokens for each in sources)), function(*(each.padding for each in sources))
+        )
 
 
 @dataclass(frozen=True)
@@ -53,11 +61,14 @@ class Canvas:
 
     def to(self, device: torch.device | str) -> Canvas:
         """The same canvas on a device."""
-        moved = {name: copy_to_device(getattr(self, name), device) for name in _CANVAS_TENSORS}
-        return replace(self, source=self.source.to(device), **moved)
+        return self.map(partial(copy_to_device, device=device))
 
-
-_CANVAS_TENSORS = ("tokens", "given", "padding", "scored")
+    def map(self, function: Callable[..., Tensor], *others: Canvas) -> Canvas:
+        """Each tensor is the function of this canvas's tensor, and of the same tensor of the others."""
+        names, canvases = ("tokens", "given", "padding", "scored"), (self, *others)
+        tensors = {name: function(*(getattr(each, name) for each in canvases)) for name in names}
+        source = self.source.map(function, *(each.source for each in others))
+        return Canvas(**tensors, source=source)
 
 
 @dataclass(frozen=True)
