@@ -228,7 +228,7 @@ def test_the_gif_has_a_frame_for_each_step(browser: Browser, address: str, tmp_p
     assert rows[-1] > 250  # the paper is white
 
 
-@pytest.mark.parametrize("colours", [1, 2, 250])
+@pytest.mark.parametrize("colors", [1, 2, 250])
 def test_pixels_survive_the_compression(browser: Browser, address: str, tmp_path: Path, colors: int) -> None:
     """Enough random pixels to fill the table of sequences several times, and of every length of code."""
     draw = random.Random(colors)

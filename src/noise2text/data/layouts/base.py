@@ -1,8 +1,8 @@
 """Layouts: how a pair of token rows becomes a canvas, and how the target is read off a canvas.
 
 A canvas is what diffusion fills. Its masks say who uses which position: the networks ignore `padding`, the
-losses count `scored`, and tokens at `given` positions are neither noised nor changed (DiffuSeq's partial
-noising).
+losses count `scored`, and the tokens at `given` positions are neither noised nor changed, which is DiffuSeq's
+partial noising.
 """
 
 from __future__ import annotations
