@@ -37,7 +37,7 @@ def shell(command: str, *arguments: object, **environment: str) -> subprocess.Co
     words = [sys.executable, "-m", "noise2text", *map(str, arguments)]
     return subprocess.run(
         ["bash", "-c", command.replace("N", shlex.join(words))],
-        env=os.environ | environment,
+        env=os.environ | {"PYTHONUNBUFFERED": ""} | environment,  # as where nobody has set it
         capture_output=True,
         check=False,
     )
@@ -56,6 +56,9 @@ def test_a_reader_that_leaves_ends_the_command_without_a_word() -> None:
     assert done.returncode in (0, 1)
     assert done.stdout.count(b"\n") == 1
     assert done.stderr == b""
+    for command in ("set -o pipefail; N | true", "set -o pipefail; PYTHONUNBUFFERED=1 N | true"):
+        done = shell(command, "config", "difformer")  # the reader has left before anything is written
+        assert (done.returncode, done.stderr) == (1, b"")
 
 
 def test_texts_without_a_standard_output_are_not_lost_silently(model: Path, tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ import json
 import os
 import statistics
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,15 +58,20 @@ def model(dates: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def pipe(tmp_path: Path) -> Callable[[Path], str]:
-    """A function that makes a FIFO through which a file can be read once."""
+    """A function that makes a FIFO through which a file can be read once; then it is empty."""
 
     def make(file: Path) -> str:
-        fifo = tmp_path / f"{file.name}.fifo"
+        fifo = tmp_path / f"{len(list(tmp_path.glob('*.fifo')))}.fifo"
         os.mkfifo(fifo)
 
         def write() -> None:
-            for contents in (file.read_bytes(), b""):  # who reads it again, finds nothing
-                fifo.write_bytes(contents)
+            contents = file.read_bytes()
+            with suppress(OSError):
+                while True:
+                    with open(os.open(fifo, os.O_WRONLY), "wb") as opened:
+                        opened.write(contents)
+                    contents = b""
+                    time.sleep(0.01)
 
         threading.Thread(target=write, daemon=True).start()
         return str(fifo)
@@ -116,7 +123,6 @@ def test_bad_lines_of_a_pipe_are_skipped_if_that_is_asked_for(
     with pytest.raises(Problem, match="pass --skip-bad"):
         prepare(pipe(bad), valid, out=out, changes=CHARACTERS, show_line=lambda line: None)
     assert not out.exists()
-    (tmp_path / "bad.jsonl.fifo").unlink()
     data = prepare(pipe(bad), valid, out=out, changes=CHARACTERS, skip_bad=True, show_line=lambda line: None)
     assert len(data.train) == 200
 
@@ -220,7 +226,7 @@ def test_two_commands_for_one_output_are_refused_by_its_name(
         page: lambda: report([model], out=page),
         out: lambda: train_classifier(model, train=test, valid=test, out=out),
         tmp_path / "exported": lambda: export(model, tmp_path / "exported"),
-        tmp_path / "demo": lambda: demo(tmp_path / "demo"),
+        tmp_path / "demo": lambda: demo(tmp_path / "demo", changes={"optim.steps": 1}),
         tmp_path / "new": lambda: convert_folder(model, tmp_path / "new"),
         tmp_path / "diffuseq": lambda: import_diffuseq(model, tmp_path / "diffuseq"),
         tmp_path / "difformer": lambda: import_difformer(model, tmp_path / "difformer"),

@@ -19,6 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 MAX_SECONDS = 600  # for one test
+ENVIRONMENT = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONDONTWRITEBYTECODE": ""}  # which is faster
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Protection:
             done = subprocess.run(
                 [*command, str(copy / "tests" / path), *chosen],
                 cwd=copy,
-                env={**os.environ, "PYTHONPATH": str(copy / "src")},
+                env=os.environ | ENVIRONMENT | {"PYTHONPATH": str(copy / "src")},
                 capture_output=True,
                 text=True,
                 timeout=MAX_SECONDS,
