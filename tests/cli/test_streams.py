@@ -98,8 +98,9 @@ def test_a_model_needs_a_name_in_utf_8_and_says_so_before_it_is_trained(
     """safetensors writes weights under another name, but cannot read them."""
     odd = tmp_path / "\udcff"
     files = ("--train", dates / "train.jsonl", "--valid", dates / "valid.jsonl")
+    short = ("--preset", "tiny", "--set", "optim.steps=1", "--device", "cpu")
     shutil.copytree(model, tmp_path / "\udcfe")
-    for command in (("train", "difformer", *files, "--out", odd), ("inspect", tmp_path / "\udcfe")):
+    for command in (("train", "difformer", *files, *short, "--out", odd), ("inspect", tmp_path / "\udcfe")):
         refused = run(*command)
         assert (refused.code, refused.err.count("\n")) == (1, 1)
         assert "is not a name in UTF-8" in refused.err
