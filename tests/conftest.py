@@ -93,14 +93,17 @@ def save_noisy_model(folder: Path, tokenizer: Tokenizer) -> Path:
     changes = SMALL | {"noise_factor": 2.0, "generation.steps": 6, "stop_early": 0, "length": 10}
     config = apply_overrides(recipe.preset("tiny"), changes, origin="noisy")
     torch.manual_seed(0)
-    model = recipe.build(config, tokenizer)
-    with torch.no_grad():
-        model.denoiser.position_embedding.weight.mul_(0.1)
-        for name, weight in model.denoiser.named_parameters():
-            if name.startswith(("combine", "input_projection")):
-                weight.mul_(10)
-    save(folder, model, recipe="difformer", config=config)
+    save(folder, let_noise_decide(recipe.build(config, tokenizer)), recipe="difformer", config=config)
     return folder
+
+
+def let_noise_decide(model: LengthPredictingModel) -> LengthPredictingModel:
+    """The untrained Difformer, with weights that let the noise decide about its texts."""
+    with torch.no_grad():
+        for name, weight in model.denoiser.named_parameters():
+            if name.startswith(("combine", "input_projection", "position_embedding")):
+                weight.mul_(0.1 if name.startswith("position") else 10)
+    return model
 
 
 def small_changes(recipe: str, changes: dict[str, Any]) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def shell(command: str, *arguments: object, **environment: str) -> subprocess.Co
     words = [sys.executable, "-m", "noise2text", *map(str, arguments)]
     return subprocess.run(
         ["bash", "-c", command.replace("N", shlex.join(words))],
-        env=os.environ | environment,
+        env=os.environ | {"PYTHONUNBUFFERED": ""} | environment,  # as where nobody has set it
         capture_output=True,
         check=False,
     )
@@ -56,6 +56,9 @@ def test_a_reader_that_leaves_ends_the_command_without_a_word() -> None:
     assert done.returncode in (0, 1)
     assert done.stdout.count(b"\n") == 1
     assert done.stderr == b""
+    for unbuffered in ("", "1"):  # a reader that has left before anything is written
+        done = shell("set -o pipefail; N | true", "config", "difformer", PYTHONUNBUFFERED=unbuffered)
+        assert (done.returncode, done.stderr) == (1, b"")
 
 
 def test_texts_without_a_standard_output_are_not_lost_silently(model: Path, tmp_path: Path) -> None:
@@ -95,8 +98,10 @@ def test_a_model_needs_a_name_in_utf_8_and_says_so_before_it_is_trained(
     """safetensors writes weights under another name, but cannot read them."""
     odd = tmp_path / "\udcff"
     files = ("--train", dates / "train.jsonl", "--valid", dates / "valid.jsonl")
+    fast = ("noise_factor=2", "optim.steps=1", "validation_sentences=1")
+    short = ("--preset", "tiny", *(f"--set={setting}" for setting in fast))
     shutil.copytree(model, tmp_path / "\udcfe")
-    for command in (("train", "difformer", *files, "--out", odd), ("inspect", tmp_path / "\udcfe")):
+    for command in (("train", "difformer", *files, *short, "--out", odd), ("inspect", tmp_path / "\udcfe")):
         refused = run(*command)
         assert (refused.code, refused.err.count("\n")) == (1, 1)
         assert "is not a name in UTF-8" in refused.err

@@ -6,14 +6,17 @@ import json
 import os
 import statistics
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from noise2text.cli.page import page as write_page
-from noise2text.commands.compare import compare
+from noise2text.commands import run_data
+from noise2text.commands.compare import CompareOptions, compare
 from noise2text.commands.demo import demo
 from noise2text.commands.distill import distill
 from noise2text.commands.export import export
@@ -27,8 +30,9 @@ from noise2text.core.locks import lock_folder, lock_output
 from noise2text.data.builders.build import build_dataset
 from noise2text.data.builders.dataset import Dataset
 from noise2text.data.chunks import MAX_CHUNK_CHARACTERS
-from noise2text.data.corpus import read_pairs
+from noise2text.data.corpus import Pair, read_pairs, write_pairs
 from noise2text.data.dates import write_dates, write_days
+from noise2text.data.tokenizer import Tokenizer, learn_bpe
 from noise2text.models.convert import convert_folder
 from noise2text.models.import_difformer import import_difformer
 from noise2text.models.import_diffuseq import import_diffuseq
@@ -54,12 +58,22 @@ def model(dates: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def pipe(tmp_path: Path) -> Callable[[Path], str]:
-    """A function that makes a FIFO through which a file can be read once."""
+    """A function that makes a FIFO through which a file can be read once; then it is empty."""
 
     def make(file: Path) -> str:
-        fifo = tmp_path / f"{file.name}.fifo"
+        fifo = tmp_path / f"{len(list(tmp_path.glob('*.fifo')))}.fifo"
         os.mkfifo(fifo)
-        threading.Thread(target=lambda: fifo.write_bytes(file.read_bytes()), daemon=True).start()
+
+        def write() -> None:
+            contents = file.read_bytes()
+            with suppress(OSError):
+                while True:
+                    with open(os.open(fifo, os.O_WRONLY), "wb") as opened:
+                        opened.write(contents)
+                    contents = b""
+                    time.sleep(0.01)
+
+        threading.Thread(target=write, daemon=True).start()
         return str(fifo)
 
     return make
@@ -109,7 +123,6 @@ def test_bad_lines_of_a_pipe_are_skipped_if_that_is_asked_for(
     with pytest.raises(Problem, match="pass --skip-bad"):
         prepare(pipe(bad), valid, out=out, changes=CHARACTERS, show_line=lambda line: None)
     assert not out.exists()
-    (tmp_path / "bad.jsonl.fifo").unlink()
     data = prepare(pipe(bad), valid, out=out, changes=CHARACTERS, skip_bad=True, show_line=lambda line: None)
     assert len(data.train) == 200
 
@@ -121,6 +134,21 @@ def test_bpe_is_learned_from_all_texts_or_from_a_fair_sample() -> None:
     assert len(set(sample)) == 100
     assert 400 < statistics.mean(map(int, sample)) < 600  # four standard errors are 115
     assert sample == sample_texts(iter(texts), limit=100)
+
+
+def test_a_large_corpus_is_sampled_before_bpe_is_learned(
+    dates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[str] = []
+
+    def learn(texts: Iterable[str], **options: Any) -> Tokenizer:
+        given.extend(texts)
+        return learn_bpe(given, **options)
+
+    monkeypatch.setattr(run_data, "MAX_BPE_TEXTS", 30)
+    monkeypatch.setattr(run_data, "learn_bpe", learn)
+    prepare_dates(dates, tmp_path / "out", changes={"tokenizer": "bpe", "vocabulary": 300})
+    assert len(given) == 30
 
 
 def test_the_texts_that_bpe_is_learned_from_have_a_bounded_size() -> None:
@@ -145,6 +173,37 @@ def test_what_is_tokenized_together_has_a_bounded_size() -> None:
     assert [text for window in arriving_windows([short] * 700, 100) for text in window] == [short] * 700
 
 
+@pytest.mark.parametrize("command", ["prepare", "distill", "compare"])
+def test_a_command_tokenizes_a_bounded_size_together(
+    command: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each text has half of what a group may have, so that a group has two of the five."""
+    together: list[int] = []
+    encode = Tokenizer.encode
+
+    def encode_beginnings(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
+        together.append(sum(map(len, texts)))
+        return encode(tokenizer, [text[:10] for text in texts])
+
+    corpus = tmp_path / "long.jsonl"
+    text = "7 april 1957".ljust(MAX_CHUNK_CHARACTERS // 2 - 100)
+    write_pairs(corpus, [Pair(text, "1957-04-07")] * 5)
+    run: dict[str, Callable[[], Any]] = {
+        "prepare": lambda: prepare(
+            str(corpus), str(corpus), out=tmp_path / "out", changes=CHARACTERS, show_line=lambda line: None
+        ),
+        "distill": lambda: distill(
+            model, input=str(corpus), output=tmp_path / "out.jsonl", overrides={"steps": 2}, device="cpu"
+        ),
+        "compare": lambda: compare(
+            [model], test=str(corpus), out=tmp_path / "out", options=CompareOptions(device="cpu")
+        ),
+    }
+    monkeypatch.setattr(Tokenizer, "encode", encode_beginnings)
+    run[command]()
+    assert len(text) <= max(together) <= MAX_CHUNK_CHARACTERS + len(text)
+
+
 # Two at once are refused before any work
 
 
@@ -167,7 +226,7 @@ def test_two_commands_for_one_output_are_refused_by_its_name(
         page: lambda: report([model], out=page),
         out: lambda: train_classifier(model, train=test, valid=test, out=out),
         tmp_path / "exported": lambda: export(model, tmp_path / "exported"),
-        tmp_path / "demo": lambda: demo(tmp_path / "demo"),
+        tmp_path / "demo": lambda: demo(tmp_path / "demo", changes={"optim.steps": 1}),
         tmp_path / "new": lambda: convert_folder(model, tmp_path / "new"),
         tmp_path / "diffuseq": lambda: import_diffuseq(model, tmp_path / "diffuseq"),
         tmp_path / "difformer": lambda: import_difformer(model, tmp_path / "difformer"),

@@ -186,6 +186,13 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again_and_may_save_ofte
     assert find_checkpoint(out) == out / "checkpoint-00000012"
 
 
+def test_a_run_that_is_resumed_before_it_began_begins(dates: Path, whole: Path, tmp_path: Path) -> None:
+    """One command starts it and continues it, as `torchrun --max-restarts` needs."""
+    run(dates, tmp_path / "run", resume=True)
+    weights = [(out / "model.safetensors").read_bytes() for out in (whole, tmp_path / "run")]
+    assert weights[0] == weights[1]
+
+
 def test_a_refused_run_leaves_the_folder_that_was_there(dates: Path, tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("")
     (tmp_path / "mine").mkdir()

@@ -9,7 +9,7 @@ import pytest
 from safetensors import SafetensorError
 
 from noise2text.core.errors import Problem
-from noise2text.core.files import write_atomically, write_folder_atomically, write_text_file
+from noise2text.core.files import read_limited, write_atomically, write_folder_atomically, write_text_file
 
 FULL_DISK = [
     OSError(28, "No space left on device"),
@@ -43,6 +43,14 @@ def test_a_full_disk_is_one_sentence_and_leaves_the_file_before(tmp_path: Path, 
     with pytest.raises(Problem, match=r"model\.safetensors cannot be written \(No space left on device\)"):
         write_atomically(file, fill_disk)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("model.safetensors", "old")]
+
+
+def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
+    file = tmp_path / "tokenizer.json"
+    file.write_bytes(b"12345")
+    assert read_limited(file, 5) == b"12345"
+    with pytest.raises(Problem, match=r"tokenizer\.json is too large: it may have 4 bytes"):
+        read_limited(file, 4)
 
 
 def test_a_new_name_is_on_the_disk_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

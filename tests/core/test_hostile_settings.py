@@ -59,6 +59,9 @@ RECURSIVE = "a: &a [*a]\n"
         (ALIAS_BOMB, "write out what the alias stands for"),
         (MERGE_BOMB, "write out what the alias stands for"),
         (RECURSIVE, "write out what the alias stands for"),
+        ("<<: {steps: 7}\n", "no setting"),
+        ("!!merge a: {steps: 7}\n", "name is text, not 'a'"),
+        ("? !!python/name:os.system\n: 7\n", "name is text"),
         ("steps: 2024-13-45\n", "takes a whole number, not '2024-13-45'"),
         (f"steps: {MAX_INTEGER}\n", "takes a whole number"),
         ("steps: 9.3e18\n", "takes a whole number"),
@@ -91,8 +94,12 @@ def test_hostile_yaml_is_one_short_sentence(text: str, message: str, tmp_path: P
 
 
 def test_an_endless_file_is_not_read_to_its_end() -> None:
+    tracemalloc.start()
     with pytest.raises(Problem, match="too large"):
         read_config(Path("/dev/zero"))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10 * MAX_YAML_BYTES
 
 
 @pytest.mark.parametrize("key", [1, None, 10**6000, ("a", "b"), 1.5, b"steps"], ids=abbreviate)

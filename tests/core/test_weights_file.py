@@ -5,9 +5,13 @@ from __future__ import annotations
 import itertools
 import threading
 from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
+from safetensors import safe_open
 
+from noise2text.core import weights_file
 from noise2text.core.weights_file import read_weights, save_weights
 
 
@@ -34,3 +38,25 @@ def test_a_file_that_is_replaced_all_the_time_is_read_whole(tmp_path: Path) -> N
         stop.set()
         writer.join()
     assert values == {0.0, 1.0}
+
+
+def test_a_file_that_is_replaced_while_it_is_opened_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """safetensors opens it by name twice, and so might take the header of one and the tensors of another."""
+    path, new = tmp_path / "model.safetensors", tmp_path / "new"
+    for file, value in ((path, 0.0), (new, 1.0)):
+        save_weights(file, {"w": torch.full((4, 4), value)})
+    times = 0
+
+    def open_while_replaced(name: Path, **options: Any) -> Any:
+        nonlocal times
+        opened = safe_open(name, **options)
+        times += 1
+        if times == 1:
+            new.replace(path)
+        return opened
+
+    monkeypatch.setattr(weights_file, "safe_open", open_while_replaced)
+    assert torch.equal(read_weights(path)["w"], torch.ones(4, 4))
+    assert times == 2

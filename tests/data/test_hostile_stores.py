@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 from collections.abc import Callable
@@ -92,6 +93,7 @@ def zip_file() -> bytes:
         edit(max_source="many"),
         edit(checksums=3),
         edit(checksums={"../tokens.bin": "x"}),
+        edit(checksums={"../../../../../../../../../dev/null": hashlib.sha256().hexdigest()}),
         edit(tokenizer=[]),
         edit(version=[]),
         lambda folder: (folder / "prepared.json").write_text("[" * 100_000),

@@ -331,6 +331,14 @@ def test_mistakes_are_told_before_anything_is_trained(dates: Path, tmp_path: Pat
     assert not list(tmp_path.glob("out/models/*"))
 
 
+def test_a_pipe_is_refused_before_it_is_read(dates: Path, tmp_path: Path) -> None:
+    """Every arm would read the corpus again."""
+    fifo, valid, test = tmp_path / "train.fifo", dates / "valid.jsonl", dates / "test.jsonl"
+    os.mkfifo(fifo)
+    with pytest.raises(Problem, match=r"cannot read \S*train\.fifo: give a file"):
+        run(tmp_path / "out", dates, files=CorpusFiles(*map(str, (fifo, valid, test))))
+
+
 class EndOtherProcess(LineRecorder):
     """Releases what another process holds, soon after the arms that can be measured without it."""
 

@@ -15,7 +15,7 @@ from noise2text.data.tokenizer import Tokenizer
 from noise2text.models.folder import load
 from noise2text.models.registry import find_recipe
 
-from ..conftest import Make, lively, shrunk
+from ..conftest import Make, let_noise_decide, lively, shrunk
 
 TEXTS = ["sunday, 7 april 1957", "", "12. mai 2001", "a", "lundi 3 mars 1980", "  ", "9 de abril", "x" * 100]
 EMPTY = (1, 5)  # of the texts: nothing is written for them
@@ -63,7 +63,7 @@ def test_a_model_has_its_device_to_itself(
 
 @pytest.mark.parametrize("select", ["mbr", "score"])
 def test_the_text_does_not_depend_on_the_batch_size(small: Make, select: str) -> None:
-    model = small()
+    model = let_noise_decide(small())
     one, three, all_at_once = (
         model.generate(TEXTS, batch=batch, select=select, **OPTIONS) for batch in (1, 3, 100)
     )

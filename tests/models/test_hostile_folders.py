@@ -22,6 +22,7 @@ from noise2text.models.folder import load, save
 from noise2text.models.registry import find_recipe
 
 from ..conftest import SMALL, Make
+from ..folders import write_model_folder
 
 Change = Callable[[Path], object]
 
@@ -146,6 +147,18 @@ def test_a_hostile_folder_is_refused_in_a_sentence(change: Change, message: str,
     with pytest.raises(Problem, match=message) as problem:
         load(folder, device="cpu", precision="float32")
     assert len(str(problem.value)) <= MAX_MESSAGE
+
+
+def test_the_folder_that_a_model_was_trained_from_is_not_read(tmp_path: Path) -> None:
+    """A model without its architecture would fit that of the folder; a stranger may name any folder."""
+    other, new = write_model_folder("gpt2", tmp_path / "gpt2"), tmp_path / "new"
+    recipe = find_recipe("pretrained-causal")
+    changes = {"from_folder": str(other), "tokenizer": "folder", "max_source": 40, "max_target": 16}
+    config = recipe.preset().replace(changes)
+    model = recipe.build(config, Tokenizer.load(other / "tokenizer.json"))
+    save(new, model, recipe=recipe.name, config=config)
+    with pytest.raises(Problem, match=r"new/config\.json describes"):
+        load(new, device="cpu", precision="float32")
 
 
 def test_a_flipped_bit_of_any_file_is_noticed(folder: Path) -> None:

@@ -81,6 +81,11 @@ def test_odd_values_are_refused_in_one_sentence_or_harmless(folder: Path, fields
         build(folder, **fields)
 
 
+def test_more_layers_than_any_model_has_are_refused_before_they_are_built(folder: Path) -> None:
+    with pytest.raises(Problem, match="n_layer must be between 0 and 1,000"):
+        build(folder, n_layer=1_001)
+
+
 @pytest.mark.parametrize("text", ["[]", "7", "null", "{", "[" * 100_000, '"gpt2"'])
 def test_what_is_no_configuration_is_refused(folder: Path, text: str) -> None:
     with pytest.raises(Problem, match="no configuration that transformers knows"):

@@ -94,11 +94,12 @@ def test_the_slider_has_one_place_per_step_and_starts_at_the_last() -> None:
 
 def test_each_step_shows_the_noise_and_the_estimate() -> None:
     output = make_output()
-    output.traces = [[TraceStep(1.0, "<noise> Hut", "Where?"), TraceStep(0.25, "Where Hut", "Where?")]]
+    output.traces = [[TraceStep(1.0, "<noise> Hut", "<who> Where?"), TraceStep(0.25, "Where Hut", "Where?")]]
     shown = output._repr_html_()
     assert "&lt;noise&gt; Hut" in shown
+    assert "→ &lt;who&gt; Where?" in shown
     assert "Where Hut" in shown
-    assert shown.count("→ Where?") == 2
+    assert shown.count("→ Where?") == 1
 
 
 def test_without_a_trace_there_is_no_slider() -> None:

@@ -22,7 +22,7 @@ from noise2text.models.registry import find_recipe
 from noise2text.models.requests import GenerationRequest
 
 from ..acceleration.test_cuda_graphs import Replayed
-from ..conftest import Make, lively, shrunk
+from ..conftest import Make, let_noise_decide, lively, shrunk
 
 TEXTS = ["sunday, 7 april 1957", "", "12. mai 2001", "a", "lundi 3 mars 1980", "  ", "9 de abril"]
 STEPS: dict[str, Any] = {"steps": 4, "stop_early": 0}
@@ -62,12 +62,7 @@ REQUESTS = [
 @pytest.fixture
 def model(small: Make) -> LengthPredictingModel:
     """A small untrained model whose noise decides about the texts."""
-    model = small(length_beam=2, noise_beam=2)
-    with torch.no_grad():
-        for name, weight in model.denoiser.named_parameters():
-            if name.startswith(("combine", "input_projection", "position_embedding")):
-                weight.mul_(0.1 if name.startswith("position") else 10)
-    return model
+    return let_noise_decide(small(length_beam=2, noise_beam=2))
 
 
 def generate_alone(model: Model, each: GenerationRequest) -> GenerationOutput:

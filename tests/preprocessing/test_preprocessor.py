@@ -74,6 +74,14 @@ def test_clauses_fit_and_keep_every_word(max_words: int) -> None:
     assert "".join(clause.joint + clause.text for clause in clauses) == sentence
 
 
+@pytest.mark.parametrize(
+    "sentence", [", , , , a b c d e f g", "a b c d e f g , , , ,", "– – – , a b c d e f", ", ; , ; , ; ,"]
+)
+def test_no_clause_is_without_text(sentence: str) -> None:
+    clauses = split_clauses(sentence, RULES, max_words=4, fits=lambda text: len(text) <= 60)
+    assert all(clause.text for clause in clauses)
+
+
 def test_a_long_sentence_without_any_mark_is_split_and_not_truncated(tokenizer: Tokenizer) -> None:
     sentence = "haus " * 80
     sources = preprocess(sentence, tokenizer, "clauses", max_source=30)

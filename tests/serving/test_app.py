@@ -154,6 +154,8 @@ def test_broken_json_and_unknown_pages_are_sentences(client: httpx.Client) -> No
         assert (broken.status_code, broken.json()) == (400, {"error": "The body is not valid JSON."})
     assert client.get("/nowhere").status_code == 404
     assert client.get("/v1/generate").status_code == 405
+    for path in ("/docs", "/redoc"):  # FastAPI's pages, whose scripts come from elsewhere
+        assert client.get(path).status_code == 404
     assert all("error" in client.get(path).json() for path in ("/nowhere", "/v1/generate"))
 
 
