@@ -35,7 +35,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +53,8 @@ from noise2text.data.corpus import read_pairs
 from noise2text.data.dates import write_dates, write_days
 from noise2text.diffusion.adaptive_schedule import AdaptiveSchedule
 from noise2text.diffusion.degeneration_score import (
-    binary_factor_search,
     degeneration_scores,
     find_noise_factor,
-    linear_factor_search,
     random_embeddings,
 )
 from noise2text.diffusion.noise_clipping import ExaggeratedNoise
@@ -422,6 +420,17 @@ def compute_schedule_steps() -> Found:
         yield f"schedule/{name}/ends", [kind(2000).z0_noise, kind(2000).final_alpha]
 
 
+def search_one_by_one(schedule: Any, table: torch.Tensor, *, target: float, interval: float) -> Any:
+    """What `find_noise_factor` finds, by Difformer's algorithm 1 as it is written."""
+
+    def score(schedule: Any) -> float:
+        return degeneration_scores(schedule, table, cells=50, samples=500).mean().item()
+
+    factors = (1 + index * interval for index in count())
+    factor = next(factor for factor in factors if score(Rescaled(schedule, factor)) <= target)
+    return {"factor": factor, "dgs": score(Rescaled(schedule, factor)), "dgs_unscaled": score(schedule)}
+
+
 def compute_noise_factors(own: Mapping[str, Path]) -> Found:
     """Noise factors for random embeddings and for models' own, by both searches."""
     for name in SCHEDULES:
@@ -443,11 +452,9 @@ def compute_noise_factors(own: Mapping[str, Path]) -> Found:
     for name, kind in SCHEDULES.items():
         curve = degeneration_scores(kind(2000), table, cells=50, samples=500, seed=1)
         yield f"rescale/{name}, degeneration", summarize(curve.tolist())
-        for way, search in (("one by one", linear_factor_search), ("by halves", binary_factor_search)):
-            result = find_noise_factor(
-                kind(2000), table, target=0.2, interval=0.25, search=search, cells=50, samples=500
-            )
-            yield f"rescale/{name}, {way}", dataclasses.asdict(result)
+        yield f"rescale/{name}, one by one", search_one_by_one(kind(2000), table, target=0.2, interval=0.25)
+        result = find_noise_factor(kind(2000), table, target=0.2, interval=0.25, cells=50, samples=500)
+        yield f"rescale/{name}, by halves", dataclasses.asdict(result)
     for name, model in own.items():
         options: Any = {"schedule": "sqrt", "vocab": 0, "dim": 0}
         yield (

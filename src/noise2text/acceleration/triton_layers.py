@@ -10,6 +10,7 @@ accelerated model can still be moved to a CPU, or be trained.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -63,11 +64,18 @@ def byte_mask(padding: Tensor, like: Tensor) -> Tensor | None:
     return None
 
 
-def attend_by_bytes(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor | None:
-    """The attention kernel's output (B, L, W) under a mask of bytes; none if the heads do not fit it."""
+def attend_by_bytes(
+    queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, otherwise: Callable[..., Tensor]
+) -> Tensor:
+    """The attention kernel's output (B, L, W) under a mask of bytes.
+
+    Under another mask, or if the heads do not fit the kernel, it is that of the function `otherwise`.
+    """
+    if mask is None or mask.dtype != torch.uint8:
+        return otherwise(queries, keys, values, mask)
     dim = queries.shape[-1]
     if not (16 <= dim <= 128 and dim.bit_count() == 1):
-        return None
+        return otherwise(queries, keys, values, additive_mask(mask.bool(), queries))
     from noise2text.acceleration.triton_generation import attend
 
     return attend(queries, keys, values, mask)
@@ -89,24 +97,14 @@ class InferenceSelfAttention(SelfAttention):
     """Self-attention that also takes the mask of `byte_mask`."""
 
     def attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        if mask is not None and mask.dtype == torch.uint8:
-            attended = attend_by_bytes(queries, keys, values, mask)
-            if attended is not None:
-                return attended
-            mask = additive_mask(mask.bool(), queries)
-        return super().attend(queries, keys, values, mask)
+        return attend_by_bytes(queries, keys, values, mask, otherwise=super().attend)
 
 
 class InferenceCrossAttention(CrossAttention):
     """Cross-attention that also takes the mask of `byte_mask`."""
 
     def attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        if mask is not None and mask.dtype == torch.uint8:
-            attended = attend_by_bytes(queries, keys, values, mask)
-            if attended is not None:
-                return attended
-            mask = additive_mask(mask.bool(), queries)
-        return super().attend(queries, keys, values, mask)
+        return attend_by_bytes(queries, keys, values, mask, otherwise=super().attend)
 
 
 class InferenceFeedForward(FeedForward):

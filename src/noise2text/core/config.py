@@ -153,24 +153,29 @@ def apply_overrides(
         if len(found) != 1:
             raise _reject_name(name, found, root or config, prefix, origin)
         field, _, rest = found[0].partition(".")
-        current = getattr(config, field)
         if rest:
             in_sections.setdefault(field, {})[rest] = value
-        elif not isinstance(current, Config):
-            field_type = _field_types(type(config))[field]  # type: ignore[arg-type]
-            changes[field] = convert_value(value, field_type, f"{origin}: the setting {prefix}{field}")
-        elif isinstance(value, Mapping):
+        elif isinstance(getattr(config, field), Config) and isinstance(value, Mapping):
             in_sections.setdefault(field, {}).update(value)
-        elif isinstance(value, Config):
-            changes[field] = value
         else:
-            raise _reject_section(current, prefix + field, origin)
+            changes[field] = _convert_field(config, field, value, prefix, origin)
     for field, inside in in_sections.items():
         section, name = changes.get(field, getattr(config, field)), f"{prefix}{field}."
         changes[field] = apply_overrides(section, inside, origin=origin, root=root or config, prefix=name)
     if isinstance(config, Config):
         changes |= config.implied_changes(changes)
     return dataclasses.replace(config, **changes) if changes else config  # type: ignore[type-var]
+
+
+def _convert_field(config: Any, field: str, value: Any, prefix: str, origin: str) -> Any:
+    """The value of a field with the field's type; a section only becomes another section."""
+    current = getattr(config, field)
+    if not isinstance(current, Config):
+        field_type = _field_types(config.__class__)[field]
+        return convert_value(value, field_type, f"{origin}: the setting {prefix}{field}")
+    if not isinstance(value, Config):
+        raise _reject_section(current, prefix + field, origin)
+    return value
 
 
 def _reject_name(name: str, found: Sequence[str], root: Any, prefix: str, origin: str) -> Problem:

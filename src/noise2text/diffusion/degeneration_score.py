@@ -38,7 +38,6 @@ __all__ = [
     "binary_factor_search",
     "degeneration_scores",
     "find_noise_factor",
-    "linear_factor_search",
     "random_embeddings",
 ]
 
@@ -73,20 +72,13 @@ def degeneration_scores(
     return nearest_neighbor_accuracy(schedule, sample_rivals(embeddings, samples, seed=seed), cells=cells)
 
 
-def linear_factor_search(
-    score_of_factor: Callable[[float], float], target: float, *, interval: float = 0.5
-) -> float:
-    """The first factor of 1, 1 + interval, … whose score is at most the target (algorithm 1)."""
-    for index in range(int((MAX_NOISE_FACTOR - 1) / interval) + 1):
-        if score_of_factor(1 + index * interval) <= target:
-            return 1 + index * interval
-    raise unreachable_target(target)
-
-
 def binary_factor_search(
     score_of_factor: Callable[[float], float], target: float, *, interval: float = 0.5
 ) -> float:
-    """What `linear_factor_search` finds, by doubling and halving; the score must fall with the factor."""
+    """The first factor of 1, 1 + interval, … whose score is at most the target (algorithm 1).
+
+    It is found by doubling and halving: the score must fall with the factor.
+    """
     last = int((MAX_NOISE_FACTOR - 1) / interval)
     low, high = -1, 0  # grid indices: low misses the target, high may reach it
     while score_of_factor(1 + high * interval) > target:
@@ -109,7 +101,6 @@ def find_noise_factor(
     target: float,
     interval: float = 0.5,
     rescale: Callable[[Schedule, float], Schedule] = Rescaled,
-    search: Callable[..., float] = binary_factor_search,
     cells: int = 200,
     samples: int = 2000,
     seed: int = 0,
@@ -128,7 +119,7 @@ def find_noise_factor(
     def score_of_factor(factor: float) -> float:
         return nearest_neighbor_accuracy(rescale(schedule, factor), rivals, cells=cells).mean().item()
 
-    factor = search(score_of_factor, target, interval=interval)
+    factor = binary_factor_search(score_of_factor, target, interval=interval)
     return NoiseFactorResult(
         factor,
         score_of_factor(factor),

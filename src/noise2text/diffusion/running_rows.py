@@ -58,8 +58,8 @@ class _RunningRows(DenoiserWrapper):
 
     def _select(self, encoded: EncoderOutput, constraint: Constraint) -> None:
         """Keep the numbers, the encodings and the constraint of the rows that run, if others did before."""
-        running = self.rule.running
-        running = functional.pad(running, (0, len(constraint.padding) - len(running)))  # without repeated rows
+        running, size = self.rule.running, len(constraint.padding)
+        running = functional.pad(running, (0, size - len(running)))  # repeated rows do not run
         if self.running is not None and self.running.equal(running):
             return
         self.running, self.rows = running, running.nonzero()[:, 0].to(constraint.padding.device)

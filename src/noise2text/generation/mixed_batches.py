@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
 
 from noise2text.core.devices import copy_to_host
 from noise2text.diffusion.sampler import ReverseProcess
-from noise2text.generation.decoder import SentenceCandidates, SourceBatch, Stage
+from noise2text.generation.decoder import SentenceCandidates, SourceBatch, SourceTensors, Stage
 from noise2text.generation.mixed_steps import PartSampling, mix_steps
 from noise2text.generation.parallel import EncodedBatch, ParallelDecoder, SampledBatch
 from noise2text.nn.denoiser import EncoderOutput
@@ -58,8 +59,7 @@ def join_stages() -> list[Stage]:
 def _encode(parts: Sequence[BatchPart]) -> _EncodedParts:
     """Encode the sources of all parts at once, and propose the lengths of each part."""
     decoders: list[ParallelDecoder] = [part.decoder for part in parts]
-    batches = [part.batch for part in parts]
-    first = decoders[0]
+    batches, first = [part.batch for part in parts], decoders[0]
     together = SourceBatch(
         [row for batch in batches for row in batch.rows],
         [index for batch in batches for index in batch.indices],
@@ -69,24 +69,27 @@ def _encode(parts: Sequence[BatchPart]) -> _EncodedParts:
         first.layout, first.executor, max_source=first.max_source, device=first.device
     )
     encoded = first.executor.encode(first.denoiser, sources.device_source)
-    encoded_batches, start = [], 0
-    for part, decoder in zip(parts, decoders, strict=True):
-        is_last = part is parts[-1]  # it has the repeated rows
-        end = len(sources.indices) if is_last else start + len(part.batch.rows)
-        own = slice(start, end)
-        lengths, scores = decoder.propose_lengths(encoded)
-        encoded_batches.append(
-            EncodedBatch(
-                part.batch,
-                sources.select(own),
-                encoded.select(torch.arange(start, end)),
-                copy_to_host(lengths[own]),
-                scores[own],
-                part.trace,
-            )
-        )
-        start = end
-    return _EncodedParts(decoders, encoded_batches, encoded)
+    bounds = [0, *accumulate(len(batch.rows) for batch in batches)]
+    bounds[-1] = len(sources.indices)  # the last part has the repeated rows
+    shares = zip(parts, pairwise(bounds), strict=True)
+    own = [_select_part(part, sources, encoded, start, end) for part, (start, end) in shares]
+    return _EncodedParts(decoders, own, encoded)
+
+
+def _select_part(
+    part: BatchPart, sources: SourceTensors, encoded: EncoderOutput, start: int, end: int
+) -> EncodedBatch:
+    """The sources of a part, from row `start` to row `end` of all sources, and the lengths to try."""
+    own = slice(start, end)
+    lengths, scores = part.decoder.propose_lengths(encoded)
+    return EncodedBatch(
+        part.batch,
+        sources.select(own),
+        encoded.select(torch.arange(start, end)),
+        copy_to_host(lengths[own]),
+        scores[own],
+        part.trace,
+    )
 
 
 def _denoise(parts: _EncodedParts) -> _SampledParts:

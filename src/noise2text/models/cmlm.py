@@ -12,7 +12,7 @@ s is selected.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -170,24 +170,24 @@ class MaskPredictDecoder(Decoder):
 
         iterations = self.config.iterations
         steps = mask_predict(predict, canvas.tokens, open_positions, mask=self.mask, iterations=iterations)
+        scores = (steps[-1].scores * open_positions).sum(1) / open_positions.sum(1)
+        rows = self._group_by_sentence(canvas, steps[-1].tokens)
+        traces = self._trace_sentences(canvas, steps) if trace else [[] for _ in rows]
+        decoded = zip(rows, scores.view(lengths.shape).tolist(), traces, strict=True)
+        return [SentenceCandidates(*sentence) for sentence in decoded]
+
+    def _trace_sentences(
+        self, canvas: Canvas, steps: Sequence[MaskPredictStep]
+    ) -> list[list[TokenTraceStep]]:
+        """The steps of each sentence."""
         traced = []
-        for number, step in enumerate(steps if trace else ()):
+        for number, step in enumerate(steps):
             masked = torch.where(step.masked, self.mask, step.tokens)
             confidence = step.scores.exp().masked_fill(canvas.given, 1.0)
-            rows = [self._group_by_sentence(canvas, each) for each in (masked, step.tokens, confidence)]
-            traced.append((1 - number / iterations, rows))
-        scores = (steps[-1].scores * open_positions).sum(1) / open_positions.sum(1)
-        decoded = zip(
-            self._group_by_sentence(canvas, steps[-1].tokens),
-            scores.view(lengths.shape).tolist(),
-            strict=True,
-        )
-        return [
-            SentenceCandidates(
-                rows, scored, [TokenTraceStep(time, *(each[i] for each in step)) for time, step in traced]
-            )
-            for i, (rows, scored) in enumerate(decoded)
-        ]
+            grouped = (self._group_by_sentence(canvas, each) for each in (masked, step.tokens, confidence))
+            time = 1 - number / len(steps)
+            traced.append([TokenTraceStep(time, *sentence) for sentence in zip(*grouped, strict=True)])
+        return [list(sentence) for sentence in zip(*traced, strict=True)]
 
     def _group_by_sentence(self, canvas: Canvas, values: Tensor) -> list[list[list[Any]]]:
         """The values (B·C, L) of each sentence's candidates, at the positions of the text."""
