@@ -182,7 +182,7 @@ class ParallelDecoder(Decoder):
             guide = self.classifier_guidance.for_positions(text)
         if (sure := self.config.stop_when_sure) < 1:
             stopping = StopWhenSure(
-                partial(self._round_rows, canvas), canvas.open_positions, min_probability=sure
+                partial(self.rounding.round_rows, canvas), canvas.open_positions, min_probability=sure
             )
         return ReverseProcess(
             self.denoiser,
@@ -195,11 +195,6 @@ class ParallelDecoder(Decoder):
             guide=guide,
             stopping=stopping,
         )
-
-    def _round_rows(self, canvas: Canvas, estimate: Estimate, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """The tokens of the estimate of some rows of the canvas, and their log-probabilities."""
-        own = replace(canvas, tokens=canvas.tokens[rows], given=canvas.given[rows])
-        return self.rounding(own, estimate)
 
     def leave_out_finished(self, process: ReverseProcess) -> ReverseProcess:
         """The process whose finished rows leave the network, where the rows of a batch may change."""
