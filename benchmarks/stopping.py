@@ -1,10 +1,10 @@
 """What the stopping rule saves and what it costs: steps, processor time and BLEU, as a Markdown table.
 
-    python benchmarks/stopping.py MODEL PAIRS.jsonl [--sure 1,0.99,0.95,0.9,0.5,0] [--sentences 300]
+    python benchmarks/stopping.py MODEL PAIRS.jsonl [--sure 1,0.99,0.95,0.9,0.5,0] [--batch 1]
 
-Every sentence is a batch of its own, in which it need not wait for others. Steps are the mean over the
-sentences, each of which takes as many as its slowest candidate. The same texts are those that all steps give,
-too. Processor time is relative to the first row; other options of `generate` follow --set.
+Steps are passes of a candidate through the network, the mean over all candidates: a finished one leaves the
+network. A pass that scores the finished texts counts, too. The same texts are those that all steps give.
+Processor time is relative to the first row; other options of `generate` follow --set.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ from noise2text.models import Model
 def timed(model: Model, texts: list[str], **options: Any) -> tuple[list[str], float]:
     """The texts, and the processor time that they took."""
     start = time.process_time()
-    return model.generate(texts, batch=1, **options).texts, time.process_time() - start
+    return model.generate(texts, **options).texts, time.process_time() - start
 
 
-def count_steps(model: Model, texts: list[str], **options: Any) -> float:
-    """The mean number of steps of a text."""
-    seen: list[float] = []
-    model.generate(texts, batch=1, on_step=lambda at, texts_so_far: seen.append(at), **options)
-    return len(seen) / len(texts)
+def count_steps(model: Any, texts: list[str], **options: Any) -> float:
+    """The mean number of steps of a candidate in the network."""
+    rows: list[int] = []
+    hook = model.denoiser.register_forward_pre_hook(lambda module, inputs: rows.append(len(inputs[0])))
+    output = model.generate(texts, **options)
+    hook.remove()
+    return sum(rows) / sum(map(len, output.candidates))
 
 
 def main() -> None:
@@ -42,6 +44,7 @@ def main() -> None:
     parser.add_argument("pairs")
     parser.add_argument("--sure", default="1,0.99,0.95,0.9,0.5,0")
     parser.add_argument("--sentences", type=int, default=300)
+    parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--set", action="append", default=[], dest="assignments")
     given = parser.parse_args()
@@ -49,7 +52,7 @@ def main() -> None:
     model = load(given.model, device="cpu", precision=given.precision)
     texts = list(islice(read_sources(given.pairs), given.sentences))
     references = list(islice(read_references(given.pairs), given.sentences))
-    options = parse_assignments(given.assignments)
+    options: dict[str, Any] = {"batch": given.batch, **parse_assignments(given.assignments)}
     print("| stop_when_sure | steps | processor time | BLEU | exact match | same texts |")
     print("|---|---|---|---|---|---|")
     whole: tuple[list[str], float] | None = None

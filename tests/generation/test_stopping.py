@@ -106,6 +106,23 @@ def test_requests_that_share_a_batch_stop_as_alone(
     assert [each.tokens for each in together] == [each.tokens for each in alone]
 
 
+def test_the_network_computes_only_candidates_that_are_not_finished(
+    model: LengthPredictingModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, rows = decode(model, 1.0), list[int]()
+    forward = model.denoiser.forward
+
+    def count_rows(z: torch.Tensor, *arguments: Any) -> Any:
+        rows.append(len(z))
+        return forward(z, *arguments)
+
+    monkeypatch.setattr(model.denoiser, "forward", count_rows)
+    decode(model, SURE)
+    stops = [stopping_step(each.steps, candidate, SURE) for each in whole for candidate in range(4)]
+    assert rows == [sum(number <= stop for stop in stops) for number in range(max(stops) + 1)]
+    assert len(set(rows)) > 2  # else nothing is tested
+
+
 def test_easy_texts_take_fewer_steps_alone(model: LengthPredictingModel) -> None:
     alone = [len(decode(model, SURE, [row], (i,))[0].steps) for i, row in enumerate(ROWS)]
     assert min(alone) < max(alone) == len(decode(model, SURE)[0].steps)

@@ -20,7 +20,7 @@ import torch
 from noise2text.core.devices import copy_to_host
 from noise2text.diffusion.sampler import ReverseProcess
 from noise2text.generation.decoder import SentenceCandidates, SourceBatch, SourceTensors, Stage
-from noise2text.generation.mixed_steps import PartSampling, RunningRows, mix_steps
+from noise2text.generation.mixed_steps import PartSampling, mix_steps
 from noise2text.generation.parallel import EncodedBatch, ParallelDecoder, SampledBatch
 from noise2text.nn.denoiser import EncoderOutput
 
@@ -106,9 +106,7 @@ def _denoise(parts: _EncodedParts) -> _SampledParts:
     sampling = PartSampling(processes, [decoder.make_step_callback(own) for decoder, own in owned])
     process, first = _join_processes(parts, processes), parts.decoders[0]
     if sampling.may_finish_early:
-        process = replace(process, stopping=sampling)
-        if not first.executor.needs_fixed_shapes:
-            process = replace(process, denoiser=RunningRows(process.denoiser, sampling))
+        process = first.leave_out_finished(replace(process, stopping=sampling))
     sample = first.choose_sampler()
     estimate = sample(process, sampling.observe if sampling.is_observed else None)
     sampled = [

@@ -27,9 +27,9 @@ from noise2text.diffusion.sampler import (
     compute_step_table,
 )
 from noise2text.diffusion.solvers import StepTable, join_step_tables
-from noise2text.nn.denoiser import Constraint, Denoiser, DenoiserWrapper, EncoderOutput, Estimate, NoiseLevel
+from noise2text.nn.denoiser import Estimate
 
-__all__ = ["MixedProcess", "PartSampling", "RunningRows", "mix_steps"]
+__all__ = ["MixedProcess", "PartSampling", "mix_steps"]
 
 
 @dataclass(frozen=True)
@@ -113,9 +113,15 @@ class PartSampling:
         return any(self.callbacks)
 
     @property
-    def running_rows(self) -> Tensor:
+    def running(self) -> Tensor:
         """(B,), which rows run; repeated rows beyond the parts do not count."""
-        return torch.tensor(self.is_running).repeat_interleave(torch.tensor(self.sizes))
+        rows = torch.tensor(self.is_running).repeat_interleave(torch.tensor(self.sizes))
+        return torch.cat(
+            [
+                own if rule is None else own & rule.running.cpu()
+                for own, rule in zip(rows.split(self.sizes), self.rules, strict=True)
+            ]
+        )
 
     def split(self, estimate: Estimate) -> list[Estimate]:
         """The estimate of each part; rows beyond the parts are repeated ones."""
@@ -152,46 +158,3 @@ class PartSampling:
             callback = self.callbacks[i]
             if callback is not None and self.is_running[i]:
                 callback(SampledStep(self.times[i][number], z, estimate))
-
-
-class RunningRows(DenoiserWrapper):
-    """A denoiser that computes only the rows that run; the estimates of the others are zeros."""
-
-    def __init__(self, denoiser: Denoiser, sampling: PartSampling) -> None:
-        super().__init__(denoiser)
-        self.sampling = sampling
-        self.selected: tuple[list[bool], Tensor, EncoderOutput, Constraint] | None = None
-
-    def forward(
-        self,
-        z: Tensor,
-        level: NoiseLevel,
-        encoded: EncoderOutput,
-        constraint: Constraint,
-        self_condition: Tensor | None,
-    ) -> Estimate:
-        if all(self.sampling.is_running):
-            whole: Estimate = self.denoiser(z, level, encoded, constraint, self_condition)
-            return whole
-        rows, own_encoded, own_constraint = self._select(encoded, constraint)
-        own_level = level.select(rows)
-        own_condition = None if self_condition is None else self_condition[rows]
-        own: Estimate = self.denoiser(z[rows], own_level, own_encoded, own_constraint, own_condition)
-        return Estimate(*(_put_rows(each, rows, len(z)) for each in (own.z0, own.hidden)))
-
-    def _select(
-        self, encoded: EncoderOutput, constraint: Constraint
-    ) -> tuple[Tensor, EncoderOutput, Constraint]:
-        """The numbers of the rows that run, their encodings and their constraint."""
-        if self.selected is None or self.selected[0] != self.sampling.is_running:
-            rows = self.sampling.running_rows.nonzero()[:, 0].to(constraint.padding.device)
-            candidates = len(constraint.padding) // len(encoded.padding)  # of a sentence
-            sentences = rows[::candidates] // candidates
-            own = encoded.select(sentences), constraint.select(rows)
-            self.selected = list(self.sampling.is_running), rows, *own
-        return self.selected[1:]
-
-
-def _put_rows(values: Tensor, rows: Tensor, count: int) -> Tensor:
-    """`count` rows with these values at the rows of these numbers, and zeros elsewhere."""
-    return values.new_zeros(count, *values.shape[1:]).index_copy_(0, rows, values)

@@ -23,6 +23,7 @@ from noise2text.core.random import make_key
 from noise2text.data.layouts.base import Canvas, Layout
 from noise2text.data.layouts.template import Template
 from noise2text.diffusion.classifier_guidance import ClassifierGuidance
+from noise2text.diffusion.running_rows import leave_out_finished_rows
 from noise2text.diffusion.sampler import Guide, OnStep, ReverseProcess, Sample, SampledStep
 from noise2text.diffusion.schedules import Schedule
 from noise2text.diffusion.solvers import Solver
@@ -139,7 +140,8 @@ class ParallelDecoder(Decoder):
         lengths = self.find_lengths(encoded_batch)
         candidates = self.make_candidates(encoded_batch, lengths, max_length=int(lengths.max()))
         sample = self.choose_sampler()
-        estimate = sample(self.make_process(candidates), self.make_step_callback(candidates))
+        process = self.leave_out_finished(self.make_process(candidates))
+        estimate = sample(process, self.make_step_callback(candidates))
         tokens, scores = self.round_and_score(candidates, estimate)
         return self.send_to_host(candidates, tokens, scores)
 
@@ -180,7 +182,7 @@ class ParallelDecoder(Decoder):
             guide = self.classifier_guidance.for_positions(text)
         if (sure := self.config.stop_when_sure) < 1:
             stopping = StopWhenSure(
-                partial(self.rounding, canvas), canvas.open_positions, min_probability=sure
+                partial(self.rounding.round_rows, canvas), canvas.open_positions, min_probability=sure
             )
         return ReverseProcess(
             self.denoiser,
@@ -193,6 +195,10 @@ class ParallelDecoder(Decoder):
             guide=guide,
             stopping=stopping,
         )
+
+    def leave_out_finished(self, process: ReverseProcess) -> ReverseProcess:
+        """The process whose finished rows leave the network, where the rows of a batch may change."""
+        return process if self.executor.needs_fixed_shapes else leave_out_finished_rows(process)
 
     def _build_solver(self, batch: SourceBatch) -> Solver:
         """The solver of a batch, whose seeds must not need different ones."""

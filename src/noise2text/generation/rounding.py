@@ -50,20 +50,42 @@ class Rounding:
 
     def __call__(self, canvas: Canvas, estimate: Estimate) -> tuple[Tensor, Tensor]:
         """The likeliest token at each position, or the given one, and its log-probability; both (B·C, L)."""
-        inner = canvas.given.flip(1).cumsum(1).flip(1) > 0  # before given tokens a text cannot end
-        tokens, scores = [], []
+        tokens, log_probs = self._take_likeliest(estimate, _before_given(canvas))
+        return torch.where(canvas.given, canvas.tokens, tokens), log_probs
+
+    def round_rows(self, canvas: Canvas, estimate: Estimate, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The same for the estimate (R, L) of some rows, but only open positions are computed.
+
+        The log-probability of the others is 0. The host waits for the device.
+        """
+        is_open, inner = canvas.open_positions[rows], _before_given(canvas)[rows]
+        own = Estimate(estimate.z0[is_open][:, None], estimate.hidden[is_open][:, None])
+        tokens, log_probs = self._take_likeliest(own, inner[is_open][:, None])
+        return (
+            canvas.tokens[rows].masked_scatter(is_open, tokens),
+            torch.zeros(is_open.shape, device=is_open.device).masked_scatter(is_open, log_probs),
+        )
+
+    def _take_likeliest(self, estimate: Estimate, inner: Tensor) -> tuple[Tensor, Tensor]:
+        """The likeliest token at each position, and its log-probability; at inner ones no text can end."""
+        tokens, log_probs = [], []
         for part, within in split_rows(estimate, inner, vocabulary=len(self.forbidden_mask)):
             logits = self.denoiser.logits(part).float()
-            logits = logits.masked_fill(self.forbidden_mask, -torch.inf)
+            logits.masked_fill_(self.forbidden_mask, -torch.inf)
             ends = logits[..., self.special_tokens].masked_fill(within[..., None], -torch.inf)
             logits[..., self.special_tokens] = ends
             best = logits.max(-1)
             tokens.append(best.indices)
-            scores.append(best.values - logits.logsumexp(-1))
-        return torch.where(canvas.given, canvas.tokens, torch.cat(tokens)), torch.cat(scores)
+            log_probs.append(best.values - logits.logsumexp(-1))
+        return torch.cat(tokens), torch.cat(log_probs)
 
     def round_step(self, canvas: Canvas, step: SampledStep) -> RoundedStep:
         """A sampling step, rounded: its noisy state to the nearest embeddings, its estimate to tokens."""
         clean, scores = self(canvas, step.estimate)
         confidence = scores.exp().masked_fill(canvas.given, 1.0)
         return RoundedStep(step.time, self.denoiser.embedding.nearest(step.z), clean, confidence)
+
+
+def _before_given(canvas: Canvas) -> Tensor:
+    """Which positions (B·C, L) are before given tokens, where a text cannot end."""
+    return canvas.given.flip(1).cumsum(1).flip(1) > 0

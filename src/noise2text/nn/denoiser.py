@@ -114,6 +114,16 @@ class Estimate:
     z0: Tensor  # (B, L, D), float32
     hidden: Tensor  # (B, L, W)
 
+    def select(self, rows: Tensor) -> Estimate:
+        """These rows."""
+        return Estimate(self.z0[rows], self.hidden[rows])
+
+    def put(self, rows: Tensor, values: Estimate) -> Estimate:
+        """This estimate with other values in these rows."""
+        return Estimate(
+            self.z0.index_copy(0, rows, values.z0), self.hidden.index_copy(0, rows, values.hidden)
+        )
+
 
 def split_rows(estimate: Estimate, values: Tensor, *, vocabulary: int) -> Iterator[tuple[Estimate, Tensor]]:
     """The rows of an estimate, with their values, in parts whose logits can be in memory at once."""

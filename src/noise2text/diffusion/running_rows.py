@@ -1,0 +1,72 @@
+"""A denoiser that leaves out finished rows, for devices on which the rows of a batch may change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import Tensor
+from torch.nn import functional
+
+from noise2text.diffusion.sampler import ReverseProcess
+from noise2text.diffusion.stopping import StoppingRule
+from noise2text.nn.denoiser import Constraint, Denoiser, DenoiserWrapper, EncoderOutput, Estimate, NoiseLevel
+
+__all__ = ["leave_out_finished_rows"]
+
+
+def leave_out_finished_rows(process: ReverseProcess) -> ReverseProcess:
+    """The process whose network computes only rows that run, if it has a stopping rule."""
+    if process.stopping is None:
+        return process
+    return replace(process, denoiser=_RunningRows(process.denoiser, process.stopping))
+
+
+class _RunningRows(DenoiserWrapper):
+    """A denoiser of the rows that run; the estimate of another row stays that of the step before."""
+
+    def __init__(self, denoiser: Denoiser, rule: StoppingRule) -> None:
+        super().__init__(denoiser)
+        self.rule = rule
+        self.running: Tensor | None = None  # those of the step before, and what belongs to them:
+        self.rows: Tensor
+        self.encoded: EncoderOutput
+        self.constraint: Constraint
+        self.estimate: Estimate
+
+    def forward(
+        self,
+        z: Tensor,
+        level: NoiseLevel,
+        encoded: EncoderOutput,
+        constraint: Constraint,
+        self_condition: Tensor | None,
+    ) -> Estimate:
+        if self.rule.running.all():
+            self.estimate = self.denoiser(z, level, encoded, constraint, self_condition)
+            return self.estimate
+        self._select(encoded, constraint)
+        rows = self.rows
+        own: Estimate = self.denoiser(
+            z[rows],
+            level.select(rows),
+            self.encoded,
+            self.constraint,
+            None if self_condition is None else self_condition[rows],
+        )
+        self.estimate = self.estimate.put(rows, own)
+        return self.estimate
+
+    def _select(self, encoded: EncoderOutput, constraint: Constraint) -> None:
+        """Keep the numbers, the encodings and the constraint of the rows that run, if others did before."""
+        running, size = self.rule.running, len(constraint.padding)
+        running = functional.pad(running, (0, size - len(running)))  # repeated rows do not run
+        if self.running is not None and self.running.equal(running):
+            return
+        self.running, self.rows = running, running.nonzero()[:, 0].to(constraint.padding.device)
+        self.constraint = constraint.select(self.rows)
+        by_sentence = running.view(len(encoded.padding), -1)  # (sentences, candidates)
+        runs = by_sentence.any(1)
+        if by_sentence[runs].all():  # whole sentences, whose candidates share an encoding
+            self.encoded = encoded.select(runs.nonzero()[:, 0])
+        else:
+            self.encoded = encoded.select(self.rows // by_sentence.shape[1])
