@@ -336,7 +336,7 @@ def test_a_pipe_is_refused_before_it_is_read(dates: Path, tmp_path: Path) -> Non
     fifo, valid, test = tmp_path / "train.fifo", dates / "valid.jsonl", dates / "test.jsonl"
     os.mkfifo(fifo)
     with pytest.raises(Problem, match=r"cannot read \S*train\.fifo: give a file"):
-        run(tmp_path / "out", dates, files=CorpusFiles(*map(str, (fifo, valid, test))))
+        run(tmp_path / "out", dates, files=CorpusFiles(str(fifo), str(valid), str(test)))
 
 
 class EndOtherProcess(LineRecorder):
