@@ -190,8 +190,7 @@ def require_whole_bins(config: Any, bin_size: str) -> None:
 
 def refuse_averages_of_adaptive_models(config: Any, *, average_best: int) -> None:
     """Refuse the average of models that belong to different schedules or noise factors."""
-    adapts = config.noise_factor_every or getattr(config, "refit_every", None)
-    if average_best > 1 and adapts:
+    if average_best > 1 and (config.refit_every or config.noise_factor_every):
         raise Problem(
             f"The setting average_best must be 1, not {average_best}, where the schedule is refitted or the "
             f"noise factor is searched again: weights before and after belong to different noise; set "

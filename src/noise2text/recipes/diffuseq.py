@@ -25,7 +25,6 @@ from noise2text.data.layouts.aligned_joint import AlignedJointLayout
 from noise2text.data.layouts.joint import NUM_SPECIAL_TOKENS, JointLayout
 from noise2text.data.layouts.released_diffuseq import ReleasedDiffuSeqLayout
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.config_groups import refuse_averages_of_adaptive_models
 from noise2text.diffusion.diffuseq_config import DiffuSeqDiffusionConfig
 from noise2text.diffusion.diffuseq_losses import LOSS_TERMS, LOSS_WEIGHTINGS
 from noise2text.diffusion.losses import NllLoss
@@ -114,7 +113,6 @@ class DiffuSeqConfig(Config):
         PARAMETERIZATIONS[self.diffusion.parameterization].validate(
             build_schedule(self), noise_factor=self.diffusion.noise_factor, precision=self.run.precision
         )
-        refuse_averages_of_adaptive_models(self.diffusion, average_best=self.optim.average_best)
         require_dropout_for_guidance(
             source_dropout=self.diffusion.source_dropout, guidance_weight=self.generation.guidance_weight
         )

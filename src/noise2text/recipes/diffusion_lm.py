@@ -21,7 +21,7 @@ from noise2text.data.config import DataConfig
 from noise2text.data.layouts.joint import InfillingLayout, JointLayout, PairGenerationLayout
 from noise2text.data.layouts.template import OPEN_TEMPLATE, Template, parse_template
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.diffusion.config_groups import TimeSamplerConfig, refuse_averages_of_adaptive_models
+from noise2text.diffusion.config_groups import TimeSamplerConfig
 from noise2text.diffusion.diffuseq_config import JointDiffusionConfig
 from noise2text.diffusion.losses import MseLoss, PriorLoss, RoundingLoss
 from noise2text.diffusion.schedules import SCHEDULES, AlphaBarSchedule
@@ -71,9 +71,6 @@ class DiffusionLMConfig(Config):
         DiffusionGenerationConfig(steps=4000, clamp=True), "how it generates"
     )
     run: RunConfig = section(RunConfig(validation_sentences=100), "seed, hardware, logging")
-
-    def __post_init__(self) -> None:
-        refuse_averages_of_adaptive_models(self.diffusion, average_best=self.optim.average_best)
 
 
 _TINY = dataclasses.asdict(diffuseq.PRESETS["tiny"])
